@@ -1,0 +1,55 @@
+/* A scan plan is the operator in canonical geometry: lines along the axis, other dimensions
+ * folded, buffers measured. scan_plan_make() is the only geometry check of the product: a plan
+ * that exists is valid and no later stage checks again. Plain data; thread: any. */
+#ifndef TALLY_KERNELS_SCAN_PLAN_H
+#define TALLY_KERNELS_SCAN_PLAN_H
+
+#include "proto/scan_desc.h"
+#include "proto/status.h"
+
+/* How the memory of a plan is walked; chooses the kernel, never changes a result's bits. */
+enum scan_pattern {
+    SCAN_EMPTY,   /* no element: nothing to launch */
+    SCAN_ROWS,    /* the axis is contiguous in input and output; rows at one fixed distance */
+    SCAN_COLUMNS, /* the axis is strided, a contiguous inner dimension lies below it */
+    SCAN_STRIDED, /* anything else: index maps over `dim` */
+    SCAN_PATTERN_COUNT
+};
+
+struct scan_dim {
+    uint64_t size;
+    uint64_t in_stride;  /* elements */
+    uint64_t out_stride; /* elements */
+};
+
+struct scan_plan {
+    enum dtype dtype;
+    enum precision precision; /* canonical: PRECISION_WIDE where the type ignores it */
+    enum scan_pattern pattern;
+    bool exclusive;
+    bool reverse;
+    bool in_place;              /* input and output layouts agree: may share one buffer */
+    bool gaps;                  /* the output buffer has cells no element is written to: zero them */
+    struct scan_dim axis;       /* size: elements of a line */
+    int dims;                   /* other dimensions after folding, outermost first; none of size 1 */
+    struct scan_dim dim[LIMIT_RANK];
+    uint64_t lines;             /* product of dim[].size */
+    uint64_t elements;          /* lines * axis.size */
+    uint64_t in_elements;       /* elements of the input buffer the plan reaches */
+    uint64_t out_elements;      /* elements of the output buffer the plan reaches */
+};
+
+/* Validate desc and fold it.
+ * out   *plan untouched on failure
+ * err   INVALID_SHAPE (rank 0 or > LIMIT_RANK, a negative size, more than INT64_MAX bytes),
+ *       INVALID_AXIS, INVALID_STRIDES (negative, reach beyond INT64_MAX bytes, two output
+ *       elements at one address); field is "shape", "axis", "strides" or "output_strides"
+ * cost  O(rank^2), but O(output elements) bits of scratch where only a full check can tell whether
+ *       odd output strides overlap: OUT_OF_MEMORY if they cannot be had */
+MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
+                                      struct error *err);
+
+/* True if jobs of the two plans may share a launch. */
+bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b);
+
+#endif

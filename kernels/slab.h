@@ -1,0 +1,28 @@
+/* Device-visible host memory. A slab is page-aligned, and every open device can use it as it is
+ * (CPU, integrated) or transfers from it (discrete). The body of a request lands in it, the scan
+ * runs in it and the answer is sent from it. Creating one is a system call and each device wraps it
+ * once: keep slabs and reuse them (server/memory.c).
+ * Thread: a slab belongs to one thread at a time, but devices may use disjoint ranges of one
+ * slab at the same time. */
+#ifndef TALLY_KERNELS_SLAB_H
+#define TALLY_KERNELS_SLAB_H
+
+#include <stddef.h>
+
+struct slab;
+
+enum { SLAB_ALIGN = 4096 };
+
+/* bytes > 0, rounded up to whole pages; zero-filled on creation. NULL without memory. */
+struct slab *slab_create(size_t bytes);
+
+/* No device may be using it. NULL is fine. Thread: any. */
+void slab_destroy(struct slab *slab);
+
+void *slab_data(const struct slab *slab);
+size_t slab_bytes(const struct slab *slab);
+
+/* Give the pages' content back to the system but keep the addresses (reads zero afterwards). */
+void slab_discard(struct slab *slab);
+
+#endif

@@ -1,0 +1,99 @@
+/* A codec reads the requests and writes the answers of one dialect. Pure functions: no I/O, no
+ * threads, no logging; never reads outside the bytes it is given, never allocates more than
+ * those bytes and proto/limits.h imply, never recurses on input.
+ *
+ * A body is a head, kept aside, and a payload, which lands aligned in a device-visible slab:
+ *
+ *     json      [ head ................................ ]
+ *     raw                                     [ payload ]
+ *     npy       [ magic, version, header ]    [ payload ]
+ *     framed    [ N bytes of JSON        ]    [ payload ]      (Inference-Header-Content-Length: N)
+ *
+ * The server drives one request through these calls, in this order:
+ *   1. head_need()  each time the head holds as many bytes as were last asked for (first with
+ *                   none): how many bytes the head needs; complete when that equals what it has.
+ *                   UINT64_MAX: everything up to the end of the body.
+ *   2. decode()     the head is complete: fills *call. From here on release() is due.
+ *                   Runs before the payload is read, so a bad request is refused early.
+ *   3. complete()   the payload is complete: checks its length, writes text numbers to `input`,
+ *                   swaps bytes, moves the input buffer to the start of `input`, reads a pending axis.
+ *   4. encode()     the output buffer is computed: describes the answer.
+ *   5. release()
+ * Thread: any, one at a time per call (steps 2-4 of large texts run off the loop). */
+#ifndef TALLY_PROTO_CODEC_H
+#define TALLY_PROTO_CODEC_H
+
+#include "proto/scan_call.h"
+#include "proto/status.h"
+
+enum codec_format { CODEC_FORMAT_JSON, CODEC_FORMAT_RAW, CODEC_FORMAT_NPY };
+
+struct codec_param {
+    const char *name;  /* decoded, NUL-terminated, borrowed */
+    const char *value; /* decoded, NUL-terminated, "" if there was no '=' */
+};
+
+/* What a codec may know of the HTTP request. */
+struct codec_request {
+    int param_count;
+    struct codec_param params[LIMIT_QUERY_PARAMS]; /* query string, in order */
+    int64_t body_bytes;                            /* length of the whole body, -1 if unknown */
+    int64_t head_bytes;                /* Inference-Header-Content-Length, -1 if absent */
+    enum codec_format answer_format;   /* /v1/cumsum: what the client accepts */
+    const char *model;                 /* v2: model name; NULL elsewhere */
+};
+
+/* Borrowed bytes. */
+struct byte_view {
+    const void *bytes;
+    size_t count;
+};
+
+enum { ANSWER_HEADERS = 4 };
+
+/* What to send: `head`, then `payload_bytes` of the output buffer. */
+struct answer {
+    const char *content_type; /* static */
+    int header_count;
+    struct answer_header {
+        const char *name; /* static */
+        char value[1600]; /* rank 64 shapes of 64-bit sizes fit */
+    } headers[ANSWER_HEADERS];
+    char *head;             /* owned (malloc), NULL if none: JSON text, NPY header */
+    size_t head_bytes;
+    uint64_t payload_bytes; /* leading bytes of the output buffer to send after the head */
+};
+
+void answer_deinit(struct answer *answer);
+
+struct codec {
+    const char *name;
+
+    enum status (*head_need)(const struct codec_request *request, struct byte_view head,
+                             uint64_t *need, struct error *err);
+
+    /* head must stay where it is until release(): *call borrows from it. */
+    enum status (*decode)(const struct codec_request *request, struct byte_view head,
+                          struct scan_call *call, struct error *err);
+
+    /* input has room for max(call->input_bytes, call->payload_max) bytes and holds the
+     * payload_bytes received; 64-byte aligned. Payload longer than payload_max was dropped by the
+     * caller, who passes its true length all the same. */
+    enum status (*complete)(struct scan_call *call, void *input, uint64_t payload_bytes,
+                            struct error *err);
+
+    /* output holds output_bytes bytes of the output buffer. *answer is zeroed by the caller. */
+    enum status (*encode)(const struct scan_call *call, const void *output, uint64_t output_bytes,
+                          struct answer *answer, struct error *err);
+
+    void (*release)(struct scan_call *call);
+};
+
+/* POST /v1/cumsum, by request format. */
+const struct codec *codec_cumsum(enum codec_format format);
+/* POST /v1/directml/cumulative_summation, /v1/openvino/cumsum-3, /v2/models/{model}/infer. */
+const struct codec *codec_directml(void);
+const struct codec *codec_openvino(void);
+const struct codec *codec_kserve(void);
+
+#endif

@@ -1,0 +1,59 @@
+/* The twelve element types: size, kind and every name each has on the wire. One row per type;
+ * NULL where a dialect has no such type. Thread: any. */
+#ifndef TALLY_PROTO_DTYPE_H
+#define TALLY_PROTO_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum dtype_kind { DTYPE_KIND_FLOAT, DTYPE_KIND_SIGNED, DTYPE_KIND_UNSIGNED };
+
+/* clang-format off */
+/*        symbol bytes kind      name        kserve    npy    DirectML   OV IR   OV      */
+#define DTYPE_TABLE(X)                                                                   \
+        X(F16,   2,    FLOAT,    "float16",  "FP16",   "<f2", "FLOAT16", "FP16", "f16")  \
+        X(BF16,  2,    FLOAT,    "bfloat16", "BF16",   NULL,  NULL,      "BF16", "bf16") \
+        X(F32,   4,    FLOAT,    "float32",  "FP32",   "<f4", "FLOAT32", "FP32", "f32")  \
+        X(F64,   8,    FLOAT,    "float64",  "FP64",   "<f8", "FLOAT64", "FP64", "f64")  \
+        X(I8,    1,    SIGNED,   "int8",     "INT8",   "|i1", "INT8",    "I8",   "i8")   \
+        X(I16,   2,    SIGNED,   "int16",    "INT16",  "<i2", "INT16",   "I16",  "i16")  \
+        X(I32,   4,    SIGNED,   "int32",    "INT32",  "<i4", "INT32",   "I32",  "i32")  \
+        X(I64,   8,    SIGNED,   "int64",    "INT64",  "<i8", "INT64",   "I64",  "i64")  \
+        X(U8,    1,    UNSIGNED, "uint8",    "UINT8",  "|u1", "UINT8",   "U8",   "u8")   \
+        X(U16,   2,    UNSIGNED, "uint16",   "UINT16", "<u2", "UINT16",  "U16",  "u16")  \
+        X(U32,   4,    UNSIGNED, "uint32",   "UINT32", "<u4", "UINT32",  "U32",  "u32")  \
+        X(U64,   8,    UNSIGNED, "uint64",   "UINT64", "<u8", "UINT64",  "U64",  "u64")
+/* clang-format on */
+
+enum dtype {
+#define X(symbol, bytes, kind, name, kserve, npy, dml, ov_ir, ov) DTYPE_##symbol,
+    DTYPE_TABLE(X)
+#undef X
+        DTYPE_COUNT
+};
+
+struct dtype_info {
+    const char *name;          /* v1 and JSON: "float32" */
+    const char *kserve;        /* Open Inference Protocol: "FP32" */
+    const char *npy;           /* NumPy array-protocol string, NULL for bfloat16 */
+    const char *directml;      /* DML_TENSOR_DATA_TYPE without its prefix, NULL for bfloat16 */
+    const char *openvino_ir;   /* IR port precision: "FP32" */
+    const char *openvino_type; /* element type name: "f32" */
+    size_t bytes;              /* size of one element */
+    enum dtype_kind kind;
+};
+
+const struct dtype_info *dtype_info(enum dtype dtype);
+
+/* One name family of the table, for dtype_find(). */
+enum dtype_family {
+    DTYPE_FAMILY_NAME,
+    DTYPE_FAMILY_KSERVE,
+    DTYPE_FAMILY_DIRECTML,
+    DTYPE_FAMILY_OPENVINO /* IR precision or element type name */
+};
+
+/* Type whose name in `family` is exactly text[0..length); false if there is none, *out kept. */
+bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out);
+
+#endif

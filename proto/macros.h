@@ -1,0 +1,13 @@
+/* Compiler annotations and small macros shared by every layer. */
+#ifndef TALLY_PROTO_MACROS_H
+#define TALLY_PROTO_MACROS_H
+
+/* The result says whether the call worked: ignoring it is a bug. */
+#define MUST_CHECK __attribute__((warn_unused_result))
+
+/* printf-like function: position of the format and of its first argument. */
+#define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
+
+#define ARRAY_COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+#endif

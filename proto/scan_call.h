@@ -1,0 +1,51 @@
+/* One request of any dialect after decoding: the operator's description, where its numbers are,
+ * and what the answer must look like. Filled by a codec (proto/codec.h); read by the server, which
+ * knows no dialect. Owner: the request it is embedded in; everything borrowed points into the
+ * request's own head bytes and lives as long. */
+#ifndef TALLY_PROTO_SCAN_CALL_H
+#define TALLY_PROTO_SCAN_CALL_H
+
+#include "proto/scan_desc.h"
+
+#include <stddef.h>
+
+/* Where the input buffer's elements come from. */
+enum call_source {
+    CALL_SOURCE_PAYLOAD, /* binary bytes after the head, landed in the slab by the server */
+    CALL_SOURCE_TEXT,    /* JSON numbers in the head; codec->complete() writes them */
+    CALL_SOURCE_SHM      /* a client's shared memory region; the server copies them in */
+};
+
+/* A window of a registered shared memory region. */
+struct shm_window {
+    char region[256]; /* registered name, "" for none */
+    uint64_t offset;  /* bytes from the start of the region */
+    uint64_t bytes;   /* bytes of the window */
+};
+
+/* A bulk array cut out of a JSON text, with its brackets; borrowed. */
+struct json_cut {
+    const char *text;
+    size_t bytes;
+};
+
+struct scan_call {
+    struct scan_desc desc;
+    enum call_source source;
+    bool axis_pending;          /* desc.axis lies in the payload: valid after complete() */
+    uint64_t input_bytes;       /* bytes of the input buffer, as complete() leaves it */
+    uint64_t payload_min;       /* fewest and most bytes that may follow the head; complete() */
+    uint64_t payload_max;       /*   judges what really came. Both 0 for text and shm */
+    uint64_t payload_offset;    /* where the input buffer starts inside the payload */
+    uint64_t output_bytes;      /* least size of the output buffer; its tail is zero. 0: as planned */
+    bool byte_swap;             /* payload is big-endian; complete() turns it round */
+    bool nested;                /* data came as nested JSON and is answered so */
+    struct json_cut data;       /* source TEXT: the numbers */
+    struct shm_window input_shm;  /* source SHM */
+    struct shm_window output_shm; /* region "" unless the result goes to shared memory */
+    uint64_t timeout_us;        /* deadline counted from arrival, 0 for none */
+    char id[LIMIT_REQUEST_ID + 1]; /* request id to echo in the body, "" for none */
+    void *dialect;              /* owned by the codec: freed by codec->release() */
+};
+
+#endif

@@ -1,0 +1,59 @@
+/* Memory for tensors: one global budget, reserved before a body is read, and slab ranges taken
+ * from it. Small blocks share a slab, so that what waits together can run in one launch; a large
+ * block has a slab of its own, kept for reuse for a while and then given back to the system.
+ * Every block begins on a 64-byte boundary, with MEMORY_HEADROOM bytes before it that belong to
+ * it too: room to put an answer's head in front of its payload.
+ * Thread: any. */
+#ifndef TALLY_SERVER_MEMORY_H
+#define TALLY_SERVER_MEMORY_H
+
+#include "kernels/slab.h"
+#include "proto/status.h"
+
+#include <stdint.h>
+
+struct memory; /* opaque */
+
+enum { MEMORY_HEADROOM = 512, MEMORY_ALIGN = 64 };
+
+struct memory_block {
+    struct slab *slab; /* borrowed from the pool; NULL: no block */
+    size_t offset;     /* of the first usable byte in the slab */
+    size_t bytes;      /* usable bytes */
+    unsigned bin;      /* private to memory.c */
+};
+
+struct memory_options {
+    uint64_t budget_bytes;      /* --memory-budget */
+    uint64_t small_slab_bytes;  /* size of a shared slab */
+    uint64_t small_block_bytes; /* largest block that lives in a shared slab */
+    uint64_t keep_ms;           /* an unused large slab is given back after this long */
+};
+
+MUST_CHECK enum status memory_create(const struct memory_options *options, struct memory **out,
+                                     struct error *err);
+void memory_destroy(struct memory *memory); /* every block is back; NULL is fine */
+
+/* Reserve bytes of the budget, or say by how much they exceed it (OUT_OF_MEMORY, or TOO_LARGE if
+ * they never fit). Released in any number of parts. */
+MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err);
+void memory_release(struct memory *memory, uint64_t bytes);
+
+/* A block of at least `bytes` (0 is fine); the caller has reserved for it. Content is undefined
+ * but never another client's: callers overwrite or zero what they send. */
+MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
+                                   struct memory_block *block, struct error *err);
+void memory_give(struct memory *memory, struct memory_block *block); /* NULL slab is fine */
+
+/* Give back what has been unused for keep_ms; call every second or so. */
+void memory_trim(struct memory *memory, uint64_t now_ns);
+
+struct memory_stats {
+    uint64_t budget_bytes;
+    uint64_t reserved_bytes;
+    uint64_t slab_bytes; /* address space held in slabs */
+    uint64_t block_count;
+};
+void memory_stats(struct memory *memory, struct memory_stats *out);
+
+#endif

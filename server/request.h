@@ -1,0 +1,90 @@
+/* The record of one request, from its first header byte to its last answer byte.
+ *
+ * state        owner thread    holds                       leaves when
+ * -----------  --------------  --------------------------  ------------------------------------------
+ * RECEIVING    loop            head bytes, reservation     the body is complete, or it is refused
+ * PARSING      codec pool      + slab memory               complete() is done (large texts only)
+ * QUEUED       queue           + plan                      a worker takes it, or it is cancelled
+ * RUNNING      device worker   + plan, input becomes       the batch is finished on the device
+ *                                output
+ * PRINTING     codec pool      + answer text               encode() is done (large texts only)
+ * FINISHED     loop            answer or error             the answer is queued with MHD
+ * ANSWERING    loop (MHD)      answer, slab memory         NOTIFY_COMPLETED: everything is freed
+ *
+ * A request is in exactly one state; the hand-over call (queue_try_push, batcher_take,
+ * codec_pool_submit, completion_post) is the transfer of ownership, and nobody touches a request
+ * it does not own but for `cancelled`. While it is not owned by the loop its connection is
+ * suspended, so MHD cannot end it. */
+#ifndef TALLY_SERVER_REQUEST_H
+#define TALLY_SERVER_REQUEST_H
+
+#include "kernels/scan_plan.h"
+#include "proto/codec.h"
+#include "server/memory.h"
+
+#include <stdatomic.h>
+
+struct MHD_Connection;
+struct route;
+struct server;
+
+enum request_state {
+    REQUEST_RECEIVING,
+    REQUEST_PARSING,
+    REQUEST_QUEUED,
+    REQUEST_RUNNING,
+    REQUEST_PRINTING,
+    REQUEST_FINISHED,
+    REQUEST_ANSWERING
+};
+
+enum { REQUEST_MAGIC = 0x7a11e57 };
+
+/* Monotonic times in nanoseconds, 0 until it happened. */
+struct request_times {
+    uint64_t arrived;   /* request line seen */
+    uint64_t received;  /* body complete */
+    uint64_t queued;    /* pushed to the queue */
+    uint64_t started;   /* taken by a worker */
+    uint64_t computed;  /* device done */
+    uint64_t finished;  /* back on the loop with its answer */
+};
+
+struct request {
+    unsigned magic;
+    enum request_state state;
+    atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
+    int retries;           /* times it was moved to another device */
+
+    struct MHD_Connection *connection; /* loop only */
+    struct server *server;             /* borrowed */
+    const struct route *route;         /* static */
+    char id[LIMIT_REQUEST_ID + 1];     /* X-Request-Id, the client's or our own */
+    uint64_t deadline_ns;              /* absolute, 0 for none */
+    struct request_times times;
+
+    const struct codec *codec; /* static; NULL for requests without a tensor */
+    struct codec_request codec_request;
+    struct scan_call call; /* valid once `decoded`; call.dialect is released with the request */
+    bool decoded;
+    struct scan_plan plan; /* valid once `planned` */
+    bool planned;
+
+    char *head;            /* owned: body bytes before the payload, NUL after the last */
+    size_t head_bytes;     /* bytes in it */
+    size_t head_capacity;
+    struct memory_block block; /* slab range with input and output buffer */
+    size_t in_offset;          /* of the input buffer in block.slab, bytes */
+    size_t out_offset;         /* of the output buffer in block.slab, bytes */
+    uint64_t out_bytes;        /* of the output buffer */
+    uint64_t payload_received; /* bytes after the head, dropped ones too */
+    uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
+
+    struct answer answer; /* valid in FINISHED if error.status is OK */
+    struct error error;   /* first error; the outcome of the request */
+    int device;           /* number of the device that ran it, -1 */
+
+    struct request *next; /* link of whichever list owns it: queue, batch, completion */
+};
+
+#endif
