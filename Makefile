@@ -1,0 +1,92 @@
+# Tally: `make run` starts the service, `make test` proves it; both install what is missing first.
+# Modes are separate trees: MODE=release (default), debug, asan, tsan.
+MODE    ?= release
+CC      ?= cc
+CXX     ?= c++
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION := 0.1.0
+
+B   := build/$(MODE)
+BIN := $(if $(filter release,$(MODE)),build/bin,$(B)/bin)
+
+WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion -Wfloat-equal \
+         -Wcast-align -Wcast-qual -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wimplicit-fallthrough \
+         -Wswitch-enum -Wnull-dereference -Wredundant-decls
+CWARN := -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
+HARD  := -fstack-protector-strong -fstack-clash-protection -fcf-protection -fPIC
+OPT_release := -O2 -g -D_FORTIFY_SOURCE=3
+OPT_debug   := -Og -g3
+OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
+WERROR  ?=
+DEFS    := -D_GNU_SOURCE -DTALLY_VERSION='"$(VERSION)"' -I. -DCL_TARGET_OPENCL_VERSION=120
+CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(WARN) $(CWARN) $(WERROR) $(DEFS) -MMD -MP $(CFLAGS)
+CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) -Wall -Wextra $(WERROR) $(DEFS) -fno-exceptions -MMD -MP $(CXXFLAGS)
+LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
+
+# What each layer links with.
+LIBS_kernels := -lOpenCL -lpthread -lm
+LIBS_proto   := -ljansson -lm
+LIBS_server  := -lmicrohttpd -luv -lz
+LIBS_client  := -lcurl -lpthread
+
+objs = $(patsubst %,$(B)/%.o,$(basename $(1)))
+PROTO_SRC   := $(wildcard proto/*.c) $(wildcard proto/*.cc)
+KERNEL_SRC  := $(wildcard kernels/*.c) kernels/embed.S
+SERVER_SRC  := $(filter-out server/main.c,$(wildcard server/*.c))
+CLIENT_SRC  := $(wildcard client/*.c)
+CLI_SRC     := $(wildcard client/cli/*.c)
+TESTLIB_SRC := $(wildcard tests/lib/*.c)
+UNIT_SRC    := $(wildcard tests/unit/test_*.c)
+KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
+# kernels and their tests need of proto only these, and link nothing but libOpenCL.
+KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
+
+.PHONY: all run test lint asan tsan fuzz bench bench-quick image install clean deps unit-tests kernel-tests
+all: $(BIN)/tallyd
+
+$(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
+
+$(B)/tests/unit/%: $(B)/tests/unit/%.o $(call objs,$(TESTLIB_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
+
+$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) $(if $(filter tests/%,$<),-Wno-conversion -Wno-sign-conversion -Wno-float-equal) -c -o $@ $<
+$(B)/%.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
+$(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/*.cl)
+	@mkdir -p $(@D)
+	$(CC) $(DEFS) -c -o $@ $<
+
+deps:
+	@sh deploy/install-deps.sh
+
+run: deps
+	@$(MAKE) --no-print-directory all
+	$(BIN)/tallyd $(ARGS)
+
+unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC))
+kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
+
+test: deps
+	@sh tests/run.sh $(MODE)
+asan tsan: deps
+	@sh tests/run.sh $@
+
+lint: deps
+	@sh tests/lint.sh
+
+clean:
+	rm -rf build
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,12 @@
+/* The OpenCL C sources, as they are in the tree, inside the binary: kernel_<file>_begin/_end. */
+    .section .rodata
+    .macro embed name, file
+    .global kernel_\name\()_begin
+    .global kernel_\name\()_end
+kernel_\name\()_begin:
+    .incbin "\file"
+kernel_\name\()_end:
+    .byte 0
+    .endm
+
+    .section .note.GNU-stack, "", @progbits
