@@ -1,0 +1,13 @@
+/* cmocka with the headers it expects before it, in the order it needs. */
+#ifndef TALLY_TESTS_LIB_UNIT_H
+#define TALLY_TESTS_LIB_UNIT_H
+
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#endif
