@@ -7,18 +7,23 @@
  *     json      [ head ................................ ]
  *     raw                                     [ payload ]
  *     npy       [ magic, version, header ]    [ payload ]
- *     framed    [ N bytes of JSON        ]    [ payload ]      (Inference-Header-Content-Length: N)
+ *     framed    [ N bytes of JSON        ]    [ payload ] (Inference-Header-Content-Length: N)
  *
  * The server drives one request through these calls, in this order:
  *   1. head_need()  each time the head holds as many bytes as were last asked for (first with
- *                   none): how many bytes the head needs; complete when that equals what it has.
- *                   UINT64_MAX: everything up to the end of the body.
+ *                   none): how many bytes the head needs; complete when that equals what it
+ * has. UINT64_MAX: everything up to the end of the body.
  *   2. decode()     the head is complete: fills *call. From here on release() is due.
  *                   Runs before the payload is read, so a bad request is refused early.
  *   3. complete()   the payload is complete: checks its length, writes text numbers to `input`,
- *                   swaps bytes, moves the input buffer to the start of `input`, reads a pending axis.
+ *                   swaps bytes, moves the input buffer to the start of `input`, reads a
+ * pending axis.
  *   4. encode()     the output buffer is computed: describes the answer.
  *   5. release()
+ * Between 2 and 3 the server copies call->axis_shm to call->axis_bytes, after 3 call->input_shm to
+ * the input buffer. A scan_plan_make() error gets its field renamed by plan_field().
+ * Between 2 and 3 the server copies call->axis_shm to call->axis_bytes, after 3 call->input_shm
+ * to the input buffer. An error of scan_plan_make() has its field renamed by plan_field().
  * Thread: any, one at a time per call (steps 2-4 of large texts run off the loop). */
 #ifndef TALLY_PROTO_CODEC_H
 #define TALLY_PROTO_CODEC_H
@@ -26,7 +31,11 @@
 #include "proto/scan_call.h"
 #include "proto/status.h"
 
-enum codec_format { CODEC_FORMAT_JSON, CODEC_FORMAT_RAW, CODEC_FORMAT_NPY };
+enum codec_format {
+    CODEC_FORMAT_JSON,
+    CODEC_FORMAT_RAW,
+    CODEC_FORMAT_NPY
+};
 
 struct codec_param {
     const char *name;  /* decoded, NUL-terminated, borrowed */
@@ -38,9 +47,9 @@ struct codec_request {
     int param_count;
     struct codec_param params[LIMIT_QUERY_PARAMS]; /* query string, in order */
     int64_t body_bytes;                            /* length of the whole body, -1 if unknown */
-    int64_t head_bytes;                /* Inference-Header-Content-Length, -1 if absent */
-    enum codec_format answer_format;   /* /v1/cumsum: what the client accepts */
-    const char *model;                 /* v2: model name; NULL elsewhere */
+    int64_t head_bytes;              /* Inference-Header-Content-Length, -1 if absent */
+    enum codec_format answer_format; /* /v1/cumsum: what the client accepts */
+    const char *model;               /* v2: model name; NULL elsewhere */
 };
 
 /* Borrowed bytes. */
@@ -49,7 +58,9 @@ struct byte_view {
     size_t count;
 };
 
-enum { ANSWER_HEADERS = 4 };
+enum {
+    ANSWER_HEADERS = 4
+};
 
 /* What to send: `head`, then `payload_bytes` of the output buffer. */
 struct answer {
@@ -59,7 +70,7 @@ struct answer {
         const char *name; /* static */
         char value[1600]; /* rank 64 shapes of 64-bit sizes fit */
     } headers[ANSWER_HEADERS];
-    char *head;             /* owned (malloc), NULL if none: JSON text, NPY header */
+    char *head; /* owned (malloc), NULL if none: JSON text, NPY header */
     size_t head_bytes;
     uint64_t payload_bytes; /* leading bytes of the output buffer to send after the head */
 };
@@ -77,16 +88,20 @@ struct codec {
                           struct scan_call *call, struct error *err);
 
     /* input has room for max(call->input_bytes, call->payload_max) bytes and holds the
-     * payload_bytes received; 64-byte aligned. Payload longer than payload_max was dropped by the
-     * caller, who passes its true length all the same. */
+     * payload_bytes received; 64-byte aligned. Payload longer than payload_max was dropped by
+     * the caller, who passes its true length all the same. */
     enum status (*complete)(struct scan_call *call, void *input, uint64_t payload_bytes,
                             struct error *err);
 
     /* output holds output_bytes bytes of the output buffer. *answer is zeroed by the caller. */
-    enum status (*encode)(const struct scan_call *call, const void *output, uint64_t output_bytes,
-                          struct answer *answer, struct error *err);
+    enum status (*encode)(const struct scan_call *call, const void *output,
+                          uint64_t output_bytes, struct answer *answer, struct error *err);
 
     void (*release)(struct scan_call *call);
+
+    /* What this dialect calls the description's field that scan_plan_make() blames: "shape",
+     * "axis", "strides" or "output_strides". NULL: the same. Static text. */
+    const char *(*plan_field)(const char *field);
 };
 
 /* POST /v1/cumsum, by request format. */

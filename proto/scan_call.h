@@ -1,7 +1,7 @@
 /* One request of any dialect after decoding: the operator's description, where its numbers are,
- * and what the answer must look like. Filled by a codec (proto/codec.h); read by the server, which
- * knows no dialect. Owner: the request it is embedded in; everything borrowed points into the
- * request's own head bytes and lives as long. */
+ * and what the answer must look like. Filled by a codec (proto/codec.h); read by the server,
+ * which knows no dialect. Owner: the request it is embedded in; everything borrowed points into
+ * the request's own head bytes and lives as long. */
 #ifndef TALLY_PROTO_SCAN_CALL_H
 #define TALLY_PROTO_SCAN_CALL_H
 
@@ -32,20 +32,24 @@ struct json_cut {
 struct scan_call {
     struct scan_desc desc;
     enum call_source source;
-    bool axis_pending;          /* desc.axis lies in the payload: valid after complete() */
-    uint64_t input_bytes;       /* bytes of the input buffer, as complete() leaves it */
-    uint64_t payload_min;       /* fewest and most bytes that may follow the head; complete() */
-    uint64_t payload_max;       /*   judges what really came. Both 0 for text and shm */
-    uint64_t payload_offset;    /* where the input buffer starts inside the payload */
-    uint64_t output_bytes;      /* least size of the output buffer; its tail is zero. 0: as planned */
-    bool byte_swap;             /* payload is big-endian; complete() turns it round */
-    bool nested;                /* data came as nested JSON and is answered so */
-    struct json_cut data;       /* source TEXT: the numbers */
-    struct shm_window input_shm;  /* source SHM */
-    struct shm_window output_shm; /* region "" unless the result goes to shared memory */
-    uint64_t timeout_us;        /* deadline counted from arrival, 0 for none */
+    bool axis_pending;       /* desc.axis lies in the payload: valid after complete() */
+    uint64_t input_bytes;    /* bytes of the input buffer, as complete() leaves it */
+    uint64_t payload_min;    /* fewest and most bytes that may follow the head; complete() */
+    uint64_t payload_max;    /*   judges what really came. For text and shm both are 0, or the
+                                  size of a pending axis */
+    uint64_t payload_offset; /* where the input buffer starts inside the payload */
+    uint64_t
+        output_bytes;     /* least size of the output buffer; its tail is zero. 0: as planned */
+    bool byte_swap;       /* payload is big-endian; complete() turns it round */
+    bool nested;          /* data came as nested JSON and is answered so */
+    struct json_cut data; /* source TEXT: the numbers */
+    struct shm_window input_shm; /* source SHM: the server copies it in after complete() */
+    struct shm_window axis_shm; /* region "" unless a pending axis lies in shared memory: ... */
+    uint8_t axis_bytes[8];      /* ... the server copies axis_shm here before complete() */
+    struct shm_window output_shm;  /* region "" unless the result goes to shared memory */
+    uint64_t timeout_us;           /* deadline counted from arrival, 0 for none */
     char id[LIMIT_REQUEST_ID + 1]; /* request id to echo in the body, "" for none */
-    void *dialect;              /* owned by the codec: freed by codec->release() */
+    void *dialect;                 /* owned by the codec: freed by codec->release() */
 };
 
 #endif
