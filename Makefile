@@ -69,7 +69,9 @@ $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 
 deps:
-	@sh deploy/install-deps.sh
+	@sh deploy/install-deps.sh run
+deps-%:
+	@sh deploy/install-deps.sh $*
 
 run: deps
 	@$(MAKE) --no-print-directory all
@@ -78,13 +80,16 @@ run: deps
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC))
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
-test: deps
+test: deps-test
 	@sh tests/run.sh $(MODE)
-asan tsan: deps
+asan tsan: deps-test
 	@sh tests/run.sh $@
 
-lint: deps
+lint: deps-lint
 	@sh tests/lint.sh
+
+image:
+	@sh tests/image/run.sh
 
 clean:
 	rm -rf build

@@ -1,0 +1,131 @@
+#!/bin/sh
+# Install what Tally needs and this machine lacks, with apt-get (Debian 12 and 13, Ubuntu 24.04).
+#
+#   deploy/install-deps.sh [run] [test] [lint] [tools]      (default: run)
+#
+#   run    compilers, libraries, an OpenCL driver for the CPU
+#   test   what the test suites need, and a Python environment in build/venv
+#   lint   the checkers of `make lint`
+#   tools  optional debugging aids: oclgrind, valgrind
+#
+# Quick when nothing is missing: one dpkg-query. Safe to run again and again, and side by side.
+# TALLY_NO_INSTALL=1 never installs, only reports. VENV=DIR puts the Python environment elsewhere.
+set -eu
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+venv=${VENV:-$top/build/venv}
+
+run_packages="make gcc g++ libc6-dev pkg-config libmicrohttpd-dev libjansson-dev libuv1-dev
+    zlib1g-dev libcurl4-openssl-dev ocl-icd-opencl-dev opencl-headers"
+test_packages="libcmocka-dev curl wrk python3 python3-venv"
+lint_packages="clang clang-tidy cppcheck shellcheck python3 python3-venv git"
+tools_packages="oclgrind valgrind"
+
+say() { printf 'install-deps: %s\n' "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+# Print those of the given packages that are not installed.
+missing_of() {
+    # shellcheck disable=SC2016  # the braces are dpkg-query's
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
+        sed -n 's/^installed //p') || true
+    for package in "$@"; do
+        printf '%s\n' "$installed" | grep -qxF -- "$package" || printf '%s ' "$package"
+    done
+}
+
+# An OpenCL driver of any vendor will do; without one take PoCL, which runs on every CPU.
+needs_driver() {
+    for icd in "${OCL_ICD_VENDORS:-/etc/OpenCL/vendors}"/*.icd; do
+        [ -e "$icd" ] && return 1
+    done
+    [ -n "${OCL_ICD_FILENAMES:-}" ] && return 1
+    return 0
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo -- "$@"
+    else
+        die "not root and no sudo here; run this as root: $*"
+    fi
+}
+
+install_packages() {
+    [ $# -gt 0 ] || return 0
+    command -v apt-get >/dev/null 2>&1 ||
+        die "no apt-get here; install the equivalents of these Debian packages: $*"
+    [ -z "${TALLY_NO_INSTALL:-}" ] || die "missing (TALLY_NO_INSTALL is set): $*"
+    say "installing $*"
+    # The lists may be absent or stale: refresh them only if the first try fails.
+    apt_install "$@" || { as_root apt-get update -q >&2 && apt_install "$@"; } ||
+        die "apt-get could not install: $*; see its messages above, then run this again"
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+        -o DPkg::Lock::Timeout=300 "$@" >&2
+}
+
+# The Python environment of the tests, made anew when requirements.txt changes.
+make_venv() {
+    requirements=$1
+    stamp=$venv/.$(basename "$requirements" .txt).$(cksum <"$requirements" | tr ' ' -)
+    [ -e "$stamp" ] && return 0
+    [ -z "${TALLY_NO_INSTALL:-}" ] || die "$venv lacks $requirements (TALLY_NO_INSTALL is set)"
+    say "making the Python environment $venv from $(basename "$requirements")"
+    mkdir -p "$venv"
+    [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" ||
+        die "python3 -m venv $venv failed; is python3-venv of this Python installed?"
+    "$venv/bin/pip" install -q --disable-pip-version-check -r "$requirements" >&2 ||
+        die "pip could not install $requirements; is the Python package index reachable?"
+    : >"$stamp"
+}
+
+optional() { # those of the given packages that this distribution has
+    for package in "$@"; do
+        if apt-cache show "$package" >/dev/null 2>&1; then
+            printf '%s ' "$package"
+        else
+            say "no package $package here: going on without it"
+        fi
+    done
+}
+
+main() {
+    [ $# -gt 0 ] || set -- run
+    wanted=''
+    for group in "$@"; do
+        case $group in
+        run) wanted="$wanted $run_packages" ;;
+        test) wanted="$wanted $run_packages $test_packages" ;;
+        lint) wanted="$wanted $run_packages $lint_packages" ;;
+        tools) ;;
+        *) die "no group '$group'; there are: run, test, lint, tools" ;;
+        esac
+    done
+    command -v dpkg-query >/dev/null 2>&1 ||
+        die "not a Debian-like system; install the equivalents of: $wanted"
+    # shellcheck disable=SC2086  # lists of words
+    missing=$(missing_of $wanted)
+    if needs_driver; then missing="$missing pocl-opencl-icd"; fi
+    # shellcheck disable=SC2086
+    install_packages $missing
+    for group in "$@"; do
+        case $group in
+        test) make_venv "$top/tests/requirements.txt" ;;
+        lint) make_venv "$top/tests/requirements-lint.txt" ;;
+        tools)
+            # shellcheck disable=SC2046,SC2086
+            install_packages $(optional $(missing_of $tools_packages))
+            ;;
+        esac
+    done
+}
+
+main "$@"

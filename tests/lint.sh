@@ -1,0 +1,112 @@
+#!/bin/sh
+# Every static check of the tree; prints what a failing one found and ends with its name.
+#
+#   tests/lint.sh [CHECK ...]     layering size format shell python gcc clang tidy cppcheck
+#
+# clang-tidy, cppcheck and the two compilers remember what passed (build/lint), so a second run
+# looks only at what changed.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+jobs=${JOBS:-$(nproc)}
+venv=${VENV:-build/venv}
+cache=build/lint
+mkdir -p "$cache/tidy" "$cache/cppcheck"
+defines="-std=c17 -D_GNU_SOURCE -I. -DTALLY_VERSION=\"lint\" -DCL_TARGET_OPENCL_VERSION=120"
+
+tracked() { git ls-files --cached --others --exclude-standard -- "$@"; }
+
+check_layering() { sh tests/check_layering.sh; }
+
+check_size() {
+    tracked '*.c' '*.h' '*.cl' '*.cc' | xargs wc -l |
+        awk '$2 != "total" && $1 > 600 { print $2 ": " $1 " lines, 600 are allowed"; bad = 1 }
+             END { exit bad }'
+}
+
+check_format() {
+    # shellcheck disable=SC2046
+    "$venv/bin/clang-format" --dry-run --Werror --ferror-limit=5 \
+        $(tracked '*.c' '*.h' '*.cc')
+}
+
+check_shell() {
+    # shellcheck disable=SC2046
+    shellcheck $(tracked '*.sh' '.ci/run')
+}
+
+check_python() {
+    # shellcheck disable=SC2016
+    tracked '*.py' | "$venv/bin/python" -c '
+import ast, sys
+bad = 0
+for path in sys.stdin.read().split():
+    source = open(path, encoding="utf-8").read()
+    try:
+        tree = ast.parse(source, path)
+    except SyntaxError as error:
+        print(f"{path}:{error.lineno}: {error.msg}")
+        bad = 1
+        continue
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for name in node.names:
+                imported[(name.asname or name.name).split(".")[0]] = node.lineno
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for name, line in imported.items():
+        if name not in used and name != "*" and "# noqa" not in source.splitlines()[line - 1]:
+            print(f"{path}:{line}: {name} is imported and not used")
+            bad = 1
+    for number, line in enumerate(source.splitlines(), 1):
+        if len(line) > 100 or line != line.rstrip():
+            print(f"{path}:{number}: longer than 100 columns, or blanks at its end")
+            bad = 1
+sys.exit(bad)'
+}
+
+# A warning-free build of everything with one compiler, in a tree of its own.
+build_with() { # build_with NAME CC CXX EXTRA_CFLAGS
+    ${MAKE:-make} --no-print-directory -s -k -j"$jobs" B="$cache/$1" BIN="$cache/$1/bin" \
+        CC="$2" CXX="$3" CFLAGS="$4" WERROR=-Werror all unit-tests kernel-tests
+}
+check_gcc() {
+    build_with gcc gcc g++ "-fanalyzer -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init"
+}
+check_clang() { build_with clang clang clang++ "-Wno-unknown-warning-option"; }
+
+check_tidy() {
+    export TIDY_DEFINES="$defines" TIDY_CACHE="$cache/tidy"
+    tracked 'proto/*.c' 'kernels/*.c' 'server/*.c' 'client/*.c' |
+        xargs -P "$jobs" -n 1 sh tests/tidy_one.sh
+}
+
+check_cppcheck() {
+    dirs=''
+    for dir in proto kernels server client; do
+        [ ! -d "$dir" ] || dirs="$dirs $dir"
+    done
+    # shellcheck disable=SC2086
+    cppcheck --quiet -j "$jobs" --std=c11 --enable=warning,style,performance,portability \
+        --error-exitcode=1 --inline-suppr --suppress=missingIncludeSystem \
+        --suppressions-list=tests/cppcheck.supp --cppcheck-build-dir="$cache/cppcheck" \
+        -D_GNU_SOURCE -D__x86_64__ '-DTALLY_VERSION="lint"' -I. $dirs
+}
+
+failed=''
+[ $# -gt 0 ] || set -- layering size format shell python gcc clang tidy cppcheck
+for check in "$@"; do
+    started=$(date +%s)
+    if "check_$check" >"$cache/$check.log" 2>&1; then
+        printf 'lint: %-9s ok (%s s)\n' "$check" $(($(date +%s) - started))
+    else
+        cat "$cache/$check.log"
+        printf 'lint: %-9s FAILED\n' "$check"
+        failed="$failed $check"
+    fi
+done
+[ -z "$failed" ] || {
+    echo "lint: failed:$failed"
+    exit 1
+}
+echo "lint: all checks passed"

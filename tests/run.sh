@@ -1,0 +1,54 @@
+#!/bin/sh
+# Build one tree and run every test there is against it:
+#
+#   tests/run.sh [release|debug|asan|tsan] [pytest arguments ...]
+#
+# Ends with one line that sums everything: "N passed, N failed, N skipped". Exit status 1 if
+# anything failed, if nothing ran, or, with CI set, if anything was skipped.
+# Logs: build/MODE/test-logs/. JOBS=N sets how many programs run side by side.
+set -eu
+
+cd "$(dirname "$0")/.."
+mode=${1:-release}
+[ $# -eq 0 ] || shift
+build=build/$mode
+venv=${VENV:-build/venv}
+jobs=${JOBS:-$(nproc)}
+bin=$build/bin
+[ "$mode" != release ] || bin=build/bin
+
+logs=$build/test-logs
+rm -rf "$logs"
+mkdir -p "$logs"
+
+${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" all unit-tests kernel-tests
+
+supp=$PWD/tests/sanitizers
+export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
+export ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
+export LSAN_OPTIONS="suppressions=$supp/lsan.supp:print_suppressions=0"
+export TSAN_OPTIONS="suppressions=$supp/tsan.supp:halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1"
+export POCL_CACHE_DIR="${POCL_CACHE_DIR:-$PWD/build/pocl-cache}"
+
+# Programs: cmocka suites, kernel suites, shell suites. Each leaves its counts in $logs/*.count.
+programs=''
+for source in tests/unit/test_*.c tests/kernels/test_*.c; do
+    [ -e "$source" ] || continue
+    programs="$programs $build/${source%.c}"
+done
+[ ! -e tests/client/run.sh ] || programs="$programs tests/client/run.sh"
+export TALLY_BUILD="$build" TALLY_BIN="$bin" TALLY_MODE="$mode" TALLY_LOGS="$logs"
+# shellcheck disable=SC2086  # a list of words
+[ -z "$programs" ] || printf '%s\n' $programs | xargs -P "$jobs" -I{} sh tests/run_one.sh {}
+
+status=0
+TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration -q -n "$jobs" \
+    --junitxml="$logs/pytest.xml" -o junit_logging=no "$@" || status=$?
+"$venv/bin/python" tests/count_junit.py "$logs/pytest.xml" "$status" >"$logs/pytest.count"
+
+awk -v ci="${CI:-}" '
+    { passed += $1; failed += $3; skipped += $5 }
+    END {
+        printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+        exit !(passed > 0 && failed == 0 && (ci == "" || skipped == 0))
+    }' "$logs"/*.count

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Run one test program and leave "N passed, N failed, N skipped" in $TALLY_LOGS/NAME.count.
+# A program says how it went in TAP (cmocka) or by such a closing line of its own; its exit
+# status counts too, so a crash is never taken for a pass. Shows the log of a failure only.
+set -u
+
+program=$1
+name=$(printf '%s' "${program#"$TALLY_BUILD"/tests/}" | tr '/.' '--')
+log=$TALLY_LOGS/$name.log
+
+export CMOCKA_MESSAGE_OUTPUT=TAP
+case $program in
+*.sh) timeout -k 10 300 sh "$program" >"$log" 2>&1 ;;
+*) timeout -k 10 300 "$program" >"$log" 2>&1 ;;
+esac
+status=$?
+
+closing=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
+if [ -z "$closing" ]; then
+    closing=$(awk '
+        /^[ \t]*1\.\.[0-9]+/ { sub(/^[ \t]*1\.\./, ""); planned += $1 }
+        /^(not )?ok [0-9]+ # (SKIP|skip)/ { skipped++; next }
+        /^ok [0-9]+/ { passed++ }
+        /^not ok [0-9]+/ { failed++ }
+        END {
+            lost = planned - passed - failed - skipped
+            if (lost > 0)
+                failed += lost
+            printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+        }' "$log")
+fi
+# What the exit status says: a program without counts is one test, one that failed has a failure.
+closing=$(printf '%s\n' "$closing" | awk -v status="$status" '
+    {
+        passed = $1; failed = $3; skipped = NF > 4 ? $5 : 0
+        if (passed + failed + skipped == 0 && status == 0) passed = 1
+        if (failed == 0 && status != 0) failed = 1
+        printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+    }')
+printf '%s\n' "$closing" >"$TALLY_LOGS/$name.count"
+
+case $closing in
+*" 0 failed"*) printf '%-40s %s\n' "$name" "$closing" ;;
+*)
+    printf '==== %s failed (exit status %s), the end of its log:\n' "$name" "$status"
+    tail -n 60 "$log"
+    printf '==== %s: %s\n' "$name" "$closing"
+    ;;
+esac
+exit 0
