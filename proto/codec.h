@@ -31,12 +31,6 @@
 #include "proto/scan_call.h"
 #include "proto/status.h"
 
-enum codec_format {
-    CODEC_FORMAT_JSON,
-    CODEC_FORMAT_RAW,
-    CODEC_FORMAT_NPY
-};
-
 struct codec_param {
     const char *name;  /* decoded, NUL-terminated, borrowed */
     const char *value; /* decoded, NUL-terminated, "" if there was no '=' */

@@ -4,13 +4,14 @@
 #define TALLY_PROTO_LIMITS_H
 
 enum {
-    LIMIT_RANK = 64,           /* dimensions of a tensor */
-    LIMIT_JSON_DEPTH = 80,     /* nesting of a JSON body: rank 64 data plus its wrapping */
-    LIMIT_NUMBER_BYTES = 4096, /* longest text of one number */
-    LIMIT_REQUEST_ID = 256,    /* bytes of a request id that is echoed */
-    LIMIT_TENSORS = 16,        /* inputs or outputs named in one request */
-    LIMIT_QUERY_PARAMS = 32,   /* parameters in a query string */
-    LIMIT_NPY_HEADER = 65536   /* bytes of an NPY header */
+    LIMIT_RANK = 64,              /* dimensions of a tensor */
+    LIMIT_JSON_DEPTH = 80,        /* nesting of a JSON body: rank 64 data plus its wrapping */
+    LIMIT_JSON_SKELETON = 262144, /* bytes of a JSON body without its bulk "data" */
+    LIMIT_NUMBER_BYTES = 4096,    /* longest text of one number */
+    LIMIT_REQUEST_ID = 256,       /* bytes of a request id that is echoed */
+    LIMIT_TENSORS = 16,           /* inputs or outputs named in one request */
+    LIMIT_QUERY_PARAMS = 32,      /* parameters in a query string */
+    LIMIT_NPY_HEADER = 65536      /* bytes of an NPY header */
 };
 
 #endif

@@ -9,6 +9,13 @@
 
 #include <stddef.h>
 
+/* The formats of /v1/cumsum. */
+enum codec_format {
+    CODEC_FORMAT_JSON,
+    CODEC_FORMAT_RAW,
+    CODEC_FORMAT_NPY
+};
+
 /* Where the input buffer's elements come from. */
 enum call_source {
     CALL_SOURCE_PAYLOAD, /* binary bytes after the head, landed in the slab by the server */
@@ -41,6 +48,7 @@ struct scan_call {
     uint64_t
         output_bytes;     /* least size of the output buffer; its tail is zero. 0: as planned */
     bool byte_swap;       /* payload is big-endian; complete() turns it round */
+    enum codec_format answer_format; /* /v1/cumsum: as codec_request said */
     bool nested;          /* data came as nested JSON and is answered so */
     struct json_cut data; /* source TEXT: the numbers */
     struct shm_window input_shm; /* source SHM: the server copies it in after complete() */

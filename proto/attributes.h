@@ -1,0 +1,58 @@
+/* The operator's attributes as text: query parameters of /v1/cumsum, and values that several
+ * dialects spell alike. Thread: any. */
+#ifndef TALLY_PROTO_ATTRIBUTES_H
+#define TALLY_PROTO_ATTRIBUTES_H
+
+#include "proto/codec.h"
+
+/* One bit per query parameter. */
+enum attribute {
+    ATTRIBUTE_DTYPE = 1 << 0,
+    ATTRIBUTE_SHAPE = 1 << 1,
+    ATTRIBUTE_AXIS = 1 << 2,
+    ATTRIBUTE_EXCLUSIVE = 1 << 3,
+    ATTRIBUTE_REVERSE = 1 << 4,
+    ATTRIBUTE_PRECISION = 1 << 5,
+    ATTRIBUTE_STRIDES = 1 << 6,
+    ATTRIBUTE_OUTPUT_STRIDES = 1 << 7
+};
+
+/* Values from text; `field` is to blame for what is wrong with it. Outputs untouched on
+ * failure. */
+MUST_CHECK enum status attribute_bool(const char *field, const char *text, bool *out,
+                                      struct error *err); /* true false 1 0 */
+MUST_CHECK enum status attribute_int64(const char *field, const char *text, int64_t *out,
+                                       struct error *err);
+MUST_CHECK enum status attribute_precision(const char *field, const char *text,
+                                           enum precision *out, struct error *err);
+MUST_CHECK enum status attribute_dtype(const char *field, const char *text,
+                                       enum dtype_family family, enum dtype *out,
+                                       struct error *err);
+/* "1,3,4"; "" is the empty list. */
+MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int max,
+                                            int64_t *out, int *count, struct error *err);
+
+/* Read every query parameter into desc. `known` lists those that the format takes: another one
+ * is UNKNOWN_FIELD, a repeated one INVALID_FIELD. *seen says which there were. Strides must be
+ * as many as the shape has dimensions, which the caller checks with attributes_check_strides()
+ * once it has the shape. */
+struct attribute_lists {
+    int strides; /* how many numbers were given */
+    int output_strides;
+};
+MUST_CHECK enum status attributes_from_query(const struct codec_request *request,
+                                             unsigned known, struct scan_desc *desc,
+                                             struct attribute_lists *lists, unsigned *seen,
+                                             struct error *err);
+
+/* INVALID_STRIDES unless the strides given are one per dimension. */
+MUST_CHECK enum status attributes_check_strides(const struct scan_desc *desc,
+                                                const struct attribute_lists *lists,
+                                                struct error *err);
+
+/* Elements of the buffer that sizes and strides (NULL: packed) reach: 0 if a size is 0, else
+ * sum of (size - 1) * stride + 1. False for what scan_plan_make() will refuse: a negative size
+ * or stride, more than INT64_MAX bytes. */
+bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements);
+
+#endif

@@ -1,0 +1,30 @@
+/* A JSON request: the bulk arrays under keys "data" are measured where they lie, in the
+ * borrowed text; jansson parses what is left (strictly: no duplicate keys, valid UTF-8, nothing
+ * after the end), so that a number costs no node. In the tree each such array is replaced by a
+ * short stand-in that json_doc_array() turns into the measured array; a "data" value that is no
+ * array (a number, a string) stays what it is. Thread: any, one at a time per document. */
+#ifndef TALLY_PROTO_JSON_DOC_H
+#define TALLY_PROTO_JSON_DOC_H
+
+#include "proto/json_tensor.h"
+
+#include <jansson.h>
+
+struct json_doc {
+    json_t *root;              /* owned; an object */
+    struct json_array *arrays; /* owned; in the order of the text */
+    int array_count;
+};
+
+/* Parse text[0..bytes), which must outlive *doc.
+ * err   INVALID_JSON (with the byte offset), TOO_LARGE (LIMIT_JSON_SKELETON: bulk outside of
+ *       "data"), OUT_OF_MEMORY. *doc is untouched then, else due for json_doc_deinit() */
+MUST_CHECK enum status json_doc_parse(const char *text, size_t bytes, struct json_doc *doc,
+                                      struct error *err);
+void json_doc_deinit(struct json_doc *doc);
+
+/* The measured array that the value of a "data" key stands for; NULL if the value is no array.
+ */
+const struct json_array *json_doc_array(const struct json_doc *doc, const json_t *value);
+
+#endif

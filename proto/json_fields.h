@@ -1,0 +1,80 @@
+/* Typed getters for the fields of a JSON object. Each says in struct error which field (its
+ * path from the root) holds what instead of what. A field that is absent, or null where
+ * `optional` is said, leaves *out as it was. Strings are borrowed from the tree. Thread: any.
+ */
+#ifndef TALLY_PROTO_JSON_FIELDS_H
+#define TALLY_PROTO_JSON_FIELDS_H
+
+#include "proto/dtype.h"
+#include "proto/scan_desc.h"
+#include "proto/status.h"
+
+#include <jansson.h>
+
+enum {
+    JSON_PATH_MAX = 128
+};
+
+/* An object and where it is. */
+struct json_place {
+    const json_t *object;
+    char path[JSON_PATH_MAX]; /* "" for the root, "inputs[0].parameters" */
+};
+
+/* "path.name", "name" at the root, or "path.name[index]" for index >= 0. */
+void json_path_of(const struct json_place *place, const char *name, int index,
+                  char path[JSON_PATH_MAX]);
+
+/* INVALID_FIELD for `name`: "found <what the value is>, expected <expected>". */
+enum status json_field_error(const struct json_place *place, const char *name,
+                             const char *expected, struct error *err);
+
+/* MISSING_FIELD for `name`. */
+enum status json_field_missing(const struct json_place *place, const char *name,
+                               struct error *err);
+
+/* UNKNOWN_FIELD unless every key of the object is among names; lists them. */
+MUST_CHECK enum status json_fields_known(const struct json_place *place,
+                                         const char *const *names, size_t count,
+                                         struct error *err);
+
+/* The raw value, NULL if absent. */
+const json_t *json_field(const struct json_place *place, const char *name);
+
+MUST_CHECK enum status json_field_int64(const struct json_place *place, const char *name,
+                                        int64_t *out, struct error *err);
+
+/* true, false; `lenient` takes 0, 1 and the strings "true", "false", "0", "1" too. */
+MUST_CHECK enum status json_field_bool(const struct json_place *place, const char *name,
+                                       bool lenient, bool *out, struct error *err);
+
+MUST_CHECK enum status json_field_string(const struct json_place *place, const char *name,
+                                         const char **out, struct error *err);
+
+/* An array of at most `max` integers; *count is untouched if absent. More than max is
+ * INVALID_SHAPE. */
+MUST_CHECK enum status json_field_int64_list(const struct json_place *place, const char *name,
+                                             int max, int64_t *out, int *count,
+                                             struct error *err);
+
+/* An element type by its name in one family; `found` (may be NULL) says if the field is there.
+ */
+MUST_CHECK enum status json_field_dtype(const struct json_place *place, const char *name,
+                                        enum dtype_family family, enum dtype *out, bool *found,
+                                        struct error *err);
+
+MUST_CHECK enum status json_field_precision(const struct json_place *place, const char *name,
+                                            enum precision *out, struct error *err);
+
+/* The object under `name`; out->object is NULL if absent. */
+MUST_CHECK enum status json_field_object(const struct json_place *place, const char *name,
+                                         struct json_place *out, struct error *err);
+
+/* The array under `name`, NULL if absent, and its elements, which must be objects. */
+MUST_CHECK enum status json_field_array(const struct json_place *place, const char *name,
+                                        const json_t **out, struct error *err);
+MUST_CHECK enum status json_array_object(const struct json_place *place, const char *name,
+                                         const json_t *array, int index, struct json_place *out,
+                                         struct error *err);
+
+#endif

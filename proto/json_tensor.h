@@ -1,0 +1,101 @@
+/* JSON arrays of numbers, straight from text to tensor memory and back: no node per number.
+ *
+ * Reading takes two passes. json_tensor_measure() finds the end of the array, its shape and
+ * what its numbers look like without converting any; json_tensor_read() converts. Measuring
+ * counts brackets and commas, reading checks every byte between them: what both accept is valid
+ * JSON.
+ *
+ * Both ways split: json_tensor_split() cuts a text at element boundaries into parts that may be
+ * read in parallel to one output; json_tensor_print() of consecutive element ranges gives texts
+ * that join by plain concatenation. Thread: any. */
+#ifndef TALLY_PROTO_JSON_TENSOR_H
+#define TALLY_PROTO_JSON_TENSOR_H
+
+#include "proto/json_writer.h"
+#include "proto/scan_call.h"
+#include "proto/status.h"
+
+/* What one pass over an array finds. */
+struct json_array {
+    struct json_cut cut;       /* the text, brackets included; borrowed */
+    int rank;                  /* nesting: 1 for a flat array */
+    int64_t sizes[LIMIT_RANK]; /* elements per level; of the first of each level if ragged */
+    uint64_t elements;         /* numbers in it, at any depth */
+    bool integers;             /* no number has '.' or an exponent, and there is no string */
+    bool long_integers;        /* some number has 19 digits or more in a row */
+    bool has_empty;            /* some innermost array is empty */
+    bool ragged;               /* siblings differ in length or depth: see where */
+    char where[112];           /* path of the first offender below the array: "[1][2]" */
+    uint64_t found;    /* its elements, and how many its elder siblings have; both equal: */
+    uint64_t expected; /*   it differs in depth */
+};
+
+/* Measure the array whose '[' is text[0]; it must end before text[bytes].
+ * err   INVALID_JSON (no end, nested deeper than LIMIT_RANK, an object or other odd thing is
+ * left for reading to find); never for raggedness cost  one pass of about 0.2 ns per byte, no
+ * memory */
+MUST_CHECK enum status json_tensor_measure(const char *text, size_t bytes,
+                                           struct json_array *array, struct error *err);
+
+/* The type NumPy would give the array, all integers or not: int64, uint64 or float64.
+ * err   INVALID_DTYPE: integers that neither int64 nor uint64 can hold; `field` is to blame */
+MUST_CHECK enum status json_tensor_infer(const struct json_array *array, const char *field,
+                                         enum dtype *dtype, struct error *err);
+
+/* What is to be read, and how. */
+struct json_read {
+    enum dtype dtype;
+    bool null_is_nan;     /* accept null as NaN for float types */
+    bool bare_nan;        /* accept NaN, Infinity, -Infinity without quotes */
+    const char *field;    /* path of the array, for errors: "data" */
+    int rank;             /* shape that turns an element's number into its place in errors; */
+    const int64_t *sizes; /*   rank 0 or 1: flat */
+};
+
+/* A stretch of an array's text: from a '[' or an element up to and with a ',' or the last ']'.
+ */
+struct json_part {
+    const char *text;
+    size_t bytes;
+    uint64_t first;    /* number of its first element */
+    uint64_t elements; /* in it */
+};
+
+/* Cut an array into at most `want` parts of about equal length (1 if it cannot be cut). Returns
+ * how many there are. */
+int json_tensor_split(const struct json_array *array, int want, struct json_part *parts);
+
+/* Convert one part; element i of the whole array goes to out + i * its size, nothing else is
+ * touched. The parts of one array may be read in any order, by any threads.
+ * err   INVALID_DATA; field names the element */
+MUST_CHECK enum status json_tensor_read_part(const struct json_read *read,
+                                             const struct json_part *part, void *out,
+                                             struct error *err);
+
+/* Convert a whole array of `elements` numbers (json_array.elements) at once. */
+MUST_CHECK enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
+                                        uint64_t elements, void *out, struct error *err);
+
+/* What is to be printed: elements in C order. */
+struct json_print {
+    enum dtype dtype;
+    const void *data;     /* the first element of the whole, any alignment */
+    uint64_t elements;    /* of the whole */
+    int rank;             /* 0 or 1: one flat array; else nested, and the product of sizes is */
+    const int64_t *sizes; /*   elements */
+};
+
+/* Most bytes that printing a range of `count` elements takes; UINT64_MAX if that overflows. */
+uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count);
+
+/* Print elements first .. first + count - 1 with the brackets and commas before each, and after
+ * the last of the whole its closing brackets. The texts of the ranges 0..a-1, a..b-1, ... up to
+ * the last element, one after the other, are the text of the whole array. For elements > 0.
+ * Returns the end of the text; out has room for json_tensor_print_max(). */
+char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
+                        char *out);
+
+/* Append the whole array as a value, empty ones too. */
+void json_tensor_write(const struct json_print *print, struct json_writer *w);
+
+#endif

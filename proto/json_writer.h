@@ -1,0 +1,70 @@
+/* An append-only builder of JSON text: commas and escapes are its business, the order of keys
+ * and the nesting are the caller's. Strings may hold anything: control characters are escaped,
+ * and bytes that are not valid UTF-8 become U+FFFD, so the text is always valid JSON.
+ *
+ *     struct json_writer w;
+ *     json_writer_init(&w);                       or json_writer_init_fixed(&w, buffer, size)
+ *     json_writer_begin_object(&w);
+ *     json_writer_key(&w, "error");
+ *     json_writer_string(&w, err->detail);
+ *     json_writer_end_object(&w);
+ *     if (json_writer_ok(&w)) ... w.text, w.bytes (NUL-terminated)
+ *     json_writer_deinit(&w);
+ *
+ * Failure is sticky and asked for once, at the end: out of memory (growing) or full (fixed).
+ * Thread: any, one at a time per writer. */
+#ifndef TALLY_PROTO_JSON_WRITER_H
+#define TALLY_PROTO_JSON_WRITER_H
+
+#include "proto/macros.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct json_writer {
+    char *text;      /* owned if growing, else borrowed; NULL until something is written */
+    size_t bytes;    /* written, without the NUL */
+    size_t capacity; /* bytes at text, the NUL's included */
+    bool growing;
+    bool failed;     /* something did not fit: text is not to be used */
+    bool need_comma; /* a value precedes on this level */
+};
+
+void json_writer_init(struct json_writer *w);
+void json_writer_init_fixed(struct json_writer *w, char *buffer, size_t size);
+void json_writer_deinit(struct json_writer *w);
+
+/* True if everything written so far fitted. */
+MUST_CHECK bool json_writer_ok(const struct json_writer *w);
+
+/* The finished text of a growing writer, owned by the caller (free()); NULL if it failed. The
+ * writer is empty afterwards. */
+MUST_CHECK char *json_writer_take(struct json_writer *w, size_t *bytes);
+
+void json_writer_begin_object(struct json_writer *w);
+void json_writer_end_object(struct json_writer *w);
+void json_writer_begin_array(struct json_writer *w);
+void json_writer_end_array(struct json_writer *w);
+void json_writer_key(struct json_writer *w, const char *name);
+
+void json_writer_string(struct json_writer *w, const char *text);
+void json_writer_string_n(struct json_writer *w, const char *text, size_t bytes);
+void json_writer_int(struct json_writer *w, int64_t value);
+void json_writer_uint(struct json_writer *w, uint64_t value);
+void json_writer_double(struct json_writer *w, double value); /* not finite: as a string */
+void json_writer_bool(struct json_writer *w, bool value);
+void json_writer_null(struct json_writer *w);
+void json_writer_int_list(struct json_writer *w, const int64_t *values, int count);
+
+/* A value that is JSON text already (an object, a number, ...). */
+void json_writer_raw(struct json_writer *w, const char *text, size_t bytes);
+
+/* For bulk writers: announce a value whose text the caller appends itself with _space/_advance.
+ * _space returns room for at least `bytes` more bytes (NULL once failed); _advance takes over
+ * what was written there. */
+void json_writer_begin_value(struct json_writer *w);
+char *json_writer_space(struct json_writer *w, size_t bytes);
+void json_writer_advance(struct json_writer *w, size_t bytes);
+
+#endif

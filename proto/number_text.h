@@ -1,0 +1,52 @@
+/* The text of one number of any element type, both ways. Reading takes the grammar of JSON to
+ * the letter and rounds once, to nearest even, from the decimal text to the type itself;
+ * printing gives the shortest digits that read back to the same value of that type. Integers
+ * never pass through a floating-point number. Free of locales, of allocations and of recursion.
+ * Thread: any. */
+#ifndef TALLY_PROTO_NUMBER_TEXT_H
+#define TALLY_PROTO_NUMBER_TEXT_H
+
+#include "proto/dtype.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum number_result {
+    NUMBER_OK,
+    NUMBER_SYNTAX,   /* not a JSON number */
+    NUMBER_FRACTION, /* '.' or an exponent where an integer belongs */
+    NUMBER_RANGE,    /* does not fit its type (floats: overflow; underflow is fine) */
+    NUMBER_TOO_LONG  /* more than LIMIT_NUMBER_BYTES */
+};
+
+/* Longest text that number_writer prints, of any type, without NUL. */
+enum {
+    NUMBER_TEXT_MAX = 32
+};
+
+/* Read the number that begins at text and store it at out (element size, any alignment).
+ * The bytes from text on must contain one that is part of no number (',', ']', NUL ...) before
+ * they end; `end`, past the last readable byte, only widens what may be loaded at once.
+ * Returns the first byte after the number, NULL and *result (else untouched) if it is none. */
+typedef const char *(*number_reader)(const char *text, const char *end, void *out,
+                                     enum number_result *result);
+number_reader number_reader_of(enum dtype dtype);
+
+/* Print the element at value (any alignment) to out, which has room for NUMBER_TEXT_MAX bytes;
+ * returns the end. Floats always look like floats: 2.0, 1e16, 1.5e-7; fixed notation from 1e-4
+ * up to below 1e16, as Python's repr(). Not finite: "NaN", "Infinity", "-Infinity", quoted. */
+typedef char *(*number_writer)(const void *value, char *out);
+number_writer number_writer_of(enum dtype dtype);
+
+/* Store what the strings "NaN", "Infinity", "-Infinity" (without quotes) mean at out. False if
+ * the text is none of them or the type has no such value. */
+bool number_special(enum dtype dtype, const char *text, size_t bytes, void *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
