@@ -1,0 +1,355 @@
+/* The prefix function E(k) of docs/numerics.md, written down literally. */
+#include "tests/lib/oracle.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    GROUP = 8,
+    BLOCK = 256,
+    SUPERBLOCK = 65536
+};
+
+/* One element of either accumulator kind. Integers use `u` and wrap. */
+union oracle_value {
+    double wide;
+    float native;
+    uint64_t u;
+};
+
+/* Where one line lies: element k of the traversal is at first + k * step (elements). */
+struct oracle_line {
+    ptrdiff_t first;
+    ptrdiff_t step;
+};
+
+/* ---- conversions ------------------------------------------------------------------------- */
+
+/* A small binary float: significand bits including the hidden one, least exponent of a unit. */
+struct small_float {
+    int significand;
+    int least_unit; /* every value is a multiple of 2^least_unit */
+    int exponent_bias;
+    int mantissa_bits;
+    double overflow; /* magnitudes from here on round to infinity */
+};
+
+static const struct small_float f16_format = {11, -24, 15, 10, 65520.0};
+static const struct small_float bf16_format = {8, -133, 127, 7, 0x1.FFp127};
+
+static double small_decode(const struct small_float *f, uint16_t bits)
+{
+    int exponent_mask = (1 << (15 - f->mantissa_bits)) - 1;
+    int exponent = (bits >> f->mantissa_bits) & exponent_mask;
+    int mantissa = bits & ((1 << f->mantissa_bits) - 1);
+    double value;
+
+    if (exponent == exponent_mask) {
+        value = mantissa != 0 ? (double)NAN : (double)INFINITY;
+    } else if (exponent == 0) {
+        value = ldexp(mantissa, f->least_unit);
+    } else {
+        value = ldexp(mantissa + (1 << f->mantissa_bits), f->least_unit + exponent - 1);
+    }
+    return (bits & 0x8000) != 0 ? -value : value;
+}
+
+static uint16_t small_encode(const struct small_float *f, double value)
+{
+    uint16_t infinity = (uint16_t)(((1 << (15 - f->mantissa_bits)) - 1) << f->mantissa_bits);
+    if (isnan(value)) {
+        return (uint16_t)(infinity | (1 << (f->mantissa_bits - 1)));
+    }
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double magnitude = fabs(value);
+    if (magnitude < ldexp(1.0, f->least_unit - 1)) {
+        return sign; /* also a zero, which has no exponent */
+    }
+    if (magnitude >= f->overflow) {
+        return sign | infinity;
+    }
+    int exponent;
+    (void)frexp(magnitude, &exponent);
+    int unit = exponent - f->significand;
+    if (unit < f->least_unit) {
+        unit = f->least_unit;
+    }
+    /* A whole number of units, at most 2^significand: nearbyint rounds to nearest even. */
+    double units = nearbyint(ldexp(magnitude, -unit));
+    int steps = unit - f->least_unit;
+    /* units >= 2^mantissa_bits whenever steps > 0: adding them carries into the exponent. */
+    return (uint16_t)(sign | ((steps << f->mantissa_bits) + (int)units));
+}
+
+double oracle_from_f16(uint16_t bits)
+{
+    return small_decode(&f16_format, bits);
+}
+
+double oracle_from_bf16(uint16_t bits)
+{
+    return small_decode(&bf16_format, bits);
+}
+
+uint16_t oracle_to_f16(double value)
+{
+    return small_encode(&f16_format, value);
+}
+
+uint16_t oracle_to_bf16(double value)
+{
+    return small_encode(&bf16_format, value);
+}
+
+/* ---- the accumulator --------------------------------------------------------------------- */
+
+enum accumulator {
+    ACC_WIDE,
+    ACC_NATIVE,
+    ACC_INTEGER
+};
+
+static enum accumulator accumulator_of(const struct scan_desc *desc)
+{
+    if (dtype_info(desc->dtype)->kind != DTYPE_KIND_FLOAT) {
+        return ACC_INTEGER;
+    }
+    bool native = desc->precision == PRECISION_NATIVE && desc->dtype != DTYPE_F64;
+    return native ? ACC_NATIVE : ACC_WIDE;
+}
+
+static union oracle_value add(enum accumulator acc, union oracle_value a, union oracle_value b)
+{
+    union oracle_value sum = {.u = 0};
+    if (acc == ACC_WIDE) {
+        sum.wide = a.wide + b.wide;
+    } else if (acc == ACC_NATIVE) {
+        sum.native = a.native + b.native;
+    } else {
+        sum.u = a.u + b.u;
+    }
+    return sum;
+}
+
+/* -0.0, or +0.0 for the init of an exclusive scan. */
+static union oracle_value zero(enum accumulator acc, bool positive)
+{
+    union oracle_value value = {.u = 0};
+    if (acc == ACC_WIDE) {
+        value.wide = positive ? 0.0 : -0.0;
+    } else if (acc == ACC_NATIVE) {
+        value.native = positive ? 0.0F : -0.0F;
+    }
+    return value;
+}
+
+static union oracle_value load(const struct scan_desc *desc, const void *buffer, ptrdiff_t at)
+{
+    size_t bytes = dtype_info(desc->dtype)->bytes;
+    const unsigned char *p = (const unsigned char *)buffer + at * (ptrdiff_t)bytes;
+    union oracle_value value = {.u = 0};
+    double number;
+
+    if (accumulator_of(desc) == ACC_INTEGER) {
+        memcpy(&value.u, p, bytes); /* high bytes are cut off again by the store */
+        return value;
+    }
+    if (desc->dtype == DTYPE_F64) {
+        memcpy(&number, p, sizeof number);
+    } else if (desc->dtype == DTYPE_F32) {
+        float single;
+        memcpy(&single, p, sizeof single);
+        number = (double)single;
+    } else {
+        uint16_t bits;
+        memcpy(&bits, p, sizeof bits);
+        number = desc->dtype == DTYPE_F16 ? oracle_from_f16(bits) : oracle_from_bf16(bits);
+    }
+    if (accumulator_of(desc) == ACC_NATIVE) {
+        value.native = (float)number;
+    } else {
+        value.wide = number;
+    }
+    return value;
+}
+
+static void store(const struct scan_desc *desc, void *buffer, ptrdiff_t at,
+                  union oracle_value value)
+{
+    size_t bytes = dtype_info(desc->dtype)->bytes;
+    unsigned char *p = (unsigned char *)buffer + at * (ptrdiff_t)bytes;
+    enum accumulator acc = accumulator_of(desc);
+    if (acc == ACC_INTEGER) {
+        memcpy(p, &value.u, bytes);
+        return;
+    }
+    double number = acc == ACC_NATIVE ? (double)value.native : value.wide;
+    if (desc->dtype == DTYPE_F64) {
+        uint64_t quiet = UINT64_C(0x7FF8000000000000);
+        memcpy(p, isnan(number) ? (void *)&quiet : (void *)&number, bytes);
+    } else if (desc->dtype == DTYPE_F32) {
+        uint32_t quiet = UINT32_C(0x7FC00000);
+        float single = (float)number;
+        memcpy(p, isnan(number) ? (void *)&quiet : (void *)&single, bytes);
+    } else {
+        uint16_t bits =
+            desc->dtype == DTYPE_F16 ? oracle_to_f16(number) : oracle_to_bf16(number);
+        memcpy(p, &bits, bytes);
+    }
+}
+
+/* ---- one line ---------------------------------------------------------------------------- */
+
+/* Everything E(k) is made of, for the group that k lies in. */
+struct prefix {
+    enum accumulator acc;
+    union oracle_value superblocks; /* S[s] */
+    union oracle_value blocks;      /* B[b] */
+    union oracle_value groups;      /* c[g] */
+    union oracle_value q[GROUP];    /* Kogge-Stone prefixes of the group */
+};
+
+static void load_group(const struct scan_desc *desc, const void *in, struct oracle_line line,
+                       uint64_t start, struct prefix *p)
+{
+    uint64_t length =
+        (uint64_t)desc->sizes[desc->axis < 0 ? desc->axis + desc->rank : desc->axis];
+    for (int i = 0; i < GROUP; i++) {
+        uint64_t k = start + (uint64_t)i;
+        p->q[i] = k < length ? load(desc, in, line.first + (ptrdiff_t)k * line.step)
+                             : zero(p->acc, false);
+    }
+    for (int d = 1; d < GROUP; d *= 2) {
+        for (int i = GROUP - 1; i >= d; i--) {
+            p->q[i] = add(p->acc, p->q[i - d], p->q[i]);
+        }
+    }
+}
+
+/* The group that ends before element `start` of the line is complete: pass its total on. */
+static void close_group(struct prefix *p, uint64_t start)
+{
+    p->groups = add(p->acc, p->groups, p->q[GROUP - 1]);
+    if (start % BLOCK == 0) {
+        p->blocks = add(p->acc, p->blocks, p->groups);
+        p->groups = zero(p->acc, false);
+    }
+    if (start % SUPERBLOCK == 0) {
+        p->superblocks = add(p->acc, p->superblocks, p->blocks);
+        p->blocks = zero(p->acc, false);
+    }
+}
+
+static union oracle_value prefix_at(const struct prefix *p, uint64_t k)
+{
+    union oracle_value base = add(p->acc, add(p->acc, p->superblocks, p->blocks), p->groups);
+    return k % GROUP == 0 ? base : add(p->acc, base, p->q[k % GROUP - 1]);
+}
+
+static void scan_line(const struct scan_desc *desc, const void *in, struct oracle_line from,
+                      void *out, struct oracle_line to)
+{
+    uint64_t length =
+        (uint64_t)desc->sizes[desc->axis < 0 ? desc->axis + desc->rank : desc->axis];
+    struct prefix p = {.acc = accumulator_of(desc)};
+    p.superblocks = zero(p.acc, desc->exclusive);
+    p.blocks = zero(p.acc, false);
+    p.groups = zero(p.acc, false);
+
+    /* k counts elements summed: E(k) goes to element k (exclusive) or k - 1 (inclusive). */
+    for (uint64_t k = 0; k <= length; k++) {
+        if (k % GROUP == 0) {
+            if (k > 0) {
+                close_group(&p, k);
+            }
+            load_group(desc, in, from, k, &p);
+        }
+        if (desc->exclusive ? k < length : k > 0) {
+            uint64_t element = desc->exclusive ? k : k - 1;
+            store(desc, out, to.first + (ptrdiff_t)element * to.step, prefix_at(&p, k));
+        }
+    }
+}
+
+/* ---- the tensor -------------------------------------------------------------------------- */
+
+static void packed_strides(const struct scan_desc *desc, int64_t strides[LIMIT_RANK])
+{
+    int64_t step = 1;
+    for (int d = desc->rank - 1; d >= 0; d--) {
+        strides[d] = step;
+        step *= desc->sizes[d] > 0 ? desc->sizes[d] : 1;
+    }
+}
+
+static void strides_of(const struct scan_desc *desc, bool output, int64_t strides[LIMIT_RANK])
+{
+    packed_strides(desc, strides);
+    if (output ? desc->has_output_strides : desc->has_strides) {
+        memcpy(strides, output ? desc->output_strides : desc->strides,
+               (size_t)desc->rank * sizeof *strides);
+    }
+}
+
+static uint64_t reach(const struct scan_desc *desc, bool output)
+{
+    int64_t strides[LIMIT_RANK];
+    uint64_t last = 0;
+    strides_of(desc, output, strides);
+    for (int d = 0; d < desc->rank; d++) {
+        if (desc->sizes[d] == 0) {
+            return 0;
+        }
+        last += (uint64_t)(desc->sizes[d] - 1) * (uint64_t)strides[d];
+    }
+    return last + 1;
+}
+
+uint64_t oracle_in_elements(const struct scan_desc *desc)
+{
+    return reach(desc, false);
+}
+
+uint64_t oracle_out_elements(const struct scan_desc *desc)
+{
+    return reach(desc, true);
+}
+
+static struct oracle_line line_at(const struct scan_desc *desc, const int64_t *strides,
+                                  int axis, const int64_t *index)
+{
+    struct oracle_line line = {.first = 0, .step = (ptrdiff_t)strides[axis]};
+    for (int d = 0; d < desc->rank; d++) {
+        line.first += d == axis ? 0 : (ptrdiff_t)(index[d] * strides[d]);
+    }
+    if (desc->reverse) {
+        line.first += (ptrdiff_t)(desc->sizes[axis] - 1) * line.step;
+        line.step = -line.step;
+    }
+    return line;
+}
+
+void oracle_scan(const struct scan_desc *desc, const void *in, void *out)
+{
+    int axis = (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
+    int64_t in_strides[LIMIT_RANK];
+    int64_t out_strides[LIMIT_RANK];
+    int64_t index[LIMIT_RANK] = {0};
+    strides_of(desc, false, in_strides);
+    strides_of(desc, true, out_strides);
+    if (oracle_in_elements(desc) == 0) {
+        return;
+    }
+    for (;;) {
+        scan_line(desc, in, line_at(desc, in_strides, axis, index), out,
+                  line_at(desc, out_strides, axis, index));
+        int d = desc->rank - 1;
+        while (d >= 0 && (d == axis || ++index[d] == desc->sizes[d])) {
+            index[d] = 0;
+            d--;
+        }
+        if (d < 0) {
+            return;
+        }
+    }
+}
