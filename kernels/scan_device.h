@@ -9,7 +9,11 @@
 
 struct scan_device; /* opaque: one device, its context, queue, programs */
 
-enum scan_device_kind { SCAN_DEVICE_CPU, SCAN_DEVICE_GPU, SCAN_DEVICE_OTHER };
+enum scan_device_kind {
+    SCAN_DEVICE_CPU,
+    SCAN_DEVICE_GPU,
+    SCAN_DEVICE_OTHER
+};
 
 struct scan_device_info {
     char name[128];
@@ -32,24 +36,28 @@ MUST_CHECK enum status scan_devices_list(struct scan_device_info *infos, size_t 
                                          size_t *count, struct error *err);
 
 struct scan_device_options {
-    const char *cache_dir;    /* for program binaries; NULL or "": no cache */
-    uint64_t max_alloc_bytes; /* test aid: pretend the device allocates no more; 0: what it says */
-    bool gpu_kernels;         /* use the GPU versions on any device */
+    const char *cache_dir; /* for program binaries; NULL or "": no cache */
+    uint64_t
+        max_alloc_bytes; /* test aid: pretend the device allocates no more; 0: what it says */
+    bool gpu_kernels;    /* use the GPU versions on any device */
 };
 
-MUST_CHECK enum status scan_device_open(size_t number, const struct scan_device_options *options,
+MUST_CHECK enum status scan_device_open(size_t number,
+                                        const struct scan_device_options *options,
                                         struct scan_device **device, struct error *err);
 void scan_device_close(struct scan_device *device); /* NULL is fine */
 
 const struct scan_device_info *scan_device_info(const struct scan_device *device);
 
-/* Build (or load) what jobs of this type need and run it once, checking the result against known
- * values, so that the first request is as fast as the next. scan_device_run() does it by itself if nobody did. */
+/* Build (or load) what jobs of this type need and run it once, checking the result against
+ * known values, so that the first request is as fast as the next. scan_device_run() does it by
+ * itself if nobody did. */
 MUST_CHECK enum status scan_device_warm(struct scan_device *device, enum dtype dtype,
                                         enum precision precision, struct error *err);
 
 /* One scan in slab memory. Offsets are bytes, multiples of the element size; out_offset equals
- * in_offset only if plan->in_place, else the ranges are disjoint. Output cells in gaps are zeroed. */
+ * in_offset only if plan->in_place, else the ranges are disjoint. Output cells in gaps are
+ * zeroed. */
 struct scan_job {
     const struct scan_plan *plan; /* borrowed; pattern is not SCAN_EMPTY */
     struct slab *slab;            /* borrowed */
@@ -58,17 +66,18 @@ struct scan_job {
 };
 
 struct scan_report {
-    uint64_t upload_ns;   /* host to device copies; 0 where the device works in host memory */
+    uint64_t upload_ns; /* host to device copies; 0 where the device works in host memory */
     uint64_t compute_ns;
     uint64_t download_ns;
     uint32_t launches;
-    bool inputs_intact; /* on failure: no job's input was overwritten, so a retry elsewhere is safe */
+    bool inputs_intact; /* on failure: no job's input was overwritten, so a retry elsewhere is
+                           safe */
 };
 
 /* Run jobs that batch with each other (scan_plan_batches_with) and wait for them.
- * out   all outputs written on STATUS_OK; on failure output ranges hold anything; *report is filled
- *       either way
- * err   DEVICE_ERROR: the device failed and should be taken out of use; OUT_OF_MEMORY */
+ * out   all outputs written on STATUS_OK; on failure output ranges hold anything; *report is
+ * filled either way err   DEVICE_ERROR: the device failed and should be taken out of use;
+ * OUT_OF_MEMORY */
 MUST_CHECK enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                                        size_t count, struct scan_report *report,
                                        struct error *err);

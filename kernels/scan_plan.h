@@ -10,8 +10,9 @@
 /* How the memory of a plan is walked; chooses the kernel, never changes a result's bits. */
 enum scan_pattern {
     SCAN_EMPTY,   /* no element: nothing to launch */
-    SCAN_ROWS,    /* the axis is contiguous in input and output; rows at one fixed distance */
-    SCAN_COLUMNS, /* the axis is strided, a contiguous inner dimension lies below it */
+    SCAN_ROWS,    /* axis strides 1 and 1, dims <= 1: rows at one fixed distance */
+    SCAN_COLUMNS, /* dims 1 or 2, strides of the last 1 and 1: contiguous columns side by side
+                   */
     SCAN_STRIDED, /* anything else: index maps over `dim` */
     SCAN_PATTERN_COUNT
 };
@@ -28,15 +29,15 @@ struct scan_plan {
     enum scan_pattern pattern;
     bool exclusive;
     bool reverse;
-    bool in_place;              /* input and output layouts agree: may share one buffer */
-    bool gaps;                  /* the output buffer has cells no element is written to: zero them */
-    struct scan_dim axis;       /* size: elements of a line */
-    int dims;                   /* other dimensions after folding, outermost first; none of size 1 */
+    bool in_place;        /* input and output layouts agree: may share one buffer */
+    bool gaps;            /* the output buffer has cells no element is written to: zero them */
+    struct scan_dim axis; /* size: elements of a line */
+    int dims; /* other dimensions, largest output stride first, none of size 1, folded */
     struct scan_dim dim[LIMIT_RANK];
-    uint64_t lines;             /* product of dim[].size */
-    uint64_t elements;          /* lines * axis.size */
-    uint64_t in_elements;       /* elements of the input buffer the plan reaches */
-    uint64_t out_elements;      /* elements of the output buffer the plan reaches */
+    uint64_t lines;        /* product of dim[].size */
+    uint64_t elements;     /* lines * axis.size */
+    uint64_t in_elements;  /* elements of the input buffer the plan reaches */
+    uint64_t out_elements; /* elements of the output buffer the plan reaches */
 };
 
 /* Validate desc and fold it.
@@ -44,12 +45,13 @@ struct scan_plan {
  * err   INVALID_SHAPE (rank 0 or > LIMIT_RANK, a negative size, more than INT64_MAX bytes),
  *       INVALID_AXIS, INVALID_STRIDES (negative, reach beyond INT64_MAX bytes, two output
  *       elements at one address); field is "shape", "axis", "strides" or "output_strides"
- * cost  O(rank^2), but O(output elements) bits of scratch where only a full check can tell whether
- *       odd output strides overlap: OUT_OF_MEMORY if they cannot be had */
+ * cost  O(rank^2), no memory. Output strides that interleave oddly are searched for an overlap,
+ * at most SCAN_OVERLAP_STEPS (about 50 ms): INVALID_STRIDES if that is not enough to tell */
 MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                                       struct error *err);
 
-/* True if jobs of the two plans may share a launch. */
+/* True if jobs of the two plans may share a launch: same element type and precision (of
+ * integers: same width). */
 bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b);
 
 #endif

@@ -1,9 +1,8 @@
 /* Device-visible host memory. A slab is page-aligned, and every open device can use it as it is
- * (CPU, integrated) or transfers from it (discrete). The body of a request lands in it, the scan
- * runs in it and the answer is sent from it. Creating one is a system call and each device wraps it
- * once: keep slabs and reuse them (server/memory.c).
- * Thread: a slab belongs to one thread at a time, but devices may use disjoint ranges of one
- * slab at the same time. */
+ * (CPU, integrated) or transfers from it (discrete). The body of a request lands in it, the
+ * scan runs in it and the answer is sent from it. Creating one is a system call and each device
+ * wraps it once: keep slabs and reuse them (server/memory.c). Thread: a slab belongs to one
+ * thread at a time, but devices may use disjoint ranges of one slab at the same time. */
 #ifndef TALLY_KERNELS_SLAB_H
 #define TALLY_KERNELS_SLAB_H
 
@@ -11,7 +10,9 @@
 
 struct slab;
 
-enum { SLAB_ALIGN = 4096 };
+enum {
+    SLAB_ALIGN = 4096
+};
 
 /* bytes > 0, rounded up to whole pages; zero-filled on creation. NULL without memory. */
 struct slab *slab_create(size_t bytes);

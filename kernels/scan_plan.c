@@ -1,0 +1,274 @@
+/* scan_desc -> scan_plan in three steps: check (every error a client can make in geometry is
+ * found here), drop what does not matter (dimensions of size 1, the order of lines), fold what
+ * is one run in memory. Nothing is allocated. */
+#include "kernels/scan_plan.h"
+
+#include "kernels/scan_overlap.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Elements in the shape, 0 if a dimension is 0. */
+static enum status count_elements(const struct scan_desc *desc, uint64_t *elements,
+                                  struct error *err)
+{
+    uint64_t most = (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes;
+    bool empty = false;
+    for (int i = 0; i < desc->rank; i++) {
+        if (desc->sizes[i] < 0) {
+            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                                   "dimension %d has size %" PRId64
+                                   ", expected 0 or more: give the number of elements along it",
+                                   i, desc->sizes[i]);
+        }
+        empty = empty || desc->sizes[i] == 0;
+    }
+    uint64_t product = empty ? 0 : 1;
+    for (int i = 0; i < desc->rank && !empty; i++) {
+        if (__builtin_mul_overflow(product, (uint64_t)desc->sizes[i], &product) ||
+            product > most) {
+            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                                   "the sizes multiply to more than %" PRIu64
+                                   " elements, the most of type %s that can be addressed: "
+                                   "split the tensor",
+                                   most, dtype_info(desc->dtype)->name);
+        }
+    }
+    *elements = product;
+    return STATUS_OK;
+}
+
+static enum status check_axis(const struct scan_desc *desc, struct error *err)
+{
+    int64_t rank = desc->rank;
+    if (desc->axis >= -rank && desc->axis < rank) {
+        return STATUS_OK;
+    }
+    return error_set_field(err, STATUS_INVALID_AXIS, "axis",
+                           "axis is %" PRId64 ", expected %" PRId64 " to %" PRId64
+                           " for a tensor of rank %" PRId64,
+                           desc->axis, -rank, rank - 1, rank);
+}
+
+static enum status check_rank(const struct scan_desc *desc, struct error *err)
+{
+    if (desc->rank >= 1 && desc->rank <= LIMIT_RANK) {
+        return STATUS_OK;
+    }
+    return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                           "the tensor has rank %d, expected 1 to %d dimensions%s", desc->rank,
+                           LIMIT_RANK,
+                           desc->rank == 0 ? ": give a single number the shape [1]" : "");
+}
+
+/* Strides of one side, given or packed, and how many elements the buffer spans with them. */
+static enum status take_strides(const struct scan_desc *desc, bool output, bool empty,
+                                uint64_t strides[LIMIT_RANK], uint64_t *span, struct error *err)
+{
+    const char *field = output ? "output_strides" : "strides";
+    bool given = output ? desc->has_output_strides : desc->has_strides;
+    const int64_t *from = output ? desc->output_strides : desc->strides;
+    uint64_t most = (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes;
+    uint64_t packed = 1;
+    uint64_t reach = 0;
+    for (int i = desc->rank - 1; i >= 0; i--) {
+        if (given && from[i] < 0) {
+            return error_set_field(err, STATUS_INVALID_STRIDES, field,
+                                   "the stride of dimension %d is %" PRId64
+                                   ", expected 0 or more elements: use reverse to "
+                                   "run from the end",
+                                   i, from[i]);
+        }
+        strides[i] = given ? (uint64_t)from[i] : packed;
+        uint64_t steps = empty ? 0 : (uint64_t)desc->sizes[i] - 1;
+        uint64_t part = 0;
+        if (__builtin_mul_overflow(steps, strides[i], &part) ||
+            __builtin_add_overflow(reach, part, &reach) || reach >= most) {
+            return error_set_field(
+                err, STATUS_INVALID_STRIDES, field,
+                "with stride %" PRIu64 " of dimension %d the last element lies "
+                "beyond %" PRIu64 " elements, the most of type %s that can be "
+                "addressed",
+                strides[i], i, most, dtype_info(desc->dtype)->name);
+        }
+        packed *= empty ? 1 : (uint64_t)desc->sizes[i]; /* fits: count_elements() */
+    }
+    *span = empty ? 0 : reach + 1;
+    return STATUS_OK;
+}
+
+static enum status check_overlap(const struct scan_desc *desc, const uint64_t *strides,
+                                 struct error *err)
+{
+    struct scan_extent extents[LIMIT_RANK];
+    size_t count = 0;
+    for (int i = 0; i < desc->rank; i++) {
+        if (desc->sizes[i] > 1) {
+            extents[count++] = (struct scan_extent){(uint64_t)desc->sizes[i], strides[i]};
+        }
+    }
+    switch (scan_overlap_find(extents, count)) {
+    case SCAN_OVERLAP_NONE:
+        return STATUS_OK;
+    case SCAN_OVERLAP_FOUND:
+        return error_set_field(err, STATUS_INVALID_STRIDES, "output_strides",
+                               "two elements of the output share an address, expected one for "
+                               "each: leave output_strides out for a packed output");
+    case SCAN_OVERLAP_UNKNOWN:
+        break;
+    }
+    return error_set_field(
+        err, STATUS_INVALID_STRIDES, "output_strides",
+        "the strides interleave so that it cannot be told in %d steps whether "
+        "two elements share an address: make each stride larger than what "
+        "the smaller ones reach, or leave output_strides out",
+        SCAN_OVERLAP_STEPS);
+}
+
+/* Non-axis dimensions of more than one element, the largest output stride first: the order of
+ * lines is free, and sorted neighbours fold best and are written in order. */
+static void collect_dims(const struct scan_desc *desc, int axis, const uint64_t *in,
+                         const uint64_t *out, struct scan_plan *plan)
+{
+    for (int i = 0; i < desc->rank; i++) {
+        if (i == axis || desc->sizes[i] == 1) {
+            continue;
+        }
+        struct scan_dim dim = {(uint64_t)desc->sizes[i], in[i], out[i]};
+        int at = plan->dims++;
+        while (at > 0 && (plan->dim[at - 1].out_stride < dim.out_stride ||
+                          (plan->dim[at - 1].out_stride == dim.out_stride &&
+                           plan->dim[at - 1].in_stride < dim.in_stride))) {
+            plan->dim[at] = plan->dim[at - 1];
+            at--;
+        }
+        plan->dim[at] = dim;
+    }
+}
+
+/* Merge a dimension into the one inside it where the two are one run on both sides. */
+static void fold_dims(struct scan_plan *plan)
+{
+    int kept = 0;
+    for (int i = 0; i < plan->dims; i++) {
+        struct scan_dim dim = plan->dim[i];
+        struct scan_dim *outer = kept > 0 ? &plan->dim[kept - 1] : NULL;
+        /* by division: products of strides and sizes of a broadcast input may not fit */
+        if (outer != NULL && outer->in_stride % dim.size == 0 &&
+            outer->out_stride % dim.size == 0 && outer->in_stride / dim.size == dim.in_stride &&
+            outer->out_stride / dim.size == dim.out_stride) {
+            dim.size *= outer->size;
+            *outer = dim;
+        } else {
+            plan->dim[kept++] = dim;
+        }
+    }
+    for (int i = kept; i < plan->dims; i++) {
+        plan->dim[i] = (struct scan_dim){0};
+    }
+    plan->dims = kept;
+}
+
+static bool unit(const struct scan_dim *dim)
+{
+    return dim->in_stride == 1 && dim->out_stride == 1;
+}
+
+/* An axis of one element has no stride; it gets the one that suits what lies around it. */
+static void settle_axis(struct scan_plan *plan)
+{
+    if (plan->axis.size != 1) {
+        return;
+    }
+    const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
+    uint64_t stride = inner != NULL && unit(inner) ? inner->size : 1;
+    plan->axis.in_stride = stride;
+    plan->axis.out_stride = stride;
+}
+
+static enum scan_pattern pattern_of(const struct scan_plan *plan)
+{
+    if (plan->elements == 0) {
+        return SCAN_EMPTY;
+    }
+    if (unit(&plan->axis) && plan->dims <= 1) {
+        return SCAN_ROWS;
+    }
+    if (plan->dims >= 1 && plan->dims <= 2 && unit(&plan->dim[plan->dims - 1])) {
+        return SCAN_COLUMNS;
+    }
+    return SCAN_STRIDED;
+}
+
+static bool same_layout(const struct scan_plan *plan)
+{
+    bool same = plan->axis.in_stride == plan->axis.out_stride;
+    for (int i = 0; i < plan->dims; i++) {
+        same = same && plan->dim[i].in_stride == plan->dim[i].out_stride;
+    }
+    return same;
+}
+
+static void fill_plan(const struct scan_desc *desc, const uint64_t *in, const uint64_t *out,
+                      struct scan_plan *plan)
+{
+    int axis = (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
+    plan->axis = (struct scan_dim){(uint64_t)desc->sizes[axis], in[axis], out[axis]};
+    if (plan->elements > 0) {
+        collect_dims(desc, axis, in, out, plan);
+        fold_dims(plan);
+        settle_axis(plan);
+        plan->lines = plan->elements / plan->axis.size;
+    }
+    plan->pattern = pattern_of(plan);
+    plan->in_place = plan->elements == 0 || same_layout(plan);
+    plan->gaps = plan->out_elements != plan->elements;
+}
+
+enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
+                           struct error *err)
+{
+    struct scan_plan made = {.dtype = desc->dtype,
+                             .precision = PRECISION_WIDE,
+                             .exclusive = desc->exclusive,
+                             .reverse = desc->reverse};
+    bool choice =
+        desc->dtype == DTYPE_F16 || desc->dtype == DTYPE_BF16 || desc->dtype == DTYPE_F32;
+    if (choice) {
+        made.precision = desc->precision;
+    }
+    uint64_t in[LIMIT_RANK];
+    uint64_t out[LIMIT_RANK];
+    enum status status = check_rank(desc, err);
+    if (status == STATUS_OK) {
+        status = count_elements(desc, &made.elements, err);
+    }
+    if (status == STATUS_OK) {
+        status = check_axis(desc, err);
+    }
+    bool empty = made.elements == 0;
+    if (status == STATUS_OK) {
+        status = take_strides(desc, false, empty, in, &made.in_elements, err);
+    }
+    if (status == STATUS_OK) {
+        status = take_strides(desc, true, empty, out, &made.out_elements, err);
+    }
+    if (status == STATUS_OK && desc->has_output_strides && !empty) {
+        status = check_overlap(desc, out, err);
+    }
+    if (status == STATUS_OK) {
+        fill_plan(desc, in, out, &made);
+        *plan = made;
+    }
+    return status;
+}
+
+bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b)
+{
+    const struct dtype_info *of_a = dtype_info(a->dtype);
+    const struct dtype_info *of_b = dtype_info(b->dtype);
+    if (of_a->kind != DTYPE_KIND_FLOAT && of_b->kind != DTYPE_KIND_FLOAT) {
+        return of_a->bytes == of_b->bytes; /* wrapping sums have the same bits either way */
+    }
+    return a->dtype == b->dtype && a->precision == b->precision;
+}

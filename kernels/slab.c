@@ -1,0 +1,193 @@
+/* Slabs are anonymous private mappings. A large one begins on a huge page, so that the system
+ * can back it by huge pages: filling 256 MiB costs 65536 page faults otherwise.
+ *
+ *     slab ---- wrap(device 0) -- wrap(device 1)        one list per slab,
+ *     slab ---- wrap(device 0)                          one list of all slabs that have wraps
+ */
+#include "kernels/slab.h"
+#include "kernels/slab_wrap.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    HUGE_PAGE = 2 << 20
+};
+
+struct slab_wrap {
+    struct slab_wrap *next;
+    const void *owner; /* borrowed: only compared */
+    void *handle;      /* owned: ends with release(handle) */
+    void (*release)(void *handle);
+};
+
+struct slab {
+    unsigned char *data; /* owned: a mapping of `bytes` */
+    size_t bytes;
+    struct slab_wrap *wraps; /* guarded by wraps_lock */
+    struct slab *prev;       /* guarded by wraps_lock, as is next: list of slabs with wraps */
+    struct slab *next;
+};
+
+static pthread_mutex_t wraps_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct slab *wrapped_slabs; /* guarded by wraps_lock */
+
+/* `bytes` of zeroes, beginning on a multiple of `align` (a multiple of the page size). */
+static unsigned char *map_aligned(size_t bytes, size_t align)
+{
+    size_t room = 0;
+    if (__builtin_add_overflow(bytes, align - SLAB_ALIGN, &room)) {
+        return NULL;
+    }
+    unsigned char *base = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        return NULL;
+    }
+    size_t before = (align - (uintptr_t)base % align) % align;
+    size_t after = room - before - bytes;
+    if (before > 0) {
+        (void)munmap(base, before);
+    }
+    if (after > 0) {
+        (void)munmap(base + before + bytes, after);
+    }
+    return base + before;
+}
+
+struct slab *slab_create(size_t bytes)
+{
+    size_t whole = 0;
+    if (bytes == 0 || __builtin_add_overflow(bytes, (size_t)SLAB_ALIGN - 1, &whole)) {
+        return NULL;
+    }
+    whole -= whole % SLAB_ALIGN;
+    struct slab *slab = calloc(1, sizeof *slab);
+    if (slab == NULL) {
+        return NULL;
+    }
+    bool large = whole >= 2 * (size_t)HUGE_PAGE;
+    slab->data = map_aligned(whole, large ? HUGE_PAGE : SLAB_ALIGN);
+    slab->bytes = whole;
+    if (slab->data == NULL) {
+        free(slab);
+        return NULL;
+    }
+    if (large) {
+        (void)madvise(slab->data, whole, MADV_HUGEPAGE); /* a hint: without it, smaller pages */
+    }
+    return slab;
+}
+
+void *slab_data(const struct slab *slab)
+{
+    return slab->data;
+}
+
+size_t slab_bytes(const struct slab *slab)
+{
+    return slab->bytes;
+}
+
+void slab_discard(struct slab *slab)
+{
+    (void)madvise(slab->data, slab->bytes, MADV_DONTNEED);
+}
+
+/* Caller holds wraps_lock. */
+static void leave_list(struct slab *slab)
+{
+    if (slab->prev != NULL) {
+        slab->prev->next = slab->next;
+    } else {
+        wrapped_slabs = slab->next;
+    }
+    if (slab->next != NULL) {
+        slab->next->prev = slab->prev;
+    }
+    slab->prev = NULL;
+    slab->next = NULL;
+}
+
+/* Release the wraps of one owner (NULL: of all). Caller holds wraps_lock. */
+static void release_wraps(struct slab *slab, const void *owner)
+{
+    struct slab_wrap **link = &slab->wraps;
+    while (*link != NULL) {
+        struct slab_wrap *wrap = *link;
+        if (owner != NULL && wrap->owner != owner) {
+            link = &wrap->next;
+            continue;
+        }
+        *link = wrap->next;
+        wrap->release(wrap->handle);
+        free(wrap);
+    }
+    if (slab->wraps == NULL) {
+        leave_list(slab);
+    }
+}
+
+void slab_destroy(struct slab *slab)
+{
+    if (slab == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&wraps_lock);
+    if (slab->wraps != NULL) {
+        release_wraps(slab, NULL);
+    }
+    (void)pthread_mutex_unlock(&wraps_lock);
+    (void)munmap(slab->data, slab->bytes);
+    free(slab);
+}
+
+void *slab_wrap_find(const struct slab *slab, const void *owner)
+{
+    void *handle = NULL;
+    (void)pthread_mutex_lock(&wraps_lock);
+    for (const struct slab_wrap *wrap = slab->wraps; wrap != NULL; wrap = wrap->next) {
+        if (wrap->owner == owner) {
+            handle = wrap->handle;
+            break;
+        }
+    }
+    (void)pthread_mutex_unlock(&wraps_lock);
+    return handle;
+}
+
+bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
+                    void (*release)(void *handle))
+{
+    struct slab_wrap *wrap = malloc(sizeof *wrap);
+    if (wrap == NULL) {
+        return false;
+    }
+    *wrap = (struct slab_wrap){.owner = owner, .handle = handle, .release = release};
+    (void)pthread_mutex_lock(&wraps_lock);
+    if (slab->wraps == NULL) {
+        slab->next = wrapped_slabs;
+        if (wrapped_slabs != NULL) {
+            wrapped_slabs->prev = slab;
+        }
+        wrapped_slabs = slab;
+    }
+    wrap->next = slab->wraps;
+    slab->wraps = wrap;
+    (void)pthread_mutex_unlock(&wraps_lock);
+    return true;
+}
+
+void slab_wraps_drop(const void *owner)
+{
+    (void)pthread_mutex_lock(&wraps_lock);
+    struct slab *slab = wrapped_slabs;
+    while (slab != NULL) {
+        struct slab *next = slab->next;
+        release_wraps(slab, owner);
+        slab = next;
+    }
+    (void)pthread_mutex_unlock(&wraps_lock);
+}
