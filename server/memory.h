@@ -1,9 +1,8 @@
 /* Memory for tensors: one global budget, reserved before a body is read, and slab ranges taken
- * from it. Small blocks share a slab, so that what waits together can run in one launch; a large
- * block has a slab of its own, kept for reuse for a while and then given back to the system.
- * Every block begins on a 64-byte boundary, with MEMORY_HEADROOM bytes before it that belong to
- * it too: room to put an answer's head in front of its payload.
- * Thread: any. */
+ * from it. Small blocks share a slab, so that what waits together can run in one launch; a
+ * large block has a slab of its own, kept for reuse for a while and then given back to the
+ * system. Every block begins on a 64-byte boundary, with MEMORY_HEADROOM bytes before it that
+ * belong to it too: room to put an answer's head in front of its payload. Thread: any. */
 #ifndef TALLY_SERVER_MEMORY_H
 #define TALLY_SERVER_MEMORY_H
 
@@ -14,7 +13,10 @@
 
 struct memory; /* opaque */
 
-enum { MEMORY_HEADROOM = 512, MEMORY_ALIGN = 64 };
+enum {
+    MEMORY_HEADROOM = 512,
+    MEMORY_ALIGN = 64
+};
 
 struct memory_block {
     struct slab *slab; /* borrowed from the pool; NULL: no block */
@@ -34,8 +36,8 @@ MUST_CHECK enum status memory_create(const struct memory_options *options, struc
                                      struct error *err);
 void memory_destroy(struct memory *memory); /* every block is back; NULL is fine */
 
-/* Reserve bytes of the budget, or say by how much they exceed it (OUT_OF_MEMORY, or TOO_LARGE if
- * they never fit). Released in any number of parts. */
+/* Reserve bytes of the budget, or say by how much they exceed it (OUT_OF_MEMORY, or TOO_LARGE
+ * if they never fit). Released in any number of parts. */
 MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);
 

@@ -1,20 +1,21 @@
 /* The record of one request, from its first header byte to its last answer byte.
  *
  * state        owner thread    holds                       leaves when
- * -----------  --------------  --------------------------  ------------------------------------------
- * RECEIVING    loop            head bytes, reservation     the body is complete, or it is refused
- * PARSING      codec pool      + slab memory               complete() is done (large texts only)
- * QUEUED       queue           + plan                      a worker takes it, or it is cancelled
- * RUNNING      device worker   + plan, input becomes       the batch is finished on the device
- *                                output
- * PRINTING     codec pool      + answer text               encode() is done (large texts only)
- * FINISHED     loop            answer or error             the answer is queued with MHD
- * ANSWERING    loop (MHD)      answer, slab memory         NOTIFY_COMPLETED: everything is freed
+ * -----------  --------------  --------------------------
+ * ------------------------------------------ RECEIVING    loop            head bytes,
+ * reservation     the body is complete, or it is refused PARSING      codec pool      + slab
+ * memory               complete() is done (large texts only) QUEUED       queue           +
+ * plan                      a worker takes it, or it is cancelled RUNNING      device worker +
+ * plan, input becomes       the batch is finished on the device: output posted to the loop,
+ * error says how it went PRINTING     codec pool      + answer text               encode() is
+ * done (large texts only) FINISHED     loop            answer or error             the answer
+ * is queued with MHD ANSWERING    loop (MHD)      answer, slab memory         NOTIFY_COMPLETED:
+ * everything is freed
  *
  * A request is in exactly one state; the hand-over call (queue_try_push, batcher_take,
- * codec_pool_submit, completion_post) is the transfer of ownership, and nobody touches a request
- * it does not own but for `cancelled`. While it is not owned by the loop its connection is
- * suspended, so MHD cannot end it. */
+ * codec_pool_submit, completion_post) is the transfer of ownership, and nobody touches a
+ * request it does not own but for `cancelled`. While it is not owned by the loop its connection
+ * is suspended, so MHD cannot end it. */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
@@ -25,6 +26,7 @@
 #include <stdatomic.h>
 
 struct MHD_Connection;
+struct completion;
 struct route;
 struct server;
 
@@ -38,16 +40,18 @@ enum request_state {
     REQUEST_ANSWERING
 };
 
-enum { REQUEST_MAGIC = 0x7a11e57 };
+enum {
+    REQUEST_MAGIC = 0x7a11e57
+};
 
 /* Monotonic times in nanoseconds, 0 until it happened. */
 struct request_times {
-    uint64_t arrived;   /* request line seen */
-    uint64_t received;  /* body complete */
-    uint64_t queued;    /* pushed to the queue */
-    uint64_t started;   /* taken by a worker */
-    uint64_t computed;  /* device done */
-    uint64_t finished;  /* back on the loop with its answer */
+    uint64_t arrived;  /* request line seen */
+    uint64_t received; /* body complete */
+    uint64_t queued;   /* pushed to the queue */
+    uint64_t started;  /* taken by a worker */
+    uint64_t computed; /* device done */
+    uint64_t finished; /* its answer is encoded, or it failed */
 };
 
 struct request {
@@ -57,10 +61,11 @@ struct request {
     int retries;           /* times it was moved to another device */
 
     struct MHD_Connection *connection; /* loop only */
-    struct server *server;             /* borrowed */
-    const struct route *route;         /* static */
-    char id[LIMIT_REQUEST_ID + 1];     /* X-Request-Id, the client's or our own */
-    uint64_t deadline_ns;              /* absolute, 0 for none */
+    struct completion *completion; /* borrowed: the way back to the loop of the connection */
+    struct server *server;         /* borrowed */
+    const struct route *route;     /* static */
+    char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
+    uint64_t deadline_ns;          /* absolute, 0 for none */
     struct request_times times;
 
     const struct codec *codec; /* static; NULL for requests without a tensor */
@@ -70,8 +75,8 @@ struct request {
     struct scan_plan plan; /* valid once `planned` */
     bool planned;
 
-    char *head;            /* owned: body bytes before the payload, NUL after the last */
-    size_t head_bytes;     /* bytes in it */
+    char *head;        /* owned: body bytes before the payload, NUL after the last */
+    size_t head_bytes; /* bytes in it */
     size_t head_capacity;
     struct memory_block block; /* slab range with input and output buffer */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */

@@ -1,0 +1,32 @@
+/* The way back to a loop: workers and codec threads post finished requests, the loop that owns
+ * their connections takes them. A lock-free LIFO and an eventfd, written only when the list was
+ * empty, so a batch of n answers wakes the loop once.
+ *
+ * The only function callable from a worker is completion_post(). */
+#ifndef TALLY_SERVER_COMPLETION_H
+#define TALLY_SERVER_COMPLETION_H
+
+#include "proto/status.h"
+
+#include <stdatomic.h>
+
+struct request;
+
+struct completion {
+    _Atomic(struct request *) head; /* newest first, linked by request->next */
+    int fd;                         /* eventfd, non-blocking; readable when something waits */
+};
+
+MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);
+void completion_deinit(struct completion *completion); /* nothing waits in it any more */
+
+/* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
+void completion_post(struct completion *completion, struct request *first);
+
+/* Wake the loop without a request: it looks at its heartbeat work now. Thread: any. */
+void completion_wake(struct completion *completion);
+
+/* Everything posted, oldest first; NULL if nothing. Clears the eventfd. Thread: the loop. */
+struct request *completion_take(struct completion *completion);
+
+#endif

@@ -1,0 +1,98 @@
+/* Every setting an operator may change, one row each. From a row come the field of struct config,
+ * the flag, the environment variable, --help, deploy/tallyd.env.example and the checks.
+ *
+ *   field      name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
+ *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of the
+ *              words in `unit` (stored as its position), LIST texts (repeat the flag, or commas)
+ *   default    as it would be written on the command line
+ *   min, max   bounds of UINT and SIZE; of a LIST the number of entries
+ *   unit       shown in the help
+ */
+#ifndef TALLY_SERVER_CONFIG_TABLE_H
+#define TALLY_SERVER_CONFIG_TABLE_H
+
+#define CONFIG_KIB UINT64_C(1024)
+#define CONFIG_MIB (CONFIG_KIB * 1024)
+#define CONFIG_GIB (CONFIG_MIB * 1024)
+#define CONFIG_TIB (CONFIG_GIB * 1024)
+
+/* clang-format off */
+/*      field               type    default           min         max               unit
+ *      help */
+#define CONFIG_TABLE(GROUP, X)                                                                     \
+GROUP("Network")                                                                                   \
+X(listen,              LIST,   "127.0.0.1:8000", 1,          16,               "address",          \
+  "Where to listen: ADDR:PORT, [V6ADDR]:PORT or unix:/path. Repeat it for several.")               \
+X(http_loops,          UINT,   "1",              1,          64,               "threads",          \
+  "HTTP threads; more than one helps only when a single core cannot carry the connections.")       \
+X(base_path,           TEXT,   "",               0,          256,              "path",             \
+  "Prefix of every route, as a proxy in front may pass it on, for example /tally.")                \
+X(max_connections,     UINT,   "4096",           1,          1000000,          "connections",      \
+  "Open connections; further clients wait in the kernel's backlog.")                               \
+X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
+  "Requests of one client address at a time; beyond them it gets 429. 0: no limit.")               \
+X(allow_client_shm,    BOOL,   "false",          0,          1,                "true|false",       \
+  "Let clients on this machine pass tensors in POSIX shared memory (v2 protocol).")                \
+GROUP("Limits on requests")                                                                        \
+X(max_body_bytes,      SIZE,   "4GiB",           1,          64 * CONFIG_TIB,  "bytes",            \
+  "Longest request body; a longer one gets 413.")                                                  \
+X(max_header_bytes,    SIZE,   "64KiB",          4096,       16 * CONFIG_MIB,  "bytes",            \
+  "Request line and headers of one request; also the buffer of a connection.")                     \
+X(max_rank,            UINT,   "64",             1,          LIMIT_RANK,       "dimensions",       \
+  "Most dimensions of a tensor.")                                                                  \
+X(memory_budget,       SIZE,   "0",              0,          64 * CONFIG_TIB,  "bytes",            \
+  "Memory for the tensors of all requests together; beyond it clients get 503. 0: half of what is " \
+  "available to the process at start.")                                                            \
+X(queue_depth,         UINT,   "1024",           1,          1000000,          "requests",         \
+  "Requests that may wait for a device; beyond them clients get 503.")                             \
+X(inline_json_bytes,   SIZE,   "16KiB",          0,          CONFIG_GIB,       "bytes",            \
+  "JSON texts up to this size are parsed and printed on the HTTP thread, longer ones in the codec " \
+  "pool.")                                                                                         \
+GROUP("Deadlines")                                                                                 \
+X(header_timeout_ms,   UINT,   "10000",          1,          86400000,         "ms",               \
+  "From the first byte of a request to the end of its headers.")                                   \
+X(body_timeout_ms,     UINT,   "600000",         1,          86400000,         "ms",               \
+  "From the end of the headers to the end of the body.")                                           \
+X(min_upload_rate,     SIZE,   "16KiB",          0,          CONFIG_GIB,       "bytes/s",          \
+  "A body that arrives slower than this, after ten seconds of grace, is cut off. 0: no minimum.")  \
+X(idle_timeout_s,      UINT,   "75",             1,          86400,            "s",                \
+  "An idle connection is closed after this long; clients expect more than 60.")                    \
+X(request_timeout_ms,  UINT,   "0",              0,          86400000,         "ms",               \
+  "Deadline of requests that bring none: one still waiting for a device then gets 504. 0: none.")  \
+X(device_timeout_ms,   UINT,   "60000",          10,         86400000,         "ms",               \
+  "A device that has not finished a batch of 1 GiB or less after this long counts as hung; larger " \
+  "batches get more in proportion.")                                                               \
+X(drain_timeout_s,     UINT,   "30",             0,          86400,            "s",                \
+  "On SIGTERM: how long requests that are being served may take to finish.")                       \
+X(drain_delay_ms,      UINT,   "0",              0,          600000,           "ms",               \
+  "On SIGTERM: how long /readyz answers 503 before new connections are refused.")                  \
+GROUP("Devices")                                                                                   \
+X(devices,             TEXT,   "all",            1,          4096,             "list",             \
+  "OpenCL devices to use: all, cpu, gpu, or a comma-separated list of numbers and parts of names " \
+  "(tallyd --list-devices shows them).")                                                           \
+X(kernel_cache,        TEXT,   "auto",           0,          4000,             "directory",        \
+  "Where compiled kernels are kept between runs. auto: tally below $XDG_CACHE_HOME or ~/.cache; "  \
+  "empty: nowhere.")                                                                               \
+X(warm,                TEXT,   "float32,float64,int32,int64", 0, 1024,         "types",            \
+  "Element types whose kernels are built before the service is ready: a comma-separated list, all " \
+  "or none. The others follow in the background.")                                                 \
+X(batch_max_requests,  UINT,   "256",            1,          4096,             "requests",         \
+  "Most requests in one launch.")                                                                  \
+X(batch_max_bytes,     SIZE,   "16MiB",          1,          CONFIG_TIB,       "bytes",            \
+  "Most tensor bytes in one launch of several requests.")                                          \
+X(batch_delay_us,      UINT,   "0",              0,          1000000,          "us",               \
+  "How long an idle device waits for company before it runs a batch that is not full.")            \
+X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
+  "Threads that parse and print long JSON texts. 0: one per core.")                                \
+GROUP("Log")                                                                                       \
+X(log_format,          CHOICE, "text",           0,          0,                "text|json",        \
+  "Form of the lines on standard error.")                                                          \
+X(log_level,           CHOICE, "info",           0,          0,                "error|warn|info|debug", \
+  "Lines above this level are left out.")                                                          \
+X(log_requests,        BOOL,   "true",           0,          1,                "true|false",       \
+  "Write a line per request, at level info.")                                                      \
+X(log_rate,            UINT,   "1000",           0,          10000000,         "lines/s",          \
+  "Most request lines per second; what is left out is counted. 0: no limit.")
+/* clang-format on */
+
+#endif

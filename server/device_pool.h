@@ -1,0 +1,91 @@
+/* The devices in use: opens them side by side, one worker thread each (worker.h), keeps their
+ * state, and watches over them.
+ *
+ *   OPENING --warm--> READY --error--> FAILED --back-off, opened again, warm--> READY
+ *                     READY --no answer in time--> HUNG --came back--> FAILED
+ *
+ * Work taken by a device that hangs is answered with 503 at once; its memory stays with the
+ * device until that lets go of it. */
+#ifndef TALLY_SERVER_DEVICE_POOL_H
+#define TALLY_SERVER_DEVICE_POOL_H
+
+#include "kernels/scan_device.h"
+#include "server/server.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device_pool; /* opaque */
+
+enum {
+    DEVICE_POOL_MAX = 64
+};
+
+/* What runs jobs: the OpenCL devices, or a fake one in tests. Like scan_device.h, call by call.
+ */
+struct device_driver {
+    enum status (*list)(struct scan_device_info *infos, size_t room, size_t *count,
+                        struct error *err);
+    enum status (*open)(size_t number, const struct scan_device_options *options,
+                        struct scan_device **device, struct error *err);
+    void (*close)(struct scan_device *device);
+    enum status (*warm)(struct scan_device *device, enum dtype dtype, enum precision precision,
+                        struct error *err);
+    enum status (*run)(struct scan_device *device, const struct scan_job *jobs, size_t count,
+                       struct scan_report *report, struct error *err);
+};
+
+extern const struct device_driver device_driver_opencl;
+
+/* List and select devices as --devices says. No thread starts yet.
+ * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices or --warm makes
+ * no sense */
+MUST_CHECK enum status device_pool_create(struct server *server,
+                                          const struct device_driver *driver,
+                                          struct device_pool **out, struct error *err);
+MUST_CHECK enum status device_pool_start(struct device_pool *pool, struct error *err);
+
+/* The queue is closed and empty: join the workers, close the devices, free.
+ * returns false if a hung device still holds a worker: the process must exit without freeing
+ * what that may use */
+MUST_CHECK bool device_pool_destroy(struct device_pool *pool);
+
+/* Watch for hung devices; called by main every tick. */
+void device_pool_tick(struct device_pool *pool, uint64_t now_ns);
+
+enum device_state {
+    DEVICE_OPENING,
+    DEVICE_READY,
+    DEVICE_FAILED,
+    DEVICE_HUNG,
+    DEVICE_STATE_COUNT
+};
+
+const char *device_state_name(enum device_state state); /* "opening", "ready", … */
+
+struct device_stats {
+    size_t number; /* as --list-devices and scan_devices_list() count */
+    struct scan_device_info info;
+    enum device_state state;
+    char last_error[512]; /* "" if it never failed */
+    uint64_t batches;
+    uint64_t requests;
+    uint64_t elements;
+    uint64_t bytes; /* input and output bytes of them */
+    uint64_t errors;
+    uint64_t busy_ns;
+    uint64_t running; /* requests it is working on now */
+};
+
+size_t device_pool_count(const struct device_pool *pool);
+void device_pool_stats(struct device_pool *pool, size_t index, struct device_stats *out);
+
+enum device_pool_health {
+    DEVICE_POOL_OPENING, /* none is ready yet, some are being opened */
+    DEVICE_POOL_USABLE,  /* at least one is ready */
+    DEVICE_POOL_BROKEN   /* none is ready or being opened */
+};
+enum device_pool_health device_pool_health(struct device_pool *pool);
+
+#endif

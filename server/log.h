@@ -1,0 +1,67 @@
+/* Log lines to standard error, as JSON or text. A line is formatted by its caller and handed
+ * to a writer thread: a stalled terminal or pipe stops nobody, lines that find no room are
+ * counted and reported. Lines about requests are bounded per second (--log-rate) so that a
+ * flood of requests is not a flood of disk writes. Control characters and bytes that are not
+ * UTF-8 are escaped. Thread: any. */
+#ifndef TALLY_SERVER_LOG_H
+#define TALLY_SERVER_LOG_H
+
+#include "proto/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum log_level {
+    LOG_ERROR,
+    LOG_WARN,
+    LOG_INFO,
+    LOG_DEBUG
+};
+
+struct log_options {
+    int fd;                /* where lines go; 2 */
+    bool json;             /* else key=value text */
+    enum log_level level;  /* lines above it are not written */
+    bool requests;         /* --log-requests */
+    uint64_t request_rate; /* request lines per second, 0: no bound */
+};
+
+struct log; /* opaque */
+
+MUST_CHECK enum status log_open(const struct log_options *options, struct log **out,
+                                struct error *err);
+void log_close(struct log *log); /* writes what waits (for up to a second); NULL is fine */
+
+/* A free text line. A NULL log swallows it, so that parts can be tested without one. */
+void log_message(struct log *log, enum log_level level, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+
+/* One line per finished request. Strings are borrowed for the call; NULL or "": left out. */
+struct log_request {
+    const char *id;
+    const char *method;
+    const char *path;
+    const char *client; /* address of the peer */
+    const char *format; /* codec's name */
+    const char *dtype;
+    const char *shape;   /* "1,1,3,4" */
+    const char *outcome; /* status slug */
+    const char *detail;  /* error sentence */
+    unsigned http_status;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    uint64_t queue_us;
+    uint64_t compute_us;
+    uint64_t total_us;
+    uint32_t batch; /* requests that shared its launch, 0: none ran */
+    int device;     /* number, -1: none */
+};
+
+/* True if a request line would be written now: ask before gathering the fields. */
+bool log_requests_on(const struct log *log);
+void log_request(struct log *log, const struct log_request *request);
+
+uint64_t log_dropped(struct log *log); /* lines lost so far: no room, or over the rate */
+
+#endif
