@@ -22,9 +22,10 @@ enum number_result {
     NUMBER_TOO_LONG  /* more than LIMIT_NUMBER_BYTES */
 };
 
-/* Longest text that number_writer prints, of any type, without NUL. */
 enum {
-    NUMBER_TEXT_MAX = 32
+    NUMBER_TEXT_MAX =
+        24,          /* longest text that a number_writer prints, of any type, without NUL */
+    NUMBER_ROOM = 64 /* what it may scribble on: it copies in words */
 };
 
 /* Read the number that begins at text and store it at out (element size, any alignment).
@@ -35,9 +36,10 @@ typedef const char *(*number_reader)(const char *text, const char *end, void *ou
                                      enum number_result *result);
 number_reader number_reader_of(enum dtype dtype);
 
-/* Print the element at value (any alignment) to out, which has room for NUMBER_TEXT_MAX bytes;
- * returns the end. Floats always look like floats: 2.0, 1e16, 1.5e-7; fixed notation from 1e-4
- * up to below 1e16, as Python's repr(). Not finite: "NaN", "Infinity", "-Infinity", quoted. */
+/* Print the element at value (any alignment) to out, which has room for NUMBER_ROOM bytes;
+ * returns the end (at most NUMBER_TEXT_MAX further). Floats always look like floats: 2.0,
+ * 1e16, 1.5e-7; fixed notation from 1e-4 up to below 1e16, as Python's repr(). Not finite:
+ * "NaN", "Infinity", "-Infinity", quoted. */
 typedef char *(*number_writer)(const void *value, char *out);
 number_writer number_writer_of(enum dtype dtype);
 

@@ -1,0 +1,283 @@
+/* Append-only JSON text: commas, escapes, UTF-8 repair, growth. */
+#include "proto/json_writer.h"
+
+#include "proto/number_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_CAPACITY = 256
+};
+
+void json_writer_init(struct json_writer *w)
+{
+    *w = (struct json_writer){.growing = true};
+}
+
+void json_writer_init_fixed(struct json_writer *w, char *buffer, size_t size)
+{
+    *w = (struct json_writer){.text = buffer, .capacity = size};
+    if (size > 0) {
+        buffer[0] = '\0';
+    }
+}
+
+void json_writer_deinit(struct json_writer *w)
+{
+    if (w->growing) {
+        free(w->text);
+    }
+    *w = (struct json_writer){.failed = true};
+}
+
+bool json_writer_ok(const struct json_writer *w)
+{
+    return !w->failed;
+}
+
+char *json_writer_take(struct json_writer *w, size_t *bytes)
+{
+    if (w->failed || !w->growing || json_writer_space(w, 0) == NULL) {
+        return NULL;
+    }
+    w->text[w->bytes] = '\0';
+    char *text = w->text;
+    *bytes = w->bytes;
+    json_writer_init(w);
+    return text;
+}
+
+/* Room for `bytes` more and a NUL: doubling, so that appending is linear. */
+static bool grow(struct json_writer *w, size_t bytes)
+{
+    size_t need = 0;
+    if (!w->growing || __builtin_add_overflow(w->bytes, bytes, &need) ||
+        __builtin_add_overflow(need, 1, &need)) {
+        return false;
+    }
+    size_t capacity = w->capacity > 0 ? w->capacity : FIRST_CAPACITY;
+    while (capacity < need) {
+        if (__builtin_mul_overflow(capacity, 2, &capacity)) {
+            return false;
+        }
+    }
+    char *text = realloc(w->text, capacity);
+    if (text == NULL) {
+        return false;
+    }
+    w->text = text;
+    w->capacity = capacity;
+    return true;
+}
+
+char *json_writer_space(struct json_writer *w, size_t bytes)
+{
+    if (w->failed) {
+        return NULL;
+    }
+    if (w->capacity <= w->bytes || w->capacity - w->bytes - 1 < bytes) {
+        w->failed = !grow(w, bytes);
+    }
+    return w->failed ? NULL : w->text + w->bytes;
+}
+
+void json_writer_advance(struct json_writer *w, size_t bytes)
+{
+    if (!w->failed) {
+        w->bytes += bytes;
+        w->text[w->bytes] = '\0';
+    }
+}
+
+static void put(struct json_writer *w, const char *text, size_t bytes)
+{
+    char *to = json_writer_space(w, bytes);
+    if (to != NULL) {
+        memcpy(to, text, bytes);
+        json_writer_advance(w, bytes);
+    }
+}
+
+void json_writer_begin_value(struct json_writer *w)
+{
+    if (w->need_comma) {
+        put(w, ",", 1);
+    }
+    w->need_comma = true;
+}
+
+void json_writer_raw(struct json_writer *w, const char *text, size_t bytes)
+{
+    json_writer_begin_value(w);
+    put(w, text, bytes);
+}
+
+static void begin(struct json_writer *w, const char *bracket)
+{
+    json_writer_raw(w, bracket, 1);
+    w->need_comma = false;
+}
+
+static void end(struct json_writer *w, const char *bracket)
+{
+    put(w, bracket, 1);
+    w->need_comma = true;
+}
+
+void json_writer_begin_object(struct json_writer *w)
+{
+    begin(w, "{");
+}
+
+void json_writer_end_object(struct json_writer *w)
+{
+    end(w, "}");
+}
+
+void json_writer_begin_array(struct json_writer *w)
+{
+    begin(w, "[");
+}
+
+void json_writer_end_array(struct json_writer *w)
+{
+    end(w, "]");
+}
+
+/* Length of the valid UTF-8 sequence at s[0..left), 0 if there is none (RFC 3629: no overlong
+ * forms, no surrogates, nothing above U+10FFFF). */
+static size_t utf8_sequence(const unsigned char *s, size_t left)
+{
+    unsigned char lead = s[0];
+    size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (length == 0 || lead > 0xF4 || length > left) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    bool bad = (lead == 0xE0 && s[1] < 0xA0) || (lead == 0xED && s[1] > 0x9F) ||
+               (lead == 0xF0 && s[1] < 0x90) || (lead == 0xF4 && s[1] > 0x8F);
+    return bad ? 0 : length;
+}
+
+/* The two-character escape of c, 0 if it has none. */
+static char short_escape(unsigned char c)
+{
+    switch (c) {
+    case '"':
+    case '\\':
+        return (char)c;
+    case '\b':
+        return 'b';
+    case '\f':
+        return 'f';
+    case '\n':
+        return 'n';
+    case '\r':
+        return 'r';
+    case '\t':
+        return 't';
+    default:
+        return 0;
+    }
+}
+
+static void put_escaped(struct json_writer *w, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    char letter = short_escape(c);
+    if (letter != 0) {
+        put(w, (const char[]){'\\', letter}, 2);
+    } else {
+        put(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+    }
+}
+
+static bool is_plain(unsigned char c)
+{
+    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+}
+
+void json_writer_string_n(struct json_writer *w, const char *text, size_t bytes)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    json_writer_raw(w, "\"", 1);
+    for (size_t i = 0; i < bytes;) {
+        size_t run = i;
+        while (run < bytes && is_plain(s[run])) {
+            run++;
+        }
+        put(w, text + i, run - i);
+        i = run;
+        if (i == bytes) {
+            break;
+        }
+        size_t length = utf8_sequence(s + i, bytes - i);
+        if (length == 0) {
+            put(w, "\xEF\xBF\xBD", 3);
+        } else if (length == 1) {
+            put_escaped(w, s[i]);
+        } else {
+            put(w, text + i, length);
+        }
+        i += length > 0 ? length : 1;
+    }
+    put(w, "\"", 1);
+}
+
+void json_writer_string(struct json_writer *w, const char *text)
+{
+    json_writer_string_n(w, text, strlen(text));
+}
+
+void json_writer_key(struct json_writer *w, const char *name)
+{
+    json_writer_string(w, name);
+    put(w, ":", 1);
+    w->need_comma = false;
+}
+
+static void put_number(struct json_writer *w, enum dtype dtype, const void *value)
+{
+    char text[NUMBER_ROOM];
+    const char *stop = number_writer_of(dtype)(value, text);
+    json_writer_raw(w, text, (size_t)(stop - text));
+}
+
+void json_writer_int(struct json_writer *w, int64_t value)
+{
+    put_number(w, DTYPE_I64, &value);
+}
+
+void json_writer_uint(struct json_writer *w, uint64_t value)
+{
+    put_number(w, DTYPE_U64, &value);
+}
+
+void json_writer_double(struct json_writer *w, double value)
+{
+    put_number(w, DTYPE_F64, &value);
+}
+
+void json_writer_bool(struct json_writer *w, bool value)
+{
+    json_writer_raw(w, value ? "true" : "false", value ? 4 : 5);
+}
+
+void json_writer_null(struct json_writer *w)
+{
+    json_writer_raw(w, "null", 4);
+}
+
+void json_writer_int_list(struct json_writer *w, const int64_t *values, int count)
+{
+    json_writer_begin_array(w);
+    for (int i = 0; i < count; i++) {
+        json_writer_int(w, values[i]);
+    }
+    json_writer_end_array(w);
+}
