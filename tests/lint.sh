@@ -36,33 +36,9 @@ check_shell() {
 }
 
 check_python() {
-    # shellcheck disable=SC2016
-    tracked '*.py' | "$venv/bin/python" -c '
-import ast, sys
-bad = 0
-for path in sys.stdin.read().split():
-    source = open(path, encoding="utf-8").read()
-    try:
-        tree = ast.parse(source, path)
-    except SyntaxError as error:
-        print(f"{path}:{error.lineno}: {error.msg}")
-        bad = 1
-        continue
-    imported = {}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            for name in node.names:
-                imported[(name.asname or name.name).split(".")[0]] = node.lineno
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for name, line in imported.items():
-        if name not in used and name != "*" and "# noqa" not in source.splitlines()[line - 1]:
-            print(f"{path}:{line}: {name} is imported and not used")
-            bad = 1
-    for number, line in enumerate(source.splitlines(), 1):
-        if len(line) > 100 or line != line.rstrip():
-            print(f"{path}:{number}: longer than 100 columns, or blanks at its end")
-            bad = 1
-sys.exit(bad)'
+    # shellcheck disable=SC2046
+    "$venv/bin/black" --quiet --check --diff --line-length 100 $(tracked '*.py') &&
+        tracked '*.py' | "$venv/bin/python" tests/lint_imports.py
 }
 
 # A warning-free build of everything with one compiler, in a tree of its own.

@@ -1,0 +1,73 @@
+"""Fixtures: one tallyd for the whole session, and a factory for private ones."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from support.tallyd import MODE, Tallyd  # noqa: E402
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "release_only: figures that an instrumented build spoils")
+
+
+def pytest_collection_modifyitems(config, items):
+    """What only a release build can show is left out of the others, not reported as skipped."""
+    if MODE != "release":
+        dropped = [item for item in items if item.get_closest_marker("release_only")]
+        items[:] = [item for item in items if not item.get_closest_marker("release_only")]
+        config.hook.pytest_deselected(items=dropped)
+
+
+@pytest.fixture(scope="session")
+def log_dir(tmp_path_factory):
+    logs = os.environ.get("TALLY_LOGS")
+    if logs is None:
+        return tmp_path_factory.mktemp("logs")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    directory = pathlib.Path(logs).resolve() / f"tallyd-{worker}"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def session_server(log_dir):
+    """The shared server. It must live through every test and leave with status 0."""
+    server = Tallyd(log_dir / "session.log")
+    yield server
+    server.check_alive()
+    server.stop()
+
+
+@pytest.fixture
+def server(session_server):
+    session_server.check_alive()
+    yield session_server
+    session_server.check_alive()
+
+
+@pytest.fixture
+def client(server):
+    client = server.client()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def start_server(log_dir, request):
+    """start_server(*flags, env=..., wait=...): private servers, killed after the test."""
+    servers = []
+
+    def start(*flags, **options):
+        log = log_dir / f"{request.node.name[:80].replace('/', '_')}-{len(servers)}.log"
+        server = Tallyd(log, flags, **options)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()

@@ -1,0 +1,131 @@
+"""A small HTTP client over http.client: keep-alive, exact headers, no help the tests did not ask
+for. One Client belongs to one thread."""
+
+import http.client
+import json
+import socket
+
+
+class Answer:
+    """Status, headers (case-insensitive) and body of one answer."""
+
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"<{self.status} {self.headers.get('Content-Type')} {self.body[:300]!r}>"
+
+
+class Client:
+    def __init__(self, port, timeout=60):
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None):
+        """Send one request; a connection the server closed while idle is opened anew, once."""
+        fresh = self.connection.sock is None
+        try:
+            return self._exchange(method, path, body, headers)
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+            self.connection.close()
+            if fresh:
+                raise
+            return self._exchange(method, path, body, headers)
+
+    def _exchange(self, method, path, body, headers):
+        try:
+            self.connection.request(method, path, body=body, headers=headers or {})
+            response = self.connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def get(self, path, headers=None):
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path, body=b"", content_type=None, headers=None):
+        headers = dict(headers or {})
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        return self.request("POST", path, body=body, headers=headers)
+
+    def post_json(self, path, document, headers=None):
+        return self.post(path, json.dumps(document).encode(), "application/json", headers)
+
+    def close(self):
+        self.connection.close()
+
+
+class Wire:
+    """A raw socket to the server, for what no well-behaved client sends."""
+
+    def __init__(self, port, timeout=30):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.buffer = b""
+
+    def send(self, data):
+        self.socket.sendall(data)
+        return self
+
+    def half_close(self):
+        self.socket.shutdown(socket.SHUT_WR)
+        return self
+
+    def answer(self, head_request=False):
+        """Read exactly one answer; ConnectionError if the server closed before its end."""
+        while b"\r\n\r\n" not in self.buffer:
+            self._more()
+        head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
+        status_line, *lines = head.decode("latin-1").split("\r\n")
+        headers = http.client.HTTPMessage()
+        for line in lines:
+            name, value = line.split(":", 1)
+            headers[name] = value.strip()
+        status = int(status_line.split()[1])
+        body = b""
+        if status != 100 and not head_request:
+            length = int(headers.get("Content-Length", "0"))
+            while len(self.buffer) < length:
+                self._more()
+            body, self.buffer = self.buffer[:length], self.buffer[length:]
+        return Answer(status, headers, body)
+
+    def _more(self):
+        data = self.socket.recv(1 << 20)
+        if not data:
+            raise ConnectionError(f"closed by the server after {self.buffer[:200]!r}")
+        self.buffer += data
+
+    def closed(self):
+        """True once the server has closed (waits for it up to the timeout)."""
+        try:
+            while True:
+                data = self.socket.recv(1 << 16)
+                if not data:
+                    return True
+                self.buffer += data
+        except (ConnectionResetError, BrokenPipeError):
+            return True
+        except TimeoutError:
+            return False
+
+    def close(self):
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def post_bytes(path, body, headers=(), version="1.1"):
+    """The bytes of a POST with a correct Content-Length."""
+    lines = [f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

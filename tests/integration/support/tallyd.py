@@ -1,0 +1,125 @@
+"""Start, watch and stop a real tallyd."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+from .http import Client, Wire
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
+MODE = os.environ.get("TALLY_MODE", "release")
+# Compiled kernels are kept between runs: they are not what these tests measure.
+KERNEL_CACHE = TOP / "build" / "kernel-cache"
+READY_SECONDS = 300
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Tallyd:
+    """One server process on a port of its own. Its log is a file; it is stopped by its pid."""
+
+    def __init__(self, log, flags=(), env=None, binary=BINARY, wait=True):
+        self.port = free_port()
+        self.log_path = pathlib.Path(log)
+        command = [
+            binary,
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--kernel-cache",
+            str(KERNEL_CACHE),
+            *flags,
+        ]
+        KERNEL_CACHE.mkdir(parents=True, exist_ok=True)
+        with open(self.log_path, "wb") as log_file:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                env={**os.environ, **(env or {})},
+                cwd=TOP,
+            )
+        if wait:
+            self.wait_ready()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def client(self, timeout=60):
+        return Client(self.port, timeout)
+
+    def wire(self, timeout=30):
+        return Wire(self.port, timeout)
+
+    def wait_ready(self):
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            self.check_alive()
+            try:
+                client = self.client(10)
+                ready = client.get("/readyz").status == 200
+                client.close()
+                if ready:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.02)
+        self.kill()
+        raise AssertionError(f"not ready after {READY_SECONDS} s; its log:\n{self.log}")
+
+    def check_alive(self):
+        status = self.process.poll()
+        if status is not None:
+            raise AssertionError(f"tallyd exited with {status}; its log:\n{self.log[-8000:]}")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, timeout=60):
+        """The exit status."""
+        return self.process.wait(timeout)
+
+    def stop(self, timeout=60):
+        """SIGTERM and a clean exit, or an AssertionError with the log."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no exit {timeout} s after SIGTERM; its log:\n{self.log[-8000:]}")
+        if status != 0:
+            raise AssertionError(f"tallyd exited with {status}; its log:\n{self.log[-8000:]}")
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+    def rss_bytes(self):
+        return self._status_kib("VmRSS") * 1024
+
+    def threads(self):
+        return self._status_kib("Threads")
+
+    def open_files(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def _status_kib(self, key):
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(key + ":"):
+                return int(line.split()[1])
+        raise AssertionError(f"no {key} in /proc/{self.pid}/status")

@@ -1,0 +1,447 @@
+"""The door: what may come in over a socket, well-behaved or not. Raw sockets throughout."""
+
+import concurrent.futures
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.http import post_bytes
+
+PATH = "/v1/cumsum?dtype=int32&shape=4"
+BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
+SUMS = np.array([1, 3, 6, 10], np.int32).tobytes()
+RAW = ("Content-Type", calls.RAW)
+
+
+def good(path=PATH, body=BODY, headers=()):
+    return post_bytes(path, body, [RAW, *headers])
+
+
+def chunked(path, body, sizes, headers=(RAW,)):
+    lines = [f"POST {path} HTTP/1.1", "Host: x", "Transfer-Encoding: chunked"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    out, at = ["\r\n".join(lines).encode() + b"\r\n\r\n"], 0
+    while at < len(body):
+        size = sizes
+        piece = body[at : at + size]
+        out.append(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        at += size
+    out.append(b"0\r\n\r\n")
+    return b"".join(out)
+
+
+# Ways to send a body ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 16])
+def test_chunked_upload_is_as_good_as_one_with_a_length(server, size):
+    with server.wire() as wire:
+        assert wire.send(chunked(PATH, BODY, size)).answer().body == SUMS
+        assert wire.send(good()).answer().body == SUMS  # the connection stays usable
+
+
+def test_chunked_upload_of_one_byte_chunks_of_ten_thousand(server):
+    body = np.ones(2500, np.int32).tobytes()
+    with server.wire() as wire:
+        wire.send(chunked("/v1/cumsum?dtype=int32&shape=2500", body, 1))
+        answer = wire.answer()
+    assert answer.status == 200
+    assert np.frombuffer(answer.body, np.int32).tolist() == list(range(1, 2501))
+
+
+def test_chunked_json_and_npy(server):
+    with server.wire() as wire:
+        wire.send(chunked("/v1/cumsum", b'{"data":[1,2,3]}', 2, [("Content-Type", calls.JSON)]))
+        assert wire.answer().json()["data"] == [1, 3, 6]
+        body = calls.npy_bytes(np.array([1, 2, 3], np.int32))
+        wire.send(chunked("/v1/cumsum", body, 5, [("Content-Type", calls.NPY)]))
+        assert calls.npy_array(wire.answer().body).tolist() == [1, 3, 6]
+
+
+def test_chunked_upload_of_the_wrong_length_is_refused(server):
+    for body in (BODY[:-1], BODY + b"x", b"", BODY * 1000):
+        with server.wire() as wire:
+            calls.expect_error(wire.send(chunked(PATH, body, 100)).answer(), 400)
+
+
+def test_a_body_that_comes_byte_by_byte(server):
+    with server.wire() as wire:
+        for byte in good():
+            wire.send(bytes([byte]))
+        assert wire.answer().body == SUMS
+
+
+def test_a_body_cut_anywhere(server):
+    request = good()
+    for at in range(1, len(request), 5):
+        with server.wire() as wire:
+            wire.send(request[:at])
+            time.sleep(0.002)
+            assert wire.send(request[at:]).answer().body == SUMS
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    with server.wire() as wire:
+        requests = b""
+        for number in range(20):
+            body = np.array([number, 1], np.int32).tobytes()
+            requests += good("/v1/cumsum?dtype=int32&shape=2", body)
+            requests += b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        wire.send(requests)
+        for number in range(20):
+            assert np.frombuffer(wire.answer().body, np.int32).tolist() == [number, number + 1]
+            assert wire.answer().status == 200
+
+
+def test_http_1_0_and_connection_close(server):
+    with server.wire() as wire:
+        assert wire.send(post_bytes(PATH, BODY, [RAW], version="1.0")).answer().body == SUMS
+        assert wire.closed()
+    with server.wire() as wire:
+        assert wire.send(good(headers=[("Connection", "close")])).answer().body == SUMS
+        assert wire.closed()
+
+
+def test_a_post_without_length_or_body_is_an_empty_body(server):
+    with server.wire() as wire:
+        wire.send(b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\n\r\n")
+        calls.expect_error(wire.answer(), 400)
+    with server.wire() as wire:
+        wire.send(
+            b"POST /v1/cumsum?dtype=int8&shape=0 HTTP/1.1\r\nHost: x\r\n"
+            b"Content-Type: application/octet-stream\r\n\r\n"
+        )
+        answer = wire.answer()
+        assert answer.status == 200 and answer.body == b""
+
+
+def test_header_names_and_values_in_any_case(server):
+    request = (
+        b"POST "
+        + PATH.encode()
+        + b" HTTP/1.1\r\nhOsT: x\r\nCONTENT-TYPE: Application/Octet-STREAM\r\n"
+        b"content-length: 16\r\n\r\n" + BODY
+    )
+    with server.wire() as wire:
+        assert wire.send(request).answer().body == SUMS
+
+
+# Expect: 100-continue -----------------------------------------------------------------------
+
+
+def test_expect_continue_is_answered_before_the_body(server):
+    head, body = good(headers=[("Expect", "100-continue")]).split(b"\r\n\r\n", 1)
+    with server.wire() as wire:
+        wire.send(head + b"\r\n\r\n")
+        assert wire.answer().status == 100
+        assert wire.send(body).answer().body == SUMS
+
+
+@pytest.mark.parametrize(
+    "path, content_type, length, status",
+    [
+        ("/nowhere", calls.RAW, 16, 404),
+        (PATH, "text/plain", 16, 415),
+        (PATH, calls.RAW, 1 << 50, 413),
+        ("/livez", calls.RAW, 16, 405),
+    ],
+)
+def test_expect_continue_is_refused_without_the_body(server, path, content_type, length, status):
+    with server.wire() as wire:
+        wire.send(
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\n"
+            f"Content-Length: {length}\r\nExpect: 100-continue\r\n\r\n".encode()
+        )
+        calls.expect_error(wire.answer(), status)
+
+
+def test_curl_uploads_with_expect(server, tmp_path):
+    values = np.random.default_rng(1).integers(-9, 9, 1 << 20, dtype=np.int32)
+    (tmp_path / "in").write_bytes(values.tobytes())
+    started = time.monotonic()
+    subprocess.run(
+        [
+            "curl",
+            "-sS",
+            "--fail",
+            "-H",
+            "Content-Type: application/octet-stream",
+            "-H",
+            "Expect: 100-continue",
+            "--expect100-timeout",
+            "20",
+            "--data-binary",
+            f"@{tmp_path}/in",
+            "-o",
+            f"{tmp_path}/out",
+            f"http://127.0.0.1:{server.port}/v1/cumsum?dtype=int32&shape={values.size}",
+        ],
+        check=True,
+        timeout=60,
+    )
+    assert time.monotonic() - started < 15, "curl waited for a 100 that never came"
+    assert (tmp_path / "out").read_bytes() == np.cumsum(values, dtype=np.int32).tobytes()
+
+
+def test_curl_chunked_upload_of_a_pipe(server, tmp_path):
+    values = np.arange(300000, dtype=np.int64)
+    result = subprocess.run(
+        [
+            "curl",
+            "-sS",
+            "--fail",
+            "-X",
+            "POST",
+            "-T",
+            "-",
+            "-H",
+            "Content-Type: application/octet-stream",
+            f"http://127.0.0.1:{server.port}/v1/cumsum?dtype=int64&shape={values.size}",
+        ],
+        input=values.tobytes(),
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    assert result.stdout == np.cumsum(values).tobytes()
+
+
+def test_curl_npy_round_trip(server, tmp_path):
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.save(tmp_path / "in.npy", array)
+    subprocess.run(
+        [
+            "curl",
+            "-sS",
+            "--fail",
+            "--data-binary",
+            f"@{tmp_path}/in.npy",
+            "-H",
+            "Content-Type: application/x-npy",
+            f"http://127.0.0.1:{server.port}/v1/cumsum?axis=1",
+            "-o",
+            f"{tmp_path}/out.npy",
+        ],
+        check=True,
+        timeout=60,
+    )
+    assert np.array_equal(np.load(tmp_path / "out.npy"), np.cumsum(array, axis=1))
+
+
+# Request smuggling and malformed heads ------------------------------------------------------
+
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+SMUGGLING = {
+    "two lengths": b"Content-Length: 16\r\nContent-Length: 4\r\n",
+    "two equal lengths": b"Content-Length: 16\r\nContent-Length: 16\r\n",
+    "length list": b"Content-Length: 16, 16\r\n",
+    "signed length": b"Content-Length: +16\r\n",
+    "hex length": b"Content-Length: 0x10\r\n",
+    "length with blanks inside": b"Content-Length: 1 6\r\n",
+    "negative length": b"Content-Length: -16\r\n",
+    "empty length": b"Content-Length: \r\n",
+    "huge length": b"Content-Length: 99999999999999999999999\r\n",
+    "length and chunked": b"Content-Length: 16\r\nTransfer-Encoding: chunked\r\n",
+    "chunked and length": b"Transfer-Encoding: chunked\r\nContent-Length: 16\r\n",
+    "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    "gzip coding": b"Transfer-Encoding: gzip\r\n",
+    "gzip and chunked": b"Transfer-Encoding: gzip, chunked\r\n",
+    "identity coding": b"Transfer-Encoding: identity\r\n",
+    "chunked twice": b"Transfer-Encoding: chunked, chunked\r\n",
+    "xchunked": b"Transfer-Encoding: xchunked\r\n",
+    "blank before the colon": b"Content-Length : 16\r\n",
+    "folded header": b"X-Folded: a\r\n b: c\r\nContent-Length: 16\r\n",
+    "folded length": b"X: a\r\n Content-Length: 16\r\n",
+    "name with a control byte": b"X\x01: 1\r\nContent-Length: 16\r\n",
+    "name in brackets": b"(X): 1\r\nContent-Length: 16\r\n",
+}
+
+
+@pytest.mark.parametrize("headers", SMUGGLING.values(), ids=SMUGGLING.keys())
+def test_ambiguous_framing_is_refused_and_closes(server, headers):
+    """One refusal, then the end: nothing after it is ever read as a request."""
+    request = (
+        b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\n"
+        b"Content-Type: application/octet-stream\r\n" + headers + b"\r\n" + BODY + SMUGGLED
+    )
+    with server.wire() as wire:
+        wire.send(request)
+        try:
+            answer = wire.answer()
+            assert answer.status in (400, 411, 413, 501), answer
+        except (ConnectionError, ConnectionResetError):
+            pass  # closed without an answer is safe as well
+        assert wire.closed()
+        assert b"smuggled" not in wire.buffer and wire.buffer.count(b"HTTP/1.1 404") == 0
+
+
+MALFORMED = {
+    "no version": b"GET /livez\r\n\r\n",
+    "no host": b"GET /livez HTTP/1.1\r\n\r\n",
+    "other protocol": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),
+    "http 2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "version 9": b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n",
+    "blank in the path": b"GET /live z HTTP/1.1\r\nHost: x\r\n\r\n",
+    "nothing but line ends": b"\r\n" * 50,
+    "nul bytes": bytes(500),
+    "lower case": b"get /livez http/1.1\r\nhost: x\r\n\r\n",
+    "header without colon": b"GET /livez HTTP/1.1\r\nHost: x\r\nNonsense\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_head_never_hurts_the_server(server, data):
+    with server.wire(timeout=5) as wire:
+        wire.send(data).half_close()
+        wire.closed()
+        assert not wire.buffer or wire.buffer.startswith(b"HTTP/1."), wire.buffer[:100]
+    client = server.client()
+    assert client.get("/livez").status == 200
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"5\r\nhel",
+        b"zz\r\nhello\r\n0\r\n\r\n",
+        b"-1\r\nhello\r\n0\r\n\r\n",
+        b"ffffffffffffffffff\r\nhello",
+        b"7fffffffffffffff\r\nhello",
+        b"5\r\nhelloXX0\r\n\r\n",
+        b" 5\r\nhello\r\n0\r\n\r\n",
+        b"\r\n",
+        b"5;" + b"x" * 100000 + b"\r\nhello\r\n0\r\n\r\n",
+    ],
+    ids=lambda data: repr(data[:20]),
+)
+def test_malformed_chunks_are_refused_or_cut_off(server, data):
+    head = (
+        b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\n"
+        b"Content-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    with server.wire(timeout=10) as wire:
+        try:
+            wire.send(head + data).half_close()
+            answer = wire.answer()
+            assert answer.status >= 400, answer
+        except (ConnectionError, BrokenPipeError):
+            pass
+    client = server.client()
+    assert client.get("/livez").status == 200
+    client.close()
+
+
+def test_too_many_header_bytes_are_refused(server):
+    for headers in ([("X-Long", "a" * 200000)], [(f"X-{at}", "b" * 90) for at in range(5000)]):
+        with server.wire() as wire:
+            try:
+                answer = wire.send(good(headers=headers)).answer()
+                assert answer.status in (400, 413, 431), answer
+            except (ConnectionError, BrokenPipeError, ConnectionResetError):
+                pass  # refused while still sending
+            assert wire.closed()
+    client = server.client()
+    assert client.get("/livez").status == 200
+    client.close()
+
+
+def test_a_long_request_line_is_refused(server):
+    with server.wire() as wire:
+        try:
+            wire.send(b"GET /" + b"a" * 300000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert wire.answer().status in (400, 404, 414, 431)
+        except (ConnectionError, BrokenPipeError, ConnectionResetError):
+            pass
+
+
+# Clients that misbehave ---------------------------------------------------------------------
+
+
+def test_a_body_longer_than_declared_is_the_next_request_not_the_body(server):
+    with server.wire() as wire:
+        wire.send(good() + b"garbage that is no request\r\n\r\n")
+        assert wire.answer().body == SUMS
+        try:
+            assert wire.answer().status == 400
+        except ConnectionError:
+            pass
+        assert wire.closed()
+
+
+def test_a_body_shorter_than_declared_holds_nobody_up(server):
+    request = good()
+    stuck = [server.wire() for _ in range(20)]
+    for wire in stuck:
+        wire.send(request[:-1])
+    client = server.client()
+    for _ in range(20):
+        answer = client.post(PATH, BODY, calls.RAW)
+        assert answer.body == SUMS
+    client.close()
+    for wire in stuck:
+        wire.half_close()
+        wire.close()
+
+
+def test_clients_that_vanish_mid_job_leave_nothing_behind(server):
+    size = 1 << 20
+    request = good(f"/v1/cumsum?dtype=int32&shape={size}", bytes(4 * size))
+    files = server.open_files()
+    for _ in range(30):
+        wire = server.wire()
+        wire.send(request)
+        wire.close()
+    client = server.client()
+    deadline = time.monotonic() + 30
+    while server.open_files() > files + 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert server.open_files() <= files + 3
+    assert client.post(PATH, BODY, calls.RAW).body == SUMS
+    client.close()
+
+
+def test_a_client_that_reads_slowly_gets_every_byte(server):
+    size = 4 << 20
+    values = np.ones(size, np.int8)
+    with server.wire() as wire:
+        wire.socket.setsockopt(1, 8, 4096)  # SO_RCVBUF
+        wire.send(good(f"/v1/cumsum?dtype=int8&shape={size}", values.tobytes()))
+        time.sleep(1)
+        answer = wire.answer()
+    assert np.array_equal(np.frombuffer(answer.body, np.int8), np.cumsum(values, dtype=np.int8))
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(server):
+    size = 8 << 20
+    with server.wire() as deaf:
+        deaf.send(good(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size)))
+        client = server.client()
+        for _ in range(50):
+            assert client.post(PATH, BODY, calls.RAW).body == SUMS
+        client.close()
+
+
+def test_many_connections_at_once_each_get_their_own_answer(server):
+    def one(number):
+        with server.wire() as wire:
+            body = np.array([number, 1, 1, 1], np.int32).tobytes()
+            answer = wire.send(good(body=body)).answer()
+            return np.frombuffer(answer.body, np.int32).tolist() == [number + at for at in range(4)]
+
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        assert all(pool.map(one, range(300)))
+
+
+def test_idle_connections_cost_no_thread_and_hold_nobody_up(server):
+    threads = server.threads()
+    idle = [server.wire() for _ in range(200)]
+    client = server.client()
+    assert client.post(PATH, BODY, calls.RAW).body == SUMS
+    assert server.threads() == threads
+    client.close()
+    for wire in idle:
+        wire.close()

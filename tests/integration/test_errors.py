@@ -1,0 +1,275 @@
+"""Refusals of /v1/cumsum: status, code, field and a sentence that helps."""
+
+import numpy as np
+import pytest
+
+from support import calls
+
+GOOD = {"data": [[1, 2, 3], [4, 5, 6]], "dtype": "int32"}
+
+# What to change in a good document, then the expected code and field.
+JSON_REFUSALS = [
+    ({"data": None}, ("invalid_data", "invalid_field", "missing_field"), "data"),
+    ({"data": "x"}, ("invalid_data", "invalid_field"), "data"),
+    ({"data": 5}, None, None),
+    ({"data": {}}, ("invalid_data", "invalid_field"), "data"),
+    ({"dtype": "float128"}, "invalid_dtype", "dtype"),
+    ({"dtype": "FLOAT32"}, "invalid_dtype", "dtype"),
+    ({"dtype": ""}, "invalid_dtype", "dtype"),
+    ({"dtype": 3}, None, "dtype"),
+    ({"dtype": None}, None, "dtype"),
+    ({"axis": 2}, "invalid_axis", "axis"),
+    ({"axis": -3}, "invalid_axis", "axis"),
+    ({"axis": 9223372036854775807}, "invalid_axis", "axis"),
+    ({"axis": -9223372036854775808}, "invalid_axis", "axis"),
+    ({"axis": 9223372036854775808}, None, None),
+    ({"axis": 1.0}, None, "axis"),
+    ({"axis": "1"}, None, "axis"),
+    ({"axis": True}, None, "axis"),
+    ({"axis": None}, None, "axis"),
+    ({"axis": [1]}, None, "axis"),
+    ({"exclusive": 1}, None, "exclusive"),
+    ({"exclusive": "true"}, None, "exclusive"),
+    ({"exclusive": None}, None, "exclusive"),
+    ({"reverse": 0}, None, "reverse"),
+    ({"reverse": "false"}, None, "reverse"),
+    ({"precision": "high"}, None, "precision"),
+    ({"precision": True}, None, "precision"),
+    ({"shape": 6}, None, "shape"),
+    ({"shape": "6"}, None, "shape"),
+    ({"shape": [2, "3"]}, None, None),
+    ({"shape": [2, 3.0]}, None, None),
+    ({"shape": [2, -3]}, None, None),
+    ({"shape": [3, 3]}, None, None),
+    ({"data": [1, 2], "shape": []}, None, None),
+    ({"data": [1], "shape": [1] * 65}, "invalid_shape", "shape"),
+    ({"data": [1, 2, 3], "shape": [2]}, None, None),
+    ({"data": [1], "shape": [2]}, None, None),
+    ({"data": [1], "shape": [4294967296, 4294967296, 4294967296]}, None, None),
+    ({"data": [1], "shape": [9223372036854775807, 2]}, None, None),
+    ({"axes": 0}, "unknown_field", "axes"),
+    ({"Data": [1]}, "unknown_field", "Data"),
+    ({"input": [1]}, "unknown_field", "input"),
+    ({"": 1}, "unknown_field", ""),
+]
+
+
+@pytest.mark.parametrize("change, code, field", JSON_REFUSALS, ids=str)
+def test_json_refusal(client, change, code, field):
+    answer = client.post_json("/v1/cumsum", {**GOOD, **change})
+    if answer.status == 413:
+        calls.expect_error(answer, 413, "too_large")
+        return
+    calls.expect_error(answer, 400, code, field or None)
+
+
+def test_missing_data_is_refused(client):
+    calls.expect_error(client.post_json("/v1/cumsum", {}), 400, "missing_field", "data")
+    calls.expect_error(
+        client.post_json("/v1/cumsum", {"dtype": "int32", "shape": [0]}),
+        400,
+        "missing_field",
+        "data",
+    )
+
+
+def test_unknown_field_names_the_known_ones(client):
+    document = calls.expect_error(client.post_json("/v1/cumsum", {**GOOD, "axes": 0}), 400)
+    for name in ("data", "dtype", "shape", "axis", "exclusive", "reverse", "precision", "strides"):
+        assert name in document["error"]
+
+
+def test_unknown_dtype_names_the_known_ones(client):
+    document = calls.expect_error(client.post_json("/v1/cumsum", {**GOOD, "dtype": "int"}), 400)
+    for name in ("float16", "bfloat16", "float64", "int8", "uint64"):
+        assert name in document["error"]
+
+
+def test_axis_error_says_what_is_allowed(client):
+    calls.expect_error(
+        client.post_json("/v1/cumsum", {**GOOD, "axis": 7}),
+        400,
+        "invalid_axis",
+        says=["7", "-2", "1"],
+    )
+
+
+# Query strings: parameters, code, field, body length (None: what the shape asks for).
+QUERY_REFUSALS = [
+    ("", "missing_field", "dtype"),
+    ("?shape=3", "missing_field", "dtype"),
+    ("?dtype=int32", "missing_field", "shape"),
+    ("?dtype=int33&shape=3", "invalid_dtype", "dtype"),
+    ("?dtype=&shape=3", "invalid_dtype", "dtype"),
+    ("?dtype=int32&shape=", None, "shape"),
+    ("?dtype=int32&shape=3,", None, "shape"),
+    ("?dtype=int32&shape=,3", None, "shape"),
+    ("?dtype=int32&shape=3,,1", None, "shape"),
+    ("?dtype=int32&shape=-3", None, "shape"),
+    ("?dtype=int32&shape=%2B3", None, "shape"),
+    ("?dtype=int32&shape=3.0", None, "shape"),
+    ("?dtype=int32&shape=0x3", None, "shape"),
+    ("?dtype=int32&shape=3%20", None, "shape"),
+    ("?dtype=int32&shape=99999999999999999999", None, "shape"),
+    ("?dtype=int32&shape=18446744073709551616", None, "shape"),
+    ("?dtype=int32&shape=[3]", None, "shape"),
+    ("?dtype=int32&shape=" + ",".join("1" * 65), "invalid_shape", "shape"),
+    ("?dtype=int32&shape=" + ",".join(["1"] * 2000), None, "shape"),
+    ("?dtype=int32&shape=3&axis=1", "invalid_axis", "axis"),
+    ("?dtype=int32&shape=3&axis=-2", "invalid_axis", "axis"),
+    ("?dtype=int32&shape=3&axis=", None, "axis"),
+    ("?dtype=int32&shape=3&axis=0.0", None, "axis"),
+    ("?dtype=int32&shape=3&axis=zero", None, "axis"),
+    ("?dtype=int32&shape=3&axis=99999999999999999999", None, "axis"),
+    ("?dtype=int32&shape=3&precision=wider", None, "precision"),
+    ("?dtype=int32&shape=3&precision=", None, "precision"),
+    ("?dtype=int32&shape=3&axes=0", "unknown_field", "axes"),
+    ("?dtype=int32&shape=3&data=1", "unknown_field", "data"),
+    ("?dtype=int32&shape=3&axis=0&axis=0", None, "axis"),
+    ("?dtype=int32&shape=3&strides=1,1", "invalid_strides", "strides"),
+    ("?dtype=int32&shape=3&strides=-1", None, "strides"),
+    ("?dtype=int32&shape=3&output_strides=0", "invalid_strides", "output_strides"),
+    ("?dtype=int32&shape=3&axis=%ZZ", None, None),
+]
+
+
+@pytest.mark.parametrize("query, code, field", QUERY_REFUSALS)
+def test_raw_refusal(client, query, code, field):
+    answer = client.post("/v1/cumsum" + query, bytes(12), calls.RAW)
+    calls.expect_error(answer, 400, code, field)
+
+
+@pytest.mark.parametrize("query", ["?axis=1", "?axis=-2", "?axis=x"])
+def test_npy_axis_refusal(client, query):
+    answer = client.post("/v1/cumsum" + query, calls.npy_bytes(np.zeros(3, np.int32)), calls.NPY)
+    calls.expect_error(answer, 400, field="axis")
+
+
+@pytest.mark.parametrize("query", ["?dtype=int32", "?shape=3", "?strides=1"])
+def test_npy_takes_type_and_shape_from_the_file_only(client, query):
+    answer = client.post("/v1/cumsum" + query, calls.npy_bytes(np.zeros(3, np.int32)), calls.NPY)
+    assert answer.status in (200, 400), answer
+    if answer.status == 400:
+        calls.expect_error(answer, 400, "unknown_field", query[1:].split("=")[0])
+    else:
+        assert calls.npy_array(answer.body).tolist() == [0, 0, 0]
+
+
+def test_too_many_query_parameters_are_refused(client):
+    query = "?dtype=int32&shape=3" + "".join(f"&p{at}=1" for at in range(100))
+    calls.expect_error(client.post("/v1/cumsum" + query, bytes(12), calls.RAW), 400)
+
+
+@pytest.mark.parametrize("length", [0, 1, 11, 13, 16, 100000])
+def test_raw_body_of_another_length_than_the_shape_is_refused(client, length):
+    answer = client.post("/v1/cumsum?dtype=int32&shape=3", bytes(length), calls.RAW)
+    document = calls.expect_error(answer, 400, "length_mismatch")
+    assert "12" in document["error"] and str(length) in document["error"]
+
+
+def test_shape_beyond_every_limit_is_413_or_400_and_never_allocates(client, server):
+    before = server.rss_bytes()
+    for shape in ("9223372036854775807", "1099511627776,1024", "4294967295,4294967295"):
+        answer = client.post(f"/v1/cumsum?dtype=float64&shape={shape}", bytes(8), calls.RAW)
+        assert answer.status in (400, 413), answer
+        calls.expect_error(answer, answer.status)
+    assert server.rss_bytes() - before < 64 << 20
+
+
+# Paths and methods --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v1/cumsum/",
+        "/v1/cumsums",
+        "/V1/cumsum",
+        "/v1//cumsum",
+        "/v2/models/none",
+        "/v2/models/none/infer",
+        "/v3",
+        "/metrics/",
+        "/livez/x",
+        "/..",
+        "/v1/../livez",
+        "/%2e%2e",
+        "/v1/cumsum%00",
+        "/favicon.ico",
+        "/" + "a" * 4000,
+    ],
+)
+def test_unknown_path_is_404(client, path):
+    method = client.post if path.endswith("infer") else client.get
+    answer = method(path)
+    calls.expect_error(answer, 404, "not_found")
+
+
+METHODS = {
+    "/v1/cumsum": "POST",
+    "/v1/directml/cumulative_summation": "POST",
+    "/v1/openvino/cumsum-3": "POST",
+    "/livez": "GET",
+    "/readyz": "GET",
+    "/metrics": "GET",
+    "/version": "GET",
+    "/v1/devices": "GET",
+    "/openapi.json": "GET",
+    "/v2": "GET",
+    "/v2/health/live": "GET",
+    "/v2/models/cumsum": "GET",
+    "/v2/models/cumsum/infer": "POST",
+    "/v2/repository/index": "POST",
+}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "FROB"])
+@pytest.mark.parametrize("path", METHODS)
+def test_wrong_method_is_405_and_names_the_right_one(client, path, method):
+    if method == METHODS[path]:
+        return
+    answer = client.request(method, path)
+    calls.expect_error(answer, 405, "method_not_allowed")
+    allowed = [name.strip() for name in answer.headers["Allow"].split(",")]
+    assert METHODS[path] in allowed and method not in allowed
+
+
+@pytest.mark.parametrize("path", [path for path, method in METHODS.items() if method == "GET"])
+def test_head_is_get_without_a_body(client, path):
+    answer = client.request("HEAD", path)
+    assert answer.status == 200 and answer.body == b"", answer
+    assert int(answer.headers["Content-Length"]) >= 0
+    get = client.get(path)
+    assert answer.headers["Content-Type"] == get.headers["Content-Type"]
+
+
+def test_head_of_a_post_route_is_405(client):
+    answer = client.request("HEAD", "/v1/cumsum")
+    assert answer.status == 405 and answer.body == b"" and "POST" in answer.headers["Allow"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, gzip", "x"])
+def test_a_body_with_a_content_encoding_is_understood_or_refused(client, encoding):
+    """Never taken for plain bytes."""
+    headers = {"Content-Encoding": encoding}
+    answer = client.post("/v1/cumsum", b'{"data":[1,2,3]}', calls.JSON, headers)
+    assert answer.status in (400, 415, 501), answer
+    calls.expect_error(answer, answer.status)
+
+
+def test_identity_content_encoding_is_no_encoding(client):
+    headers = {"Content-Encoding": "identity"}
+    answer = client.post("/v1/cumsum", b'{"data":[1,2,3]}', calls.JSON, headers)
+    assert answer.status == 200, answer
+
+
+def test_every_refusal_keeps_the_connection_usable(client):
+    for _ in range(3):
+        calls.expect_error(client.post("/v1/cumsum", b"{", calls.JSON), 400)
+        sock = client.connection.sock
+        answer = client.post("/v1/cumsum", b'{"data":[1,2]}', calls.JSON)
+        assert answer.status == 200 and answer.json()["data"] == [1, 3]
+        assert sock is not None and client.connection.sock is sock

@@ -1,0 +1,346 @@
+"""Limits and deadlines, each on a private server with small ones."""
+
+import concurrent.futures
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.http import post_bytes
+
+RAW = ("Content-Type", calls.RAW)
+PATH = "/v1/cumsum?dtype=int32&shape=4"
+BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
+SUMS = np.array([1, 3, 6, 10], np.int32).tobytes()
+MIB = 1 << 20
+
+
+def works(server):
+    client = server.client()
+    try:
+        return client.post(PATH, BODY, calls.RAW).body == SUMS
+    finally:
+        client.close()
+
+
+def in_parallel(calls_to_make):
+    with concurrent.futures.ThreadPoolExecutor(len(calls_to_make)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls_to_make]]
+
+
+def one_post(server, path, body, headers=None):
+    client = server.client()
+    try:
+        return client.post(path, body, calls.RAW, headers)
+    finally:
+        client.close()
+
+
+# Size of the body ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_server(start_server):
+    return start_server("--max-body-bytes", "1MiB")
+
+
+def test_a_body_at_the_limit_is_served_and_one_byte_more_is_413(small_server):
+    client = small_server.client()
+    assert client.post(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), calls.RAW).status == 200
+    answer = client.post(f"/v1/cumsum?dtype=int8&shape={MIB + 1}", bytes(MIB + 1), calls.RAW)
+    calls.expect_error(answer, 413, "too_large", says=["--max-body-bytes"])
+    client.close()
+    assert works(small_server)
+
+
+@pytest.mark.parametrize("size", [MIB + 1, 4 * MIB, 32 * MIB])
+def test_413_reaches_a_client_that_is_still_sending(small_server, size):
+    """It writes its whole body before it reads, as many clients do."""
+    with small_server.wire() as wire:
+        try:
+            wire.send(post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW]))
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        calls.expect_error(wire.answer(), 413, "too_large")
+    assert works(small_server)
+
+
+def test_413_for_a_chunked_body_that_grows_too_long(small_server):
+    piece = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+    with small_server.wire() as wire:
+        wire.send(b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            for _ in range(64):
+                wire.send(piece)
+            wire.send(b"0\r\n\r\n")
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        try:
+            calls.expect_error(wire.answer(), 413)
+        except (ConnectionResetError, ConnectionError):
+            pass  # cut off mid-body: no answer can be sent there
+    assert works(small_server)
+
+
+@pytest.mark.parametrize("flags", [["-H", "Expect:"], ["-H", "Expect: 100-continue"], []])
+def test_curl_shows_the_413(small_server, tmp_path, flags):
+    (tmp_path / "in").write_bytes(bytes(8 * MIB))
+    result = subprocess.run(
+        [
+            "curl",
+            "-sS",
+            *flags,
+            "-w",
+            "%{http_code}",
+            "-H",
+            "Content-Type: application/octet-stream",
+            "--data-binary",
+            f"@{tmp_path}/in",
+            "-o",
+            f"{tmp_path}/out",
+            f"http://127.0.0.1:{small_server.port}/v1/cumsum?dtype=int8&shape={8 * MIB}",
+        ],
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert result.stdout == b"413"
+    assert b"--max-body-bytes" in (tmp_path / "out").read_bytes()
+
+
+def test_limit_on_rank_names_its_flag(start_server):
+    server = start_server("--max-rank", "3")
+    client = server.client()
+    assert client.post("/v1/cumsum?dtype=int8&shape=1,1,1", b"x", calls.RAW).status == 200
+    answer = client.post("/v1/cumsum?dtype=int8&shape=1,1,1,1", b"x", calls.RAW)
+    assert answer.status in (400, 413), answer
+    calls.expect_error(answer, answer.status, says=["--max-rank"])
+    client.close()
+
+
+# Memory -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tight_server(start_server):
+    return start_server("--memory-budget", "16MiB")
+
+
+def test_a_tensor_that_never_fits_is_413_before_its_body(tight_server):
+    with tight_server.wire() as wire:
+        wire.send(
+            f"POST /v1/cumsum?dtype=int8&shape={64 * MIB} HTTP/1.1\r\nHost: x\r\n"
+            f"Content-Type: {calls.RAW}\r\nContent-Length: {64 * MIB}\r\n"
+            "Expect: 100-continue\r\n\r\n".encode()
+        )
+        calls.expect_error(wire.answer(), 413, "too_large", says=["--memory-budget"])
+    assert works(tight_server)
+
+
+def test_a_small_body_cannot_ask_for_a_large_output(tight_server):
+    """One broadcast element, 64 MiB of answer."""
+    client = tight_server.client()
+    answer = client.post(f"/v1/cumsum?dtype=int8&shape={64 * MIB}&strides=0", b"\x01", calls.RAW)
+    assert answer.status in (413, 503), answer
+    calls.expect_error(answer, answer.status)
+    client.close()
+    assert works(tight_server)
+
+
+def test_memory_held_by_slow_clients_is_503_for_others_until_they_leave(tight_server):
+    size = 6 * MIB
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
+    holders = [tight_server.wire() for _ in range(4)]
+    for wire in holders:
+        wire.send(request[: len(request) - MIB])
+    answers = []
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        answers.append(one_post(tight_server, f"/v1/cumsum?dtype=int8&shape={size}", bytes(size)))
+        if answers[-1].status == 503:
+            break
+    answer = answers[-1]
+    calls.expect_error(answer, 503, "out_of_memory")
+    assert int(answer.headers["Retry-After"]) >= 1
+    for wire in holders:
+        wire.close()
+    deadline = time.monotonic() + 20
+    status = None
+    while time.monotonic() < deadline and status != 200:
+        status = one_post(tight_server, f"/v1/cumsum?dtype=int8&shape={size}", bytes(size)).status
+    assert status == 200
+
+
+def test_declared_bytes_that_never_come_are_not_touched(start_server):
+    server = start_server("--memory-budget", "2GiB")
+    before = server.rss_bytes()
+    size = 1 << 30
+    with server.wire() as wire:
+        wire.send(
+            f"POST /v1/cumsum?dtype=int8&shape={size} HTTP/1.1\r\nHost: x\r\n"
+            f"Content-Type: {calls.RAW}\r\nContent-Length: {size}\r\n\r\nx".encode()
+        )
+        time.sleep(0.5)
+        assert server.rss_bytes() - before < 64 * MIB
+        assert works(server)
+
+
+# Queue and deadlines ------------------------------------------------------------------------
+# With --batch-delay-us a device waits for company: work stays queued for a known time.
+
+
+def test_a_deadline_that_passes_in_the_queue_is_504(start_server):
+    server = start_server("--batch-delay-us", "1000000")
+    started = time.monotonic()
+    answer = one_post(server, PATH, BODY, {"X-Request-Timeout-Ms": "50"})
+    calls.expect_error(answer, 504, "deadline_passed")
+    assert time.monotonic() - started < 10
+    answer = one_post(server, PATH, BODY, {"X-Request-Timeout-Ms": "60000"})
+    assert answer.status == 200 and answer.body == SUMS
+
+
+def test_the_default_deadline_is_a_flag(start_server):
+    server = start_server("--batch-delay-us", "1000000", "--request-timeout-ms", "50")
+    calls.expect_error(one_post(server, PATH, BODY), 504, "deadline_passed")
+    answer = one_post(server, PATH, BODY, {"X-Request-Timeout-Ms": "60000"})
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "1.5", "", "99999999999999999999", "10s"])
+def test_a_deadline_that_is_no_number_is_refused(client, value):
+    headers = {"X-Request-Timeout-Ms": value}
+    calls.expect_error(client.post(PATH, BODY, calls.RAW, headers), 400)
+
+
+def test_v2_timeout_is_503_as_triton_says_it(start_server):
+    server = start_server("--batch-delay-us", "1000000")
+    client = server.client()
+    document = {
+        "parameters": {"timeout": 50000},
+        "inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}],
+    }
+    answer = client.post_json("/v2/models/cumsum/infer", document)
+    assert answer.status == 503, answer
+    assert "error" in answer.json()
+    client.close()
+
+
+def test_a_full_queue_is_503_with_retry_after_and_no_wrong_answer(start_server):
+    server = start_server("--queue-depth", "2", "--batch-delay-us", "1000000")
+    dtypes = ["int32", "uint32", "float32"] * 8  # kinds that never share a batch
+    answers = in_parallel(
+        [
+            lambda dtype=dtype: one_post(
+                server, f"/v1/cumsum?dtype={dtype}&shape=4", np.ones(4, dtype).tobytes()
+            )
+            for dtype in dtypes
+        ]
+    )
+    statuses = [answer.status for answer in answers]
+    assert set(statuses) <= {200, 503} and 200 in statuses and 503 in statuses, statuses
+    for dtype, answer in zip(dtypes, answers, strict=True):
+        if answer.status == 200:
+            assert np.frombuffer(answer.body, dtype).tolist() == [1, 2, 3, 4]
+        else:
+            calls.expect_error(answer, 503, "queue_full")
+            assert int(answer.headers["Retry-After"]) >= 1
+    assert one_post(server, PATH, BODY).status == 200
+
+
+def test_one_client_over_its_share_is_429(start_server):
+    server = start_server("--per-client-requests", "2", "--batch-delay-us", "1000000")
+    answers = in_parallel([lambda: one_post(server, PATH, BODY) for _ in range(6)])
+    statuses = sorted(answer.status for answer in answers)
+    assert set(statuses) == {200, 429}, statuses
+    refused = next(answer for answer in answers if answer.status == 429)
+    calls.expect_error(refused, 429, "too_many_requests")
+    assert one_post(server, PATH, BODY).status == 200
+
+
+# Slow clients and connections ---------------------------------------------------------------
+
+
+def test_headers_that_trickle_are_cut_off(start_server):
+    server = start_server("--header-timeout-ms", "500")
+    with server.wire() as wire:
+        started = time.monotonic()
+        try:
+            for byte in b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 1000:
+                wire.send(bytes([byte]))
+                time.sleep(0.05)
+                if time.monotonic() - started > 20:
+                    break
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert wire.closed()
+        assert time.monotonic() - started < 10
+    assert works(server)
+
+
+def test_a_body_that_never_ends_is_cut_off(start_server):
+    server = start_server("--body-timeout-ms", "500")
+    with server.wire() as wire:
+        started = time.monotonic()
+        wire.send(post_bytes(PATH, BODY, [RAW])[:-1])
+        assert wire.closed()
+        assert time.monotonic() - started < 10
+    assert works(server)
+
+
+def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
+    server = start_server("--min-upload-rate", "64KiB")
+    size = 4 * MIB
+    with server.wire() as wire:
+        wire.send(post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])[:1000])
+        started = time.monotonic()
+        try:
+            while time.monotonic() - started < 40:
+                wire.send(bytes(100))
+                time.sleep(0.2)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert time.monotonic() - started < 30
+    assert works(server)
+
+
+def test_idle_connections_are_closed(start_server):
+    server = start_server("--idle-timeout-s", "1")
+    with server.wire() as wire:
+        wire.send(post_bytes(PATH, BODY, [RAW]))
+        assert wire.answer().body == SUMS
+        started = time.monotonic()
+        assert wire.closed()
+        assert time.monotonic() - started < 10
+
+
+def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(start_server):
+    server = start_server("--max-connections", "4")
+    for _ in range(5):
+        idle = [server.wire() for _ in range(4)]
+        for wire in idle:
+            wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert wire.answer().status == 200
+        waiting = server.wire()
+        waiting.send(post_bytes(PATH, BODY, [RAW]))
+        time.sleep(0.05)
+        idle[0].close()
+        started = time.monotonic()
+        assert waiting.answer().body == SUMS
+        assert time.monotonic() - started < 3, "the freed place was not given away at once"
+        for wire in [*idle[1:], waiting]:
+            wire.close()
+
+
+def test_more_http_loops_serve_alike(start_server):
+    server = start_server("--http-loops", "3")
+
+    def one(number):
+        body = np.array([number, 1, 1, 1], np.int32).tobytes()
+        answer = one_post(server, PATH, body)
+        return np.frombuffer(answer.body, np.int32).tolist() == [number + at for at in range(4)]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(one, range(200)))
+    server.stop()

@@ -1,0 +1,218 @@
+"""What an operator and a proxy see: health, metrics, devices, ids, timings."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from openapi_spec_validator import validate
+from prometheus_client.parser import text_string_to_metric_families
+
+from support import calls, dtypes
+
+FLOAT32 = dtypes.BY_NAME["float32"]
+
+
+def metrics(client):
+    """{(name, labels as sorted tuple): value} after a strict parse of the whole page."""
+    answer = client.get("/metrics")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    values = {}
+    for family in text_string_to_metric_families(answer.body.decode()):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in values, f"{key} twice"
+            values[key] = sample.value
+    return values
+
+
+def total(values, name):
+    return sum(value for (sample, _), value in values.items() if sample == name)
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/v2/health/live", "/v2/health/ready"])
+def test_a_running_server_is_live_and_ready(client, path):
+    assert client.get(path).status == 200
+
+
+def test_version_names_the_program(client):
+    answer = client.get("/version")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", answer.json()["version"])
+
+
+def test_devices_are_listed_with_their_state(client):
+    calls.post_raw(client, FLOAT32, np.ones(4, np.float32))
+    document = client.get("/v1/devices").json()
+    devices = document["devices"]
+    assert len(devices) >= 1
+    for device in devices:
+        for key in ("name", "platform", "type", "state"):
+            assert isinstance(device[key], str) and device[key], device
+        assert any("queue" in key for key in device), device
+        assert any("error" in key for key in device), device
+
+
+def test_metrics_page_parses_and_has_help_for_everything(client):
+    page = client.get("/metrics").body.decode()
+    assert page.endswith("\n")
+    families = list(text_string_to_metric_families(page))
+    names = {family.name for family in families}
+    assert any(name.startswith("tally_") for name in names)
+    assert any(name.startswith("nv_inference_") for name in names)
+    for family in families:
+        assert family.documentation, family.name
+        assert family.type != "unknown", family.name
+        for sample in family.samples:
+            assert re.fullmatch(r"[a-z_][a-z0-9_]*", sample.name), sample.name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nv_inference_request_success",
+        "nv_inference_request_failure",
+        "nv_inference_count",
+        "nv_inference_exec_count",
+        "nv_inference_request_duration_us",
+        "nv_inference_queue_duration_us",
+        "nv_inference_compute_infer_duration_us",
+    ],
+)
+def test_tritons_metric_names_are_there(client, name):
+    client.post_json("/v2/models/cumsum/infer", INFER)
+    values = metrics(client)
+    assert any(sample.startswith(name) for sample, _ in values), name
+
+
+INFER = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 3]}]}
+
+
+def test_counters_count_requests_and_never_fall(client):
+    before = metrics(client)
+    for _ in range(10):
+        assert calls.post_raw(client, FLOAT32, np.ones(4, np.float32)).status == 200
+        calls.expect_error(client.post("/v1/cumsum", b"{", calls.JSON), 400)
+    after = metrics(client)
+    for (name, labels), value in before.items():
+        if name.endswith("_total") or name.endswith("_count") or name.endswith("_bucket"):
+            assert after[(name, labels)] >= value, name
+    name = next(name for name, _ in after if re.fullmatch(r"tally_(http_)?requests(_total)?", name))
+    assert total(after, name) - total(before, name) >= 20
+
+
+def test_histograms_are_cumulative(client):
+    calls.post_raw(client, FLOAT32, np.ones(4, np.float32))
+    page = client.get("/metrics").body.decode()
+    histograms = 0
+    for family in text_string_to_metric_families(page):
+        if family.type != "histogram":
+            continue
+        series = {}
+        for sample in family.samples:
+            labels = tuple(sorted((k, v) for k, v in sample.labels.items() if k != "le"))
+            if sample.name.endswith("_bucket"):
+                series.setdefault(labels, []).append((float(sample.labels["le"]), sample.value))
+        for buckets in series.values():
+            histograms += 1
+            assert buckets == sorted(buckets) and buckets[-1][0] == float("inf")
+            assert [count for _, count in buckets] == sorted(count for _, count in buckets)
+    assert histograms >= 1
+
+
+def test_openapi_document_is_valid_and_complete(client):
+    answer = client.get("/openapi.json")
+    assert answer.headers["Content-Type"] == "application/json"
+    document = answer.json()
+    assert document["openapi"].startswith("3.1")
+    validate(document)
+    for path in (
+        "/v1/cumsum",
+        "/v1/directml/cumulative_summation",
+        "/v1/openvino/cumsum-3",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/v1/devices",
+        "/openapi.json",
+        "/version",
+        "/v2",
+    ):
+        assert path in document["paths"], path
+    assert any("infer" in path for path in document["paths"])
+
+
+# Ids and timings ----------------------------------------------------------------------------
+
+
+def test_a_sane_request_id_comes_back(client):
+    for sane in ("abc-123", "a" * 64, "0af7651916cd43dd8448eb211c80319c", "x.y_z:1/2"):
+        answer = client.get("/livez", {"X-Request-Id": sane})
+        assert answer.headers["X-Request-Id"] == sane
+        answer = client.post("/v1/cumsum", b"{", calls.JSON, {"X-Request-Id": sane})
+        assert answer.headers["X-Request-Id"] == sane
+
+
+@pytest.mark.parametrize("bad", ["a" * 1000, 'a"b\x01', "caf\xe9", "", "a\tb"])
+def test_an_insane_request_id_is_replaced(server, bad):
+    with server.wire() as wire:
+        wire.send(
+            b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: "
+            + bad.encode("latin-1")
+            + b"\r\n\r\n"
+        )
+        answer = wire.answer()
+        assert answer.status in (200, 400)
+        assert answer.headers["X-Request-Id"] and answer.headers["X-Request-Id"] != bad
+
+
+def test_every_answer_has_an_id_of_its_own(client):
+    answers = [
+        client.get("/livez"),
+        client.get("/nowhere"),
+        client.request("PUT", "/v1/cumsum"),
+        client.post("/v1/cumsum", b"{", calls.JSON),
+        client.post("/v1/cumsum", b"", "text/plain"),
+        client.post("/v1/cumsum", b'{"data":[1]}', calls.JSON),
+        client.get("/metrics"),
+    ]
+    ids = [answer.headers["X-Request-Id"] for answer in answers]
+    assert all(ids) and len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("form", ["json", "raw", "npy"])
+def test_server_timing_names_queue_compute_and_total(client, form):
+    stored = np.ones(1000, np.float32)
+    if form == "json":
+        answer = calls.post_json(client, FLOAT32, stored)
+    elif form == "raw":
+        answer = calls.post_raw(client, FLOAT32, stored)
+    else:
+        answer = calls.post_npy(client, stored)
+    timings = {
+        name: float(duration)
+        for name, duration in re.findall(r"(\w+);dur=([0-9.]+)", answer.headers["Server-Timing"])
+    }
+    assert {"queue", "compute", "total"} <= set(timings)
+    assert 0 <= timings["queue"] <= timings["total"] and 0 < timings["total"] < 60000
+    assert timings["compute"] <= timings["total"]
+
+
+def test_answers_name_their_length_and_never_chunk(client):
+    answer = calls.post_raw(client, FLOAT32, np.ones(100000, np.float32))
+    assert answer.headers["Content-Length"] == "400000"
+    assert "Transfer-Encoding" not in answer.headers
+
+
+def test_compressed_answers_only_on_request_and_correct(client):
+    """Whatever the server does with Accept-Encoding: an unencoded answer or a decodable one."""
+    import gzip
+    import zlib
+
+    decode = {"gzip": gzip.decompress, "deflate": zlib.decompress, None: bytes, "identity": bytes}
+    for coding in ("gzip", "deflate", "gzip, deflate", "br", "*"):
+        body = json.dumps({"data": list(range(2000))}).encode()
+        answer = client.post("/v1/cumsum", body, calls.JSON, {"Accept-Encoding": coding})
+        plain = decode[answer.headers.get("Content-Encoding")](answer.body)
+        assert json.loads(plain)["data"][-1] == 1999000

@@ -1,0 +1,252 @@
+"""Starting: flags, environment, ports, sockets, devices, the kernel cache."""
+
+import http.client
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.tallyd import BINARY, KERNEL_CACHE, TOP, free_port
+
+PATH = "/v1/cumsum?dtype=int32&shape=4"
+BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
+SUMS = np.array([1, 3, 6, 10], np.int32).tobytes()
+
+
+def run(*flags, env=None):
+    """tallyd that should end by itself: (status, stdout, stderr)."""
+    result = subprocess.run(
+        [BINARY, *flags],
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=TOP,
+    )
+    return result.returncode, result.stdout, result.stderr
+
+
+def works(server):
+    client = server.client()
+    try:
+        return client.post(PATH, BODY, calls.RAW).body == SUMS
+    finally:
+        client.close()
+
+
+def test_help_names_every_flag_and_variable():
+    status, out, _ = run("--help")
+    assert status == 0
+    for name in (
+        "--listen",
+        "--max-body-bytes",
+        "--memory-budget",
+        "--queue-depth",
+        "--devices",
+        "--kernel-cache",
+        "--drain-timeout-s",
+        "--max-rank",
+        "--batch-delay-us",
+        "TALLY_",
+    ):
+        assert name in out, name
+    assert all(len(line) <= 120 for line in out.splitlines())
+
+
+def test_version():
+    status, out, _ = run("--version")
+    assert status == 0 and out.strip().split()[-1].count(".") == 2
+
+
+def test_list_devices():
+    status, out, _ = run("--list-devices")
+    assert status == 0 and out.strip()
+
+
+@pytest.mark.parametrize(
+    "flags, named",
+    [
+        (["--no-such-flag"], "--no-such-flag"),
+        (["--queue-depth", "0"], "queue-depth"),
+        (["--queue-depth", "many"], "queue-depth"),
+        (["--queue-depth", "-5"], "queue-depth"),
+        (["--queue-depth", "99999999999999999999999"], "queue-depth"),
+        (["--queue-depth"], "queue-depth"),
+        (["--max-body-bytes", "5 parsecs"], "max-body-bytes"),
+        (["--allow-client-shm=maybe"], "allow-client-shm"),
+        (["--log-format", "xml"], "log-format"),
+        (["--listen", "nonsense"], "nonsense"),
+        (["--listen", "127.0.0.1:99999"], "99999"),
+        (["--listen", "127.0.0.1:x"], "127.0.0.1:x"),
+        (["stray"], "stray"),
+    ],
+    ids=str,
+)
+def test_a_bad_flag_ends_it_with_status_2_and_a_sentence(flags, named):
+    status, out, err = run(*flags)
+    assert status == 2, (status, err)
+    assert named in err and out == ""
+
+
+def test_a_bad_variable_ends_it_with_status_2():
+    status, _, err = run(env={"TALLY_QUEUE_DEPTH": "many"})
+    assert status == 2 and "TALLY_QUEUE_DEPTH" in err
+
+
+def test_a_variable_sets_what_a_flag_overrides(start_server):
+    server = start_server(env={"TALLY_MAX_BODY_BYTES": "64"})
+    client = server.client()
+    answer = client.post("/v1/cumsum?dtype=int8&shape=100", bytes(100), calls.RAW)
+    calls.expect_error(answer, 413)
+    client.close()
+    server = start_server("--max-body-bytes", "1MiB", env={"TALLY_MAX_BODY_BYTES": "64"})
+    client = server.client()
+    assert client.post("/v1/cumsum?dtype=int8&shape=100", bytes(100), calls.RAW).status == 200
+    client.close()
+
+
+def test_a_port_in_use_ends_it_with_status_1(server):
+    status, _, err = run(
+        "--listen", f"127.0.0.1:{server.port}", "--kernel-cache", str(KERNEL_CACHE)
+    )
+    assert status == 1 and str(server.port) in err
+    assert works(server)
+
+
+def test_an_address_of_another_machine_ends_it_with_status_1():
+    status, _, err = run("--listen", f"192.0.2.1:{free_port()}")
+    assert status == 1 and "192.0.2.1" in err
+
+
+def test_without_an_opencl_device_it_ends_with_status_3(tmp_path):
+    env = {
+        "OCL_ICD_VENDORS": str(tmp_path),
+        "OCL_ICD_FILENAMES": "",
+        "OPENCL_VENDOR_PATH": str(tmp_path),
+    }
+    status, _, err = run("--listen", f"127.0.0.1:{free_port()}", env=env)
+    assert status == 3 and "OpenCL" in err
+
+
+def test_devices_that_match_nothing_end_it():
+    status, _, err = run("--listen", f"127.0.0.1:{free_port()}", "--devices", "no-such-device")
+    assert status in (2, 3) and "no-such-device" in err
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(self.path)
+
+
+def test_several_listeners_and_a_unix_socket(start_server, tmp_path):
+    path, port = str(tmp_path / "s"), free_port()
+    server = start_server("--listen", f"unix:{path}", "--listen", f"127.0.0.1:{port}")
+    assert works(server)
+    for connection in (UnixConnection(path), http.client.HTTPConnection("127.0.0.1", port)):
+        connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW})
+        assert connection.getresponse().read() == SUMS
+        connection.close()
+    server.stop()
+    assert not os.path.exists(path), "the socket file stays behind"
+    again = start_server("--listen", f"unix:{path}")
+    assert os.path.exists(path)
+    again.kill()
+    third = start_server("--listen", f"unix:{path}")  # over the file a killed one left
+    third.stop()
+
+
+def test_base_path_is_a_prefix_of_every_route(start_server):
+    server = start_server("--base-path", "/tally", wait=False)
+    wait_for(server, "/tally/readyz")
+    client = server.client()
+    assert client.post("/tally" + PATH, BODY, calls.RAW).body == SUMS
+    assert client.get("/tally/livez").status == 200
+    client.close()
+    server.stop()
+
+
+def wait_for(server, path):
+    import time
+
+    for _ in range(3000):
+        server.check_alive()
+        client = server.client(5)
+        try:
+            if client.get(path).status == 200:
+                return
+        except OSError:
+            pass
+        finally:
+            client.close()
+        time.sleep(0.02)
+    raise AssertionError(f"{path} never answered 200; log:\n{server.log}")
+
+
+# The kernel cache ---------------------------------------------------------------------------
+
+
+def cache_copy(tmp_path, server):
+    """What the shared server compiled, in a directory of our own."""
+    assert works(server)
+    copy = tmp_path / "cache"
+    shutil.copytree(KERNEL_CACHE, copy)
+    assert any(path.is_file() for path in copy.rglob("*")), "nothing was cached"
+    return copy
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "garbage"])
+def test_a_damaged_kernel_cache_is_rebuilt_never_trusted(start_server, server, tmp_path, damage):
+    cache = cache_copy(tmp_path, server)
+    for path in [path for path in cache.rglob("*") if path.is_file()]:
+        data = path.read_bytes()
+        if damage == "truncate":
+            path.write_bytes(data[: len(data) // 2])
+        elif damage == "flip":
+            middle = len(data) // 2
+            path.write_bytes(data[:middle] + bytes([data[middle] ^ 0xFF]) + data[middle + 1 :])
+        elif damage == "empty":
+            path.write_bytes(b"")
+        else:
+            path.write_bytes(os.urandom(len(data)))
+    again = start_server("--kernel-cache", str(cache), "--warm", "int32")
+    assert works(again)
+    again.stop()
+
+
+def test_a_kernel_cache_that_cannot_be_written_is_done_without(start_server, tmp_path):
+    (tmp_path / "file").write_text("not a directory")
+    server = start_server("--kernel-cache", str(tmp_path / "file" / "below"), "--warm", "int32")
+    assert works(server)
+    server.stop()
+
+
+def test_types_that_are_not_warmed_work_from_the_start(start_server):
+    server = start_server("--warm", "none")
+    client = server.client()
+    for name, dtype in [("int32", np.int32), ("float64", np.float64), ("uint8", np.uint8)]:
+        answer = client.post(
+            f"/v1/cumsum?dtype={name}&shape=3", np.ones(3, dtype).tobytes(), calls.RAW
+        )
+        assert np.frombuffer(answer.body, dtype).tolist() == [1, 2, 3]
+    client.close()
+    server.stop()
+
+
+def test_the_environment_example_is_what_the_program_prints():
+    example = pathlib.Path(TOP / "deploy/tallyd.env.example")
+    status, out, _ = run("--print-env")
+    assert status == 0
+    assert example.read_text() == out, "run: tallyd --print-env > deploy/tallyd.env.example"
