@@ -1,17 +1,18 @@
 /* The element type table and look-ups in it. */
 #include "proto/dtype.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
-#define X(symbol, size, type_kind, v1, oip, array, dml, ir, ov)                                \
-    [DTYPE_##symbol] = {.name = v1,                                                            \
-                        .kserve = oip,                                                         \
-                        .npy = array,                                                          \
-                        .directml = dml,                                                       \
-                        .openvino_ir = ir,                                                     \
-                        .openvino_type = ov,                                                   \
-                        .bytes = size,                                                         \
+#define X(symbol, size, type_kind, v1, oip, array, dml, ir, ov) \
+    [DTYPE_##symbol] = {.name = v1,                             \
+                        .kserve = oip,                          \
+                        .npy = array,                           \
+                        .directml = dml,                        \
+                        .openvino_ir = ir,                      \
+                        .openvino_type = ov,                    \
+                        .bytes = size,                          \
                         .kind = DTYPE_KIND_##type_kind},
     DTYPE_TABLE(X)
 #undef X
@@ -27,8 +28,8 @@ static bool same(const char *name, const char *text, size_t length)
     return name != NULL && strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
-static bool row_matches(const struct dtype_info *row, enum dtype_family family, const char *text,
-                        size_t length)
+static bool row_matches(const struct dtype_info *row, enum dtype_family family,
+                        const char *text, size_t length)
 {
     switch (family) {
     case DTYPE_FAMILY_NAME:
@@ -52,4 +53,32 @@ bool dtype_find(enum dtype_family family, const char *text, size_t length, enum 
         }
     }
     return false;
+}
+
+static const char *family_name(enum dtype dtype, enum dtype_family family)
+{
+    const struct dtype_info *info = dtype_info(dtype);
+    switch (family) {
+    case DTYPE_FAMILY_NAME:
+        return info->name;
+    case DTYPE_FAMILY_KSERVE:
+        return info->kserve;
+    case DTYPE_FAMILY_DIRECTML:
+        return info->directml;
+    case DTYPE_FAMILY_OPENVINO:
+        return info->openvino_ir;
+    }
+    return NULL;
+}
+
+void dtype_list(enum dtype_family family, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "one of");
+    for (int i = 0; i < DTYPE_COUNT && used < size; i++) {
+        const char *name = family_name((enum dtype)i, family);
+        int n = name == NULL
+                    ? 0
+                    : snprintf(text + used, size - used, "%s %s", i > 0 ? "," : "", name);
+        used += n > 0 ? (size_t)n : 0;
+    }
 }

@@ -6,7 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum dtype_kind { DTYPE_KIND_FLOAT, DTYPE_KIND_SIGNED, DTYPE_KIND_UNSIGNED };
+enum dtype_kind {
+    DTYPE_KIND_FLOAT,
+    DTYPE_KIND_SIGNED,
+    DTYPE_KIND_UNSIGNED
+};
 
 /* clang-format off */
 /*        symbol bytes kind      name        kserve    npy    DirectML   OV IR   OV      */
@@ -29,7 +33,7 @@ enum dtype {
 #define X(symbol, bytes, kind, name, kserve, npy, dml, ov_ir, ov) DTYPE_##symbol,
     DTYPE_TABLE(X)
 #undef X
-        DTYPE_COUNT
+    DTYPE_COUNT
 };
 
 struct dtype_info {
@@ -55,5 +59,8 @@ enum dtype_family {
 
 /* Type whose name in `family` is exactly text[0..length); false if there is none, *out kept. */
 bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out);
+
+/* "one of float16, bfloat16, ...": the names of one family, for messages. */
+void dtype_list(enum dtype_family family, char *text, size_t size);
 
 #endif

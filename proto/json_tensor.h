@@ -37,8 +37,15 @@ struct json_array {
 MUST_CHECK enum status json_tensor_measure(const char *text, size_t bytes,
                                            struct json_array *array, struct error *err);
 
-/* The type NumPy would give the array, all integers or not: int64, uint64 or float64.
- * err   INVALID_DTYPE: integers that neither int64 nor uint64 can hold; `field` is to blame */
+/* INVALID_SHAPE, naming the place under `field`, if the array is ragged. */
+MUST_CHECK enum status json_tensor_require_regular(const struct json_array *array,
+                                                   const char *field, struct error *err);
+
+/* The type of an array that names none, by NumPy's rule: int64 if every number is written as an
+ * integer, else (or without any number) float64. Integers beyond int64 make it uint64 if that
+ * holds all of them, even where NumPy would fall back to float64 and lose digits.
+ * err   INVALID_DTYPE: integers that neither int64 nor uint64 can hold; `field` is to blame
+ * cost  nothing, but one more pass over the text if array->long_integers */
 MUST_CHECK enum status json_tensor_infer(const struct json_array *array, const char *field,
                                          enum dtype *dtype, struct error *err);
 
@@ -88,10 +95,11 @@ struct json_print {
 /* Most bytes that printing a range of `count` elements takes; UINT64_MAX if that overflows. */
 uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count);
 
-/* Print elements first .. first + count - 1 with the brackets and commas before each, and after
- * the last of the whole its closing brackets. The texts of the ranges 0..a-1, a..b-1, ... up to
- * the last element, one after the other, are the text of the whole array. For elements > 0.
- * Returns the end of the text; out has room for json_tensor_print_max(). */
+/* Print elements first .. first + count - 1, each with the brackets and commas that follow it,
+ * the first of the whole also with those before it. So the texts of the ranges 0..a-1, a..b-1,
+ * ... up to the last element, one after the other, are the text of the whole array. For
+ * elements > 0. Returns the end of the text; out has room for json_tensor_print_max(print,
+ * count). */
 char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
                         char *out);
 

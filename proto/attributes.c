@@ -1,0 +1,272 @@
+/* Attributes as text. */
+#include "proto/attributes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum status attribute_bool(const char *field, const char *text, bool *out, struct error *err)
+{
+    bool on = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    bool off = strcmp(text, "false") == 0 || strcmp(text, "0") == 0;
+    if (!on && !off) {
+        return error_set_field(err, STATUS_INVALID_FIELD, field,
+                               "%s is '%.40s', expected true, false, 1 or 0", field, text);
+    }
+    *out = on;
+    return STATUS_OK;
+}
+
+/* A decimal integer up to `stop` or the end; NULL if there is none or it overflows. */
+static const char *parse_int64(const char *text, char stop, int64_t *out)
+{
+    bool negative = *text == '-';
+    const char *p = text + negative;
+    int64_t value = 0;
+    if (*p < '0' || *p > '9') {
+        return NULL;
+    }
+    for (; *p >= '0' && *p <= '9'; p++) {
+        int digit = negative ? '0' - *p : *p - '0';
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, digit, &value)) {
+            return NULL;
+        }
+    }
+    if (*p != '\0' && *p != stop) {
+        return NULL;
+    }
+    *out = value;
+    return p;
+}
+
+enum status attribute_int64(const char *field, const char *text, int64_t *out,
+                            struct error *err)
+{
+    int64_t value = 0;
+    if (parse_int64(text, '\0', &value) == NULL) {
+        return error_set_field(err, STATUS_INVALID_FIELD, field,
+                               "%s is '%.40s', expected an integer of 64 bits", field, text);
+    }
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status attribute_int64_list(const char *field, const char *text, int max, int64_t *out,
+                                 int *count, struct error *err)
+{
+    int64_t values[LIMIT_RANK];
+    int found = 0;
+    for (const char *p = text; *text != '\0';) {
+        if (found == max || found == LIMIT_RANK) {
+            return error_set_field(err, STATUS_INVALID_SHAPE, field,
+                                   "%s has more than %d entries, the most that are possible",
+                                   field, max);
+        }
+        p = parse_int64(p, ',', &values[found]);
+        if (p == NULL) {
+            return error_set_field(err, STATUS_INVALID_FIELD, field,
+                                   "%s is '%.80s', expected integers with commas between them, "
+                                   "such as 2,3,4",
+                                   field, text);
+        }
+        found++;
+        if (*p == '\0') {
+            break;
+        }
+        p++;
+    }
+    memcpy(out, values, (size_t)found * sizeof *out);
+    *count = found;
+    return STATUS_OK;
+}
+
+enum status attribute_precision(const char *field, const char *text, enum precision *out,
+                                struct error *err)
+{
+    bool wide = strcmp(text, "wide") == 0;
+    if (!wide && strcmp(text, "native") != 0) {
+        return error_set_field(err, STATUS_INVALID_FIELD, field,
+                               "%s is '%.40s', expected wide or native", field, text);
+    }
+    *out = wide ? PRECISION_WIDE : PRECISION_NATIVE;
+    return STATUS_OK;
+}
+
+enum status attribute_dtype(const char *field, const char *text, enum dtype_family family,
+                            enum dtype *out, struct error *err)
+{
+    if (dtype_find(family, text, strlen(text), out)) {
+        return STATUS_OK;
+    }
+    char names[200];
+    dtype_list(family, names, sizeof names);
+    return error_set_field(err, STATUS_INVALID_DTYPE, field, "%s is '%.40s', expected %s",
+                           field, text, names);
+}
+
+static const struct {
+    const char *name;
+    enum attribute attribute;
+} query_names[] = {
+    {"dtype", ATTRIBUTE_DTYPE},     {"shape", ATTRIBUTE_SHAPE},
+    {"axis", ATTRIBUTE_AXIS},       {"exclusive", ATTRIBUTE_EXCLUSIVE},
+    {"reverse", ATTRIBUTE_REVERSE}, {"precision", ATTRIBUTE_PRECISION},
+    {"strides", ATTRIBUTE_STRIDES}, {"output_strides", ATTRIBUTE_OUTPUT_STRIDES},
+};
+
+/* The attribute called `name` if it is known, else 0. */
+static unsigned find_attribute(const char *name, unsigned known)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(query_names); i++) {
+        if (strcmp(name, query_names[i].name) == 0) {
+            return query_names[i].attribute & known;
+        }
+    }
+    return 0;
+}
+
+static enum status unknown_parameter(const char *name, unsigned known, struct error *err)
+{
+    char field[64];
+    char list[160] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(query_names); i++) {
+        if (query_names[i].attribute & known) {
+            int n = snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
+                             query_names[i].name);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    }
+    (void)snprintf(field, sizeof field, "%.60s", name);
+    return error_set_field(err, STATUS_UNKNOWN_FIELD, field,
+                           "there is no query parameter '%s' here; known are: %s", field, list);
+}
+
+static enum status store(unsigned attribute, const struct codec_param *param,
+                         struct scan_desc *desc, struct attribute_lists *lists,
+                         struct error *err)
+{
+    const char *name = param->name;
+    const char *value = param->value;
+    switch ((enum attribute)attribute) {
+    case ATTRIBUTE_DTYPE:
+        return attribute_dtype(name, value, DTYPE_FAMILY_NAME, &desc->dtype, err);
+    case ATTRIBUTE_SHAPE:
+        return attribute_int64_list(name, value, LIMIT_RANK, desc->sizes, &desc->rank, err);
+    case ATTRIBUTE_AXIS:
+        return attribute_int64(name, value, &desc->axis, err);
+    case ATTRIBUTE_EXCLUSIVE:
+        return attribute_bool(name, value, &desc->exclusive, err);
+    case ATTRIBUTE_REVERSE:
+        return attribute_bool(name, value, &desc->reverse, err);
+    case ATTRIBUTE_PRECISION:
+        return attribute_precision(name, value, &desc->precision, err);
+    case ATTRIBUTE_STRIDES:
+        desc->has_strides = true;
+        return attribute_int64_list(name, value, LIMIT_RANK, desc->strides, &lists->strides,
+                                    err);
+    case ATTRIBUTE_OUTPUT_STRIDES:
+        desc->has_output_strides = true;
+        return attribute_int64_list(name, value, LIMIT_RANK, desc->output_strides,
+                                    &lists->output_strides, err);
+    }
+    return STATUS_INTERNAL;
+}
+
+enum status attributes_from_query(const struct codec_request *request, unsigned known,
+                                  struct scan_desc *desc, struct attribute_lists *lists,
+                                  unsigned *seen, struct error *err)
+{
+    unsigned found = 0;
+    for (int i = 0; i < request->param_count; i++) {
+        const struct codec_param *param = &request->params[i];
+        unsigned attribute = find_attribute(param->name, known);
+        if (attribute == 0) {
+            return unknown_parameter(param->name, known, err);
+        }
+        if (found & attribute) {
+            return error_set_field(err, STATUS_INVALID_FIELD, param->name,
+                                   "the query parameter %s is given twice", param->name);
+        }
+        found |= attribute;
+        enum status status = store(attribute, param, desc, lists, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    *seen = found;
+    return STATUS_OK;
+}
+
+static enum status check_count(const char *field, bool given, int count, int rank,
+                               struct error *err)
+{
+    if (!given || count == rank) {
+        return STATUS_OK;
+    }
+    return error_set_field(err, STATUS_INVALID_STRIDES, field,
+                           "%s has %d entries, expected one for each of the %d dimensions",
+                           field, count, rank);
+}
+
+enum status attributes_check_strides(const struct scan_desc *desc,
+                                     const struct attribute_lists *lists, struct error *err)
+{
+    enum status status =
+        check_count("strides", desc->has_strides, lists->strides, desc->rank, err);
+    return status != STATUS_OK ? status
+                               : check_count("output_strides", desc->has_output_strides,
+                                             lists->output_strides, desc->rank, err);
+}
+
+/* Product of the sizes, 0 if one is 0 whatever the others are. */
+static bool packed_elements(const struct scan_desc *desc, uint64_t *elements)
+{
+    uint64_t product = 1;
+    bool overflow = false;
+    bool zero = false;
+    for (int d = 0; d < desc->rank; d++) {
+        zero = zero || desc->sizes[d] == 0;
+        overflow |= __builtin_mul_overflow(product, (uint64_t)desc->sizes[d], &product);
+    }
+    *elements = zero ? 0 : product;
+    return zero || !overflow;
+}
+
+static bool strided_elements(const struct scan_desc *desc, const int64_t *strides,
+                             uint64_t *elements)
+{
+    uint64_t last = 0;
+    for (int d = 0; d < desc->rank; d++) {
+        uint64_t reach = 0;
+        if (desc->sizes[d] == 0) {
+            *elements = 0;
+            return true;
+        }
+        if (strides[d] < 0 ||
+            __builtin_mul_overflow((uint64_t)desc->sizes[d] - 1, (uint64_t)strides[d],
+                                   &reach) ||
+            __builtin_add_overflow(last, reach, &last)) {
+            return false;
+        }
+    }
+    *elements = last + 1;
+    return last < UINT64_MAX;
+}
+
+bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements)
+{
+    uint64_t found = 0;
+    for (int d = 0; d < desc->rank; d++) {
+        if (desc->sizes[d] < 0) {
+            return false;
+        }
+    }
+    bool valid = strides != NULL ? strided_elements(desc, strides, &found)
+                                 : packed_elements(desc, &found);
+    if (!valid || found > (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes) {
+        return false;
+    }
+    *elements = found;
+    return true;
+}

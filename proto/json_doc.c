@@ -1,0 +1,265 @@
+/* Cutting the bulk arrays out of a JSON text, and jansson on what is left.
+ *
+ *     {"dtype":"float32", "data" : [[1,2],[3,4]], "axis":1}     text
+ *     {"dtype":"float32", "data" : [0], "axis":1}               skeleton: [k] is array k
+ *
+ * Every array that is the value of a key "data", however that key is escaped, is cut; so
+ * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. */
+#include "proto/json_doc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct builder {
+    const char *text;
+    size_t bytes;
+    size_t at;     /* next byte of text */
+    size_t copied; /* text before this is in the skeleton */
+    int depth;
+    char *skeleton; /* owned */
+    size_t skeleton_bytes;
+    size_t skeleton_capacity;
+    struct json_array *arrays; /* owned */
+    size_t *skeleton_at;       /* owned: place of each array's stand-in */
+    int array_count;
+};
+
+static enum status append(struct builder *b, const char *text, size_t bytes, struct error *err)
+{
+    if (bytes > LIMIT_JSON_SKELETON - b->skeleton_bytes) {
+        return error_set(
+            err, STATUS_TOO_LARGE,
+            "the JSON outside of \"data\" arrays is longer than the limit of %d bytes",
+            LIMIT_JSON_SKELETON);
+    }
+    size_t need = b->skeleton_bytes + bytes;
+    if (need > b->skeleton_capacity) {
+        size_t capacity = need > SIZE_MAX / 2 ? need : need * 2;
+        char *grown = realloc(b->skeleton, capacity);
+        if (grown == NULL) {
+            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
+        }
+        b->skeleton = grown;
+        b->skeleton_capacity = capacity;
+    }
+    memcpy(b->skeleton + b->skeleton_bytes, text, bytes);
+    b->skeleton_bytes = need;
+    return STATUS_OK;
+}
+
+static size_t skip_space(const struct builder *b, size_t at)
+{
+    while (at < b->bytes && strchr(" \t\r\n", b->text[at]) != NULL && b->text[at] != '\0') {
+        at++;
+    }
+    return at;
+}
+
+/* Place after the string whose opening quote is at `at`; b->bytes if it has no end. */
+static size_t skip_string(const struct builder *b, size_t at)
+{
+    for (size_t p = at + 1; p < b->bytes; p++) {
+        if (b->text[p] == '"') {
+            return p + 1;
+        }
+        p += b->text[p] == '\\';
+    }
+    return b->bytes;
+}
+
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *found = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
+    return found != NULL ? (int)(found - digits) : -1;
+}
+
+/* Character at text[*at] of a string, \u escapes of ASCII resolved, anything else as -1. */
+static int next_char(const char *text, size_t end, size_t *at)
+{
+    char c = text[(*at)++];
+    if (c != '\\') {
+        return (unsigned char)c;
+    }
+    if (end - *at < 5 || text[*at] != 'u') {
+        return -1;
+    }
+    int code = 0;
+    for (size_t i = *at + 1; i < *at + 5; i++) {
+        int digit = hex_digit(text[i]);
+        if (digit < 0) {
+            return -1;
+        }
+        code = code * 16 + digit;
+    }
+    *at += 5;
+    return code;
+}
+
+/* True if the string text[at..end), without quotes, spells data. */
+static bool spells_data(const char *text, size_t at, size_t end)
+{
+    static const char name[] = "data";
+    size_t matched = 0;
+    while (at < end && matched < sizeof name - 1) {
+        if (next_char(text, end, &at) != name[matched]) {
+            return false;
+        }
+        matched++;
+    }
+    return at == end && matched == sizeof name - 1;
+}
+
+/* Room for one more array. */
+static enum status add_array(struct builder *b, struct error *err)
+{
+    if (b->array_count == LIMIT_TENSORS) {
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the request holds more than %d \"data\" arrays", LIMIT_TENSORS);
+    }
+    if (b->arrays == NULL) {
+        b->arrays = malloc(LIMIT_TENSORS * sizeof *b->arrays);
+        b->skeleton_at = malloc(LIMIT_TENSORS * sizeof *b->skeleton_at);
+    }
+    if (b->arrays == NULL || b->skeleton_at == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
+    }
+    return STATUS_OK;
+}
+
+/* Measure the array whose '[' is at `at` and put its stand-in into the skeleton. */
+static enum status cut(struct builder *b, size_t at, struct error *err)
+{
+    char stand_in[8] = {'[', 0};
+    enum status status = add_array(b, err);
+    if (status == STATUS_OK) {
+        status = append(b, b->text + b->copied, at - b->copied, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct json_array *array = &b->arrays[b->array_count];
+    status = json_tensor_measure(b->text + at, b->bytes - at, array, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    int k = b->array_count++;
+    size_t n = 1;
+    if (k >= 10) {
+        stand_in[n++] = (char)('0' + k / 10);
+    }
+    stand_in[n++] = (char)('0' + k % 10);
+    stand_in[n++] = ']';
+    b->skeleton_at[k] = b->skeleton_bytes;
+    b->at = at + array->cut.bytes;
+    b->copied = b->at;
+    return append(b, stand_in, n, err);
+}
+
+/* The string at b->at, and the array it may be the key of. */
+static enum status string(struct builder *b, struct error *err)
+{
+    size_t begin = b->at + 1;
+    b->at = skip_string(b, b->at);
+    if (b->at == b->bytes || !spells_data(b->text, begin, b->at - 1)) {
+        return STATUS_OK;
+    }
+    size_t colon = skip_space(b, b->at);
+    if (colon == b->bytes || b->text[colon] != ':') {
+        return STATUS_OK;
+    }
+    size_t value = skip_space(b, colon + 1);
+    return value < b->bytes && b->text[value] == '[' ? cut(b, value, err) : STATUS_OK;
+}
+
+/* Place in the text of a place in the skeleton. */
+static size_t original(const struct builder *b, size_t at)
+{
+    size_t moved = 0;
+    for (int k = 0; k < b->array_count && b->skeleton_at[k] < at; k++) {
+        size_t stand_in = k < 10 ? 3 : 4;
+        moved += b->arrays[k].cut.bytes - stand_in;
+    }
+    return at + moved;
+}
+
+static enum status build(struct builder *b, struct error *err)
+{
+    enum status status = STATUS_OK;
+    while (b->at < b->bytes && status == STATUS_OK) {
+        char c = b->text[b->at];
+        if (c == '"') {
+            status = string(b, err);
+            continue;
+        }
+        b->at++;
+        b->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        if (b->depth > LIMIT_JSON_DEPTH) {
+            return error_set(err, STATUS_INVALID_JSON,
+                             "the JSON is nested more than %d levels deep", LIMIT_JSON_DEPTH);
+        }
+        if (b->at - b->copied > LIMIT_JSON_SKELETON) {
+            break; /* append() says so */
+        }
+    }
+    return status == STATUS_OK ? append(b, b->text + b->copied, b->at - b->copied, err)
+                               : status;
+}
+
+static enum status parse(struct builder *b, struct json_doc *doc, struct error *err)
+{
+    json_error_t trouble;
+    json_t *root = json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, &trouble);
+    if (root == NULL && json_error_code(&trouble) == json_error_out_of_memory) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
+    }
+    if (root == NULL) {
+        size_t place = trouble.position > 0 ? original(b, (size_t)trouble.position) : 0;
+        return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
+                         trouble.text, place);
+    }
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the body is valid JSON, but not an object: expected {\"data\": ...}");
+    }
+    *doc = (struct json_doc){.root = root, .arrays = b->arrays, .array_count = b->array_count};
+    b->arrays = NULL;
+    return STATUS_OK;
+}
+
+enum status json_doc_parse(const char *text, size_t bytes, struct json_doc *doc,
+                           struct error *err)
+{
+    struct builder b = {.text = text, .bytes = bytes};
+    enum status status = STATUS_OK;
+    if (skip_space(&b, 0) == bytes) {
+        return error_set(
+            err, STATUS_INVALID_JSON,
+            "the body is empty, expected a JSON object such as {\"data\": [1, 2, 3]}");
+    }
+    status = build(&b, err);
+    if (status == STATUS_OK) {
+        status = parse(&b, doc, err);
+    }
+    free(b.skeleton);
+    free(b.arrays);
+    free(b.skeleton_at);
+    return status;
+}
+
+void json_doc_deinit(struct json_doc *doc)
+{
+    json_decref(doc->root);
+    free(doc->arrays);
+    *doc = (struct json_doc){.root = NULL};
+}
+
+const struct json_array *json_doc_array(const struct json_doc *doc, const json_t *value)
+{
+    if (!json_is_array(value)) {
+        return NULL;
+    }
+    json_int_t k = json_integer_value(json_array_get(value, 0));
+    return k >= 0 && k < doc->array_count ? &doc->arrays[k] : NULL;
+}

@@ -1,0 +1,277 @@
+/* Typed getters with the path of the field in every error. */
+#include "proto/json_fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void json_path_of(const struct json_place *place, const char *name, int index,
+                  char path[JSON_PATH_MAX])
+{
+    const char *dot = place->path[0] != '\0' ? "." : "";
+    int n = index < 0
+                ? snprintf(path, JSON_PATH_MAX, "%s%s%s", place->path, dot, name)
+                : snprintf(path, JSON_PATH_MAX, "%s%s%s[%d]", place->path, dot, name, index);
+    if (n < 0) { /* longer paths are cut, and still say where to look */
+        path[0] = '\0';
+    }
+}
+
+/* What a value is, for people: `the string "abc"`, `3.5`, `an array`. */
+static void describe(const json_t *value, char text[64])
+{
+    enum {
+        SIZE = 64
+    };
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        (void)snprintf(text, SIZE, "an object");
+        return;
+    case JSON_ARRAY:
+        (void)snprintf(text, SIZE, "an array");
+        return;
+    case JSON_STRING:
+        (void)snprintf(text, SIZE, "the string \"%.40s\"", json_string_value(value));
+        return;
+    case JSON_INTEGER:
+        (void)snprintf(text, SIZE, "%lld", (long long)json_integer_value(value));
+        return;
+    case JSON_REAL:
+        (void)snprintf(text, SIZE, "%g", json_real_value(value));
+        return;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        (void)snprintf(text, SIZE, "%s", json_is_true(value) ? "true" : "false");
+        return;
+    case JSON_NULL:
+        (void)snprintf(text, SIZE, "null");
+        return;
+    }
+}
+
+static enum status value_error(const json_t *value, const char *path, enum status status,
+                               const char *expected, struct error *err)
+{
+    char found[64] = "";
+    describe(value, found);
+    return error_set_field(err, status, path, "%s is %s, expected %s", path, found, expected);
+}
+
+enum status json_field_error(const struct json_place *place, const char *name,
+                             const char *expected, struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    if (value == NULL) {
+        return json_field_missing(place, name, err);
+    }
+    char path[JSON_PATH_MAX];
+    json_path_of(place, name, -1, path);
+    return value_error(value, path, STATUS_INVALID_FIELD, expected, err);
+}
+
+enum status json_field_missing(const struct json_place *place, const char *name,
+                               struct error *err)
+{
+    char path[JSON_PATH_MAX];
+    json_path_of(place, name, -1, path);
+    return error_set_field(err, STATUS_MISSING_FIELD, path, "the field %s is missing", path);
+}
+
+static bool is_known(const char *key, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(key, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum status json_fields_known(const struct json_place *place, const char *const *names,
+                              size_t count, struct error *err)
+{
+    void *at = json_object_iter((json_t *)(uintptr_t)place->object);
+    while (at != NULL && is_known(json_object_iter_key(at), names, count)) {
+        at = json_object_iter_next((json_t *)(uintptr_t)place->object, at);
+    }
+    if (at == NULL) {
+        return STATUS_OK;
+    }
+    char path[JSON_PATH_MAX];
+    char list[320] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < count && used < sizeof list; i++) {
+        int n = snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    json_path_of(place, json_object_iter_key(at), -1, path);
+    return error_set_field(err, STATUS_UNKNOWN_FIELD, path,
+                           "there is no field %s; known here: %s", path, list);
+}
+
+const json_t *json_field(const struct json_place *place, const char *name)
+{
+    return json_object_get(place->object, name);
+}
+
+enum status json_field_int64(const struct json_place *place, const char *name, int64_t *out,
+                             struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (!json_is_integer(value)) {
+        return json_field_error(place, name, "an integer", err);
+    }
+    *out = json_integer_value(value);
+    return STATUS_OK;
+}
+
+/* 0, 1, "true", "false", "0", "1". */
+static bool lenient_bool(const json_t *value, bool *out)
+{
+    const char *text = json_string_value(value);
+    json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
+    bool on = number == 1 || (text != NULL && (!strcmp(text, "true") || !strcmp(text, "1")));
+    bool off = number == 0 || (text != NULL && (!strcmp(text, "false") || !strcmp(text, "0")));
+    if (on || off) {
+        *out = on;
+    }
+    return on || off;
+}
+
+enum status json_field_bool(const struct json_place *place, const char *name, bool lenient,
+                            bool *out, struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    if (value == NULL || (lenient && lenient_bool(value, out))) {
+        return STATUS_OK;
+    }
+    if (!json_is_boolean(value)) {
+        return json_field_error(place, name, lenient ? "true, false, 1 or 0" : "true or false",
+                                err);
+    }
+    *out = json_is_true(value);
+    return STATUS_OK;
+}
+
+enum status json_field_string(const struct json_place *place, const char *name,
+                              const char **out, struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (!json_is_string(value)) {
+        return json_field_error(place, name, "a string", err);
+    }
+    *out = json_string_value(value);
+    return STATUS_OK;
+}
+
+enum status json_field_int64_list(const struct json_place *place, const char *name, int max,
+                                  int64_t *out, int *count, struct error *err)
+{
+    const json_t *list = json_field(place, name);
+    char path[JSON_PATH_MAX];
+    if (list == NULL) {
+        return STATUS_OK;
+    }
+    if (!json_is_array(list)) {
+        return json_field_error(place, name, "an array of integers", err);
+    }
+    size_t size = json_array_size(list);
+    if (size > (size_t)max) {
+        json_path_of(place, name, -1, path);
+        return error_set_field(err, STATUS_INVALID_SHAPE, path,
+                               "%s has %zu entries, at most %d are possible", path, size, max);
+    }
+    for (size_t i = 0; i < size; i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value)) {
+            json_path_of(place, name, (int)i, path);
+            return value_error(value, path, STATUS_INVALID_FIELD, "an integer", err);
+        }
+    }
+    for (size_t i = 0; i < size; i++) {
+        out[i] = json_integer_value(json_array_get(list, i));
+    }
+    *count = (int)size;
+    return STATUS_OK;
+}
+
+enum status json_field_dtype(const struct json_place *place, const char *name,
+                             enum dtype_family family, enum dtype *out, bool *found,
+                             struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    if (found != NULL) {
+        *found = value != NULL;
+    }
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    char expected[200];
+    dtype_list(family, expected, sizeof expected);
+    if (!json_is_string(value)) {
+        return json_field_error(place, name, expected, err);
+    }
+    if (!dtype_find(family, json_string_value(value), json_string_length(value), out)) {
+        char path[JSON_PATH_MAX];
+        json_path_of(place, name, -1, path);
+        return value_error(value, path, STATUS_INVALID_DTYPE, expected, err);
+    }
+    return STATUS_OK;
+}
+
+enum status json_field_precision(const struct json_place *place, const char *name,
+                                 enum precision *out, struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    const char *text = json_string_value(value);
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (text == NULL || (strcmp(text, "wide") != 0 && strcmp(text, "native") != 0)) {
+        return json_field_error(place, name, "\"wide\" or \"native\"", err);
+    }
+    *out = strcmp(text, "wide") == 0 ? PRECISION_WIDE : PRECISION_NATIVE;
+    return STATUS_OK;
+}
+
+enum status json_field_object(const struct json_place *place, const char *name,
+                              struct json_place *out, struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    if (value != NULL && !json_is_object(value)) {
+        return json_field_error(place, name, "an object", err);
+    }
+    struct json_place found = {.object = value};
+    json_path_of(place, name, -1, found.path);
+    *out = found;
+    return STATUS_OK;
+}
+
+enum status json_field_array(const struct json_place *place, const char *name,
+                             const json_t **out, struct error *err)
+{
+    const json_t *value = json_field(place, name);
+    if (value != NULL && !json_is_array(value)) {
+        return json_field_error(place, name, "an array", err);
+    }
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status json_array_object(const struct json_place *place, const char *name,
+                              const json_t *array, int index, struct json_place *out,
+                              struct error *err)
+{
+    struct json_place found = {.object = json_array_get(array, (size_t)index)};
+    json_path_of(place, name, index, found.path);
+    if (!json_is_object(found.object)) {
+        return value_error(found.object, found.path, STATUS_INVALID_FIELD, "an object", err);
+    }
+    *out = found;
+    return STATUS_OK;
+}

@@ -1,0 +1,394 @@
+/* The first pass over a JSON array: where it ends, its shape, what its numbers look like. Bytes
+ * are classified 64 at a time into bit masks; only brackets and quotes are looked at one by
+ * one, commas between them are counted. */
+#include "proto/json_tensor.h"
+#include "proto/number_text.h"
+
+#include <stdio.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+enum {
+    BLOCK = 64,
+    LONG_RUN = 19
+};
+
+/* Bit i says something about byte i of a block. */
+struct masks {
+    uint64_t comma;
+    uint64_t mark;     /* [ ] or " (and some letters: look) */
+    uint64_t fraction; /* . e E */
+    uint64_t digit;
+};
+
+struct walk {
+    const char *text;
+    size_t bytes;
+    struct json_array *array;
+    size_t opened;                     /* place of the latest '[' */
+    size_t digit_run;                  /* digits that the previous block ended with */
+    int depth;                         /* open arrays */
+    uint64_t commas[LIMIT_RANK + 1];   /* [d]: in the open array at depth d (from 1), so far */
+    uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays in it, so far */
+};
+
+#ifdef __SSE2__
+static uint64_t bits_of(__m128i matches, int part)
+{
+    return (uint64_t)(unsigned)_mm_movemask_epi8(matches) << (16 * part);
+}
+
+static void classify(const char *bytes, struct masks *out)
+{
+    struct masks m = {0, 0, 0, 0};
+    for (int part = 0; part < 4; part++) {
+        __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(bytes + 16 * part));
+        __m128i bracket =
+            _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8('[' | ']')), _mm_set1_epi8('[' | ']'));
+        bracket = _mm_and_si128(bracket, _mm_cmpgt_epi8(c, _mm_set1_epi8('X')));
+        __m128i quote = _mm_cmpeq_epi8(c, _mm_set1_epi8('"'));
+        __m128i dot = _mm_cmpeq_epi8(c, _mm_set1_epi8('.'));
+        __m128i e = _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(0x20)), _mm_set1_epi8('e'));
+        __m128i above = _mm_sub_epi8(c, _mm_set1_epi8('0'));
+        __m128i digit = _mm_cmpeq_epi8(_mm_min_epu8(above, _mm_set1_epi8(9)), above);
+        m.comma |= bits_of(_mm_cmpeq_epi8(c, _mm_set1_epi8(',')), part);
+        m.mark |= bits_of(_mm_or_si128(bracket, quote), part);
+        m.fraction |= bits_of(_mm_or_si128(dot, e), part);
+        m.digit |= bits_of(digit, part);
+    }
+    *out = m;
+}
+#else
+static void classify(const char *bytes, struct masks *out)
+{
+    struct masks m = {0, 0, 0, 0};
+    for (int i = 0; i < BLOCK; i++) {
+        char c = bytes[i];
+        m.comma |= (uint64_t)(c == ',') << i;
+        m.mark |= (uint64_t)(c == '[' || c == ']' || c == '"') << i;
+        m.fraction |= (uint64_t)(c == '.' || c == 'e' || c == 'E') << i;
+        m.digit |= (uint64_t)(c >= '0' && c <= '9') << i;
+    }
+    *out = m;
+}
+#endif
+
+/* The masks of the block at `at`; bytes past the end count as none of all that. */
+static void load(const struct walk *walk, size_t at, struct masks *out)
+{
+    if (walk->bytes - at >= BLOCK) {
+        classify(walk->text + at, out);
+        return;
+    }
+    char padded[BLOCK] = {0};
+    memcpy(padded, walk->text + at, walk->bytes - at);
+    classify(padded, out);
+}
+
+static uint64_t below(int bit)
+{
+    return ((uint64_t)1 << bit) - 1;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/* Path of the open array at depth `depth`, and of its element `index` if that is >= 0. */
+static void blame(const struct walk *walk, int depth, int64_t index)
+{
+    struct json_array *array = walk->array;
+    size_t used = 0;
+    array->where[0] = '\0';
+    for (int d = 1; d <= depth; d++) {
+        uint64_t step = d < depth ? walk->commas[d] : (uint64_t)index;
+        if (d == depth && index < 0) {
+            break;
+        }
+        int written = snprintf(array->where + used, sizeof array->where - used, "[%llu]",
+                               (unsigned long long)step);
+        used += written > 0 ? (size_t)written : 0;
+        if (used >= sizeof array->where) {
+            break;
+        }
+    }
+    array->ragged = true;
+}
+
+static void set_ragged_depth(struct walk *walk, int depth, int64_t index)
+{
+    if (!walk->array->ragged) {
+        blame(walk, depth, index);
+    }
+}
+
+static enum status open_array(struct walk *walk, size_t at, struct error *err)
+{
+    if (walk->depth == LIMIT_RANK) {
+        return error_set(err, STATUS_INVALID_SHAPE,
+                         "an array is nested more than %d levels deep, the most dimensions a "
+                         "tensor may have",
+                         LIMIT_RANK);
+    }
+    int depth = walk->depth;
+    if (depth > 0) {
+        uint64_t children = walk->children[depth]++;
+        if (walk->commas[depth] > children) { /* a number stands among arrays */
+            uint64_t odd = children > 0 ? children : walk->commas[depth];
+            set_ragged_depth(walk, depth, (int64_t)odd);
+        }
+    }
+    walk->opened = at;
+    walk->depth = depth + 1;
+    walk->commas[walk->depth] = 0;
+    walk->children[walk->depth] = 0;
+    return STATUS_OK;
+}
+
+/* Elements of the array that closes at `at`. */
+static uint64_t count_elements(const struct walk *walk, size_t at)
+{
+    int depth = walk->depth;
+    if (walk->commas[depth] > 0 || walk->children[depth] > 0) {
+        return walk->commas[depth] + 1;
+    }
+    size_t p = walk->opened + 1;
+    while (p < at && is_space(walk->text[p])) {
+        p++;
+    }
+    return p < at ? 1 : 0;
+}
+
+static void check_size(struct walk *walk, uint64_t size)
+{
+    struct json_array *array = walk->array;
+    int64_t *expected = &array->sizes[walk->depth - 1];
+    if (*expected < 0) {
+        *expected = (int64_t)size;
+    } else if ((uint64_t)*expected != size && !array->ragged) {
+        blame(walk, walk->depth, -1);
+        array->found = size;
+        array->expected = (uint64_t)*expected;
+    }
+}
+
+static void close_array(struct walk *walk, size_t at)
+{
+    struct json_array *array = walk->array;
+    uint64_t size = count_elements(walk, at);
+    uint64_t children = walk->children[walk->depth];
+    bool leaf = children == 0;
+    if (leaf && array->rank == 0) {
+        array->rank = walk->depth;
+    } else if (leaf && array->rank != walk->depth) {
+        set_ragged_depth(walk, walk->depth, -1);
+    } else if (!leaf && children < size) {
+        set_ragged_depth(walk, walk->depth, (int64_t)children);
+    }
+    check_size(walk, size);
+    array->elements += size > children ? size - children : 0;
+    array->has_empty = array->has_empty || size == 0;
+    walk->depth--;
+}
+
+/* Place after the string whose opening quote is at `at`; bytes if it has no end. */
+static size_t skip_string(const struct walk *walk, size_t at)
+{
+    for (size_t p = at + 1; p < walk->bytes; p++) {
+        if (walk->text[p] == '"') {
+            return p + 1;
+        }
+        p += walk->text[p] == '\\';
+    }
+    return walk->bytes;
+}
+
+/* Look at the marks of the block at *at, and move *at to what is to be looked at next: the next
+ * block, or the byte after a string or after the whole array (depth 0). */
+static enum status step(struct walk *walk, size_t *at, const struct masks *m, struct error *err)
+{
+    uint64_t commas = m->comma;
+    for (uint64_t marks = m->mark; marks != 0; marks &= marks - 1) {
+        int bit = __builtin_ctzll(marks);
+        size_t place = *at + (size_t)bit;
+        walk->commas[walk->depth] += (uint64_t)__builtin_popcountll(commas & below(bit));
+        commas &= ~below(bit);
+        enum status status = STATUS_OK;
+        switch (walk->text[place]) {
+        case '[':
+            status = open_array(walk, place, err);
+            break;
+        case ']':
+            close_array(walk, place);
+            break;
+        case '"':
+            place = skip_string(walk, place) - 1;
+            walk->array->integers = false;
+            break;
+        default:
+            continue;
+        }
+        if (status != STATUS_OK) {
+            return status;
+        }
+        if (walk->depth == 0 || walk->text[*at + (size_t)bit] == '"') {
+            walk->array->integers &= (m->fraction & below(bit)) == 0;
+            *at = place + 1;
+            return STATUS_OK;
+        }
+    }
+    walk->commas[walk->depth] += (uint64_t)__builtin_popcountll(commas);
+    walk->array->integers &= m->fraction == 0;
+    *at = walk->bytes - *at > BLOCK ? *at + BLOCK : walk->bytes;
+    return STATUS_OK;
+}
+
+/* Note a run of LONG_RUN digits or more, also one over the edge of two blocks. */
+static void watch_digits(struct walk *walk, uint64_t digit)
+{
+    uint64_t run = digit & (digit >> 1);
+    run &= run >> 2;
+    run &= run >> 4;
+    run &= run >> 8;
+    run &= run >> 3;
+    size_t leading = ~digit != 0 ? (size_t)__builtin_ctzll(~digit) : BLOCK;
+    if (run != 0 || walk->digit_run + leading >= LONG_RUN) {
+        walk->array->long_integers = true;
+    }
+    walk->digit_run = ~digit != 0 ? (size_t)__builtin_clzll(~digit) : BLOCK;
+}
+
+enum status json_tensor_measure(const char *text, size_t bytes, struct json_array *array,
+                                struct error *err)
+{
+    struct json_array found = {.integers = true};
+    struct walk walk = {.text = text, .bytes = bytes, .array = &found};
+    for (int i = 0; i < LIMIT_RANK; i++) {
+        found.sizes[i] = -1;
+    }
+    enum status status = open_array(&walk, 0, err);
+    size_t at = 1;
+    while (status == STATUS_OK && walk.depth > 0 && at < bytes) {
+        struct masks m;
+        load(&walk, at, &m);
+        watch_digits(&walk, m.digit);
+        status = step(&walk, &at, &m, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (walk.depth > 0) {
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the text ends inside an array: ']' is missing");
+    }
+    found.cut = (struct json_cut){.text = text, .bytes = at};
+    *array = found;
+    return STATUS_OK;
+}
+
+enum status json_tensor_require_regular(const struct json_array *array, const char *field,
+                                        struct error *err)
+{
+    if (!array->ragged) {
+        return STATUS_OK;
+    }
+    char path[sizeof err->field];
+    (void)snprintf(path, sizeof path, "%s%s", field, array->where);
+    if (array->found == array->expected) {
+        return error_set_field(err, STATUS_INVALID_SHAPE, path,
+                               "%s is nested to another depth than its neighbours: nest every "
+                               "number equally deep",
+                               path);
+    }
+    return error_set_field(err, STATUS_INVALID_SHAPE, path,
+                           "%s has %llu elements, expected %llu as in the arrays before it",
+                           path, (unsigned long long)array->found,
+                           (unsigned long long)array->expected);
+}
+
+/* Which integer types can hold every integer of a text; what is no integer is left to the reader. */
+static void hold(struct json_cut cut, bool *int64_holds, bool *uint64_holds)
+{
+    number_reader read_int64 = number_reader_of(DTYPE_I64);
+    number_reader read_uint64 = number_reader_of(DTYPE_U64);
+    const char *end = cut.text + cut.bytes;
+    for (const char *p = cut.text; p < end && (*int64_holds || *uint64_holds);) {
+        enum number_result result = NUMBER_OK;
+        uint64_t value = 0;
+        if (*p != '-' && (*p < '0' || *p > '9')) {
+            p++;
+            continue;
+        }
+        const char *after = read_int64(p, end, &value, &result);
+        *int64_holds = *int64_holds && (after != NULL || result == NUMBER_SYNTAX);
+        const char *after_unsigned = read_uint64(p, end, &value, &result);
+        *uint64_holds = *uint64_holds && (after_unsigned != NULL || result == NUMBER_SYNTAX);
+        p = after != NULL ? after : after_unsigned;
+        if (p == NULL) { /* refused by both, for good or as no number: reading will say */
+            return;
+        }
+    }
+}
+
+enum status json_tensor_infer(const struct json_array *array, const char *field,
+                              enum dtype *dtype, struct error *err)
+{
+    bool int64_holds = true;
+    bool uint64_holds = true;
+    if (!array->integers || array->elements == 0) {
+        *dtype = DTYPE_F64;
+        return STATUS_OK;
+    }
+    if (array->long_integers) {
+        hold(array->cut, &int64_holds, &uint64_holds);
+    }
+    if (!int64_holds && !uint64_holds) {
+        return error_set_field(err, STATUS_INVALID_DTYPE, field,
+                               "%s holds integers that neither int64 nor uint64 can hold "
+                               "together: name a \"dtype\", for example \"float64\"",
+                               field);
+    }
+    *dtype = int64_holds ? DTYPE_I64 : DTYPE_U64;
+    return STATUS_OK;
+}
+
+/* Commas in text[0..bytes). */
+static uint64_t count_commas(const char *text, size_t bytes)
+{
+    const struct walk walk = {.text = text, .bytes = bytes};
+    uint64_t commas = 0;
+    for (size_t at = 0; at < bytes; at += BLOCK) {
+        struct masks m;
+        load(&walk, at, &m);
+        commas += (uint64_t)__builtin_popcountll(m.comma);
+    }
+    return commas;
+}
+
+int json_tensor_split(const struct json_array *array, int want, struct json_part *parts)
+{
+    const char *text = array->cut.text;
+    size_t bytes = array->cut.bytes;
+    size_t from = 0;
+    uint64_t first = 0;
+    int count = 0;
+    /* Where no array is empty, exactly one comma stands between neighbours, however nested. */
+    for (int k = 1; k < want && !array->has_empty; k++) {
+        size_t to = bytes / (size_t)want * (size_t)k;
+        const char *comma = to > from ? memchr(text + to, ',', bytes - to) : NULL;
+        if (comma == NULL) {
+            continue;
+        }
+        to = (size_t)(comma - text) + 1;
+        uint64_t elements = count_commas(text + from, to - from);
+        parts[count++] = (struct json_part){text + from, to - from, first, elements};
+        first += elements;
+        from = to;
+    }
+    uint64_t rest = array->elements > first ? array->elements - first : 0;
+    parts[count++] = (struct json_part){text + from, bytes - from, first, rest};
+    return count;
+}

@@ -1,0 +1,442 @@
+/* The second pass over a JSON array, which converts its numbers in place, and the way back. */
+#include "proto/json_tensor.h"
+
+#include "proto/number_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    EXCERPT = 24,
+    PRINT_CHUNK = 4096
+};
+
+/* --- reading --- */
+
+/* One part on its way. The text ends in ',' or ']', so no look at it runs past its end. */
+struct cursor {
+    const struct json_read *read;
+    const char *end;
+    uint64_t element; /* number of the next one in the whole array */
+};
+
+static inline const char *skip_space(const char *p)
+{
+    while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') {
+        p++;
+    }
+    return p;
+}
+
+/* Path of an element: "data[5]", or "data[1][2]" where the shape is known. */
+static void element_path(const struct json_read *read, uint64_t element, char *path,
+                         size_t size)
+{
+    uint64_t index[LIMIT_RANK] = {element};
+    int rank = read->rank > 1 ? read->rank : 1;
+    uint64_t left = element;
+    for (int d = rank - 1; d > 0; d--) {
+        uint64_t extent = read->sizes[d] > 0 ? (uint64_t)read->sizes[d] : 1;
+        index[d] = left % extent;
+        left /= extent;
+        index[0] = left;
+    }
+    int used = snprintf(path, size, "%s", read->field);
+    for (int d = 0; d < rank && used > 0 && (size_t)used < size; d++) {
+        used +=
+            snprintf(path + used, size - (size_t)used, "[%llu]", (unsigned long long)index[d]);
+    }
+}
+
+/* What stands at p, cut short and made printable. */
+static void excerpt(const char *p, const char *end, char text[EXCERPT + 4])
+{
+    size_t n = 0;
+    while (n < EXCERPT && p + n < end && strchr(",]} \n\r\t", p[n]) == NULL) {
+        text[n] = p[n] > ' ' && p[n] < 0x7F ? p[n] : '?';
+        n++;
+    }
+    memcpy(text + n, n == EXCERPT ? "..." : "", n == EXCERPT ? 4 : 1);
+}
+
+static const char *syntax_hint(const char *p)
+{
+    switch (*p) {
+    case 'N':
+    case 'I':
+        return "expected a number; write \"NaN\", \"Infinity\" and \"-Infinity\" in quotes";
+    case '-':
+        return p[1] == 'I' ? "expected a number; write \"-Infinity\" in quotes"
+                           : "which is no JSON number";
+    case ',':
+    case ']':
+        return "expected a number: one is missing here";
+    case '+':
+    case '.':
+        return "which is no JSON number: it begins with a digit or '-'";
+    case '0':
+        return "which is no JSON number: no zeros may lead";
+    case '"':
+        return "expected a number; the only strings are \"NaN\", \"Infinity\", \"-Infinity\" "
+               "of "
+               "float types";
+    case '{':
+        return "expected a number, not an object";
+    default:
+        return "expected a number";
+    }
+}
+
+/* Bounds of a type as text, for messages. */
+static const char *range_text(enum dtype dtype)
+{
+    static const char *const text[DTYPE_COUNT] = {
+        [DTYPE_F16] = "at most 65504",
+        [DTYPE_BF16] = "at most 3.39e38",
+        [DTYPE_F32] = "at most 3.4028235e38",
+        [DTYPE_F64] = "at most 1.7976931348623157e308",
+        [DTYPE_I8] = "-128 to 127",
+        [DTYPE_I16] = "-32768 to 32767",
+        [DTYPE_I32] = "-2147483648 to 2147483647",
+        [DTYPE_I64] = "-9223372036854775808 to 9223372036854775807",
+        [DTYPE_U8] = "0 to 255",
+        [DTYPE_U16] = "0 to 65535",
+        [DTYPE_U32] = "0 to 4294967295",
+        [DTYPE_U64] = "0 to 18446744073709551615",
+    };
+    return text[dtype];
+}
+
+static enum status element_error(const struct cursor *c, const char *p,
+                                 enum number_result reason, struct error *err)
+{
+    char path[sizeof err->field];
+    char found[EXCERPT + 4];
+    const char *name = dtype_info(c->read->dtype)->name;
+    element_path(c->read, c->element, path, sizeof path);
+    excerpt(p, c->end, found);
+    unsigned long long n = c->element;
+    switch (reason) {
+    case NUMBER_FRACTION:
+        return error_set_field(err, STATUS_INVALID_DATA, path,
+                               "element %llu is %s, expected an integer without fraction or "
+                               "exponent for %s",
+                               n, found, name);
+    case NUMBER_RANGE:
+        return error_set_field(err, STATUS_INVALID_DATA, path,
+                               "element %llu is %s, out of range for %s (%s)", n, found, name,
+                               range_text(c->read->dtype));
+    case NUMBER_TOO_LONG:
+        return error_set_field(err, STATUS_INVALID_DATA, path,
+                               "element %llu is a number of more than %d characters", n,
+                               LIMIT_NUMBER_BYTES);
+    case NUMBER_OK:
+    case NUMBER_SYNTAX:
+        break;
+    }
+    return error_set_field(err, STATUS_INVALID_DATA, path, "element %llu is '%s', %s", n, found,
+                           syntax_hint(p));
+}
+
+/* After an element, something else than ',' or ']'. */
+static enum status separator_error(const struct cursor *c, const char *p, struct error *err)
+{
+    char path[sizeof err->field];
+    char found[EXCERPT + 4];
+    uint64_t before = c->element > 0 ? c->element - 1 : 0;
+    element_path(c->read, before, path, sizeof path);
+    excerpt(p, c->end, found);
+    return error_set_field(err, STATUS_INVALID_DATA, path,
+                           "after element %llu stands '%s', expected ',' or ']'",
+                           (unsigned long long)before, found);
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* The caller expected another number of elements than there are. */
+static enum status count_error(const struct cursor *c, const struct json_part *part,
+                               struct error *err)
+{
+    unsigned long long expected = part->elements;
+    unsigned long long found = c->element - part->first;
+    return error_set_field(err, STATUS_INVALID_DATA, c->read->field,
+                           "%s holds %s %llu numbers, expected %llu", c->read->field,
+                           found < expected ? "only" : "more than", found, expected);
+}
+
+/* A word that stands for a value of a float type; p is at its first byte. */
+static const char *read_word(const struct cursor *c, const char *p, void *out)
+{
+    enum {
+        LONGEST = 9
+    };
+    bool quoted = *p == '"';
+    const char *word = p + quoted;
+    size_t length = 0;
+    while (length <= LONGEST && word + length < c->end &&
+           (word[length] == '-' || is_letter(word[length]))) {
+        length++;
+    }
+    const char *after = word + length + quoted;
+    if (quoted && word[length] != '"') {
+        return NULL;
+    }
+    if (!quoted && c->read->null_is_nan && length == 4 && memcmp(word, "null", 4) == 0) {
+        return number_special(c->read->dtype, "NaN", 3, out) ? after : NULL;
+    }
+    bool allowed = quoted || c->read->bare_nan;
+    return allowed && number_special(c->read->dtype, word, length, out) ? after : NULL;
+}
+
+static bool is_word(const char *p)
+{
+    return *p == '"' || *p > '9' || (*p == '-' && p[1] == 'I');
+}
+
+/* The state between two elements: closing brackets, then a comma, or the end of the part.
+ * Returns where the next element or '[' is, c->end at the end, NULL if something else is there.
+ */
+static inline const char *next_element(const struct cursor *c, const char *p,
+                                       const char **where)
+{
+    for (;;) {
+        p = skip_space(p);
+        *where = p;
+        if (*p != ',' && *p != ']') {
+            return NULL;
+        }
+        p++;
+        if (p == c->end) {
+            return p;
+        }
+        if (p[-1] == ',') {
+            return skip_space(p);
+        }
+    }
+}
+
+/* Opening brackets in front of an element; *empty if they enclose none. */
+static inline const char *open_brackets(const char *p, bool *empty)
+{
+    while (*p == '[') {
+        p = skip_space(p + 1);
+        if (*p == ']') {
+            *empty = true;
+            break;
+        }
+    }
+    return p;
+}
+
+enum status json_tensor_read_part(const struct json_read *read, const struct json_part *part,
+                                  void *out, struct error *err)
+{
+    struct cursor c = {read, part->text + part->bytes, part->first};
+    number_reader reader = number_reader_of(read->dtype);
+    size_t size = dtype_info(read->dtype)->bytes;
+    uint64_t stop = part->first + part->elements;
+    char *to = (char *)out + part->first * size;
+    const char *p = skip_space(part->text);
+    while (p < c.end) {
+        bool empty = false;
+        p = open_brackets(p, &empty);
+        if (!empty) {
+            enum number_result result = NUMBER_SYNTAX;
+            if (c.element == stop) {
+                return count_error(&c, part, err);
+            }
+            const char *after =
+                is_word(p) ? read_word(&c, p, to) : reader(p, c.end, to, &result);
+            if (after == NULL) {
+                return element_error(&c, p, result, err);
+            }
+            p = after;
+            to += size;
+            c.element++;
+        }
+        const char *where = p;
+        p = next_element(&c, p, &where);
+        if (p == NULL) {
+            return separator_error(&c, where, err);
+        }
+    }
+    return c.element == stop ? STATUS_OK : count_error(&c, part, err);
+}
+
+enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
+                             uint64_t elements, void *out, struct error *err)
+{
+    const struct json_part whole = {cut.text, cut.bytes, 0, elements};
+    return json_tensor_read_part(read, &whole, out, err);
+}
+
+/* --- printing --- */
+
+/* Longest text of an element with the comma before it. Floats other than float64 are longest in
+ * fixed notation: -9007199254740992.0 is a float32. */
+static unsigned text_max(enum dtype dtype)
+{
+    static const unsigned char bytes[DTYPE_COUNT] = {
+        [DTYPE_F16] = 12, [DTYPE_BF16] = 20, [DTYPE_F32] = 20, [DTYPE_F64] = 25,
+        [DTYPE_I8] = 5,   [DTYPE_I16] = 7,   [DTYPE_I32] = 12, [DTYPE_I64] = 21,
+        [DTYPE_U8] = 4,   [DTYPE_U16] = 6,   [DTYPE_U32] = 11, [DTYPE_U64] = 21,
+    };
+    return bytes[dtype];
+}
+
+uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count)
+{
+    uint64_t bytes = 0;
+    uint64_t span = 1; /* elements of one array at the level */
+    if (__builtin_mul_overflow(count, text_max(print->dtype), &bytes)) {
+        return UINT64_MAX;
+    }
+    for (int d = print->rank > 1 ? print->rank - 1 : 0; d >= 0; d--) {
+        uint64_t extent = print->rank > 1 ? (uint64_t)print->sizes[d] : print->elements;
+        if (extent == 0 || __builtin_mul_overflow(span, extent, &span)) {
+            span = UINT64_MAX;
+        }
+        if (__builtin_add_overflow(bytes, 2 * (count / span + 2), &bytes)) {
+            return UINT64_MAX;
+        }
+    }
+    return __builtin_add_overflow(bytes, NUMBER_ROOM, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* Index of the next item per level, outermost first. */
+struct odometer {
+    int rank;
+    int64_t sizes[LIMIT_RANK];
+    int64_t index[LIMIT_RANK];
+};
+
+static void odometer_set(struct odometer *o, int rank, const int64_t *sizes, uint64_t item)
+{
+    o->rank = rank;
+    for (int d = rank - 1; d >= 0; d--) {
+        o->sizes[d] = sizes[d];
+        o->index[d] = (int64_t)(item % (uint64_t)sizes[d]);
+        item /= (uint64_t)sizes[d];
+    }
+}
+
+/* Go `run` items further, at most to the end of the row; returns how many arrays end there. */
+static int odometer_step(struct odometer *o, uint64_t run)
+{
+    int closed = 0;
+    o->index[o->rank - 1] += (int64_t)run;
+    for (int d = o->rank - 1; d >= 0 && o->index[d] == o->sizes[d]; d--) {
+        o->index[d] = 0;
+        o->index[d - (d > 0)] += d > 0;
+        closed++;
+    }
+    return closed;
+}
+
+static char *repeat(char *out, char c, int count)
+{
+    for (int i = 0; i < count; i++) {
+        out[i] = c;
+    }
+    return out + count;
+}
+
+typedef char *(*item_printer)(const void *value, char *out);
+
+/* Items first..stop-1 of `size` bytes each, with what stands between them. */
+static char *print_items(struct odometer *o, const char *value, size_t size, item_printer item,
+                         const uint64_t range[2], char *out)
+{
+    uint64_t i = range[0];
+    if (i == 0) {
+        out = repeat(out, '[', o->rank);
+    }
+    while (i < range[1]) {
+        uint64_t run = (uint64_t)(o->sizes[o->rank - 1] - o->index[o->rank - 1]);
+        run = run < range[1] - i ? run : range[1] - i;
+        for (uint64_t k = 0; k < run; k++, value += size) {
+            out = item(value, out);
+            *out++ = ',';
+        }
+        i += run;
+        int closed = odometer_step(o, run);
+        if (closed > 0) {
+            out = repeat(out - 1, ']', closed);
+        }
+        if (closed > 0 && closed < o->rank) {
+            *out++ = ',';
+            out = repeat(out, '[', closed);
+        }
+    }
+    return out;
+}
+
+char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
+                        char *out)
+{
+    struct odometer o;
+    size_t size = dtype_info(print->dtype)->bytes;
+    const int64_t flat = (int64_t)print->elements;
+    bool nested = print->rank > 1;
+    odometer_set(&o, nested ? print->rank : 1, nested ? print->sizes : &flat, first);
+    return print_items(&o, (const char *)print->data + first * size, size,
+                       number_writer_of(print->dtype), (const uint64_t[]){first, first + count},
+                       out);
+}
+
+static char *print_nothing(const void *value, char *out)
+{
+    (void)value;
+    memcpy(out, "[]", 2);
+    return out + 2;
+}
+
+/* A nested array without elements: the levels above the first empty one, "[]" in each place. */
+static void write_empty(const struct json_print *print, struct json_writer *w)
+{
+    enum {
+        ITEM = 2 + 1 + 2 * LIMIT_RANK
+    }; /* "[]" and what may stand around it */
+    struct odometer o;
+    uint64_t items = 1;
+    int levels = 0;
+    while (levels + 1 < print->rank && print->sizes[levels] > 0) {
+        w->failed |= __builtin_mul_overflow(items, (uint64_t)print->sizes[levels], &items);
+        levels++;
+    }
+    if (levels == 0) {
+        json_writer_raw(w, "[]", 2);
+        return;
+    }
+    json_writer_begin_value(w);
+    for (uint64_t i = 0; i < items && json_writer_ok(w); i++) {
+        char *to = json_writer_space(w, ITEM);
+        if (to != NULL) {
+            odometer_set(&o, levels, print->sizes, i);
+            const uint64_t range[2] = {i, i + 1};
+            char *end = print_items(&o, to, 0, print_nothing, range, to);
+            json_writer_advance(w, (size_t)(end - to));
+        }
+    }
+}
+
+void json_tensor_write(const struct json_print *print, struct json_writer *w)
+{
+    if (print->elements == 0) {
+        write_empty(print, w);
+        return;
+    }
+    json_writer_begin_value(w);
+    for (uint64_t first = 0; first < print->elements; first += PRINT_CHUNK) {
+        uint64_t left = print->elements - first;
+        uint64_t count = left < PRINT_CHUNK ? left : PRINT_CHUNK;
+        char *to = json_writer_space(w, json_tensor_print_max(print, count));
+        if (to == NULL) {
+            return;
+        }
+        json_writer_advance(w, (size_t)(json_tensor_print(print, first, count, to) - to));
+    }
+}
