@@ -1,0 +1,72 @@
+/* The JSON of the Open Inference Protocol's pages other than inference: what the server and its
+ * models are, how much they have done, which shared memory is registered; and the small request
+ * bodies of those routes. Numbers come in plain structs, so that pages know no server.
+ * Thread: any. */
+#ifndef TALLY_PROTO_KSERVE_PAGES_H
+#define TALLY_PROTO_KSERVE_PAGES_H
+
+#include "proto/json_writer.h"
+#include "proto/models.h"
+#include "proto/status.h"
+
+struct kserve_server {
+    const char *version;
+    bool shared_memory; /* clients may register it */
+    bool gpu;           /* a GPU is among the devices in use */
+    size_t instances;   /* devices in use */
+    uint64_t batch_delay_us;
+    uint64_t queue_depth;
+};
+
+/* A count of events and the time they took together. */
+struct kserve_duration {
+    uint64_t count;
+    uint64_t ns;
+};
+
+struct kserve_model_stats {
+    uint64_t last_inference_ms; /* wall clock, since 1970; 0: never */
+    uint64_t inference_count;
+    uint64_t execution_count; /* device launches */
+    struct kserve_duration success;
+    struct kserve_duration fail;
+    struct kserve_duration queue;
+    struct kserve_duration compute_input;
+    struct kserve_duration compute_infer;
+    struct kserve_duration compute_output;
+};
+
+/* A registered window of a client's POSIX shared memory. */
+struct kserve_shm_region {
+    char name[256];
+    char key[256];
+    uint64_t offset;
+    uint64_t byte_size;
+};
+
+/* Each writes one whole JSON value. */
+void kserve_page_live(struct json_writer *w);
+void kserve_page_health(struct json_writer *w, bool live, bool ready);
+void kserve_page_server(struct json_writer *w, const struct kserve_server *server);
+void kserve_page_model(struct json_writer *w, const struct model *model);
+void kserve_page_model_ready(struct json_writer *w, const struct model *model, bool ready);
+void kserve_page_config(struct json_writer *w, const struct model *model,
+                        const struct kserve_server *server);
+/* One model, or all for NULL; stats[] is in the order of model_at(). */
+void kserve_page_stats(struct json_writer *w, const struct model *model,
+                       const struct kserve_model_stats *stats);
+/* All models, or with only_ready those that are: all or none. */
+void kserve_page_index(struct json_writer *w, bool ready, bool only_ready);
+void kserve_page_shm(struct json_writer *w, const struct kserve_shm_region *regions,
+                     size_t count);
+
+/* Body of POST /v2/repository/index: empty, or {"ready": bool}. */
+MUST_CHECK enum status kserve_read_index(const char *body, size_t bytes, bool *only_ready,
+                                         struct error *err);
+
+/* Body of a system shared memory registration: {"key", "offset"?, "byte_size"}. The name is the
+ * path's: 1 to 255 bytes. */
+MUST_CHECK enum status kserve_read_shm(const char *name, const char *body, size_t bytes,
+                                       struct kserve_shm_region *out, struct error *err);
+
+#endif

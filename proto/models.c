@@ -1,0 +1,57 @@
+/* The table of models. One row per element type beside the five named ones. */
+#include "proto/models.h"
+
+#include "proto/macros.h"
+
+#include <string.h>
+
+/* clang-format off */
+static const struct model model_rows[] = {
+    /* name                       declared   any   axis in  axis  exclusive reverse */
+    {"cumsum",                    DTYPE_F32, true, false,    0,   false,    false},
+    {"cumsum_exclusive",          DTYPE_F32, true, false,   -1,   true,     false},
+    {"cumsum_reverse",            DTYPE_F32, true, false,   -1,   false,    true},
+    {"cumsum_exclusive_reverse",  DTYPE_F32, true, false,   -1,   true,     true},
+    {"cumsum_onnx",               DTYPE_F32, true, true,     0,   false,    false},
+#define BY_TYPE(type_name, type) {"cumsum_" type_name, type, false, false, -1, false, false}
+    BY_TYPE("fp16", DTYPE_F16),   BY_TYPE("bf16", DTYPE_BF16),
+    BY_TYPE("fp32", DTYPE_F32),   BY_TYPE("fp64", DTYPE_F64),
+    BY_TYPE("int8", DTYPE_I8),    BY_TYPE("int16", DTYPE_I16),
+    BY_TYPE("int32", DTYPE_I32),  BY_TYPE("int64", DTYPE_I64),
+    BY_TYPE("uint8", DTYPE_U8),   BY_TYPE("uint16", DTYPE_U16),
+    BY_TYPE("uint32", DTYPE_U32), BY_TYPE("uint64", DTYPE_U64),
+#undef BY_TYPE
+};
+/* clang-format on */
+
+_Static_assert(ARRAY_COUNT(model_rows) == 5 + DTYPE_COUNT, "every element type has its model");
+
+size_t model_count(void)
+{
+    return ARRAY_COUNT(model_rows);
+}
+
+const struct model *model_at(size_t index)
+{
+    return &model_rows[index];
+}
+
+const struct model *model_find(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < ARRAY_COUNT(model_rows); i++) {
+        if (strcmp(model_rows[i].name, name) == 0) {
+            return &model_rows[i];
+        }
+    }
+    return NULL;
+}
+
+size_t model_index(const struct model *model)
+{
+    return (size_t)(model - model_rows);
+}
+
+bool model_version_known(const char *version)
+{
+    return version == NULL || version[0] == '\0' || strcmp(version, MODEL_VERSION) == 0;
+}

@@ -1,0 +1,441 @@
+/* The table of registered regions and the copies in and out of them. Locks: registry->lock
+ * guards the table; a region is immutable but for its count of users. */
+#include "server/shm.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    COPY_AT_ONCE = 1 << 30
+}; /* one pread takes at most 2^31 - 4096 bytes */
+
+struct shm_region {
+    atomic_uint users; /* the table is one */
+    int fd;            /* owned */
+    struct kserve_shm_region info;
+};
+
+struct shm_registry {
+    struct shm_options options;
+    pthread_mutex_t lock;        /* guards the rest */
+    struct shm_region **regions; /* owned array of max_regions; [0..count) each held once */
+    size_t count;
+    uint64_t bytes;
+};
+
+static void lock(struct shm_registry *registry)
+{
+    int rc = pthread_mutex_lock(&registry->lock);
+    assert(rc == 0);
+    (void)rc;
+}
+
+static void unlock(struct shm_registry *registry)
+{
+    int rc = pthread_mutex_unlock(&registry->lock);
+    assert(rc == 0);
+    (void)rc;
+}
+
+enum status shm_create(const struct shm_options *options, struct shm_registry **out,
+                       struct error *err)
+{
+    struct shm_registry *registry = calloc(1, sizeof *registry);
+    size_t rows = options->max_regions > 0 ? options->max_regions : 1;
+    struct shm_region **regions = calloc(rows, sizeof(struct shm_region *));
+    if (registry == NULL || regions == NULL || pthread_mutex_init(&registry->lock, NULL) != 0) {
+        free(regions);
+        free(registry);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the shared memory table");
+    }
+    registry->options = *options;
+    registry->regions = regions;
+    *out = registry;
+    return STATUS_OK;
+}
+
+void shm_destroy(struct shm_registry *registry)
+{
+    if (registry == NULL) {
+        return;
+    }
+    shm_unregister(registry, NULL);
+    (void)pthread_mutex_destroy(&registry->lock);
+    free(registry->regions);
+    free(registry);
+}
+
+bool shm_enabled(const struct shm_registry *registry)
+{
+    return registry->options.enabled;
+}
+
+static enum status check_enabled(const struct shm_registry *registry, struct error *err)
+{
+    if (registry->options.enabled) {
+        return STATUS_OK;
+    }
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "clients' shared memory is switched off: start tallyd with "
+                     "--allow-client-shm, or send the tensor in the body");
+}
+
+static bool key_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '.' || c == '_' || c == '-';
+}
+
+/* The key without its leading slash, or NULL: ^/?[A-Za-z0-9._-]{1,254}$, no dot file (so
+ * neither
+ * "." nor ".."), no named semaphore. */
+static const char *key_name(const char *key)
+{
+    const char *name = key[0] == '/' ? key + 1 : key;
+    size_t length = strlen(name);
+    if (length == 0 || length > 254 || name[0] == '.' || strncmp(name, "sem.", 4) == 0) {
+        return NULL;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (!key_char(name[i])) {
+            return NULL;
+        }
+    }
+    return name;
+}
+
+static enum status check_key(const struct shm_registry *registry, const char *key,
+                             struct error *err)
+{
+    const char *name = key_name(key);
+    if (name == NULL) {
+        return error_set_field(
+            err, STATUS_SHM_ERROR, "key",
+            "not the name of a shared memory object: expected 1 to 254 of "
+            "A-Z a-z 0-9 . _ - after an optional slash, not beginning with a "
+            "dot or with \"sem.\"");
+    }
+    const char *prefix = registry->options.key_prefix;
+    if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) != 0) {
+        return error_set_field(err, STATUS_FORBIDDEN, "key",
+                               "this server takes only keys that begin with its configured "
+                               "prefix");
+    }
+    return STATUS_OK;
+}
+
+static enum status open_error(int code, struct error *err)
+{
+    switch (code) {
+    case ENOENT:
+        return error_set_field(
+            err, STATUS_NOT_FOUND, "key",
+            "no shared memory object of that name is visible to the server; "
+            "in a container, share the IPC namespace (--ipc=host) or /dev/shm");
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+        return error_set_field(err, STATUS_FORBIDDEN, "key",
+                               "the server may not open that shared memory object for reading "
+                               "and writing: run client and server as one user");
+    case EMFILE:
+    case ENFILE:
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "the server has no file descriptor left for another region");
+    default:
+        return error_set_field(err, STATUS_SHM_ERROR, "key",
+                               "the shared memory object cannot be opened");
+    }
+}
+
+/* Whether the open object is one the client may lend: a regular file of its own or of our user,
+ * with the window inside. */
+static enum status check_object(int fd, const struct kserve_shm_region *region,
+                                const struct shm_peer *peer, struct error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return error_set_field(err, STATUS_SHM_ERROR, "key", "not a shared memory object");
+    }
+    if (info.st_uid != geteuid() && !(peer->has_uid && info.st_uid == peer->uid)) {
+        return error_set_field(err, STATUS_FORBIDDEN, "key",
+                               "the shared memory object belongs to another user");
+    }
+    uint64_t size = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    if (region->offset > size || region->byte_size > size - region->offset) {
+        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
+                               "offset %" PRIu64 " and byte_size %" PRIu64
+                               " reach beyond the object, which has %" PRIu64 " bytes",
+                               region->offset, region->byte_size, size);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_object(const struct shm_registry *registry,
+                               const struct kserve_shm_region *region,
+                               const struct shm_peer *peer, int *out, struct error *err)
+{
+    enum status status = check_key(registry, region->key, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (region->byte_size == 0) {
+        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
+                               "a region must have at least one byte");
+    }
+    /* shm_open() itself adds O_NOFOLLOW and O_CLOEXEC; O_NONBLOCK: never wait on a FIFO. */
+    int fd = shm_open(region->key, O_RDWR | O_NONBLOCK, 0);
+    if (fd < 0) {
+        return open_error(errno, err);
+    }
+    status = check_object(fd, region, peer, err);
+    if (status != STATUS_OK) {
+        (void)close(fd);
+        return status;
+    }
+    *out = fd;
+    return STATUS_OK;
+}
+
+/* Position of the name, or count. Under the lock. */
+static size_t find(const struct shm_registry *registry, const char *name)
+{
+    size_t i = 0;
+    while (i < registry->count && strcmp(registry->regions[i]->info.name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Under the lock. */
+static enum status insert(struct shm_registry *registry, struct shm_region *region,
+                          struct error *err)
+{
+    if (find(registry, region->info.name) < registry->count) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "a region of that name is already registered: unregister it first");
+    }
+    if (registry->count >= registry->options.max_regions) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "%zu regions are registered, the most this server keeps: unregister "
+                         "some first",
+                         registry->count);
+    }
+    uint64_t bytes = 0;
+    if (__builtin_add_overflow(registry->bytes, region->info.byte_size, &bytes) ||
+        bytes > registry->options.max_bytes) {
+        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
+                               "all regions together may have at most %" PRIu64 " bytes",
+                               registry->options.max_bytes);
+    }
+    registry->bytes = bytes;
+    registry->regions[registry->count++] = region;
+    return STATUS_OK;
+}
+
+enum status shm_register(struct shm_registry *registry, const struct kserve_shm_region *region,
+                         const struct shm_peer *peer, struct error *err)
+{
+    enum status status = check_enabled(registry, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (!peer->local) {
+        return error_set(err, STATUS_FORBIDDEN,
+                         "shared memory is registered from this machine only: over loopback or "
+                         "a Unix socket");
+    }
+    int fd = -1;
+    status = open_object(registry, region, peer, &fd, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct shm_region *entry = calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        (void)close(fd);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another region");
+    }
+    atomic_init(&entry->users, 1);
+    entry->fd = fd;
+    entry->info = *region;
+    lock(registry);
+    status = insert(registry, entry, err);
+    unlock(registry);
+    if (status != STATUS_OK) {
+        shm_release(entry);
+    }
+    return status;
+}
+
+/* Take the row out of the table. Under the lock. */
+static struct shm_region *take_out(struct shm_registry *registry, size_t row)
+{
+    struct shm_region *region = registry->regions[row];
+    registry->count--;
+    registry->bytes -= region->info.byte_size;
+    memmove(&registry->regions[row], &registry->regions[row + 1],
+            (registry->count - row) * sizeof(struct shm_region *));
+    return region;
+}
+
+void shm_unregister(struct shm_registry *registry, const char *name)
+{
+    lock(registry);
+    if (name != NULL) {
+        size_t row = find(registry, name);
+        if (row < registry->count) {
+            shm_release(take_out(registry, row));
+        }
+    }
+    while (name == NULL && registry->count > 0) {
+        shm_release(take_out(registry, registry->count - 1));
+    }
+    unlock(registry);
+}
+
+/* The window lies in the region, and the object still covers it. */
+static enum status check_window(const struct shm_region *region,
+                                const struct shm_window *window, struct error *err)
+{
+    uint64_t size = region->info.byte_size;
+    if (window->offset >= size || window->bytes > size - window->offset) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "shared memory offset %" PRIu64 " and byte size %" PRIu64
+                         " reach beyond the registered region, which has %" PRIu64 " bytes",
+                         window->offset, window->bytes, size);
+    }
+    struct stat info;
+    uint64_t end = region->info.offset + window->offset + window->bytes;
+    if (fstat(region->fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < end) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "the shared memory object has become smaller than the region that was "
+                         "registered");
+    }
+    return STATUS_OK;
+}
+
+enum status shm_acquire(struct shm_registry *registry, const struct shm_window *window,
+                        struct shm_region **out, struct error *err)
+{
+    enum status status = check_enabled(registry, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct shm_region *region = NULL;
+    lock(registry);
+    size_t row = find(registry, window->region);
+    if (row < registry->count) {
+        region = registry->regions[row];
+        atomic_fetch_add(&region->users, 1);
+    }
+    unlock(registry);
+    if (region == NULL) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "no shared memory region of that name is registered");
+    }
+    status = check_window(region, window, err);
+    if (status != STATUS_OK) {
+        shm_release(region);
+        return status;
+    }
+    *out = region;
+    return STATUS_OK;
+}
+
+void shm_release(struct shm_region *region)
+{
+    if (region != NULL && atomic_fetch_sub(&region->users, 1) == 1) {
+        (void)close(region->fd);
+        free(region);
+    }
+}
+
+/* One pread or pwrite, whichever pointer is given. */
+static ssize_t copy_some(int fd, void *to, const void *from, size_t bytes, uint64_t position)
+{
+    if (to != NULL) {
+        return pread(fd, to, bytes, (off_t)position);
+    }
+    return pwrite(fd, from, bytes, (off_t)position);
+}
+
+static enum status copy(const struct shm_region *region, const struct shm_window *window,
+                        char *to, const char *from, uint64_t bytes, struct error *err)
+{
+    /* pwrite would make a shrunk object grow again: look first. */
+    enum status status = check_window(region, window, err);
+    if (status == STATUS_OK && bytes > window->bytes) {
+        status = error_set(err, STATUS_SHM_ERROR,
+                           "%" PRIu64 " bytes do not fit into a shared memory window of "
+                           "%" PRIu64 " bytes: make the output region larger",
+                           bytes, window->bytes);
+    }
+    uint64_t position = region->info.offset + window->offset;
+    uint64_t done = 0;
+    while (status == STATUS_OK && done < bytes) {
+        uint64_t left = bytes - done;
+        size_t part = left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE;
+        ssize_t moved = copy_some(region->fd, to != NULL ? to + done : NULL,
+                                  from != NULL ? from + done : NULL, part, position + done);
+        if (moved < 0 && errno == EINTR) {
+            continue;
+        }
+        if (moved <= 0) {
+            status = error_set(err, STATUS_SHM_ERROR,
+                               "the shared memory object could not be %s beyond byte %" PRIu64
+                               " of the window: has it become smaller?",
+                               to != NULL ? "read" : "written", done);
+            break;
+        }
+        done += (uint64_t)moved;
+    }
+    return status;
+}
+
+enum status shm_read(const struct shm_region *region, const struct shm_window *window, void *to,
+                     uint64_t bytes, struct error *err)
+{
+    return copy(region, window, to, NULL, bytes, err);
+}
+
+enum status shm_write(const struct shm_region *region, const struct shm_window *window,
+                      const void *from, uint64_t bytes, struct error *err)
+{
+    return copy(region, window, NULL, from, bytes, err);
+}
+
+size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_shm_region *out,
+                size_t room)
+{
+    size_t found = 0;
+    lock(registry);
+    for (size_t i = 0; i < registry->count; i++) {
+        const struct kserve_shm_region *info = &registry->regions[i]->info;
+        if (name != NULL && strcmp(info->name, name) != 0) {
+            continue;
+        }
+        if (found < room) {
+            out[found] = *info;
+        }
+        found++;
+    }
+    unlock(registry);
+    return found;
+}
+
+void shm_usage(struct shm_registry *registry, size_t *regions, uint64_t *bytes)
+{
+    lock(registry);
+    *regions = registry->count;
+    *bytes = registry->bytes;
+    unlock(registry);
+}

@@ -1,0 +1,415 @@
+/* Clients' shared memory: what may be registered, and that nothing a client does to its object
+ * hurts the server. */
+#include "server/shm.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct shm_peer local_peer = {.local = true};
+static char key[64];
+
+static struct shm_registry *registry_with(size_t regions, uint64_t bytes)
+{
+    struct shm_options options = {.enabled = true, .max_regions = regions, .max_bytes = bytes};
+    struct shm_registry *registry = NULL;
+    struct error err = ERROR_INIT;
+    assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
+    return registry;
+}
+
+/* An object of `bytes` bytes 0, 1, 2, ... under `key`. */
+static void make_object(size_t bytes)
+{
+    snprintf(key, sizeof key, "/tally_test_%d", (int)getpid());
+    shm_unlink(key);
+    int fd = shm_open(key, O_RDWR | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char byte = (unsigned char)i;
+        assert_int_equal(write(fd, &byte, 1), 1);
+    }
+    close(fd);
+}
+
+static int drop_object(void **state)
+{
+    (void)state;
+    shm_unlink(key);
+    return 0;
+}
+
+static struct kserve_shm_region region_of(const char *name, uint64_t offset, uint64_t bytes)
+{
+    struct kserve_shm_region region = {.offset = offset, .byte_size = bytes};
+    snprintf(region.name, sizeof region.name, "%s", name);
+    snprintf(region.key, sizeof region.key, "%s", key);
+    return region;
+}
+
+static enum status try_register(struct shm_registry *registry, struct kserve_shm_region region,
+                                struct error *err)
+{
+    *err = (struct error)ERROR_INIT;
+    return shm_register(registry, &region, &local_peer, err);
+}
+
+static struct shm_window window_of(const char *name, uint64_t offset, uint64_t bytes)
+{
+    struct shm_window window = {.offset = offset, .bytes = bytes};
+    snprintf(window.region, sizeof window.region, "%s", name);
+    return window;
+}
+
+static size_t open_fds(void)
+{
+    size_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    while (readdir(dir) != NULL) {
+        count++;
+    }
+    closedir(dir);
+    return count;
+}
+
+static void copies_windows_in_and_out_at_their_offsets(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = registry_with(4, 1 << 20);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 8, 56), &err), STATUS_OK);
+
+    struct shm_window window = window_of("r", 3, 5);
+    struct shm_region *region = NULL;
+    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
+    unsigned char bytes[5];
+    assert_int_equal(shm_read(region, &window, bytes, 5, &err), STATUS_OK);
+    assert_memory_equal(bytes, "\x0b\x0c\x0d\x0e\x0f", 5);
+    assert_int_equal(shm_write(region, &window, "abc", 3, &err), STATUS_OK);
+    assert_int_equal(shm_read(region, &window, bytes, 5, &err), STATUS_OK);
+    assert_memory_equal(bytes, "abc\x0e\x0f", 5);
+    shm_release(region);
+    shm_destroy(registry);
+}
+
+static void off_by_default_registration_says_how_to_switch_it_on(void **state)
+{
+    (void)state;
+    make_object(8);
+    struct shm_options options = {.enabled = false, .max_regions = 4, .max_bytes = 100};
+    struct shm_registry *registry = NULL;
+    struct error err = ERROR_INIT;
+    assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
+    assert_int_equal(try_register(registry, region_of("r", 0, 8), &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.detail, "--allow-client-shm"));
+    struct shm_window window = window_of("r", 0, 8);
+    struct shm_region *region = NULL;
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_UNSUPPORTED);
+    shm_unregister(registry, "r");
+    shm_unregister(registry, NULL);
+    shm_destroy(registry);
+}
+
+static void remote_peers_may_not_register(void **state)
+{
+    (void)state;
+    make_object(8);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct kserve_shm_region region = region_of("r", 0, 8);
+    struct shm_peer remote = {.local = false};
+    struct error err = ERROR_INIT;
+    assert_int_equal(shm_register(registry, &region, &remote, &err), STATUS_FORBIDDEN);
+    shm_destroy(registry);
+}
+
+static void keys_that_leave_the_shared_memory_directory_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",         "/",   ".",    "..",    "/..",   "a/b",     "//a", "../etc/passwd",
+        "/.hidden", "a b", "a\nb", "sem.x", "a%2fb", "\xc3\xa9"};
+    make_object(8);
+    struct shm_registry *registry = registry_with(4, 100);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct kserve_shm_region region = region_of("r", 0, 8);
+        struct error err;
+        snprintf(region.key, sizeof region.key, "%s", bad[i]);
+        assert_int_equal(try_register(registry, region, &err), STATUS_SHM_ERROR);
+        assert_string_equal(err.field, "key");
+    }
+    shm_destroy(registry);
+}
+
+static void a_missing_object_is_not_found_and_leaks_no_path(void **state)
+{
+    (void)state;
+    make_object(8);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct kserve_shm_region region = region_of("r", 0, 8);
+    struct error err;
+    snprintf(region.key, sizeof region.key, "tally_no_such_object");
+    assert_int_equal(try_register(registry, region, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.detail, "--ipc=host"));
+    assert_null(strstr(err.detail, "tally_no_such_object"));
+    shm_destroy(registry);
+}
+
+static void symbolic_links_and_directories_are_refused(void **state)
+{
+    (void)state;
+    char path[300];
+    make_object(8);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct error err;
+    struct kserve_shm_region region = region_of("r", 0, 1);
+
+    snprintf(region.key, sizeof region.key, "tally_link_%d", (int)getpid());
+    snprintf(path, sizeof path, "/dev/shm/%s", region.key);
+    unlink(path);
+    assert_int_equal(symlink("/etc/hostname", path), 0);
+    assert_int_not_equal(try_register(registry, region, &err), STATUS_OK);
+    unlink(path);
+
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_not_equal(try_register(registry, region, &err), STATUS_OK);
+    rmdir(path);
+
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(try_register(registry, region, &err), STATUS_SHM_ERROR);
+    unlink(path);
+    shm_destroy(registry);
+}
+
+static void objects_of_other_users_are_refused_unless_the_peer_is_that_user(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    make_object(8);
+    char path[128];
+    snprintf(path, sizeof path, "/dev/shm%s", key);
+    assert_int_equal(chown(path, 12345, 12345), 0);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct kserve_shm_region region = region_of("r", 0, 8);
+    struct error err;
+    assert_int_equal(try_register(registry, region, &err), STATUS_FORBIDDEN);
+    struct shm_peer other = {.local = true, .has_uid = true, .uid = 12346};
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_register(registry, &region, &other, &err), STATUS_FORBIDDEN);
+    struct shm_peer owner = {.local = true, .has_uid = true, .uid = 12345};
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_register(registry, &region, &owner, &err), STATUS_OK);
+    shm_destroy(registry);
+}
+
+static void windows_outside_the_object_are_refused_without_wrapping(void **state)
+{
+    (void)state;
+    static const uint64_t bad[][2] = {{0, 65},
+                                      {64, 1},
+                                      {65, 1},
+                                      {1, 64},
+                                      {UINT64_MAX, 1},
+                                      {1, UINT64_MAX},
+                                      {UINT64_MAX, UINT64_MAX}};
+    make_object(64);
+    struct shm_registry *registry = registry_with(4, UINT64_MAX);
+    struct error err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(try_register(registry, region_of("r", bad[i][0], bad[i][1]), &err),
+                         STATUS_SHM_ERROR);
+        assert_string_equal(err.field, "byte_size");
+    }
+    assert_int_equal(try_register(registry, region_of("r", 0, 0), &err), STATUS_SHM_ERROR);
+    assert_int_equal(try_register(registry, region_of("r", 63, 1), &err), STATUS_OK);
+    shm_destroy(registry);
+}
+
+static void windows_outside_the_region_are_refused_without_wrapping(void **state)
+{
+    (void)state;
+    static const uint64_t bad[][2] = {{32, 0}, {32, 1},         {0, 33},
+                                      {31, 2}, {UINT64_MAX, 2}, {1, UINT64_MAX}};
+    make_object(64);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 16, 32), &err), STATUS_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct shm_window window = window_of("r", bad[i][0], bad[i][1]);
+        struct shm_region *region = NULL;
+        err = (struct error)ERROR_INIT;
+        assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_SHM_ERROR);
+        assert_null(region);
+    }
+    struct shm_window unknown = window_of("q", 0, 1);
+    struct shm_region *region = NULL;
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_acquire(registry, &unknown, &region, &err), STATUS_NOT_FOUND);
+    shm_destroy(registry);
+}
+
+static void names_and_room_are_limited(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = registry_with(2, 100);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("a", 0, 60), &err), STATUS_OK);
+    assert_int_equal(try_register(registry, region_of("a", 0, 1), &err), STATUS_SHM_ERROR);
+    assert_int_equal(try_register(registry, region_of("b", 0, 41), &err), STATUS_SHM_ERROR);
+    assert_int_equal(try_register(registry, region_of("b", 0, 40), &err), STATUS_OK);
+    assert_int_equal(try_register(registry, region_of("c", 0, 1), &err), STATUS_SHM_ERROR);
+    shm_unregister(registry, "a");
+    assert_int_equal(try_register(registry, region_of("c", 0, 1), &err), STATUS_OK);
+
+    struct kserve_shm_region list[4];
+    assert_int_equal(shm_list(registry, NULL, list, 4), 2);
+    assert_string_equal(list[0].name, "b");
+    assert_string_equal(list[1].name, "c");
+    assert_int_equal(list[0].byte_size, 40);
+    assert_int_equal(shm_list(registry, "c", list, 4), 1);
+    assert_int_equal(shm_list(registry, "a", list, 4), 0);
+    size_t regions = 0;
+    uint64_t bytes = 0;
+    shm_usage(registry, &regions, &bytes);
+    assert_int_equal(regions, 2);
+    assert_int_equal(bytes, 41);
+    shm_destroy(registry);
+}
+
+static void a_configured_prefix_is_required_of_every_key(void **state)
+{
+    (void)state;
+    make_object(8);
+    struct shm_options options = {
+        .enabled = true, .max_regions = 4, .max_bytes = 100, .key_prefix = "other_"};
+    struct shm_registry *registry = NULL;
+    struct error err = ERROR_INIT;
+    assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
+    assert_int_equal(try_register(registry, region_of("r", 0, 8), &err), STATUS_FORBIDDEN);
+    shm_destroy(registry);
+    options.key_prefix = "tally_test_";
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
+    assert_int_equal(try_register(registry, region_of("r", 0, 8), &err), STATUS_OK);
+    shm_destroy(registry);
+}
+
+static void an_object_that_shrinks_gives_an_error_and_does_not_grow_back(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 64), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 64);
+    struct shm_region *region = NULL;
+    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
+    int fd = shm_open(key, O_RDWR, 0);
+    assert_int_equal(ftruncate(fd, 10), 0);
+
+    char bytes[64];
+    assert_int_equal(shm_read(region, &window, bytes, 64, &err), STATUS_SHM_ERROR);
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_write(region, &window, bytes, 64, &err), STATUS_SHM_ERROR);
+    struct stat info;
+    assert_int_equal(fstat(fd, &info), 0);
+    assert_int_equal(info.st_size, 10);
+    struct shm_region *second = NULL;
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_acquire(registry, &window, &second, &err), STATUS_SHM_ERROR);
+    close(fd);
+    shm_release(region);
+    shm_destroy(registry);
+}
+
+static void a_region_in_use_outlives_its_registration(void **state)
+{
+    (void)state;
+    make_object(16);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 16), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 16);
+    struct shm_region *region = NULL;
+    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
+    shm_unregister(registry, "r");
+    shm_unlink(key);
+    unsigned char bytes[16];
+    assert_int_equal(shm_read(region, &window, bytes, 16, &err), STATUS_OK);
+    assert_int_equal(bytes[15], 15);
+    shm_destroy(registry);
+    assert_int_equal(shm_write(region, &window, bytes, 16, &err), STATUS_OK);
+    shm_release(region);
+}
+
+static void no_outcome_leaves_a_file_descriptor_behind(void **state)
+{
+    (void)state;
+    make_object(64);
+    size_t before = open_fds();
+    struct shm_registry *registry = registry_with(2, 100);
+    struct error err;
+    for (int i = 0; i < 10; i++) {
+        try_register(registry, region_of("a", 0, 10), &err);
+        try_register(registry, region_of("a", 0, 10), &err);
+        try_register(registry, region_of("b", 0, 1000), &err);
+        try_register(registry, region_of("b", 0, 10), &err);
+        try_register(registry, region_of("c", 0, 10), &err);
+        shm_unregister(registry, "a");
+    }
+    shm_unregister(registry, NULL);
+    assert_int_equal(open_fds(), before);
+    shm_destroy(registry);
+}
+
+static void a_result_larger_than_its_window_is_refused(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = registry_with(2, 100);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 64), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 8);
+    struct shm_region *region = NULL;
+    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
+    assert_int_equal(shm_write(region, &window, "123456789", 9, &err), STATUS_SHM_ERROR);
+    shm_release(region);
+    shm_destroy(registry);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(f) cmocka_unit_test_teardown(f, drop_object)
+        TEST(copies_windows_in_and_out_at_their_offsets),
+        TEST(off_by_default_registration_says_how_to_switch_it_on),
+        TEST(remote_peers_may_not_register),
+        TEST(keys_that_leave_the_shared_memory_directory_are_refused),
+        TEST(a_missing_object_is_not_found_and_leaks_no_path),
+        TEST(symbolic_links_and_directories_are_refused),
+        TEST(objects_of_other_users_are_refused_unless_the_peer_is_that_user),
+        TEST(windows_outside_the_object_are_refused_without_wrapping),
+        TEST(windows_outside_the_region_are_refused_without_wrapping),
+        TEST(names_and_room_are_limited),
+        TEST(a_configured_prefix_is_required_of_every_key),
+        TEST(an_object_that_shrinks_gives_an_error_and_does_not_grow_back),
+        TEST(a_region_in_use_outlives_its_registration),
+        TEST(no_outcome_leaves_a_file_descriptor_behind),
+        TEST(a_result_larger_than_its_window_is_refused),
+#undef TEST
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
