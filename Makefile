@@ -9,6 +9,8 @@ VERSION := 0.1.0
 
 B   := build/$(MODE)
 BIN := $(if $(filter release,$(MODE)),build/bin,$(B)/bin)
+LIB := $(if $(filter release,$(MODE)),build/lib,$(B)/lib)
+OBJCOPY ?= objcopy
 
 WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion -Wfloat-equal \
          -Wcast-align -Wcast-qual -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wimplicit-fallthrough \
@@ -21,7 +23,7 @@ OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefin
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 WERROR  ?=
 DEFS    := -D_GNU_SOURCE -DTALLY_VERSION='"$(VERSION)"' -I. -DCL_TARGET_OPENCL_VERSION=120
-CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(WARN) $(CWARN) $(WERROR) $(DEFS) -MMD -MP $(CFLAGS)
+CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(WARN) $(CWARN) $(WERROR) $(DEFS) $(CFLAGS_$(firstword $(subst /, ,$<))) -MMD -MP $(CFLAGS)
 CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) -Wall -Wextra $(WERROR) $(DEFS) -fno-exceptions -MMD -MP $(CXXFLAGS)
 LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
@@ -44,7 +46,7 @@ KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
 
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image install clean deps unit-tests kernel-tests
-all: $(BIN)/tallyd
+all: $(BIN)/tallyd $(if $(wildcard client/cli/main.c),$(BIN)/tally)
 
 $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
 	@mkdir -p $(@D)
@@ -76,6 +78,45 @@ deps-%:
 run: deps
 	@$(MAKE) --no-print-directory all
 	$(BIN)/tallyd $(ARGS)
+
+# The client: libtally exports the tally_* names of client/tally.map and nothing else.
+SONAME := libtally.so.0
+CLIENT_OBJ := $(call objs,$(CLIENT_SRC) proto/dtype.c)
+CFLAGS_client := -fvisibility=hidden
+.PHONY: client libtally.a libtally.so client-tests
+client: libtally.a libtally.so $(BIN)/tally
+libtally.a libtally.so: %: $(LIB)/%
+
+$(LIB)/libtally.a: $(CLIENT_OBJ)
+	@mkdir -p $(@D)
+	$(LD) -r -o $(B)/client/libtally.o $^
+	$(OBJCOPY) -w --keep-global-symbol='tally_*' $(B)/client/libtally.o
+	rm -f $@ && $(AR) rcs $@ $(B)/client/libtally.o
+$(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
+	@mkdir -p $(@D)
+	$(CC) $(OPT_$(MODE)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/tally.map -Wl,-z,relro,-z,now \
+	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
+	ln -sf $(SONAME) $@
+$(BIN)/tally: $(call objs,$(CLI_SRC)) $(LIB)/libtally.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm
+$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c)) $(CLIENT_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client)
+client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
+
+D := $(DESTDIR)$(PREFIX)
+install: all client
+	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions
+	install -m755 $(BIN)/tallyd $(BIN)/tally $(D)/bin
+	install -m644 client/tally.h client/tally_directml.h $(D)/include
+	install -m644 $(LIB)/libtally.a $(D)/lib
+	install -m755 $(LIB)/$(SONAME) $(D)/lib
+	ln -sf $(SONAME) $(D)/lib/libtally.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in >$(D)/lib/pkgconfig/tally.pc
+	install -m644 client/cli/completion/tally.bash $(D)/share/bash-completion/completions/tally
+	install -m644 client/cli/completion/_tally $(D)/share/zsh/site-functions/_tally
+	for page in client/man/*.[1-8]; do install -D -m644 $$page $(D)/share/man/man$${page##*.}/$${page##*/}; done
 
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC))
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))

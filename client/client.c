@@ -1,0 +1,255 @@
+#include "client/client.h"
+#include "client/async.h"
+#include "client/client_error.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef TALLY_VERSION
+#error "define TALLY_VERSION"
+#endif
+
+enum {
+    TRANSFER_BUFFER = 512 * 1024
+}; /* libcurl's buffers: fewer, larger reads and writes */
+
+const char *tally_library_version(void)
+{
+    return TALLY_VERSION;
+}
+
+static CURLcode global_init_result;
+
+static void global_init(void)
+{
+    global_init_result = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static void fill_number(int64_t *value, int64_t fallback)
+{
+    if (*value == 0) {
+        *value = fallback;
+    } else if (*value < 0) {
+        *value = 0; /* "none" */
+    }
+}
+
+static void fill_count(int32_t *value, int32_t fallback, int32_t lowest)
+{
+    if (*value == 0) {
+        *value = fallback;
+    }
+    if (*value < lowest) {
+        *value = lowest;
+    }
+}
+
+/* After this, 0 means "none" for timeouts and retries. */
+static void fill_defaults(struct tally_options *options)
+{
+    fill_number(&options->connect_timeout_ms, 10000);
+    fill_number(&options->timeout_ms, 600000);
+    fill_count(&options->retries, 4, 0);
+    fill_number(&options->backoff_base_ms, 50);
+    fill_number(&options->backoff_max_ms, 5000);
+    fill_number(&options->retry_after_max_ms, 30000);
+    fill_count(&options->async_connections, 4, 1);
+    fill_count(&options->async_queue, 1024, 1);
+    fill_count(&options->idle_connections, 16, 1);
+}
+
+static bool own_text(const char **text)
+{
+    if (*text == NULL) {
+        return true;
+    }
+    *text = strdup(*text);
+    return *text != NULL;
+}
+
+static void free_text(const char *text)
+{
+    char *owned = NULL;
+    memcpy(&owned, &text, sizeof owned); /* ours since own_text(): drop the const */
+    free(owned);
+}
+
+static bool own_options(struct tally_options *options)
+{
+    const char **texts[] = {&options->token, &options->ca_file, &options->client_cert,
+                            &options->client_key, &options->user_agent};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        if (own_text(texts[i])) {
+            continue;
+        }
+        for (size_t rest = i; rest < ARRAY_COUNT(texts); rest++) {
+            *texts[rest] = NULL; /* still the caller's */
+        }
+        return false;
+    }
+    return true;
+}
+
+static void client_free(struct tally *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    for (int i = 0; i < client->idle_count; i++) {
+        curl_easy_cleanup(client->idle[i]);
+    }
+    free((void *)client->idle);
+    free_text(client->options.token);
+    free_text(client->options.ca_file);
+    free_text(client->options.client_cert);
+    free_text(client->options.client_key);
+    free_text(client->options.user_agent);
+    free(client->base_url);
+    free(client->socket_path);
+    (void)pthread_mutex_destroy(&client->idle_lock);
+    (void)pthread_mutex_destroy(&client->async_lock);
+    free(client);
+}
+
+static enum tally_status check_features(const struct tally *client, struct tally_error *err)
+{
+    const curl_version_info_data *curl = curl_version_info(CURLVERSION_NOW);
+    if (strncmp(client->base_url, "https:", 6) == 0 &&
+        (curl->features & CURL_VERSION_SSL) == 0) {
+        return client_error_set(err, TALLY_UNSUPPORTED,
+                                "https needs a libcurl with TLS; this one has none: use http");
+    }
+    if (client->socket_path != NULL && (curl->features & CURL_VERSION_UNIX_SOCKETS) == 0) {
+        return client_error_set(err, TALLY_UNSUPPORTED,
+                                "this libcurl has no Unix sockets: use http://host:port");
+    }
+    return TALLY_OK;
+}
+
+static const char *choose_url(const char *url)
+{
+    if (url == NULL) {
+        url = getenv("TALLY_URL"); /* NOLINT(concurrency-mt-unsafe): read only */
+    }
+    return url == NULL || *url == '\0' ? "http://127.0.0.1:8000" : url;
+}
+
+struct tally *tally_open(const char *url, const struct tally_options *options,
+                         struct tally_error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    client_error_reset(err);
+    if (pthread_once(&once, global_init) != 0 || global_init_result != CURLE_OK) {
+        (void)client_error_set(err, TALLY_UNSUPPORTED, "libcurl does not initialise");
+        return NULL;
+    }
+    if (options != NULL && options->struct_size != sizeof *options) {
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT,
+                               "options.struct_size is %zu, not %zu: start from "
+                               "TALLY_OPTIONS_INIT",
+                               options->struct_size, sizeof *options);
+        return NULL;
+    }
+    struct tally *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        (void)client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+        return NULL;
+    }
+    if (options != NULL) {
+        client->options = *options;
+    }
+    fill_defaults(&client->options);
+    (void)pthread_mutex_init(&client->idle_lock, NULL);
+    (void)pthread_mutex_init(&client->async_lock, NULL);
+    enum tally_status status = TALLY_OK;
+    client->idle = calloc((size_t)client->options.idle_connections, sizeof(CURL *));
+    if (!own_options(&client->options) || client->idle == NULL) {
+        status = client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+    } else {
+        status =
+            server_url_parse(choose_url(url), &client->base_url, &client->socket_path, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_features(client, err);
+    }
+    if (status == TALLY_OK) {
+        return client;
+    }
+    client_free(client);
+    return NULL;
+}
+
+void tally_close(struct tally *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    async_close(client->async);
+    client_free(client);
+}
+
+/* An option that is a text; NULL leaves it alone. False: no memory. Options that this libcurl
+ * was built without fail and are not needed then: check_features() refused what would need
+ * them. */
+static bool set_text(CURL *easy, CURLoption option, const char *text)
+{
+    return text == NULL || curl_easy_setopt(easy, option, text) != CURLE_OUT_OF_MEMORY;
+}
+
+/* What does not change from request to request. False: no memory. */
+static bool configure(const struct tally *client, CURL *easy)
+{
+    const struct tally_options *options = &client->options;
+    const char *agent = options->user_agent;
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER);
+    (void)curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)TRANSFER_BUFFER);
+    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)options->connect_timeout_ms);
+    if (options->token != NULL) {
+        (void)curl_easy_setopt(easy, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
+    }
+    if (options->insecure != 0) {
+        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    return set_text(easy, CURLOPT_PROTOCOLS_STR, "http,https") &&
+           set_text(easy, CURLOPT_USERAGENT, agent ? agent : "libtally/" TALLY_VERSION) &&
+           set_text(easy, CURLOPT_UNIX_SOCKET_PATH, client->socket_path) &&
+           set_text(easy, CURLOPT_PROXY, client->socket_path != NULL ? "" : NULL) &&
+           set_text(easy, CURLOPT_XOAUTH2_BEARER, options->token) &&
+           set_text(easy, CURLOPT_CAINFO, options->ca_file) &&
+           set_text(easy, CURLOPT_SSLCERT, options->client_cert) &&
+           set_text(easy, CURLOPT_SSLKEY, options->client_key);
+}
+
+CURL *connection_acquire(struct tally *client)
+{
+    CURL *easy = NULL;
+    (void)pthread_mutex_lock(&client->idle_lock);
+    if (client->idle_count > 0) {
+        easy = client->idle[--client->idle_count];
+    }
+    (void)pthread_mutex_unlock(&client->idle_lock);
+    if (easy != NULL) {
+        return easy;
+    }
+    easy = curl_easy_init();
+    if (easy != NULL && configure(client, easy)) {
+        return easy;
+    }
+    curl_easy_cleanup(easy);
+    return NULL;
+}
+
+void connection_release(struct tally *client, CURL *easy)
+{
+    (void)pthread_mutex_lock(&client->idle_lock);
+    if (client->idle_count < client->options.idle_connections) {
+        client->idle[client->idle_count++] = easy;
+        easy = NULL;
+    }
+    (void)pthread_mutex_unlock(&client->idle_lock);
+    curl_easy_cleanup(easy);
+}

@@ -1,0 +1,430 @@
+/* DirectML's descriptor on host buffers: the binding rules, the JSON head, and the framed
+ * answer. */
+#include "client/tally_directml.h"
+
+#include "client/answer.h"
+#include "client/client_error.h"
+#include "client/json_text.h"
+#include "client/scan_call.h"
+#include "proto/dtype.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEAD_TEXT = 4096,
+    ANSWER_HEAD_MAX = 65536
+};
+
+/* One descriptor being executed. */
+struct dml_call {
+    const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc; /* borrowed */
+    const DML_BUFFER_TENSOR_DESC *tensors[2];           /* borrowed: input, output */
+    uint64_t bytes[2];                                  /* what each tensor occupies */
+    char head[HEAD_TEXT];
+    unsigned char *output; /* borrowed */
+    char *answer_head;     /* owned: JSON before the output buffer */
+    uint64_t answer_head_bytes;
+};
+
+static const char *const TENSOR_NAMES[] = {"InputTensor", "OutputTensor"};
+
+/* Name without its prefix and element size, by DML_TENSOR_DATA_TYPE. */
+static const struct {
+    const char *name;
+    enum dtype dtype;
+} DATA_TYPES[] = {
+    [DML_TENSOR_DATA_TYPE_FLOAT32] = {"FLOAT32", DTYPE_F32},
+    [DML_TENSOR_DATA_TYPE_FLOAT16] = {"FLOAT16", DTYPE_F16},
+    [DML_TENSOR_DATA_TYPE_UINT32] = {"UINT32", DTYPE_U32},
+    [DML_TENSOR_DATA_TYPE_UINT16] = {"UINT16", DTYPE_U16},
+    [DML_TENSOR_DATA_TYPE_UINT8] = {"UINT8", DTYPE_U8},
+    [DML_TENSOR_DATA_TYPE_INT32] = {"INT32", DTYPE_I32},
+    [DML_TENSOR_DATA_TYPE_INT16] = {"INT16", DTYPE_I16},
+    [DML_TENSOR_DATA_TYPE_INT8] = {"INT8", DTYPE_I8},
+    [DML_TENSOR_DATA_TYPE_FLOAT64] = {"FLOAT64", DTYPE_F64},
+    [DML_TENSOR_DATA_TYPE_UINT64] = {"UINT64", DTYPE_U64},
+    [DML_TENSOR_DATA_TYPE_INT64] = {"INT64", DTYPE_I64},
+};
+
+/* NULL for unknown and 4-bit types. */
+static const char *data_type_name(DML_TENSOR_DATA_TYPE type)
+{
+    return (size_t)type < ARRAY_COUNT(DATA_TYPES) ? DATA_TYPES[type].name : NULL;
+}
+
+static uint64_t element_bytes(DML_TENSOR_DATA_TYPE type)
+{
+    return dtype_info(DATA_TYPES[type].dtype)->bytes;
+}
+
+uint64_t tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE data_type, UINT dimension_count,
+                                      const UINT *sizes, const UINT *strides)
+{
+    uint64_t elements = 1;
+    uint64_t bytes = 0;
+    if (data_type_name(data_type) == NULL || sizes == NULL || dimension_count < 1 ||
+        dimension_count > DML_TENSOR_DIMENSION_COUNT_MAX1) {
+        return 0;
+    }
+    for (UINT i = 0; i < dimension_count; i++) {
+        uint64_t reach = strides == NULL ? 0 : (uint64_t)(sizes[i] - 1) * strides[i];
+        if (sizes[i] == 0 ||
+            (strides == NULL ? __builtin_mul_overflow(elements, (uint64_t)sizes[i], &elements)
+                             : __builtin_add_overflow(elements, reach, &elements))) {
+            return 0;
+        }
+    }
+    if (__builtin_mul_overflow(elements, element_bytes(data_type), &bytes) ||
+        __builtin_add_overflow(bytes, 3U, &bytes) || bytes > INT64_MAX) {
+        return 0;
+    }
+    return bytes & ~UINT64_C(3);
+}
+
+/* ---- checks ---- */
+
+static enum tally_status blame(struct tally_error *err, const char *field, const char *format,
+                               ...) PRINTF_LIKE(3, 4);
+static enum tally_status blame(struct tally_error *err, const char *field, const char *format,
+                               ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (err != NULL) {
+        (void)snprintf(err->field, sizeof err->field, "%s", field);
+    }
+    (void)client_error_set(err, TALLY_INVALID_ARGUMENT, "%s: %s", field, text);
+    return TALLY_INVALID_ARGUMENT;
+}
+
+/* What is needed to know how many bytes the tensor occupies. */
+static enum tally_status check_tensor(struct dml_call *call, int which,
+                                      const DML_TENSOR_DESC *tensor, struct tally_error *err)
+{
+    const char *name = TENSOR_NAMES[which];
+    if (tensor == NULL || tensor->Type != DML_TENSOR_TYPE_BUFFER || tensor->Desc == NULL) {
+        return blame(err, name, "expected a DML_TENSOR_DESC of type DML_TENSOR_TYPE_BUFFER");
+    }
+    const DML_BUFFER_TENSOR_DESC *desc = tensor->Desc;
+    if (data_type_name(desc->DataType) == NULL) {
+        return blame(err, name, "DataType %d is unknown or has less than 8 bits",
+                     (int)desc->DataType);
+    }
+    if (desc->DimensionCount < 1 || desc->DimensionCount > DML_TENSOR_DIMENSION_COUNT_MAX1 ||
+        desc->Sizes == NULL) {
+        return blame(err, name, "DimensionCount is %" PRIu32 "; expected 1 to %d, with Sizes",
+                     desc->DimensionCount, DML_TENSOR_DIMENSION_COUNT_MAX1);
+    }
+    if (desc->Flags != DML_TENSOR_FLAG_NONE && desc->Flags != DML_TENSOR_FLAG_OWNED_BY_DML) {
+        return blame(err, name, "Flags is 0x%x; expected 0 or DML_TENSOR_FLAG_OWNED_BY_DML",
+                     (unsigned)desc->Flags);
+    }
+    uint64_t minimum = tally_dml_buffer_tensor_size(desc->DataType, desc->DimensionCount,
+                                                    desc->Sizes, desc->Strides);
+    if (minimum == 0) {
+        return blame(err, name, "a size is 0, or the tensor is larger than 2^63 bytes");
+    }
+    if (desc->TotalTensorSizeInBytes < minimum || desc->TotalTensorSizeInBytes > INT64_MAX) {
+        return blame(err, name,
+                     "TotalTensorSizeInBytes is %" PRIu64 "; sizes and strides need at least "
+                     "%" PRIu64,
+                     desc->TotalTensorSizeInBytes, minimum);
+    }
+    call->tensors[which] = desc;
+    call->bytes[which] = desc->TotalTensorSizeInBytes;
+    return TALLY_OK;
+}
+
+static enum tally_status check_binding(const struct dml_call *call, int which,
+                                       const struct tally_dml_binding *binding,
+                                       struct tally_error *err)
+{
+    const char *name = TENSOR_NAMES[which];
+    uint64_t alignment = call->tensors[which]->GuaranteedBaseOffsetAlignment;
+    uint64_t element = element_bytes(call->tensors[which]->DataType);
+    if (binding == NULL || binding->buffer == NULL) {
+        return blame(err, name, "nothing is bound");
+    }
+    if (binding->offset % DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT != 0) {
+        return blame(err, name, "the bound offset %" PRIu64 " is not a multiple of %d",
+                     binding->offset, DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT);
+    }
+    if (alignment != 0 && ((alignment & (alignment - 1)) != 0 || alignment < element)) {
+        return blame(err, name,
+                     "GuaranteedBaseOffsetAlignment is %" PRIu64
+                     "; expected 0 or a power of two "
+                     "of at least %" PRIu64,
+                     alignment, element);
+    }
+    if (alignment != 0 && binding->offset % alignment != 0) {
+        return blame(err, name,
+                     "the bound offset %" PRIu64
+                     " is not a multiple of the guaranteed %" PRIu64,
+                     binding->offset, alignment);
+    }
+    if (binding->size_in_bytes % 4 != 0) {
+        return blame(err, name, "the bound range of %" PRIu64 " bytes is not a multiple of 4",
+                     binding->size_in_bytes);
+    }
+    if (binding->size_in_bytes < call->bytes[which]) {
+        return blame(err, name,
+                     "the bound range has %" PRIu64
+                     " bytes, TotalTensorSizeInBytes is %" PRIu64,
+                     binding->size_in_bytes, call->bytes[which]);
+    }
+    return TALLY_OK;
+}
+
+static unsigned char *bound_start(const struct tally_dml_binding *binding)
+{
+    return (unsigned char *)binding->buffer + binding->offset;
+}
+
+/* Bound ranges: identical to the byte, or disjoint. */
+static enum tally_status check_alias(const struct tally_dml_binding *input,
+                                     const struct tally_dml_binding *output, bool *in_place,
+                                     struct tally_error *err)
+{
+    bool allowed = ranges_allowed(bound_start(input), input->size_in_bytes, bound_start(output),
+                                  output->size_in_bytes, in_place);
+    if (!allowed || (*in_place && input->size_in_bytes != output->size_in_bytes)) {
+        return blame(err, "OutputTensor",
+                     "its bound range overlaps InputTensor's; in place, both ranges must be "
+                     "identical");
+    }
+    return TALLY_OK;
+}
+
+/* ---- the request ---- */
+
+static void append(struct dml_call *call, const char *format, ...) PRINTF_LIKE(2, 3);
+static void append(struct dml_call *call, const char *format, ...)
+{
+    size_t used = strlen(call->head);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(call->head + used, sizeof call->head - used, format, args);
+    va_end(args);
+}
+
+static void append_list(struct dml_call *call, const char *key, const UINT *numbers, UINT count)
+{
+    append(call, ",\"%s\":[", key);
+    for (UINT i = 0; i < count; i++) {
+        append(call, "%s%" PRIu32, i == 0 ? "" : ",", numbers[i]);
+    }
+    append(call, "]");
+}
+
+static void append_tensor(struct dml_call *call, int which)
+{
+    const DML_BUFFER_TENSOR_DESC *desc = call->tensors[which];
+    append(call, "\"%s\":{\"DataType\":\"%s\",\"DimensionCount\":%" PRIu32, TENSOR_NAMES[which],
+           data_type_name(desc->DataType), desc->DimensionCount);
+    append_list(call, "Sizes", desc->Sizes, desc->DimensionCount);
+    if (desc->Strides != NULL) {
+        append_list(call, "Strides", desc->Strides, desc->DimensionCount);
+    }
+    if (desc->Flags == DML_TENSOR_FLAG_OWNED_BY_DML) {
+        append(call, ",\"Flags\":\"DML_TENSOR_FLAG_OWNED_BY_DML\"");
+    }
+    append(call,
+           ",\"TotalTensorSizeInBytes\":%" PRIu64 ",\"GuaranteedBaseOffsetAlignment\":%" PRIu32
+           "},",
+           desc->TotalTensorSizeInBytes, desc->GuaranteedBaseOffsetAlignment);
+}
+
+static void write_head(struct dml_call *call, int feature_level)
+{
+    const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc = call->desc;
+    int level = feature_level == 0 ? DML_FEATURE_LEVEL_5_0 : feature_level;
+    append(call,
+           "{\"type\":\"DML_OPERATOR_CUMULATIVE_SUMMATION\",\"feature_level\":\"%d_%d\","
+           "\"desc\":{",
+           level >> 12, (level >> 8) & 15);
+    append_tensor(call, 0);
+    append_tensor(call, 1);
+    append(call, "\"Axis\":%" PRIu32 ",\"AxisDirection\":\"DML_AXIS_DIRECTION_%s\",",
+           desc->Axis,
+           desc->AxisDirection == DML_AXIS_DIRECTION_INCREASING ? "INCREASING" : "DECREASING");
+    append(call, "\"HasExclusiveSum\":%s}}", desc->HasExclusiveSum ? "true" : "false");
+}
+
+/* ---- the answer ---- */
+
+static enum tally_status sink_begin(void *context, const struct tally_answer *answer,
+                                    struct tally_error *err)
+{
+    struct dml_call *call = context;
+    if (!media_type_is(answer->content_type, "application/octet-stream") ||
+        answer->head_length < 0 || answer->head_length > ANSWER_HEAD_MAX) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer is not framed (Content-Type \"%s\", "
+                                "Inference-Header-Content-Length %" PRId64
+                                "); is this the URL of a Tally server?",
+                                answer->content_type, answer->head_length);
+    }
+    call->answer_head_bytes = (uint64_t)answer->head_length;
+    if (answer->content_length >= 0 &&
+        (uint64_t)answer->content_length != call->answer_head_bytes + call->bytes[1]) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer's buffer has %" PRId64 " bytes, expected %" PRIu64,
+                                answer->content_length - answer->head_length, call->bytes[1]);
+    }
+    free(call->answer_head);
+    call->answer_head = malloc(call->answer_head_bytes + 1);
+    if (call->answer_head == NULL) {
+        return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+    }
+    return TALLY_OK;
+}
+
+/* The head describes the output that was asked for: same type and sizes. */
+static bool head_matches(const struct dml_call *call)
+{
+    const DML_BUFFER_TENSOR_DESC *desc = call->tensors[1];
+    struct json_text head = {call->answer_head, call->answer_head_bytes};
+    struct json_text tensor = {"", 0};
+    struct json_text value = {"", 0};
+    struct json_text key = {"", 0};
+    char name[64];
+    if (!json_text_member(head, "OutputTensor", &tensor) ||
+        !json_text_member(tensor, "DataType", &value) ||
+        !json_text_string(value, name, sizeof name)) {
+        return false;
+    }
+    const char *prefix = "DML_TENSOR_DATA_TYPE_";
+    const char *bare =
+        strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
+    if (strcmp(bare, data_type_name(desc->DataType)) != 0 ||
+        !json_text_member(tensor, "Sizes", &value)) {
+        return false;
+    }
+    UINT matched = 0;
+    struct json_text size = {"", 0};
+    while (json_text_next(&value, &key, &size)) {
+        if (matched >= desc->DimensionCount ||
+            json_text_integer(size, -1) != desc->Sizes[matched]) {
+            return false;
+        }
+        matched++;
+    }
+    return matched == desc->DimensionCount;
+}
+
+static enum tally_status sink_write(void *context, uint64_t offset, const void *bytes,
+                                    size_t count, struct tally_error *err)
+{
+    struct dml_call *call = context;
+    const unsigned char *from = bytes;
+    if (offset < call->answer_head_bytes) {
+        uint64_t left = call->answer_head_bytes - offset;
+        size_t taken = left < count ? (size_t)left : count;
+        memcpy(call->answer_head + offset, from, taken);
+        from += taken;
+        offset += taken;
+        count -= taken;
+        if (offset == call->answer_head_bytes && !head_matches(call)) {
+            return client_error_set(
+                err, TALLY_BAD_ANSWER, "the answer describes another OutputTensor: %.*s",
+                (int)(call->answer_head_bytes > 200 ? 200 : call->answer_head_bytes),
+                call->answer_head);
+        }
+    }
+    if (count == 0) {
+        return TALLY_OK;
+    }
+    uint64_t at = offset - call->answer_head_bytes;
+    if (count > call->bytes[1] - at) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer's buffer is longer than %" PRIu64 " bytes",
+                                call->bytes[1]);
+    }
+    memcpy(call->output + at, from, count);
+    return TALLY_OK;
+}
+
+static enum tally_status sink_finish(void *context, uint64_t count, struct tally_error *err)
+{
+    const struct dml_call *call = context;
+    if (count != call->answer_head_bytes + call->bytes[1]) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
+                                count, call->answer_head_bytes + call->bytes[1]);
+    }
+    return TALLY_OK;
+}
+
+/* ---- the call ---- */
+
+static enum tally_status check_call(struct dml_call *call,
+                                    const struct tally_dml_binding *input,
+                                    const struct tally_dml_binding *output, bool *in_place,
+                                    struct tally_error *err)
+{
+    const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc = call->desc;
+    if (desc == NULL) {
+        return blame(err, "desc", "it is NULL");
+    }
+    if (desc->AxisDirection != DML_AXIS_DIRECTION_INCREASING &&
+        desc->AxisDirection != DML_AXIS_DIRECTION_DECREASING) {
+        return blame(err, "AxisDirection", "%d is not a DML_AXIS_DIRECTION",
+                     (int)desc->AxisDirection);
+    }
+    enum tally_status status = check_tensor(call, 0, desc->InputTensor, err);
+    if (status == TALLY_OK) {
+        status = check_tensor(call, 1, desc->OutputTensor, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_binding(call, 0, input, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_binding(call, 1, output, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_alias(input, output, in_place, err);
+    }
+    return status;
+}
+
+enum tally_status
+tally_dml_cumulative_summation(struct tally *client,
+                               const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc,
+                               int feature_level, const struct tally_dml_binding *input,
+                               const struct tally_dml_binding *output, struct tally_error *err)
+{
+    bool in_place = false;
+    struct dml_call call = {.desc = desc};
+    client_error_reset(err);
+    if (client == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
+    }
+    enum tally_status status = check_call(&call, input, output, &in_place, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    write_head(&call, feature_level);
+    call.output = bound_start(output);
+    struct exchange_spec spec = {
+        .method = "POST",
+        .path = "/v1/directml/cumulative_summation",
+        .content_type = "application/octet-stream",
+        .head = call.head,
+        .head_bytes = strlen(call.head),
+        .body = bound_start(input),
+        .body_bytes = call.bytes[0],
+        .once = in_place,
+        .in_order = true,
+        .sink = {&call, sink_begin, sink_write, sink_finish},
+    };
+    status = exchange_run(client, &spec, err);
+    free(call.answer_head);
+    return status;
+}

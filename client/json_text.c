@@ -1,0 +1,243 @@
+#include "client/json_text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether c is one of the characters of `set`; the zero byte never is. */
+static bool is_one_of(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c) != NULL;
+}
+
+static void skip_space(struct json_text *text)
+{
+    while (text->count > 0 && is_one_of(*text->at, " \t\r\n")) {
+        text->at++;
+        text->count--;
+    }
+}
+
+static void advance(struct json_text *text, size_t count)
+{
+    text->at += count;
+    text->count -= count;
+}
+
+/* Bytes of the string literal at the start of text, quotes included; 0 if it does not end. */
+static size_t string_extent(struct json_text text)
+{
+    for (size_t i = 1; i < text.count; i++) {
+        if (text.at[i] == '\\') {
+            i++;
+        } else if (text.at[i] == '"') {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+/* Bytes of an object or array; brackets are only counted, their kinds are not compared. */
+static size_t nest_extent(struct json_text text)
+{
+    size_t depth = 0;
+    size_t i = 0;
+    do {
+        size_t step = 1;
+        if (text.at[i] == '"') {
+            step = string_extent((struct json_text){text.at + i, text.count - i});
+        } else if (is_one_of(text.at[i], "{[")) {
+            depth++;
+        } else if (is_one_of(text.at[i], "}]")) {
+            depth--;
+        }
+        if (step == 0) {
+            return 0;
+        }
+        i += step;
+    } while (depth > 0 && i < text.count);
+    return depth == 0 ? i : 0;
+}
+
+/* Take one value off the start of text. */
+static bool take_value(struct json_text *text, struct json_text *value)
+{
+    skip_space(text);
+    if (text->count == 0) {
+        return false;
+    }
+    size_t extent = 0;
+    if (*text->at == '"') {
+        extent = string_extent(*text);
+    } else if (*text->at == '{' || *text->at == '[') {
+        extent = nest_extent(*text);
+    } else {
+        while (extent < text->count && !is_one_of(text->at[extent], ",]} \t\r\n:")) {
+            extent++;
+        }
+    }
+    if (extent == 0) {
+        return false;
+    }
+    *value = (struct json_text){text->at, extent};
+    advance(text, extent);
+    return true;
+}
+
+bool json_text_next(struct json_text *rest, struct json_text *key, struct json_text *value)
+{
+    skip_space(rest);
+    if (rest->count == 0 || !is_one_of(*rest->at, "{[,")) {
+        return false;
+    }
+    advance(rest, 1);
+    *key = (struct json_text){"", 0};
+    if (!take_value(rest, value)) {
+        return false;
+    }
+    skip_space(rest);
+    if (rest->count == 0 || *rest->at != ':') {
+        return true;
+    }
+    advance(rest, 1);
+    *key = *value;
+    return take_value(rest, value);
+}
+
+bool json_text_member(struct json_text object, const char *key, struct json_text *value)
+{
+    size_t length = strlen(key);
+    struct json_text name = {"", 0};
+    struct json_text found = {"", 0};
+    skip_space(&object);
+    if (object.count == 0 || *object.at != '{') {
+        return false;
+    }
+    while (json_text_next(&object, &name, &found)) {
+        if (name.count == length + 2 && memcmp(name.at + 1, key, length) == 0) {
+            *value = found;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Code unit of a \uXXXX escape whose digits start at text.at; -1 if they are not four hex
+ * digits. */
+static int32_t hex_unit(struct json_text text)
+{
+    int32_t unit = 0;
+    if (text.count < 4) {
+        return -1;
+    }
+    for (int i = 0; i < 4; i++) {
+        const char *digits = "0123456789abcdef0123456789ABCDEF";
+        const char *digit = text.at[i] == '\0' ? NULL : strchr(digits, text.at[i]);
+        if (digit == NULL) {
+            return -1;
+        }
+        unit = unit * 16 + (int32_t)((digit - digits) % 16);
+    }
+    return unit;
+}
+
+/* One escape sequence at *text (after the backslash) as a code point; '?' if malformed. */
+static uint32_t take_escape(struct json_text *text)
+{
+    char c = *text->at;
+    advance(text, 1);
+    if (c != 'u') {
+        return strchr("\"\\/", c) != NULL ? (uint32_t)c : ' '; /* \n, \t and the like */
+    }
+    int32_t high = hex_unit(*text);
+    if (high < 0) {
+        return '?';
+    }
+    advance(text, 4);
+    if (high < 0xD800 || high > 0xDFFF) {
+        return (uint32_t)high;
+    }
+    if (high > 0xDBFF || text->count < 6 || text->at[0] != '\\' || text->at[1] != 'u') {
+        return '?';
+    }
+    int32_t low = hex_unit((struct json_text){text->at + 2, text->count - 2});
+    if (low < 0xDC00 || low > 0xDFFF) {
+        return '?';
+    }
+    advance(text, 6);
+    return 0x10000U + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
+}
+
+static size_t put_utf8(uint32_t point, char bytes[4])
+{
+    if (point < 0x20 || (point >= 0x7F && point < 0xA0)) {
+        point = '?';
+    }
+    if (point < 0x80) {
+        bytes[0] = (char)point;
+        return 1;
+    }
+    size_t count = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    static const uint8_t lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = count - 1; i > 0; i--) {
+        bytes[i] = (char)(0x80 | (point & 0x3F));
+        point >>= 6;
+    }
+    bytes[0] = (char)(lead[count] | point);
+    return count;
+}
+
+/* U+0080..U+009F, written as two bytes: some terminals obey them. */
+static bool is_c1_control(char first, struct json_text rest)
+{
+    return (unsigned char)first == 0xC2 && rest.count > 0 && (unsigned char)*rest.at < 0xA0;
+}
+
+static size_t take_c1_control(struct json_text *rest, char bytes[4])
+{
+    advance(rest, 1);
+    return put_utf8('?', bytes);
+}
+
+bool json_text_string(struct json_text value, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    if (value.count < 2 || *value.at != '"') {
+        return false;
+    }
+    struct json_text rest = {value.at + 1, value.count - 2};
+    while (rest.count > 0) {
+        char bytes[4] = {*rest.at};
+        size_t count = 1;
+        advance(&rest, 1);
+        if (bytes[0] == '\\' && rest.count > 0) {
+            count = put_utf8(take_escape(&rest), bytes);
+        } else if ((unsigned char)bytes[0] < 0x80) {
+            count = put_utf8((unsigned char)bytes[0], bytes);
+        } else if (is_c1_control(bytes[0], rest)) {
+            count = take_c1_control(&rest, bytes);
+        }
+        if (used + count >= size) {
+            break;
+        }
+        memcpy(out + used, bytes, count);
+        used += count;
+    }
+    out[used] = '\0';
+    return true;
+}
+
+int64_t json_text_integer(struct json_text value, int64_t fallback)
+{
+    char digits[24];
+    if (value.count == 0 || value.count >= sizeof digits) {
+        return fallback;
+    }
+    memcpy(digits, value.at, value.count);
+    digits[value.count] = '\0';
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(digits, &end, 10);
+    return errno != 0 || *end != '\0' || end == digits ? fallback : (int64_t)number;
+}

@@ -1,0 +1,328 @@
+#include "client/scan_call.h"
+
+#include "client/answer.h"
+#include "client/client_error.h"
+#include "proto/dtype.h"
+#include "proto/limits.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert((int)TALLY_FLOAT16 == (int)DTYPE_F16 && (int)TALLY_BFLOAT16 == (int)DTYPE_BF16 &&
+                   (int)TALLY_FLOAT32 == (int)DTYPE_F32 && (int)TALLY_FLOAT64 == (int)DTYPE_F64,
+               "the library's floating types are the protocol's");
+_Static_assert((int)TALLY_INT8 == (int)DTYPE_I8 && (int)TALLY_INT64 == (int)DTYPE_I64 &&
+                   (int)TALLY_UINT8 == (int)DTYPE_U8 && (int)TALLY_UINT64 == (int)DTYPE_U64,
+               "the library's integer types are the protocol's");
+_Static_assert((int)TALLY_MAX_RANK == (int)LIMIT_RANK, "the library's rank is the protocol's");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "buffers are sent as they are");
+
+const char *tally_dtype_name(enum tally_dtype dtype)
+{
+    return (unsigned)dtype < DTYPE_COUNT ? dtype_info((enum dtype)dtype)->name : NULL;
+}
+
+size_t tally_dtype_bytes(enum tally_dtype dtype)
+{
+    return (unsigned)dtype < DTYPE_COUNT ? dtype_info((enum dtype)dtype)->bytes : 0;
+}
+
+int tally_dtype_find(const char *name, enum tally_dtype *dtype)
+{
+    enum dtype found = DTYPE_COUNT;
+    if (name == NULL || !dtype_find(DTYPE_FAMILY_NAME, name, strlen(name), &found)) {
+        return -1;
+    }
+    *dtype = (enum tally_dtype)found;
+    return 0;
+}
+
+/* ---- the descriptor ---- */
+
+/* Bytes from the first to the last element of a layout; strides NULL: packed. */
+static enum tally_status layout_bytes(const struct tally_scan *scan, const int64_t *strides,
+                                      const char *what, uint64_t *bytes,
+                                      struct tally_error *err)
+{
+    uint64_t elements = 1;
+    bool empty = false;
+    bool overflow = false;
+    for (int i = 0; i < scan->rank; i++) {
+        uint64_t size = (uint64_t)scan->sizes[i];
+        uint64_t reach = 0;
+        if (strides != NULL && strides[i] < 0) {
+            return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                    "%sstrides[%d] is %" PRId64 "; strides are in elements and "
+                                    "not negative",
+                                    what, i, strides[i]);
+        }
+        empty = empty || size == 0;
+        if (size == 0) {
+            continue;
+        }
+        if (strides == NULL) {
+            overflow |= __builtin_mul_overflow(elements, size, &elements);
+        } else {
+            overflow |= __builtin_mul_overflow(size - 1, (uint64_t)strides[i], &reach) ||
+                        __builtin_add_overflow(elements, reach, &elements);
+        }
+    }
+    uint64_t total = 0;
+    overflow |= __builtin_mul_overflow(elements, tally_dtype_bytes(scan->dtype), &total);
+    overflow |= total > INT64_MAX;
+    if (overflow && !empty) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "the %sbuffer would be larger than 2^63 bytes", what);
+    }
+    *bytes = empty ? 0 : total;
+    return TALLY_OK;
+}
+
+static enum tally_status check_numbers(const struct tally_scan *scan, struct tally_error *err)
+{
+    if (tally_dtype_name(scan->dtype) == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "there is no element type %d",
+                                (int)scan->dtype);
+    }
+    if (scan->precision != TALLY_WIDE && scan->precision != TALLY_NATIVE) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "precision is %d; expected TALLY_WIDE or TALLY_NATIVE",
+                                (int)scan->precision);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status check_scan(const struct tally_scan *scan, struct tally_error *err)
+{
+    if (scan == NULL || scan->struct_size != sizeof *scan) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "scan is NULL or its struct_size is not %zu (set it to "
+                                "sizeof(struct tally_scan))",
+                                sizeof *scan);
+    }
+    if (scan->rank < 1 || scan->rank > TALLY_MAX_RANK || scan->sizes == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "rank is %d with%s sizes; expected 1 to %d dimensions",
+                                scan->rank, scan->sizes == NULL ? "out" : "", TALLY_MAX_RANK);
+    }
+    for (int i = 0; i < scan->rank; i++) {
+        if (scan->sizes[i] < 0) {
+            return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                    "sizes[%d] is negative: %" PRId64, i, scan->sizes[i]);
+        }
+    }
+    if (scan->axis < -scan->rank || scan->axis >= scan->rank) {
+        return client_error_set(
+            err, TALLY_INVALID_ARGUMENT,
+            "axis %" PRId64 " of a tensor with %d dimension%s: expected %d to "
+            "%d",
+            scan->axis, scan->rank, scan->rank == 1 ? "" : "s", -scan->rank, scan->rank - 1);
+    }
+    return check_numbers(scan, err);
+}
+
+enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *input_bytes,
+                                   uint64_t *output_bytes, struct tally_error *err)
+{
+    uint64_t input = 0;
+    uint64_t output = 0;
+    client_error_reset(err);
+    enum tally_status status = check_scan(scan, err);
+    if (status == TALLY_OK) {
+        status = layout_bytes(scan, scan->strides, "input ", &input, err);
+    }
+    if (status == TALLY_OK) {
+        status = layout_bytes(scan, scan->output_strides, "output ", &output, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (input_bytes != NULL) {
+        *input_bytes = input;
+    }
+    if (output_bytes != NULL) {
+        *output_bytes = output;
+    }
+    return TALLY_OK;
+}
+
+/* ---- the request ---- */
+
+static void append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+static void append_list(char *text, size_t size, const int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++) {
+        append(text, size, "%s%" PRId64, i == 0 ? "" : ",", numbers[i]);
+    }
+}
+
+static void write_path(struct scan_call *call, const struct tally_scan *scan)
+{
+    call->shape[0] = '\0';
+    append_list(call->shape, sizeof call->shape, scan->sizes, scan->rank);
+    call->path[0] = '\0';
+    append(call->path, sizeof call->path, "/v1/cumsum?dtype=%s&shape=%s&axis=%" PRId64,
+           tally_dtype_name(scan->dtype), call->shape, scan->axis);
+    if (scan->exclusive != 0) {
+        append(call->path, sizeof call->path, "&exclusive=true");
+    }
+    if (scan->reverse != 0) {
+        append(call->path, sizeof call->path, "&reverse=true");
+    }
+    if (scan->precision == TALLY_NATIVE) {
+        append(call->path, sizeof call->path, "&precision=native");
+    }
+    if (scan->strides != NULL) {
+        append(call->path, sizeof call->path, "&strides=");
+        append_list(call->path, sizeof call->path, scan->strides, scan->rank);
+    }
+    if (scan->output_strides != NULL) {
+        append(call->path, sizeof call->path, "&output_strides=");
+        append_list(call->path, sizeof call->path, scan->output_strides, scan->rank);
+    }
+}
+
+/* ---- the answer ---- */
+
+static enum tally_status sink_begin(void *context, const struct tally_answer *answer,
+                                    struct tally_error *err)
+{
+    const struct scan_call *call = context;
+    const char *dtype = tally_dtype_name(call->dtype);
+    if (!media_type_is(answer->content_type, "application/octet-stream")) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer's Content-Type is \"%s\", expected "
+                                "application/octet-stream; is this the URL of a Tally server?",
+                                answer->content_type);
+    }
+    if (strcmp(answer->dtype, dtype) != 0 || strcmp(answer->shape, call->shape) != 0) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer is a tensor of type \"%s\" and shape \"%.200s\", "
+                                "expected %s and %.200s",
+                                answer->dtype, answer->shape, dtype, call->shape);
+    }
+    if (answer->content_length >= 0 && (uint64_t)answer->content_length != call->output_bytes) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer has %" PRId64 " bytes, expected %" PRIu64,
+                                answer->content_length, call->output_bytes);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status sink_write(void *context, uint64_t offset, const void *bytes,
+                                    size_t count, struct tally_error *err)
+{
+    const struct scan_call *call = context;
+    if (count > call->output_bytes - offset) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer is longer than the expected %" PRIu64 " bytes",
+                                call->output_bytes);
+    }
+    memcpy(call->output + offset, bytes, count);
+    return TALLY_OK;
+}
+
+static enum tally_status sink_finish(void *context, uint64_t count, struct tally_error *err)
+{
+    const struct scan_call *call = context;
+    if (count != call->output_bytes) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
+                                count, call->output_bytes);
+    }
+    return TALLY_OK;
+}
+
+bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
+                    uint64_t output_bytes, bool *in_place)
+{
+    uintptr_t in = (uintptr_t)input;
+    uintptr_t out = (uintptr_t)output;
+    bool disjoint = (in >= out ? in - out >= output_bytes : out - in >= input_bytes) ||
+                    input_bytes == 0 || output_bytes == 0;
+    *in_place = !disjoint;
+    return disjoint || in == out;
+}
+
+static enum tally_status check_room(const struct tally_scan *scan, uint64_t input_bytes,
+                                    uint64_t output_bytes, struct tally_error *err)
+{
+    if (scan->input_bytes != 0 && scan->input_bytes < input_bytes) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "the input buffer has %" PRIu64
+                                " bytes, the scan reads %" PRIu64,
+                                scan->input_bytes, input_bytes);
+    }
+    if (scan->output_bytes != 0 && scan->output_bytes < output_bytes) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "the output buffer has %" PRIu64
+                                " bytes, the scan writes %" PRIu64,
+                                scan->output_bytes, output_bytes);
+    }
+    return TALLY_OK;
+}
+
+enum tally_status scan_call_init(struct scan_call *call, const struct tally_scan *scan,
+                                 const void *input, void *output, struct tally_error *err)
+{
+    uint64_t input_bytes = 0;
+    uint64_t output_bytes = 0;
+    bool in_place = false;
+    enum tally_status status = tally_scan_bytes(scan, &input_bytes, &output_bytes, err);
+    if (status == TALLY_OK) {
+        status = check_room(scan, input_bytes, output_bytes, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if ((input == NULL && input_bytes > 0) || (output == NULL && output_bytes > 0)) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the %s buffer is NULL",
+                                input == NULL ? "input" : "output");
+    }
+    if (!ranges_allowed(input, input_bytes, output, output_bytes, &in_place)) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "input and output overlap; they must be the same buffer or "
+                                "disjoint");
+    }
+    call->dtype = scan->dtype;
+    call->output = output;
+    call->output_bytes = output_bytes;
+    write_path(call, scan);
+    call->spec = (struct exchange_spec){
+        .method = "POST",
+        .path = call->path,
+        .content_type = "application/octet-stream",
+        .body = input,
+        .body_bytes = input_bytes,
+        .progress = scan->progress,
+        .user = scan->progress_user,
+        .deadline_ms = scan->deadline_ms,
+        .once = in_place,
+        .in_order = true,
+        .sink = {call, sink_begin, sink_write, sink_finish},
+    };
+    return TALLY_OK;
+}
+
+enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *scan,
+                               const void *input, void *output, struct tally_error *err)
+{
+    struct scan_call call;
+    client_error_reset(err);
+    if (client == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
+    }
+    enum tally_status status = scan_call_init(&call, scan, input, output, err);
+    return status == TALLY_OK ? exchange_run(client, &call.spec, err) : status;
+}
