@@ -12,11 +12,24 @@
 
 #include "server/queue.h"
 
+struct batcher_options {
+    size_t max_requests; /* most requests of one batch, >= 1 */
+    uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
+    uint64_t delay_ns;   /* --batch-delay-us: how long an unfilled batch waits for more */
+};
+
+enum batcher_result {
+    BATCHER_TAKEN,
+    BATCHER_TIMEOUT,
+    BATCHER_CLOSED
+};
+
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
- *                        unless QUEUE_TAKEN
- * returns QUEUE_TIMEOUT: nothing came; QUEUE_CLOSED: nothing will come any more */
-enum queue_result batcher_take(struct queue *queue, const struct queue_take *take,
-                               struct request **first, size_t *count);
+ *                        unless BATCHER_TAKEN
+ * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns; BATCHER_CLOSED: nothing will
+ * come any more */
+enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
+                                 uint64_t timeout_ns, struct request **first, size_t *count);
 
 #endif

@@ -27,8 +27,8 @@ struct memory_block {
 
 struct memory_options {
     uint64_t budget_bytes;      /* --memory-budget */
-    uint64_t small_slab_bytes;  /* size of a shared slab */
-    uint64_t small_block_bytes; /* largest block that lives in a shared slab */
+    uint64_t small_slab_bytes;  /* of a shared slab: 1 KiB times a power of two */
+    uint64_t small_block_bytes; /* largest block in a shared slab, headroom not counted */
     uint64_t keep_ms;           /* an unused large slab is given back after this long */
 };
 

@@ -11,25 +11,18 @@
 #ifndef TALLY_SERVER_QUEUE_H
 #define TALLY_SERVER_QUEUE_H
 
-#include "proto/dtype.h"
 #include "proto/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct queue; /* opaque */
 struct request;
 
 enum {
-    QUEUE_LARGE_BYTES = 1 << 20,
-    QUEUE_ALL_DTYPES = (1 << DTYPE_COUNT) - 1
+    QUEUE_LARGE_BYTES = 1 << 20
 };
-
-/* Bit of a set of element types. */
-static inline uint32_t queue_dtype_bit(enum dtype dtype)
-{
-    return UINT32_C(1) << dtype;
-}
 
 struct queue_options {
     size_t max_requests; /* --queue-depth */
@@ -40,20 +33,20 @@ MUST_CHECK enum status queue_create(const struct queue_options *options, struct 
                                     struct error *err);
 void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
-/* Queue a planned request; sets state, times.queued. Never blocks.
- * err   QUEUE_FULL, DRAINING (closed), NO_DEVICE (no device in use computes its type) */
+/* Queue a planned request; sets state and times.queued. Never blocks.
+ * err   QUEUE_FULL, DRAINING (closed), NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_try_push(struct queue *queue, struct request *request,
                                       struct error *err);
 
-/* Put a chain (linked by next) back at the head, in its order, to run on another device.
- * Not bounded: it was admitted before. Requests no device in use can compute end with
+/* Put a chain (linked by next) back at the head of its lane, in its order, to run on another
+ * device. Not bounded: it was admitted before. Without a device in use it ends with
  * DEVICE_ERROR. */
-void queue_push_back_to_head(struct queue *queue, struct request *first);
+void queue_return(struct queue *queue, struct request *first);
 
-/* The types that devices in use compute; 0: none is in use. Waiting requests that nobody can
- * compute any more end with NO_DEVICE. Before the first call everything is accepted: devices
- * are being opened, and what arrives meanwhile waits for them. */
-void queue_set_dtypes(struct queue *queue, uint32_t dtypes);
+/* Whether any device is in use. Without one, what waits ends with NO_DEVICE and pushes are
+ * refused. True at first: devices are being opened, and what arrives meanwhile waits for them.
+ */
+void queue_set_usable(struct queue *queue, bool usable);
 
 /* End what is cancelled (CLIENT_GONE) or past its deadline (DEADLINE_PASSED).
  * returns the earliest deadline still waiting, 0 if none */
@@ -68,20 +61,5 @@ struct queue_stats {
     uint64_t oldest_ns; /* times.queued of the longest waiting, 0 if empty */
 };
 void queue_stats(struct queue *queue, struct queue_stats *out);
-
-/* What a taker asks for; see batcher.h. */
-struct queue_take {
-    uint32_t dtypes;     /* set of types it computes */
-    size_t max_requests; /* most requests of one batch, >= 1 */
-    uint64_t max_bytes;  /* most slab bytes of one batch, but the first always goes */
-    uint64_t delay_ns;   /* --batch-delay-us: how long an unfilled batch waits for more */
-    uint64_t timeout_ns; /* how long to wait for the first request */
-};
-
-enum queue_result {
-    QUEUE_TAKEN,
-    QUEUE_TIMEOUT,
-    QUEUE_CLOSED
-};
 
 #endif

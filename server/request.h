@@ -89,6 +89,7 @@ struct request {
     struct error error;   /* first error; the outcome of the request */
     int device;           /* number of the device that ran it, -1 */
 
+    void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
 };
 

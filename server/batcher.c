@@ -1,0 +1,164 @@
+/* Picks the lane whose turn it is, its oldest request, and that one's company. */
+#include "server/batcher.h"
+
+#include "server/clock.h"
+#include "server/queue_lanes.h"
+
+/* How far behind the first request company is looked for: a lane full of other types must not
+ * make everyone wait for the lock. */
+enum {
+    LOOK_AHEAD_FACTOR = 8
+};
+
+/* The lane to serve: the one whose turn it is, else the other; NULL if both are empty. */
+static struct queue_lane *lane_in_turn(struct queue *queue, enum lane_kind *kind)
+{
+    *kind = queue->turn;
+    if (queue->lanes[*kind].first == NULL) {
+        *kind = queue->turn == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+    }
+    struct queue_lane *lane = &queue->lanes[*kind];
+    return lane->first == NULL ? NULL : lane;
+}
+
+/* Drop what needs no computing from the head of the lane. */
+static void drop_condemned(struct queue *queue, struct queue_lane *lane, uint64_t now_ns,
+                           struct request **condemned)
+{
+    while (lane->first != NULL && queue_verdict(lane->first, now_ns) != STATUS_OK) {
+        struct request *request = queue_unlink(queue, lane, &lane->first, NULL);
+        request->next = *condemned;
+        *condemned = request;
+    }
+}
+
+/* A batch being formed. */
+struct batch {
+    struct request *first;
+    struct request *last;
+    size_t count;
+    uint64_t bytes;
+};
+
+static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
+{
+    request->state = REQUEST_RUNNING;
+    request->times.started = now_ns;
+    if (batch->first == NULL) {
+        batch->first = request;
+    } else {
+        batch->last->next = request;
+    }
+    batch->last = request;
+    batch->count++;
+    batch->bytes += request->block.bytes;
+}
+
+static bool fits(const struct batch *batch, const struct request *request,
+                 const struct batcher_options *options)
+{
+    return batch->bytes < options->max_bytes &&
+           request->block.bytes <= options->max_bytes - batch->bytes &&
+           scan_plan_batches_with(&batch->first->plan, &request->plan);
+}
+
+/* Move the lane's first request and its company to the batch, what is condemned to its chain.
+ */
+static void form(struct queue *queue, struct queue_lane *lane,
+                 const struct batcher_options *options, struct batch *batch,
+                 struct request **condemned)
+{
+    uint64_t now_ns = clock_now_ns();
+    batch_add(batch, queue_unlink(queue, lane, &lane->first, NULL), now_ns);
+    struct request *previous = NULL;
+    struct request **link = &lane->first;
+    size_t looked_at = 0;
+    while (*link != NULL && batch->count < options->max_requests &&
+           looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
+        struct request *request = *link;
+        if (queue_verdict(request, now_ns) != STATUS_OK) {
+            (void)queue_unlink(queue, lane, link, previous);
+            request->next = *condemned;
+            *condemned = request;
+        } else if (fits(batch, request, options)) {
+            batch_add(batch, queue_unlink(queue, lane, link, previous), now_ns);
+        } else {
+            previous = request;
+            link = &request->next;
+        }
+    }
+}
+
+/* When the lane's first request stops waiting for company; 0: at once. */
+static uint64_t company_until_ns(const struct queue *queue, const struct queue_lane *lane,
+                                 const struct batcher_options *options)
+{
+    if (options->delay_ns == 0 || queue->closed || lane->count >= options->max_requests) {
+        return 0;
+    }
+    return lane->first->times.queued + options->delay_ns;
+}
+
+/* Wait for something to arrive until then. Thread: a holder of the lock. */
+static void wait_until(struct queue *queue, uint64_t until_ns)
+{
+    struct timespec until = clock_timespec(until_ns);
+    (void)pthread_cond_timedwait(&queue->arrived, &queue->lock, &until);
+}
+
+/* One look at the queue. Thread: a holder of the lock.
+ * returns true if there is a batch; else *wait_ns is when to look again, 0 as the caller likes
+ */
+static bool look(struct queue *queue, const struct batcher_options *options,
+                 struct batch *batch, struct request **condemned, uint64_t *wait_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (int i = 0; i < LANE_COUNT; i++) {
+        drop_condemned(queue, &queue->lanes[i], now_ns, condemned);
+    }
+    *wait_ns = 0;
+    enum lane_kind kind;
+    struct queue_lane *lane = lane_in_turn(queue, &kind);
+    if (lane == NULL) {
+        return false;
+    }
+    uint64_t until_ns = company_until_ns(queue, lane, options);
+    if (until_ns > now_ns) {
+        *wait_ns = until_ns;
+        return false;
+    }
+    form(queue, lane, options, batch, condemned);
+    queue->turn = kind == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+    return true;
+}
+
+enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
+                                 uint64_t timeout_ns, struct request **first, size_t *count)
+{
+    uint64_t give_up_ns = clock_now_ns() + timeout_ns;
+    enum batcher_result result = BATCHER_TAKEN;
+    struct batch batch = {0};
+    struct request *condemned = NULL;
+    (void)pthread_mutex_lock(&queue->lock);
+    for (uint64_t look_ns; !look(queue, options, &batch, &condemned, &look_ns);) {
+        if (look_ns == 0 && queue->closed) {
+            result = BATCHER_CLOSED;
+            break;
+        }
+        if (condemned != NULL || (look_ns == 0 && clock_now_ns() >= give_up_ns)) {
+            result =
+                BATCHER_TIMEOUT; /* at once with the condemned: they wait for their answer */
+            break;
+        }
+        wait_until(queue, look_ns != 0 ? look_ns : give_up_ns);
+    }
+    (void)pthread_mutex_unlock(&queue->lock);
+    if (condemned != NULL) {
+        queue_end_chain(condemned, clock_now_ns());
+    }
+    if (result == BATCHER_TAKEN) {
+        *first = batch.first;
+        *count = batch.count;
+    }
+    return result;
+}

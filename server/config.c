@@ -1,0 +1,316 @@
+/* Command line and environment against the table. Every row has a descriptor that says where
+ * its field lies and what may be in it; parsing walks descriptors and knows no setting by name.
+ */
+#include "server/config.h"
+
+#include "server/config_value.h"
+#include "server/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct config_row config_rows[] = {
+/* clang-format off */
+#define GROUP(text) {.title = text},
+#define X(name, kind, start, low, high, measure, text)                                          \
+        {.field = #name, .offset = offsetof(struct config, name), .type = CONFIG_##kind,        \
+         .initial = start, .min = low, .max = high, .unit = measure, .help = text},
+    CONFIG_TABLE(GROUP, X)
+#undef X
+#undef GROUP
+    /* clang-format on */
+};
+
+const size_t config_row_count = ARRAY_COUNT(config_rows);
+
+static const struct {
+    const char *flag;
+    enum config_action action;
+    const char *argument; /* the word it needs, NULL for none */
+} actions[] = {
+    {"--help", CONFIG_HELP, NULL},
+    {"-h", CONFIG_HELP, NULL},
+    {"--version", CONFIG_VERSION, NULL},
+    {"-V", CONFIG_VERSION, NULL},
+    {"--list-devices", CONFIG_LIST_DEVICES, NULL},
+    {"--print-config", CONFIG_PRINT_ENV, "env"},
+};
+
+enum {
+    FLAG_BYTES = 64
+};
+
+/* The command line while it is read. */
+struct arguments {
+    int count;
+    char **words;
+    int next;
+};
+
+/* Number of single-character edits that turn a into b, or a large number if that is many. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    enum {
+        LONGEST = FLAG_BYTES
+    };
+    size_t row[LONGEST + 1];
+    size_t b_length = strlen(b);
+    if (b_length > LONGEST) {
+        return LONGEST;
+    }
+    for (size_t j = 0; j <= b_length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < b_length; j++) {
+            size_t replace = diagonal + (a[i] != b[j]);
+            size_t shift = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = replace < shift ? replace : shift;
+        }
+    }
+    return row[b_length];
+}
+
+/* A known flag close to what was written into `best`; false if none is. */
+static bool nearest_flag(const char *flag, char *best, size_t room)
+{
+    size_t best_distance = strlen(flag) / 3 < 3 ? strlen(flag) / 3 + 1 : 4;
+    bool found = false;
+    for (size_t i = 0; i < config_row_count + ARRAY_COUNT(actions); i++) {
+        char known[FLAG_BYTES];
+        if (i >= config_row_count) {
+            (void)snprintf(known, sizeof known, "%s", actions[i - config_row_count].flag);
+        } else if (config_rows[i].field != NULL) {
+            config_flag_name(config_rows[i].field, known, sizeof known);
+        } else {
+            continue;
+        }
+        bool begins = strlen(flag) > 4 && strncmp(known, flag, strlen(flag)) == 0;
+        size_t distance = begins ? 1 : edit_distance(flag, known);
+        if (distance < best_distance) {
+            best_distance = distance;
+            found = true;
+            (void)snprintf(best, room, "%s", known);
+        }
+    }
+    return found;
+}
+
+static enum status unknown_flag(const char *word, struct error *err)
+{
+    char best[FLAG_BYTES];
+    if (word[0] != '-') {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "\"%s\" is not a flag; tallyd --help lists them", word);
+    }
+    if (nearest_flag(word, best, sizeof best)) {
+        return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s; did you mean %s?", word,
+                         best);
+    }
+    return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s; tallyd --help lists them",
+                     word);
+}
+
+static const struct config_row *find_row(const char *flag)
+{
+    for (size_t i = 0; i < config_row_count; i++) {
+        char known[FLAG_BYTES];
+        if (config_rows[i].field != NULL) {
+            config_flag_name(config_rows[i].field, known, sizeof known);
+            if (strcmp(known, flag) == 0) {
+                return &config_rows[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static bool is_bool_word(const char *word)
+{
+    return strcmp(word, "true") == 0 || strcmp(word, "false") == 0 || strcmp(word, "1") == 0 ||
+           strcmp(word, "0") == 0;
+}
+
+/* The value of a flag: after its '=', or the next word. A bare boolean flag is true. */
+static enum status flag_value(const struct config_row *row, const char *flag, char *inlined,
+                              struct arguments *arguments, const char **value,
+                              struct error *err)
+{
+    const char *next =
+        arguments->next < arguments->count ? arguments->words[arguments->next] : NULL;
+    if (inlined != NULL) {
+        *value = inlined;
+    } else if (row->type == CONFIG_BOOL && (next == NULL || !is_bool_word(next))) {
+        *value = "true";
+    } else if (next != NULL) {
+        *value = next;
+        arguments->next++;
+    } else {
+        return error_set(err, STATUS_INVALID_REQUEST, "%s needs a value (%s)", flag, row->unit);
+    }
+    return STATUS_OK;
+}
+
+/* True if the word is one of the flags that do something else than run the service. */
+static bool take_action(const char *word, struct arguments *arguments, struct config *config)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(actions); i++) {
+        if (strcmp(word, actions[i].flag) != 0) {
+            continue;
+        }
+        if (actions[i].argument != NULL) {
+            if (arguments->next >= arguments->count ||
+                strcmp(arguments->words[arguments->next], actions[i].argument) != 0) {
+                return false;
+            }
+            arguments->next++;
+        }
+        config->action = actions[i].action;
+        return true;
+    }
+    return false;
+}
+
+static enum status parse_word(struct arguments *arguments, struct config *config, bool *cleared,
+                              struct error *err)
+{
+    char *word = arguments->words[arguments->next++];
+    if (take_action(word, arguments, config)) {
+        return STATUS_OK;
+    }
+    char flag[FLAG_BYTES * 4];
+    char *equals = strchr(word, '=');
+    size_t length = equals == NULL ? strlen(word) : (size_t)(equals - word);
+    (void)snprintf(flag, sizeof flag, "%.*s", length < 200 ? (int)length : 200, word);
+    if (strcmp(flag, "--print-config") == 0) {
+        return error_set(err, STATUS_INVALID_REQUEST, "%s knows one form: %s env", flag, flag);
+    }
+    const struct config_row *row = find_row(flag);
+    if (row == NULL) {
+        return unknown_flag(flag, err);
+    }
+    const char *value = NULL;
+    enum status status =
+        flag_value(row, flag, equals == NULL ? NULL : equals + 1, arguments, &value, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (row->type == CONFIG_LIST && !cleared[row - config_rows]) {
+        config_clear(config, row); /* the first flag replaces the default */
+        cleared[row - config_rows] = true;
+    }
+    return config_set(config, row, flag, value, err);
+}
+
+static enum status set_defaults(struct config *config, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < config_row_count && status == STATUS_OK; i++) {
+        const struct config_row *row = &config_rows[i];
+        if (row->field != NULL) {
+            status = config_set(config, row, row->field, row->initial, err);
+        }
+    }
+    return status;
+}
+
+/* The value of an environment variable, NULL if unset. */
+static const char *lookup(char *const *environment, const char *name)
+{
+    size_t length = strlen(name);
+    for (; environment != NULL && *environment != NULL; environment++) {
+        if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=') {
+            return *environment + length + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Variables of the prefix that name no setting are left alone: Kubernetes sets TALLY_PORT and
+ * the like for a service called tally. */
+static enum status read_environment(char *const *environment, struct config *config,
+                                    struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < config_row_count && status == STATUS_OK; i++) {
+        const struct config_row *row = &config_rows[i];
+        if (row->field == NULL) {
+            continue;
+        }
+        char name[FLAG_BYTES];
+        config_variable_name(row->field, name, sizeof name);
+        const char *value = lookup(environment, name);
+        if (value != NULL) {
+            if (row->type == CONFIG_LIST) {
+                config_clear(config, row);
+            }
+            status = config_set(config, row, name, value, err);
+        }
+    }
+    return status;
+}
+
+/* "auto" as a directory, or "" where there is no home. */
+static enum status resolve_cache(char *const *environment, struct config *config,
+                                 struct error *err)
+{
+    if (strcmp(config->kernel_cache, "auto") != 0) {
+        return STATUS_OK;
+    }
+    const char *cache = lookup(environment, "XDG_CACHE_HOME");
+    const char *home = lookup(environment, "HOME");
+    char *path = NULL;
+    int written;
+    if (cache != NULL &&
+        cache[0] == '/') { /* relative ones are to be ignored, says the XDG spec */
+        written = asprintf(&path, "%s/tally", cache);
+    } else if (home != NULL && home[0] == '/') {
+        written = asprintf(&path, "%s/.cache/tally", home);
+    } else {
+        path = strdup("");
+        written = path == NULL ? -1 : 0;
+    }
+    if (written < 0) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the configuration");
+    }
+    free(config->kernel_cache);
+    config->kernel_cache = path;
+    return STATUS_OK;
+}
+
+enum status config_parse(int argc, char **argv, char *const *environment, struct config *config,
+                         struct error *err)
+{
+    *config = (struct config){.action = CONFIG_RUN};
+    bool cleared[ARRAY_COUNT(config_rows)] = {false};
+    struct arguments arguments = {.count = argc, .words = argv, .next = 1};
+    enum status status = set_defaults(config, err);
+    if (status == STATUS_OK) {
+        status = read_environment(environment, config, err);
+    }
+    while (status == STATUS_OK && arguments.next < argc) {
+        status = parse_word(&arguments, config, cleared, err);
+    }
+    if (status == STATUS_OK) {
+        status = resolve_cache(environment, config, err);
+    }
+    if (config->memory_budget == 0) {
+        config->memory_budget = machine_available_bytes() / 2;
+    }
+    if (config->codec_threads == 0) {
+        config->codec_threads = machine_cores();
+    }
+    return status;
+}
+
+void config_deinit(struct config *config)
+{
+    for (size_t i = 0; i < config_row_count; i++) {
+        if (config_rows[i].field != NULL) {
+            config_clear(config, &config_rows[i]);
+        }
+    }
+}
