@@ -88,6 +88,11 @@ struct request {
     struct answer answer; /* valid in FINISHED if error.status is OK */
     struct error error;   /* first error; the outcome of the request */
     int device;           /* number of the device that ran it, -1 */
+    int model;            /* row of the v2 model table, -1 outside v2 */
+    uint32_t batch;       /* requests that shared its launch, 0: none ran */
+    uint64_t upload_ns;   /* of its launch, as struct scan_report */
+    uint64_t compute_ns;
+    uint64_t download_ns;
 
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */

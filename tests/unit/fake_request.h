@@ -1,0 +1,46 @@
+/* Requests for tests of the parts behind HTTP: planned, with a block, on a completion list. */
+#ifndef TALLY_TESTS_FAKE_REQUEST_H
+#define TALLY_TESTS_FAKE_REQUEST_H
+
+#include "server/completion.h"
+#include "server/request.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+/* A row of `elements` float32 numbers; bytes of its block as asked, without a slab. */
+static inline struct request *fake_request(struct completion *completion, enum dtype dtype,
+                                           int64_t elements)
+{
+    struct request *request = calloc(1, sizeof *request);
+    request->magic = REQUEST_MAGIC;
+    request->completion = completion;
+    request->device = -1;
+    request->model = -1;
+    request->call.desc = (struct scan_desc){.dtype = dtype, .rank = 1, .sizes = {elements}};
+    if (scan_plan_make(&request->call.desc, &request->plan, &request->error) != STATUS_OK) {
+        abort();
+    }
+    request->planned = true;
+    request->block.bytes = (size_t)elements * dtype_info(dtype)->bytes;
+    return request;
+}
+
+/* The oldest posted request, waiting up to timeout_ms for one; the others stay in *rest. */
+static inline struct request *fake_await(struct completion *completion, struct request **rest,
+                                         int timeout_ms)
+{
+    if (*rest == NULL) {
+        struct pollfd pollfd = {.fd = completion->fd, .events = POLLIN};
+        (void)poll(&pollfd, 1, timeout_ms);
+        *rest = completion_take(completion);
+    }
+    struct request *request = *rest;
+    if (request != NULL) {
+        *rest = request->next;
+        request->next = NULL;
+    }
+    return request;
+}
+
+#endif

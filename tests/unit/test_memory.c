@@ -1,0 +1,253 @@
+/* memory.h and buddy.h: the budget, blocks that never overlap, slabs that are reused and given
+ * back, all of it under threads too. */
+#include "proto/macros.h"
+#include "server/buddy.h"
+#include "server/clock.h"
+#include "server/memory.h"
+#include "tests/lib/unit.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct memory_options small_options = {.budget_bytes = 64 << 20,
+                                                    .small_slab_bytes = 1 << 20,
+                                                    .small_block_bytes = 64 << 10,
+                                                    .keep_ms = 10};
+
+static int set_up(void **state)
+{
+    return memory_create(&small_options, (struct memory **)state, NULL) != STATUS_OK;
+}
+
+static int tear_down(void **state)
+{
+    memory_destroy(*state);
+    return 0;
+}
+
+static struct memory_stats stats_of(struct memory *memory)
+{
+    struct memory_stats stats;
+    memory_stats(memory, &stats);
+    return stats;
+}
+
+static char *bytes_of(const struct memory_block *block)
+{
+    return (char *)slab_data(block->slab) + block->offset;
+}
+
+static void the_budget_is_kept_to_the_byte(void **state)
+{
+    struct memory *memory = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(memory_reserve(memory, 64 << 20, &err), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 1, &err), STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(err.detail, "--memory-budget"));
+    memory_release(memory, 5);
+    assert_int_equal(memory_reserve(memory, 5, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(memory, 1, NULL), STATUS_OUT_OF_MEMORY);
+    memory_release(memory, 64 << 20);
+    assert_int_equal(stats_of(memory).reserved_bytes, 0);
+}
+
+static void what_can_never_fit_is_too_large(void **state)
+{
+    struct error err = ERROR_INIT;
+    assert_int_equal(memory_reserve(*state, (64 << 20) + 1, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "64 MiB"));
+    assert_int_equal(memory_reserve(*state, UINT64_MAX, NULL), STATUS_TOO_LARGE);
+    struct memory_block block = {0};
+    assert_int_equal(memory_take(*state, SIZE_MAX, &block, NULL), STATUS_TOO_LARGE);
+    assert_null(block.slab);
+}
+
+static void blocks_of_every_size_are_aligned_and_have_headroom(void **state)
+{
+    static const size_t sizes[] = {0,   1,    63,    64,    65,      511,
+                                   512, 4096, 65536, 65537, 1 << 20, 3000000};
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        struct memory_block block = {0};
+        assert_int_equal(memory_take(*state, sizes[i], &block, NULL), STATUS_OK);
+        assert_true(block.bytes >= sizes[i]);
+        assert_true(block.offset >= MEMORY_HEADROOM);
+        assert_int_equal((uintptr_t)bytes_of(&block) % MEMORY_ALIGN, 0);
+        assert_true(block.offset + block.bytes <= slab_bytes(block.slab));
+        memset(bytes_of(&block) - MEMORY_HEADROOM, 0x5a, MEMORY_HEADROOM + block.bytes);
+        memory_give(*state, &block);
+        assert_null(block.slab);
+        memory_give(*state, &block); /* no block: nothing happens */
+    }
+    assert_int_equal(stats_of(*state).block_count, 0);
+}
+
+static void small_blocks_share_a_slab_and_large_ones_do_not(void **state)
+{
+    struct memory_block a = {0};
+    struct memory_block b = {0};
+    struct memory_block large = {0};
+    assert_int_equal(memory_take(*state, 100, &a, NULL), STATUS_OK);
+    assert_int_equal(memory_take(*state, 60000, &b, NULL), STATUS_OK);
+    assert_int_equal(memory_take(*state, 70000, &large, NULL), STATUS_OK);
+    assert_ptr_equal(a.slab, b.slab);
+    assert_ptr_not_equal(a.slab, large.slab);
+    memory_give(*state, &a);
+    memory_give(*state, &b);
+    memory_give(*state, &large);
+}
+
+static void a_large_slab_is_used_again_and_given_back_later(void **state)
+{
+    struct memory *memory = *state;
+    struct memory_block block = {0};
+    assert_int_equal(memory_take(memory, 5000000, &block, NULL), STATUS_OK);
+    struct slab *slab = block.slab;
+    uint64_t held = stats_of(memory).slab_bytes;
+    memory_give(memory, &block);
+    assert_int_equal(stats_of(memory).slab_bytes, held);
+    assert_int_equal(memory_take(memory, 4900000, &block, NULL), STATUS_OK);
+    assert_ptr_equal(block.slab, slab);
+    memory_give(memory, &block);
+    memory_trim(memory, clock_now_ns());
+    assert_int_equal(stats_of(memory).slab_bytes, held); /* too early */
+    memory_trim(memory, clock_now_ns() + 11 * NS_PER_MS);
+    assert_int_equal(stats_of(memory).slab_bytes, 0);
+}
+
+static void idle_slabs_make_room_for_new_ones_within_the_budget(void **state)
+{
+    struct memory *memory = *state;
+    for (size_t bytes = 1 << 20; bytes <= 32 << 20; bytes += bytes / 2) {
+        struct memory_block block = {0};
+        assert_int_equal(memory_take(memory, bytes, &block, NULL), STATUS_OK);
+        memory_give(memory, &block);
+        assert_true(stats_of(memory).slab_bytes <= small_options.budget_bytes);
+    }
+}
+
+static void shared_slabs_but_the_first_are_given_back(void **state)
+{
+    struct memory *memory = *state;
+    enum {
+        COUNT = 100
+    };
+    struct memory_block blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = (struct memory_block){0};
+        assert_int_equal(memory_take(memory, 60000, &blocks[i], NULL), STATUS_OK);
+    }
+    assert_true(stats_of(memory).slab_bytes >= 6 << 20);
+    for (int i = 0; i < COUNT; i++) {
+        memory_give(memory, &blocks[i]);
+    }
+    for (int i = 0; i < 10; i++) {
+        memory_trim(memory, clock_now_ns() + NS_PER_S);
+    }
+    assert_int_equal(stats_of(memory).slab_bytes, 1 << 20);
+    assert_int_equal(stats_of(memory).block_count, 0);
+}
+
+static void freed_halves_join_again(void **state)
+{
+    (void)state;
+    enum {
+        BLOCKS = 64
+    };
+    struct buddy *buddy = buddy_create(BLOCKS * BUDDY_MIN_BYTES);
+    size_t offsets[BLOCKS];
+    size_t whole;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < BLOCKS; i++) {
+            assert_true(buddy_take(buddy, BUDDY_MIN_BYTES, &offsets[i]));
+        }
+        assert_false(buddy_take(buddy, 1, &whole));
+        for (int i = 0; i < BLOCKS; i++) { /* in an order that joins late */
+            buddy_give(buddy, offsets[(i * 37 + round) % BLOCKS]);
+        }
+        assert_true(buddy_unused(buddy));
+        assert_true(buddy_take(buddy, BLOCKS * BUDDY_MIN_BYTES, &whole));
+        assert_int_equal(whole, 0);
+        assert_false(buddy_take(buddy, BUDDY_MIN_BYTES, &whole));
+        buddy_give(buddy, 0);
+        assert_false(buddy_take(buddy, BLOCKS * BUDDY_MIN_BYTES + 1, &whole));
+    }
+    buddy_destroy(buddy);
+}
+
+enum {
+    THREADS = 4,
+    ROUNDS = 4000,
+    HELD = 16
+};
+
+/* Fill every block with the thread's own mark and look whether it is still there. */
+static void *take_and_give(void *argument)
+{
+    struct memory *memory = argument;
+    struct memory_block held[HELD] = {{0}};
+    size_t marks[HELD] = {0};
+    unsigned seed = (unsigned)(uintptr_t)&held;
+    uintptr_t failed = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        seed = seed * 1664525 + 1013904223;
+        size_t slot = seed >> 28;
+        if (held[slot].slab != NULL) {
+            const size_t *first = (const size_t *)bytes_of(&held[slot]);
+            failed |= first[0] != marks[slot];
+            memory_release(memory, held[slot].bytes);
+            memory_give(memory, &held[slot]);
+        }
+        size_t bytes = 8 + (seed >> 8) % (round % 64 == 0 ? 300000 : 20000);
+        struct memory_block block = {0};
+        failed |= memory_take(memory, bytes, &block, NULL) != STATUS_OK;
+        failed |= memory_reserve(memory, block.bytes, NULL) != STATUS_OK;
+        marks[slot] = (size_t)seed ^ (uintptr_t)&held;
+        ((size_t *)bytes_of(&block))[0] = marks[slot];
+        held[slot] = block;
+        if (round % 500 == 0) {
+            memory_trim(memory, clock_now_ns());
+        }
+    }
+    for (size_t slot = 0; slot < HELD; slot++) {
+        memory_release(memory, held[slot].bytes);
+        memory_give(memory, &held[slot]);
+    }
+    return (void *)failed;
+}
+
+static void threads_never_share_a_block(void **state)
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, *state), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    assert_int_equal(stats_of(*state).block_count, 0);
+    assert_int_equal(stats_of(*state).reserved_bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_budget_is_kept_to_the_byte, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_can_never_fit_is_too_large, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(blocks_of_every_size_are_aligned_and_have_headroom,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_blocks_share_a_slab_and_large_ones_do_not, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_large_slab_is_used_again_and_given_back_later, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(idle_slabs_make_room_for_new_ones_within_the_budget,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(shared_slabs_but_the_first_are_given_back, set_up,
+                                        tear_down),
+        cmocka_unit_test(freed_halves_join_again),
+        cmocka_unit_test_setup_teardown(threads_never_share_a_block, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
