@@ -10,20 +10,25 @@
  *     framed    [ N bytes of JSON        ]    [ payload ] (Inference-Header-Content-Length: N)
  *
  * The server drives one request through these calls, in this order:
+ *
  *   1. head_need()  each time the head holds as many bytes as were last asked for (first with
- *                   none): how many bytes the head needs; complete when that equals what it
- * has. UINT64_MAX: everything up to the end of the body.
+ *                   none): how many bytes the head needs; complete when that equals what
+ *                   it has. UINT64_MAX: everything up to the end of the body.
  *   2. decode()     the head is complete: fills *call. From here on release() is due.
  *                   Runs before the payload is read, so a bad request is refused early.
  *   3. complete()   the payload is complete: checks its length, writes text numbers to `input`,
- *                   swaps bytes, moves the input buffer to the start of `input`, reads a
- * pending axis.
+ *                   swaps bytes, moves the input buffer to the start of `input`, reads an axis
+ *                   that is pending.
  *   4. encode()     the output buffer is computed: describes the answer.
  *   5. release()
- * Between 2 and 3 the server copies call->axis_shm to call->axis_bytes, after 3 call->input_shm to
- * the input buffer. A scan_plan_make() error gets its field renamed by plan_field().
+ *
  * Between 2 and 3 the server copies call->axis_shm to call->axis_bytes, after 3 call->input_shm
  * to the input buffer. An error of scan_plan_make() has its field renamed by plan_field().
+ *
+ * /v1/cumsum answers any request format in any other: nested JSON only for nested JSON data,
+ * flat JSON with its shape for everything else. With output_strides the answer is the output
+ * buffer: flat numbers in JSON, its bytes in raw, an array of one dimension in NPY.
+ *
  * Thread: any, one at a time per call (steps 2-4 of large texts run off the loop). */
 #ifndef TALLY_PROTO_CODEC_H
 #define TALLY_PROTO_CODEC_H

@@ -1,0 +1,164 @@
+/* The codecs of POST /v1/cumsum, and what they share. */
+#include "proto/codec_cumsum.h"
+
+#include "proto/attributes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void answer_deinit(struct answer *answer)
+{
+    free(answer->head);
+    answer->head = NULL;
+    answer->head_bytes = 0;
+}
+
+const struct codec *codec_cumsum(enum codec_format format)
+{
+    switch (format) {
+    case CODEC_FORMAT_JSON:
+        return &codec_json;
+    case CODEC_FORMAT_RAW:
+        return &codec_raw;
+    case CODEC_FORMAT_NPY:
+        return &codec_npy;
+    }
+    return NULL;
+}
+
+enum status cumsum_choose_answer(const struct codec_request *request, struct scan_call *call,
+                                 struct error *err)
+{
+    call->answer_format = request->answer_format;
+    if (request->answer_format == CODEC_FORMAT_NPY &&
+        dtype_info(call->desc.dtype)->npy == NULL) {
+        return error_set_field(
+            err, STATUS_INVALID_DTYPE, "dtype",
+            "an NPY answer cannot carry %s: accept application/octet-stream or "
+            "application/json instead",
+            dtype_info(call->desc.dtype)->name);
+    }
+    return STATUS_OK;
+}
+
+void cumsum_shape_text(const struct scan_desc *desc, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int d = 0; d < desc->rank && used < size; d++) {
+        int n = snprintf(text + used, size - used, "%s%lld", d > 0 ? "," : "",
+                         (long long)desc->sizes[d]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static bool input_bytes(const struct scan_desc *desc, uint64_t *bytes)
+{
+    uint64_t elements = 0;
+    if (!buffer_reach(desc, desc->has_strides ? desc->strides : NULL, &elements)) {
+        return false;
+    }
+    *bytes = elements * dtype_info(desc->dtype)->bytes;
+    return true;
+}
+
+static enum status length_error(const struct scan_call *call, uint64_t found, struct error *err)
+{
+    char shape[200];
+    const struct dtype_info *info = dtype_info(call->desc.dtype);
+    uint64_t elements = call->input_bytes / info->bytes;
+    cumsum_shape_text(&call->desc, shape, sizeof shape);
+    return error_set(
+        err, STATUS_LENGTH_MISMATCH,
+        "the body holds %llu bytes of data, expected %llu: %llu elements (shape %s%s) "
+        "of %zu bytes (%s)",
+        (unsigned long long)found, (unsigned long long)call->input_bytes,
+        (unsigned long long)elements, shape,
+        call->desc.has_strides ? ", reached by its strides" : "", info->bytes, info->name);
+}
+
+enum status cumsum_size_payload(const struct codec_request *request, uint64_t head_bytes,
+                                struct scan_call *call, struct error *err)
+{
+    uint64_t bytes = 0;
+    call->source = CALL_SOURCE_PAYLOAD;
+    if (!input_bytes(&call->desc, &bytes)) {
+        return STATUS_OK;
+    }
+    call->input_bytes = bytes;
+    call->payload_min = bytes;
+    call->payload_max = bytes;
+    uint64_t body = request->body_bytes > 0 ? (uint64_t)request->body_bytes : 0;
+    uint64_t found = body > head_bytes ? body - head_bytes : 0;
+    if (request->body_bytes >= 0 && found != bytes) {
+        return length_error(call, found, err);
+    }
+    return STATUS_OK;
+}
+
+static void swap_bytes(void *data, uint64_t bytes, size_t size)
+{
+    char *end = (char *)data + bytes;
+    for (char *p = data; p < end; p += size) {
+        for (size_t i = 0; i < size / 2; i++) {
+            char c = p[i];
+            p[i] = p[size - 1 - i];
+            p[size - 1 - i] = c;
+        }
+    }
+}
+
+enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                    struct error *err)
+{
+    uint64_t bytes = 0;
+    if (!input_bytes(&call->desc, &bytes) || bytes != call->input_bytes) {
+        return error_set(err, STATUS_INTERNAL, "the tensor's geometry was not refused in time");
+    }
+    if (payload_bytes != call->input_bytes) {
+        return length_error(call, payload_bytes, err);
+    }
+    if (call->byte_swap) {
+        swap_bytes(input, bytes, dtype_info(call->desc.dtype)->bytes);
+    }
+    return STATUS_OK;
+}
+
+enum status cumsum_output_elements(const struct scan_call *call, uint64_t output_bytes,
+                                   uint64_t *elements, struct error *err)
+{
+    const struct scan_desc *desc = &call->desc;
+    uint64_t found = 0;
+    const int64_t *strides = desc->has_output_strides ? desc->output_strides : NULL;
+    if (!buffer_reach(desc, strides, &found) ||
+        found > output_bytes / dtype_info(desc->dtype)->bytes) {
+        return error_set(err, STATUS_INTERNAL, "the output buffer is smaller than the answer");
+    }
+    *elements = found;
+    return STATUS_OK;
+}
+
+enum status cumsum_encode(const struct scan_call *call, const void *output,
+                          uint64_t output_bytes, struct answer *answer, struct error *err)
+{
+    uint64_t elements = 0;
+    enum status status = cumsum_output_elements(call, output_bytes, &elements, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    switch (call->answer_format) {
+    case CODEC_FORMAT_JSON:
+        return answer_json(call, output, elements, answer, err);
+    case CODEC_FORMAT_RAW:
+        return answer_raw(call, elements, answer, err);
+    case CODEC_FORMAT_NPY:
+        return answer_npy(call, elements, answer, err);
+    }
+    return error_set(err, STATUS_INTERNAL, "unknown answer format");
+}
+
+void cumsum_release(struct scan_call *call)
+{
+    call->dialect = NULL; /* these formats own nothing */
+}

@@ -1,0 +1,55 @@
+/* What the three formats of POST /v1/cumsum share. Private to proto/codec*.c.
+ *
+ * Any of them can be answered in any other: a JSON request is answered nested if its data came
+ * nested, everything else in JSON flat with its shape. With output_strides the answer is the
+ * output buffer: flat numbers in JSON, the bytes in raw, an array of one dimension in NPY. */
+#ifndef TALLY_PROTO_CODEC_CUMSUM_H
+#define TALLY_PROTO_CODEC_CUMSUM_H
+
+#include "proto/codec.h"
+
+extern const struct codec codec_json;
+extern const struct codec codec_raw;
+extern const struct codec codec_npy;
+
+/* Set the answer's format, and refuse what it cannot carry.
+ * err   INVALID_DTYPE: bfloat16 in NPY */
+MUST_CHECK enum status cumsum_choose_answer(const struct codec_request *request,
+                                            struct scan_call *call, struct error *err);
+
+/* Size the binary payload of call->desc, and compare it with what is known of the body. A
+ * geometry that scan_plan_make() will refuse passes with a payload of 0 bytes. err
+ * LENGTH_MISMATCH */
+MUST_CHECK enum status cumsum_size_payload(const struct codec_request *request,
+                                           uint64_t head_bytes, struct scan_call *call,
+                                           struct error *err);
+
+/* codec->complete of raw and NPY: the payload must be exactly the input buffer.
+ * err   LENGTH_MISMATCH */
+MUST_CHECK enum status cumsum_complete_payload(struct scan_call *call, void *input,
+                                               uint64_t payload_bytes, struct error *err);
+
+/* Elements of the answer: the output buffer's, gaps of output_strides included.
+ * err   INTERNAL: the buffer is smaller */
+MUST_CHECK enum status cumsum_output_elements(const struct scan_call *call,
+                                              uint64_t output_bytes, uint64_t *elements,
+                                              struct error *err);
+
+/* codec->encode and codec->release of all three. */
+MUST_CHECK enum status cumsum_encode(const struct scan_call *call, const void *output,
+                                     uint64_t output_bytes, struct answer *answer,
+                                     struct error *err);
+void cumsum_release(struct scan_call *call);
+
+/* The answer in one format. `elements` as cumsum_output_elements() says. */
+MUST_CHECK enum status answer_json(const struct scan_call *call, const void *output,
+                                   uint64_t elements, struct answer *answer, struct error *err);
+MUST_CHECK enum status answer_raw(const struct scan_call *call, uint64_t elements,
+                                  struct answer *answer, struct error *err);
+MUST_CHECK enum status answer_npy(const struct scan_call *call, uint64_t elements,
+                                  struct answer *answer, struct error *err);
+
+/* "1,1,3,4" */
+void cumsum_shape_text(const struct scan_desc *desc, char *text, size_t size);
+
+#endif

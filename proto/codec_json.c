@@ -1,0 +1,259 @@
+/* POST /v1/cumsum, application/json: one object, its "data" read straight into the tensor. */
+#include "proto/attributes.h"
+#include "proto/codec_cumsum.h"
+#include "proto/json_doc.h"
+#include "proto/json_fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static enum status head_need(const struct codec_request *request, struct byte_view head,
+                             uint64_t *need, struct error *err)
+{
+    (void)request;
+    (void)head;
+    (void)err;
+    *need = UINT64_MAX;
+    return STATUS_OK;
+}
+
+/* Everything but data, dtype and shape. */
+static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
+                                   struct attribute_lists *lists, struct error *err)
+{
+    enum status status = json_field_int64(root, "axis", &desc->axis, err);
+    if (status == STATUS_OK) {
+        status = json_field_bool(root, "exclusive", false, &desc->exclusive, err);
+    }
+    if (status == STATUS_OK) {
+        status = json_field_bool(root, "reverse", false, &desc->reverse, err);
+    }
+    if (status == STATUS_OK) {
+        status = json_field_precision(root, "precision", &desc->precision, err);
+    }
+    if (status == STATUS_OK) {
+        desc->has_strides = json_field(root, "strides") != NULL;
+        status = json_field_int64_list(root, "strides", LIMIT_RANK, desc->strides,
+                                       &lists->strides, err);
+    }
+    if (status == STATUS_OK) {
+        desc->has_output_strides = json_field(root, "output_strides") != NULL;
+        status = json_field_int64_list(root, "output_strides", LIMIT_RANK, desc->output_strides,
+                                       &lists->output_strides, err);
+    }
+    return status;
+}
+
+static enum status nested_shape_error(const struct scan_desc *desc,
+                                      const struct json_array *data, struct error *err)
+{
+    struct scan_desc nesting = {.rank = data->rank};
+    char found[160];
+    char expected[160];
+    memcpy(nesting.sizes, data->sizes, sizeof nesting.sizes);
+    cumsum_shape_text(&nesting, found, sizeof found);
+    cumsum_shape_text(desc, expected, sizeof expected);
+    return error_set_field(
+        err, STATUS_INVALID_SHAPE, "shape",
+        "data is nested as [%s], shape says [%s]: they must agree, or data be "
+        "flat",
+        found, expected);
+}
+
+/* The shape of the tensor: the field's, or the nesting's. */
+static enum status read_shape(const struct json_place *root, const struct json_array *data,
+                              struct scan_desc *desc, struct error *err)
+{
+    int given = -1;
+    enum status status =
+        json_field_int64_list(root, "shape", LIMIT_RANK, desc->sizes, &given, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (given < 0 && desc->has_strides) {
+        return error_set_field(
+            err, STATUS_MISSING_FIELD, "shape",
+            "the field shape is missing: strides need it, because data is then "
+            "the flat buffer");
+    }
+    if (given < 0) {
+        desc->rank = data->rank;
+        memcpy(desc->sizes, data->sizes, (size_t)data->rank * sizeof *desc->sizes);
+        return STATUS_OK;
+    }
+    desc->rank = given;
+    bool same = given == data->rank &&
+                memcmp(desc->sizes, data->sizes, (size_t)given * sizeof *desc->sizes) == 0;
+    return data->rank == 1 || same ? STATUS_OK : nested_shape_error(desc, data, err);
+}
+
+/* Do the numbers in data make up the input buffer? */
+static enum status check_count(const struct scan_desc *desc, const struct json_array *data,
+                               struct error *err)
+{
+    uint64_t need = 0;
+    char shape[160];
+    if ((desc->has_strides || desc->has_output_strides) && data->rank > 1) {
+        return error_set_field(err, STATUS_INVALID_DATA, "data",
+                               "data is nested, expected a flat array: with strides or "
+                               "output_strides it is the buffer in memory order");
+    }
+    if (!buffer_reach(desc, desc->has_strides ? desc->strides : NULL, &need)) {
+        return STATUS_OK; /* scan_plan_make() says what is wrong */
+    }
+    bool enough = desc->has_strides ? data->elements >= need : data->elements == need;
+    if (enough) {
+        return STATUS_OK;
+    }
+    cumsum_shape_text(desc, shape, sizeof shape);
+    return error_set_field(err, STATUS_LENGTH_MISMATCH, "data",
+                           "data has %llu elements, shape [%s]%s needs %s%llu",
+                           (unsigned long long)data->elements, shape,
+                           desc->has_strides ? " with these strides" : "",
+                           desc->has_strides ? "at least " : "", (unsigned long long)need);
+}
+
+static enum status read_dtype(const struct json_place *root, const struct json_array *data,
+                              struct scan_desc *desc, struct error *err)
+{
+    bool named = false;
+    enum status status =
+        json_field_dtype(root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, &named, err);
+    return status != STATUS_OK || named ? status
+                                        : json_tensor_infer(data, "data", &desc->dtype, err);
+}
+
+static enum status read_data(const struct json_place *root, const struct json_doc *doc,
+                             struct json_array *data, struct error *err)
+{
+    const json_t *value = json_field(root, "data");
+    const struct json_array *array = json_doc_array(doc, value);
+    if (value == NULL) {
+        return json_field_missing(root, "data", err);
+    }
+    if (array == NULL) {
+        return json_field_error(root, "data",
+                                "an array of numbers, nested or flat with a shape", err);
+    }
+    *data = *array;
+    return json_tensor_require_regular(data, "data", err);
+}
+
+static enum status read_call(const struct json_doc *doc, struct scan_call *call,
+                             struct error *err)
+{
+    static const char *const known[] = {"data",      "dtype",          "shape",
+                                        "strides",   "output_strides", "axis",
+                                        "exclusive", "reverse",        "precision"};
+    const struct json_place root = {.object = doc->root};
+    struct attribute_lists lists = {0, 0};
+    struct json_array data = {.rank = 0};
+    struct scan_desc *desc = &call->desc;
+    enum status status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
+    if (status == STATUS_OK) {
+        status = read_data(&root, doc, &data, err);
+    }
+    if (status == STATUS_OK) {
+        status = read_attributes(&root, desc, &lists, err);
+    }
+    if (status == STATUS_OK) {
+        status = read_dtype(&root, &data, desc, err);
+    }
+    if (status == STATUS_OK) {
+        status = read_shape(&root, &data, desc, err);
+    }
+    if (status == STATUS_OK) {
+        status = attributes_check_strides(desc, &lists, err);
+    }
+    if (status == STATUS_OK) {
+        status = check_count(desc, &data, err);
+    }
+    call->source = CALL_SOURCE_TEXT;
+    call->nested = data.rank > 1;
+    call->data = data.cut;
+    call->input_bytes = data.elements * dtype_info(desc->dtype)->bytes;
+    return status;
+}
+
+static enum status decode(const struct codec_request *request, struct byte_view head,
+                          struct scan_call *call, struct error *err)
+{
+    struct scan_call found = {.desc.precision = PRECISION_WIDE};
+    struct json_doc doc = {.root = NULL};
+    if (request->param_count > 0) {
+        return error_set_field(err, STATUS_UNKNOWN_FIELD, request->params[0].name,
+                               "a JSON request takes no query parameters: put %s into the body",
+                               request->params[0].name);
+    }
+    enum status status = json_doc_parse(head.bytes, head.count, &doc, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    status = read_call(&doc, &found, err);
+    if (status == STATUS_OK) {
+        status = cumsum_choose_answer(request, &found, err);
+    }
+    if (status == STATUS_OK) {
+        *call = found;
+    }
+    json_doc_deinit(&doc);
+    return status;
+}
+
+static enum status complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                            struct error *err)
+{
+    const struct scan_desc *desc = &call->desc;
+    const struct json_read read = {.dtype = desc->dtype,
+                                   .field = "data",
+                                   .rank = call->nested ? desc->rank : 1,
+                                   .sizes = desc->sizes};
+    if (payload_bytes != 0) {
+        return error_set(err, STATUS_LENGTH_MISMATCH, "%llu bytes follow the JSON text",
+                         (unsigned long long)payload_bytes);
+    }
+    return json_tensor_read(&read, call->data,
+                            call->input_bytes / dtype_info(desc->dtype)->bytes, input, err);
+}
+
+enum status answer_json(const struct scan_call *call, const void *output, uint64_t elements,
+                        struct answer *answer, struct error *err)
+{
+    const struct scan_desc *desc = &call->desc;
+    bool nested = call->nested && !desc->has_output_strides;
+    const struct json_print print = {.dtype = desc->dtype,
+                                     .data = output,
+                                     .elements = elements,
+                                     .rank = nested ? desc->rank : 1,
+                                     .sizes = desc->sizes};
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_begin_object(&w);
+    json_writer_key(&w, "dtype");
+    json_writer_string(&w, dtype_info(desc->dtype)->name);
+    json_writer_key(&w, "shape");
+    json_writer_int_list(&w, desc->sizes, desc->rank);
+    if (desc->has_output_strides) {
+        json_writer_key(&w, "strides");
+        json_writer_int_list(&w, desc->output_strides, desc->rank);
+    }
+    json_writer_key(&w, "data");
+    json_tensor_write(&print, &w);
+    json_writer_end_object(&w);
+    answer->head = json_writer_take(&w, &answer->head_bytes);
+    json_writer_deinit(&w);
+    if (answer->head == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the JSON answer");
+    }
+    answer->content_type = "application/json";
+    return STATUS_OK;
+}
+
+const struct codec codec_json = {
+    .name = "json",
+    .head_need = head_need,
+    .decode = decode,
+    .complete = complete,
+    .encode = cumsum_encode,
+    .release = cumsum_release,
+};

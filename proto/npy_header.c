@@ -1,0 +1,354 @@
+/* NPY headers.
+ *
+ *     \x93NUMPY  major minor  length(2 or 4 bytes, little-endian)
+ *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces \n
+ *
+ * The dict is parsed as the literal it is: keys in any order, either quote, spaces and a
+ * trailing comma where Python allows them; everything else is refused. */
+#include "proto/npy_header.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAGIC = 6,
+    SHORT_PREFIX = 10,
+    LONG_PREFIX = 12,
+    ALIGNMENT = 64
+};
+
+static const char magic[MAGIC + 1] = "\x93NUMPY";
+
+static uint64_t little_endian(const unsigned char *bytes, int count)
+{
+    uint64_t value = 0;
+    for (int i = count - 1; i >= 0; i--) {
+        value = value << 8 | bytes[i];
+    }
+    return value;
+}
+
+enum status npy_header_need(struct byte_view head, uint64_t *need, struct error *err)
+{
+    const unsigned char *bytes = head.bytes;
+    if (head.count < SHORT_PREFIX) {
+        *need = SHORT_PREFIX;
+        return STATUS_OK;
+    }
+    if (memcmp(bytes, magic, MAGIC) != 0) {
+        return error_set(err, STATUS_INVALID_NPY,
+                         "the body does not begin with \\x93NUMPY: it is no NPY file (an NPZ "
+                         "archive must be unpacked first)");
+    }
+    int major = bytes[MAGIC];
+    int minor = bytes[MAGIC + 1];
+    if (major < 1 || major > 3 || minor != 0) {
+        return error_set(err, STATUS_INVALID_NPY,
+                         "NPY format version %d.%d, expected 1.0, 2.0 or 3.0", major, minor);
+    }
+    size_t prefix = major == 1 ? SHORT_PREFIX : LONG_PREFIX;
+    if (head.count < prefix) {
+        *need = prefix;
+        return STATUS_OK;
+    }
+    uint64_t length = little_endian(bytes + MAGIC + 2, major == 1 ? 2 : 4);
+    if (length > LIMIT_NPY_HEADER) {
+        return error_set(err, STATUS_INVALID_NPY,
+                         "the NPY header has %llu bytes, at most %d are taken",
+                         (unsigned long long)length, LIMIT_NPY_HEADER);
+    }
+    *need = prefix + length;
+    return STATUS_OK;
+}
+
+/* The dict's text; `end` is past its last byte. */
+struct cursor {
+    const char *p;
+    const char *end;
+};
+
+static void skip_space(struct cursor *c)
+{
+    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\t' || *c->p == '\r')) {
+        c->p++;
+    }
+}
+
+/* Take `token` if it is next. */
+static bool take(struct cursor *c, const char *token)
+{
+    size_t length = strlen(token);
+    skip_space(c);
+    if ((size_t)(c->end - c->p) < length || memcmp(c->p, token, length) != 0) {
+        return false;
+    }
+    c->p += length;
+    return true;
+}
+
+static enum status syntax_error(const struct cursor *c, const char *expected, struct error *err)
+{
+    char found[24];
+    size_t n = 0;
+    while (n < sizeof found - 1 && c->p + n < c->end) {
+        found[n] = c->p[n] >= ' ' && c->p[n] < 0x7F ? c->p[n] : '?';
+        n++;
+    }
+    found[n] = '\0';
+    return error_set(err, STATUS_INVALID_NPY,
+                     "the NPY header is not valid: expected %s at '%s'", expected, found);
+}
+
+/* 'text' or "text" without escapes. */
+static bool take_string(struct cursor *c, struct byte_view *out)
+{
+    skip_space(c);
+    if (c->p == c->end || (*c->p != '\'' && *c->p != '"')) {
+        return false;
+    }
+    const char *begin = c->p + 1;
+    const char *close = memchr(begin, *c->p, (size_t)(c->end - begin));
+    if (close == NULL || memchr(begin, '\\', (size_t)(close - begin)) != NULL) {
+        return false;
+    }
+    *out = (struct byte_view){begin, (size_t)(close - begin)};
+    c->p = close + 1;
+    return true;
+}
+
+static bool equals(struct byte_view text, const char *word)
+{
+    return text.count == strlen(word) && memcmp(text.bytes, word, text.count) == 0;
+}
+
+/* What a descr that is none of ours means, by its kind character. */
+static const char *kind_advice(char kind)
+{
+    switch (kind) {
+    case 'b':
+        return "booleans have no sum here: convert them, x.astype('uint8')";
+    case 'c':
+        return "complex numbers are not supported: send x.real and x.imag";
+    case 'O':
+        return "Python objects are never unpickled";
+    case 'S':
+    case 'U':
+    case 'a':
+        return "text is not supported";
+    case 'V':
+        return "raw bytes are not supported; bfloat16, which NumPy saves like that, can be "
+               "sent as "
+               "application/octet-stream with dtype=bfloat16";
+    case 'm':
+    case 'M':
+        return "dates are not supported: send x.view('int64')";
+    default:
+        return "expected f2, f4, f8, i1, i2, i4, i8, u1, u2, u4 or u8, after < or >";
+    }
+}
+
+static enum status parse_descr(struct byte_view descr, struct npy_header *out,
+                               struct error *err)
+{
+    const char *text = descr.bytes;
+    char order = '|';
+    struct byte_view type = descr;
+    if (descr.count > 0 && strchr("<>=|", text[0]) != NULL && text[0] != '\0') {
+        order = text[0];
+        type = (struct byte_view){text + 1, descr.count - 1};
+    }
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const struct dtype_info *info = dtype_info((enum dtype)i);
+        if (info->npy != NULL && equals(type, info->npy + 1)) {
+            out->dtype = (enum dtype)i;
+            out->byte_swap = order == '>' && info->bytes > 1;
+            return STATUS_OK;
+        }
+    }
+    int shown = descr.count < 40 ? (int)descr.count : 40;
+    char kind = type.count > 0 ? *(const char *)type.bytes : '\0';
+    return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
+                           "the NPY element type is '%.*s': %s", shown, text,
+                           kind_advice(kind));
+}
+
+static enum status parse_descr_value(struct cursor *c, struct npy_header *out,
+                                     struct error *err)
+{
+    struct byte_view descr = {NULL, 0};
+    skip_space(c);
+    if (c->p < c->end && (*c->p == '[' || *c->p == '(' || *c->p == '{')) {
+        return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
+                               "the NPY element type is structured: send one field, x['name']");
+    }
+    if (!take_string(c, &descr)) {
+        return syntax_error(c, "a string such as '<f4' for descr", err);
+    }
+    return parse_descr(descr, out, err);
+}
+
+static enum status parse_order(struct cursor *c, struct npy_header *out, struct error *err)
+{
+    if (take(c, "True")) {
+        out->fortran_order = true;
+        return STATUS_OK;
+    }
+    out->fortran_order = false;
+    return take(c, "False") ? STATUS_OK
+                            : syntax_error(c, "True or False for fortran_order", err);
+}
+
+/* A decimal size; Python 2 wrote long ones as 3L. */
+static bool take_size(struct cursor *c, int64_t *out)
+{
+    int64_t value = 0;
+    skip_space(c);
+    const char *begin = c->p;
+    for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, *c->p - '0', &value)) {
+            return false;
+        }
+    }
+    *out = value;
+    bool found = c->p > begin;
+    c->p += found && c->p < c->end && *c->p == 'L';
+    return found;
+}
+
+/* () or (3,) or (3, 4) or (3, 4,) */
+static enum status parse_shape(struct cursor *c, struct npy_header *out, struct error *err)
+{
+    static const char expected[] = "a tuple of sizes such as (3, 4) for shape";
+    bool comma = true;
+    out->rank = 0;
+    if (!take(c, "(")) {
+        return syntax_error(c, expected, err);
+    }
+    while (!take(c, ")")) {
+        if (out->rank == LIMIT_RANK) {
+            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                                   "the NPY shape has more than %d dimensions", LIMIT_RANK);
+        }
+        if (!comma || !take_size(c, &out->sizes[out->rank])) {
+            return syntax_error(c, expected, err);
+        }
+        out->rank++;
+        comma = take(c, ",");
+    }
+    if (out->rank == 1 && !comma) {
+        return syntax_error(c, "a comma in a shape of one dimension, (3,),", err);
+    }
+    return STATUS_OK;
+}
+
+enum {
+    KEY_DESCR = 1,
+    KEY_ORDER = 2,
+    KEY_SHAPE = 4,
+    KEY_ALL = 7
+};
+
+static enum status parse_entry(struct cursor *c, struct npy_header *out, int *seen,
+                               struct error *err)
+{
+    struct byte_view name = {NULL, 0};
+    if (!take_string(c, &name)) {
+        return syntax_error(c, "a key in quotes", err);
+    }
+    int key = equals(name, "descr")           ? KEY_DESCR
+              : equals(name, "fortran_order") ? KEY_ORDER
+              : equals(name, "shape")         ? KEY_SHAPE
+                                              : 0;
+    if (key == 0 || (*seen & key) != 0) {
+        return error_set(err, STATUS_INVALID_NPY,
+                         "the NPY header has %s key '%.*s', expected descr, fortran_order and "
+                         "shape once each",
+                         key == 0 ? "an unknown" : "a second",
+                         name.count < 40 ? (int)name.count : 40, (const char *)name.bytes);
+    }
+    *seen |= key;
+    if (!take(c, ":")) {
+        return syntax_error(c, "':'", err);
+    }
+    return key == KEY_DESCR   ? parse_descr_value(c, out, err)
+           : key == KEY_ORDER ? parse_order(c, out, err)
+                              : parse_shape(c, out, err);
+}
+
+static enum status parse_dict(struct cursor *c, struct npy_header *out, struct error *err)
+{
+    int seen = 0;
+    bool comma = true;
+    if (!take(c, "{")) {
+        return syntax_error(c, "'{'", err);
+    }
+    while (!take(c, "}")) {
+        if (!comma) {
+            return syntax_error(c, "',' or '}'", err);
+        }
+        enum status status = parse_entry(c, out, &seen, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        comma = take(c, ",");
+    }
+    skip_space(c);
+    if (c->p != c->end) {
+        return syntax_error(c, "the end of the header", err);
+    }
+    if (seen != KEY_ALL) {
+        return error_set(err, STATUS_INVALID_NPY, "the NPY header lacks the key '%s'",
+                         !(seen & KEY_DESCR)   ? "descr"
+                         : !(seen & KEY_ORDER) ? "fortran_order"
+                                               : "shape");
+    }
+    return STATUS_OK;
+}
+
+enum status npy_header_parse(struct byte_view head, struct npy_header *out, struct error *err)
+{
+    uint64_t need = 0;
+    enum status status = npy_header_need(head, &need, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (head.count != need || need < SHORT_PREFIX) {
+        return error_set(err, STATUS_INVALID_NPY,
+                         "the NPY file ends inside its header: %zu bytes of %llu", head.count,
+                         (unsigned long long)need);
+    }
+    const char *bytes = head.bytes;
+    struct cursor c = {bytes + (bytes[MAGIC] == 1 ? SHORT_PREFIX : LONG_PREFIX),
+                       bytes + head.count};
+    struct npy_header found = {.rank = 0};
+    status = parse_dict(&c, &found, err);
+    if (status == STATUS_OK) {
+        *out = found;
+    }
+    return status;
+}
+
+size_t npy_header_print(enum dtype dtype, const int64_t *sizes, int rank,
+                        char text[NPY_HEADER_MAX])
+{
+    char *dict = text + SHORT_PREFIX;
+    size_t room = NPY_HEADER_MAX - SHORT_PREFIX;
+    size_t used =
+        (size_t)snprintf(dict, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                         dtype_info(dtype)->npy);
+    for (int d = 0; d < rank; d++) {
+        used += (size_t)snprintf(dict + used, room - used, "%s%lld", d > 0 ? ", " : "",
+                                 (long long)sizes[d]);
+    }
+    used += (size_t)snprintf(dict + used, room - used, "%s), }", rank == 1 ? "," : "");
+    size_t whole = (SHORT_PREFIX + used + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    memset(dict + used, ' ', whole - SHORT_PREFIX - used);
+    text[whole - 1] = '\n';
+    memcpy(text, magic, MAGIC);
+    text[MAGIC] = 1;
+    text[MAGIC + 1] = 0;
+    text[MAGIC + 2] = (char)((whole - SHORT_PREFIX) & 0xFF);
+    text[MAGIC + 3] = (char)((whole - SHORT_PREFIX) >> 8);
+    return whole;
+}
