@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     EXCERPT = 24,
@@ -167,6 +168,29 @@ static enum status count_error(const struct cursor *c, const struct json_part *p
                            found < expected ? "only" : "more than", found, expected);
 }
 
+/* Store what a word without its quotes stands for. */
+static bool store_word(const struct json_read *read, const char *word, size_t length, void *out)
+{
+    static const struct {
+        const char *spelling;
+        const char *name;
+    } loose[] = {{"nan", "NaN"},
+                 {"inf", "Infinity"},
+                 {"infinity", "Infinity"},
+                 {"-inf", "-Infinity"},
+                 {"-infinity", "-Infinity"}};
+    if (!read->any_spelling) {
+        return number_special(read->dtype, word, length, out);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(loose); i++) {
+        if (strlen(loose[i].spelling) == length &&
+            strncasecmp(loose[i].spelling, word, length) == 0) {
+            return number_special(read->dtype, loose[i].name, strlen(loose[i].name), out);
+        }
+    }
+    return false;
+}
+
 /* A word that stands for a value of a float type; p is at its first byte. */
 static const char *read_word(const struct cursor *c, const char *p, void *out)
 {
@@ -188,7 +212,7 @@ static const char *read_word(const struct cursor *c, const char *p, void *out)
         return number_special(c->read->dtype, "NaN", 3, out) ? after : NULL;
     }
     bool allowed = quoted || c->read->bare_nan;
-    return allowed && number_special(c->read->dtype, word, length, out) ? after : NULL;
+    return allowed && store_word(c->read, word, length, out) ? after : NULL;
 }
 
 static bool is_word(const char *p)

@@ -54,6 +54,7 @@ struct json_read {
     enum dtype dtype;
     bool null_is_nan;     /* accept null as NaN for float types */
     bool bare_nan;        /* accept NaN, Infinity, -Infinity without quotes */
+    bool any_spelling;    /* accept Inf, -Inf too, and all of them in any case */
     const char *field;    /* path of the array, for errors: "data" */
     int rank;             /* shape that turns an element's number into its place in errors; */
     const int64_t *sizes; /*   rank 0 or 1: flat */

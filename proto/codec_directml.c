@@ -1,0 +1,235 @@
+/* POST /v1/directml/cumulative_summation: DML_CUMULATIVE_SUMMATION_OPERATOR_DESC as JSON.
+ *
+ *     {"type": "DML_OPERATOR_CUMULATIVE_SUMMATION", "feature_level": "5_0",
+ *      "desc": {"InputTensor": {...}, "OutputTensor": {...}, "Axis": 3,
+ *               "AxisDirection": "DML_AXIS_DIRECTION_INCREASING", "HasExclusiveSum": false},
+ *      "data": [...]}
+ *
+ * `data` is the input buffer, element by element; binary requests leave it out and append the
+ * buffer to the JSON. The answer repeats OutputTensor and carries the output buffer the same
+ * way. One request is initialisation, binding and execution in one: an input OWNED_BY_DML is
+ * one whose data, sent along, are bound at initialisation. */
+#include "proto/codec.h"
+
+#include "proto/directml_fields.h"
+#include "proto/framed_json.h"
+#include "proto/json_doc.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct directml {
+    struct json_doc doc;
+    const struct json_array *array; /* text of the input buffer, NULL if binary */
+    char *output_text;              /* owned: OutputTensor as the client wrote it */
+    struct directml_operator op;
+};
+
+static void directml_release(struct scan_call *call)
+{
+    struct directml *dml = call->dialect;
+    if (dml != NULL) {
+        json_doc_deinit(&dml->doc);
+        free(dml->output_text);
+        free(dml);
+    }
+    call->dialect = NULL;
+}
+
+static void describe(const struct directml_operator *op, struct scan_desc *scan)
+{
+    scan->dtype = op->input.dtype;
+    scan->precision = PRECISION_WIDE;
+    scan->axis = op->axis;
+    scan->reverse = op->decreasing;
+    scan->exclusive = op->exclusive;
+    scan->rank = (int)op->input.dims;
+    scan->has_strides = op->input.has_strides;
+    scan->has_output_strides = op->output.has_strides;
+    for (int i = 0; i < scan->rank; i++) {
+        scan->sizes[i] = op->input.sizes[i];
+        scan->strides[i] = op->input.strides[i];
+        scan->output_strides[i] = op->output.strides[i];
+    }
+}
+
+/* A binary buffer may be sent whole, or without what lies behind its last element. */
+static enum status check_payload(const struct directml_tensor *input, uint64_t found,
+                                 struct error *err)
+{
+    uint64_t least = directml_least_bytes(input);
+    uint64_t minimum = directml_minimum_bytes(input);
+    uint64_t total = directml_total_bytes(input);
+    if (found == least || found == minimum || found == total) {
+        return STATUS_OK;
+    }
+    return error_set(
+        err, STATUS_LENGTH_MISMATCH,
+        "the body has %" PRIu64 " bytes after its JSON: expected the input buffer, "
+        "TotalTensorSizeInBytes %" PRIu64 " bytes, or no more than its elements "
+        "need, %" PRIu64 " bytes (rounded up to 4: %" PRIu64 "); is " FRAMED_HEADER " right?",
+        found, total, least, minimum);
+}
+
+static enum status locate_payload(const struct codec_request *request,
+                                  const struct directml *dml, struct scan_call *call,
+                                  struct error *err)
+{
+    int64_t known = framed_payload_bytes(request);
+    call->source = CALL_SOURCE_PAYLOAD;
+    call->input_bytes = directml_least_bytes(&dml->op.input);
+    call->output_bytes = directml_total_bytes(&dml->op.output);
+    call->payload_min = call->input_bytes;
+    call->payload_max = directml_total_bytes(&dml->op.input);
+    if (known >= 0) {
+        call->payload_min = (uint64_t)known;
+        call->payload_max = (uint64_t)known;
+        return check_payload(&dml->op.input, (uint64_t)known, err);
+    }
+    return STATUS_OK;
+}
+
+/* The elements of a text: those the layout reaches, and no more than the buffer has. A text
+ * answer has all elements of an output buffer of the size that was given, else those reached.
+ */
+static enum status locate_text(const struct codec_request *request, struct directml *dml,
+                               struct scan_call *call, struct error *err)
+{
+    size_t size = dtype_info(dml->op.input.dtype)->bytes;
+    enum status status = framed_check_flat(dml->array, "data", directml_reach(&dml->op.input),
+                                           directml_total_bytes(&dml->op.input) / size, err);
+    int64_t known = framed_payload_bytes(request);
+    if (status == STATUS_OK && known >= 0) {
+        status = framed_check_payload((uint64_t)known, 0, 0, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    call->source = CALL_SOURCE_TEXT;
+    call->data = dml->array->cut;
+    call->input_bytes = dml->array->elements * size;
+    call->output_bytes = dml->op.output.total_bytes != 0
+                             ? dml->op.output.total_bytes
+                             : directml_least_bytes(&dml->op.output);
+    return STATUS_OK;
+}
+
+static enum status locate(const struct codec_request *request, struct directml *dml,
+                          struct scan_call *call, struct error *err)
+{
+    struct json_place root = {.object = dml->doc.root, .path = ""};
+    const json_t *data = json_field(&root, "data");
+    if (data != NULL && !json_is_null(data)) {
+        dml->array = json_doc_array(&dml->doc, data);
+        if (dml->array == NULL) {
+            return json_field_error(&root, "data", "a flat array of numbers", err);
+        }
+        return locate_text(request, dml, call, err);
+    }
+    if (request->head_bytes < 0) {
+        return json_field_missing(&root, "data", err);
+    }
+    return locate_payload(request, dml, call, err);
+}
+
+static enum status directml_decode(const struct codec_request *request, struct byte_view head,
+                                   struct scan_call *call, struct error *err)
+{
+    struct directml *dml = calloc(1, sizeof *dml);
+    if (dml == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
+    }
+    struct scan_call found = {.dialect = dml};
+    enum status status = framed_no_query(request, err);
+    if (status == STATUS_OK) {
+        status = json_doc_parse(head.bytes, head.count, &dml->doc, err);
+    }
+    if (status == STATUS_OK) {
+        status = directml_read(dml->doc.root, &dml->op, err);
+    }
+    if (status == STATUS_OK) {
+        describe(&dml->op, &found.desc);
+        dml->output_text = json_dumps(dml->op.output_member, JSON_COMPACT);
+        if (dml->output_text == NULL) {
+            status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
+        }
+    }
+    if (status == STATUS_OK) {
+        status = locate(request, dml, &found, err);
+    }
+    if (status != STATUS_OK) {
+        directml_release(&found);
+        return status;
+    }
+    *call = found;
+    return STATUS_OK;
+}
+
+static enum status directml_complete(struct scan_call *call, void *input,
+                                     uint64_t payload_bytes, struct error *err)
+{
+    const struct directml *dml = call->dialect;
+    if (call->source == CALL_SOURCE_PAYLOAD) {
+        return check_payload(&dml->op.input, payload_bytes, err);
+    }
+    enum status status = framed_check_payload(payload_bytes, 0, 0, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct json_read read = {.dtype = call->desc.dtype, .any_spelling = true, .field = "data"};
+    return json_tensor_read(&read, call->data, dml->array->elements, input, err);
+}
+
+static enum status directml_encode(const struct scan_call *call, const void *output,
+                                   uint64_t output_bytes, struct answer *answer,
+                                   struct error *err)
+{
+    const struct directml *dml = call->dialect;
+    bool framed = call->source == CALL_SOURCE_PAYLOAD;
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_begin_object(&w);
+    json_writer_key(&w, "OutputTensor");
+    json_writer_raw(&w, dml->output_text, strlen(dml->output_text));
+    if (!framed) {
+        struct json_print print = {.dtype = call->desc.dtype,
+                                   .data = output,
+                                   .elements = call->output_bytes /
+                                               dtype_info(call->desc.dtype)->bytes};
+        json_writer_key(&w, "data");
+        json_tensor_write(&print, &w);
+    }
+    json_writer_end_object(&w);
+    (void)output_bytes;
+    enum status status = framed_answer(&w, framed, call->output_bytes, answer, err);
+    json_writer_deinit(&w);
+    return status;
+}
+
+static const char *directml_plan_field(const char *field)
+{
+    static const char *const names[][2] = {{"shape", "desc.InputTensor.Sizes"},
+                                           {"axis", "desc.Axis"},
+                                           {"strides", "desc.InputTensor.Strides"},
+                                           {"output_strides", "desc.OutputTensor.Strides"}};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (strcmp(field, names[i][0]) == 0) {
+            return names[i][1];
+        }
+    }
+    return "";
+}
+
+static const struct codec directml_codec = {.name = "directml",
+                                            .head_need = framed_head_need,
+                                            .decode = directml_decode,
+                                            .complete = directml_complete,
+                                            .encode = directml_encode,
+                                            .release = directml_release,
+                                            .plan_field = directml_plan_field};
+
+const struct codec *codec_directml(void)
+{
+    return &directml_codec;
+}

@@ -1,0 +1,365 @@
+/* POST /v2/models/{model}/infer: the Open Inference Protocol with its binary tensor extension.
+ *
+ *     {"id": "7", "parameters": {"axis": 1, "binary_data_output": true},
+ *      "inputs": [{"name": "x", "shape": [2,3], "datatype": "INT32",
+ *                  "parameters": {"binary_data_size": 24}}]} <24 bytes>
+ *
+ * A raw request (Inference-Header-Content-Length: 0) is the tensor's bytes alone: one
+ * dimension, the model's declared type, a binary answer unless the query says
+ * binary_data_output=false. */
+#include "proto/codec.h"
+
+#include "proto/kserve_tensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kserve {
+    const struct model *model;
+    struct json_doc doc;
+    struct kserve_inputs inputs;
+    struct kserve_attributes attributes;
+    struct kserve_output output;
+    struct byte_view raw; /* raw request of unknown length: the body, read as head */
+};
+
+static void kserve_release(struct scan_call *call)
+{
+    struct kserve *kserve = call->dialect;
+    if (kserve != NULL) {
+        json_doc_deinit(&kserve->doc);
+        free(kserve);
+    }
+    call->dialect = NULL;
+}
+
+/* A raw request has no JSON; without a Content-Length its shape is known at its end only, so
+ * the whole of it is taken as head. */
+static enum status kserve_head_need(const struct codec_request *request, struct byte_view head,
+                                    uint64_t *need, struct error *err)
+{
+    if (request->head_bytes == 0 && request->body_bytes < 0) {
+        *need = UINT64_MAX;
+        return STATUS_OK;
+    }
+    return framed_head_need(request, head, need, err);
+}
+
+/* ---- decode ---- */
+
+static enum status read_id(const struct json_place *root, struct scan_call *call,
+                           struct error *err)
+{
+    const char *id = NULL;
+    if (json_is_null(json_field(root, "id"))) {
+        return STATUS_OK;
+    }
+    enum status status = json_field_string(root, "id", &id, err);
+    if (status != STATUS_OK || id == NULL) {
+        return status;
+    }
+    if (strlen(id) >= sizeof call->id) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "id",
+                               "the id has %zu bytes: at most %d are echoed", strlen(id),
+                               LIMIT_REQUEST_ID);
+    }
+    (void)snprintf(call->id, sizeof call->id, "%s", id);
+    return STATUS_OK;
+}
+
+/* Where x is. */
+static void place_x(const struct framed_tensor *x, struct scan_call *call)
+{
+    call->input_bytes = x->bytes;
+    if (x->array != NULL) {
+        call->source = CALL_SOURCE_TEXT;
+        call->data = x->array->cut;
+    } else if (x->shm.region[0] != '\0') {
+        call->source = CALL_SOURCE_SHM;
+        call->input_shm = x->shm;
+    } else {
+        call->source = CALL_SOURCE_PAYLOAD;
+        call->payload_offset = x->payload_offset;
+    }
+    call->desc.dtype = x->dtype;
+    call->desc.rank = x->rank;
+    memcpy(call->desc.sizes, x->sizes, sizeof call->desc.sizes);
+}
+
+/* Where the axis is, if it is a tensor; one written as JSON joins the attributes. */
+static enum status place_axis(struct kserve *kserve, struct scan_call *call, struct error *err)
+{
+    const struct framed_tensor *axis = &kserve->inputs.axis;
+    if (axis->place.object == NULL) {
+        return STATUS_OK;
+    }
+    call->axis_pending = axis->binary || axis->shm.region[0] != '\0';
+    if (call->axis_pending) {
+        call->axis_shm = axis->shm;
+        return STATUS_OK;
+    }
+    int64_t value = 0;
+    char path[JSON_PATH_MAX];
+    json_path_of(&axis->place, "data", -1, path);
+    enum status status = framed_axis_from_json(axis, &value, err);
+    return status == STATUS_OK ? kserve_put_axis(&kserve->attributes, value, path, err)
+                               : status;
+}
+
+static enum status place_output(const struct kserve *kserve, struct scan_call *call,
+                                struct error *err)
+{
+    const struct shm_window *window = &kserve->output.shm;
+    call->output_shm = *window;
+    if (window->region[0] != '\0' && window->bytes < call->input_bytes) {
+        return error_set_field(err, STATUS_LENGTH_MISMATCH,
+                               "outputs[0].parameters.shared_memory_byte_size",
+                               "found %" PRIu64 ", but the result has %" PRIu64
+                               " bytes: register a larger region (perf_analyzer: "
+                               "--output-shared-memory-size)",
+                               window->bytes, call->input_bytes);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_json(const struct codec_request *request, struct kserve *kserve,
+                             struct scan_call *call, struct error *err)
+{
+    struct json_place root = {.object = kserve->doc.root, .path = ""};
+    struct kserve_request_parameters parameters = {.timeout_us = 0};
+    enum status status = read_id(&root, call, err);
+    if (status == STATUS_OK) {
+        status = kserve_read_request_parameters(&root, &parameters, &kserve->attributes, err);
+    }
+    if (status == STATUS_OK) {
+        status = kserve_read_inputs(&kserve->doc, kserve->model, &kserve->inputs,
+                                    &kserve->attributes, err);
+    }
+    if (status == STATUS_OK) {
+        status = kserve_read_outputs(&root, parameters.binary_output, &kserve->output, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    call->timeout_us = parameters.timeout_us;
+    call->payload_min = kserve->inputs.payload_bytes;
+    call->payload_max = kserve->inputs.payload_bytes;
+    place_x(&kserve->inputs.x, call);
+    status = place_axis(kserve, call, err);
+    if (status == STATUS_OK) {
+        status = place_output(kserve, call, err);
+    }
+    int64_t payload = framed_payload_bytes(request);
+    if (status == STATUS_OK && payload >= 0) {
+        status =
+            framed_check_payload((uint64_t)payload, call->payload_min, call->payload_max, err);
+    }
+    return status;
+}
+
+static enum status read_raw(const struct codec_request *request, struct byte_view head,
+                            struct kserve *kserve, struct scan_call *call, struct error *err)
+{
+    const struct model *model = kserve->model;
+    size_t size = dtype_info(model->dtype)->bytes;
+    if (model->axis_input) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "model %s has two inputs, and a raw binary request (" FRAMED_HEADER
+                         ": 0) carries one: describe them in JSON",
+                         model->name);
+    }
+    kserve->output.binary = true;
+    enum status status =
+        kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;
+    if (bytes % size != 0) {
+        return error_set(err, STATUS_LENGTH_MISMATCH,
+                         "the body has %" PRIu64 " bytes, which is no whole number of %s "
+                         "elements, the type that model %s declares",
+                         bytes, dtype_info(model->dtype)->kserve, model->name);
+    }
+    if (request->body_bytes < 0) {
+        kserve->raw = head;
+        call->source = CALL_SOURCE_TEXT;
+    } else {
+        call->source = CALL_SOURCE_PAYLOAD;
+        call->payload_min = bytes;
+        call->payload_max = bytes;
+    }
+    call->input_bytes = bytes;
+    call->desc.dtype = model->dtype;
+    call->desc.rank = 1;
+    call->desc.sizes[0] = (int64_t)(bytes / size);
+    return STATUS_OK;
+}
+
+static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
+                                 struct scan_call *call, struct error *err)
+{
+    const struct model *model = model_find(request->model);
+    if (model == NULL) {
+        return error_set(err, STATUS_NOT_FOUND, "Request for unknown model");
+    }
+    struct kserve *kserve = calloc(1, sizeof *kserve);
+    if (kserve == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
+    }
+    kserve->model = model;
+    struct scan_call found = {.dialect = kserve};
+    enum status status;
+    if (request->head_bytes == 0) {
+        status = read_raw(request, head, kserve, &found, err);
+    } else {
+        status = json_doc_parse(head.bytes, head.count, &kserve->doc, err);
+        if (status == STATUS_OK) {
+            status = read_json(request, kserve, &found, err);
+        }
+    }
+    if (status != STATUS_OK) {
+        kserve_release(&found);
+        return status;
+    }
+    kserve_apply(&kserve->attributes, model, &found.desc);
+    *call = found;
+    return STATUS_OK;
+}
+
+/* ---- complete ---- */
+
+static enum status complete_axis(struct scan_call *call, const void *input, struct error *err)
+{
+    struct kserve *kserve = call->dialect;
+    const struct framed_tensor *axis = &kserve->inputs.axis;
+    const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
+                                     : (const void *)call->axis_bytes;
+    int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
+    enum status status = kserve_put_axis(&kserve->attributes, value, axis->place.path, err);
+    if (status == STATUS_OK) {
+        call->desc.axis = value;
+    }
+    return status;
+}
+
+static enum status read_text(const struct scan_call *call, void *input, struct error *err)
+{
+    const struct kserve *kserve = call->dialect;
+    if (kserve->doc.root == NULL) {
+        if (kserve->raw.count > 0) {
+            memcpy(input, kserve->raw.bytes, kserve->raw.count);
+        }
+        return STATUS_OK;
+    }
+    char path[JSON_PATH_MAX];
+    const struct framed_tensor *x = &kserve->inputs.x;
+    json_path_of(&x->place, "data", -1, path);
+    struct json_read read = {.dtype = x->dtype,
+                             .null_is_nan = true,
+                             .bare_nan = true,
+                             .any_spelling = true,
+                             .field = path};
+    return json_tensor_read(&read, call->data, x->elements, input, err);
+}
+
+static enum status kserve_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                   struct error *err)
+{
+    enum status status =
+        framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err);
+    if (status == STATUS_OK && call->axis_pending) {
+        status = complete_axis(call, input, err); /* before its bytes are written over */
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (call->source == CALL_SOURCE_TEXT) {
+        return read_text(call, input, err);
+    }
+    if (call->source == CALL_SOURCE_PAYLOAD && call->payload_offset > 0) {
+        memmove(input, (const char *)input + call->payload_offset, call->input_bytes);
+    }
+    return STATUS_OK;
+}
+
+/* ---- encode ---- */
+
+static void write_output(const struct scan_call *call, const void *output, uint64_t bytes,
+                         struct json_writer *w)
+{
+    const struct kserve *kserve = call->dialect;
+    const struct scan_desc *desc = &call->desc;
+    json_writer_begin_object(w);
+    json_writer_key(w, "name");
+    json_writer_string(w, MODEL_OUTPUT);
+    json_writer_key(w, "datatype");
+    json_writer_string(w, dtype_info(desc->dtype)->kserve);
+    json_writer_key(w, "shape");
+    json_writer_int_list(w, desc->sizes, desc->rank);
+    if (kserve->output.binary) {
+        /* the only key that may be here: clients take others for an error */
+        json_writer_key(w, "parameters");
+        json_writer_begin_object(w);
+        json_writer_key(w, "binary_data_size");
+        json_writer_uint(w, bytes);
+        json_writer_end_object(w);
+    } else if (call->output_shm.region[0] == '\0') {
+        struct json_print print = {.dtype = desc->dtype,
+                                   .data = output,
+                                   .elements = bytes / dtype_info(desc->dtype)->bytes};
+        json_writer_key(w, "data");
+        json_tensor_write(&print, w);
+    }
+    json_writer_end_object(w);
+}
+
+static enum status kserve_encode(const struct scan_call *call, const void *output,
+                                 uint64_t output_bytes, struct answer *answer,
+                                 struct error *err)
+{
+    const struct kserve *kserve = call->dialect;
+    uint64_t bytes = call->input_bytes; /* input and output are packed: the same size */
+    (void)output_bytes;
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_begin_object(&w);
+    if (call->id[0] != '\0') {
+        json_writer_key(&w, "id");
+        json_writer_string(&w, call->id);
+    }
+    json_writer_key(&w, "model_name");
+    json_writer_string(&w, kserve->model->name);
+    json_writer_key(&w, "model_version");
+    json_writer_string(&w, MODEL_VERSION);
+    json_writer_key(&w, "outputs");
+    json_writer_begin_array(&w);
+    write_output(call, output, bytes, &w);
+    json_writer_end_array(&w);
+    json_writer_end_object(&w);
+    enum status status =
+        framed_answer(&w, kserve->output.binary && bytes > 0, bytes, answer, err);
+    json_writer_deinit(&w);
+    return status;
+}
+
+/* x is the first input of nearly every request, and its axis mostly a parameter. */
+static const char *kserve_plan_field(const char *field)
+{
+    return strcmp(field, "axis") == 0 ? "parameters.axis" : "inputs[0].shape";
+}
+
+static const struct codec kserve_codec = {.name = "kserve",
+                                          .head_need = kserve_head_need,
+                                          .decode = kserve_decode,
+                                          .complete = kserve_complete,
+                                          .encode = kserve_encode,
+                                          .release = kserve_release,
+                                          .plan_field = kserve_plan_field};
+
+const struct codec *codec_kserve(void)
+{
+    return &kserve_codec;
+}

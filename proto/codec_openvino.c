@@ -1,0 +1,301 @@
+/* POST /v1/openvino/cumsum-3: CumSum-3 of OpenVINO's opset 3 as JSON.
+ *
+ *     {"attributes": {"exclusive": false, "reverse": true},
+ *      "inputs": [{"precision": "FP32", "shape": [5], "data": [1,2,3,4,5]},
+ *                 {"precision": "I64", "shape": [], "data": -1}]}
+ *
+ * An input may have "binary_data_size" instead of "data"; its bytes then follow the JSON, in
+ * the order of the inputs. The answer has the form of the first input. */
+#include "proto/codec.h"
+
+#include "proto/framed_tensor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct openvino {
+    struct json_doc doc;
+    struct framed_tensor data;
+    struct framed_tensor axis; /* place.object NULL without one */
+};
+
+static void openvino_release(struct scan_call *call)
+{
+    struct openvino *openvino = call->dialect;
+    if (openvino != NULL) {
+        json_doc_deinit(&openvino->doc);
+        free(openvino);
+    }
+    call->dialect = NULL;
+}
+
+/* ---- one input ---- */
+
+static enum status read_precision(struct framed_tensor *port, struct error *err)
+{
+    const char *text = NULL;
+    enum status status = json_field_string(&port->place, "precision", &text, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (text == NULL) {
+        return json_field_missing(&port->place, "precision", err);
+    }
+    if (!dtype_find(DTYPE_FAMILY_OPENVINO, text, strlen(text), &port->dtype)) {
+        char path[JSON_PATH_MAX];
+        json_path_of(&port->place, "precision", -1, path);
+        return error_set_field(
+            err, STATUS_INVALID_DTYPE, path,
+            "\"%.40s\" is no numeric type of whole bytes: expected FP16, BF16, "
+            "FP32, FP64, I8, I16, I32, I64, U8, U16, U32, U64, or the same as "
+            "an element type, f16 to u64",
+            text);
+    }
+    return STATUS_OK;
+}
+
+/* Where the elements are: data, or binary_data_size of bytes after the JSON. */
+static enum status read_location(const struct json_doc *doc, bool axis,
+                                 struct framed_tensor *port, uint64_t *payload,
+                                 struct error *err)
+{
+    const json_t *data = json_field(&port->place, "data");
+    int64_t size = -1;
+    enum status status = json_field_int64(&port->place, "binary_data_size", &size, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (json_is_null(data)) {
+        data = NULL;
+    }
+    bool binary = json_field(&port->place, "binary_data_size") != NULL;
+    if ((data != NULL) == binary) {
+        return error_set_field(err, data != NULL ? STATUS_INVALID_FIELD : STATUS_MISSING_FIELD,
+                               port->place.path,
+                               "expected either data or binary_data_size, found %s",
+                               data != NULL ? "both" : "neither");
+    }
+    return data != NULL
+               ? framed_tensor_take_data(doc, data, axis, port, err)
+               : framed_tensor_take_payload(port, "binary_data_size", size, payload, err);
+}
+
+static enum status read_port(const struct json_doc *doc, bool axis, struct framed_tensor *port,
+                             uint64_t *payload, struct error *err)
+{
+    static const char *const known[] = {"precision", "shape", "data", "binary_data_size"};
+    enum status status = json_fields_known(&port->place, known, ARRAY_COUNT(known), err);
+    if (status == STATUS_OK) {
+        status = read_precision(port, err);
+    }
+    if (status == STATUS_OK) {
+        status = framed_tensor_read_shape(port, err);
+    }
+    return status == STATUS_OK ? read_location(doc, axis, port, payload, err) : status;
+}
+
+/* ---- the operator ---- */
+
+static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
+                                   struct error *err)
+{
+    static const char *const known[] = {"exclusive", "reverse"};
+    struct json_place place;
+    enum status status = json_field_object(root, "attributes", &place, err);
+    if (status != STATUS_OK || place.object == NULL) {
+        return status;
+    }
+    status = json_fields_known(&place, known, ARRAY_COUNT(known), err);
+    if (status == STATUS_OK) {
+        status = json_field_bool(&place, "exclusive", true, &desc->exclusive, err);
+    }
+    return status == STATUS_OK ? json_field_bool(&place, "reverse", true, &desc->reverse, err)
+                               : status;
+}
+
+static enum status check_data(const struct framed_tensor *port, struct error *err)
+{
+    char path[JSON_PATH_MAX];
+    if (port->rank < 1) {
+        json_path_of(&port->place, "shape", -1, path);
+        return error_set_field(err, STATUS_INVALID_SHAPE, path,
+                               "found a scalar: CumSum takes a tensor of rank 1 or more");
+    }
+    if (port->array == NULL) {
+        return STATUS_OK;
+    }
+    json_path_of(&port->place, "data", -1, path);
+    return framed_check_flat(port->array, path, port->elements, port->elements, err);
+}
+
+static enum status check_axis(const struct framed_tensor *port, struct scan_call *call,
+                              struct error *err)
+{
+    enum status status = framed_tensor_check_axis(port, "precision", err);
+    if (status == STATUS_OK && port->array != NULL) {
+        char path[JSON_PATH_MAX];
+        json_path_of(&port->place, "data", -1, path);
+        status = framed_check_flat(port->array, path, 1, 1, err);
+    }
+    call->axis_pending = port->binary;
+    return status == STATUS_OK && !port->binary
+               ? framed_axis_from_json(port, &call->desc.axis, err)
+               : status;
+}
+
+static enum status read_inputs(const struct json_place *root, struct openvino *openvino,
+                               struct scan_call *call, struct error *err)
+{
+    const json_t *list = NULL;
+    enum status status = json_field_array(root, "inputs", &list, err);
+    if (status == STATUS_OK && list == NULL) {
+        return json_field_missing(root, "inputs", err);
+    }
+    size_t count = json_array_size(list);
+    if (status == STATUS_OK && (count < 1 || count > 2)) {
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "inputs",
+            "found %zu inputs: expected the data and, as an option, the axis", count);
+    }
+    struct framed_tensor *ports[] = {&openvino->data, &openvino->axis};
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        if (i == 1 && json_is_null(json_array_get(list, i))) {
+            break;
+        }
+        status = json_array_object(root, "inputs", list, (int)i, &ports[i]->place, err);
+        if (status == STATUS_OK) {
+            status = read_port(&openvino->doc, i == 1, ports[i], &call->payload_max, err);
+        }
+        if (status == STATUS_OK) {
+            status = i == 0 ? check_data(ports[i], err) : check_axis(ports[i], call, err);
+        }
+    }
+    return status;
+}
+
+static enum status read_root(const struct codec_request *request, struct openvino *openvino,
+                             struct scan_call *call, struct error *err)
+{
+    static const char *const known[] = {"attributes", "inputs"};
+    struct json_place root = {.object = openvino->doc.root, .path = ""};
+    const struct framed_tensor *data = &openvino->data;
+    enum status status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
+    if (status == STATUS_OK) {
+        status = read_attributes(&root, &call->desc, err);
+    }
+    if (status == STATUS_OK) {
+        status = read_inputs(&root, openvino, call, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    call->desc.dtype = data->dtype;
+    call->desc.rank = data->rank;
+    memcpy(call->desc.sizes, data->sizes, sizeof data->sizes);
+    call->input_bytes = data->bytes;
+    call->source = data->binary ? CALL_SOURCE_PAYLOAD : CALL_SOURCE_TEXT;
+    if (data->array != NULL) {
+        call->data = data->array->cut;
+    }
+    call->payload_min = call->payload_max;
+    int64_t payload = framed_payload_bytes(request);
+    return payload < 0 ? STATUS_OK
+                       : framed_check_payload((uint64_t)payload, call->payload_min,
+                                              call->payload_max, err);
+}
+
+static enum status openvino_decode(const struct codec_request *request, struct byte_view head,
+                                   struct scan_call *call, struct error *err)
+{
+    struct openvino *openvino = calloc(1, sizeof *openvino);
+    if (openvino == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
+    }
+    struct scan_call found = {.dialect = openvino};
+    enum status status = framed_no_query(request, err);
+    if (status == STATUS_OK) {
+        status = json_doc_parse(head.bytes, head.count, &openvino->doc, err);
+    }
+    if (status == STATUS_OK) {
+        status = read_root(request, openvino, &found, err);
+    }
+    if (status != STATUS_OK) {
+        openvino_release(&found);
+        return status;
+    }
+    *call = found;
+    return STATUS_OK;
+}
+
+static enum status openvino_complete(struct scan_call *call, void *input,
+                                     uint64_t payload_bytes, struct error *err)
+{
+    const struct openvino *openvino = call->dialect;
+    enum status status =
+        framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (call->axis_pending) {
+        call->desc.axis = framed_axis_from_bytes(
+            openvino->axis.dtype, (const char *)input + openvino->axis.payload_offset);
+    }
+    if (call->source == CALL_SOURCE_PAYLOAD) {
+        return STATUS_OK; /* it is the first tensor: in its place */
+    }
+    struct json_read read = {.dtype = call->desc.dtype, .field = "inputs[0].data"};
+    return json_tensor_read(&read, call->data, openvino->data.elements, input, err);
+}
+
+static enum status openvino_encode(const struct scan_call *call, const void *output,
+                                   uint64_t output_bytes, struct answer *answer,
+                                   struct error *err)
+{
+    const struct openvino *openvino = call->dialect;
+    const struct framed_tensor *port = &openvino->data;
+    (void)output_bytes;
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_begin_object(&w);
+    json_writer_key(&w, "outputs");
+    json_writer_begin_array(&w);
+    json_writer_begin_object(&w);
+    json_writer_key(&w, "precision"); /* spelled as the client did */
+    json_writer_string(&w, json_string_value(json_field(&port->place, "precision")));
+    json_writer_key(&w, "shape");
+    json_writer_int_list(&w, port->sizes, port->rank);
+    if (port->binary) {
+        json_writer_key(&w, "binary_data_size");
+        json_writer_uint(&w, port->bytes);
+    } else {
+        struct json_print print = {
+            .dtype = port->dtype, .data = output, .elements = port->elements};
+        json_writer_key(&w, "data");
+        json_tensor_write(&print, &w);
+    }
+    json_writer_end_object(&w);
+    json_writer_end_array(&w);
+    json_writer_end_object(&w);
+    enum status status = framed_answer(&w, port->binary, port->bytes, answer, err);
+    json_writer_deinit(&w);
+    return status;
+}
+
+static const char *openvino_plan_field(const char *field)
+{
+    return strcmp(field, "axis") == 0 ? "inputs[1].data" : "inputs[0].shape";
+}
+
+static const struct codec openvino_codec = {.name = "openvino",
+                                            .head_need = framed_head_need,
+                                            .decode = openvino_decode,
+                                            .complete = openvino_complete,
+                                            .encode = openvino_encode,
+                                            .release = openvino_release,
+                                            .plan_field = openvino_plan_field};
+
+const struct codec *codec_openvino(void)
+{
+    return &openvino_codec;
+}

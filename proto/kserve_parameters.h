@@ -1,0 +1,71 @@
+/* The `parameters` objects of the Open Inference Protocol: of the request, of a tensor, and as
+ * query parameters of a raw binary request. The operator's attributes may be given in any of
+ * them; what is given twice must agree. Thread: any. */
+#ifndef TALLY_PROTO_KSERVE_PARAMETERS_H
+#define TALLY_PROTO_KSERVE_PARAMETERS_H
+
+#include "proto/codec.h"
+#include "proto/json_fields.h"
+#include "proto/models.h"
+
+/* The operator's attributes, as far as the request names them. */
+struct kserve_attributes {
+    bool has_axis;
+    bool has_exclusive;
+    bool has_reverse;
+    bool has_precision;
+    bool exclusive;
+    bool reverse;
+    enum precision precision;
+    int64_t axis;
+};
+
+/* Where a tensor's bytes are, from its parameters. */
+struct kserve_location {
+    bool has_binary_size;
+    int64_t binary_size; /* binary_data_size */
+    bool has_binary_data;
+    bool binary_data;      /* outputs: binary_data */
+    struct shm_window shm; /* region "" if not in shared memory */
+};
+
+struct kserve_request_parameters {
+    bool binary_output;  /* binary_data_output */
+    uint64_t timeout_us; /* 0: none */
+};
+
+/* Which keys a tensor's parameters may have. */
+enum kserve_tensor_kind {
+    KSERVE_INPUT,
+    KSERVE_OUTPUT
+};
+
+/* Read the object `parameters` of the request, if there is one.
+ * err   UNKNOWN_FIELD (lists the known keys), INVALID_FIELD, also for values that contradict */
+MUST_CHECK enum status kserve_read_request_parameters(const struct json_place *root,
+                                                      struct kserve_request_parameters *out,
+                                                      struct kserve_attributes *attributes,
+                                                      struct error *err);
+
+/* Read `parameters` of one tensor; attributes are taken from inputs only. */
+MUST_CHECK enum status kserve_read_tensor_parameters(const struct json_place *tensor,
+                                                     enum kserve_tensor_kind kind,
+                                                     struct kserve_location *out,
+                                                     struct kserve_attributes *attributes,
+                                                     struct error *err);
+
+/* Read the query of a raw binary request: the attributes and binary_data_output. */
+MUST_CHECK enum status kserve_read_query(const struct codec_request *request,
+                                         bool *binary_output,
+                                         struct kserve_attributes *attributes,
+                                         struct error *err);
+
+/* INVALID_AXIS if the axis tensor's value contradicts a parameter. */
+MUST_CHECK enum status kserve_put_axis(struct kserve_attributes *attributes, int64_t axis,
+                                       const char *field, struct error *err);
+
+/* The attributes of a request to this model: as given, else the model's. */
+void kserve_apply(const struct kserve_attributes *attributes, const struct model *model,
+                  struct scan_desc *desc);
+
+#endif

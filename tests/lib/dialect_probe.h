@@ -1,0 +1,44 @@
+/* Runs one request through a codec as the server does, with the oracle for a device: head_need,
+ * decode, plan, complete, scan, encode. For unit tests of the dialects. One thread. */
+#ifndef TALLY_TESTS_LIB_DIALECT_PROBE_H
+#define TALLY_TESTS_LIB_DIALECT_PROBE_H
+
+#include "proto/codec.h"
+
+#include <stdbool.h>
+
+struct probe {
+    /* what the client sends besides the body; set before probe_run() */
+    int64_t head_bytes;   /* Inference-Header-Content-Length, -1: none */
+    bool chunked;         /* the length of the body is not known beforehand */
+    const char *model;    /* v2 */
+    const char *query[8]; /* name, value, name, value ..., NULL */
+    const void *shm;      /* content of every shared memory region */
+    /* what comes of it */
+    enum status status;
+    struct error error;    /* field as the client sees it */
+    struct scan_call call; /* as completed; its dialect is released */
+    char *text;            /* JSON of the answer, NUL-terminated; owned */
+    unsigned char *bytes;  /* payload of the answer; owned */
+    size_t byte_count;
+    char content_type[64];
+    char header[64];        /* Inference-Header-Content-Length of the answer, "" if none */
+    unsigned char *shm_out; /* what went to shared memory; owned, NULL if nothing did */
+};
+
+void probe_init(struct probe *probe);
+void probe_deinit(struct probe *probe);
+
+/* Run one body; what came of an earlier run is dropped. */
+enum status probe_run(struct probe *probe, const struct codec *codec, const void *body,
+                      size_t bytes);
+
+/* The same with a text as body, `json` followed by `payload`; head_bytes is set to its length.
+ */
+enum status probe_framed(struct probe *probe, const struct codec *codec, const char *json,
+                         const void *payload, size_t payload_bytes);
+
+/* A body that is all JSON, without the header. */
+enum status probe_json(struct probe *probe, const struct codec *codec, const char *json);
+
+#endif
