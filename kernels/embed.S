@@ -9,4 +9,7 @@ kernel_\name\()_end:
     .byte 0
     .endm
 
+    embed scan_types, "kernels/scan_types.cl"
+    embed scan_generic, "kernels/scan_generic.cl"
+
     .section .note.GNU-stack, "", @progbits

@@ -3,6 +3,7 @@
  * is one run in memory. Nothing is allocated. */
 #include "kernels/scan_plan.h"
 
+#include "kernels/scan_gaps.h"
 #include "kernels/scan_overlap.h"
 
 #include <inttypes.h>
@@ -209,6 +210,21 @@ static bool same_layout(const struct scan_plan *plan)
     return same;
 }
 
+/* What follows from the axis, the dimensions, and the spans of both sides. */
+static void settle(struct scan_plan *plan)
+{
+    if (plan->elements > 0) {
+        fold_dims(plan);
+        settle_axis(plan);
+        plan->lines = plan->elements / plan->axis.size;
+    }
+    plan->pattern = pattern_of(plan);
+    plan->gaps = plan->out_elements != plan->elements;
+    /* gaps among interleaved elements cannot be zeroed in place: scan_gaps.h */
+    plan->in_place =
+        plan->elements == 0 || (same_layout(plan) && (!plan->gaps || scan_gaps_nested(plan)));
+}
+
 static void fill_plan(const struct scan_desc *desc, const uint64_t *in, const uint64_t *out,
                       struct scan_plan *plan)
 {
@@ -216,13 +232,32 @@ static void fill_plan(const struct scan_desc *desc, const uint64_t *in, const ui
     plan->axis = (struct scan_dim){(uint64_t)desc->sizes[axis], in[axis], out[axis]};
     if (plan->elements > 0) {
         collect_dims(desc, axis, in, out, plan);
-        fold_dims(plan);
-        settle_axis(plan);
-        plan->lines = plan->elements / plan->axis.size;
     }
-    plan->pattern = pattern_of(plan);
-    plan->in_place = plan->elements == 0 || same_layout(plan);
-    plan->gaps = plan->out_elements != plan->elements;
+    settle(plan);
+}
+
+void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
+                   struct scan_plan *box)
+{
+    struct scan_plan made = {.dtype = plan->dtype,
+                             .precision = plan->precision,
+                             .exclusive = plan->exclusive,
+                             .reverse = plan->reverse,
+                             .axis = {axis, plan->axis.in_stride, plan->axis.out_stride},
+                             .elements = axis,
+                             .in_elements = (axis - 1) * plan->axis.in_stride + 1,
+                             .out_elements = (axis - 1) * plan->axis.out_stride + 1};
+    for (int i = 0; i < plan->dims; i++) {
+        const struct scan_dim *dim = &plan->dim[i];
+        made.elements *= size[i];
+        made.in_elements += (size[i] - 1) * dim->in_stride;
+        made.out_elements += (size[i] - 1) * dim->out_stride;
+        if (size[i] > 1) {
+            made.dim[made.dims++] = (struct scan_dim){size[i], dim->in_stride, dim->out_stride};
+        }
+    }
+    settle(&made);
+    *box = made;
 }
 
 enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,

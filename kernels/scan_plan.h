@@ -29,8 +29,8 @@ struct scan_plan {
     enum scan_pattern pattern;
     bool exclusive;
     bool reverse;
-    bool in_place;        /* input and output layouts agree: may share one buffer */
-    bool gaps;            /* the output buffer has cells no element is written to: zero them */
+    bool in_place; /* input and output layouts agree (and are plain): may share a buffer */
+    bool gaps;     /* the output buffer has cells no element is written to: zero them */
     struct scan_dim axis; /* size: elements of a line */
     int dims; /* other dimensions, largest output stride first, none of size 1, folded */
     struct scan_dim dim[LIMIT_RANK];
@@ -49,6 +49,11 @@ struct scan_plan {
  * at most SCAN_OVERLAP_STEPS (about 50 ms): INVALID_STRIDES if that is not enough to tell */
 MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                                       struct error *err);
+
+/* The plan of a box of another: size[i] elements of dim[i] and `axis` elements of the axis, all
+ * at least 1. Lines keep their order. */
+void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
+                   struct scan_plan *box);
 
 /* True if jobs of the two plans may share a launch: same element type and precision (of
  * integers: same width). */

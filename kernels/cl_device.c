@@ -1,0 +1,219 @@
+/* Finding devices asks every platform; one that fails to answer is passed over, so that a
+ * broken driver does not take the working ones with it. */
+#include "kernels/cl_device.h"
+
+#include "kernels/cl_error.h"
+#include "kernels/cl_fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PLATFORMS_MAX = 32,
+    ALLOC_LIMIT_MIN = 16384 /* room for blocks of every type; OpenCL promises far more */
+};
+
+/* A text property, cut to what fits; "" if the device does not tell. */
+static void device_text(cl_device_id id, cl_device_info what, char *text, size_t room)
+{
+    char whole[1024];
+    size_t size = 0;
+    text[0] = '\0';
+    if (clGetDeviceInfo(id, what, sizeof whole, whole, &size) == CL_SUCCESS && size > 0) {
+        whole[sizeof whole - 1] = '\0';
+        size_t length = strnlen(whole, room - 1);
+        memcpy(text, whole, length);
+        text[length] = '\0';
+    }
+}
+
+static uint64_t device_number(cl_device_id id, cl_device_info what, size_t size)
+{
+    cl_ulong wide = 0;
+    cl_uint narrow = 0;
+    if (size == sizeof narrow) {
+        cl_int code = clGetDeviceInfo(id, what, sizeof narrow, &narrow, NULL);
+        return code == CL_SUCCESS ? narrow : 0;
+    }
+    return clGetDeviceInfo(id, what, sizeof wide, &wide, NULL) == CL_SUCCESS ? wide : 0;
+}
+
+static bool has_fp64(cl_device_id id)
+{
+    const uint64_t needed = CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_DENORM;
+    return (device_number(id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(cl_ulong)) & needed) == needed;
+}
+
+/* A device that compiles, runs kernels and is little-endian can be used. */
+static bool usable(cl_device_id id)
+{
+    const cl_device_info needed[] = {CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE,
+                                     CL_DEVICE_ENDIAN_LITTLE};
+    bool all = true;
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        all = all && device_number(id, needed[i], sizeof(cl_bool)) == CL_TRUE;
+    }
+    return all;
+}
+
+static void describe(cl_platform_id platform, cl_device_id id, struct scan_device_info *info)
+{
+    *info = (struct scan_device_info){.kind = SCAN_DEVICE_OTHER};
+    device_text(id, CL_DEVICE_NAME, info->name, sizeof info->name);
+    device_text(id, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    device_text(id, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
+    device_text(id, CL_DEVICE_VERSION, info->version, sizeof info->version);
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof info->platform, info->platform,
+                          NULL) != CL_SUCCESS) {
+        info->platform[0] = '\0';
+    }
+    uint64_t type = device_number(id, CL_DEVICE_TYPE, sizeof(cl_ulong));
+    if ((type & CL_DEVICE_TYPE_CPU) != 0) {
+        info->kind = SCAN_DEVICE_CPU;
+    } else if ((type & CL_DEVICE_TYPE_GPU) != 0) {
+        info->kind = SCAN_DEVICE_GPU;
+    }
+    uint64_t units = device_number(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
+    info->compute_units = units > 0 ? (uint32_t)units : 1;
+    info->memory_bytes = device_number(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
+    info->max_alloc_bytes = device_number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
+    info->fp64 = has_fp64(id);
+    info->host_memory = info->kind == SCAN_DEVICE_CPU &&
+                        device_number(id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool)) != 0;
+}
+
+/* All devices of all platforms, usable or not. */
+static cl_int all_devices(cl_device_id *ids, cl_platform_id *platforms, size_t *count)
+{
+    cl_platform_id found[PLATFORMS_MAX];
+    cl_uint platform_count = 0;
+    cl_int code = CL_SUCCESS;
+    *count = 0;
+    CL_TRY(code, clGetPlatformIDs(PLATFORMS_MAX, found, &platform_count));
+    if (code != CL_SUCCESS) {
+        return code;
+    }
+    platform_count = platform_count < PLATFORMS_MAX ? platform_count : PLATFORMS_MAX;
+    for (cl_uint i = 0; i < platform_count && *count < CL_DEVICES_MAX; i++) {
+        cl_uint room = (cl_uint)(CL_DEVICES_MAX - *count);
+        cl_uint got = 0;
+        if (clGetDeviceIDs(found[i], CL_DEVICE_TYPE_ALL, room, ids + *count, &got) !=
+            CL_SUCCESS) {
+            continue;
+        }
+        got = got < room ? got : room;
+        for (cl_uint j = 0; j < got; j++) {
+            platforms[*count + j] = found[i];
+        }
+        *count += got;
+    }
+    return CL_SUCCESS;
+}
+
+enum status cl_devices_find(cl_device_id *ids, struct scan_device_info *infos, size_t room,
+                            size_t *count, struct error *err)
+{
+    cl_device_id found[CL_DEVICES_MAX];
+    cl_platform_id platforms[CL_DEVICES_MAX];
+    size_t total = 0;
+    size_t kept = 0;
+    cl_int code = all_devices(found, platforms, &total);
+    for (size_t i = 0; i < total; i++) {
+        if (!usable(found[i])) {
+            continue;
+        }
+        if (kept < room && ids != NULL) {
+            ids[kept] = found[i];
+        }
+        if (kept < room && infos != NULL) {
+            describe(platforms[i], found[i], &infos[kept]);
+        }
+        kept++;
+    }
+    if (kept > 0) {
+        *count = kept;
+        return STATUS_OK;
+    }
+    const char *how = "install an OpenCL driver (Debian: apt install pocl-opencl-icd) and see "
+                      "what clinfo lists";
+    if (total > 0) {
+        return error_set(
+            err, STATUS_NO_DEVICE,
+            "%zu OpenCL devices found, none of them is available, compiles kernels "
+            "and is little-endian: %s",
+            total, how);
+    }
+    return error_set(err, STATUS_NO_DEVICE, "no OpenCL device found (%s): %s",
+                     code == CL_SUCCESS ? "no platform has one" : cl_error_name(code), how);
+}
+
+static enum status create_queue(struct cl_device *device, struct error *err)
+{
+    cl_int code = CL_SUCCESS;
+    CL_MAKE(device->context, code, clCreateContext(NULL, 1, &device->id, NULL, NULL, &code));
+    enum status status = cl_check(code, "clCreateContext", err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    CL_MAKE(device->queue, code, clCreateCommandQueue(device->context, device->id, 0, &code));
+    return cl_check(code, "clCreateCommandQueue", err);
+}
+
+enum status cl_device_open(size_t number, const struct scan_device_options *options,
+                           struct cl_device *device, struct error *err)
+{
+    cl_device_id ids[CL_DEVICES_MAX];
+    struct cl_device opened = {0};
+    size_t count = 0;
+    enum status status = cl_devices_find(ids, NULL, CL_DEVICES_MAX, &count, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (number >= count) {
+        return error_set(err, STATUS_NO_DEVICE, "there is no device %zu, expected 0 to %zu",
+                         number, count - 1);
+    }
+    opened.id = ids[number];
+    cl_int code = CL_SUCCESS;
+    CL_TRY(code, clGetDeviceInfo(opened.id, CL_DEVICE_PLATFORM, sizeof opened.platform,
+                                 &opened.platform, NULL));
+    status = cl_check(code, "clGetDeviceInfo", err);
+    if (status == STATUS_OK) {
+        describe(opened.platform, opened.id, &opened.info);
+        status = create_queue(&opened, err);
+    }
+    if (status != STATUS_OK) {
+        cl_device_close(&opened);
+        return status;
+    }
+    opened.alloc_limit = opened.info.max_alloc_bytes;
+    if (options->max_alloc_bytes > 0 && options->max_alloc_bytes < opened.alloc_limit) {
+        opened.alloc_limit = options->max_alloc_bytes;
+    }
+    if (opened.alloc_limit < ALLOC_LIMIT_MIN) {
+        opened.alloc_limit = ALLOC_LIMIT_MIN;
+    }
+    opened.gpu_kernels = options->gpu_kernels || opened.info.kind == SCAN_DEVICE_GPU;
+    opened.host_memory = opened.info.host_memory && !options->transfers;
+    *device = opened;
+    return STATUS_OK;
+}
+
+void cl_device_close(struct cl_device *device)
+{
+    if (device->queue != NULL) {
+        (void)clReleaseCommandQueue(device->queue);
+    }
+    if (device->context != NULL) {
+        (void)clReleaseContext(device->context);
+    }
+    *device = (struct cl_device){0};
+}
+
+enum status cl_device_finish(struct cl_device *device, struct error *err)
+{
+    cl_int code = CL_SUCCESS;
+    CL_TRY(code, clFinish(device->queue));
+    cl_fault_hang();
+    return cl_check(code, "clFinish", err);
+}

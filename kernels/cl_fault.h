@@ -1,0 +1,57 @@
+/* Faults on demand, so that tests can see what happens when a device fails. Inert unless a test
+ * asks: then one atomic load per OpenCL call. In builds with -DTALLY_FAULTS the environment can
+ * ask too: TALLY_TEST_CL_FAULT="skip=12,count=1,code=-5", "canary=1", "hang_ms=500".
+ * Thread: any; the setting is one for the process. */
+#ifndef TALLY_KERNELS_CL_FAULT_H
+#define TALLY_KERNELS_CL_FAULT_H
+
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cl_fault {
+    cl_int code;      /* what the failing calls return; CL_SUCCESS: no call fails */
+    uint32_t skip;    /* calls that work first */
+    uint32_t count;   /* calls that fail then; those after them work again */
+    uint32_t canary;  /* start-up checks that see a wrong result */
+    uint32_t hang_ms; /* every wait for the device takes this much longer */
+};
+
+/* NULL: no faults. Also starts counting calls from 0. */
+void cl_fault_set(const struct cl_fault *fault);
+
+/* Read TALLY_TEST_CL_FAULT; does nothing without -DTALLY_FAULTS. */
+void cl_fault_from_environment(void);
+
+/* OpenCL calls made since cl_fault_set(). */
+uint32_t cl_fault_calls(void);
+
+/* To be asked before each OpenCL call: CL_SUCCESS, or the code to fail with instead. */
+cl_int cl_fault_next(void);
+
+/* To be asked by each start-up check: true to see a wrong result. */
+bool cl_fault_canary(void);
+
+/* To be called after each wait for the device. */
+void cl_fault_hang(void);
+
+/* One OpenCL call that returns its code. */
+#define CL_TRY(code, call)          \
+    do {                            \
+        (code) = cl_fault_next();   \
+        if ((code) == CL_SUCCESS) { \
+            (code) = (call);        \
+        }                           \
+    } while (0)
+
+/* One OpenCL call that returns an object and stores its code through `&code`. */
+#define CL_MAKE(object, code, call) \
+    do {                            \
+        (object) = NULL;            \
+        (code) = cl_fault_next();   \
+        if ((code) == CL_SUCCESS) { \
+            (object) = (call);      \
+        }                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,222 @@
+/* Lines repeat 1, 2, -1, -2, so that sums repeat 1, 3, 2, 0: exact in every type, wrapping
+ * included. One shape for every way that memory is walked, each in all directions; and for
+ * floats the smallest number and a NaN, which tell a device that flushes subnormals or makes
+ * NaNs of its own. */
+#include "kernels/scan_canary.h"
+
+#include "kernels/cl_fault.h"
+#include "proto/macros.h"
+
+#include <string.h>
+
+/* Small numbers -2..3 in bits of a type: floats from a table, integers as they are. */
+static uint64_t small_bits(enum dtype dtype, int value)
+{
+    static const uint16_t half[] = {0xC000, 0xBC00, 0, 0x3C00, 0x4000, 0x4200};
+    static const uint16_t single[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000, 0x4040};
+    if (dtype == DTYPE_F16) {
+        return half[value + 2];
+    }
+    if (dtype == DTYPE_BF16) {
+        return single[value + 2];
+    }
+    if (dtype == DTYPE_F32) {
+        return (uint64_t)single[value + 2] << 16;
+    }
+    uint64_t bits = (uint64_t)(int64_t)value;
+    if (dtype == DTYPE_F64) {
+        double number = value;
+        memcpy(&bits, &number, sizeof bits);
+    }
+    return bits;
+}
+
+static uint64_t nan_bits(enum dtype dtype, bool canonical)
+{
+    switch (dtype_info(dtype)->bytes) {
+    case 2:
+        return dtype == DTYPE_F16 ? (canonical ? 0x7E00 : 0xFE01)
+                                  : (canonical ? 0x7FC0 : 0xFFC1);
+    case 4:
+        return canonical ? 0x7FC00000 : 0xFFC00001;
+    default:
+        return canonical ? UINT64_C(0x7FF8000000000000) : UINT64_C(0xFFF8000000000001);
+    }
+}
+
+/* Element k of a line and the sum of the first k, for a line of 1, 2, -1, -2, 1, ... */
+static int value_at(uint64_t k)
+{
+    static const int values[] = {1, 2, -1, -2};
+    return values[k % 4];
+}
+
+static int sum_before(uint64_t k)
+{
+    static const int sums[] = {0, 1, 3, 2};
+    return sums[k % 4];
+}
+
+struct check {
+    struct scan_device *device;
+    struct slab *slab;
+    size_t bytes; /* of an element */
+    enum dtype dtype;
+};
+
+static void put(const struct check *check, uint64_t at, uint64_t bits)
+{
+    unsigned char *data = slab_data(check->slab);
+    memcpy(data + at * check->bytes, &bits, check->bytes); /* hosts here are little-endian */
+}
+
+static uint64_t get(const struct check *check, uint64_t at)
+{
+    const unsigned char *data = slab_data(check->slab);
+    uint64_t bits = 0;
+    memcpy(&bits, data + at * check->bytes, check->bytes);
+    return bits;
+}
+
+static uint64_t mask(const struct check *check)
+{
+    return check->bytes == 8 ? UINT64_MAX : (UINT64_C(1) << (8 * check->bytes)) - 1;
+}
+
+static enum status wrong(const struct check *check, const char *what, uint64_t got,
+                         uint64_t expected, struct error *err)
+{
+    return error_set(err, STATUS_DEVICE_ERROR,
+                     "device %s computes wrongly: %s of type %s gave %#llx instead of %#llx",
+                     scan_device_info(check->device)->name, what,
+                     dtype_info(check->dtype)->name, (unsigned long long)got,
+                     (unsigned long long)expected);
+}
+
+/* Shapes of [outer, length, inner] with the axis in the middle. */
+struct shape {
+    int64_t sizes[3];
+    int64_t strides[3]; /* 0 0 0: packed */
+};
+
+static const struct shape shapes[] = {
+    {{3, 4, 1}, {0}},    {{1, 70001, 1}, {0}}, {{5, 700, 1}, {0}},   {{70, 9, 1}, {0}},
+    {{1, 300, 70}, {0}}, {{2, 300, 3}, {0}},   {{1, 37, 1100}, {0}}, {{3, 21, 5}, {1, 3, 70}},
+};
+
+enum {
+    MOST_CELLS = 70001
+};
+
+static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
+                                 enum precision precision, bool exclusive, bool reverse)
+{
+    struct scan_desc desc = {.dtype = dtype,
+                             .precision = precision,
+                             .rank = 3,
+                             .axis = 1,
+                             .exclusive = exclusive,
+                             .reverse = reverse};
+    memcpy(desc.sizes, shape->sizes, sizeof shape->sizes);
+    desc.has_strides = shape->strides[0] != 0;
+    desc.has_output_strides = desc.has_strides;
+    memcpy(desc.strides, shape->strides, sizeof shape->strides);
+    memcpy(desc.output_strides, shape->strides, sizeof shape->strides);
+    return desc;
+}
+
+/* Visit every element of a plan in place: write the input, or compare the output. */
+static enum status visit(const struct check *check, const struct scan_plan *plan, bool compare,
+                         struct error *err)
+{
+    for (uint64_t line = 0; line < plan->lines; line++) {
+        uint64_t rest = line;
+        uint64_t start = 0;
+        for (int d = plan->dims - 1; d >= 0; d--) {
+            start += rest % plan->dim[d].size * plan->dim[d].in_stride;
+            rest /= plan->dim[d].size;
+        }
+        for (uint64_t k = 0; k < plan->axis.size; k++) {
+            uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
+            uint64_t at = start + index * plan->axis.in_stride;
+            int value = compare ? sum_before(plan->exclusive ? k : k + 1) : value_at(k);
+            uint64_t bits = small_bits(check->dtype, value) & mask(check);
+            if (!compare) {
+                put(check, at, bits);
+            } else if (get(check, at) != bits) {
+                return wrong(check, "a sum", get(check, at), bits, err);
+            }
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status run_one(const struct check *check, const struct scan_plan *plan,
+                           struct error *err)
+{
+    struct scan_job job = {.plan = plan, .slab = check->slab};
+    struct scan_report report;
+    return scan_device_run(check->device, &job, 1, &report, err);
+}
+
+static enum status check_shape(const struct check *check, const struct scan_desc *desc,
+                               struct error *err)
+{
+    struct scan_plan plan;
+    enum status status = scan_plan_make(desc, &plan, err);
+    if (status == STATUS_OK) {
+        status = visit(check, &plan, false, err);
+    }
+    if (status == STATUS_OK) {
+        status = run_one(check, &plan, err);
+    }
+    return status == STATUS_OK ? visit(check, &plan, true, err) : status;
+}
+
+/* A line of: smallest number, itself again, a NaN with sign and payload. */
+static enum status check_floats(const struct check *check, enum precision precision,
+                                struct error *err)
+{
+    struct scan_desc desc = {
+        .dtype = check->dtype, .precision = precision, .rank = 1, .sizes = {3}};
+    struct scan_plan plan;
+    enum status status = scan_plan_make(&desc, &plan, err);
+    put(check, 0, 1);
+    put(check, 1, 1);
+    put(check, 2, nan_bits(check->dtype, false));
+    if (status == STATUS_OK) {
+        status = run_one(check, &plan, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (get(check, 0) != 1 || get(check, 1) != 2) {
+        return wrong(check, "a sum of subnormal numbers", get(check, 1), 2, err);
+    }
+    uint64_t nan = nan_bits(check->dtype, true);
+    return get(check, 2) == nan ? STATUS_OK : wrong(check, "a NaN", get(check, 2), nan, err);
+}
+
+enum status scan_canary_run(struct scan_device *device, enum dtype dtype,
+                            enum precision precision, struct error *err)
+{
+    struct check check = {.device = device, .dtype = dtype, .bytes = dtype_info(dtype)->bytes};
+    check.slab = slab_create(MOST_CELLS * check.bytes);
+    if (check.slab == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+    }
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < 4 * ARRAY_COUNT(shapes) && status == STATUS_OK; i++) {
+        struct scan_desc desc =
+            describe(&shapes[i / 4], dtype, precision, (i & 1) != 0, (i & 2) != 0);
+        status = check_shape(&check, &desc, err);
+    }
+    if (status == STATUS_OK && dtype_info(dtype)->kind == DTYPE_KIND_FLOAT) {
+        status = check_floats(&check, precision, err);
+    }
+    if (status == STATUS_OK && cl_fault_canary()) {
+        status = wrong(&check, "a test's fault", 1, 0, err);
+    }
+    slab_destroy(check.slab);
+    return status;
+}

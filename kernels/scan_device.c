@@ -1,0 +1,294 @@
+/* A batch becomes rounds: all jobs that fit the device's buffers together run in one round;
+ * what does not fit alone is cut into boxes, a round each (scan_cut.h). */
+#include "kernels/scan_device.h"
+
+#include "kernels/cl_error.h"
+#include "kernels/cl_fault.h"
+#include "kernels/cl_transfer.h"
+#include "kernels/scan_canary.h"
+#include "kernels/scan_cut.h"
+#include "kernels/scan_gaps.h"
+#include "kernels/scan_round.h"
+#include "kernels/slab_wrap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BOX_MARGIN = 8192,      /* of a buffer: for how a box's ends are aligned */
+    GATHER_BYTES = 64 << 20 /* largest gathered box */
+};
+
+struct scan_device {
+    struct cl_device cl;
+    struct scan_launcher *launcher; /* owned */
+    struct cl_transfer *transfer;   /* owned; NULL while the device works in host memory */
+    char *cache_dir;                /* owned; NULL: none */
+    bool verified;                  /* a start-up check has passed */
+};
+
+enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_t *count,
+                              struct error *err)
+{
+    size_t all = 0;
+    enum status status = cl_devices_find(NULL, infos, room, &all, err);
+    if (status == STATUS_OK) {
+        *count = all < room ? all : room;
+    }
+    return status;
+}
+
+enum status scan_device_open(size_t number, const struct scan_device_options *options,
+                             struct scan_device **out, struct error *err)
+{
+    cl_fault_from_environment();
+    struct scan_device *device = calloc(1, sizeof *device);
+    if (device == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a device");
+    }
+    enum status status = cl_device_open(number, options, &device->cl, err);
+    if (options->cache_dir != NULL) {
+        device->cache_dir = strdup(options->cache_dir);
+    }
+    if (status == STATUS_OK) {
+        status = scan_launcher_create(&device->cl, options->cache_dir, &device->launcher, err);
+    }
+    if (status == STATUS_OK && !device->cl.host_memory) {
+        status = cl_transfer_create(&device->cl, &device->transfer, err);
+    }
+    if (status != STATUS_OK) {
+        scan_device_close(device);
+        return status;
+    }
+    *out = device;
+    return STATUS_OK;
+}
+
+void scan_device_close(struct scan_device *device)
+{
+    if (device == NULL) {
+        return;
+    }
+    if (device->cl.queue != NULL) {
+        (void)clFinish(device->cl.queue);
+    }
+    slab_wraps_drop(&device->cl);
+    cl_transfer_destroy(device->transfer);
+    scan_launcher_destroy(device->launcher);
+    cl_device_close(&device->cl);
+    free(device->cache_dir);
+    free(device);
+}
+
+const struct scan_device_info *scan_device_info(const struct scan_device *device)
+{
+    return &device->cl.info;
+}
+
+/* The device does not see what the host writes into a slab, or the other way round: copy. */
+static enum status use_transfers(struct scan_device *device, struct error *err)
+{
+    struct scan_launcher *launcher = NULL;
+    struct cl_transfer *transfer = NULL;
+    device->cl.host_memory = false;
+    enum status status = scan_launcher_create(&device->cl, device->cache_dir, &launcher, err);
+    if (status == STATUS_OK) {
+        status = cl_transfer_create(&device->cl, &transfer, err);
+    }
+    if (status != STATUS_OK) {
+        scan_launcher_destroy(launcher);
+        device->cl.host_memory = true;
+        return status;
+    }
+    slab_wraps_drop(&device->cl);
+    scan_launcher_destroy(device->launcher);
+    device->launcher = launcher;
+    device->transfer = transfer;
+    device->cl.info.host_memory = false;
+    return STATUS_OK;
+}
+
+enum status scan_device_warm(struct scan_device *device, enum dtype dtype,
+                             enum precision precision, struct error *err)
+{
+    enum status status = scan_launcher_prepare(device->launcher, dtype, precision, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct error wrong = ERROR_INIT;
+    status = scan_canary_run(device, dtype, precision, &wrong);
+    if (status == STATUS_DEVICE_ERROR && !device->verified && device->cl.host_memory) {
+        struct error ignored = ERROR_INIT;
+        if (use_transfers(device, &ignored) == STATUS_OK &&
+            scan_canary_run(device, dtype, precision, &ignored) == STATUS_OK) {
+            status = STATUS_OK;
+        }
+    }
+    if (status != STATUS_OK) {
+        return error_set(err, status, "%s", wrong.detail);
+    }
+    device->verified = true;
+    return STATUS_OK;
+}
+
+static struct scan_round make_round(struct scan_device *device, struct scan_report *report)
+{
+    return (struct scan_round){.device = &device->cl,
+                               .launcher = device->launcher,
+                               .transfer = device->transfer,
+                               .report = report};
+}
+
+static struct scan_part make_part(const struct scan_job *job)
+{
+    return (struct scan_part){.plan = job->plan,
+                              .slab = job->slab,
+                              .in_byte = job->in_offset,
+                              .out_byte = job->out_offset};
+}
+
+/* A job cut into boxes, and what the boxes need besides the job's own memory. */
+struct cut_run {
+    const struct scan_part *whole;
+    struct scan_round *round;
+    struct scan_cut cut;
+    struct slab *rows; /* owned: elements of a gathered box */
+};
+
+static enum status run_box(struct cut_run *run, const struct scan_box *box, struct error *err)
+{
+    const struct scan_part *whole = run->whole;
+    size_t bytes = dtype_info(box->plan.dtype)->bytes;
+    struct scan_part part = {.plan = &box->plan,
+                             .slab = whole->slab,
+                             .in_byte = whole->in_byte + box->in_first * bytes,
+                             .out_byte = whole->out_byte + box->out_first * bytes,
+                             .position = box->position,
+                             .carry_in = !box->first,
+                             .carry_out = !box->last};
+    if (!run->cut.gathered) {
+        return scan_round_run(run->round, &part, 1, err);
+    }
+    unsigned char *data = slab_data(whole->slab);
+    bool intact = run->round->report->inputs_intact;
+    part.slab = run->rows;
+    part.in_byte = 0;
+    part.out_byte = 0;
+    scan_box_gather(&run->cut, box, data + whole->in_byte, slab_data(run->rows));
+    enum status status = scan_round_run(run->round, &part, 1, err);
+    run->round->report->inputs_intact = intact; /* it was the copy that was overwritten */
+    if (status == STATUS_OK) {
+        if (whole->in_byte == whole->out_byte) {
+            run->round->report->inputs_intact = false;
+        }
+        scan_box_scatter(&run->cut, box, slab_data(run->rows), data + whole->out_byte);
+    }
+    return status;
+}
+
+static enum status run_boxes(struct cut_run *run, struct error *err)
+{
+    struct scan_box box;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && scan_cut_next(&run->cut, &box)) {
+        status = run_box(run, &box, err);
+    }
+    return status;
+}
+
+/* Room for the sums that the boxes of a chain hand on. */
+static enum status create_carry(const struct cl_device *device, struct scan_round *round,
+                                uint64_t lines, struct error *err)
+{
+    cl_int code = CL_SUCCESS;
+    CL_MAKE(round->carry, code,
+            clCreateBuffer(device->context, CL_MEM_READ_WRITE, (size_t)(2 * 8 * lines), NULL,
+                           &code));
+    round->carry_lines = lines;
+    return cl_check(code, "clCreateBuffer (carry)", err);
+}
+
+static enum status run_cut(struct scan_device *device, struct scan_round *round,
+                           const struct scan_part *whole, struct error *err)
+{
+    size_t bytes = dtype_info(whole->plan->dtype)->bytes;
+    uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
+    struct scan_cut_limits limits = {.in = room / bytes,
+                                     .out = room / bytes,
+                                     .gather =
+                                         (room < GATHER_BYTES ? room : GATHER_BYTES) / bytes,
+                                     .compact = device->transfer != NULL};
+    struct cut_run run = {.whole = whole, .round = round};
+    scan_cut_init(&run.cut, whole->plan, &limits);
+    enum status status = STATUS_OK;
+    if (run.cut.gathered) {
+        run.rows = slab_create((size_t)(limits.gather * bytes));
+        if (run.rows == NULL) {
+            return error_set(err, STATUS_OUT_OF_MEMORY,
+                             "no memory to copy a part of the tensor together");
+        }
+    }
+    if (run.cut.axis < whole->plan->axis.size) {
+        status = create_carry(&device->cl, round, scan_cut_lines(&run.cut), err);
+    }
+    if (status == STATUS_OK) {
+        status = run_boxes(&run, err);
+    }
+    if (round->carry != NULL) {
+        (void)clReleaseMemObject(round->carry);
+        round->carry = NULL;
+    }
+    slab_destroy(run.rows);
+    return status;
+}
+
+/* As many rounds as the parts need. */
+static enum status run_parts(struct scan_device *device, const struct scan_part *parts,
+                             size_t count, struct scan_report *report, struct error *err)
+{
+    struct scan_round round = make_round(device, report);
+    enum status status = STATUS_OK;
+    size_t done = 0;
+    while (done < count && status == STATUS_OK) {
+        size_t together = count - done;
+        while (together > 1 && !scan_round_fits(&round, parts + done, together)) {
+            together = (together + 1) / 2;
+        }
+        if (scan_round_fits(&round, parts + done, together)) {
+            status = scan_round_run(&round, parts + done, together, err);
+        } else {
+            status = run_cut(device, &round, parts + done, err);
+        }
+        done += together;
+    }
+    return status;
+}
+
+enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
+                            size_t count, struct scan_report *report, struct error *err)
+{
+    enum {
+        ON_STACK = 64
+    };
+    struct scan_part few[ON_STACK];
+    struct scan_part *parts = few;
+    *report = (struct scan_report){.inputs_intact = true};
+    if (count > ON_STACK) {
+        parts = malloc(count * sizeof *parts);
+    }
+    if (parts == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        parts[i] = make_part(&jobs[i]);
+        if (jobs[i].plan->gaps) {
+            unsigned char *data = slab_data(jobs[i].slab);
+            scan_gaps_zero(jobs[i].plan, data + jobs[i].out_offset);
+        }
+    }
+    enum status status = run_parts(device, parts, count, report, err);
+    if (parts != few) {
+        free(parts);
+    }
+    return status;
+}

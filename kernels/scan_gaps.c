@@ -1,0 +1,84 @@
+/* Gaps are zeroed by the host: they are padding, few, and hold no result. */
+#include "kernels/scan_gaps.h"
+
+#include <string.h>
+
+/* All dimensions of the output with the axis among them, largest stride first. */
+static int sorted_dims(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RANK + 1])
+{
+    int count = 0;
+    bool axis_placed = plan->axis.size == 1;
+    for (int i = 0; i < plan->dims; i++) {
+        if (!axis_placed && plan->axis.out_stride > plan->dim[i].out_stride) {
+            dims[count++] = plan->axis;
+            axis_placed = true;
+        }
+        dims[count++] = plan->dim[i];
+    }
+    if (!axis_placed) {
+        dims[count++] = plan->axis;
+    }
+    return count;
+}
+
+static bool nested(const struct scan_dim *dims, int count)
+{
+    uint64_t reach = 0;
+    for (int i = count - 1; i >= 0; i--) {
+        if (dims[i].out_stride <= reach) {
+            return false;
+        }
+        reach += (dims[i].size - 1) * dims[i].out_stride;
+    }
+    return true;
+}
+
+bool scan_gaps_nested(const struct scan_plan *plan)
+{
+    struct scan_dim dims[LIMIT_RANK + 1];
+    return nested(dims, sorted_dims(plan, dims));
+}
+
+/* Walk the elements in memory order and zero from each to the next. The innermost run of
+ * neighbours counts as one. */
+static void zero_between(const struct scan_dim *dims, int count, size_t bytes,
+                         unsigned char *cells)
+{
+    uint64_t run = 1;
+    if (count > 0 && dims[count - 1].out_stride == 1) {
+        run = dims[--count].size;
+    }
+    uint64_t index[LIMIT_RANK + 1] = {0};
+    uint64_t at = 0;
+    for (;;) {
+        int d = count - 1;
+        uint64_t next = at;
+        while (d >= 0 && index[d] + 1 == dims[d].size) {
+            next -= index[d] * dims[d].out_stride;
+            index[d] = 0;
+            d--;
+        }
+        if (d < 0) {
+            return;
+        }
+        index[d]++;
+        next += dims[d].out_stride;
+        uint64_t end = at + run;
+        if (next > end) {
+            memset(cells + end * bytes, 0, (size_t)((next - end) * bytes));
+        }
+        at = next;
+    }
+}
+
+void scan_gaps_zero(const struct scan_plan *plan, void *cells)
+{
+    struct scan_dim dims[LIMIT_RANK + 1];
+    size_t bytes = dtype_info(plan->dtype)->bytes;
+    int count = sorted_dims(plan, dims);
+    if (nested(dims, count)) {
+        zero_between(dims, count, bytes, cells);
+    } else {
+        memset(cells, 0, (size_t)(plan->out_elements * bytes));
+    }
+}

@@ -1,0 +1,154 @@
+/* Any layout: one work-item per line, walking it group by group in the association of
+ * docs/numerics.md. No barriers, no local memory. A launch is a table of pieces with their lines
+ * numbered through, so that one launch runs many small requests, each with its own shape and
+ * flags. In place is fine: a group is read before it is written. */
+
+/* One row of the table, as scan_launch.c fills it. */
+struct scan_entry {
+    ulong first_line; /* number of its first line in the launch */
+    ulong in_first;   /* elements to its cell with all indices 0 */
+    ulong out_first;
+    ulong length; /* of a line */
+    ulong axis_in;
+    ulong axis_out;
+    ulong flags; /* ENTRY_* */
+    ulong block; /* blocks of the lines' current superblock that earlier pieces did */
+    ulong carry; /* its first line in the carry planes */
+    ulong dims;
+    ulong dim_first; /* its rows in the table of dimensions: size, input and output stride */
+};
+
+#define ENTRY_EXCLUSIVE 1
+#define ENTRY_REVERSE   2
+#define ENTRY_CARRY_IN  4
+#define ENTRY_CARRY_OUT 8
+
+#define GROUP            8
+#define GROUPS_PER_BLOCK 32
+#define BLOCKS_PER_SUPER 256
+
+/* The entry that line number `line` belongs to: the last that begins at or before it. */
+static uint find_entry(__global const struct scan_entry *entries, uint count, ulong line)
+{
+    uint low = 0;
+    uint high = count;
+    while (high - low > 1) {
+        uint middle = low + (high - low) / 2;
+        if (entries[middle].first_line <= line) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The sums of a line so far: superblocks, blocks of this superblock, groups of this block. */
+struct line_state {
+    acc_t supers;
+    acc_t blocks;
+    acc_t groups;
+    uint block; /* in its superblock */
+    uint group; /* in its block */
+};
+
+static acc_t line_sum(const struct line_state *s)
+{
+    return (s->supers + s->blocks) + s->groups;
+}
+
+static void line_advance(struct line_state *s, acc_t group_total)
+{
+    s->groups += group_total;
+    if (++s->group < GROUPS_PER_BLOCK) {
+        return;
+    }
+    s->blocks += s->groups;
+    s->groups = ACC_ZERO;
+    s->group = 0;
+    if (++s->block < BLOCKS_PER_SUPER) {
+        return;
+    }
+    s->supers += s->blocks;
+    s->blocks = ACC_ZERO;
+    s->block = 0;
+}
+
+/* Kogge-Stone over eight values, in place. */
+static void group_scan(acc_t v[GROUP])
+{
+    for (uint d = 1; d < GROUP; d *= 2) {
+        for (uint i = GROUP - 1; i >= d; i--) {
+            v[i] = v[i - d] + v[i];
+        }
+    }
+}
+
+__kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
+                           __global acc_t *carry, ulong carry_lines,
+                           __global const ulong *table, ulong entry_at, uint entry_count,
+                           ulong dim_at, ulong lines)
+{
+    ulong line = get_global_id(0);
+    if (line >= lines) {
+        return;
+    }
+    __global const struct scan_entry *entries =
+        (__global const struct scan_entry *)(table + entry_at);
+    __global const ulong *dims = table + dim_at;
+    __global const struct scan_entry *e = entries + find_entry(entries, entry_count, line);
+    ulong own = line - e->first_line;
+    ulong rest = own;
+    index_t from = (index_t)e->in_first;
+    index_t to = (index_t)e->out_first;
+    for (ulong d = e->dims; d > 0; d--) {
+        __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+        ulong index = rest % dim[0];
+        rest /= dim[0];
+        from += (index_t)(index * dim[1]);
+        to += (index_t)(index * dim[2]);
+    }
+
+    index_t length = (index_t)e->length;
+    index_t in_step = (index_t)e->axis_in;
+    index_t out_step = (index_t)e->axis_out;
+    if (e->flags & ENTRY_REVERSE) { /* from the end, by steps that wrap round */
+        from += (length - 1) * in_step;
+        to += (length - 1) * out_step;
+        in_step = 0 - in_step;
+        out_step = 0 - out_step;
+    }
+    bool exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    struct line_state s;
+    s.supers = exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
+    s.blocks = ACC_ZERO;
+    s.groups = ACC_ZERO;
+    s.block = (uint)e->block;
+    s.group = 0;
+    if (e->flags & ENTRY_CARRY_IN) {
+        s.supers = carry[e->carry + own];
+        s.blocks = carry[carry_lines + e->carry + own];
+    }
+    for (index_t done = 0; done < length; done += GROUP) {
+        uint count = length - done < GROUP ? (uint)(length - done) : GROUP;
+        acc_t v[GROUP];
+        for (uint i = 0; i < GROUP; i++) {
+            v[i] = i < count ? load_acc(in[from + i * in_step]) : ACC_ZERO;
+        }
+        group_scan(v);
+        acc_t base = line_sum(&s);
+        line_advance(&s, v[GROUP - 1]);
+        acc_t after = line_sum(&s);
+        for (uint i = 0; i < count; i++) {
+            acc_t before = i == 0 ? base : base + v[i - (i > 0)];
+            acc_t with = i == GROUP - 1 ? after : base + v[i];
+            out[to + i * out_step] = store_elem(exclusive ? before : with);
+        }
+        from += GROUP * in_step;
+        to += GROUP * out_step;
+    }
+    if (e->flags & ENTRY_CARRY_OUT) {
+        carry[e->carry + own] = s.supers;
+        carry[carry_lines + e->carry + own] = s.blocks;
+    }
+}

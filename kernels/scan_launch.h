@@ -1,0 +1,60 @@
+/* From pieces of scans to kernel launches: chooses the kernels, fills their tables, sets their
+ * arguments and enqueues them. Knows buffers, not slabs: what lies where is decided before
+ * (scan_device.c), what is waited for after. Thread: that of the device. */
+#ifndef TALLY_KERNELS_SCAN_LAUNCH_H
+#define TALLY_KERNELS_SCAN_LAUNCH_H
+
+#include "kernels/cl_device.h"
+
+struct scan_launcher; /* opaque: the programs of a device and the tables of its launches */
+
+/* Elements that an association block holds: where a line may be cut (docs/numerics.md). */
+enum {
+    SCAN_BLOCK = 256,
+    SCAN_SUPERBLOCK = 65536
+};
+
+/* A scan, or a box cut out of one, with all its cells in the buffers of its group. */
+struct scan_piece {
+    const struct scan_plan *plan; /* borrowed: geometry of the piece, flags of the scan */
+    uint64_t in_first; /* elements from the start of `in` to the cell of all indices 0 */
+    uint64_t out_first;
+    uint64_t position;   /* elements of each line, in traversal order, that earlier pieces did;
+                            a multiple of SCAN_BLOCK */
+    uint64_t carry_line; /* row of its first line in the carry planes */
+    bool carry_in;       /* take the lines' sums so far from there */
+    bool carry_out; /* leave the lines' sums there; its length is a multiple of SCAN_BLOCK */
+};
+
+/* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume
+ * otherwise). carry: two planes of carry_lines accumulators (8 bytes reserved for each), the
+ * sum of whole superblocks, then the sum of whole blocks of the current superblock. */
+struct scan_group {
+    cl_mem in;
+    cl_mem out;
+    cl_mem carry; /* NULL if no piece carries */
+    uint64_t carry_lines;
+    const struct scan_piece *pieces; /* all of plans that batch with each other */
+    size_t count;
+};
+
+MUST_CHECK enum status scan_launcher_create(struct cl_device *device, const char *cache_dir,
+                                            struct scan_launcher **launcher, struct error *err);
+void scan_launcher_destroy(
+    struct scan_launcher *launcher); /* the device is idle; NULL is fine */
+
+/* Have the programs for a type built. scan_launch() does it too.
+ * err   UNSUPPORTED: the type needs fp64 and the device has none; DEVICE_ERROR */
+MUST_CHECK enum status scan_launcher_prepare(struct scan_launcher *launcher, enum dtype dtype,
+                                             enum precision precision, struct error *err);
+
+/* Enqueue everything the group needs; adds to *launches. Nothing of the group is borrowed after
+ * the call but its buffers. */
+MUST_CHECK enum status scan_launch(struct scan_launcher *launcher,
+                                   const struct scan_group *group, uint32_t *launches,
+                                   struct error *err);
+
+/* The queue is empty: tables of earlier launches may be overwritten. */
+void scan_launcher_recycle(struct scan_launcher *launcher);
+
+#endif
