@@ -1,0 +1,24 @@
+/* Lands a request's body: the head aside in memory of its own, the payload in the slab the
+ * device will work in, each byte copied once. Bodies of unknown length (chunked, packed) grow
+ * by doubling; every byte of memory is reserved from the budget before it is used. */
+#ifndef TALLY_SERVER_BODY_H
+#define TALLY_SERVER_BODY_H
+
+#include "server/exchange.h"
+
+/* The headers are fine, the codec is known: check the declared length against the limits,
+ * reserve and allocate for it, ask the codec what it needs; decode at once if that is nothing.
+ * err   TOO_LARGE, OUT_OF_MEMORY, what the codec says */
+MUST_CHECK enum status body_begin(struct exchange *x, struct error *err);
+
+/* The next piece, as sent. */
+MUST_CHECK enum status body_feed(struct exchange *x, const void *bytes, size_t count,
+                                 struct error *err);
+
+/* The body has ended: checks that the head is complete. Text bodies are not decoded yet. */
+MUST_CHECK enum status body_finish(struct exchange *x, struct error *err);
+
+/* Reserve more of the memory budget for this request. Thread: its owner. */
+MUST_CHECK enum status body_reserve(struct request *request, uint64_t bytes, struct error *err);
+
+#endif

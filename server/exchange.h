@@ -1,0 +1,142 @@
+/* The HTTP half's records: a connection, and the exchange (one request and its answer) on it.
+ *
+ * Connection phase    means                                          bounded by (deadline.c)
+ * ------------------  ---------------------------------------------
+ * ------------------------------ CONN_FRESH          accepted, no request line yet
+ * --header-timeout-ms CONN_IDLE           between requests --idle-timeout-s (MHD) CONN_HEADER
+ * request line seen, headers are arriving        --header-timeout-ms CONN_BODY           the
+ * body is arriving                           --body-timeout-ms, rate CONN_WAITING suspended:
+ * the request is with someone else    the client hanging up CONN_ANSWERING      the answer is
+ * being sent                       rate
+ *
+ * Both belong to one loop, and so do their fields, but for `request` while it is handed over
+ * (see server/request.h). A request handed over is found again as `exchange_of(request)`. */
+#ifndef TALLY_SERVER_EXCHANGE_H
+#define TALLY_SERVER_EXCHANGE_H
+
+#include "server/door.h"
+#include "server/inflate.h"
+#include "server/page.h"
+#include "server/request.h"
+#include "server/routes.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct http_loop;
+struct listener;
+
+enum conn_phase {
+    CONN_FRESH,
+    CONN_IDLE,
+    CONN_HEADER,
+    CONN_BODY,
+    CONN_WAITING,
+    CONN_ANSWERING
+};
+
+struct conn {
+    unsigned magic;
+    enum conn_phase phase;
+    bool local;            /* the client is on this machine */
+    bool cut;              /* was shut down: MHD is about to close it */
+    int fd;                /* MHD's */
+    uint64_t since_ns;     /* when the phase began */
+    uint64_t answer_bytes; /* of the answer being sent */
+    struct http_loop *loop;
+    struct listener *listener;
+    struct exchange *exchange; /* NULL between requests */
+    struct conn *prev;         /* list of the loop */
+    struct conn *next;
+    struct sockaddr_storage peer;
+};
+
+enum exchange_phase {
+    EXCHANGE_NEW,       /* headers not looked at yet */
+    EXCHANGE_BODY,      /* the body is wanted */
+    EXCHANGE_DRAIN,     /* refused: the rest of the body is read and dropped */
+    EXCHANGE_SUSPENDED, /* the request is with the codec pool, the queue or a worker */
+    EXCHANGE_READY,     /* resumed: the answer can be sent */
+    EXCHANGE_ANSWERED   /* MHD has the answer */
+};
+
+enum {
+    CONN_MAGIC = 0x7a11c0,
+    EXCHANGE_MAGIC = 0x7a11e8,
+    KEPT_TEXT_BYTES = 65536
+};
+
+struct exchange {
+    struct request request; /* first: what the other layers see */
+    unsigned magic;
+    enum exchange_phase phase;
+    struct conn *conn;
+    struct http_loop *loop;
+    struct door door;
+    bool post;
+    bool get;   /* GET or HEAD */
+    bool close; /* the connection ends with this answer */
+
+    char *target; /* owned: request target, taken apart in place; kept for the next request */
+    size_t target_capacity;
+    const char *path; /* decoded; cut at captured segments */
+    const char *segments[PAGE_SEGMENTS];
+
+    uint64_t body_limit;     /* most bytes of the body, as sent and unpacked */
+    uint64_t body_received;  /* bytes as sent */
+    uint64_t body_unpacked;  /* the same after Content-Encoding */
+    uint64_t head_need;      /* what the codec wants in the head; UINT64_MAX: everything */
+    size_t payload_room;     /* bytes for payload in the block */
+    struct inflate *inflate; /* owned; NULL without Content-Encoding */
+
+    uint64_t refused_ns; /* DRAIN: since when */
+    uint64_t drained;    /* bytes dropped since then */
+    bool answered_early; /* the refusal was written while the body was still coming */
+    bool share_taken;    /* counts against its client's share */
+
+    unsigned http_status;  /* of the answer */
+    const char *page_type; /* pages: Content-Type */
+    const char *page_text; /* pages: the answer's body; borrowed from answer.head or static */
+    size_t page_bytes;
+    enum door_coding packed; /* Content-Encoding of the answer in answer.head */
+
+    struct exchange *next_free; /* list of unused records */
+};
+
+static inline struct exchange *exchange_of(struct request *request)
+{
+    return (struct exchange *)(void *)request; /* its first member */
+}
+
+/* Begin and end a connection (MHD's NOTIFY_CONNECTION). NULL: no memory. */
+struct conn *conn_create(struct listener *listener, struct MHD_Connection *connection);
+void conn_destroy(struct conn *conn);
+
+void conn_enter(struct conn *conn, enum conn_phase phase);
+
+/* A request line has come. NULL: no memory, the connection is to be closed. */
+struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
+                                const char *target);
+/* Everything it holds goes back; the record is kept for another request. */
+void exchange_end(struct exchange *x);
+void exchange_free(struct exchange *x);
+
+/* What a step leaves MHD to do. */
+enum exchange_step {
+    EXCHANGE_GO_ON,   /* more calls will come */
+    EXCHANGE_SUSPEND, /* suspend: exchange_resumed() will come */
+    EXCHANGE_ANSWER,  /* queue the answer now */
+    EXCHANGE_CLOSE    /* close the connection without one */
+};
+
+/* MHD's calls, in order: once with the headers, for each piece of the body, at its end. */
+enum exchange_step exchange_header(struct exchange *x, const char *method);
+enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count);
+enum exchange_step exchange_body_end(struct exchange *x);
+
+/* Give an error for an answer; its status decides the HTTP status. */
+void exchange_refuse(struct exchange *x);
+
+#endif

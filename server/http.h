@@ -1,0 +1,34 @@
+/* The HTTP side of the service: one or more threads, each with a libuv loop that drives MHD
+ * daemons through their epoll descriptors (one daemon per listening socket) and takes back
+ * finished requests. All MHD calls about a connection are made on the thread of its loop.
+ *
+ *     socket --> MHD daemon --> exchange.c (one request's life) --> infer.c --> queue ...
+ * worker ^                                                             |
+ *                    +---- resume <---- completion eventfd <-----------------------+
+ */
+#ifndef TALLY_SERVER_HTTP_H
+#define TALLY_SERVER_HTTP_H
+
+#include "proto/status.h"
+
+#include <stddef.h>
+
+struct http; /* opaque */
+struct server;
+
+/* Bind every --listen address (or take systemd's sockets instead) and start the loops.
+ * Signals must be blocked by now: the threads inherit that. Thread: main. */
+MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);
+
+/* Stop accepting, answer `Connection: close` from now on, close idle connections.
+ * Thread: any; more than once is fine. */
+void http_drain(struct http *http);
+
+/* Open connections of all loops. Thread: any. */
+size_t http_connections(struct http *http);
+
+/* Close what is left, join the loops, free. The workers have stopped and everything they had
+ * was posted. NULL is fine. Thread: main. */
+void http_stop(struct http *http);
+
+#endif

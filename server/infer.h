@@ -1,0 +1,33 @@
+/* Tensor requests, whatever their dialect: from a complete head to the queue, and from the
+ * device back to an answer. Long texts take the same steps on the codec pool's threads.
+ *
+ *     infer_decode    head complete          loop    codec->decode, plan, memory
+ *     infer_submit    body complete          loop    (inline or codec pool:) codec->complete,
+ * queue infer_advance   back from elsewhere    loop    (inline or codec pool:) codec->encode */
+#ifndef TALLY_SERVER_INFER_H
+#define TALLY_SERVER_INFER_H
+
+#include "server/exchange.h"
+
+/* Decode the head and plan the scan. Takes slab memory for as much payload as is sure to come.
+ * Thread: the owner of the request. */
+MUST_CHECK enum status infer_decode(struct exchange *x, struct error *err);
+
+/* Make room for `bytes` bytes of payload, at most call.payload_max; what is there is kept. */
+MUST_CHECK enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err);
+
+/* The body is complete. True: the request was handed over, suspend; false: request.error or
+ * request.answer is the outcome. Thread: loop. */
+bool infer_submit(struct exchange *x);
+
+/* A request came back. True: it was handed over once more; false: as above. Thread: loop. */
+bool infer_advance(struct exchange *x);
+
+/* The answer's bytes before and after each other, as they are to be sent. */
+struct infer_bytes {
+    struct byte_view head;
+    struct byte_view payload; /* empty if head holds it all */
+};
+struct infer_bytes infer_answer_bytes(struct exchange *x);
+
+#endif

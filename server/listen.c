@@ -1,0 +1,268 @@
+/* Opens listening sockets; see listen.h. */
+#include "server/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    FIRST_INHERITED_FD = 3,
+    BACKLOG = 4096
+};
+
+static enum status no_room(struct error *err)
+{
+    return error_set(err, STATUS_INVALID_FIELD, "more than %d sockets to listen on",
+                     LISTEN_SOCKETS);
+}
+
+static enum status system_error(struct error *err, const char *call, const char *address)
+{
+    char text[128] = "";
+    return error_set(err, STATUS_INTERNAL, "listening on %s: %s: %s", address, call,
+                     strerror_r(errno, text, sizeof text));
+}
+
+/* "127.0.0.1:8000", "[::1]:8000", "unix:/path" of a bound socket. */
+static bool name_of(int fd, char *name, size_t room)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
+    char host[NI_MAXHOST] = "";
+    char port[NI_MAXSERV] = "";
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0) {
+        return false;
+    }
+    if (address.ss_family == AF_UNIX) {
+        struct sockaddr_un unix_address;
+        memcpy(&unix_address, &address, sizeof unix_address);
+        (void)snprintf(name, room, "unix:%.*s", (int)sizeof unix_address.sun_path,
+                       unix_address.sun_path);
+        return true;
+    }
+    if (getnameinfo((struct sockaddr *)&address, bytes, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+        return false;
+    }
+    (void)snprintf(name, room, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    return true;
+}
+
+static void add(struct listen_set *set, int fd, bool local, bool unlink_path)
+{
+    struct listen_socket *socket = &set->sockets[set->count++];
+    *socket = (struct listen_socket){.fd = fd, .local = local, .unlink = unlink_path};
+    if (!name_of(fd, socket->name, sizeof socket->name)) {
+        (void)snprintf(socket->name, sizeof socket->name, "fd %d", fd);
+    }
+}
+
+static enum status open_tcp(struct listen_set *set, const struct addrinfo *info,
+                            const char *address, struct error *err)
+{
+    const int on = 1;
+    enum status status = STATUS_OK;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return system_error(err, "socket", address);
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (info->ai_family == AF_INET6) {
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    }
+    if (bind(fd, info->ai_addr, info->ai_addrlen) != 0) {
+        status = system_error(err, "bind", address);
+    } else if (listen(fd, BACKLOG) != 0) {
+        status = system_error(err, "listen", address);
+    }
+    if (status != STATUS_OK) {
+        (void)close(fd);
+        return status;
+    }
+    add(set, fd, false, false);
+    return STATUS_OK;
+}
+
+/* Take "host:port" or "[host]:port" apart. */
+static bool split(const char *address, char *host, size_t room, const char **port)
+{
+    const char *colon = strrchr(address, ':');
+    if (colon == NULL || colon[1] == '\0' ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1)) {
+        return false;
+    }
+    size_t bytes = (size_t)(colon - address);
+    bool bracketed = bytes >= 2 && address[0] == '[' && colon[-1] == ']';
+    if (bracketed) {
+        address++;
+        bytes -= 2;
+    } else if (memchr(address, ':', bytes) != NULL) {
+        return false; /* an IPv6 address needs its brackets */
+    }
+    if (bytes >= room || strtol(colon + 1, NULL, 10) > 65535) {
+        return false;
+    }
+    memcpy(host, address, bytes);
+    host[bytes] = '\0';
+    *port = colon + 1;
+    return true;
+}
+
+static enum status open_host(struct listen_set *set, const char *address, struct error *err)
+{
+    char host[NI_MAXHOST];
+    const char *port = NULL;
+    struct addrinfo *list = NULL;
+    if (!split(address, host, sizeof host, &port)) {
+        return error_set(
+            err, STATUS_INVALID_FIELD,
+            "\"%s\" is no address to listen on; expected ADDR:PORT, [IPV6]:PORT or "
+            "unix:/path",
+            address);
+    }
+    const struct addrinfo hints = {.ai_family = host[0] == '\0' ? AF_INET : AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    int code = getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, &list);
+    if (code != 0) {
+        return error_set(err, STATUS_INVALID_FIELD, "listening on %s: %s", address,
+                         gai_strerror(code));
+    }
+    enum status status = STATUS_OK;
+    for (const struct addrinfo *info = list; info != NULL && status == STATUS_OK;
+         info = info->ai_next) {
+        status =
+            set->count == LISTEN_SOCKETS ? no_room(err) : open_tcp(set, info, address, err);
+    }
+    freeaddrinfo(list);
+    return status;
+}
+
+/* True if the path is a socket that nobody listens on any more. */
+static bool is_stale(const struct sockaddr_un *address)
+{
+    struct stat info;
+    if (lstat(address->sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+        return false;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return false;
+    }
+    bool stale = connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+                 errno == ECONNREFUSED;
+    (void)close(fd);
+    return stale;
+}
+
+static enum status open_unix(struct listen_set *set, const char *path, struct error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    enum status status = STATUS_OK;
+    if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path) {
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "the path of a Unix socket has 1..%zu bytes, not %zu",
+                         sizeof address.sun_path - 1, strlen(path));
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    if (is_stale(&address)) {
+        (void)unlink(path);
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return system_error(err, "socket", path);
+    }
+    if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        status = system_error(err, "bind", path);
+    } else if (listen(fd, BACKLOG) != 0) {
+        status = system_error(err, "listen", path);
+        (void)unlink(path);
+    }
+    if (status != STATUS_OK) {
+        (void)close(fd);
+        return status;
+    }
+    add(set, fd, true, true);
+    return STATUS_OK;
+}
+
+enum status listen_open(struct listen_set *set, const char *address, struct error *err)
+{
+    if (set->count == LISTEN_SOCKETS) {
+        return no_room(err);
+    }
+    if (strncmp(address, "unix:", 5) == 0) {
+        return open_unix(set, address + 5, err);
+    }
+    return open_host(set, address, err);
+}
+
+static int option_of(int fd, int name)
+{
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    return getsockopt(fd, SOL_SOCKET, name, &value, &bytes) == 0 ? value : -1;
+}
+
+static enum status inherit_one(struct listen_set *set, int fd, struct error *err)
+{
+    int family = option_of(fd, SO_DOMAIN);
+    if (option_of(fd, SO_TYPE) != SOCK_STREAM || option_of(fd, SO_ACCEPTCONN) != 1 ||
+        (family != AF_INET && family != AF_INET6 && family != AF_UNIX)) {
+        return error_set(
+            err, STATUS_INVALID_FIELD,
+            "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or Unix "
+            "stream socket",
+            fd);
+    }
+    if (set->count == LISTEN_SOCKETS) {
+        return no_room(err);
+    }
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    add(set, fd, family == AF_UNIX, false);
+    return STATUS_OK;
+}
+
+enum status listen_inherit(struct listen_set *set, struct error *err)
+{
+    const char *pid =
+        getenv("LISTEN_PID"); /* NOLINT(concurrency-mt-unsafe): before any thread */
+    const char *fds = getenv("LISTEN_FDS"); /* NOLINT(concurrency-mt-unsafe) */
+    if (pid == NULL || fds == NULL || strtol(pid, NULL, 10) != (long)getpid()) {
+        return STATUS_OK;
+    }
+    long count = strtol(fds, NULL, 10);
+    (void)unsetenv("LISTEN_PID");     /* NOLINT(concurrency-mt-unsafe) */
+    (void)unsetenv("LISTEN_FDS");     /* NOLINT(concurrency-mt-unsafe) */
+    (void)unsetenv("LISTEN_FDNAMES"); /* NOLINT(concurrency-mt-unsafe) */
+    for (long i = 0; i < count; i++) {
+        if (i >= LISTEN_SOCKETS) {
+            return no_room(err);
+        }
+        enum status status = inherit_one(set, FIRST_INHERITED_FD + (int)i, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+void listen_close(struct listen_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        (void)close(set->sockets[i].fd);
+        if (set->sockets[i].unlink) {
+            (void)unlink(set->sockets[i].name + strlen("unix:"));
+        }
+    }
+    set->count = 0;
+}

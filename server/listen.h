@@ -1,0 +1,46 @@
+/* The sockets the service listens on: --listen addresses and those systemd hands over.
+ *
+ *     ADDR:PORT       "127.0.0.1:8000", "[::1]:8000", "localhost:8000", ":8000" (everywhere,
+ * IPv4) unix:/path      a Unix stream socket; a stale one nobody listens on is replaced
+ *
+ * A name may stand for several addresses: a socket for each. IPv6 sockets take IPv6 only, so
+ * that both families can be listed side by side. Port 0: the system chooses; the name says
+ * which. Thread: one at a time. */
+#ifndef TALLY_SERVER_LISTEN_H
+#define TALLY_SERVER_LISTEN_H
+
+#include "proto/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    LISTEN_SOCKETS = 32,
+    LISTEN_NAME_BYTES = 160
+};
+
+struct listen_socket {
+    int fd;                       /* owned; non-blocking, close-on-exec */
+    bool local;                   /* Unix socket: its clients are on this machine */
+    bool unlink;                  /* the path in `name` is ours to remove */
+    char name[LISTEN_NAME_BYTES]; /* "127.0.0.1:8000", "unix:/run/tally.sock" */
+};
+
+struct listen_set {
+    size_t count;
+    struct listen_socket sockets[LISTEN_SOCKETS];
+};
+
+/* Bind and listen on one address as above, adding to the set.
+ * err   INVALID_FIELD: not an address; INTERNAL: the system refused (says why) */
+MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
+                                   struct error *err);
+
+/* Add the sockets systemd passed (LISTEN_PID, LISTEN_FDS); none is fine. Forgets the variables.
+ */
+MUST_CHECK enum status listen_inherit(struct listen_set *set, struct error *err);
+
+/* Close everything and remove the Unix sockets' paths. */
+void listen_close(struct listen_set *set);
+
+#endif

@@ -1,0 +1,64 @@
+/* The state of one HTTP thread; private to http.c, exchange.c, deadline.c, respond.c. */
+#ifndef TALLY_SERVER_LOOP_H
+#define TALLY_SERVER_LOOP_H
+
+#include "server/completion.h"
+#include "server/exchange.h"
+#include "server/listen.h"
+#include "server/server.h"
+
+#include <stdatomic.h>
+#include <uv.h>
+
+struct MHD_Daemon;
+struct http;
+struct share;
+
+/* One listening socket on one loop: an MHD daemon. */
+struct listener {
+    struct http_loop *loop;
+    struct MHD_Daemon *daemon;
+    uv_poll_t poll; /* on the daemon's epoll descriptor */
+    bool need_run;
+    bool quiesced;
+    bool local; /* its clients are on this machine */
+};
+
+struct http_loop {
+    unsigned magic;
+    struct http *http;
+    struct server *server;
+    struct share *share; /* shared by the loops; NULL: no limit per client */
+    uv_thread_t thread;
+    bool started;
+    uv_loop_t uv;
+    uv_poll_t done; /* on completion.fd */
+    uv_timer_t heartbeat;
+    uv_check_t check;
+    uv_idle_t idle;
+    struct completion completion;
+    size_t listener_count;
+    struct listener listeners[LISTEN_SOCKETS];
+    struct conn *conns;
+    atomic_size_t conn_count;
+    size_t suspended; /* exchanges with someone else */
+    struct exchange *free_exchanges;
+    size_t free_count;
+    bool draining; /* as seen by this loop */
+    bool stopping;
+    uint32_t id_prefix; /* of the request ids made here */
+    uint32_t id_next;
+};
+
+enum {
+    LOOP_MAGIC = 0x7a11100,
+    HEARTBEAT_MS = 250
+};
+
+/* Run the daemon of this connection before the loop sleeps. */
+void loop_wake(struct http_loop *loop);
+
+/* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */
+void deadline_sweep(struct http_loop *loop);
+
+#endif

@@ -1,0 +1,172 @@
+/* The table of paths, and the parsing of request targets. A handful of rows: looked through
+ * from the top, the busy ones first. */
+#include "server/routes.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* clang-format off */
+static const struct route routes[] = {
+    {"/v1/cumsum",       ROUTE_POST, ROUTE_CUMSUM, NULL,         NULL, false, false},
+    {"/livez",           ROUTE_GET,  ROUTE_PAGE,   page_livez,   NULL, true,  false},
+    {"/readyz",          ROUTE_GET,  ROUTE_PAGE,   page_readyz,  NULL, true,  false},
+    {"/v2/health/live",  ROUTE_GET,  ROUTE_PAGE,   page_livez,   NULL, true,  false},
+    {"/v2/health/ready", ROUTE_GET,  ROUTE_PAGE,   page_readyz,  NULL, true,  false},
+    {"/metrics",         ROUTE_GET,  ROUTE_PAGE,   page_metrics, NULL, true,  false},
+    {"/v1/devices",      ROUTE_GET,  ROUTE_PAGE,   page_devices, NULL, true,  false},
+    {"/version",         ROUTE_GET,  ROUTE_PAGE,   page_version, NULL, true,  false},
+    {"/",                ROUTE_GET,  ROUTE_PAGE,   page_index,   NULL, true,  false},
+};
+/* clang-format on */
+
+/* Match one segment of pattern and path; both advance past it. */
+static bool segment_matches(const char **pattern, char **path, struct route_match *match,
+                            int *captured)
+{
+    size_t pattern_bytes = strcspn(*pattern, "/");
+    size_t path_bytes = strcspn(*path, "/");
+    bool open = pattern_bytes == 2 && memcmp(*pattern, "{}", 2) == 0;
+    bool same = open ? path_bytes > 0
+                     : path_bytes == pattern_bytes && memcmp(*pattern, *path, path_bytes) == 0;
+    if (same && open) {
+        match->segments[(*captured)++] = *path;
+    }
+    *pattern += pattern_bytes;
+    *path += path_bytes;
+    return same;
+}
+
+/* True if the whole path fits the pattern; one slash at the end is let pass. */
+static bool route_matches(const struct route *route, char *path, struct route_match *match)
+{
+    const char *pattern = route->pattern;
+    int captured = 0;
+    memset(match->segments, 0, sizeof match->segments);
+    while (*pattern == '/' && *path == '/') {
+        pattern++;
+        path++;
+        if (!segment_matches(&pattern, &path, match, &captured)) {
+            return false;
+        }
+    }
+    return *pattern == '\0' && (*path == '\0' || (path[0] == '/' && path[1] == '\0'));
+}
+
+struct route_match route_find(char *path)
+{
+    struct route_match match = {.route = NULL};
+    for (size_t i = 0; i < ARRAY_COUNT(routes); i++) {
+        if (!route_matches(&routes[i], path, &match)) {
+            continue;
+        }
+        match.route = &routes[i];
+        for (int k = 0; k < PAGE_SEGMENTS && match.segments[k] != NULL; k++) {
+            path[(size_t)(match.segments[k] - path) + strcspn(match.segments[k], "/")] = '\0';
+        }
+        return match;
+    }
+    memset(match.segments, 0, sizeof match.segments);
+    return match;
+}
+
+const char *route_allow(const struct route *route)
+{
+    static const char *const allow[] = {"", "GET, HEAD", "POST", "GET, HEAD, POST"};
+    return allow[route->methods & (ROUTE_GET | ROUTE_POST)];
+}
+
+static int hex_digit(char digit)
+{
+    if (digit >= '0' && digit <= '9') {
+        return digit - '0';
+    }
+    if (digit >= 'a' && digit <= 'f') {
+        return digit - 'a' + 10;
+    }
+    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+/* Decode %XX in place; false for a broken escape, a NUL or, in a path, an escaped slash. */
+static bool percent_decode(char *text, bool query)
+{
+    char *out = text;
+    for (const char *in = text; *in != '\0'; in++) {
+        if (*in == '+' && query) {
+            *out++ = ' ';
+            continue;
+        }
+        if (*in != '%') {
+            *out++ = *in;
+            continue;
+        }
+        int high = hex_digit(in[1]);
+        int low = high < 0 ? -1 : hex_digit(in[2]);
+        int byte = low < 0 ? 0 : high * 16 + low;
+        if (byte == 0 || (byte == '/' && !query)) {
+            return false;
+        }
+        *out++ = (char)byte;
+        in += 2;
+    }
+    *out = '\0';
+    return true;
+}
+
+/* "http://host:port/path" -> "/path" */
+static char *skip_authority(char *text)
+{
+    size_t scheme = 0;
+    if (strncasecmp(text, "http://", 7) == 0) {
+        scheme = 7;
+    } else if (strncasecmp(text, "https://", 8) == 0) {
+        scheme = 8;
+    }
+    return scheme == 0 ? text : text + scheme + strcspn(text + scheme, "/?");
+}
+
+static enum status parse_query(char *query, struct target *target, struct error *err)
+{
+    char *rest = query;
+    while (rest != NULL) {
+        char *pair = rest;
+        rest = strchr(pair, '&');
+        if (rest != NULL) {
+            *rest++ = '\0';
+        }
+        if (*pair == '\0') {
+            continue;
+        }
+        if (target->param_count == LIMIT_QUERY_PARAMS) {
+            return error_set(err, STATUS_INVALID_REQUEST,
+                             "more than %d parameters in the query string", LIMIT_QUERY_PARAMS);
+        }
+        char *equals = strchr(pair, '=');
+        char *value = equals == NULL ? pair + strlen(pair) : equals + 1;
+        if (equals != NULL) {
+            *equals = '\0';
+        }
+        if (!percent_decode(pair, true) || !percent_decode(value, true)) {
+            return error_set(
+                err, STATUS_INVALID_REQUEST,
+                "parameter %d of the query string holds a broken %%-escape or %%00",
+                target->param_count + 1);
+        }
+        target->params[target->param_count++] = (struct codec_param){pair, value};
+    }
+    return STATUS_OK;
+}
+
+enum status target_parse(char *text, struct target *target, struct error *err)
+{
+    target->param_count = 0;
+    target->path = skip_authority(text);
+    char *query = strchr(target->path, '?');
+    if (query != NULL) {
+        *query++ = '\0';
+    }
+    if (!percent_decode(target->path, false)) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "the path holds a broken %%-escape, %%00 or an escaped slash");
+    }
+    return query == NULL ? STATUS_OK : parse_query(query, target, err);
+}
