@@ -1,12 +1,11 @@
-/* Every setting an operator may change, one row each. From a row come the field of struct config,
- * the flag, the environment variable, --help, deploy/tallyd.env.example and the checks.
+/* Every setting an operator may change, one row each. From a row come the field of struct
+ * config, the flag, the environment variable, --help, deploy/tallyd.env.example and the checks.
  *
  *   field      name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
- *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of the
- *              words in `unit` (stored as its position), LIST texts (repeat the flag, or commas)
- *   default    as it would be written on the command line
- *   min, max   bounds of UINT and SIZE; of a LIST the number of entries
- *   unit       shown in the help
+ *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of
+ * the words in `unit` (stored as its position), LIST texts (repeat the flag, or commas) default
+ * as it would be written on the command line min, max   bounds of UINT and SIZE; of a LIST the
+ * number of entries unit       shown in the help
  */
 #ifndef TALLY_SERVER_CONFIG_TABLE_H
 #define TALLY_SERVER_CONFIG_TABLE_H

@@ -88,7 +88,11 @@ struct exchange {
     uint64_t body_received;  /* bytes as sent */
     uint64_t body_unpacked;  /* the same after Content-Encoding */
     uint64_t head_need;      /* what the codec wants in the head; UINT64_MAX: everything */
-    size_t payload_room;     /* bytes for payload in the block */
+    uint64_t head_reserved;  /* of request.reserved_bytes: for the head */
+    uint64_t block_reserved; /* of request.reserved_bytes: for the block */
+    size_t payload_room;     /* bytes for payload in the block as it is */
+    size_t block_bytes;      /* what the block must have in the end */
+    size_t input_room;       /* of them, for the input buffer */
     struct inflate *inflate; /* owned; NULL without Content-Encoding */
 
     uint64_t refused_ns; /* DRAIN: since when */
@@ -111,10 +115,13 @@ static inline struct exchange *exchange_of(struct request *request)
 }
 
 /* Begin and end a connection (MHD's NOTIFY_CONNECTION). NULL: no memory. */
-struct conn *conn_create(struct listener *listener, struct MHD_Connection *connection);
+struct conn *conn_create(struct listener *listener, int fd, const struct sockaddr *peer);
 void conn_destroy(struct conn *conn);
 
 void conn_enter(struct conn *conn, enum conn_phase phase);
+
+/* The client's address as text; "unix" on a Unix socket. */
+void conn_client_text(const struct conn *conn, char *text, size_t room);
 
 /* A request line has come. NULL: no memory, the connection is to be closed. */
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
@@ -135,8 +142,5 @@ enum exchange_step {
 enum exchange_step exchange_header(struct exchange *x, const char *method);
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *x);
-
-/* Give an error for an answer; its status decides the HTTP status. */
-void exchange_refuse(struct exchange *x);
 
 #endif

@@ -73,7 +73,13 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
 {
     struct listener *listener = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = conn_create(listener, connection);
+        const union MHD_ConnectionInfo *fd =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *peer =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        *socket_context = fd == NULL ? NULL
+                                     : conn_create(listener, fd->connect_fd,
+                                                   peer == NULL ? NULL : peer->client_addr);
     } else {
         conn_destroy(*socket_context);
         *socket_context = NULL;
@@ -399,13 +405,13 @@ static enum status handles_start(struct http_loop *loop, struct error *err)
 
 static enum status loop_init(struct http *http, struct http_loop *loop, struct error *err)
 {
-    uint32_t random = 0;
     loop->magic = LOOP_MAGIC;
     loop->http = http;
     loop->server = http->server;
     loop->share = http->share;
-    (void)getrandom(&random, sizeof random, GRND_NONBLOCK);
-    loop->id_prefix = random ^ (uint32_t)uv_hrtime();
+    if (getrandom(&loop->id_prefix, sizeof loop->id_prefix, GRND_NONBLOCK) < 0) {
+        loop->id_prefix = (uint32_t)uv_hrtime(); /* ids need not be secret */
+    }
     enum status status = completion_init(&loop->completion, err);
     return status == STATUS_OK ? handles_start(loop, err) : status;
 }

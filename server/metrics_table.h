@@ -1,4 +1,5 @@
-/* Names of everything that is counted. One row gives the enum, the storage and the exposition. */
+/* Names of everything that is counted. One row gives the enum, the storage and the exposition.
+ */
 #ifndef TALLY_SERVER_METRICS_TABLE_H
 #define TALLY_SERVER_METRICS_TABLE_H
 

@@ -6,16 +6,18 @@
 #include <strings.h>
 
 /* clang-format off */
+#define PAGE(pattern, methods, counted_as, page) \
+    {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false}
 static const struct route routes[] = {
-    {"/v1/cumsum",       ROUTE_POST, ROUTE_CUMSUM, NULL,         NULL, false, false},
-    {"/livez",           ROUTE_GET,  ROUTE_PAGE,   page_livez,   NULL, true,  false},
-    {"/readyz",          ROUTE_GET,  ROUTE_PAGE,   page_readyz,  NULL, true,  false},
-    {"/v2/health/live",  ROUTE_GET,  ROUTE_PAGE,   page_livez,   NULL, true,  false},
-    {"/v2/health/ready", ROUTE_GET,  ROUTE_PAGE,   page_readyz,  NULL, true,  false},
-    {"/metrics",         ROUTE_GET,  ROUTE_PAGE,   page_metrics, NULL, true,  false},
-    {"/v1/devices",      ROUTE_GET,  ROUTE_PAGE,   page_devices, NULL, true,  false},
-    {"/version",         ROUTE_GET,  ROUTE_PAGE,   page_version, NULL, true,  false},
-    {"/",                ROUTE_GET,  ROUTE_PAGE,   page_index,   NULL, true,  false},
+    {"/v1/cumsum", ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_CUMSUM, NULL, NULL, false, false},
+    PAGE("/livez",           ROUTE_GET, OPERATIONS, page_livez),
+    PAGE("/readyz",          ROUTE_GET, OPERATIONS, page_readyz),
+    PAGE("/v2/health/live",  ROUTE_GET, V2_OTHER,   page_livez),
+    PAGE("/v2/health/ready", ROUTE_GET, V2_OTHER,   page_readyz),
+    PAGE("/metrics",         ROUTE_GET, OPERATIONS, page_metrics),
+    PAGE("/v1/devices",      ROUTE_GET, OPERATIONS, page_devices),
+    PAGE("/version",         ROUTE_GET, OPERATIONS, page_version),
+    PAGE("/",                ROUTE_GET, OPERATIONS, page_index),
 };
 /* clang-format on */
 

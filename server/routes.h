@@ -6,6 +6,7 @@
 
 #include "proto/codec.h"
 #include "proto/status.h"
+#include "server/metrics.h"
 #include "server/page.h"
 
 #include <stdbool.h>
@@ -26,6 +27,7 @@ struct route {
     const char *pattern; /* "{}" stands for one segment */
     unsigned methods;    /* bits of enum route_method */
     enum route_kind kind;
+    enum metrics_route counted_as;
     page_fn page;
     const struct codec *(*codec)(void);
     bool any_media;    /* Content-Type is not looked at */

@@ -34,7 +34,9 @@ enum status share_create(uint64_t max_requests, struct share **out, struct error
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the table of clients");
     }
     share->max_requests = max_requests;
-    (void)getrandom(&share->seed, sizeof share->seed, GRND_NONBLOCK);
+    if (getrandom(&share->seed, sizeof share->seed, 0) < 0) {
+        share->seed = (uint64_t)(uintptr_t)share;
+    }
     *out = share;
     return STATUS_OK;
 }

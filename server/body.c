@@ -1,0 +1,225 @@
+/* Receives bodies; see body.h. */
+#include "server/body.h"
+
+#include "server/config.h"
+#include "server/infer.h"
+#include "server/server.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_HEAD_BYTES = 4096
+};
+
+enum status body_reserve(struct request *request, uint64_t bytes, struct error *err)
+{
+    enum status status = memory_reserve(request->server->memory, bytes, err);
+    if (status == STATUS_OK) {
+        request->reserved_bytes += bytes;
+    }
+    return status;
+}
+
+static enum status too_large(const struct exchange *x, uint64_t bytes, const char *what,
+                             struct error *err)
+{
+    if (x->request.codec == NULL) {
+        return error_set(err, STATUS_TOO_LARGE, "the %s, the limit of this path is %" PRIu64,
+                         what, x->body_limit);
+    }
+    if (bytes == 0) {
+        return error_set(err, STATUS_TOO_LARGE,
+                         "the %s, over the limit of %" PRIu64 " (--max-body-bytes)", what,
+                         x->body_limit);
+    }
+    return error_set(err, STATUS_TOO_LARGE,
+                     "the %s (%" PRIu64 " bytes), over the limit of %" PRIu64
+                     " (--max-body-bytes)",
+                     what, bytes, x->body_limit);
+}
+
+/* Capacity to give the head so that it can hold `want` bytes. */
+static size_t head_capacity_for(const struct exchange *x, size_t want)
+{
+    int64_t declared = x->request.codec_request.body_bytes;
+    uint64_t most = x->head_need;
+    if (most == UINT64_MAX && declared >= 0) {
+        return (size_t)declared; /* all of it, at once */
+    }
+    size_t capacity = FIRST_HEAD_BYTES;
+    while (capacity < want) {
+        capacity *= 2; /* bounded by twice --max-body-bytes */
+    }
+    return most < capacity ? (size_t)most : capacity;
+}
+
+/* Make room for a head of `want` bytes and its NUL. */
+static enum status ensure_head(struct exchange *x, size_t want, struct error *err)
+{
+    struct request *request = &x->request;
+    if (want > 0 && want <= x->head_reserved && want < request->head_capacity) {
+        return STATUS_OK;
+    }
+    size_t capacity = head_capacity_for(x, want);
+    if (capacity > x->head_reserved) {
+        enum status status = body_reserve(request, capacity - x->head_reserved, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        x->head_reserved = capacity;
+    }
+    if (capacity < request->head_capacity) {
+        return STATUS_OK;
+    }
+    char *grown = realloc(request->head, capacity + 1);
+    if (grown == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                         capacity);
+    }
+    request->head = grown;
+    request->head_capacity = capacity + 1;
+    return STATUS_OK;
+}
+
+/* Text may reach to the end of the body: then it is decoded when that has come, not before. */
+static bool head_is_whole_body(const struct exchange *x)
+{
+    return x->head_need == UINT64_MAX ||
+           (x->request.head_bytes > 0 &&
+            x->request.codec_request.body_bytes == (int64_t)x->request.head_bytes);
+}
+
+/* The head holds what was last asked for: ask again; decode it if it is complete. */
+static enum status head_step(struct exchange *x, struct error *err)
+{
+    struct request *request = &x->request;
+    if (request->codec == NULL) {
+        x->head_need = UINT64_MAX;
+        return ensure_head(x, request->head_bytes, err);
+    }
+    const struct byte_view head = {request->head, request->head_bytes};
+    enum status status =
+        request->codec->head_need(&request->codec_request, head, &x->head_need, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (x->head_need != request->head_bytes) {
+        return ensure_head(x, request->head_bytes, err);
+    }
+    return head_is_whole_body(x) ? STATUS_OK : infer_decode(x, err);
+}
+
+enum status body_begin(struct exchange *x, struct error *err)
+{
+    const struct door *door = &x->door;
+    struct request *request = &x->request;
+    bool packed = door->coding != DOOR_IDENTITY;
+    bool unknown = door->chunked || (packed && door->content_length > 0);
+    int64_t declared = door->content_length < 0 ? 0 : door->content_length;
+    x->body_limit =
+        request->codec == NULL ? PAGE_BODY_BYTES : request->server->config->max_body_bytes;
+    request->codec_request.body_bytes = unknown ? -1 : declared;
+    if ((uint64_t)declared > x->body_limit) {
+        return too_large(x, (uint64_t)declared, "body is too long", err);
+    }
+    if (packed && unknown) {
+        enum status status = inflate_create(door->coding, x->body_limit, &x->inflate, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return head_step(x, err);
+}
+
+static enum status feed_head(struct exchange *x, const char *bytes, size_t count, size_t *used,
+                             struct error *err)
+{
+    struct request *request = &x->request;
+    uint64_t wanted = x->head_need - request->head_bytes;
+    size_t take = count < wanted ? count : (size_t)wanted;
+    enum status status = ensure_head(x, request->head_bytes + take, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    memcpy(request->head + request->head_bytes, bytes, take);
+    request->head_bytes += take;
+    request->head[request->head_bytes] = '\0';
+    *used = take;
+    return request->head_bytes == x->head_need ? head_step(x, err) : STATUS_OK;
+}
+
+static enum status feed_payload(struct exchange *x, const char *bytes, size_t count,
+                                struct error *err)
+{
+    struct request *request = &x->request;
+    uint64_t end = request->payload_received + count;
+    if (end > x->payload_room && x->payload_room < request->call.payload_max) {
+        enum status status = infer_grow(x, end, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
+    if (request->payload_received < x->payload_room) {
+        size_t room = x->payload_room - (size_t)request->payload_received;
+        char *input = (char *)slab_data(request->block.slab) + request->in_offset;
+        memcpy(input + request->payload_received, bytes, count < room ? count : room);
+    }
+    request->payload_received = end;
+    return STATUS_OK;
+}
+
+/* Unpacked bytes, in order. */
+static enum status land(void *context, const void *data, size_t count, struct error *err)
+{
+    struct exchange *x = context;
+    const char *bytes = data;
+    x->body_unpacked += count;
+    if (x->body_unpacked > x->body_limit) {
+        return too_large(x, 0, "body is too long", err);
+    }
+    while (count > 0) {
+        size_t used = count;
+        /* A head that is the whole body and has more behind it: the excess is payload nobody
+         * asked for; its length is counted and complete() judges it. */
+        bool to_head = x->head_need != x->request.head_bytes;
+        enum status status = to_head ? feed_head(x, bytes, count, &used, err)
+                                     : feed_payload(x, bytes, count, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        bytes += used;
+        count -= used;
+    }
+    return STATUS_OK;
+}
+
+enum status body_feed(struct exchange *x, const void *bytes, size_t count, struct error *err)
+{
+    if (x->inflate != NULL) {
+        return inflate_feed(x->inflate, bytes, count, land, x, err);
+    }
+    return land(x, bytes, count, err);
+}
+
+enum status body_finish(struct exchange *x, struct error *err)
+{
+    const struct request *request = &x->request;
+    if (x->inflate != NULL) {
+        enum status status = inflate_finish(x->inflate, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    if (!request->decoded && x->head_need != UINT64_MAX &&
+        x->head_need != request->head_bytes) {
+        return error_set(
+            err, STATUS_LENGTH_MISMATCH,
+            "the body ends after %zu bytes, in the middle of its header, which has "
+            "at least %" PRIu64,
+            request->head_bytes, x->head_need);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,106 @@
+/* Connections of a loop: a list for the heartbeat to walk; see exchange.h. */
+#include "server/clock.h"
+#include "server/exchange.h"
+#include "server/loop.h"
+#include "server/metrics.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_loopback(const struct sockaddr_storage *peer)
+{
+    if (peer->ss_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, peer, sizeof v4);
+        return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+    }
+    if (peer->ss_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, peer, sizeof v6);
+        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
+    }
+    return peer->ss_family == AF_UNIX;
+}
+
+static void copy_peer(struct conn *conn, const struct sockaddr *peer)
+{
+    int family = peer == NULL ? AF_UNSPEC : peer->sa_family;
+    if (family == AF_INET) {
+        memcpy(&conn->peer, peer, sizeof(struct sockaddr_in));
+    } else if (family == AF_INET6) {
+        memcpy(&conn->peer, peer, sizeof(struct sockaddr_in6));
+    } else {
+        conn->peer.ss_family = (sa_family_t)family;
+    }
+}
+
+struct conn *conn_create(struct listener *listener, int fd, const struct sockaddr *peer)
+{
+    struct http_loop *loop = listener->loop;
+    struct conn *conn = calloc(1, sizeof *conn);
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->magic = CONN_MAGIC;
+    conn->fd = fd;
+    conn->loop = loop;
+    conn->listener = listener;
+    conn->next = loop->conns;
+    if (conn->next != NULL) {
+        conn->next->prev = conn;
+    }
+    loop->conns = conn;
+    copy_peer(conn, peer);
+    conn->local = listener->local || is_loopback(&conn->peer);
+    conn_enter(conn, CONN_FRESH);
+    (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
+    metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
+    metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
+    return conn;
+}
+
+void conn_destroy(struct conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    assert(conn->magic == CONN_MAGIC);
+    if (conn->prev != NULL) {
+        conn->prev->next = conn->next;
+    } else {
+        conn->loop->conns = conn->next;
+    }
+    if (conn->next != NULL) {
+        conn->next->prev = conn->prev;
+    }
+    (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
+    metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
+    conn->magic = 0;
+    free(conn);
+}
+
+void conn_enter(struct conn *conn, enum conn_phase phase)
+{
+    conn->phase = phase;
+    conn->since_ns = clock_now_ns();
+}
+
+void conn_client_text(const struct conn *conn, char *text, size_t room)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    text[0] = '\0';
+    if (conn->peer.ss_family == AF_INET) {
+        memcpy(&v4, &conn->peer, sizeof v4);
+        (void)inet_ntop(AF_INET, &v4.sin_addr, text, (socklen_t)room);
+    } else if (conn->peer.ss_family == AF_INET6) {
+        memcpy(&v6, &conn->peer, sizeof v6);
+        (void)inet_ntop(AF_INET6, &v6.sin6_addr, text, (socklen_t)room);
+    } else if (conn->listener->local) {
+        (void)snprintf(text, room, "unix");
+    }
+}

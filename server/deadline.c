@@ -1,0 +1,167 @@
+/* What clients must not do forever, looked at every heartbeat: send a header or a body slowly,
+ * read an answer slowly, be gone while somebody computes for them, idle while the service
+ * drains. Deadlines are absolute: a byte now and then does not extend them (MHD's own timeout
+ * does that).
+ *
+ * A slow sender gets a 408 written straight to its socket: MHD can answer only when a request
+ * is whole. Then, and in all other cases, shutdown() makes MHD close the connection by its own
+ * ways. */
+#include "server/clock.h"
+#include "server/config.h"
+#include "server/log.h"
+#include "server/loop.h"
+#include "server/metrics.h"
+#include "server/respond.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+enum {
+    GRACE_S = 10,       /* before the rate of a body or an answer counts */
+    EARLY_MS = 1000,    /* a refused client that stops sending is answered after this long */
+    LINGER_S = 10,      /* after an early answer: how long the client may go on sending */
+    SUSPENDED_MS = 250, /* younger requests are not worth a look */
+    POLL_BATCH = 128
+};
+
+static void cut(struct conn *conn, const char *why)
+{
+    struct server *server = conn->loop->server;
+    conn->cut = true;
+    (void)shutdown(conn->fd, SHUT_RDWR);
+    if (why != NULL) {
+        metrics_add(server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
+        log_message(server->log, LOG_DEBUG, "connection cut: %s", why);
+    }
+}
+
+/* Answer 408 and cut. */
+static void time_out(struct conn *conn, const char *why)
+{
+    struct exchange *x = conn->exchange;
+    if (x != NULL && !x->answered_early) {
+        (void)error_set(&x->request.error, STATUS_REQUEST_TIMEOUT, "%s", why);
+        respond_early(x);
+    }
+    cut(conn, why);
+}
+
+/* True if `bytes` in `age_ns` is slower than the minimum rate. */
+static bool too_slow(const struct config *config, uint64_t bytes, uint64_t age_ns)
+{
+    uint64_t seconds = age_ns / NS_PER_S;
+    return config->min_upload_rate > 0 && seconds > GRACE_S &&
+           bytes / seconds < config->min_upload_rate;
+}
+
+static void check_drain(struct exchange *x, uint64_t now_ns)
+{
+    uint64_t age_ns = clock_span_ns(x->refused_ns, now_ns);
+    if (x->answered_early && age_ns > LINGER_S * NS_PER_S) {
+        cut(x->conn, NULL);
+    } else if (!x->answered_early && age_ns > EARLY_MS * NS_PER_MS) {
+        respond_early(x);
+    }
+}
+
+static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    struct exchange *x = conn->exchange;
+    if (x->phase == EXCHANGE_DRAIN) {
+        check_drain(x, now_ns);
+    } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
+        time_out(conn, "the body did not arrive in time (--body-timeout-ms)");
+    } else if (too_slow(config, x->body_received, age_ns)) {
+        time_out(conn, "the body arrives too slowly (--min-upload-rate)");
+    }
+}
+
+/* An answer may take as long as an idle connection, and its bytes at the minimum rate. */
+static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    uint64_t seconds = age_ns / NS_PER_S;
+    uint64_t allowed = config->idle_timeout_s;
+    if (config->min_upload_rate == 0 || seconds <= allowed) {
+        return false;
+    }
+    return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
+}
+
+static void check(struct conn *conn, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    uint64_t header_ns = config->header_timeout_ms * NS_PER_MS;
+    uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
+    switch (conn->phase) {
+    case CONN_FRESH:
+        if (age_ns > header_ns) {
+            cut(conn, "no request line came in time (--header-timeout-ms)");
+        }
+        break;
+    case CONN_IDLE:
+        if (conn->loop->draining) {
+            cut(conn, NULL);
+        } else if (age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
+            cut(conn, "a request line came too slowly");
+        }
+        break;
+    case CONN_HEADER:
+        if (age_ns > header_ns) {
+            time_out(conn, "the headers did not arrive in time (--header-timeout-ms)");
+        }
+        break;
+    case CONN_BODY:
+        check_body(conn, age_ns, now_ns);
+        break;
+    case CONN_ANSWERING:
+        if (answer_overdue(conn, age_ns)) {
+            cut(conn, "the answer is read too slowly");
+        }
+        break;
+    case CONN_WAITING:
+        break;
+    }
+}
+
+/* The client of a suspended request hung up: nobody needs to compute it any more. The queue
+ * drops it at its next tick; what runs already comes back in its own time. */
+static void look_for_dead(struct conn *const *conns, struct pollfd *fds, nfds_t count)
+{
+    if (count == 0 || poll(fds, count, 0) <= 0) {
+        return;
+    }
+    for (nfds_t i = 0; i < count; i++) {
+        struct request *request = &conns[i]->exchange->request;
+        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 &&
+            !atomic_exchange(&request->cancelled, true)) {
+            metrics_add(conns[i]->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
+        }
+    }
+}
+
+void deadline_sweep(struct http_loop *loop)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct conn *conns[POLL_BATCH];
+    struct pollfd fds[POLL_BATCH];
+    nfds_t count = 0;
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+        if (conn->cut) {
+            continue;
+        }
+        check(conn, now_ns);
+        if (conn->phase != CONN_WAITING ||
+            clock_span_ns(conn->since_ns, now_ns) < SUSPENDED_MS * NS_PER_MS) {
+            continue;
+        }
+        conns[count] = conn;
+        fds[count++] = (struct pollfd){.fd = conn->fd, .events = POLLRDHUP};
+        if (count == POLL_BATCH) {
+            look_for_dead(conns, fds, count);
+            count = 0;
+        }
+    }
+    look_for_dead(conns, fds, count);
+}

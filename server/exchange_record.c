@@ -1,0 +1,236 @@
+/* Records of exchanges: begun with a request line, reset and kept between requests, ended with
+ * counting, logging and giving everything back; see exchange.h. */
+#include "server/clock.h"
+#include "server/exchange.h"
+#include "server/log.h"
+#include "server/loop.h"
+#include "server/metrics.h"
+#include "server/share.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEPT_EXCHANGES = 1024, /* unused records a loop keeps */
+    FIRST_TARGET_BYTES = 256
+};
+
+static struct exchange *take_record(struct http_loop *loop)
+{
+    struct exchange *x = loop->free_exchanges;
+    if (x == NULL) {
+        return calloc(1, sizeof *x);
+    }
+    loop->free_exchanges = x->next_free;
+    loop->free_count--;
+    return x;
+}
+
+/* A record as new, but for the buffers it keeps. Field by field: most of its bytes are tables
+ * that are written before they are read. */
+static void reset(struct exchange *x)
+{
+    struct request *request = &x->request;
+    request->magic = REQUEST_MAGIC;
+    request->state = REQUEST_RECEIVING;
+    atomic_store_explicit(&request->cancelled, false, memory_order_relaxed);
+    request->retries = 0;
+    request->route = NULL;
+    request->id[0] = '\0';
+    request->deadline_ns = 0;
+    memset(&request->times, 0, sizeof request->times);
+    request->codec = NULL;
+    request->codec_request.param_count = 0;
+    request->codec_request.model = NULL;
+    request->codec_request.head_bytes = -1;
+    request->codec_request.answer_format = CODEC_FORMAT_JSON;
+    request->decoded = false;
+    request->planned = false;
+    request->head_bytes = 0;
+    request->block = (struct memory_block){.slab = NULL};
+    request->out_bytes = 0;
+    request->payload_received = 0;
+    request->reserved_bytes = 0;
+    request->answer.head = NULL;
+    request->error.status = STATUS_OK;
+    request->error.field[0] = '\0';
+    request->device = -1;
+    request->next = NULL;
+    x->magic = EXCHANGE_MAGIC;
+    x->phase = EXCHANGE_NEW;
+    x->post = false;
+    x->get = false;
+    x->close = false;
+    x->path = "";
+    x->body_received = 0;
+    x->body_unpacked = 0;
+    x->head_need = 0;
+    x->head_reserved = 0;
+    x->block_reserved = 0;
+    x->payload_room = 0;
+    x->block_bytes = 0;
+    x->inflate = NULL;
+    x->refused_ns = 0;
+    x->drained = 0;
+    x->answered_early = false;
+    x->share_taken = false;
+    x->http_status = 0;
+    x->page_text = NULL;
+    x->page_bytes = 0;
+    x->packed = DOOR_IDENTITY;
+}
+
+static bool copy_target(struct exchange *x, const char *target)
+{
+    size_t bytes = strlen(target) + 1;
+    if (bytes > x->target_capacity) {
+        size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
+        char *grown = realloc(x->target, capacity);
+        if (grown == NULL) {
+            return false;
+        }
+        x->target = grown;
+        x->target_capacity = capacity;
+    }
+    memcpy(x->target, target, bytes);
+    return true;
+}
+
+struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
+                                const char *target)
+{
+    struct http_loop *loop = conn->loop;
+    struct exchange *x = take_record(loop);
+    if (x == NULL || !copy_target(x, target)) {
+        exchange_free(x);
+        return NULL;
+    }
+    reset(x);
+    x->conn = conn;
+    x->loop = loop;
+    x->request.connection = connection;
+    x->request.completion = &loop->completion;
+    x->request.server = loop->server;
+    conn->exchange = x;
+    conn_enter(conn, CONN_HEADER);
+    x->request.times.arrived = conn->since_ns;
+    metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
+    return x;
+}
+
+void exchange_free(struct exchange *x)
+{
+    if (x != NULL) {
+        free(x->target);
+        free(x->request.head);
+        free(x);
+    }
+}
+
+static void shape_text(const struct scan_desc *desc, char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < desc->rank && used < room; i++) {
+        int count =
+            snprintf(text + used, room - used, "%s%" PRId64, i == 0 ? "" : ",", desc->sizes[i]);
+        used += count > 0 ? (size_t)count : room;
+    }
+}
+
+static void log_end(const struct exchange *x, uint64_t now_ns)
+{
+    const struct request *request = &x->request;
+    char client[INET6_ADDRSTRLEN];
+    char shape[256];
+    conn_client_text(x->conn, client, sizeof client);
+    shape[0] = '\0';
+    if (request->planned) {
+        shape_text(&request->call.desc, shape, sizeof shape);
+    }
+    const struct log_request line = {
+        .id = request->id,
+        .method = x->post  ? "POST"
+                  : x->get ? "GET"
+                           : "",
+        .path = request->route != NULL ? request->route->pattern : x->path,
+        .client = client,
+        .format = request->codec != NULL ? request->codec->name : NULL,
+        .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,
+        .shape = shape,
+        .outcome = status_slug(request->error.status),
+        .detail = request->error.status != STATUS_OK ? request->error.detail : NULL,
+        .http_status = x->http_status,
+        .bytes_in = x->body_received,
+        .bytes_out = x->conn->answer_bytes,
+        .queue_us = clock_span_ns(request->times.queued, request->times.started) / NS_PER_US,
+        .compute_us =
+            clock_span_ns(request->times.started, request->times.computed) / NS_PER_US,
+        .total_us = clock_span_ns(request->times.arrived, now_ns) / NS_PER_US,
+        .device = request->device,
+    };
+    log_request(x->loop->server->log, &line);
+}
+
+static void count_end(struct exchange *x)
+{
+    struct metrics *metrics = x->loop->server->metrics;
+    struct request *request = &x->request;
+    const struct route *route = request->route;
+    if (x->phase != EXCHANGE_ANSWERED && !x->answered_early &&
+        request->error.status == STATUS_OK) {
+        (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
+    }
+    metrics_outcome(metrics, route == NULL ? METRICS_ROUTE_UNKNOWN : route->counted_as,
+                    request->error.status);
+    if (request->codec != NULL) {
+        metrics_request(metrics, request);
+    }
+    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, x->body_received);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, x->conn->answer_bytes);
+    metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
+}
+
+void exchange_end(struct exchange *x)
+{
+    struct http_loop *loop = x->loop;
+    struct request *request = &x->request;
+    struct memory *memory = loop->server->memory;
+    assert(x->magic == EXCHANGE_MAGIC && x->phase != EXCHANGE_SUSPENDED);
+    count_end(x);
+    if (log_requests_on(loop->server->log)) {
+        log_end(x, clock_now_ns());
+    }
+    if (request->decoded) {
+        request->codec->release(&request->call);
+    }
+    free(request->answer.head);
+    inflate_destroy(x->inflate);
+    memory_give(memory, &request->block);
+    if (request->reserved_bytes > 0) {
+        memory_release(memory, request->reserved_bytes);
+    }
+    if (x->share_taken) {
+        share_give(loop->share, &x->conn->peer);
+    }
+    if (request->head_capacity > KEPT_TEXT_BYTES) {
+        free(request->head);
+        request->head = NULL;
+        request->head_capacity = 0;
+    }
+    x->conn->exchange = NULL;
+    x->conn->answer_bytes = 0;
+    conn_enter(x->conn, CONN_IDLE);
+    x->magic = 0;
+    if (loop->free_count >= KEPT_EXCHANGES) {
+        exchange_free(x);
+        return;
+    }
+    x->next_free = loop->free_exchanges;
+    loop->free_exchanges = x;
+    loop->free_count++;
+}

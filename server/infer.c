@@ -1,0 +1,390 @@
+/* Tensor requests; see infer.h. What runs on other threads touches the request and the plain
+ * fields of its exchange, never the connection. */
+#include "server/infer.h"
+
+#include "server/body.h"
+#include "server/clock.h"
+#include "server/codec_pool.h"
+#include "server/completion.h"
+#include "server/config.h"
+#include "server/queue.h"
+#include "server/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_BLOCK_BYTES = 1 << 20, /* for payload of unknown length */
+    INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
+    INLINE_PACK_BYTES = 4096     /* answers that are compressed on the loop */
+};
+
+static char *slab_at(const struct request *request, size_t offset)
+{
+    return (char *)slab_data(request->block.slab) + offset;
+}
+
+/* ---- sizes and memory ---- */
+
+static enum status plan(struct request *request, struct error *err)
+{
+    struct scan_call *call = &request->call;
+    enum status status = scan_plan_make(&call->desc, &request->plan, err);
+    if (status != STATUS_OK && request->codec->plan_field != NULL && err->field[0] != '\0') {
+        const char *field = request->codec->plan_field(err->field);
+        if (field != NULL) {
+            (void)snprintf(err->field, sizeof err->field, "%s", field);
+        }
+    }
+    request->planned = status == STATUS_OK;
+    return status;
+}
+
+/* Longest JSON text of one element of each size, with its comma. */
+static uint64_t text_bytes_per_element(enum dtype dtype)
+{
+    static const unsigned char longest[] = {[1] = 5, [2] = 14, [4] = 18, [8] = 27};
+    return longest[dtype_info(dtype)->bytes];
+}
+
+/* About how many bytes of text the answer will be; 0 where it is binary. */
+static uint64_t answer_text_bytes(const struct request *request)
+{
+    bool text = request->call.source == CALL_SOURCE_TEXT;
+    if (request->route->kind == ROUTE_CUMSUM) {
+        text = request->codec_request.answer_format == CODEC_FORMAT_JSON;
+    }
+    return text ? request->plan.out_elements * text_bytes_per_element(request->plan.dtype) : 0;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Where input and output lie in the block, and how large it must be. */
+static enum status measure(struct exchange *x, struct error *err)
+{
+    struct request *request = &x->request;
+    const struct scan_call *call = &request->call;
+    uint64_t planned = request->plan.out_elements * dtype_info(call->desc.dtype)->bytes;
+    uint64_t input = larger(call->input_bytes, call->payload_max);
+    uint64_t total = 0;
+    request->out_bytes = larger(planned, call->output_bytes);
+    if (request->plan.in_place) {
+        total = larger(input, request->out_bytes);
+    } else if (__builtin_add_overflow(input, MEMORY_ALIGN - 1, &input) ||
+               __builtin_add_overflow(input & ~(uint64_t)(MEMORY_ALIGN - 1), request->out_bytes,
+                                      &total)) {
+        total = UINT64_MAX;
+    }
+    if (total > SIZE_MAX / 2) {
+        return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
+    }
+    input = request->plan.in_place ? input : input & ~(uint64_t)(MEMORY_ALIGN - 1);
+    x->input_room = (size_t)input;
+    x->block_bytes = (size_t)total;
+    return STATUS_OK;
+}
+
+static void place(struct exchange *x)
+{
+    struct request *request = &x->request;
+    uint64_t room = request->block.bytes;
+    request->in_offset = request->block.offset;
+    request->out_offset = request->in_offset + (request->plan.in_place ? 0 : x->input_room);
+    x->payload_room =
+        (size_t)(room < request->call.payload_max ? room : request->call.payload_max);
+}
+
+/* Exchange the block for one of at least `bytes`, keeping the payload. */
+static enum status take_block(struct exchange *x, size_t bytes, struct error *err)
+{
+    struct request *request = &x->request;
+    struct memory *memory = request->server->memory;
+    struct memory_block block = {.slab = NULL};
+    uint64_t before = x->block_reserved;
+    enum status status = body_reserve(request, bytes, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    x->block_reserved = bytes;
+    status = memory_take(memory, bytes, &block, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (request->block.slab != NULL) {
+        memcpy((char *)slab_data(block.slab) + block.offset,
+               slab_at(request, request->in_offset), (size_t)request->payload_received);
+        memory_give(memory, &request->block);
+        memory_release(memory, before);
+        request->reserved_bytes -= before;
+    }
+    request->block = block;
+    place(x);
+    return STATUS_OK;
+}
+
+enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err)
+{
+    size_t have = x->request.block.slab == NULL ? 0 : x->request.block.bytes;
+    uint64_t want = larger(bytes, larger(2 * (uint64_t)have, FIRST_BLOCK_BYTES));
+    if (have >= x->block_bytes) {
+        return STATUS_OK;
+    }
+    /* Growing once more soon would only copy again. */
+    return take_block(x, want > x->block_bytes / 2 ? x->block_bytes : (size_t)want, err);
+}
+
+/* ---- decoding ---- */
+
+static void set_deadline(struct request *request)
+{
+    uint64_t timeout_us = request->call.timeout_us;
+    uint64_t at = 0;
+    if (timeout_us == 0 || timeout_us > UINT64_MAX / NS_PER_US ||
+        __builtin_add_overflow(request->times.arrived, timeout_us * NS_PER_US, &at)) {
+        return;
+    }
+    if (request->deadline_ns == 0 || at < request->deadline_ns) {
+        request->deadline_ns = at;
+    }
+}
+
+static enum status check_rank(const struct request *request, struct error *err)
+{
+    uint64_t most = request->server->config->max_rank;
+    int rank = request->call.desc.rank;
+    if (rank < 0 || (uint64_t)rank <= most) {
+        return STATUS_OK;
+    }
+    const char *field = "shape";
+    if (request->codec->plan_field != NULL && request->codec->plan_field(field) != NULL) {
+        field = request->codec->plan_field(field);
+    }
+    return error_set_field(err, STATUS_INVALID_SHAPE, field,
+                           "%d dimensions, the most allowed here are %llu (--max-rank)", rank,
+                           (unsigned long long)most);
+}
+
+enum status infer_decode(struct exchange *x, struct error *err)
+{
+    struct request *request = &x->request;
+    const struct byte_view head = {request->head, request->head_bytes};
+    enum status status =
+        request->codec->decode(&request->codec_request, head, &request->call, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    request->decoded = true;
+    set_deadline(request);
+    if (request->call.axis_pending) {
+        request->call.desc.axis =
+            0; /* sizes do not depend on it; planned again when it is known */
+    }
+    status = check_rank(request, err);
+    if (status == STATUS_OK) {
+        status = plan(request, err);
+    }
+    if (status == STATUS_OK) {
+        status = measure(x, err);
+    }
+    if (status == STATUS_OK) {
+        status = body_reserve(request, answer_text_bytes(request), err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    bool unknown = request->codec_request.body_bytes < 0 && request->call.payload_max > 0;
+    return unknown ? infer_grow(x, 1, err) : take_block(x, x->block_bytes, err);
+}
+
+/* ---- completing ---- */
+
+static void zero_output_tail(struct request *request)
+{
+    size_t planned =
+        (size_t)request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
+    char *output = slab_at(request, request->out_offset);
+    if (request->plan.pattern == SCAN_EMPTY) {
+        planned = 0; /* nothing will be computed */
+    }
+    memset(output + planned, 0, (size_t)request->out_bytes - planned);
+}
+
+/* From a complete body to a request a device can take. Thread: the owner. */
+static enum status prepare(struct request *request)
+{
+    struct exchange *x = exchange_of(request);
+    struct error *err = &request->error;
+    enum status status = request->decoded ? STATUS_OK : infer_decode(x, err);
+    if (status == STATUS_OK && request->block.bytes < x->block_bytes) {
+        status = take_block(x, x->block_bytes, err);
+    }
+    if (status == STATUS_OK) {
+        status = request->codec->complete(&request->call, slab_at(request, request->in_offset),
+                                          request->payload_received, err);
+    }
+    if (status == STATUS_OK && request->call.axis_pending) {
+        status = plan(request, err);
+    }
+    if (status == STATUS_OK) {
+        zero_output_tail(request);
+    }
+    return status;
+}
+
+/* ---- answering ---- */
+
+static void answer_clear(struct answer *answer)
+{
+    answer->content_type = NULL;
+    answer->header_count = 0;
+    answer->head = NULL;
+    answer->head_bytes = 0;
+    answer->payload_bytes = 0;
+}
+
+struct infer_bytes infer_answer_bytes(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct answer *answer = &request->answer;
+    struct infer_bytes bytes = {.head = {answer->head, answer->head_bytes}};
+    if (answer->payload_bytes == 0) {
+        return bytes;
+    }
+    char *payload = slab_at(request, request->out_offset);
+    size_t room = request->out_offset - request->block.offset + MEMORY_HEADROOM;
+    if (answer->head_bytes > room) {
+        bytes.payload = (struct byte_view){payload, (size_t)answer->payload_bytes};
+        return bytes;
+    }
+    /* The head goes in front of the payload, so that one call sends both. */
+    if (answer->head_bytes > 0) {
+        memcpy(payload - answer->head_bytes, answer->head, answer->head_bytes);
+    }
+    bytes.head = (struct byte_view){payload - answer->head_bytes,
+                                    answer->head_bytes + (size_t)answer->payload_bytes};
+    return bytes;
+}
+
+/* Compress the answer if the client asked for it and there is memory; else leave it. */
+static void pack(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct answer *answer = &request->answer;
+    struct error ignored = ERROR_INIT;
+    struct infer_bytes bytes = infer_answer_bytes(x);
+    size_t room = deflate_bound(bytes.head.count + bytes.payload.count);
+    if (body_reserve(request, room, &ignored) != STATUS_OK) {
+        return;
+    }
+    char *packed = malloc(room);
+    size_t count = packed == NULL ? 0
+                                  : deflate_pack(x->door.accept_coding, bytes.head,
+                                                 bytes.payload, packed, room);
+    if (count == 0) {
+        free(packed);
+        return;
+    }
+    free(answer->head);
+    answer->head = packed;
+    answer->head_bytes = count;
+    answer->payload_bytes = 0;
+    x->packed = x->door.accept_coding;
+}
+
+/* Thread: the owner. */
+static void encode(struct request *request)
+{
+    struct exchange *x = exchange_of(request);
+    answer_clear(&request->answer);
+    enum status status =
+        request->codec->encode(&request->call, slab_at(request, request->out_offset),
+                               request->out_bytes, &request->answer, &request->error);
+    if (status == STATUS_OK && x->door.accept_coding != DOOR_IDENTITY) {
+        pack(x);
+    }
+    request->state = REQUEST_FINISHED;
+    request->times.finished = clock_now_ns();
+}
+
+static bool encode_is_long(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    bool packs = x->door.accept_coding != DOOR_IDENTITY;
+    return answer_text_bytes(request) > request->server->config->inline_json_bytes ||
+           (packs && request->out_bytes > INLINE_PACK_BYTES) ||
+           (request->route->kind == ROUTE_DIALECT &&
+            request->out_bytes > request->server->config->inline_json_bytes);
+}
+
+static bool complete_is_long(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    if (!request->decoded) {
+        return request->head_bytes > request->server->config->inline_json_bytes;
+    }
+    return request->payload_received > INLINE_MOVE_BYTES &&
+           (request->call.byte_swap || request->call.payload_offset > 0);
+}
+
+/* ---- handing over ---- */
+
+/* Prepare, then queue or answer. True: handed over to the queue. Thread: the owner. */
+static bool launch(struct request *request)
+{
+    if (prepare(request) != STATUS_OK) {
+        return false;
+    }
+    if (request->plan.pattern == SCAN_EMPTY) {
+        encode(request);
+        return false;
+    }
+    return queue_try_push(request->server->queue, request, &request->error) == STATUS_OK;
+}
+
+/* Codec pool. */
+static void parse_job(struct request *request)
+{
+    struct completion *completion = request->completion;
+    if (launch(request)) {
+        return;
+    }
+    request->state = REQUEST_FINISHED;
+    completion_post(completion, request);
+}
+
+/* Codec pool. */
+static void print_job(struct request *request)
+{
+    struct completion *completion = request->completion;
+    encode(request);
+    completion_post(completion, request);
+}
+
+bool infer_submit(struct exchange *x)
+{
+    struct request *request = &x->request;
+    if (complete_is_long(x)) {
+        request->state = REQUEST_PARSING;
+        codec_pool_submit(request->server->codecs, request, CODEC_LANE_REQUEST, parse_job);
+        return true;
+    }
+    return launch(request);
+}
+
+bool infer_advance(struct exchange *x)
+{
+    struct request *request = &x->request;
+    if (request->state == REQUEST_FINISHED || request->error.status != STATUS_OK) {
+        return false;
+    }
+    if (encode_is_long(x)) {
+        request->state = REQUEST_PRINTING;
+        codec_pool_submit(request->server->codecs, request, CODEC_LANE_ANSWER, print_job);
+        return true;
+    }
+    encode(request);
+    return false;
+}

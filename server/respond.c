@@ -1,0 +1,282 @@
+/* Answers; see respond.h. Everything sent belongs to the exchange until MHD is through with it
+ * (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. */
+#include "server/respond.h"
+
+#include "proto/json_writer.h"
+#include "server/clock.h"
+#include "server/infer.h"
+#include "server/loop.h"
+
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum {
+    EARLY_BYTES = 8192,
+    TIMING_BYTES = 128
+};
+
+/* ---- which code, which error ---- */
+
+static const struct {
+    unsigned code;
+    const char *reason;
+} answers[CATEGORY_COUNT] = {
+    [CATEGORY_OK] = {200, "OK"},
+    [CATEGORY_INVALID] = {400, "Bad Request"},
+    [CATEGORY_FORBIDDEN] = {403, "Forbidden"},
+    [CATEGORY_NOT_FOUND] = {404, "Not Found"},
+    [CATEGORY_METHOD] = {405, "Method Not Allowed"},
+    [CATEGORY_TIMEOUT] = {408, "Request Timeout"},
+    [CATEGORY_TOO_LARGE] = {413, "Content Too Large"},
+    [CATEGORY_MEDIA_TYPE] = {415, "Unsupported Media Type"},
+    [CATEGORY_HEADERS] = {431, "Request Header Fields Too Large"},
+    [CATEGORY_THROTTLED] = {429, "Too Many Requests"},
+    [CATEGORY_INTERNAL] = {500, "Internal Server Error"},
+    [CATEGORY_UNSUPPORTED] = {501, "Not Implemented"},
+    [CATEGORY_BUSY] = {503, "Service Unavailable"},
+    [CATEGORY_DEADLINE] = {504, "Gateway Timeout"},
+    [CATEGORY_CLIENT_GONE] = {503, "Service Unavailable"},
+};
+
+unsigned respond_http_status(enum status status, const struct route *route)
+{
+    enum status_category category = status_category(status);
+    if (category == CATEGORY_DEADLINE && route != NULL && route->triton_codes) {
+        category = CATEGORY_BUSY;
+    }
+    return answers[category].code;
+}
+
+static bool retry_later(unsigned http_status)
+{
+    return http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
+           http_status == MHD_HTTP_TOO_MANY_REQUESTS;
+}
+
+static void write_error(struct json_writer *w, const struct error *error)
+{
+    json_writer_begin_object(w);
+    json_writer_key(w, "error");
+    json_writer_string(w, error->detail);
+    json_writer_key(w, "code");
+    json_writer_string(w, status_slug(error->status));
+    if (error->field[0] != '\0') {
+        json_writer_key(w, "field");
+        json_writer_string(w, error->field);
+    }
+    json_writer_end_object(w);
+}
+
+/* ---- MHD responses ---- */
+
+static struct MHD_Response *make(struct byte_view bytes)
+{
+    union {
+        const void *read;
+        void *mhd; /* MHD only reads, its prototype forgot const before 1.0 */
+    } data = {.read = bytes.bytes};
+    return MHD_create_response_from_buffer(bytes.count, data.mhd, MHD_RESPMEM_PERSISTENT);
+}
+
+static void add(struct MHD_Response *response, const char *name, const char *value)
+{
+    /* Out of memory: an answer that lacks a field is better than none. */
+    (void)MHD_add_response_header(response, name, value);
+}
+
+static struct MHD_Response *error_response(struct exchange *x)
+{
+    struct json_writer w;
+    struct request *request = &x->request;
+    free(request->answer.head);
+    request->answer.head = NULL;
+    json_writer_init(&w);
+    write_error(&w, &request->error);
+    size_t bytes = 0;
+    char *text = json_writer_take(&w, &bytes);
+    if (text == NULL) {
+        return NULL;
+    }
+    request->answer.head = text; /* freed with the request */
+    x->http_status = respond_http_status(request->error.status, request->route);
+    struct MHD_Response *response = make((struct byte_view){text, bytes});
+    if (response == NULL) {
+        return NULL;
+    }
+    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    if (retry_later(x->http_status)) {
+        add(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    }
+    if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL) {
+        add(response, MHD_HTTP_HEADER_ALLOW, route_allow(request->route));
+    }
+    if (request->error.status == STATUS_UNSUPPORTED_MEDIA) {
+        add(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
+    }
+    x->conn->answer_bytes = bytes;
+    return response;
+}
+
+static struct MHD_Response *page_response(struct exchange *x)
+{
+    struct MHD_Response *response = make((struct byte_view){x->page_text, x->page_bytes});
+    if (response != NULL) {
+        add(response, MHD_HTTP_HEADER_CONTENT_TYPE, x->page_type);
+        if (retry_later(x->http_status)) {
+            add(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        }
+        x->conn->answer_bytes = x->page_bytes;
+    }
+    return response;
+}
+
+/* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
+static char *put_timing(char *out, const char *name, uint64_t ns)
+{
+    char digits[20];
+    int count = 0;
+    uint64_t us = ns / NS_PER_US;
+    out = stpcpy(out, name);
+    out = stpcpy(out, ";dur=");
+    for (uint64_t ms = us / 1000; ms > 0 || count == 0; ms /= 10) {
+        digits[count++] = (char)('0' + ms % 10);
+    }
+    while (count > 0) {
+        *out++ = digits[--count];
+    }
+    *out++ = '.';
+    *out++ = (char)('0' + us / 100 % 10);
+    *out++ = (char)('0' + us / 10 % 10);
+    *out++ = (char)('0' + us % 10);
+    *out = '\0';
+    return out;
+}
+
+static void add_timing(struct MHD_Response *response, const struct request *request)
+{
+    const struct request_times *times = &request->times;
+    char text[TIMING_BYTES];
+    char *end = put_timing(text, "queue", clock_span_ns(times->queued, times->started));
+    end = put_timing(stpcpy(end, ", "), "compute",
+                     clock_span_ns(times->started, times->computed));
+    (void)put_timing(stpcpy(end, ", "), "total", clock_span_ns(times->arrived, clock_now_ns()));
+    add(response, "Server-Timing", text);
+}
+
+static struct MHD_Response *tensor_response(struct exchange *x)
+{
+    const struct request *request = &x->request;
+    const struct answer *answer = &request->answer;
+    const struct infer_bytes bytes = infer_answer_bytes(x);
+    struct MHD_Response *response = NULL;
+    if (bytes.payload.count == 0) {
+        response = make(bytes.head);
+    } else {
+        const struct MHD_IoVec pieces[] = {{bytes.head.bytes, bytes.head.count},
+                                           {bytes.payload.bytes, bytes.payload.count}};
+        response = MHD_create_response_from_iovec(pieces, ARRAY_COUNT(pieces), NULL, NULL);
+    }
+    if (response == NULL) {
+        return NULL;
+    }
+    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+    for (int i = 0; i < answer->header_count; i++) {
+        add(response, answer->headers[i].name, answer->headers[i].value);
+    }
+    if (x->packed != DOOR_IDENTITY) {
+        add(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
+            x->packed == DOOR_GZIP ? "gzip" : "deflate");
+        add(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    }
+    add_timing(response, request);
+    x->http_status = MHD_HTTP_OK;
+    x->conn->answer_bytes = bytes.head.count + bytes.payload.count;
+    return response;
+}
+
+bool respond(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct MHD_Response *response = NULL;
+    if (request->error.status == STATUS_CLIENT_GONE) {
+        return false;
+    }
+    if (request->error.status != STATUS_OK) {
+        response = error_response(x);
+    } else if (request->codec == NULL) {
+        response = page_response(x);
+    } else {
+        response = tensor_response(x);
+    }
+    if (response == NULL) {
+        return false;
+    }
+    add(response, "X-Request-Id", request->id);
+    if (x->close || x->loop->draining) {
+        add(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
+    bool queued = MHD_queue_response(request->connection, x->http_status, response) == MHD_YES;
+    MHD_destroy_response(response);
+    request->state = REQUEST_ANSWERING;
+    x->phase = EXCHANGE_ANSWERED;
+    conn_enter(x->conn, CONN_ANSWERING);
+    return queued;
+}
+
+/* ---- past MHD ---- */
+
+static int early_head(const struct exchange *x, char *text, size_t room, size_t body_bytes)
+{
+    const struct request *request = &x->request;
+    enum status_category category = status_category(request->error.status);
+    const char *reason =
+        answers[category].code == x->http_status ? answers[category].reason : "Refused";
+    char date[64] = "";
+    struct tm tm;
+    time_t now = time(NULL);
+    if (gmtime_r(&now, &tm) == NULL ||
+        strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm) == 0) {
+        return -1;
+    }
+    bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL;
+    return snprintf(text, room,
+                    "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
+                    "Content-Type: application/json\r\nContent-Length: %zu\r\n"
+                    "%s%s%s%sX-Request-Id: %s\r\n\r\n",
+                    x->http_status, reason, date, body_bytes,
+                    retry_later(x->http_status) ? "Retry-After: 1\r\n" : "",
+                    allow ? "Allow: " : "", allow ? route_allow(request->route) : "",
+                    allow ? "\r\n" : "", request->id[0] == '\0' ? "none" : request->id);
+}
+
+void respond_early(struct exchange *x)
+{
+    char body[EARLY_BYTES / 2];
+    char text[EARLY_BYTES];
+    struct json_writer w;
+    x->answered_early = true;
+    x->close = true;
+    x->http_status = respond_http_status(x->request.error.status, x->request.route);
+    json_writer_init_fixed(&w, body, sizeof body);
+    write_error(&w, &x->request.error);
+    if (!json_writer_ok(&w)) {
+        json_writer_init_fixed(&w, body, sizeof body);
+        json_writer_raw(&w, "{}", 2);
+    }
+    int head = early_head(x, text, sizeof text - sizeof body, w.bytes);
+    if (head < 0 || (size_t)head >= sizeof text - sizeof body) {
+        return;
+    }
+    memcpy(text + head, w.text, w.bytes);
+    /* A socket that has sent nothing of this exchange has room for it; if not, the client has
+     * stopped reading and would not see it anyway. */
+    size_t bytes = (size_t)head + w.bytes;
+    if (send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes) {
+        x->conn->answer_bytes = w.bytes;
+    }
+    (void)shutdown(x->conn->fd, SHUT_WR);
+}
