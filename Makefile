@@ -45,7 +45,7 @@ KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
 KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
 
-.PHONY: all run test lint asan tsan fuzz bench bench-quick image install clean deps unit-tests kernel-tests
+.PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
 all: $(BIN)/tallyd $(if $(wildcard client/cli/main.c),$(BIN)/tally)
 
 $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
@@ -136,6 +136,8 @@ lint: deps-lint
 	@sh tests/lint.sh
 
 image:
+	@sh tests/image/build.sh
+image-test:
 	@sh tests/image/run.sh
 
 clean:
