@@ -8,6 +8,7 @@
  * bytes would destroy the answer on its way. */
 #include "server/exchange.h"
 
+#include "proto/models.h"
 #include "server/body.h"
 #include "server/clock.h"
 #include "server/config.h"
@@ -112,6 +113,22 @@ static enum status unsupported_media(const struct exchange *x, struct error *err
         x->request.route->kind == ROUTE_CUMSUM ? " and application/x-npy" : "");
 }
 
+static enum status choose_model(struct exchange *x, struct error *err)
+{
+    const char *name = x->segments[0];
+    const struct model *model = model_find(name);
+    if (model == NULL || !model_version_known(x->segments[1])) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "there is no model \"%.100s\"%s%.40s; POST /v2/repository/index lists "
+                         "the models, each has version " MODEL_VERSION,
+                         name, x->segments[1] == NULL ? "" : " version ",
+                         x->segments[1] == NULL ? "" : x->segments[1]);
+    }
+    x->request.codec_request.model = name;
+    x->request.model = (int)model_index(model);
+    return STATUS_OK;
+}
+
 static enum status choose_codec(struct exchange *x, struct error *err)
 {
     static const enum codec_format formats[] = {[DOOR_MEDIA_NONE] = CODEC_FORMAT_JSON,
@@ -127,8 +144,7 @@ static enum status choose_codec(struct exchange *x, struct error *err)
             return unsupported_media(x, err);
         }
         request->codec = request->route->codec();
-        request->codec_request.model = x->segments[0];
-        return STATUS_OK;
+        return x->segments[0] == NULL ? STATUS_OK : choose_model(x, err);
     }
     if (media == DOOR_MEDIA_OTHER) {
         return unsupported_media(x, err);
@@ -238,7 +254,7 @@ static void make_page(struct exchange *x)
     const struct page_request page_request = {
         .server = request->server,
         .post = x->post,
-        .local = x->conn->local,
+        .local = x->local,
         .segments = {x->segments[0], x->segments[1]},
         .body = {request->head, request->head_bytes},
         .param_count = request->codec_request.param_count,

@@ -68,6 +68,16 @@ enum {
     KEPT_TEXT_BYTES = 65536
 };
 
+/* Tensors that may lie in clients' shared memory. */
+enum exchange_shm {
+    EXCHANGE_SHM_INPUT,
+    EXCHANGE_SHM_AXIS,
+    EXCHANGE_SHM_OUTPUT,
+    EXCHANGE_SHM_COUNT
+};
+
+struct shm_region;
+
 struct exchange {
     struct request request; /* first: what the other layers see */
     unsigned magic;
@@ -76,6 +86,7 @@ struct exchange {
     struct http_loop *loop;
     struct door door;
     bool post;
+    bool local; /* the client is on this machine */
     bool get;   /* GET or HEAD */
     bool close; /* the connection ends with this answer */
 
@@ -93,6 +104,7 @@ struct exchange {
     size_t payload_room;     /* bytes for payload in the block as it is */
     size_t block_bytes;      /* what the block must have in the end */
     size_t input_room;       /* of them, for the input buffer */
+    struct shm_region *shm[EXCHANGE_SHM_COUNT]; /* held until the end; NULL: none */
     struct inflate *inflate; /* owned; NULL without Content-Encoding */
 
     uint64_t refused_ns; /* DRAIN: since when */

@@ -2,6 +2,7 @@
  * counting, logging and giving everything back; see exchange.h. */
 #include "server/clock.h"
 #include "server/exchange.h"
+#include "server/infer_shm.h"
 #include "server/log.h"
 #include "server/loop.h"
 #include "server/metrics.h"
@@ -59,6 +60,11 @@ static void reset(struct exchange *x)
     request->error.status = STATUS_OK;
     request->error.field[0] = '\0';
     request->device = -1;
+    request->model = -1;
+    request->batch = 0;
+    request->upload_ns = 0;
+    request->compute_ns = 0;
+    request->download_ns = 0;
     request->next = NULL;
     x->magic = EXCHANGE_MAGIC;
     x->phase = EXCHANGE_NEW;
@@ -74,6 +80,7 @@ static void reset(struct exchange *x)
     x->payload_room = 0;
     x->block_bytes = 0;
     x->inflate = NULL;
+    memset(x->shm, 0, sizeof x->shm);
     x->refused_ns = 0;
     x->drained = 0;
     x->answered_early = false;
@@ -112,6 +119,7 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     reset(x);
     x->conn = conn;
     x->loop = loop;
+    x->local = conn->local;
     x->request.connection = connection;
     x->request.completion = &loop->completion;
     x->request.server = loop->server;
@@ -171,6 +179,7 @@ static void log_end(const struct exchange *x, uint64_t now_ns)
         .compute_us =
             clock_span_ns(request->times.started, request->times.computed) / NS_PER_US,
         .total_us = clock_span_ns(request->times.arrived, now_ns) / NS_PER_US,
+        .batch = request->batch,
         .device = request->device,
     };
     log_request(x->loop->server->log, &line);
@@ -209,6 +218,7 @@ void exchange_end(struct exchange *x)
         request->codec->release(&request->call);
     }
     free(request->answer.head);
+    infer_shm_release(x);
     inflate_destroy(x->inflate);
     memory_give(memory, &request->block);
     if (request->reserved_bytes > 0) {

@@ -7,6 +7,7 @@
 #include "server/codec_pool.h"
 #include "server/completion.h"
 #include "server/config.h"
+#include "server/infer_shm.h"
 #include "server/queue.h"
 #include "server/server.h"
 
@@ -184,6 +185,9 @@ enum status infer_decode(struct exchange *x, struct error *err)
     }
     status = check_rank(request, err);
     if (status == STATUS_OK) {
+        status = infer_shm_hold(x, err);
+    }
+    if (status == STATUS_OK) {
         status = plan(request, err);
     }
     if (status == STATUS_OK) {
@@ -222,8 +226,14 @@ static enum status prepare(struct request *request)
         status = take_block(x, x->block_bytes, err);
     }
     if (status == STATUS_OK) {
+        status = infer_shm_read_axis(x, err);
+    }
+    if (status == STATUS_OK) {
         status = request->codec->complete(&request->call, slab_at(request, request->in_offset),
                                           request->payload_received, err);
+    }
+    if (status == STATUS_OK) {
+        status = infer_shm_read_input(x, slab_at(request, request->in_offset), err);
     }
     if (status == STATUS_OK && request->call.axis_pending) {
         status = plan(request, err);
@@ -298,10 +308,13 @@ static void pack(struct exchange *x)
 static void encode(struct request *request)
 {
     struct exchange *x = exchange_of(request);
+    const char *output = slab_at(request, request->out_offset);
     answer_clear(&request->answer);
-    enum status status =
-        request->codec->encode(&request->call, slab_at(request, request->out_offset),
-                               request->out_bytes, &request->answer, &request->error);
+    enum status status = infer_shm_write_output(x, output, request->out_bytes, &request->error);
+    if (status == STATUS_OK) {
+        status = request->codec->encode(&request->call, output, request->out_bytes,
+                                        &request->answer, &request->error);
+    }
     if (status == STATUS_OK && x->door.accept_coding != DOOR_IDENTITY) {
         pack(x);
     }
@@ -324,6 +337,9 @@ static bool complete_is_long(const struct exchange *x)
     const struct request *request = &x->request;
     if (!request->decoded) {
         return request->head_bytes > request->server->config->inline_json_bytes;
+    }
+    if (infer_shm_used(x)) {
+        return request->call.input_bytes > INLINE_MOVE_BYTES;
     }
     return request->payload_received > INLINE_MOVE_BYTES &&
            (request->call.byte_swap || request->call.payload_offset > 0);

@@ -8,8 +8,15 @@
 /* clang-format off */
 #define PAGE(pattern, methods, counted_as, page) \
     {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false}
+/* triton: any Content-Type, and Triton's codes */
+#define DIALECT(pattern, counted_as, codec, triton) \
+    {pattern, ROUTE_POST, ROUTE_DIALECT, METRICS_ROUTE_##counted_as, NULL, codec, triton, triton}
 static const struct route routes[] = {
     {"/v1/cumsum", ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_CUMSUM, NULL, NULL, false, false},
+    DIALECT("/v2/models/{}/infer", V2_INFER, codec_kserve, true),
+    DIALECT("/v2/models/{}/versions/{}/infer", V2_INFER, codec_kserve, true),
+    DIALECT("/v1/directml/cumulative_summation", DIRECTML, codec_directml, false),
+    DIALECT("/v1/openvino/cumsum-3", OPENVINO, codec_openvino, false),
     PAGE("/livez",           ROUTE_GET, OPERATIONS, page_livez),
     PAGE("/readyz",          ROUTE_GET, OPERATIONS, page_readyz),
     PAGE("/v2/health/live",  ROUTE_GET, V2_OTHER,   page_livez),

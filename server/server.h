@@ -25,6 +25,7 @@ struct server {
     struct log *log;
     struct metrics *metrics;
     struct memory *memory;
+    struct shm_registry *shm; /* NULL: clients' shared memory is off */
     struct queue *queue;
     struct codec_pool *codecs;
     struct device_pool *devices;
