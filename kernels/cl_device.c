@@ -212,8 +212,8 @@ void cl_device_close(struct cl_device *device)
 
 enum status cl_device_finish(struct cl_device *device, struct error *err)
 {
-    cl_int code = CL_SUCCESS;
-    CL_TRY(code, clFinish(device->queue));
+    cl_int fault = cl_fault_next();
+    cl_int code = clFinish(device->queue); /* also with a fault: nothing may be left running */
     cl_fault_hang();
-    return cl_check(code, "clFinish", err);
+    return cl_check(fault != CL_SUCCESS ? fault : code, "clFinish", err);
 }

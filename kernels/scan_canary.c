@@ -62,6 +62,7 @@ struct check {
     struct slab *slab;
     size_t bytes; /* of an element */
     enum dtype dtype;
+    bool wrong; /* a result was wrong */
 };
 
 static void put(const struct check *check, uint64_t at, uint64_t bits)
@@ -83,9 +84,10 @@ static uint64_t mask(const struct check *check)
     return check->bytes == 8 ? UINT64_MAX : (UINT64_C(1) << (8 * check->bytes)) - 1;
 }
 
-static enum status wrong(const struct check *check, const char *what, uint64_t got,
-                         uint64_t expected, struct error *err)
+static enum status wrong(struct check *check, const char *what, uint64_t got, uint64_t expected,
+                         struct error *err)
 {
+    check->wrong = true;
     return error_set(err, STATUS_DEVICE_ERROR,
                      "device %s computes wrongly: %s of type %s gave %#llx instead of %#llx",
                      scan_device_info(check->device)->name, what,
@@ -126,7 +128,7 @@ static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
 }
 
 /* Visit every element of a plan in place: write the input, or compare the output. */
-static enum status visit(const struct check *check, const struct scan_plan *plan, bool compare,
+static enum status visit(struct check *check, const struct scan_plan *plan, bool compare,
                          struct error *err)
 {
     for (uint64_t line = 0; line < plan->lines; line++) {
@@ -159,7 +161,7 @@ static enum status run_one(const struct check *check, const struct scan_plan *pl
     return scan_device_run(check->device, &job, 1, &report, err);
 }
 
-static enum status check_shape(const struct check *check, const struct scan_desc *desc,
+static enum status check_shape(struct check *check, const struct scan_desc *desc,
                                struct error *err)
 {
     struct scan_plan plan;
@@ -174,7 +176,7 @@ static enum status check_shape(const struct check *check, const struct scan_desc
 }
 
 /* A line of: smallest number, itself again, a NaN with sign and payload. */
-static enum status check_floats(const struct check *check, enum precision precision,
+static enum status check_floats(struct check *check, enum precision precision,
                                 struct error *err)
 {
     struct scan_desc desc = {
@@ -198,9 +200,10 @@ static enum status check_floats(const struct check *check, enum precision precis
 }
 
 enum status scan_canary_run(struct scan_device *device, enum dtype dtype,
-                            enum precision precision, struct error *err)
+                            enum precision precision, bool *wrong_result, struct error *err)
 {
     struct check check = {.device = device, .dtype = dtype, .bytes = dtype_info(dtype)->bytes};
+    *wrong_result = false;
     check.slab = slab_create(MOST_CELLS * check.bytes);
     if (check.slab == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
@@ -218,5 +221,6 @@ enum status scan_canary_run(struct scan_device *device, enum dtype dtype,
         status = wrong(&check, "a test's fault", 1, 0, err);
     }
     slab_destroy(check.slab);
+    *wrong_result = check.wrong;
     return status;
 }

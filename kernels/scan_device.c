@@ -115,17 +115,18 @@ enum status scan_device_warm(struct scan_device *device, enum dtype dtype,
     if (status != STATUS_OK) {
         return status;
     }
-    struct error wrong = ERROR_INIT;
-    status = scan_canary_run(device, dtype, precision, &wrong);
-    if (status == STATUS_DEVICE_ERROR && !device->verified && device->cl.host_memory) {
-        struct error ignored = ERROR_INIT;
-        if (use_transfers(device, &ignored) == STATUS_OK &&
-            scan_canary_run(device, dtype, precision, &ignored) == STATUS_OK) {
+    struct error first = ERROR_INIT;
+    bool wrong = false;
+    status = scan_canary_run(device, dtype, precision, &wrong, &first);
+    if (wrong && !device->verified && device->cl.host_memory) {
+        struct error second = ERROR_INIT;
+        if (use_transfers(device, &second) == STATUS_OK &&
+            scan_canary_run(device, dtype, precision, &wrong, &second) == STATUS_OK) {
             status = STATUS_OK;
         }
     }
     if (status != STATUS_OK) {
-        return error_set(err, status, "%s", wrong.detail);
+        return error_set(err, status, "%s", first.detail);
     }
     device->verified = true;
     return STATUS_OK;
