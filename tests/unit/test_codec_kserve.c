@@ -1,0 +1,491 @@
+/* The Open Inference Protocol door: requests and answers as unmodified clients send and read
+ * them. */
+#include "tests/lib/dialect_probe.h"
+#include "tests/lib/unit.h"
+
+#include "proto/models.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct probe probe;
+static char request[8192];
+
+#define X_2X2 "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}"
+
+/* `head` is what precedes "inputs", with its comma. */
+static const char *request_of(const char *head, const char *inputs, const char *outputs)
+{
+    snprintf(request, sizeof request, "{%s\"inputs\":[%s]%s%s}", head, inputs,
+             outputs != NULL ? ",\"outputs\":" : "", outputs != NULL ? outputs : "");
+    return request;
+}
+
+static void run(const char *json)
+{
+    if (probe_json(&probe, codec_kserve(), json) != STATUS_OK) {
+        fail_msg("%s (%s)", probe.error.detail, probe.error.field);
+    }
+}
+
+static void framed(const char *json, const void *payload, size_t bytes)
+{
+    if (probe_framed(&probe, codec_kserve(), json, payload, bytes) != STATUS_OK) {
+        fail_msg("%s (%s)", probe.error.detail, probe.error.field);
+    }
+}
+
+#define ANSWER(model, output)  \
+    "{\"model_name\":\"" model \
+    "\",\"model_version\":\"1\",\"outputs\":[{\"name\":\"y\"," output "}]}"
+#define Y_2X2(data) ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[2,2],\"data\":" data)
+
+static void gives(const char *json, const char *want)
+{
+    run(json);
+    assert_string_equal(probe.text, want);
+    assert_string_equal(probe.content_type, "application/json");
+    assert_string_equal(probe.header, "");
+}
+
+static void refused(const char *json, enum status status, const char *field)
+{
+    if (probe_json(&probe, codec_kserve(), json) == STATUS_OK) {
+        fail_msg("accepted: %s", probe.text);
+    }
+    assert_string_equal(probe.error.field, field);
+    assert_int_equal(probe.status, status);
+}
+
+/* ---- JSON ---- */
+
+static void json_in_gives_flat_json_out(void **state)
+{
+    (void)state;
+    gives(request_of("", X_2X2, NULL), Y_2X2("[1.0,2.0,4.0,6.0]"));
+}
+
+static void data_may_be_nested_anyhow_as_long_as_the_count_fits(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"[[1,2],[3,4]]", "[[1],[2,3,4]]", "[[[1,2,3,4]]]"};
+    char input[256];
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        snprintf(input, sizeof input,
+                 "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"data\":%s}",
+                 shapes[i]);
+        gives(request_of("", input, NULL), Y_2X2("[1.0,2.0,4.0,6.0]"));
+    }
+    refused(request_of(
+                "", "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"data\":[1,2,3]}",
+                NULL),
+            STATUS_INVALID_DATA, "inputs[0].data");
+}
+
+static void ids_are_echoed_and_empty_ones_are_absent(void **state)
+{
+    (void)state;
+    run(request_of("\"id\":\"a\\\"b\\n\",", X_2X2, NULL));
+    assert_memory_equal(probe.text, "{\"id\":\"a\\\"b\\n\",\"model_name\"", 27);
+    gives(request_of("\"id\":\"\",", X_2X2, NULL), Y_2X2("[1.0,2.0,4.0,6.0]"));
+    gives(request_of("\"id\":null,", X_2X2, NULL), Y_2X2("[1.0,2.0,4.0,6.0]"));
+    refused(request_of("\"id\":7,", X_2X2, NULL), STATUS_INVALID_FIELD, "id");
+    char head[400];
+    snprintf(head, sizeof head, "\"id\":\"%0257d\",", 0);
+    refused(request_of(head, X_2X2, NULL), STATUS_INVALID_FIELD, "id");
+    snprintf(head, sizeof head, "\"id\":\"%0256d\",", 0);
+    run(request_of(head, X_2X2, NULL));
+}
+
+static void unknown_top_level_keys_are_ignored(void **state)
+{
+    (void)state;
+    gives(request_of("\"model_name\":\"cumsum\",\"foo\":{\"bar\":[1]},", X_2X2, NULL),
+          Y_2X2("[1.0,2.0,4.0,6.0]"));
+}
+
+static void every_datatype_goes_through_json(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const struct dtype_info *type = dtype_info((enum dtype)i);
+        char input[160];
+        char want[240];
+        bool real = type->kind == DTYPE_KIND_FLOAT;
+        snprintf(input, sizeof input,
+                 "{\"name\":\"x\",\"shape\":[2],\"datatype\":\"%s\",\"data\":[1,2]}",
+                 type->kserve);
+        snprintf(
+            want, sizeof want,
+            "{\"model_name\":\"cumsum\",\"model_version\":\"1\",\"outputs\":[{\"name\":\"y\","
+            "\"datatype\":\"%s\",\"shape\":[2],\"data\":%s}]}",
+            type->kserve, real ? "[1.0,3.0]" : "[1,3]");
+        gives(request_of("", input, NULL), want);
+    }
+}
+
+static void other_datatypes_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"BOOL", "BYTES", "fp32", "float32", "TYPE_FP32", ""};
+    char input[160];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(input, sizeof input,
+                 "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"%s\",\"data\":[1]}", bad[i]);
+        refused(request_of("", input, NULL), STATUS_INVALID_DTYPE, "inputs[0].datatype");
+    }
+}
+
+static void non_finite_numbers_are_taken_bare_quoted_or_null(void **state)
+{
+    (void)state;
+    gives(request_of("",
+                     "{\"name\":\"x\",\"shape\":[8,1],\"datatype\":\"FP32\",\"data\":[NaN,"
+                     "Infinity,-Infinity,Inf,-Inf,\"NaN\",\"-Infinity\",null]}",
+                     NULL),
+          ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[8,1],\"data\":[\"NaN\",\"NaN\","
+                           "\"NaN\",\"NaN\",\"NaN\",\"NaN\",\"NaN\",\"NaN\"]"));
+    gives(request_of("\"parameters\":{\"axis\":1},",
+                     "{\"name\":\"x\",\"shape\":[4,1],\"datatype\":\"FP16\",\"data\":[null,"
+                     "Infinity,-Inf,\"NaN\"]}",
+                     NULL),
+          ANSWER("cumsum", "\"datatype\":\"FP16\",\"shape\":[4,1],\"data\":[\"NaN\","
+                           "\"Infinity\",\"-Infinity\",\"NaN\"]"));
+}
+
+static void integers_take_no_fraction_no_null_and_nothing_out_of_range(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"1.0", "null", "NaN", "\"NaN\"", "128", "-129", "true"};
+    char input[160];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(input, sizeof input,
+                 "{\"name\":\"x\",\"shape\":[2],\"datatype\":\"INT8\",\"data\":[0,%s]}",
+                 bad[i]);
+        refused(request_of("", input, NULL), STATUS_INVALID_DATA, "inputs[0].data[1]");
+    }
+}
+
+/* ---- inputs and outputs ---- */
+
+static void inputs_are_checked_by_name(void **state)
+{
+    (void)state;
+    refused("{}", STATUS_MISSING_FIELD, "inputs");
+    refused("{\"inputs\":[]}", STATUS_MISSING_FIELD, "inputs");
+    refused(request_of("", X_2X2 "," X_2X2, NULL), STATUS_INVALID_FIELD, "inputs[1]");
+    refused(request_of("", "{\"name\":\"z\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}",
+                       NULL),
+            STATUS_UNKNOWN_FIELD, "inputs[0]");
+    refused(request_of("", "{\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}", NULL),
+            STATUS_MISSING_FIELD, "inputs[0].name");
+    refused(request_of("", "{\"name\":\"x\",\"datatype\":\"FP32\",\"data\":[1]}", NULL),
+            STATUS_MISSING_FIELD, "inputs[0].shape");
+    refused(request_of("", "{\"name\":\"x\",\"shape\":[1],\"data\":[1]}", NULL),
+            STATUS_MISSING_FIELD, "inputs[0].datatype");
+    refused(request_of("", "7", NULL), STATUS_INVALID_FIELD, "inputs[0]");
+}
+
+static void shapes_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shape;
+        const char *field;
+    } bad[] = {{"[-1]", "inputs[0].shape[0]"},
+               {"[9223372036854775807,2]", "inputs[0].shape"},
+               {"[4294967296,4294967296]", "inputs[0].shape"}};
+    char input[160];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(input, sizeof input,
+                 "{\"name\":\"x\",\"shape\":%s,\"datatype\":\"FP32\",\"data\":[1]}",
+                 bad[i].shape);
+        refused(request_of("", input, NULL), STATUS_INVALID_SHAPE, bad[i].field);
+    }
+    refused(request_of("", "{\"name\":\"x\",\"shape\":[],\"datatype\":\"FP32\",\"data\":[1]}",
+                       NULL),
+            STATUS_INVALID_SHAPE, "inputs[0].shape");
+}
+
+static void an_input_has_its_bytes_in_exactly_one_place(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "\"data\":[1],\"parameters\":{\"binary_data_size\":4}",
+        "\"data\":[1],\"parameters\":{\"shared_memory_region\":\"r\","
+        "\"shared_memory_byte_size\":4}",
+        "\"parameters\":{\"binary_data_size\":4,\"shared_memory_region\":\"r\","
+        "\"shared_memory_byte_size\":4}"};
+    char input[256];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(input, sizeof input, "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",%s}",
+                 bad[i]);
+        refused(request_of("", input, NULL), STATUS_INVALID_FIELD, "inputs[0]");
+    }
+    refused(request_of("", "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\"}", NULL),
+            STATUS_MISSING_FIELD, "inputs[0]");
+}
+
+static void zero_size_tensors_are_fine_with_null_data_or_none(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {
+        "\"data\":[]", "\"data\":null", "\"parameters\":{\"binary_data_size\":0}",
+        "\"data\":null,\"parameters\":{\"binary_data_size\":0}"};
+    char input[256];
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        snprintf(input, sizeof input,
+                 "{\"name\":\"x\",\"shape\":[0,3],\"datatype\":\"FP32\",%s}", forms[i]);
+        gives(request_of("", input, NULL),
+              ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[0,3],\"data\":[]"));
+    }
+    /* binary and empty: no framing, but the size that clients look for */
+    gives(request_of("\"parameters\":{\"binary_data_output\":true},", input, NULL),
+          ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[0,3],"
+                           "\"parameters\":{\"binary_data_size\":0}"));
+}
+
+static void outputs_are_checked_by_name(void **state)
+{
+    (void)state;
+    gives(request_of("", X_2X2, "[{\"name\":\"y\"}]"), Y_2X2("[1.0,2.0,4.0,6.0]"));
+    gives(request_of("", X_2X2, "[]"), Y_2X2("[1.0,2.0,4.0,6.0]"));
+    refused(request_of("", X_2X2, "[{\"name\":\"z\"}]"), STATUS_UNKNOWN_FIELD, "outputs[0]");
+    refused(request_of("", X_2X2, "[{\"name\":\"y\"},{\"name\":\"y\"}]"), STATUS_INVALID_FIELD,
+            "outputs[1]");
+    refused(request_of("", X_2X2, "[{}]"), STATUS_MISSING_FIELD, "outputs[0].name");
+    refused(request_of("", X_2X2, "[{\"name\":\"y\",\"parameters\":{\"classification\":3}}]"),
+            STATUS_INVALID_FIELD, "outputs[0].parameters.classification");
+    refused(request_of("", X_2X2, "[{\"name\":\"y\",\"parameters\":{\"binary\":true}}]"),
+            STATUS_UNKNOWN_FIELD, "outputs[0].parameters.binary");
+}
+
+/* ---- binary ---- */
+
+#define X_BINARY                                              \
+    "{\"name\":\"x\",\"shape\":[2,3],\"datatype\":\"INT32\"," \
+    "\"parameters\":{\"binary_data_size\":24}}"
+#define Y_BINARY                                               \
+    ANSWER("cumsum", "\"datatype\":\"INT32\",\"shape\":[2,3]," \
+                     "\"parameters\":{\"binary_data_size\":24}")
+
+static const int32_t x_binary[] = {1, 2, 3, 4, 5, 6};
+static const int32_t y_binary[] = {1, 3, 6, 4, 9, 15};
+
+static void binary_in_and_out(void **state)
+{
+    (void)state;
+    framed(
+        request_of("\"parameters\":{\"axis\":1,\"binary_data_output\":true},", X_BINARY, NULL),
+        x_binary, 24);
+    assert_string_equal(probe.text, Y_BINARY);
+    char length[32];
+    snprintf(length, sizeof length, "%zu", strlen(probe.text));
+    assert_string_equal(probe.header, length);
+    assert_string_equal(probe.content_type, "application/octet-stream");
+    assert_int_equal(probe.byte_count, 24);
+    assert_memory_equal(probe.bytes, y_binary, 24);
+}
+
+static void input_and_output_choose_their_form_apart(void **state)
+{
+    (void)state;
+    framed(request_of("\"parameters\":{\"axis\":1},", X_BINARY, NULL), x_binary, 24);
+    assert_string_equal(probe.text, ANSWER("cumsum", "\"datatype\":\"INT32\",\"shape\":[2,3],"
+                                                     "\"data\":[1,3,6,4,9,15]"));
+    assert_string_equal(probe.header, "");
+    framed(request_of("", X_2X2, "[{\"name\":\"y\",\"parameters\":{\"binary_data\":true}}]"),
+           "", 0);
+    assert_int_equal(probe.byte_count, 16);
+}
+
+static void an_outputs_own_choice_overrides_the_requests(void **state)
+{
+    (void)state;
+    framed(request_of("\"parameters\":{\"axis\":1,\"binary_data_output\":true},", X_BINARY,
+                      "[{\"name\":\"y\",\"parameters\":{\"binary_data\":false}}]"),
+           x_binary, 24);
+    assert_int_equal(probe.byte_count, 0);
+    framed(request_of("\"parameters\":{\"axis\":1,\"binary_data_output\":false},", X_BINARY,
+                      "[{\"name\":\"y\",\"parameters\":{\"binary_data\":true}}]"),
+           x_binary, 24);
+    assert_int_equal(probe.byte_count, 24);
+}
+
+static void binary_lengths_must_agree(void **state)
+{
+    (void)state;
+    static const size_t bad[] = {0, 23, 25};
+    const char payload[32] = {0};
+    for (int chunked = 0; chunked < 2; chunked++) {
+        probe.chunked = chunked != 0;
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            assert_int_equal(probe_framed(&probe, codec_kserve(),
+                                          request_of("", X_BINARY, NULL), payload, bad[i]),
+                             STATUS_LENGTH_MISMATCH);
+            assert_non_null(strstr(probe.error.detail, "Inference-Header-Content-Length"));
+        }
+    }
+    probe.chunked = false;
+    refused(request_of("",
+                       "{\"name\":\"x\",\"shape\":[2,3],\"datatype\":\"INT32\","
+                       "\"parameters\":{\"binary_data_size\":20}}",
+                       NULL),
+            STATUS_LENGTH_MISMATCH, "inputs[0].parameters.binary_data_size");
+}
+
+static void a_header_over_a_body_that_is_all_json_is_fine(void **state)
+{
+    (void)state;
+    framed(request_of("", X_2X2, NULL), "", 0);
+    assert_string_equal(probe.text, Y_2X2("[1.0,2.0,4.0,6.0]"));
+    refused("{\"inputs\":", STATUS_INVALID_JSON, "");
+}
+
+/* ---- raw ---- */
+
+static enum status raw(const char *model, const void *bytes, size_t count)
+{
+    probe.model = model;
+    probe.head_bytes = 0;
+    enum status status = probe_run(&probe, codec_kserve(), bytes, count);
+    probe.model = "cumsum";
+    return status;
+}
+
+static void a_raw_request_is_one_dimension_of_the_declared_type(void **state)
+{
+    (void)state;
+    const float floats[] = {1, 2, 3};
+    const float sums[] = {1, 3, 6};
+    const int64_t integers[] = {1, 2};
+    const int64_t integer_sums[] = {1, 3};
+    for (int chunked = 0; chunked < 2; chunked++) {
+        probe.chunked = chunked != 0;
+        assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_OK);
+        assert_string_equal(probe.text, ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[3],"
+                                                         "\"parameters\":{\"binary_data_size\":"
+                                                         "12}"));
+        assert_memory_equal(probe.bytes, sums, sizeof sums);
+        assert_int_equal(raw("cumsum_int64", integers, sizeof integers), STATUS_OK);
+        assert_memory_equal(probe.bytes, integer_sums, sizeof integer_sums);
+        assert_int_equal(raw("cumsum", floats, 7), STATUS_LENGTH_MISMATCH);
+        assert_int_equal(raw("cumsum", "", 0), STATUS_OK);
+        assert_int_equal(raw("cumsum_onnx", floats, 4), STATUS_INVALID_REQUEST);
+    }
+    probe.chunked = false;
+}
+
+static void a_raw_request_takes_parameters_from_the_query(void **state)
+{
+    (void)state;
+    const float floats[] = {1, 2, 3};
+    const float sums[] = {5, 3, 0};
+    const char *query[] = {"reverse", "true", "exclusive", "1", NULL};
+    memcpy(probe.query, query, sizeof query);
+    assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_OK);
+    assert_memory_equal(probe.bytes, sums, sizeof sums);
+    const char *json[] = {"binary_data_output", "false", "axis_direction", "decreasing", NULL};
+    memcpy(probe.query, json, sizeof json);
+    assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_OK);
+    assert_string_equal(probe.text, ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[3],"
+                                                     "\"data\":[6.0,5.0,3.0]"));
+    probe.query[0] = "axes";
+    assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_UNKNOWN_FIELD);
+    /* elsewhere the query is ignored */
+    gives(request_of("", X_2X2, NULL), Y_2X2("[1.0,2.0,4.0,6.0]"));
+    probe.query[0] = NULL;
+}
+
+/* ---- shared memory ---- */
+
+static void tensors_may_lie_in_shared_memory(void **state)
+{
+    (void)state;
+    static const int32_t memory[] = {0, 0, 1, 2, 3, 4, 5, 6};
+    probe.shm = memory;
+    run(request_of("\"parameters\":{\"axis\":1},",
+                   "{\"name\":\"x\",\"shape\":[2,3],\"datatype\":\"INT32\",\"parameters\":"
+                   "{\"shared_memory_region\":\"in\",\"shared_memory_byte_size\":24,"
+                   "\"shared_memory_offset\":8}}",
+                   "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"out\","
+                   "\"shared_memory_byte_size\":32,\"binary_data\":false}}]"));
+    assert_string_equal(probe.call.input_shm.region, "in");
+    assert_int_equal(probe.call.input_shm.offset, 8);
+    assert_string_equal(probe.call.output_shm.region, "out");
+    assert_string_equal(probe.text, ANSWER("cumsum", "\"datatype\":\"INT32\",\"shape\":[2,3]"));
+    assert_memory_equal(probe.shm_out, y_binary, 24);
+}
+
+static void shared_memory_parameters_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *parameters;
+        enum status status;
+        const char *field;
+    } bad[] = {{"\"shared_memory_region\":\"r\"", STATUS_MISSING_FIELD,
+                "inputs[0].parameters.shared_memory_byte_size"},
+               {"\"shared_memory_byte_size\":4", STATUS_MISSING_FIELD,
+                "inputs[0].parameters.shared_memory_region"},
+               {"\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":5",
+                STATUS_LENGTH_MISMATCH, "inputs[0].parameters.shared_memory_byte_size"},
+               {"\"shared_memory_region\":\"\",\"shared_memory_byte_size\":4",
+                STATUS_INVALID_FIELD, "inputs[0].parameters.shared_memory_region"},
+               {"\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":4,"
+                "\"shared_memory_offset\":-1",
+                STATUS_INVALID_FIELD, "inputs[0].parameters.shared_memory_offset"}};
+    char input[320];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(input, sizeof input,
+                 "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"parameters\":{%s}}",
+                 bad[i].parameters);
+        refused(request_of("", input, NULL), bad[i].status, bad[i].field);
+    }
+    refused(request_of("", X_2X2,
+                       "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"r\","
+                       "\"shared_memory_byte_size\":15}}]"),
+            STATUS_LENGTH_MISMATCH, "outputs[0].parameters.shared_memory_byte_size");
+    refused(request_of("", X_2X2,
+                       "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"r\","
+                       "\"shared_memory_byte_size\":16,\"binary_data\":true}}]"),
+            STATUS_INVALID_FIELD, "outputs[0].parameters.binary_data");
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    probe_deinit(&probe);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_in_gives_flat_json_out),
+        cmocka_unit_test(data_may_be_nested_anyhow_as_long_as_the_count_fits),
+        cmocka_unit_test(ids_are_echoed_and_empty_ones_are_absent),
+        cmocka_unit_test(unknown_top_level_keys_are_ignored),
+        cmocka_unit_test(every_datatype_goes_through_json),
+        cmocka_unit_test(other_datatypes_are_refused),
+        cmocka_unit_test(non_finite_numbers_are_taken_bare_quoted_or_null),
+        cmocka_unit_test(integers_take_no_fraction_no_null_and_nothing_out_of_range),
+        cmocka_unit_test(inputs_are_checked_by_name),
+        cmocka_unit_test(shapes_are_checked),
+        cmocka_unit_test(an_input_has_its_bytes_in_exactly_one_place),
+        cmocka_unit_test(zero_size_tensors_are_fine_with_null_data_or_none),
+        cmocka_unit_test(outputs_are_checked_by_name),
+        cmocka_unit_test(binary_in_and_out),
+        cmocka_unit_test(input_and_output_choose_their_form_apart),
+        cmocka_unit_test(an_outputs_own_choice_overrides_the_requests),
+        cmocka_unit_test(binary_lengths_must_agree),
+        cmocka_unit_test(a_header_over_a_body_that_is_all_json_is_fine),
+        cmocka_unit_test(a_raw_request_is_one_dimension_of_the_declared_type),
+        cmocka_unit_test(a_raw_request_takes_parameters_from_the_query),
+        cmocka_unit_test(tensors_may_lie_in_shared_memory),
+        cmocka_unit_test(shared_memory_parameters_are_checked),
+    };
+    probe_init(&probe);
+    probe.model = "cumsum";
+    return cmocka_run_group_tests(tests, NULL, clean);
+}
