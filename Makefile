@@ -46,7 +46,7 @@ KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
 
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
-all: $(BIN)/tallyd $(if $(wildcard client/cli/main.c),$(BIN)/tally)
+all: $(BIN)/tallyd $(BIN)/tally
 
 $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
 	@mkdir -p $(@D)
@@ -103,7 +103,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	$(CC) $(OPT_$(MODE)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/tally.map -Wl,-z,relro,-z,now \
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
-$(BIN)/tally: $(call objs,$(CLI_SRC)) $(LIB)/libtally.a
+$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c proto/dtype.c) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm
 $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c)) $(CLIENT_OBJ)
@@ -120,8 +120,8 @@ install: all client
 	install -m755 $(LIB)/$(SONAME) $(D)/lib
 	ln -sf $(SONAME) $(D)/lib/libtally.so
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in >$(D)/lib/pkgconfig/tally.pc
-	install -m644 client/cli/completion/tally.bash $(D)/share/bash-completion/completions/tally
-	install -m644 client/cli/completion/_tally $(D)/share/zsh/site-functions/_tally
+	$(BIN)/tally completion bash >$(D)/share/bash-completion/completions/tally
+	$(BIN)/tally completion zsh >$(D)/share/zsh/site-functions/_tally
 	for page in client/man/*.[1-8]; do install -D -m644 $$page $(D)/share/man/man$${page##*.}/$${page##*/}; done
 
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC))

@@ -147,8 +147,12 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
                                        struct tally_error *err)
 {
     const char *name = TENSOR_NAMES[which];
-    uint64_t alignment = call->tensors[which]->GuaranteedBaseOffsetAlignment;
-    uint64_t element = element_bytes(call->tensors[which]->DataType);
+    const DML_BUFFER_TENSOR_DESC *tensor = call->tensors[which];
+    if (tensor == NULL) {
+        return blame(err, name, "it was not checked");
+    }
+    uint64_t alignment = tensor->GuaranteedBaseOffsetAlignment;
+    uint64_t element = element_bytes(tensor->DataType);
     if (binding == NULL || binding->buffer == NULL) {
         return blame(err, name, "nothing is bound");
     }

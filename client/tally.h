@@ -166,7 +166,8 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
                                          struct tally_error *err);
 
 /* What runs once when a submitted call is done, on the client's own thread: return soon. It may
- * call tally_submit(), not tally_wait() or tally_close(). `result` is valid during the callback. */
+ * call tally_submit(), not tally_wait() or tally_close(). `result` is valid during the
+ * callback. */
 struct tally_done {
     void (*call)(void *user, const struct tally_error *result); /* NULL: nothing runs */
     void *user;
@@ -177,8 +178,8 @@ struct tally_done {
  * buffers must stay until `done` runs. TALLY_BUSY: options.async_queue calls are not done yet,
  * `done` will not run. Thread: any. */
 TALLY_API enum tally_status tally_submit(struct tally *client, const struct tally_scan *scan,
-                                         const void *input, void *output, struct tally_done done,
-                                         struct tally_error *err);
+                                         const void *input, void *output,
+                                         struct tally_done done, struct tally_error *err);
 
 /* Wait until everything submitted is done and its callbacks have returned; TALLY_TIMEOUT after
  * timeout_ms (-1: no limit). Thread: any but the callbacks'. */

@@ -1,0 +1,142 @@
+/* `tally devices`, `tally health`, `tally version`. */
+#include "client/cli/commands.h"
+#include "client/cli/terminal.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    DEVICES_MAX = 64
+};
+
+static const char *or_dash(const char *text)
+{
+    return text[0] != '\0' ? text : "-";
+}
+
+static void print_number(int64_t number)
+{
+    if (number < 0) {
+        (void)printf(" %10s", "-");
+    } else {
+        (void)printf(" %10" PRId64, number);
+    }
+}
+
+static void print_device(const struct tally_device *device, bool colour)
+{
+    const char *paint = strcmp(device->state, "ready") == 0 ? "\033[32m" : "\033[31m";
+    (void)printf("%-40.40s %-24.24s %-6s %s%-10s%s", or_dash(device->name),
+                 or_dash(device->platform), or_dash(device->type), colour ? paint : "",
+                 or_dash(device->state), colour ? "\033[0m" : "");
+    print_number(device->queue_depth);
+    print_number(device->done);
+    print_number(device->errors);
+    (void)putchar('\n');
+}
+
+static int print_body(void *user, uint64_t offset, const void *bytes, size_t count)
+{
+    (void)user;
+    (void)offset;
+    return fwrite(bytes, 1, count, stdout) == count ? 0 : -1;
+}
+
+/* The server's own JSON, as it is. */
+static int print_json(struct tally *client, const char *path)
+{
+    struct tally_error err;
+    struct tally_request request = {.struct_size = sizeof request,
+                                    .method = "GET",
+                                    .path = path,
+                                    .accept = "application/json",
+                                    .answer_once = 1,
+                                    .write_answer = print_body};
+    if (tally_exchange(client, &request, &err) != TALLY_OK) {
+        return complain_error(&err);
+    }
+    (void)putchar('\n');
+    return EXIT_DONE;
+}
+
+int command_devices(const struct settings *settings)
+{
+    int status = EXIT_DONE;
+    int count = 0;
+    struct tally_error err;
+    static struct tally_device devices[DEVICES_MAX];
+    struct tally *client = client_of(settings, settings->url, &status);
+    if (client == NULL) {
+        return status;
+    }
+    if (settings->json) {
+        status = print_json(client, "/v1/devices");
+    } else if (tally_devices(client, devices, DEVICES_MAX, &count, &err) != TALLY_OK) {
+        status = complain_error(&err);
+    } else {
+        (void)printf("%-40s %-24s %-6s %-10s %10s %10s %10s\n", "DEVICE", "PLATFORM", "TYPE",
+                     "STATE", "QUEUED", "DONE", "ERRORS");
+        for (int i = 0; i < count && i < DEVICES_MAX; i++) {
+            print_device(&devices[i], colour_allowed(STDOUT_FILENO));
+        }
+    }
+    tally_close(client);
+    return status;
+}
+
+static int print_health(int health, bool json)
+{
+    bool ready = (health & TALLY_READY) != 0;
+    bool alive = (health & TALLY_ALIVE) != 0;
+    if (json) {
+        (void)printf("{\"alive\":%s,\"ready\":%s}\n", alive ? "true" : "false",
+                     ready ? "true" : "false");
+    } else {
+        (void)puts(ready ? "ready" : alive ? "alive, not ready" : "not alive");
+    }
+    return ready ? EXIT_DONE : EXIT_BUSY;
+}
+
+int command_health(const struct settings *settings)
+{
+    int status = EXIT_DONE;
+    int health = 0;
+    struct tally_error err;
+    struct settings quick = *settings;
+    if (quick.timeout_s <= 0) {
+        quick.timeout_s = 10;
+    }
+    struct tally *client = client_of(&quick, settings->url, &status);
+    if (client == NULL) {
+        return status;
+    }
+    if (tally_health(client, &health, &err) == TALLY_OK) {
+        status = print_health(health, settings->json);
+    } else {
+        status = complain_error(&err);
+    }
+    tally_close(client);
+    return status;
+}
+
+int command_version(const struct settings *settings)
+{
+    int status = EXIT_DONE;
+    char version[64] = "";
+    struct tally_error err;
+    struct tally *client = client_of(settings, settings->url, &status);
+    if (client == NULL) {
+        return status;
+    }
+    if (tally_server_version(client, version, sizeof version, &err) != TALLY_OK) {
+        status = complain_error(&err);
+    } else if (settings->json) {
+        (void)printf("{\"client\":\"%s\",\"server\":\"%s\"}\n", tally_library_version(),
+                     version);
+    } else {
+        (void)printf("tally %s\nserver %s\n", tally_library_version(), version);
+    }
+    tally_close(client);
+    return status;
+}

@@ -1,0 +1,100 @@
+#include "client/cli/option_table.h"
+
+#include "proto/macros.h"
+
+enum {
+    ON_CUMSUM = 1 << COMMAND_CUMSUM,
+    ON_BENCH = 1 << COMMAND_BENCH,
+    ON_INFO = 1 << COMMAND_DEVICES | 1 << COMMAND_HEALTH | 1 << COMMAND_VERSION,
+    ON_SERVER = ON_CUMSUM | ON_BENCH | ON_INFO,
+    ON_ALL = (1 << COMMAND_COUNT) - 1
+};
+
+#define TYPES \
+    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+#define FORMATS   "npy raw json"
+#define AT(field) offsetof(struct settings, field)
+
+/* clang-format off */
+const struct option_row option_rows[] = {
+    {"output", 'o', OPTION_FILE, "FILE", NULL, AT(output), ON_CUMSUM,
+     "write the result there; - or nothing: standard output"},
+    {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ON_CUMSUM | ON_BENCH,
+     "dimension to sum along, negative from the last (default 0)"},
+    {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ON_CUMSUM | ON_BENCH,
+     "leave each element out of its own sum"},
+    {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ON_CUMSUM | ON_BENCH,
+     "sum from the last element towards the first"},
+    {"precision", 0, OPTION_CHOICE, "P", "wide native", AT(precision), ON_CUMSUM | ON_BENCH,
+     "wide (default) adds 16- and 32-bit floats in float64, native in float32"},
+    {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ON_CUMSUM | ON_BENCH,
+     "element type; needed for raw input"},
+    {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ON_CUMSUM | ON_BENCH,
+     "sizes of the dimensions, outermost first; needed for raw input"},
+    {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ON_CUMSUM,
+     "layout of raw or flat JSON input, in elements"},
+    {"output-strides", 0, OPTION_LIST, "N,N,...", NULL, AT(output_strides), ON_CUMSUM,
+     "layout of raw or JSON output, in elements"},
+    {"format", 'f', OPTION_CHOICE, "F", FORMATS, AT(format), ON_CUMSUM,
+     "of the input; else by file name or first bytes"},
+    {"output-format", 'F', OPTION_CHOICE, "F", FORMATS, AT(output_format), ON_CUMSUM,
+     "of the result; else by file name, else the input's"},
+    {"deadline", 0, OPTION_NUMBER, "SECONDS", NULL, AT(deadline_s), ON_CUMSUM,
+     "the server drops the request if still queued then"},
+
+    {"connections", 'c', OPTION_INTEGER, "N", NULL, AT(connections), ON_BENCH,
+     "requests under way at a time (default 8)"},
+    {"duration", 't', OPTION_NUMBER, "SECONDS", NULL, AT(duration_s), ON_BENCH,
+     "length of the measurement (default 5)"},
+    {"warmup", 0, OPTION_NUMBER, "SECONDS", NULL, AT(warmup_s), ON_BENCH,
+     "before it, unmeasured (default 0.5)"},
+    {"rate", 'r', OPTION_NUMBER, "R", NULL, AT(rate), ON_BENCH,
+     "open loop: R requests per second, whatever the server manages"},
+    {"poisson", 0, OPTION_FLAG, NULL, NULL, AT(poisson), ON_BENCH,
+     "with --rate: random (Poisson) instead of regular starts"},
+
+    {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ON_INFO | ON_BENCH,
+     "print JSON for programs"},
+
+    {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ON_CUMSUM | ON_INFO,
+     "server: http(s)://host:port or unix:/path (default: $TALLY_URL, else http://127.0.0.1:8000)"},
+    {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), ON_SERVER,
+     "give up after that long, retries included (default 600; health 10)"},
+    {"retries", 0, OPTION_INTEGER, "N", NULL, AT(retries), ON_CUMSUM | ON_INFO,
+     "further attempts when the server is busy or a connection breaks (default 4)"},
+    {"token-file", 0, OPTION_FILE, "FILE", NULL, AT(token_file), ON_SERVER,
+     "bearer token to send (default: $TALLY_TOKEN, else none)"},
+    {"cacert", 0, OPTION_FILE, "FILE", NULL, AT(ca_file), ON_SERVER,
+     "certificates to trust instead of the system's"},
+    {"insecure", 'k', OPTION_FLAG, NULL, NULL, AT(insecure), ON_SERVER,
+     "do not verify the server's certificate"},
+    {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ON_CUMSUM | ON_BENCH,
+     "no progress bar"},
+    {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ON_ALL, "show this help"},
+};
+
+const struct command_row command_rows[COMMAND_COUNT] = {
+    [COMMAND_CUMSUM] = {
+        "cumsum", "[INPUT]", "<file>", "cumulative sum of a tensor",
+        "INPUT is an NPY, raw or JSON file; - or nothing: standard input.\n"
+        "  tally cumsum in.npy -o out.npy --axis 1\n"
+        "  tally cumsum in.bin -o out.bin --dtype float32 --shape 1000,1000 --axis -1\n"
+        "  echo '[[1,2],[3,4]]' | tally cumsum --axis 1\n"},
+    [COMMAND_DEVICES] = {"devices", "", NULL, "devices the server computes on", ""},
+    [COMMAND_HEALTH] = {
+        "health", "", NULL, "whether the server is alive and ready",
+        "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not reached.\n"},
+    [COMMAND_VERSION] = {"version", "", NULL, "versions of this program and the server", ""},
+    [COMMAND_BENCH] = {
+        "bench", "[URL]", NULL, "load the server and report rates and latencies",
+        "Without --rate each connection sends its next request when the last is answered (closed\n"
+        "loop). With --rate requests have intended start times, and latency is counted from those,\n"
+        "so a stall of the server is seen by every request it delayed. Every answer is compared\n"
+        "with the first one. Requests are not retried.\n"},
+    [COMMAND_COMPLETION] = {
+        "completion", "SHELL", "bash zsh", "completion script for a shell",
+        "  eval \"$(tally completion bash)\"\n"},
+};
+/* clang-format on */
+
+const size_t option_row_count = ARRAY_COUNT(option_rows);

@@ -1,0 +1,248 @@
+#include "client/cli/terminal.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PHASE_SENDING,
+    PHASE_COMPUTING,
+    PHASE_RECEIVING
+};
+enum {
+    BAR_LONGEST = 50,
+    LINE_TEXT = 256
+};
+
+#define REDRAW_NS INT64_C(100000000)
+#define APPEAR_NS INT64_C(300000000) /* what is quicker needs no bar */
+
+static volatile sig_atomic_t interrupt_seen;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupt_seen = 1;
+}
+
+void catch_interrupts(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_interrupt;
+    action.sa_flags = (int)SA_RESETHAND; /* a second one ends the process */
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    action.sa_flags = 0;
+    (void)sigaction(SIGPIPE, &action, NULL); /* a closed pipe is an error of write() */
+}
+
+bool interrupted(void)
+{
+    return interrupt_seen != 0;
+}
+
+bool colour_allowed(int fd)
+{
+    const char *no_colour = getenv("NO_COLOR"); /* NOLINT(concurrency-mt-unsafe): read only */
+    const char *term = getenv("TERM");          /* NOLINT(concurrency-mt-unsafe): read only */
+    return isatty(fd) == 1 && (no_colour == NULL || no_colour[0] == '\0') && term != NULL &&
+           strcmp(term, "dumb") != 0;
+}
+
+int complain(int status, const char *format, ...)
+{
+    bool colour = colour_allowed(STDERR_FILENO);
+    (void)fprintf(stderr, "tally: %serror:%s ", colour ? "\033[1;31m" : "",
+                  colour ? "\033[0m" : "");
+    va_list args;
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+    return status;
+}
+
+static int exit_status_of(enum tally_status status)
+{
+    switch (status) {
+    case TALLY_OK:
+        return EXIT_DONE;
+    case TALLY_INVALID_ARGUMENT:
+    case TALLY_UNSUPPORTED:
+        return EXIT_USAGE;
+    case TALLY_OUT_OF_MEMORY:
+    case TALLY_LOCAL_IO:
+        return EXIT_LOCAL;
+    case TALLY_CONNECT:
+    case TALLY_CONNECTION_LOST:
+        return EXIT_UNREACHED;
+    case TALLY_TIMEOUT:
+    case TALLY_DEADLINE:
+        return EXIT_TIMEOUT;
+    case TALLY_REJECTED:
+        return EXIT_REJECTED;
+    case TALLY_BUSY:
+        return EXIT_BUSY;
+    case TALLY_CANCELLED:
+        return EXIT_INTERRUPTED;
+    case TALLY_SERVER_ERROR:
+    case TALLY_BAD_ANSWER:
+        break;
+    }
+    return EXIT_SERVER;
+}
+
+int complain_error(const struct tally_error *err)
+{
+    int status = exit_status_of(err->status);
+    if (err->status == TALLY_CANCELLED) {
+        return complain(status, "interrupted");
+    }
+    (void)complain(status, "%s", err->message);
+    if (err->http_status != 0) {
+        (void)fprintf(stderr, "  HTTP %d", err->http_status);
+        if (err->code[0] != '\0') {
+            (void)fprintf(stderr, ", code %s", err->code);
+        }
+        if (err->field[0] != '\0') {
+            (void)fprintf(stderr, ", field %s", err->field);
+        }
+        if (err->request_id[0] != '\0') {
+            (void)fprintf(stderr, ", request %s", err->request_id);
+        }
+        (void)fputc('\n', stderr);
+    }
+    return status;
+}
+
+int64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+const char *bytes_text(double bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t unit = 0;
+    while (bytes >= 1024 && unit + 1 < ARRAY_COUNT(units)) {
+        bytes /= 1024;
+        unit++;
+    }
+    (void)snprintf(text, size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    return text;
+}
+
+/* ---- progress ---- */
+
+void progress_init(struct progress *progress, bool quiet)
+{
+    *progress =
+        (struct progress){.shown = !quiet && isatty(STDERR_FILENO) == 1, .start_ns = now_ns()};
+    progress->phase_ns = progress->start_ns;
+}
+
+static int terminal_columns(void)
+{
+    struct winsize size;
+    memset(&size, 0, sizeof size);
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+        return 80;
+    }
+    return size.ws_col;
+}
+
+/* "[#####-----]" as wide as fits. */
+static void bar_text(double part, int width, char *text)
+{
+    int filled = (int)(part * width);
+    text[0] = '[';
+    for (int i = 0; i < width; i++) {
+        text[1 + i] = i < filled ? '#' : '-';
+    }
+    memcpy(text + 1 + width, "]", 2);
+}
+
+static void draw(struct progress *progress, double moved, double total, double seconds)
+{
+    static const char *const names[] = {"sending", "computing", "receiving"};
+    char done[32];
+    char whole[32];
+    char rate[32];
+    char left[32] = "";
+    char figures[LINE_TEXT] = "";
+    char bar[BAR_LONGEST + 3] = "";
+    bool colour = colour_allowed(STDERR_FILENO);
+    double speed = seconds > 0 ? moved / seconds : 0;
+    if (progress->phase != PHASE_COMPUTING) {
+        double remaining = speed > 0 ? ceil((total - moved) / speed) : 0;
+        if (speed > 0 && remaining < 1e6) {
+            (void)snprintf(left, sizeof left, "  %d:%02d left", (int)remaining / 60,
+                           (int)remaining % 60);
+        }
+        (void)snprintf(figures, sizeof figures, " %3.0f%%  %s of %s  %s/s%s",
+                       100 * moved / total, bytes_text(moved, done, sizeof done),
+                       bytes_text(total, whole, sizeof whole),
+                       bytes_text(speed, rate, sizeof rate), left);
+        int width = terminal_columns() - 12 - (int)strlen(figures) - 3;
+        if (width > 5) {
+            bar_text(moved / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
+        }
+    } else {
+        (void)snprintf(figures, sizeof figures, " %.1f s", seconds);
+    }
+    (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%s", names[progress->phase],
+                  colour ? "\033[32m" : "", bar, colour ? "\033[0m" : "", figures);
+    (void)fflush(stderr);
+    progress->drawn = true;
+}
+
+int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received,
+                  int64_t receive_total)
+{
+    struct progress *progress = user;
+    int64_t now = now_ns();
+    int phase = received > 0        ? PHASE_RECEIVING
+                : sent < send_total ? PHASE_SENDING
+                                    : PHASE_COMPUTING;
+    if (interrupted()) {
+        return 1;
+    }
+    if (phase != progress->phase) {
+        progress->phase = phase;
+        progress->phase_ns = now;
+    }
+    if (!progress->shown || now - progress->start_ns < APPEAR_NS ||
+        now - progress->drawn_ns < REDRAW_NS) {
+        return 0;
+    }
+    progress->drawn_ns = now;
+    double moved = phase == PHASE_RECEIVING ? (double)received : (double)sent;
+    double total = phase == PHASE_RECEIVING ? (double)receive_total : (double)send_total;
+    draw(progress, moved, total < moved ? moved : total,
+         (double)(now - progress->phase_ns) / 1e9);
+    return 0;
+}
+
+void progress_end(struct progress *progress)
+{
+    if (progress->drawn) {
+        (void)fputs("\r\033[K", stderr);
+    }
+    progress->drawn = false;
+}
+
+const char *errno_text(void)
+{
+    return strerror(errno); /* NOLINT(concurrency-mt-unsafe): only the main thread complains */
+}

@@ -1,0 +1,62 @@
+/* What the user sees on standard error: errors, and a progress bar where it is a terminal. */
+#ifndef TALLY_CLI_TERMINAL_H
+#define TALLY_CLI_TERMINAL_H
+
+#include "client/tally.h"
+#include "proto/macros.h"
+
+#include <stdbool.h>
+
+/* Exit statuses; documented in tally(1). */
+enum {
+    EXIT_DONE = 0,
+    EXIT_REJECTED = 1,
+    EXIT_USAGE = 2,
+    EXIT_UNREACHED = 3,
+    EXIT_BUSY = 4,
+    EXIT_TIMEOUT = 5,
+    EXIT_SERVER = 6,
+    EXIT_LOCAL = 7,
+    EXIT_INTERRUPTED = 130
+};
+
+/* "tally: ..." on standard error; returns `status` for `return complain(...)`. */
+int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Tell what went wrong with a call, and the exit status that says so. */
+int complain_error(const struct tally_error *err);
+
+/* Whether standard output may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
+bool colour_allowed(int fd);
+
+/* From now on SIGINT and SIGTERM make interrupted() true instead of ending the process at once.
+ */
+void catch_interrupts(void);
+bool interrupted(void);
+
+/* A transfer's progress on the last line of a terminal. */
+struct progress {
+    bool shown; /* standard error is a terminal and --quiet was not given */
+    bool drawn; /* there is a line to clear */
+    int64_t start_ns;
+    int64_t drawn_ns; /* last redraw */
+    int phase;        /* 0 sending, 1 computing, 2 receiving */
+    int64_t phase_ns; /* its start */
+};
+
+void progress_init(struct progress *progress, bool quiet);
+/* A tally_progress_fn; user is the struct progress. Cancels when interrupted. */
+int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received,
+                  int64_t receive_total);
+/* Clear the line. */
+void progress_end(struct progress *progress);
+
+/* "1.5 GiB" */
+const char *bytes_text(double bytes, char *text, size_t size);
+
+int64_t now_ns(void);
+
+/* What errno says. */
+const char *errno_text(void);
+
+#endif
