@@ -250,3 +250,39 @@ def test_the_environment_example_is_what_the_program_prints():
     status, out, _ = run("--print-env")
     assert status == 0
     assert example.read_text() == out, "run: tallyd --print-env > deploy/tallyd.env.example"
+
+
+def test_systemd_may_hand_the_socket_over(log_dir):
+    """LISTEN_FDS as systemd sets it: descriptor 3, LISTEN_PID the process itself."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    port = listener.getsockname()[1]
+    with open(log_dir / "socket-activation.log", "wb") as log:
+        process = subprocess.Popen(
+            [
+                "sh",
+                "-c",
+                f'exec 3<&{listener.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"',
+                BINARY,
+                "--kernel-cache",
+                str(KERNEL_CACHE),
+            ],
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    listener.close()
+    try:
+        # The connection is taken at once, by systemd's backlog, and answered once it runs.
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW})
+        answer = connection.getresponse()
+        assert answer.status in (200, 503)
+        answer.read()
+        connection.close()
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
