@@ -38,7 +38,7 @@ static void fill(struct error *err, enum status status, const char *field, const
     (void)vsnprintf(err->detail, sizeof err->detail, format, args);
 }
 
-enum status error_set(struct error *err, enum status status, const char *format, ...)
+enum status(error_set)(struct error *err, enum status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -47,8 +47,8 @@ enum status error_set(struct error *err, enum status status, const char *format,
     return status;
 }
 
-enum status error_set_field(struct error *err, enum status status, const char *field,
-                            const char *format, ...)
+enum status(error_set_field)(struct error *err, enum status status, const char *field,
+                             const char *format, ...)
 {
     va_list args;
     va_start(args, format);

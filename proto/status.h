@@ -1,9 +1,9 @@
 /* Status codes of every layer, and the error that a failing call fills for the client to read.
  *
  * A function that can fail returns `enum status` and takes `struct error *err` last; on failure
- * it leaves its outputs untouched. The status says what went wrong and becomes the "code" slug of
- * the JSON error; its category alone decides the HTTP status (server/respond.c).
- * Thread: any; an error object belongs to one thread at a time. */
+ * it leaves its outputs untouched. The status says what went wrong and becomes the "code" slug
+ * of the JSON error; its category alone decides the HTTP status (server/respond.c). Thread:
+ * any; an error object belongs to one thread at a time. */
 #ifndef TALLY_PROTO_STATUS_H
 #define TALLY_PROTO_STATUS_H
 
@@ -50,7 +50,7 @@ enum status {
 #define X(symbol, category, slug) STATUS_##symbol,
     STATUS_TABLE(X)
 #undef X
-        STATUS_COUNT
+    STATUS_COUNT
 };
 
 /* What kind of trouble it is; one HTTP status each. */
@@ -80,15 +80,27 @@ struct error {
     char detail[512];   /* one sentence: found what, expected what, how to mend it */
 };
 
-#define ERROR_INIT {.status = STATUS_OK, .field = "", .detail = ""}
+#define ERROR_INIT                                     \
+    {                                                  \
+        .status = STATUS_OK, .field = "", .detail = "" \
+    }
 
-/* Record an error and return its status, so that a failing line reads `return error_set(...)`. */
+/* Record an error and return its status, so that a failing line reads `return error_set(...)`.
+ */
 enum status error_set(struct error *err, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
 /* The same, blaming `field` (a JSON path, a query parameter or a header; not NULL). */
 enum status error_set_field(struct error *err, enum status status, const char *field,
                             const char *format, ...) PRINTF_LIKE(4, 5);
+
+/* The calls return the status they were given: said so here that compilers and analysers see
+ * that a failing path does not go on as if nothing had failed. */
+/* NOLINTNEXTLINE(readability-identifier-naming) */
+#define error_set(err, status, ...) ((void)error_set(err, status, __VA_ARGS__), (status))
+/* NOLINTNEXTLINE(readability-identifier-naming) */
+#define error_set_field(err, status, field, ...) \
+    ((void)error_set_field(err, status, field, __VA_ARGS__), (status))
 
 /* Put "context: " before the detail of an error already set; no-op without one. */
 void error_prefix(struct error *err, const char *context);

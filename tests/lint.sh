@@ -42,14 +42,22 @@ check_python() {
 }
 
 # A warning-free build of everything with one compiler, in a tree of its own.
-build_with() { # build_with NAME CC CXX EXTRA_CFLAGS
-    ${MAKE:-make} --no-print-directory -s -k -j"$jobs" B="$cache/$1" BIN="$cache/$1/bin" \
-        CC="$2" CXX="$3" CFLAGS="$4" WERROR=-Werror all unit-tests kernel-tests
+build_with() { # build_with NAME CC CXX EXTRA_CFLAGS TARGET ...
+    name=$1 cc=$2 cxx=$3 flags=$4
+    shift 4
+    ${MAKE:-make} --no-print-directory -s -k -j"$jobs" B="$cache/$name" BIN="$cache/$name/bin" \
+        CC="$cc" CXX="$cxx" CFLAGS="$flags" WERROR=-Werror "$@"
 }
+# GCC's analyser looks at the product only, and leaves leaks to clang's and to LeakSanitizer: it
+# does not follow ownership through structures.
 check_gcc() {
-    build_with gcc gcc g++ "-fanalyzer -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init"
+    more="-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init"
+    build_with gcc gcc g++ "$more -fanalyzer -Wno-analyzer-malloc-leak" all &&
+        build_with gcc gcc g++ "$more" unit-tests kernel-tests
 }
-check_clang() { build_with clang clang clang++ "-Wno-unknown-warning-option"; }
+check_clang() {
+    build_with clang clang clang++ "-Wno-unknown-warning-option" all unit-tests kernel-tests
+}
 
 check_tidy() {
     export TIDY_DEFINES="$defines" TIDY_CACHE="$cache/tidy"
