@@ -1,0 +1,364 @@
+/* The determinism corpus: hard tensors of every type, layout and flag, run on one device in
+ * several ways (alone, in batches, cut into pieces), every output compared with the oracle byte
+ * for byte. Whatever runtime, thread count or kernel variant it is run under must give the
+ * oracle's bytes, and so they all give the same: tests/matrix/run.sh runs it under many.
+ *
+ *   test_corpus [--device N | --device all] [--gpu-kernels] [--quick] [--list]
+ *
+ * Links libOpenCL alone. */
+#include "kernels/scan_device.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/oracle.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CASES_MAX = 4096,
+    DEVICES_MAX = 16,
+    BATCH = 24
+};
+
+struct layout {
+    const char *name;
+    int rank;
+    int64_t sizes[5];
+    int64_t axis;
+    int64_t strides[5]; /* strides[0] == -1: packed */
+    int64_t output_strides[5];
+    bool big; /* left out of --quick */
+};
+
+#define PACKED         \
+    {                  \
+        -1, 0, 0, 0, 0 \
+    }
+
+static const struct layout layouts[] = {
+    {"one element", 1, {1}, 0, PACKED, PACKED, false},
+    {"a short line", 1, {7}, 0, PACKED, PACKED, false},
+    {"one group", 1, {8}, 0, PACKED, PACKED, false},
+    {"a line over a block's end", 1, {257}, 0, PACKED, PACKED, false},
+    {"a line over a superblock's end", 1, {65793}, 0, PACKED, PACKED, false},
+    {"one huge row", 1, {1 << 19}, 0, PACKED, PACKED, true},
+    {"tiny rows", 2, {301, 5}, 1, PACKED, PACKED, false},
+    {"rows of four", 2, {1000, 4}, 1, PACKED, PACKED, false},
+    {"medium rows", 2, {37, 1031}, 1, PACKED, PACKED, false},
+    {"long rows", 2, {3, 70001}, 1, PACKED, PACKED, true},
+    {"two columns", 2, {5003, 2}, 0, PACKED, PACKED, false},
+    {"narrow columns", 3, {4, 611, 7}, 1, PACKED, PACKED, false},
+    {"columns", 3, {2, 300, 67}, 1, PACKED, PACKED, false},
+    {"wide columns", 2, {19, 4099}, 0, PACKED, PACKED, false},
+    {"long columns", 2, {66000, 3}, 0, PACKED, PACKED, true},
+    {"an outer axis of rank 5", 5, {5, 2, 3, 4, 5}, 0, PACKED, PACKED, false},
+    {"a middle axis of rank 5", 5, {3, 2, 17, 2, 3}, 2, PACKED, PACKED, false},
+    {"padded rows", 2, {9, 260}, 1, {264, 1}, PACKED, false},
+    {"padded output rows", 2, {9, 260}, 1, PACKED, {272, 1}, false},
+    {"a transposed input", 2, {130, 70}, 1, {1, 130}, PACKED, false},
+    {"a transposed output", 2, {130, 70}, 0, PACKED, {1, 130}, false},
+    {"a broadcast axis", 2, {6, 300}, 1, {1, 0}, PACKED, false},
+    {"a broadcast outer dimension", 3, {4, 5, 33}, 2, {0, 33, 1}, PACKED, false},
+    {"overlapping windows", 2, {50, 16}, 1, {3, 1}, PACKED, false},
+    {"every second element", 2, {20, 100}, 1, {200, 2}, {300, 3}, false},
+};
+
+struct test_case {
+    struct scan_desc desc;
+    struct scan_plan plan;
+    const char *name;
+    size_t in_bytes;
+    size_t out_bytes;
+    size_t in_offset;
+    size_t out_offset;
+    void *want;
+    uint64_t seed;
+};
+
+static struct test_case cases[CASES_MAX];
+static size_t case_count;
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state += 0x9E3779B97F4A7C15U;
+    uint64_t z = *state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+}
+
+/* Values whose sums depend on the order of additions: magnitudes over many binades,
+ * cancellation, subnormals, and in one case of eight also infinities and NaN. Integers: all
+ * bits random. */
+static void fill(const struct test_case *test, unsigned char *data)
+{
+    uint64_t state = test->seed;
+    size_t size = dtype_info(test->desc.dtype)->bytes;
+    bool specials = test->seed % 8 == 0;
+    for (size_t i = 0; i < test->in_bytes / size; i++) {
+        uint64_t random = next_random(&state);
+        double wide = (double)(int64_t)(random >> 11) / (double)(1LL << 52) - 1.0;
+        int binade = (int)(random & 31) - 16;
+        float narrow = (float)wide;
+        uint32_t bits;
+        memcpy(&bits, &narrow, sizeof bits);
+        bits += (uint32_t)binade << 23;
+        if (specials && (random >> 40) % 997 == 0) {
+            bits = (random & 64) != 0 ? 0x7F800000U : 0x7FC00000U;
+        } else if ((random >> 40) % 31 == 0) {
+            bits &= 0x80007FFFU; /* subnormal or zero */
+        }
+        memcpy(&narrow, &bits, sizeof narrow);
+        if (test->desc.dtype == DTYPE_F32) {
+            memcpy(data + i * size, &narrow, size);
+        } else if (test->desc.dtype == DTYPE_F64) {
+            wide = (double)narrow * (1.0 + 0x1p-40);
+            memcpy(data + i * size, &wide, size);
+        } else if (test->desc.dtype == DTYPE_F16 || test->desc.dtype == DTYPE_BF16) {
+            uint16_t half = test->desc.dtype == DTYPE_F16 ? oracle_to_f16((double)narrow)
+                                                          : oracle_to_bf16((double)narrow);
+            memcpy(data + i * size, &half, size);
+        } else {
+            memcpy(data + i * size, &random, size);
+        }
+    }
+}
+
+static void add_case(const struct layout *layout, enum dtype dtype, enum precision precision,
+                     int flags)
+{
+    struct test_case *test = &cases[case_count];
+    struct error error = ERROR_INIT;
+    memset(test, 0, sizeof *test);
+    test->desc = (struct scan_desc){.dtype = dtype,
+                                    .precision = precision,
+                                    .rank = layout->rank,
+                                    .axis = layout->axis,
+                                    .exclusive = (flags & 1) != 0,
+                                    .reverse = (flags & 2) != 0,
+                                    .has_strides = layout->strides[0] >= 0,
+                                    .has_output_strides = layout->output_strides[0] >= 0};
+    for (int d = 0; d < layout->rank; d++) {
+        test->desc.sizes[d] = layout->sizes[d];
+        test->desc.strides[d] = layout->strides[d];
+        test->desc.output_strides[d] = layout->output_strides[d];
+    }
+    if (scan_plan_make(&test->desc, &test->plan, &error) != STATUS_OK) {
+        ktest_fail("%s: %s", layout->name, error.detail);
+        return;
+    }
+    test->name = layout->name;
+    test->in_bytes = oracle_in_elements(&test->desc) * dtype_info(dtype)->bytes;
+    test->out_bytes = oracle_out_elements(&test->desc) * dtype_info(dtype)->bytes;
+    test->seed = case_count * 2654435761U + 17;
+    unsigned char *input = malloc(test->in_bytes);
+    test->want = calloc(1, test->out_bytes);
+    if (input == NULL || test->want == NULL) {
+        abort();
+    }
+    fill(test, input);
+    oracle_scan(&test->desc, input, test->want);
+    free(input);
+    case_count++;
+}
+
+static void make_cases(bool quick)
+{
+    for (size_t l = 0; l < ARRAY_COUNT(layouts); l++) {
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            bool narrow_float = dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
+            for (int precision = 0; precision < (narrow_float ? 2 : 1); precision++) {
+                for (int flags = 0; flags < 4; flags++) {
+                    if (!(quick && (layouts[l].big || (flags + dtype) % 4 != 0))) {
+                        add_case(&layouts[l], (enum dtype)dtype, (enum precision)precision,
+                                 flags);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* ---- running ------------------------------------------------------------------------------
+ */
+
+struct run {
+    struct scan_device *device;
+    struct slab *slab;
+    size_t most;   /* jobs in one call */
+    size_t skew;   /* elements added to every offset, so that bases are misaligned */
+    bool in_place; /* wherever the plan allows it */
+    char title[160];
+};
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Put the cases' inputs one behind the other and poison the outputs; returns the bytes used. */
+static size_t place(struct test_case *first, size_t count, const struct run *run)
+{
+    size_t at = 0;
+    unsigned char *base = slab_data(run->slab);
+    for (size_t i = 0; i < count; i++) {
+        struct test_case *test = &first[i];
+        size_t skew = run->skew * dtype_info(test->desc.dtype)->bytes;
+        test->in_offset = at + skew;
+        at += round_up(test->in_bytes + skew);
+        bool shared = run->in_place && test->plan.in_place;
+        test->out_offset = shared ? test->in_offset : at + skew;
+        at += shared ? 0 : round_up(test->out_bytes + skew);
+        memset(base + test->out_offset, 0xA5, test->out_bytes);
+        fill(test, base + test->in_offset);
+    }
+    return at;
+}
+
+static void run_batch(struct test_case *first, size_t count, const struct run *run)
+{
+    struct scan_job jobs[BATCH];
+    struct scan_report report;
+    struct error error = ERROR_INIT;
+    (void)place(first, count, run);
+    for (size_t i = 0; i < count; i++) {
+        jobs[i] = (struct scan_job){&first[i].plan, run->slab, first[i].in_offset,
+                                    first[i].out_offset};
+    }
+    if (scan_device_run(run->device, jobs, count, &report, &error) != STATUS_OK) {
+        ktest_fail("%s: %s", first->name, error.detail);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct test_case *test = &first[i];
+        const struct dtype_info *info = dtype_info(test->desc.dtype);
+        char what[256];
+        (void)snprintf(what, sizeof what, "%s, %s, %s%s%s", test->name, info->name,
+                       test->desc.precision == PRECISION_WIDE ? "wide" : "native",
+                       test->desc.exclusive ? ", exclusive" : "",
+                       test->desc.reverse ? ", reverse" : "");
+        (void)ktest_same_bytes((unsigned char *)slab_data(run->slab) + test->out_offset,
+                               test->want, test->out_bytes / info->bytes, info->bytes, what);
+    }
+}
+
+static void run_all(const void *context)
+{
+    const struct run *run = context;
+    size_t limit = slab_bytes(run->slab);
+    for (size_t at = 0; at < case_count;) {
+        size_t count = 0;
+        size_t bytes = 0;
+        while (count < run->most && at + count < case_count &&
+               scan_plan_batches_with(&cases[at].plan, &cases[at + count].plan)) {
+            const struct test_case *test = &cases[at + count];
+            bytes += round_up(test->in_bytes + 1024) + round_up(test->out_bytes + 1024);
+            if (count > 0 && bytes > limit) {
+                break;
+            }
+            count++;
+        }
+        run_batch(&cases[at], count, run);
+        at += count;
+    }
+}
+
+/* Same-typed cases side by side, so that batches are long and mixed. */
+static int by_type(const void *a, const void *b)
+{
+    const struct test_case *x = a;
+    const struct test_case *y = b;
+    int kind = (int)x->plan.dtype * 2 + (int)x->plan.precision -
+               ((int)y->plan.dtype * 2 + (int)y->plan.precision);
+    return kind != 0 ? kind : (x->seed > y->seed) - (x->seed < y->seed);
+}
+
+static void run_device(size_t number, bool gpu_kernels, struct slab *slab)
+{
+    static const struct {
+        const char *name;
+        size_t most;
+        size_t skew;
+        bool in_place;
+        uint64_t max_alloc_bytes;
+    } ways[] = {
+        {"alone", 1, 0, false, 0},
+        {"alone, in place, misaligned", 1, 3, true, 0},
+        {"in batches", BATCH, 0, true, 0},
+        {"in batches, misaligned", BATCH, 1, false, 0},
+        {"cut to pieces of 64 KiB", 1, 0, false, 65536},
+        {"cut to pieces of 64 KiB, in place", 1, 0, true, 65536},
+    };
+    for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
+        struct scan_device_options options = {.cache_dir = getenv("TALLY_KERNEL_CACHE"),
+                                              .max_alloc_bytes = ways[w].max_alloc_bytes,
+                                              .gpu_kernels = gpu_kernels};
+        struct run run = {.slab = slab,
+                          .most = ways[w].most,
+                          .skew = ways[w].skew,
+                          .in_place = ways[w].in_place};
+        struct error error = ERROR_INIT;
+        if (scan_device_open(number, &options, &run.device, &error) != STATUS_OK) {
+            (void)fprintf(stderr, "device %zu: %s\n", number, error.detail);
+            exit(1);
+        }
+        (void)snprintf(run.title, sizeof run.title, "%.80s%s: %zu cases %s",
+                       scan_device_info(run.device)->name, gpu_kernels ? " (GPU kernels)" : "",
+                       case_count, ways[w].name);
+        ktest_run(run.title, run_all, &run);
+        scan_device_close(run.device);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct scan_device_info infos[DEVICES_MAX];
+    size_t first = 0;
+    size_t last = 0;
+    size_t count = 0;
+    bool quick = false;
+    bool gpu_kernels = false;
+    bool list = false;
+    struct error error = ERROR_INIT;
+    if (scan_devices_list(infos, DEVICES_MAX, &count, &error) != STATUS_OK) {
+        (void)fprintf(stderr, "%s\n", error.detail);
+        return 1;
+    }
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0) {
+            quick = true;
+        } else if (strcmp(argv[i], "--gpu-kernels") == 0) {
+            gpu_kernels = true;
+        } else if (strcmp(argv[i], "--list") == 0) {
+            list = true;
+        } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+            bool all = strcmp(argv[++i], "all") == 0;
+            first = all ? 0 : strtoul(argv[i], NULL, 10);
+            last = all ? count - 1 : first;
+        } else {
+            (void)fprintf(stderr,
+                          "usage: %s [--device N|all] [--gpu-kernels] [--quick] [--list]\n",
+                          argv[0]);
+            return 2;
+        }
+    }
+    for (size_t d = 0; list && d < count; d++) {
+        (void)printf("%zu: %s, %s, driver %s\n", d, infos[d].name, infos[d].platform,
+                     infos[d].driver);
+    }
+    if (list) {
+        return 0;
+    }
+    make_cases(quick);
+    qsort(cases, case_count, sizeof *cases, by_type);
+    struct slab *slab = slab_create((size_t)64 << 20);
+    if (slab == NULL) {
+        return 1;
+    }
+    for (size_t d = first; d <= last && d < count; d++) {
+        run_device(d, gpu_kernels, slab);
+    }
+    slab_destroy(slab);
+    return ktest_finish();
+}

@@ -1,0 +1,80 @@
+#!/bin/sh
+# The determinism corpus under every OpenCL runtime and setting this machine can offer:
+#
+#   tests/matrix/run.sh [--quick]
+#
+# PoCL with one thread and with all, each of its work-group methods, the GPU kernels on it; Intel's
+# CPU runtime (from the Python package index, into build/matrix-venv); and every other device that
+# the system's ICD loader finds. Each run compares every output with the oracle byte for byte, so
+# that all that pass agree. Prints one row a run; ends with "N passed, N failed".
+set -eu
+
+cd "$(dirname "$0")/../.."
+quick=${1:-}
+build=build/release
+program=$build/tests/kernels/test_corpus
+${MAKE:-make} --no-print-directory -s "$program"
+logs=$build/matrix-logs
+rm -rf "$logs"
+mkdir -p "$logs"
+passed=0
+failed=0
+
+# run NAME [VARIABLE=VALUE ...] -- [argument ...]
+run() {
+    name=$1
+    shift
+    settings=''
+    while [ "$1" != -- ]; do
+        settings="$settings $1"
+        shift
+    done
+    shift
+    log=$logs/$(printf '%s' "$name" | tr ' /' '__').log
+    # shellcheck disable=SC2086  # words: the settings, and --quick or nothing
+    if env $settings timeout -k 10 900 "$program" "$@" $quick >"$log" 2>&1; then
+        result=same
+        passed=$((passed + 1))
+    else
+        result=DIFFERENT
+        failed=$((failed + 1))
+    fi
+    printf '%-44s %-10s %s\n' "$name" "$result" "$(tail -n 1 "$log")"
+    [ "$result" = same ] || grep -v '^\[ OK' "$log" | head -n 20
+}
+
+pocl=''
+for icd in /etc/OpenCL/vendors/pocl*.icd; do
+    [ -e "$icd" ] && pocl=$icd
+done
+if [ -n "$pocl" ]; then
+    export POCL_CACHE_DIR="$PWD/build/pocl-cache"
+    run "PoCL, all threads" "OCL_ICD_VENDORS=$pocl" --
+    run "PoCL, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 --
+    for method in loopvec loops repl; do
+        run "PoCL, work-group method $method" "OCL_ICD_VENDORS=$pocl" "POCL_WORK_GROUP_METHOD=$method" --
+    done
+    run "PoCL, GPU kernels" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels
+    run "PoCL, GPU kernels, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 -- --gpu-kernels
+fi
+
+venv=$PWD/build/matrix-venv
+if [ ! -e "$venv/lib/libintelocl.so" ]; then
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check -r tests/matrix/requirements.txt
+fi
+vendors=$PWD/$build/intel-icd
+mkdir -p "$vendors"
+printf '%s\n' "$venv/lib/libintelocl.so" >"$vendors/intel.icd"
+run "Intel CPU runtime" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" --
+run "Intel CPU runtime, GPU kernels" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" -- --gpu-kernels
+
+for icd in /etc/OpenCL/vendors/*.icd; do
+    case $icd in
+    *pocl* | *'*'*) ;;
+    *) run "$(basename "$icd" .icd), every device" "OCL_ICD_VENDORS=$icd" -- --device all ;;
+    esac
+done
+
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
