@@ -5,9 +5,9 @@
  *   gpu_lines        superblock totals -> S[s] in place
  *   gpu_scan         S, B and the tile's own elements -> outputs   reads and writes it once
  *
- * Lines that fit one tile (2048 elements) need gpu_scan alone: one read, one write. Longer ones
- * cost a second read (reduce-then-scan), no work-group ever waits for another, and the association
- * is docs/numerics.md's by construction.
+ * Lines that fit one tile (2048 elements) need gpu_scan alone: one read, one write. Longer ones, and
+ * pieces of a line that carry sums in or out, cost a second read (reduce-then-scan); no work-group
+ * ever waits for another, and the association is docs/numerics.md's by construction.
  *
  * A tile is LANES groups. A lane holds one group of 8 elements in registers, does its
  * Kogge-Stone network there, and gives one total to local memory; one lane a block chains those 32
@@ -87,14 +87,20 @@ struct gpu_shape {
     ulong group_divisor; /* lane / group_divisor % tile_groups is the group in the tile */
     ulong blocks;        /* blocks of a line: the row length of the block totals */
     ulong superblocks;   /* superblocks of a line */
+    ulong first_block; /* blocks of the lines' current superblock that earlier pieces did */
+    ulong carry_line;  /* row of the first line in the carry planes */
+    ulong carry_lines; /* rows of a carry plane */
+    ulong spine;       /* block and superblock sums exist: more than one tile, or a carry */
     ulong exclusive;
     ulong reverse;
+    ulong carry_in;
+    ulong carry_out;
     ulong dims;
     ulong dim[3 * 64]; /* size, in_stride, out_stride; outermost first */
 };
 
 /* Element offsets of a line's first element in input and output. */
-static void line_offsets(__constant const struct gpu_shape *shape, ulong line, ulong *in, ulong *out)
+static void line_offsets(__global const struct gpu_shape *shape, ulong line, ulong *in, ulong *out)
 {
     ulong in_offset = shape->in_offset;
     ulong out_offset = shape->out_offset;
@@ -119,7 +125,7 @@ struct lane_group {
     ulong first; /* position of its first element along the line, in traversal order */
 };
 
-static struct lane_group lane_group(__constant const struct gpu_shape *shape)
+static struct lane_group lane_group(__global const struct gpu_shape *shape)
 {
     struct lane_group lane;
     uint id = (uint)get_local_id(0);
@@ -137,13 +143,13 @@ static struct lane_group lane_group(__constant const struct gpu_shape *shape)
 }
 
 /* Offset of the k-th element of the traversal. */
-static ulong element_at(__constant const struct gpu_shape *shape, ulong k)
+static ulong element_at(__global const struct gpu_shape *shape, ulong k)
 {
     return shape->reverse ? shape->length - 1 - k : k;
 }
 
 /* The group's elements in traversal order, missing ones as the identity, then its prefix sums. */
-static void group_sums(__global const elem_t *in, __constant const struct gpu_shape *shape,
+static void group_sums(__global const elem_t *in, __global const struct gpu_shape *shape,
                        const struct lane_group *lane, ulong line_offset, acc_t q[GROUP])
 {
     if (lane->count == GROUP && shape->in_stride == 1) { /* one address, known order: wide loads */
@@ -181,7 +187,7 @@ static acc_t chain_block(__local acc_t *totals, uint groups)
     return c;
 }
 
-static uint block_groups(__constant const struct gpu_shape *shape, uint first_group)
+static uint block_groups(__global const struct gpu_shape *shape, uint first_group)
 {
     uint left = (uint)shape->tile_groups - first_group;
     return left < BLOCK_GROUPS ? left : BLOCK_GROUPS;
@@ -189,7 +195,7 @@ static uint block_groups(__constant const struct gpu_shape *shape, uint first_gr
 
 /* Total of every block: block_totals[line * blocks + b]. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-gpu_reduce(__global const elem_t *in, __constant const struct gpu_shape *shape,
+gpu_reduce(__global const elem_t *in, __global const struct gpu_shape *shape,
            __global acc_t *block_totals)
 {
     __local acc_t totals[LANES];
@@ -217,9 +223,10 @@ gpu_reduce(__global const elem_t *in, __constant const struct gpu_shape *shape,
     }
 }
 
-/* One work-item a superblock: its blocks' totals become B[b], its total goes to the superblocks. */
-__kernel void gpu_superblocks(__constant const struct gpu_shape *shape, __global acc_t *block_totals,
-                              __global acc_t *superblock_totals)
+/* One work-item a superblock: its blocks' totals become B[b], its total goes to the superblocks.
+ * The first superblock of a piece may have been begun by an earlier one: its B is carried in. */
+__kernel void gpu_superblocks(__global const struct gpu_shape *shape, __global acc_t *block_totals,
+                              __global acc_t *superblock_totals, __global const acc_t *carry)
 {
     ulong id = get_global_id(0);
     if (id >= shape->lines * shape->superblocks) {
@@ -227,11 +234,15 @@ __kernel void gpu_superblocks(__constant const struct gpu_shape *shape, __global
     }
     ulong line = id / shape->superblocks;
     ulong superblock = id % shape->superblocks;
-    ulong left = shape->blocks - superblock * BLOCKS;
-    uint count = left < BLOCKS ? (uint)left : BLOCKS;
-    __global acc_t *totals = block_totals + line * shape->blocks + superblock * BLOCKS;
+    ulong begin = superblock == 0 ? 0 : superblock * BLOCKS - shape->first_block;
+    ulong end = (superblock + 1) * BLOCKS - shape->first_block;
+    end = end < shape->blocks ? end : shape->blocks;
+    __global acc_t *totals = block_totals + line * shape->blocks;
     acc_t b = ACC_ZERO;
-    for (uint i = 0; i < count; i++) {
+    if (superblock == 0 && shape->carry_in) {
+        b = carry[shape->carry_lines + shape->carry_line + line];
+    }
+    for (ulong i = begin; i < end; i++) {
         acc_t total = totals[i];
         totals[i] = b;
         b = acc_add(b, total);
@@ -239,26 +250,38 @@ __kernel void gpu_superblocks(__constant const struct gpu_shape *shape, __global
     superblock_totals[id] = b;
 }
 
-/* One work-item a line: its superblocks' totals become S[s]. */
-__kernel void gpu_lines(__constant const struct gpu_shape *shape, __global acc_t *superblock_totals)
+/* One work-item a line: its superblocks' totals become S[s]; the sums so far are carried out. */
+__kernel void gpu_lines(__global const struct gpu_shape *shape, __global acc_t *superblock_totals,
+                        __global acc_t *carry)
 {
     ulong line = get_global_id(0);
     if (line >= shape->lines) {
         return;
     }
     __global acc_t *totals = superblock_totals + line * shape->superblocks;
+    __global acc_t *carried = carry + shape->carry_line + line;
     acc_t s = shape->exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
-    for (ulong i = 0; i < shape->superblocks; i++) {
+    if (shape->carry_in) {
+        s = carried[0];
+    }
+    for (ulong i = 0; i + 1 < shape->superblocks; i++) {
         acc_t total = totals[i];
         totals[i] = s;
         s = acc_add(s, total);
     }
+    acc_t last = totals[shape->superblocks - 1];
+    totals[shape->superblocks - 1] = s;
+    if (shape->carry_out) {
+        int whole = (shape->first_block + shape->blocks) % BLOCKS == 0;
+        carried[0] = whole ? acc_add(s, last) : s;
+        carried[shape->carry_lines] = whole ? ACC_ZERO : last;
+    }
 }
 
-/* B of the tile's blocks, in order from the first one's; the first lane of each line's part. */
-static void chain_tile(__local acc_t *block_base, acc_t first, uint blocks)
+/* B of a line's blocks in a tile that is the whole line; its first lane does it. */
+static void chain_tile(__local acc_t *block_base, uint blocks)
 {
-    acc_t b = first;
+    acc_t b = ACC_ZERO;
     for (uint i = 0; i < blocks; i++) {
         acc_t total = block_base[i];
         block_base[i] = b;
@@ -267,7 +290,7 @@ static void chain_tile(__local acc_t *block_base, acc_t first, uint blocks)
 }
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-gpu_scan(__global const elem_t *in, __global elem_t *out, __constant const struct gpu_shape *shape,
+gpu_scan(__global const elem_t *in, __global elem_t *out, __global const struct gpu_shape *shape,
          __global const acc_t *block_sums, __global const acc_t *superblock_sums)
 {
     __local acc_t totals[LANES];     /* group totals, then c[g] */
@@ -295,20 +318,20 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __constant const struc
         block_base[block_slot] = chain_block(totals + slot, block_groups(shape, lane.group_in_tile));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    ulong first_block = lane.tile * shape->tile_groups / BLOCK_GROUPS;
-    if (mine && lane.group_in_tile == 0 && lane.count > 0) {
-        acc_t first = shape->tiles > 1 ? block_sums[lane.line * shape->blocks + first_block] : ACC_ZERO;
-        chain_tile(block_base + block_slot, first, tile_blocks);
+    if (mine && lane.group_in_tile == 0) {
+        chain_tile(block_base + block_slot, tile_blocks);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane.count == 0) {
         return;
     }
     acc_t s = shape->exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
-    if (shape->tiles > 1) {
-        s = superblock_sums[lane.line * shape->superblocks + first_block / BLOCKS];
-    }
     acc_t b = block_base[block_slot];
+    if (shape->spine) {
+        ulong block = lane.first / (GROUP * BLOCK_GROUPS);
+        b = block_sums[lane.line * shape->blocks + block];
+        s = superblock_sums[lane.line * shape->superblocks + (shape->first_block + block) / BLOCKS];
+    }
     acc_t c = totals[slot];
     acc_t base = acc_add(acc_add(s, b), c);
     /* E(k) for the group's first element and, after its last, for the next group's first. */
