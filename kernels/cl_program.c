@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Files of embed.S. */
-#define SOURCE_TABLE(X) X(scan_types) X(scan_generic)
+#define SOURCE_TABLE(X) X(soft_f64) X(scan_types) X(scan_generic) X(scan_gpu)
 
 #define X(name)                                \
     extern const char kernel_##name##_begin[]; \

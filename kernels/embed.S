@@ -10,6 +10,8 @@ kernel_\name\()_end:
     .endm
 
     embed scan_types, "kernels/scan_types.cl"
+    embed soft_f64, "kernels/soft_f64.cl"
+    embed scan_gpu, "kernels/scan_gpu.cl"
     embed scan_generic, "kernels/scan_generic.cl"
 
     .section .note.GNU-stack, "", @progbits

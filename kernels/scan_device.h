@@ -40,6 +40,7 @@ struct scan_device_options {
     uint64_t
         max_alloc_bytes; /* test aid: pretend the device allocates no more; 0: what it says */
     bool gpu_kernels;    /* use the GPU versions on any device */
+    bool soft_f64;       /* test aid: do as a device without fp64 does */
     bool transfers;      /* test aid: copy to device buffers although it works in host memory */
 };
 

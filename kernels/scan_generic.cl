@@ -54,22 +54,22 @@ struct line_state {
 
 static acc_t line_sum(const struct line_state *s)
 {
-    return (s->supers + s->blocks) + s->groups;
+    return acc_add(acc_add(s->supers, s->blocks), s->groups);
 }
 
 static void line_advance(struct line_state *s, acc_t group_total)
 {
-    s->groups += group_total;
+    s->groups = acc_add(s->groups, group_total);
     if (++s->group < GROUPS_PER_BLOCK) {
         return;
     }
-    s->blocks += s->groups;
+    s->blocks = acc_add(s->blocks, s->groups);
     s->groups = ACC_ZERO;
     s->group = 0;
     if (++s->block < BLOCKS_PER_SUPER) {
         return;
     }
-    s->supers += s->blocks;
+    s->supers = acc_add(s->supers, s->blocks);
     s->blocks = ACC_ZERO;
     s->block = 0;
 }
@@ -79,7 +79,7 @@ static void group_scan(acc_t v[GROUP])
 {
     for (uint d = 1; d < GROUP; d *= 2) {
         for (uint i = GROUP - 1; i >= d; i--) {
-            v[i] = v[i - d] + v[i];
+            v[i] = acc_add(v[i - d], v[i]);
         }
     }
 }
@@ -140,8 +140,8 @@ __kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
         line_advance(&s, v[GROUP - 1]);
         acc_t after = line_sum(&s);
         for (uint i = 0; i < count; i++) {
-            acc_t before = i == 0 ? base : base + v[i - (i > 0)];
-            acc_t with = i == GROUP - 1 ? after : base + v[i];
+            acc_t before = i == 0 ? base : acc_add(base, v[i - (i > 0)]);
+            acc_t with = i == GROUP - 1 ? after : acc_add(base, v[i]);
             out[to + i * out_step] = store_elem(exclusive ? before : with);
         }
         from += GROUP * in_step;

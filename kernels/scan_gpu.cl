@@ -195,9 +195,10 @@ static uint block_groups(__global const struct gpu_shape *shape, uint first_grou
 
 /* Total of every block: block_totals[line * blocks + b]. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-gpu_reduce(__global const elem_t *in, __global const struct gpu_shape *shape,
+gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong shape_at,
            __global acc_t *block_totals)
 {
+    __global const struct gpu_shape *shape = (__global const struct gpu_shape *)(table + shape_at);
     __local acc_t totals[LANES];
     struct lane_group lane = lane_group(shape);
     uint slot = lane.line_in_tile * (uint)shape->tile_groups + lane.group_in_tile;
@@ -225,9 +226,10 @@ gpu_reduce(__global const elem_t *in, __global const struct gpu_shape *shape,
 
 /* One work-item a superblock: its blocks' totals become B[b], its total goes to the superblocks.
  * The first superblock of a piece may have been begun by an earlier one: its B is carried in. */
-__kernel void gpu_superblocks(__global const struct gpu_shape *shape, __global acc_t *block_totals,
+__kernel void gpu_superblocks(__global const ulong *table, ulong shape_at, __global acc_t *block_totals,
                               __global acc_t *superblock_totals, __global const acc_t *carry)
 {
+    __global const struct gpu_shape *shape = (__global const struct gpu_shape *)(table + shape_at);
     ulong id = get_global_id(0);
     if (id >= shape->lines * shape->superblocks) {
         return;
@@ -251,9 +253,10 @@ __kernel void gpu_superblocks(__global const struct gpu_shape *shape, __global a
 }
 
 /* One work-item a line: its superblocks' totals become S[s]; the sums so far are carried out. */
-__kernel void gpu_lines(__global const struct gpu_shape *shape, __global acc_t *superblock_totals,
+__kernel void gpu_lines(__global const ulong *table, ulong shape_at, __global acc_t *superblock_totals,
                         __global acc_t *carry)
 {
+    __global const struct gpu_shape *shape = (__global const struct gpu_shape *)(table + shape_at);
     ulong line = get_global_id(0);
     if (line >= shape->lines) {
         return;
@@ -290,9 +293,10 @@ static void chain_tile(__local acc_t *block_base, uint blocks)
 }
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-gpu_scan(__global const elem_t *in, __global elem_t *out, __global const struct gpu_shape *shape,
+gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *table, ulong shape_at,
          __global const acc_t *block_sums, __global const acc_t *superblock_sums)
 {
+    __global const struct gpu_shape *shape = (__global const struct gpu_shape *)(table + shape_at);
     __local acc_t totals[LANES];     /* group totals, then c[g] */
     __local acc_t block_base[LANES]; /* block totals, then B[b]: one row a line in the tile */
     struct lane_group lane = lane_group(shape);

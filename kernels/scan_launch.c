@@ -1,45 +1,14 @@
-/* One program per element type, accumulator and index width, built when first needed. Every
- * launch is one kernel over one table: the rows of its pieces, then the rows of their
- * dimensions. */
+/* Chooses the kernels of a group. The generic launch is one kernel over one table: the rows of
+ * its pieces, then the rows of their dimensions. */
 #include "kernels/scan_launch.h"
 
-#include "kernels/cl_error.h"
-#include "kernels/cl_fault.h"
-#include "kernels/cl_program.h"
+#include "kernels/cl_enqueue.h"
 #include "kernels/cl_table.h"
+#include "kernels/scan_launch_gpu.h"
+#include "kernels/scan_program.h"
 #include "proto/macros.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* OpenCL spelling of the element types; integers of both signs share a program. */
-static const struct {
-    const char *wide;
-    const char *native; /* NULL: as wide */
-    enum dtype stored;  /* the type whose programs serve it */
-    bool wide_fp64;     /* the wide form needs a device with fp64 */
-} types[] = {
-    [DTYPE_F16] = {"-DELEM_F16 -DACC_F64", "-DELEM_F16 -DACC_F32", DTYPE_F16, true},
-    [DTYPE_BF16] = {"-DELEM_BF16 -DACC_F64", "-DELEM_BF16 -DACC_F32", DTYPE_BF16, true},
-    [DTYPE_F32] = {"-DELEM_F32 -DACC_F64", "-DELEM_F32 -DACC_F32", DTYPE_F32, true},
-    [DTYPE_F64] = {"-DELEM_F64 -DACC_F64", NULL, DTYPE_F64, true},
-    [DTYPE_I8] = {"-DELEM_I8 -DACC_INT", NULL, DTYPE_I8, false},
-    [DTYPE_I16] = {"-DELEM_I16 -DACC_INT", NULL, DTYPE_I16, false},
-    [DTYPE_I32] = {"-DELEM_I32 -DACC_INT", NULL, DTYPE_I32, false},
-    [DTYPE_I64] = {"-DELEM_I64 -DACC_INT", NULL, DTYPE_I64, false},
-    [DTYPE_U8] = {"-DELEM_I8 -DACC_INT", NULL, DTYPE_I8, false},
-    [DTYPE_U16] = {"-DELEM_I16 -DACC_INT", NULL, DTYPE_I16, false},
-    [DTYPE_U32] = {"-DELEM_I32 -DACC_INT", NULL, DTYPE_I32, false},
-    [DTYPE_U64] = {"-DELEM_I64 -DACC_INT", NULL, DTYPE_I64, false},
-};
-_Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
-
-enum {
-    INDEX_32,
-    INDEX_64,
-    INDEX_COUNT
-};
 
 /* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size. */
 enum {
@@ -47,16 +16,13 @@ enum {
     LOCAL_GPU = 64
 };
 
-struct scan_program {
-    cl_program program; /* owned */
-    cl_kernel generic;  /* owned */
-};
-
 struct scan_launcher {
-    struct cl_device *device; /* borrowed */
-    char *cache_dir;          /* owned; NULL: no cache */
+    struct cl_device *device;       /* borrowed */
+    struct scan_programs *programs; /* owned */
     struct cl_table table;
-    struct scan_program programs[DTYPE_COUNT][2][INDEX_COUNT]; /* [1]: native */
+    struct scan_scratch scratch;
+    struct scan_piece *few; /* owned: the pieces of a group that share a launch */
+    size_t few_room;
 };
 
 /* Rows of the kernel's table, as in scan_generic.cl. */
@@ -87,13 +53,13 @@ enum status scan_launcher_create(struct cl_device *device, const char *cache_dir
                                  struct scan_launcher **out, struct error *err)
 {
     struct scan_launcher *launcher = calloc(1, sizeof *launcher);
-    bool caching = cache_dir != NULL && cache_dir[0] != '\0';
-    if (launcher != NULL && caching) {
-        launcher->cache_dir = strdup(cache_dir);
-    }
-    if (launcher == NULL || (caching && launcher->cache_dir == NULL)) {
-        free(launcher);
+    if (launcher == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the launcher of a device");
+    }
+    enum status status = scan_programs_create(device, cache_dir, &launcher->programs, err);
+    if (status != STATUS_OK) {
+        free(launcher);
+        return status;
     }
     launcher->device = device;
     cl_table_init(&launcher->table, device);
@@ -101,84 +67,29 @@ enum status scan_launcher_create(struct cl_device *device, const char *cache_dir
     return STATUS_OK;
 }
 
-static void release_program(struct scan_program *program)
-{
-    if (program->generic != NULL) {
-        (void)clReleaseKernel(program->generic);
-    }
-    if (program->program != NULL) {
-        (void)clReleaseProgram(program->program);
-    }
-    *program = (struct scan_program){0};
-}
-
 void scan_launcher_destroy(struct scan_launcher *launcher)
 {
     if (launcher == NULL) {
         return;
     }
-    struct scan_program *programs = &launcher->programs[0][0][0];
-    for (size_t i = 0; i < sizeof launcher->programs / sizeof *programs; i++) {
-        release_program(&programs[i]);
-    }
+    scan_programs_destroy(launcher->programs);
     cl_table_deinit(&launcher->table);
-    free(launcher->cache_dir);
+    scan_scratch_deinit(&launcher->scratch);
+    free(launcher->few);
     free(launcher);
-}
-
-static enum status build(struct scan_launcher *launcher, const char *type, int width,
-                         struct scan_program *out, struct error *err)
-{
-    struct scan_program made = {0};
-    char options[128];
-    (void)snprintf(options, sizeof options, "%s -DINDEX=%s", type,
-                   width == INDEX_32 ? "uint" : "ulong");
-    struct cl_program_spec spec = {{"scan_types", "scan_generic"}, options};
-    enum status status =
-        cl_program_build(launcher->device, launcher->cache_dir, &spec, &made.program, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    cl_int code = CL_SUCCESS;
-    CL_MAKE(made.generic, code, clCreateKernel(made.program, "scan_generic", &code));
-    status = cl_check(code, "clCreateKernel", err);
-    if (status != STATUS_OK) {
-        release_program(&made);
-        return status;
-    }
-    *out = made;
-    return STATUS_OK;
-}
-
-/* The program for a type and index width, built if need be. */
-static enum status find_program(struct scan_launcher *launcher, enum dtype dtype,
-                                enum precision precision, int width,
-                                struct scan_program **program, struct error *err)
-{
-    bool native = precision == PRECISION_NATIVE && types[dtype].native != NULL;
-    const char *type = native ? types[dtype].native : types[dtype].wide;
-    struct scan_program *found = &launcher->programs[types[dtype].stored][native][width];
-    if (!native && types[dtype].wide_fp64 && !launcher->device->info.fp64) {
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "device %s has no float64, which %s sums need%s",
-                         launcher->device->info.name, dtype_info(dtype)->name,
-                         types[dtype].native != NULL ? ": ask for precision native" : "");
-    }
-    if (found->program == NULL) {
-        enum status status = build(launcher, type, width, found, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
-    }
-    *program = found;
-    return STATUS_OK;
 }
 
 enum status scan_launcher_prepare(struct scan_launcher *launcher, enum dtype dtype,
                                   enum precision precision, struct error *err)
 {
-    struct scan_program *program = NULL;
-    return find_program(launcher, dtype, precision, INDEX_32, &program, err);
+    const cl_kernel *kernels = NULL;
+    struct scan_type type = {dtype, precision, SCAN_INDEX_32};
+    enum status status =
+        scan_programs_find(launcher->programs, SCAN_FAMILY_GENERIC, type, &kernels, err);
+    if (status == STATUS_OK && launcher->device->gpu_kernels) {
+        status = scan_programs_find(launcher->programs, SCAN_FAMILY_GPU, type, &kernels, err);
+    }
+    return status;
 }
 
 /* Offsets up to the piece's last cell fit signed 32-bit indices. */
@@ -241,73 +152,95 @@ static enum status fill_table(struct scan_launcher *launcher, const struct scan_
     return cl_table_publish(&launcher->table, part, err);
 }
 
-struct kernel_arg {
-    size_t bytes;
-    const void *value;
-};
-
-static enum status set_args(cl_kernel kernel, const struct kernel_arg *args, cl_uint count,
-                            struct error *err)
+/* One launch for all pieces of the group. */
+static enum status run_generic(struct scan_launcher *launcher, const struct scan_group *group,
+                               struct scan_type type, uint32_t *launches, struct error *err)
 {
-    for (cl_uint i = 0; i < count; i++) {
-        cl_int code = CL_SUCCESS;
-        CL_TRY(code, clSetKernelArg(kernel, i, args[i].bytes, args[i].value));
-        if (code != CL_SUCCESS) {
-            return cl_check(code, "clSetKernelArg", err);
+    const cl_kernel *kernels = NULL;
+    struct cl_table_part part;
+    uint64_t lines = 0;
+    enum status status =
+        scan_programs_find(launcher->programs, SCAN_FAMILY_GENERIC, type, &kernels, err);
+    if (status == STATUS_OK) {
+        status = fill_table(launcher, group, &part, &lines, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    cl_ulong carry_lines = group->carry_lines;
+    cl_ulong entry_at = part.offset / sizeof(cl_ulong);
+    cl_uint entry_count = (cl_uint)group->count;
+    cl_ulong dim_at = entry_at + group->count * (sizeof(struct entry_row) / sizeof(cl_ulong));
+    cl_ulong line_count = lines;
+    const struct cl_arg args[] = {
+        CL_ARG(group->in),   CL_ARG(group->out), CL_ARG(group->carry),
+        CL_ARG(carry_lines), CL_ARG(part.mem),   CL_ARG(entry_at),
+        CL_ARG(entry_count), CL_ARG(dim_at),     CL_ARG(line_count),
+    };
+    const struct cl_launch launch = {kernels[SCAN_KERNEL_GENERIC], args, ARRAY_COUNT(args),
+                                     lines,
+                                     launcher->device->gpu_kernels ? LOCAL_GPU : LOCAL_CPU};
+    return cl_enqueue(launcher->device, &launch, launches, err);
+}
+
+/* Launch what is better launched by itself; leaves the others in launcher->few. */
+static enum status run_alone(struct scan_launcher *launcher, const struct scan_group *group,
+                             struct scan_type type, size_t *few, uint32_t *launches,
+                             struct error *err)
+{
+    struct scan_gpu_launch launch = {launcher->device,
+                                     launcher->programs,
+                                     &launcher->table,
+                                     &launcher->scratch,
+                                     group,
+                                     type};
+    *few = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        if (!scan_gpu_wants(group, &group->pieces[i])) {
+            launcher->few[(*few)++] = group->pieces[i];
+            continue;
+        }
+        enum status status = scan_gpu_enqueue(&launch, &group->pieces[i], launches, err);
+        if (status != STATUS_OK) {
+            return status;
         }
     }
     return STATUS_OK;
 }
 
-static enum status run_generic(struct scan_launcher *launcher, cl_kernel kernel,
-                               const struct scan_group *group, const struct cl_table_part *part,
-                               uint64_t lines, struct error *err)
+static enum status make_room(struct scan_launcher *launcher, size_t pieces, struct error *err)
 {
-    cl_ulong carry_lines = group->carry_lines;
-    cl_ulong entry_at = part->offset / sizeof(cl_ulong);
-    cl_uint entry_count = (cl_uint)group->count;
-    cl_ulong dim_at = entry_at + group->count * (sizeof(struct entry_row) / sizeof(cl_ulong));
-    cl_ulong line_count = lines;
-    const struct kernel_arg args[] = {
-        {sizeof group->in, &group->in},     {sizeof group->out, &group->out},
-        {sizeof(cl_mem), &group->carry},    {sizeof carry_lines, &carry_lines},
-        {sizeof part->mem, &part->mem},     {sizeof entry_at, &entry_at},
-        {sizeof entry_count, &entry_count}, {sizeof dim_at, &dim_at},
-        {sizeof line_count, &line_count},
-    };
-    enum status status = set_args(kernel, args, ARRAY_COUNT(args), err);
-    if (status != STATUS_OK) {
-        return status;
+    if (pieces <= launcher->few_room) {
+        return STATUS_OK;
     }
-    size_t local = launcher->device->gpu_kernels ? LOCAL_GPU : LOCAL_CPU;
-    size_t global = (size_t)((lines + local - 1) / local) * local;
-    cl_int code = CL_SUCCESS;
-    CL_TRY(code, clEnqueueNDRangeKernel(launcher->device->queue, kernel, 1, NULL, &global,
-                                        &local, 0, NULL, NULL));
-    return cl_check(code, "clEnqueueNDRangeKernel", err);
+    struct scan_piece *few = reallocarray(launcher->few, pieces, sizeof *few);
+    if (few == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
+    }
+    launcher->few = few;
+    launcher->few_room = pieces;
+    return STATUS_OK;
 }
 
 enum status scan_launch(struct scan_launcher *launcher, const struct scan_group *group,
                         uint32_t *launches, struct error *err)
 {
     const struct scan_plan *first = group->pieces[0].plan;
-    int width = INDEX_32;
+    struct scan_type type = {first->dtype, first->precision, SCAN_INDEX_32};
     for (size_t i = 0; i < group->count; i++) {
-        width = fits_32(&group->pieces[i]) ? width : INDEX_64;
+        type.index = fits_32(&group->pieces[i]) ? type.index : SCAN_INDEX_64;
     }
-    struct scan_program *program = NULL;
-    struct cl_table_part part;
-    uint64_t lines = 0;
-    enum status status =
-        find_program(launcher, first->dtype, first->precision, width, &program, err);
-    if (status == STATUS_OK) {
-        status = fill_table(launcher, group, &part, &lines, err);
+    if (!launcher->device->gpu_kernels) {
+        return run_generic(launcher, group, type, launches, err);
     }
+    struct scan_group rest = *group;
+    enum status status = make_room(launcher, group->count, err);
     if (status == STATUS_OK) {
-        status = run_generic(launcher, program->generic, group, &part, lines, err);
+        status = run_alone(launcher, group, type, &rest.count, launches, err);
     }
-    if (status == STATUS_OK) {
-        (*launches)++;
+    rest.pieces = launcher->few;
+    if (status == STATUS_OK && rest.count > 0) {
+        status = run_generic(launcher, &rest, type, launches, err);
     }
     return status;
 }

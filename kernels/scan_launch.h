@@ -44,7 +44,7 @@ void scan_launcher_destroy(
     struct scan_launcher *launcher); /* the device is idle; NULL is fine */
 
 /* Have the programs for a type built. scan_launch() does it too.
- * err   UNSUPPORTED: the type needs fp64 and the device has none; DEVICE_ERROR */
+ * err   DEVICE_ERROR, OUT_OF_MEMORY */
 MUST_CHECK enum status scan_launcher_prepare(struct scan_launcher *launcher, enum dtype dtype,
                                              enum precision precision, struct error *err);
 

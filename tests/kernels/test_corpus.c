@@ -3,7 +3,7 @@
  * for byte. Whatever runtime, thread count or kernel variant it is run under must give the
  * oracle's bytes, and so they all give the same: tests/matrix/run.sh runs it under many.
  *
- *   test_corpus [--device N | --device all] [--gpu-kernels] [--quick] [--list]
+ *   test_corpus [--device N | --device all] [--gpu-kernels] [--soft-f64] [--quick] [--list]
  *
  * Links libOpenCL alone. */
 #include "kernels/scan_device.h"
@@ -274,7 +274,8 @@ static int by_type(const void *a, const void *b)
     return kind != 0 ? kind : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
-static void run_device(size_t number, bool gpu_kernels, struct slab *slab)
+static void run_device(size_t number, const struct scan_device_options *flags,
+                       struct slab *slab)
 {
     static const struct {
         const char *name;
@@ -293,7 +294,8 @@ static void run_device(size_t number, bool gpu_kernels, struct slab *slab)
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
         struct scan_device_options options = {.cache_dir = getenv("TALLY_KERNEL_CACHE"),
                                               .max_alloc_bytes = ways[w].max_alloc_bytes,
-                                              .gpu_kernels = gpu_kernels};
+                                              .gpu_kernels = flags->gpu_kernels,
+                                              .soft_f64 = flags->soft_f64};
         struct run run = {.slab = slab,
                           .most = ways[w].most,
                           .skew = ways[w].skew,
@@ -303,9 +305,10 @@ static void run_device(size_t number, bool gpu_kernels, struct slab *slab)
             (void)fprintf(stderr, "device %zu: %s\n", number, error.detail);
             exit(1);
         }
-        (void)snprintf(run.title, sizeof run.title, "%.80s%s: %zu cases %s",
-                       scan_device_info(run.device)->name, gpu_kernels ? " (GPU kernels)" : "",
-                       case_count, ways[w].name);
+        (void)snprintf(run.title, sizeof run.title, "%.80s%s%s: %zu cases %s",
+                       scan_device_info(run.device)->name,
+                       flags->gpu_kernels ? " (GPU kernels)" : "",
+                       flags->soft_f64 ? " (no fp64)" : "", case_count, ways[w].name);
         ktest_run(run.title, run_all, &run);
         scan_device_close(run.device);
     }
@@ -318,7 +321,7 @@ int main(int argc, char **argv)
     size_t last = 0;
     size_t count = 0;
     bool quick = false;
-    bool gpu_kernels = false;
+    struct scan_device_options flags = {0};
     bool list = false;
     struct error error = ERROR_INIT;
     if (scan_devices_list(infos, DEVICES_MAX, &count, &error) != STATUS_OK) {
@@ -329,7 +332,9 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--quick") == 0) {
             quick = true;
         } else if (strcmp(argv[i], "--gpu-kernels") == 0) {
-            gpu_kernels = true;
+            flags.gpu_kernels = true;
+        } else if (strcmp(argv[i], "--soft-f64") == 0) {
+            flags.soft_f64 = true;
         } else if (strcmp(argv[i], "--list") == 0) {
             list = true;
         } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
@@ -337,9 +342,10 @@ int main(int argc, char **argv)
             first = all ? 0 : strtoul(argv[i], NULL, 10);
             last = all ? count - 1 : first;
         } else {
-            (void)fprintf(stderr,
-                          "usage: %s [--device N|all] [--gpu-kernels] [--quick] [--list]\n",
-                          argv[0]);
+            (void)fprintf(
+                stderr,
+                "usage: %s [--device N|all] [--gpu-kernels] [--soft-f64] [--quick] [--list]\n",
+                argv[0]);
             return 2;
         }
     }
@@ -357,7 +363,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t d = first; d <= last && d < count; d++) {
-        run_device(d, gpu_kernels, slab);
+        run_device(d, &flags, slab);
     }
     slab_destroy(slab);
     return ktest_finish();

@@ -55,6 +55,7 @@ if [ -n "$pocl" ]; then
         run "PoCL, work-group method $method" "OCL_ICD_VENDORS=$pocl" "POCL_WORK_GROUP_METHOD=$method" --
     done
     run "PoCL, GPU kernels" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels
+    run "PoCL, GPU kernels, no fp64" "OCL_ICD_VENDORS=$pocl" -- --soft-f64
     run "PoCL, GPU kernels, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 -- --gpu-kernels
 fi
 

@@ -1,0 +1,174 @@
+/* OpenCL spelling of types and families, and the table of what has been built. */
+#include "kernels/scan_program.h"
+
+#include "kernels/cl_error.h"
+#include "kernels/cl_fault.h"
+#include "kernels/cl_program.h"
+#include "proto/macros.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* OpenCL spelling of the element types; integers of both signs share a program. */
+static const struct {
+    const char *element;
+    bool wide_float;   /* wide sums are of float64 */
+    bool native_float; /* native sums are of float32 */
+    enum dtype stored; /* the type whose programs serve it */
+} types[] = {
+    [DTYPE_F16] = {"-DELEM_F16", true, true, DTYPE_F16},
+    [DTYPE_BF16] = {"-DELEM_BF16", true, true, DTYPE_BF16},
+    [DTYPE_F32] = {"-DELEM_F32", true, true, DTYPE_F32},
+    [DTYPE_F64] = {"-DELEM_F64", true, false, DTYPE_F64},
+    [DTYPE_I8] = {"-DELEM_I8", false, false, DTYPE_I8},
+    [DTYPE_I16] = {"-DELEM_I16", false, false, DTYPE_I16},
+    [DTYPE_I32] = {"-DELEM_I32", false, false, DTYPE_I32},
+    [DTYPE_I64] = {"-DELEM_I64", false, false, DTYPE_I64},
+    [DTYPE_U8] = {"-DELEM_I8", false, false, DTYPE_I8},
+    [DTYPE_U16] = {"-DELEM_I16", false, false, DTYPE_I16},
+    [DTYPE_U32] = {"-DELEM_I32", false, false, DTYPE_I32},
+    [DTYPE_U64] = {"-DELEM_I64", false, false, DTYPE_I64},
+};
+_Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
+
+static const struct {
+    const char *source; /* beside scan_types */
+    const char *kernels[SCAN_KERNELS_MAX];
+} families[] = {
+    [SCAN_FAMILY_GENERIC] = {"scan_generic", {"scan_generic"}},
+    [SCAN_FAMILY_GPU] = {"scan_gpu",
+                         {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}},
+};
+_Static_assert(ARRAY_COUNT(families) == SCAN_FAMILY_COUNT, "a family has no source");
+
+struct built {
+    cl_program program;                  /* owned; NULL until built */
+    cl_kernel kernels[SCAN_KERNELS_MAX]; /* owned */
+};
+
+struct scan_programs {
+    struct cl_device *device; /* borrowed */
+    char *cache_dir;          /* owned; NULL: no cache */
+    struct built built[SCAN_FAMILY_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
+};
+
+enum status scan_programs_create(struct cl_device *device, const char *cache_dir,
+                                 struct scan_programs **out, struct error *err)
+{
+    struct scan_programs *programs = calloc(1, sizeof *programs);
+    bool caching = cache_dir != NULL && cache_dir[0] != '\0';
+    if (programs != NULL && caching) {
+        programs->cache_dir = strdup(cache_dir);
+    }
+    if (programs == NULL || (caching && programs->cache_dir == NULL)) {
+        free(programs);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the programs of a device");
+    }
+    programs->device = device;
+    *out = programs;
+    return STATUS_OK;
+}
+
+static void release(struct built *built)
+{
+    for (size_t i = 0; i < SCAN_KERNELS_MAX; i++) {
+        if (built->kernels[i] != NULL) {
+            (void)clReleaseKernel(built->kernels[i]);
+        }
+    }
+    if (built->program != NULL) {
+        (void)clReleaseProgram(built->program);
+    }
+    *built = (struct built){0};
+}
+
+void scan_programs_destroy(struct scan_programs *programs)
+{
+    if (programs == NULL) {
+        return;
+    }
+    struct built *built = &programs->built[0][0][0][0];
+    for (size_t i = 0; i < sizeof programs->built / sizeof *built; i++) {
+        release(&built[i]);
+    }
+    free(programs->cache_dir);
+    free(programs);
+}
+
+static bool is_native(struct scan_type type)
+{
+    return type.precision == PRECISION_NATIVE && types[type.dtype].native_float;
+}
+
+static bool sums_float64(struct scan_type type)
+{
+    return types[type.dtype].wide_float && !is_native(type);
+}
+
+size_t scan_type_acc_bytes(struct scan_type type)
+{
+    bool wide = sums_float64(type) || dtype_info(type.dtype)->bytes == 8;
+    return wide ? sizeof(cl_ulong) : sizeof(cl_uint);
+}
+
+static const char *acc_option(const struct cl_device *device, struct scan_type type)
+{
+    if (sums_float64(type)) {
+        return device->soft_f64 ? "-DACC_SOFT_F64" : "-DACC_F64";
+    }
+    return is_native(type) ? "-DACC_F32" : "-DACC_INT";
+}
+
+static enum status make_kernels(enum scan_family family, struct built *built, struct error *err)
+{
+    for (size_t i = 0; i < SCAN_KERNELS_MAX && families[family].kernels[i] != NULL; i++) {
+        cl_int code = CL_SUCCESS;
+        CL_MAKE(built->kernels[i], code,
+                clCreateKernel(built->program, families[family].kernels[i], &code));
+        enum status status = cl_check(code, "clCreateKernel", err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status build(struct scan_programs *programs, enum scan_family family,
+                         struct scan_type type, struct built *out, struct error *err)
+{
+    struct built made = {0};
+    char options[128];
+    (void)snprintf(options, sizeof options, "%s %s -DINDEX=%s", types[type.dtype].element,
+                   acc_option(programs->device, type),
+                   type.index == SCAN_INDEX_32 ? "uint" : "ulong");
+    struct cl_program_spec spec = {{"soft_f64", "scan_types", families[family].source},
+                                   options};
+    enum status status =
+        cl_program_build(programs->device, programs->cache_dir, &spec, &made.program, err);
+    if (status == STATUS_OK) {
+        status = make_kernels(family, &made, err);
+    }
+    if (status != STATUS_OK) {
+        release(&made);
+        return status;
+    }
+    *out = made;
+    return STATUS_OK;
+}
+
+enum status scan_programs_find(struct scan_programs *programs, enum scan_family family,
+                               struct scan_type type, const cl_kernel **kernels,
+                               struct error *err)
+{
+    struct built *found =
+        &programs->built[family][types[type.dtype].stored][is_native(type)][type.index];
+    if (found->program == NULL) {
+        enum status status = build(programs, family, type, found, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    *kernels = found->kernels;
+    return STATUS_OK;
+}

@@ -1,0 +1,58 @@
+/* The programs of one device: one per kernel family, element type, accumulator and index width,
+ * built (or loaded) when first asked for. Thread: that of the device. */
+#ifndef TALLY_KERNELS_SCAN_PROGRAM_H
+#define TALLY_KERNELS_SCAN_PROGRAM_H
+
+#include "kernels/cl_device.h"
+
+/* A family is one .cl file's kernels; scan_program.c has the table. */
+enum scan_family {
+    SCAN_FAMILY_GENERIC,
+    SCAN_FAMILY_GPU,
+    SCAN_FAMILY_COUNT
+};
+
+/* Places of the kernels in what scan_programs_find() gives. */
+enum {
+    SCAN_KERNEL_GENERIC = 0
+};
+enum {
+    SCAN_KERNEL_GPU_REDUCE = 0,
+    SCAN_KERNEL_GPU_SUPERBLOCKS,
+    SCAN_KERNEL_GPU_LINES,
+    SCAN_KERNEL_GPU_SCAN
+};
+enum {
+    SCAN_KERNELS_MAX = 4
+};
+
+enum scan_index {
+    SCAN_INDEX_32, /* every offset of the launch fits a signed 32-bit number */
+    SCAN_INDEX_64,
+    SCAN_INDEX_COUNT
+};
+
+struct scan_programs;
+
+MUST_CHECK enum status scan_programs_create(struct cl_device *device, const char *cache_dir,
+                                            struct scan_programs **out, struct error *err);
+void scan_programs_destroy(struct scan_programs *programs); /* NULL is fine */
+
+/* What to build: the type that sums are of, not the place of its elements. */
+struct scan_type {
+    enum dtype dtype;
+    enum precision precision;
+    enum scan_index index;
+};
+
+/* out   *kernels: array of the family's kernels, in the order of the enum; lives as long as
+ *       programs. Set all arguments before each launch: launches share the kernel objects
+ * err   DEVICE_ERROR with the end of the build log; OUT_OF_MEMORY */
+MUST_CHECK enum status scan_programs_find(struct scan_programs *programs,
+                                          enum scan_family family, struct scan_type type,
+                                          const cl_kernel **kernels, struct error *err);
+
+/* Bytes of an accumulator of the type in device memory. */
+size_t scan_type_acc_bytes(struct scan_type type);
+
+#endif
