@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct device_pool; /* opaque */
 
@@ -37,6 +38,9 @@ struct device_driver {
 };
 
 extern const struct device_driver device_driver_opencl;
+
+/* tallyd --list-devices; returns an exit code. */
+int device_list_print(FILE *out);
 
 /* List and select devices as --devices says. No thread starts yet.
  * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices or --warm makes

@@ -4,6 +4,7 @@
 #ifndef TALLY_SERVER_METRICS_H
 #define TALLY_SERVER_METRICS_H
 
+#include "proto/kserve_pages.h"
 #include "proto/status.h"
 #include "server/metrics_table.h"
 
@@ -19,14 +20,6 @@ enum metrics_route {
     METRICS_ROUTE_TABLE(X)
 #undef X
     METRICS_ROUTE_COUNT
-};
-
-enum metrics_model {
-    METRICS_MODEL_NONE = -1,
-#define X(symbol, name) METRICS_MODEL_##symbol,
-    METRICS_MODEL_TABLE(X)
-#undef X
-    METRICS_MODEL_COUNT
 };
 
 enum metrics_counter {
@@ -50,9 +43,7 @@ enum metrics_stage {
     METRICS_STAGE_COUNT
 };
 
-/* max_batch: most requests of one batch, for the per-size figures. */
-MUST_CHECK enum status metrics_create(size_t max_batch, struct metrics **out,
-                                      struct error *err);
+MUST_CHECK enum status metrics_create(struct metrics **out, struct error *err);
 void metrics_destroy(struct metrics *metrics); /* NULL is fine */
 
 void metrics_add(struct metrics *metrics, enum metrics_counter counter, uint64_t n);
@@ -69,39 +60,9 @@ void metrics_request(struct metrics *metrics, const struct request *request);
  */
 void metrics_batch(struct metrics *metrics, const struct request *first, size_t count);
 
-/* The figures of one model as the v2 statistics report them. */
-struct metrics_duration {
-    uint64_t count;
-    uint64_t ns;
-};
-
-struct metrics_model_stats {
-    uint64_t last_inference_ms; /* since the epoch, 0: never */
-    uint64_t inference_count;   /* requests that were computed */
-    uint64_t execution_count;   /* launches they shared */
-    struct metrics_duration success;
-    struct metrics_duration fail;
-    struct metrics_duration queue;
-    struct metrics_duration compute_input; /* decode, upload */
-    struct metrics_duration compute_infer;
-    struct metrics_duration compute_output; /* download, encode */
-};
-void metrics_model_stats(struct metrics *metrics, enum metrics_model model,
-                         struct metrics_model_stats *out);
-
-/* Executions that carried exactly batch_size requests of the model, 1 <= batch_size <=
- * max_batch. */
-struct metrics_batch_stats {
-    uint64_t batch_size;
-    struct metrics_duration compute_input;
-    struct metrics_duration compute_infer;
-    struct metrics_duration compute_output;
-};
-/* out   stats[0..returned), batch sizes that occurred, ascending, at most room */
-size_t metrics_batch_stats(struct metrics *metrics, enum metrics_model model,
-                           struct metrics_batch_stats *stats, size_t room);
-
-const char *metrics_model_name(enum metrics_model model);
+/* The figures of the model at this place of the table (proto/models.h). */
+void metrics_model_stats(const struct metrics *metrics, size_t model,
+                         struct kserve_model_stats *out);
 
 /* The Prometheus page of the whole service (text format 0.0.4): counters above, and what the
  * parts know of themselves (queue, memory, devices, process). out   *text   owned by the caller

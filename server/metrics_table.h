@@ -14,26 +14,6 @@
         X(OPERATIONS,     "operations")       \
         X(UNKNOWN,        "unknown")
 
-/*        symbol               v2 model name */
-#define METRICS_MODEL_TABLE(X)                            \
-        X(CUMSUM,              "cumsum")                  \
-        X(EXCLUSIVE,           "cumsum_exclusive")        \
-        X(REVERSE,             "cumsum_reverse")          \
-        X(EXCLUSIVE_REVERSE,   "cumsum_exclusive_reverse") \
-        X(FP16,                "cumsum_fp16")             \
-        X(BF16,                "cumsum_bf16")             \
-        X(FP32,                "cumsum_fp32")             \
-        X(FP64,                "cumsum_fp64")             \
-        X(INT8,                "cumsum_int8")             \
-        X(INT16,               "cumsum_int16")            \
-        X(INT32,               "cumsum_int32")            \
-        X(INT64,               "cumsum_int64")            \
-        X(UINT8,               "cumsum_uint8")            \
-        X(UINT16,              "cumsum_uint16")           \
-        X(UINT32,              "cumsum_uint32")           \
-        X(UINT64,              "cumsum_uint64")           \
-        X(ONNX,                "cumsum_onnx")
-
 /*        symbol            name                                help */
 #define METRICS_COUNTER_TABLE(X)                                                                    \
         X(BYTES_RECEIVED,   "tally_received_bytes_total",       "Body bytes received.")             \

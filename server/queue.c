@@ -267,3 +267,17 @@ void queue_stats(struct queue *queue, struct queue_stats *out)
     (void)pthread_mutex_unlock(&queue->lock);
     *out = stats;
 }
+
+size_t queue_count_model(struct queue *queue, int model)
+{
+    size_t count = 0;
+    (void)pthread_mutex_lock(&queue->lock);
+    for (int i = 0; i < LANE_COUNT; i++) {
+        const struct request *request = queue->lanes[i].first;
+        for (; request != NULL; request = request->next) {
+            count += request->model == model;
+        }
+    }
+    (void)pthread_mutex_unlock(&queue->lock);
+    return count;
+}

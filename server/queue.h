@@ -33,7 +33,8 @@ MUST_CHECK enum status queue_create(const struct queue_options *options, struct 
                                     struct error *err);
 void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
-/* Queue a planned request; sets state and times.queued. Never blocks.
+/* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
+ * times.queued. Never blocks.
  * err   QUEUE_FULL, DRAINING (closed), NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_try_push(struct queue *queue, struct request *request,
                                       struct error *err);
@@ -61,5 +62,8 @@ struct queue_stats {
     uint64_t oldest_ns; /* times.queued of the longest waiting, 0 if empty */
 };
 void queue_stats(struct queue *queue, struct queue_stats *out);
+
+/* Waiting requests of this model (struct request, model). */
+size_t queue_count_model(struct queue *queue, int model);
 
 #endif

@@ -1,0 +1,38 @@
+/* The real driver: kernels/scan_device.h as it is. */
+#include "server/config.h"
+#include "server/device_pool.h"
+#include "server/lifecycle.h"
+
+#include <stdlib.h>
+
+const struct device_driver device_driver_opencl = {
+    .list = scan_devices_list,
+    .open = scan_device_open,
+    .close = scan_device_close,
+    .warm = scan_device_warm,
+    .run = scan_device_run,
+};
+
+int device_list_print(FILE *out)
+{
+    static const char *const kinds[] = {"CPU", "GPU", "other"};
+    struct scan_device_info *infos = calloc(DEVICE_POOL_MAX, sizeof *infos);
+    size_t count = 0;
+    struct error err = ERROR_INIT;
+    if (infos == NULL || scan_devices_list(infos, DEVICE_POOL_MAX, &count, &err) != STATUS_OK) {
+        free(infos);
+        (void)fprintf(stderr, "tallyd: %s\n", err.detail);
+        return EXIT_CODE_NO_DEVICE;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char memory[32];
+        config_size_text(infos[i].memory_bytes, memory, sizeof memory);
+        (void)fprintf(out, "%zu: %s\n   %s; %s; driver %s; %u compute units; %s%s%s\n", i,
+                      infos[i].name, infos[i].platform, kinds[infos[i].kind], infos[i].driver,
+                      infos[i].compute_units, memory,
+                      infos[i].fp64 ? "" : "; float64 in integers",
+                      infos[i].host_memory ? "; works in host memory" : "");
+    }
+    free(infos);
+    return EXIT_CODE_OK;
+}

@@ -1,0 +1,17 @@
+/* The texts of --devices and --warm. Thread: any. */
+#ifndef TALLY_SERVER_DEVICE_SELECT_H
+#define TALLY_SERVER_DEVICE_SELECT_H
+
+#include "kernels/scan_device.h"
+
+/* Which devices a text like "gpu,0,pocl" names.
+ * out   chosen[0..count)
+ * err   NO_DEVICE: a part of it names none of them */
+MUST_CHECK enum status device_select(const char *text, const struct scan_device_info *infos,
+                                     size_t count, bool *chosen, struct error *err);
+
+/* Types named by a text like "float32,int64", "all" or "none": a bit (1 << dtype) each. */
+MUST_CHECK enum status device_select_dtypes(const char *text, unsigned *dtypes,
+                                            struct error *err);
+
+#endif

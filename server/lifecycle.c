@@ -1,0 +1,174 @@
+/* The main thread's loop: a signal or a tick, then the phase. */
+#include "server/lifecycle.h"
+
+#include "server/clock.h"
+#include "server/config.h"
+#include "server/device_pool.h"
+#include "server/http.h"
+#include "server/log.h"
+#include "server/memory.h"
+#include "server/queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#define TICK_NS       (100 * NS_PER_MS)
+#define DRAIN_TICK_NS (10 * NS_PER_MS)
+#define TRIM_EVERY_NS NS_PER_S
+
+enum {
+    GO_ON = -1
+};
+
+/* The main thread's own. */
+struct run {
+    struct server *server;
+    struct http *http;
+    bool was_ready;       /* some device was once */
+    uint64_t trim_ns;     /* next memory_trim() */
+    uint64_t close_ns;    /* DRAINING becomes CLOSING */
+    uint64_t give_up_ns;  /* the drain has failed */
+    uint64_t deadline_ns; /* earliest of the queue, 0: none */
+};
+
+static void stop_signals(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGINT);
+}
+
+void lifecycle_block_signals(void)
+{
+    sigset_t set;
+    stop_signals(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+}
+
+enum lifecycle_phase lifecycle_phase(const struct lifecycle *lifecycle)
+{
+    return (enum lifecycle_phase)atomic_load_explicit(&lifecycle->phase, memory_order_relaxed);
+}
+
+bool lifecycle_ready(const struct lifecycle *lifecycle)
+{
+    return lifecycle_phase(lifecycle) == LIFECYCLE_READY;
+}
+
+static enum lifecycle_phase phase_of(const struct run *run)
+{
+    return lifecycle_phase(run->server->lifecycle);
+}
+
+static void enter(struct run *run, enum lifecycle_phase phase)
+{
+    atomic_store_explicit(&run->server->lifecycle->phase, phase, memory_order_relaxed);
+}
+
+static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
+{
+    uint64_t wait = phase_of(run) >= LIFECYCLE_DRAINING ? DRAIN_TICK_NS : TICK_NS;
+    if (run->deadline_ns > now_ns && run->deadline_ns - now_ns < wait) {
+        wait = run->deadline_ns - now_ns;
+    }
+    return wait;
+}
+
+/* Duties of every tick, in every phase. */
+static void tick(struct run *run, uint64_t now_ns)
+{
+    run->deadline_ns = queue_sweep(run->server->queue, now_ns);
+    device_pool_tick(run->server->devices, now_ns);
+    if (now_ns >= run->trim_ns) {
+        memory_trim(run->server->memory, now_ns);
+        run->trim_ns = now_ns + TRIM_EVERY_NS;
+    }
+}
+
+/* STARTING and READY follow the devices. Returns an exit code or GO_ON. */
+static int follow_devices(struct run *run)
+{
+    enum device_pool_health health = device_pool_health(run->server->devices);
+    struct log *log = run->server->log;
+    if (phase_of(run) == LIFECYCLE_STARTING && health == DEVICE_POOL_USABLE) {
+        enter(run, LIFECYCLE_READY);
+        run->was_ready = true;
+        log_message(log, LOG_INFO, "ready");
+    } else if (phase_of(run) == LIFECYCLE_READY && health == DEVICE_POOL_BROKEN) {
+        enter(run, LIFECYCLE_STARTING);
+        log_message(log, LOG_ERROR, "not ready: no device is in working order");
+    } else if (!run->was_ready && health == DEVICE_POOL_BROKEN) {
+        log_message(log, LOG_ERROR, "none of the OpenCL devices can be used; giving up");
+        return EXIT_CODE_NO_DEVICE;
+    }
+    return GO_ON;
+}
+
+static void begin_drain(struct run *run, uint64_t now_ns)
+{
+    const struct config *config = run->server->config;
+    enter(run, LIFECYCLE_DRAINING);
+    run->close_ns = now_ns + config->drain_delay_ms * NS_PER_MS;
+    run->give_up_ns = run->close_ns + config->drain_timeout_s * NS_PER_S;
+    log_message(run->server->log, LOG_INFO,
+                "stopping: %zu connections to finish, for up to %llu s",
+                http_connections(run->http), (unsigned long long)config->drain_timeout_s);
+}
+
+/* DRAINING and CLOSING. Returns an exit code or GO_ON. */
+static int follow_drain(struct run *run, uint64_t now_ns)
+{
+    if (phase_of(run) == LIFECYCLE_DRAINING) {
+        if (now_ns < run->close_ns) {
+            return GO_ON;
+        }
+        enter(run, LIFECYCLE_CLOSING);
+        http_drain(run->http);
+    }
+    size_t connections = http_connections(run->http);
+    if (connections == 0) {
+        return EXIT_CODE_OK;
+    }
+    if (now_ns >= run->give_up_ns) {
+        log_message(run->server->log, LOG_ERROR,
+                    "%zu connections did not finish in time (--drain-timeout-s)", connections);
+        return EXIT_CODE_FAILED;
+    }
+    return GO_ON;
+}
+
+/* SIGTERM or SIGINT came. Returns an exit code or GO_ON. */
+static int on_stop_signal(struct run *run, uint64_t now_ns)
+{
+    if (phase_of(run) >= LIFECYCLE_DRAINING) {
+        log_message(run->server->log, LOG_WARN, "second signal: stopping at once");
+        return EXIT_CODE_FAILED;
+    }
+    begin_drain(run, now_ns);
+    return GO_ON;
+}
+
+int lifecycle_run(struct server *server, struct http *http)
+{
+    struct run run = {.server = server, .http = http};
+    sigset_t signals;
+    stop_signals(&signals);
+    int code = GO_ON;
+    while (code == GO_ON) {
+        struct timespec wait = clock_timespec(wait_ns(&run, clock_now_ns()));
+        int caught = sigtimedwait(&signals, NULL, &wait);
+        uint64_t now_ns = clock_now_ns();
+        if (caught > 0) {
+            code = on_stop_signal(&run, now_ns);
+        }
+        tick(&run, now_ns);
+        if (code == GO_ON) {
+            code = phase_of(&run) < LIFECYCLE_DRAINING ? follow_devices(&run)
+                                                       : follow_drain(&run, now_ns);
+        }
+    }
+    enter(&run, LIFECYCLE_STOPPING);
+    return code;
+}

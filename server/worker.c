@@ -1,0 +1,356 @@
+/* The life of a device's thread; one batch's way is in worker_run.c. */
+#include "server/worker.h"
+
+#include "server/clock.h"
+#include "server/completion.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/request.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a worker waits for work before it looks at other duties. A background build makes
+ * what arrives meanwhile wait, so it needs a moment of quiet first. */
+#define IDLE_WAIT_NS  (500 * NS_PER_MS)
+#define QUIET_WAIT_NS (100 * NS_PER_MS)
+
+enum {
+    BACK_OFF_DOUBLINGS = 6
+};
+
+/* A batch of more than this gets more time in proportion. */
+#define TIMEOUT_BYTES (UINT64_C(1) << 30)
+
+static struct log *log_of(const struct worker *worker)
+{
+    return worker->plan->server->log;
+}
+
+enum device_state worker_state(const struct worker *worker)
+{
+    return (enum device_state)atomic_load(&worker->state);
+}
+
+enum status worker_init(struct worker *worker, const struct worker_plan *plan, size_t number,
+                        const struct scan_device_info *info, struct error *err)
+{
+    *worker =
+        (struct worker){.magic = WORKER_MAGIC, .plan = plan, .number = number, .info = *info};
+    atomic_init(&worker->state, DEVICE_OPENING);
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&worker->changed, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    (void)pthread_mutex_init(&worker->lock, NULL);
+    size_t count = plan->batch.max_requests;
+    worker->jobs = calloc(count, sizeof *worker->jobs);
+    worker->plans = calloc(count, sizeof *worker->plans);
+    worker->orphans = calloc(count, sizeof *worker->orphans);
+    if (worker->jobs == NULL || worker->plans == NULL || worker->orphans == NULL) {
+        worker_deinit(worker);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for device %zu", number);
+    }
+    return STATUS_OK;
+}
+
+void worker_deinit(struct worker *worker)
+{
+    free(worker->jobs);
+    free(worker->plans);
+    free(worker->orphans);
+    (void)pthread_cond_destroy(&worker->changed);
+    (void)pthread_mutex_destroy(&worker->lock);
+}
+
+/* Thread: a holder of the lock; follow with plan->changed() outside it. */
+static void set_state(struct worker *worker, enum device_state state, const char *error)
+{
+    atomic_store(&worker->state, state);
+    if (error != NULL) {
+        worker->stats.errors++;
+        (void)snprintf(worker->stats.last_error, sizeof worker->stats.last_error, "%s", error);
+    }
+}
+
+void worker_fail(struct worker *worker, const char *reason)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    bool was_ready = worker_state(worker) == DEVICE_READY;
+    set_state(worker, DEVICE_FAILED, reason);
+    (void)pthread_mutex_unlock(&worker->lock);
+    worker->plan->changed(worker->plan->pool);
+    if (was_ready) {
+        metrics_add(worker->plan->server->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
+    }
+    log_message(log_of(worker), LOG_ERROR, "device %zu (%s) is out of use: %s", worker->number,
+                worker->info.name, reason);
+}
+
+static uint64_t call_timeout_ns(const struct worker *worker, uint64_t bytes)
+{
+    double factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : 1;
+    return (uint64_t)((double)worker->plan->timeout_ns * factor);
+}
+
+void worker_call_begin(struct worker *worker, struct request *batch, size_t count,
+                       uint64_t bytes)
+{
+    uint64_t timeout_ns = call_timeout_ns(worker, bytes);
+    (void)pthread_mutex_lock(&worker->lock);
+    worker->call_timeout_ns = timeout_ns;
+    worker->call_deadline_ns = clock_now_ns() + timeout_ns;
+    worker->batch = batch;
+    worker->batch_count = count;
+    (void)pthread_mutex_unlock(&worker->lock);
+}
+
+bool worker_call_end(struct worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    bool in_time = worker_state(worker) != DEVICE_HUNG;
+    worker->call_deadline_ns = 0;
+    worker->batch = NULL;
+    worker->batch_count = 0;
+    size_t orphan_count = worker->orphan_count;
+    uint64_t orphan_reserved = worker->orphan_reserved;
+    worker->orphan_count = 0;
+    worker->orphan_reserved = 0;
+    if (!in_time) {
+        set_state(worker, DEVICE_FAILED, NULL);
+    }
+    (void)pthread_mutex_unlock(&worker->lock);
+    if (!in_time) {
+        struct memory *memory = worker->plan->server->memory;
+        for (size_t i = 0; i < orphan_count; i++) {
+            memory_give(memory, &worker->orphans[i]);
+        }
+        memory_release(memory, orphan_reserved);
+        worker->plan->changed(worker->plan->pool);
+        log_message(log_of(worker), LOG_WARN, "device %zu (%s) came back and is tried again",
+                    worker->number, worker->info.name);
+    }
+    return in_time;
+}
+
+/* Leave the memory of the batch to the device and return its requests. Thread: a holder of the
+ * lock. */
+static struct request *take_batch_away(struct worker *worker)
+{
+    struct request *first = worker->batch;
+    for (struct request *request = first; request != NULL; request = request->next) {
+        worker->orphans[worker->orphan_count++] = request->block;
+        worker->orphan_reserved += request->reserved_bytes;
+        request->block = (struct memory_block){0};
+        request->reserved_bytes = 0;
+    }
+    worker->batch = NULL;
+    worker->batch_count = 0;
+    return first;
+}
+
+void worker_watch(struct worker *worker, uint64_t now_ns)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    if (worker->call_deadline_ns == 0 || now_ns < worker->call_deadline_ns) {
+        (void)pthread_mutex_unlock(&worker->lock);
+        return;
+    }
+    char reason[128];
+    (void)snprintf(reason, sizeof reason, "it gave no answer for %llu ms (--device-timeout-ms)",
+                   (unsigned long long)(worker->call_timeout_ns / NS_PER_MS));
+    worker->call_deadline_ns = 0;
+    struct request *first = take_batch_away(worker);
+    set_state(worker, DEVICE_HUNG, reason);
+    (void)pthread_mutex_unlock(&worker->lock);
+    worker->plan->changed(worker->plan->pool);
+    metrics_add(worker->plan->server->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
+    log_message(log_of(worker), LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
+                worker->info.name, reason);
+    while (first != NULL) {
+        struct request *next = first->next;
+        completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
+                        worker->number, worker->info.name, reason);
+        first = next;
+    }
+}
+
+/* One warm-up step. An error other than the device's own is noted and passed over: the type
+ * then reports it to those who ask for it. False: the device is out of use. */
+static bool warm_one(struct worker *worker)
+{
+    const struct warm_step *step = &worker->plan->warm[worker->warm_next++];
+    struct error err = ERROR_INIT;
+    worker_call_begin(worker, NULL, 0, 0);
+    enum status status =
+        worker->plan->driver->warm(worker->device, step->dtype, step->precision, &err);
+    if (!worker_call_end(worker)) {
+        return false;
+    }
+    if (status == STATUS_OK) {
+        return true;
+    }
+    error_prefix(&err, dtype_info(step->dtype)->name);
+    if (status == STATUS_DEVICE_ERROR) {
+        worker_fail(worker, err.detail);
+        return false;
+    }
+    log_message(log_of(worker), LOG_WARN, "device %zu (%s): %s", worker->number,
+                worker->info.name, err.detail);
+    return true;
+}
+
+static bool is_stopping(struct worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    bool stopping = worker->stopping;
+    (void)pthread_mutex_unlock(&worker->lock);
+    return stopping;
+}
+
+/* Open the device and warm it as far as readiness needs. */
+static bool open_device(struct worker *worker)
+{
+    const struct worker_plan *plan = worker->plan;
+    uint64_t began_ns = clock_now_ns();
+    struct error err = ERROR_INIT;
+    worker_call_begin(worker, NULL, 0, 0);
+    enum status status =
+        plan->driver->open(worker->number, &plan->open_options, &worker->device, &err);
+    if (!worker_call_end(worker)) {
+        return false;
+    }
+    if (status != STATUS_OK) {
+        worker_fail(worker, err.detail);
+        return false;
+    }
+    worker->warm_next = 0;
+    while (worker->warm_next < plan->warm_first) {
+        if (is_stopping(worker) || !warm_one(worker)) {
+            return false;
+        }
+    }
+    (void)pthread_mutex_lock(&worker->lock);
+    set_state(worker, DEVICE_READY, NULL);
+    (void)pthread_mutex_unlock(&worker->lock);
+    plan->changed(plan->pool);
+    log_message(log_of(worker), LOG_INFO, "device %zu (%s, %s) is ready after %llu ms",
+                worker->number, worker->info.name, worker->info.platform,
+                (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS));
+    return true;
+}
+
+/* Returns when the queue is closed (true) or the device is out of use (false). */
+static bool serve(struct worker *worker)
+{
+    const struct worker_plan *plan = worker->plan;
+    for (;;) {
+        bool more_to_warm = worker->warm_next < plan->warm_count;
+        struct request *first = NULL;
+        size_t count = 0;
+        enum batcher_result result =
+            batcher_take(plan->server->queue, &plan->batch,
+                         more_to_warm ? QUIET_WAIT_NS : IDLE_WAIT_NS, &first, &count);
+        if (result == BATCHER_CLOSED) {
+            return true;
+        }
+        if (result == BATCHER_TAKEN) {
+            if (!worker_run(worker, first, count)) {
+                return false;
+            }
+            worker->failures = 0;
+        } else if (more_to_warm && !warm_one(worker)) {
+            return false;
+        }
+    }
+}
+
+/* Wait before the device is tried again; true: the worker is to leave instead. */
+static bool back_off(struct worker *worker)
+{
+    unsigned doublings =
+        worker->failures < BACK_OFF_DOUBLINGS ? worker->failures : BACK_OFF_DOUBLINGS;
+    worker->failures++;
+    uint64_t until_ns = clock_now_ns() + (worker->plan->back_off_ns << doublings);
+    struct timespec until = clock_timespec(until_ns);
+    (void)pthread_mutex_lock(&worker->lock);
+    while (!worker->stopping && clock_now_ns() < until_ns) {
+        (void)pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+    }
+    bool stopping = worker->stopping;
+    (void)pthread_mutex_unlock(&worker->lock);
+    return stopping;
+}
+
+/* Open, serve, close; again after a failure. */
+static void *worker_main(void *argument)
+{
+    struct worker *worker = argument;
+    assert(worker->magic == WORKER_MAGIC);
+    (void)pthread_setname_np(pthread_self(), "tally-device");
+    bool leave = false;
+    while (!leave) {
+        leave = open_device(worker) ? serve(worker) || is_stopping(worker) : false;
+        worker->plan->driver->close(worker->device);
+        worker->device = NULL;
+        leave = leave || back_off(worker);
+    }
+    (void)pthread_mutex_lock(&worker->lock);
+    worker->exited = true;
+    (void)pthread_cond_broadcast(&worker->changed);
+    (void)pthread_mutex_unlock(&worker->lock);
+    return NULL;
+}
+
+enum status worker_start(struct worker *worker, struct error *err)
+{
+    int failure = pthread_create(&worker->thread, NULL, worker_main, worker);
+    if (failure != 0) {
+        return error_set(err, STATUS_INTERNAL, "cannot start the thread of device %zu: %s",
+                         worker->number, strerrordesc_np(failure));
+    }
+    worker->started = true;
+    return STATUS_OK;
+}
+
+void worker_stop(struct worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    worker->stopping = true;
+    (void)pthread_cond_broadcast(&worker->changed);
+    (void)pthread_mutex_unlock(&worker->lock);
+}
+
+bool worker_join(struct worker *worker, uint64_t until_ns)
+{
+    if (!worker->started) {
+        return true;
+    }
+    struct timespec until = clock_timespec(until_ns);
+    int waited = 0;
+    (void)pthread_mutex_lock(&worker->lock);
+    while (!worker->exited && waited == 0) {
+        waited = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+    }
+    bool exited = worker->exited;
+    (void)pthread_mutex_unlock(&worker->lock);
+    if (exited) {
+        (void)pthread_join(worker->thread, NULL);
+    }
+    return exited;
+}
+
+void worker_stats(struct worker *worker, struct device_stats *out)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    *out = worker->stats;
+    out->running = worker->batch_count;
+    (void)pthread_mutex_unlock(&worker->lock);
+    out->number = worker->number;
+    out->info = worker->info;
+    out->state = worker_state(worker);
+}

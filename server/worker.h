@@ -1,0 +1,106 @@
+/* One device and the thread that drives it; private to device_pool.c and worker*.c.
+ *
+ *     open, warm --> READY --> take a batch --> run --> post --+
+ *         ^                        ^                            |
+ *         |                        +----------------------------+
+ *     back-off <-- close <-- FAILED, or HUNG and came back
+ *
+ * Every call of the driver has a deadline, kept by worker_watch(). When it passes, the requests
+ * are taken from the worker and answered, but their memory stays behind (the orphans): the
+ * device may still write there. The worker returns it when the call comes back. */
+#ifndef TALLY_SERVER_WORKER_H
+#define TALLY_SERVER_WORKER_H
+
+#include "server/batcher.h"
+#include "server/device_pool.h"
+#include "server/memory.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    WORKER_MAGIC = 0x7a11304,
+    WARM_STEPS_MAX = 2 * DTYPE_COUNT
+};
+
+struct warm_step {
+    enum dtype dtype;
+    enum precision precision;
+};
+
+/* What all workers share; constant once they run, but for usable. */
+struct worker_plan {
+    struct server *server;              /* borrowed */
+    const struct device_driver *driver; /* borrowed */
+    struct scan_device_options open_options;
+    struct batcher_options batch;
+    uint64_t timeout_ns;  /* --device-timeout-ms */
+    uint64_t back_off_ns; /* first wait before a failed device is tried again; doubles */
+    size_t warm_first;    /* steps before ready */
+    size_t warm_count;
+    struct warm_step warm[WARM_STEPS_MAX];
+    void (*changed)(void *pool); /* a state changed; thread: any */
+    void *pool;
+};
+
+struct worker {
+    unsigned magic;
+    const struct worker_plan *plan; /* borrowed from the pool */
+    size_t number;                  /* of the device */
+    struct scan_device_info info;
+    pthread_t thread;
+    bool started;
+    _Atomic int state; /* enum device_state; written under lock */
+
+    pthread_mutex_t lock;   /* guards everything down to `Thread's own` */
+    pthread_cond_t changed; /* monotonic clock: stopping, exited */
+    bool stopping;
+    bool exited;
+    uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
+    uint64_t call_timeout_ns;  /* how long it was given */
+    struct request *batch;     /* owned: what the device runs; NULL: nothing, or taken away */
+    size_t batch_count;
+    struct memory_block *orphans; /* owned array; blocks of a batch that was taken away */
+    size_t orphan_count;
+    uint64_t orphan_reserved;
+    struct device_stats stats; /* the counting part */
+
+    /* Thread's own. */
+    struct scan_device *device; /* NULL: closed */
+    struct scan_job *jobs;
+    struct scan_plan *plans; /* copies: the requests may be taken away */
+    size_t warm_next;
+    unsigned failures; /* in a row, for the back-off */
+};
+
+MUST_CHECK enum status worker_init(struct worker *worker, const struct worker_plan *plan,
+                                   size_t number, const struct scan_device_info *info,
+                                   struct error *err);
+void worker_deinit(struct worker *worker); /* not started, or joined */
+
+MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);
+
+/* Ask it to leave; with the queue closed it does once that is empty. */
+void worker_stop(struct worker *worker);
+/* Join it if it leaves before then; false: it still runs. */
+bool worker_join(struct worker *worker, uint64_t until_ns);
+
+/* Take the requests from a device that is over its time. Thread: main. */
+void worker_watch(struct worker *worker, uint64_t now_ns);
+
+void worker_stats(struct worker *worker, struct device_stats *out);
+enum device_state worker_state(const struct worker *worker);
+
+/* worker_run.c: run a batch (chain linked by next) and hand every request on. False: the device
+ * is out of use. Thread: the worker's. */
+bool worker_run(struct worker *worker, struct request *first, size_t count);
+
+/* worker.c, for worker_run.c: begin and end a call of the driver. */
+void worker_call_begin(struct worker *worker, struct request *batch, size_t count,
+                       uint64_t bytes);
+/* False: it came back too late; the orphans have been returned, the device is FAILED. */
+bool worker_call_end(struct worker *worker);
+/* The device is out of use. */
+void worker_fail(struct worker *worker, const char *reason);
+
+#endif
