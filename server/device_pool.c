@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* How long destroy waits for workers that are in the middle of something. */
+/* How long destroy waits for threads that are in the middle of something. */
 #define JOIN_WAIT_NS (2 * NS_PER_S)
 
 struct device_pool {
@@ -178,11 +178,11 @@ bool device_pool_destroy(struct device_pool *pool)
     if (pool == NULL) {
         return true;
     }
-    bool joined = true;
     uint64_t until_ns = clock_now_ns() + JOIN_WAIT_NS;
     for (size_t i = 0; i < pool->count; i++) {
         worker_stop(&pool->workers[i]);
     }
+    bool joined = true;
     for (size_t i = 0; i < pool->count; i++) {
         joined = worker_join(&pool->workers[i], until_ns) && joined;
     }

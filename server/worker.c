@@ -13,10 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a worker waits for work before it looks at other duties. A background build makes
- * what arrives meanwhile wait, so it needs a moment of quiet first. */
-#define IDLE_WAIT_NS  (500 * NS_PER_MS)
-#define QUIET_WAIT_NS (100 * NS_PER_MS)
+/* A worker that waited this long for work, this often in a row, builds what is not warm yet,
+ * one type at a time: what arrives meanwhile waits up to a second. (Building beside the worker,
+ * on a second handle of the device, does not help: PoCL holds a lock that every launch needs.)
+ */
+#define IDLE_WAIT_NS    (250 * NS_PER_MS)
+#define NOTHING_ELSE_NS (3600 * NS_PER_S)
+enum {
+    QUIET_WAITS = 8
+};
 
 enum {
     BACK_OFF_DOUBLINGS = 6
@@ -248,13 +253,14 @@ static bool open_device(struct worker *worker)
 static bool serve(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
+    unsigned idle_waits = 0;
     for (;;) {
         bool more_to_warm = worker->warm_next < plan->warm_count;
         struct request *first = NULL;
         size_t count = 0;
         enum batcher_result result =
             batcher_take(plan->server->queue, &plan->batch,
-                         more_to_warm ? QUIET_WAIT_NS : IDLE_WAIT_NS, &first, &count);
+                         more_to_warm ? IDLE_WAIT_NS : NOTHING_ELSE_NS, &first, &count);
         if (result == BATCHER_CLOSED) {
             return true;
         }
@@ -263,7 +269,8 @@ static bool serve(struct worker *worker)
                 return false;
             }
             worker->failures = 0;
-        } else if (more_to_warm && !warm_one(worker)) {
+            idle_waits = 0;
+        } else if (more_to_warm && ++idle_waits >= QUIET_WAITS && !warm_one(worker)) {
             return false;
         }
     }
