@@ -1,0 +1,228 @@
+/* inflate.h: bodies unpacked piece by piece, hard caps, damaged streams; answers packed. */
+#include "server/inflate.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum {
+    TEXT_BYTES = 200000
+};
+
+struct sink {
+    unsigned char *bytes;
+    size_t count;
+    enum status refuse;
+};
+
+static enum status collect(void *context, const void *bytes, size_t count, struct error *err)
+{
+    struct sink *sink = context;
+    if (sink->refuse != STATUS_OK) {
+        return error_set(err, sink->refuse, "the sink refuses");
+    }
+    sink->bytes = realloc(sink->bytes, sink->count + count);
+    memcpy(sink->bytes + sink->count, bytes, count);
+    sink->count += count;
+    return STATUS_OK;
+}
+
+/* Half noise, half zeros: sizes vary, and unpacking crosses pieces. */
+static unsigned char *make_text(void)
+{
+    unsigned char *text = calloc(1, TEXT_BYTES);
+    unsigned state = 1;
+    for (size_t i = 0; i < TEXT_BYTES / 2; i++) {
+        state = state * 1664525 + 1013904223;
+        text[i] = (unsigned char)(state >> 24);
+    }
+    return text;
+}
+
+static size_t pack_all(enum door_coding coding, const void *text, size_t count,
+                       unsigned char **packed)
+{
+    size_t room = deflate_bound(count);
+    *packed = malloc(room);
+    /* In two views, as head and payload are. */
+    struct byte_view first = {text, count / 3};
+    struct byte_view second = {(const char *)text + count / 3, count - count / 3};
+    return deflate_pack(coding, first, second, *packed, room);
+}
+
+static enum status unpack(enum door_coding coding, uint64_t cap, const unsigned char *packed,
+                          size_t count, size_t piece, struct sink *sink, struct error *err)
+{
+    struct inflate *unpack = NULL;
+    enum status status = inflate_create(coding, cap, &unpack, err);
+    for (size_t at = 0; status == STATUS_OK && at < count; at += piece) {
+        size_t take = count - at < piece ? count - at : piece;
+        status = inflate_feed(unpack, packed + at, take, collect, sink, err);
+    }
+    if (status == STATUS_OK) {
+        status = inflate_finish(unpack, err);
+    }
+    inflate_destroy(unpack);
+    return status;
+}
+
+static void round_trip_in_pieces_of_any_size(void **state)
+{
+    static const size_t pieces[] = {1, 7, 4096, 1 << 20};
+    static const enum door_coding codings[] = {DOOR_GZIP, DOOR_DEFLATE};
+    unsigned char *text = make_text();
+    (void)state;
+    for (size_t k = 0; k < 8; k++) {
+        unsigned char *packed = NULL;
+        struct sink sink = {NULL, 0, STATUS_OK};
+        struct error err = ERROR_INIT;
+        size_t count = pack_all(codings[k % 2], text, TEXT_BYTES, &packed);
+        assert_true(count > 0);
+        assert_int_equal(
+            unpack(codings[k % 2], TEXT_BYTES, packed, count, pieces[k / 2], &sink, &err),
+            STATUS_OK);
+        assert_int_equal(sink.count, TEXT_BYTES);
+        assert_memory_equal(sink.bytes, text, TEXT_BYTES);
+        free(sink.bytes);
+        free(packed);
+    }
+    free(text);
+}
+
+static void output_cap_is_exact(void **state)
+{
+    unsigned char *text = make_text();
+    unsigned char *packed = NULL;
+    struct sink sink = {NULL, 0, STATUS_OK};
+    struct error err = ERROR_INIT;
+    size_t count = pack_all(DOOR_GZIP, text, TEXT_BYTES, &packed);
+    (void)state;
+    assert_int_equal(unpack(DOOR_GZIP, TEXT_BYTES - 1, packed, count, 4096, &sink, &err),
+                     STATUS_TOO_LARGE);
+    assert_true(sink.count <= TEXT_BYTES - 1);
+    free(sink.bytes);
+    free(packed);
+    free(text);
+}
+
+static void bomb_stops_at_the_cap(void **state)
+{
+    size_t bytes = 64 << 20;
+    void *zeros = calloc(1, bytes);
+    unsigned char *packed = NULL;
+    struct sink sink = {NULL, 0, STATUS_OK};
+    struct error err = ERROR_INIT;
+    size_t count = pack_all(DOOR_GZIP, zeros, bytes, &packed);
+    (void)state;
+    assert_true(count < bytes / 200);
+    assert_int_equal(unpack(DOOR_GZIP, 1 << 20, packed, count, count, &sink, &err),
+                     STATUS_TOO_LARGE);
+    assert_true(sink.count <= 1 << 20);
+    free(sink.bytes);
+    free(packed);
+    free(zeros);
+}
+
+static void truncated_streams_are_refused(void **state)
+{
+    unsigned char *packed = NULL;
+    size_t count = pack_all(DOOR_GZIP, "hello, hello, hello", 19, &packed);
+    (void)state;
+    for (size_t cut = 0; cut < count; cut++) {
+        struct sink sink = {NULL, 0, STATUS_OK};
+        struct error err = ERROR_INIT;
+        assert_int_equal(unpack(DOOR_GZIP, 1000, packed, cut, 5, &sink, &err),
+                         STATUS_INVALID_ENCODING);
+        free(sink.bytes);
+    }
+    free(packed);
+}
+
+static void damage_is_noticed(void **state)
+{
+    unsigned char *packed = NULL;
+    size_t count = pack_all(DOOR_DEFLATE, "hello, hello, hello", 19, &packed);
+    struct sink sink = {NULL, 0, STATUS_OK};
+    struct error err = ERROR_INIT;
+    (void)state;
+    packed[count - 1] ^= 1; /* the checksum */
+    assert_int_equal(unpack(DOOR_DEFLATE, 1000, packed, count, 100, &sink, &err),
+                     STATUS_INVALID_ENCODING);
+    free(sink.bytes);
+    free(packed);
+}
+
+static void bytes_after_the_end_are_refused(void **state)
+{
+    static const enum door_coding codings[] = {DOOR_GZIP, DOOR_DEFLATE};
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        unsigned char *packed = NULL;
+        struct sink sink = {NULL, 0, STATUS_OK};
+        struct error err = ERROR_INIT;
+        size_t count = pack_all(codings[k % 2], "hello", 5, &packed);
+        packed = realloc(packed, count + 1);
+        packed[count] = 'x';
+        assert_int_equal(
+            unpack(codings[k % 2], 1000, packed, count + 1, k < 2 ? count : 1000, &sink, &err),
+            STATUS_INVALID_ENCODING);
+        free(sink.bytes);
+        free(packed);
+    }
+}
+
+static void gzip_members_follow_each_other(void **state)
+{
+    unsigned char *packed = NULL;
+    struct sink sink = {NULL, 0, STATUS_OK};
+    struct error err = ERROR_INIT;
+    size_t count = pack_all(DOOR_GZIP, "hello", 5, &packed);
+    (void)state;
+    packed = realloc(packed, 2 * count);
+    memcpy(packed + count, packed, count);
+    assert_int_equal(unpack(DOOR_GZIP, 1000, packed, 2 * count, 1000, &sink, &err), STATUS_OK);
+    assert_int_equal(sink.count, 10);
+    assert_memory_equal(sink.bytes, "hellohello", 10);
+    free(sink.bytes);
+    free(packed);
+}
+
+static void a_refusing_sink_ends_the_unpacking(void **state)
+{
+    unsigned char *packed = NULL;
+    struct sink sink = {NULL, 0, STATUS_INVALID_DATA};
+    struct error err = ERROR_INIT;
+    size_t count = pack_all(DOOR_GZIP, "hello", 5, &packed);
+    (void)state;
+    assert_int_equal(unpack(DOOR_GZIP, 1000, packed, count, 1000, &sink, &err),
+                     STATUS_INVALID_DATA);
+    free(packed);
+}
+
+static void packing_says_when_room_is_short(void **state)
+{
+    unsigned char *text = make_text();
+    unsigned char out[1000];
+    struct byte_view first = {text, 100};
+    struct byte_view second = {text + 100, 50000};
+    (void)state;
+    assert_int_equal(deflate_pack(DOOR_GZIP, first, second, out, sizeof out), 0);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip_in_pieces_of_any_size),
+        cmocka_unit_test(output_cap_is_exact),
+        cmocka_unit_test(bomb_stops_at_the_cap),
+        cmocka_unit_test(truncated_streams_are_refused),
+        cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(bytes_after_the_end_are_refused),
+        cmocka_unit_test(gzip_members_follow_each_other),
+        cmocka_unit_test(a_refusing_sink_ends_the_unpacking),
+        cmocka_unit_test(packing_says_when_room_is_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* listen.h: addresses, Unix sockets, inherited descriptors. */
+#include "server/listen.h"
+#include "tests/lib/unit.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static void tcp_port_0_is_named_after_the_port_it_got(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
+    assert_int_equal(set.count, 1);
+    assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
+    int port = atoi(set.sockets[0].name + 10);
+    assert_true(port > 0);
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    close(fd);
+    listen_close(&set);
+    assert_int_equal(set.count, 0);
+}
+
+static void bad_addresses_are_refused(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "8000",
+                                      "localhost",
+                                      "host:",
+                                      "127.0.0.1:70000",
+                                      "127.0.0.1:x",
+                                      "::1:8000",
+                                      "unix:",
+                                      "127.0.0.1:-1",
+                                      "no.such.host.invalid:80",
+                                      "[::1:80"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct listen_set set = {0};
+        struct error err = ERROR_INIT;
+        if (listen_open(&set, bad[i], &err) != STATUS_INVALID_FIELD || set.count != 0) {
+            fail_msg("\"%s\" was taken (%s)", bad[i], err.detail);
+        }
+    }
+}
+
+static void a_taken_port_is_an_error(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
+    assert_int_equal(listen_open(&set, set.sockets[0].name, &err), STATUS_INTERNAL);
+    assert_non_null(strstr(err.detail, "bind"));
+    assert_int_equal(set.count, 1);
+    listen_close(&set);
+}
+
+static void unix_socket_is_made_and_removed(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    struct stat info;
+    char directory[] = "/tmp/tally-listen-XXXXXX";
+    char address[64];
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    snprintf(address, sizeof address, "unix:%s/sock", directory);
+    assert_int_equal(listen_open(&set, address, &err), STATUS_OK);
+    assert_true(set.sockets[0].local);
+    assert_string_equal(set.sockets[0].name, address);
+    /* Somebody listens there: it is not taken away. */
+    assert_int_equal(listen_open(&set, address, &err), STATUS_INTERNAL);
+    assert_int_equal(stat(address + 5, &info), 0);
+    /* The one before died without cleaning up: it is replaced. */
+    close(set.sockets[0].fd);
+    set.count = 0;
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(listen_open(&set, address, &err), STATUS_OK);
+    listen_close(&set);
+    assert_int_equal(stat(address + 5, &info), -1);
+    assert_int_equal(rmdir(directory), 0);
+}
+
+static void a_file_in_the_way_is_left_alone(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    char path[] = "/tmp/tally-listen-XXXXXX";
+    char address[64];
+    int fd = mkstemp(path);
+    (void)state;
+    snprintf(address, sizeof address, "unix:%s", path);
+    assert_int_equal(listen_open(&set, address, &err), STATUS_INTERNAL);
+    assert_int_equal(access(path, F_OK), 0);
+    unlink(path);
+    close(fd);
+}
+
+static void too_long_unix_paths_are_refused(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    char address[200] = "unix:/";
+    (void)state;
+    memset(address + 6, 'a', 150);
+    assert_int_equal(listen_open(&set, address, &err), STATUS_INVALID_FIELD);
+}
+
+static void without_activation_nothing_is_inherited(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    (void)state;
+    setenv("LISTEN_PID", "1", 1);
+    setenv("LISTEN_FDS", "1", 1);
+    assert_int_equal(listen_inherit(&set, &err), STATUS_OK);
+    assert_int_equal(set.count, 0);
+}
+
+static void inherited_sockets_are_checked_and_taken(void **state)
+{
+    struct listen_set made = {0};
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    char pid[32];
+    int saved = dup(3); /* whatever the test runner left there */
+    (void)state;
+    snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    assert_int_equal(listen_open(&made, "127.0.0.1:0", &err), STATUS_OK);
+    assert_int_equal(dup2(made.sockets[0].fd, 3), 3);
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", "1", 1);
+    assert_int_equal(listen_inherit(&set, &err), STATUS_OK);
+    assert_int_equal(set.count, 1);
+    assert_int_equal(set.sockets[0].fd, 3);
+    assert_string_equal(set.sockets[0].name, made.sockets[0].name);
+    assert_null(getenv("LISTEN_FDS"));
+    set.count = 0;
+    /* Not a listening socket: refused. */
+    int plain = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(dup2(plain, 3), 3);
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", "1", 1);
+    assert_int_equal(listen_inherit(&set, &err), STATUS_INVALID_FIELD);
+    close(plain);
+    if (saved >= 0) {
+        dup2(saved, 3);
+        close(saved);
+    } else {
+        close(3);
+    }
+    listen_close(&made);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tcp_port_0_is_named_after_the_port_it_got),
+        cmocka_unit_test(bad_addresses_are_refused),
+        cmocka_unit_test(a_taken_port_is_an_error),
+        cmocka_unit_test(unix_socket_is_made_and_removed),
+        cmocka_unit_test(a_file_in_the_way_is_left_alone),
+        cmocka_unit_test(too_long_unix_paths_are_refused),
+        cmocka_unit_test(without_activation_nothing_is_inherited),
+        cmocka_unit_test(inherited_sockets_are_checked_and_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* routes.h: paths, methods, request targets. */
+#include "server/routes.h"
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct route_match find(const char *path, char *copy, size_t room)
+{
+    snprintf(copy, room, "%s", path);
+    return route_find(copy);
+}
+
+static void known_paths_are_found(void **state)
+{
+    char copy[200];
+    (void)state;
+    assert_string_equal(find("/v1/cumsum", copy, sizeof copy).route->pattern, "/v1/cumsum");
+    assert_string_equal(find("/", copy, sizeof copy).route->pattern, "/");
+    assert_string_equal(find("/livez/", copy, sizeof copy).route->pattern, "/livez");
+    assert_string_equal(find("/v2/health/ready", copy, sizeof copy).route->pattern,
+                        "/v2/health/ready");
+}
+
+static void unknown_paths_are_not(void **state)
+{
+    static const char *const unknown[] = {"",
+                                          "v1/cumsum",
+                                          "/v1",
+                                          "/v1/cumsum//",
+                                          "/v1//cumsum",
+                                          "//v1/cumsum",
+                                          "/v1/cumsumx",
+                                          "/V1/cumsum",
+                                          "/v1/cumsum/x",
+                                          "*",
+                                          "/v2/models//infer",
+                                          "/v1/./cumsum"};
+    char copy[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        if (find(unknown[i], copy, sizeof copy).route != NULL) {
+            fail_msg("\"%s\" was found", unknown[i]);
+        }
+    }
+}
+
+static void open_segments_are_captured(void **state)
+{
+    char copy[200];
+    (void)state;
+    struct route_match match = find("/v2/models/cumsum/infer", copy, sizeof copy);
+    assert_int_equal(match.route->kind, ROUTE_DIALECT);
+    assert_string_equal(match.segments[0], "cumsum");
+    assert_null(match.segments[1]);
+    match = find("/v2/models/a b/versions/1/infer", copy, sizeof copy);
+    assert_string_equal(match.segments[0], "a b");
+    assert_string_equal(match.segments[1], "1");
+}
+
+static void allow_names_the_methods(void **state)
+{
+    char copy[200];
+    (void)state;
+    assert_string_equal(route_allow(find("/v1/cumsum", copy, sizeof copy).route), "POST");
+    assert_string_equal(route_allow(find("/livez", copy, sizeof copy).route), "GET, HEAD");
+}
+
+static enum status parse(const char *text, char *copy, size_t room, struct target *target,
+                         struct codec_param *params, struct error *err)
+{
+    snprintf(copy, room, "%s", text);
+    target->params = params;
+    return target_parse(copy, target, err);
+}
+
+static void targets_are_taken_apart_and_decoded(void **state)
+{
+    struct codec_param params[LIMIT_QUERY_PARAMS];
+    struct target target;
+    struct error err = ERROR_INIT;
+    char copy[400];
+    (void)state;
+    assert_int_equal(parse("/v1/%63umsum?shape=1%2C2&&a+b=c%3Dd&flag&=x", copy, sizeof copy,
+                           &target, params, &err),
+                     STATUS_OK);
+    assert_string_equal(target.path, "/v1/cumsum");
+    assert_int_equal(target.param_count, 4);
+    assert_string_equal(params[0].name, "shape");
+    assert_string_equal(params[0].value, "1,2");
+    assert_string_equal(params[1].name, "a b");
+    assert_string_equal(params[1].value, "c=d");
+    assert_string_equal(params[2].name, "flag");
+    assert_string_equal(params[2].value, "");
+    assert_string_equal(params[3].name, "");
+    assert_string_equal(params[3].value, "x");
+}
+
+static void absolute_targets_lose_their_authority(void **state)
+{
+    struct codec_param params[LIMIT_QUERY_PARAMS];
+    struct target target;
+    struct error err = ERROR_INIT;
+    char copy[400];
+    (void)state;
+    assert_int_equal(
+        parse("HTTP://host:8000/livez?x=1", copy, sizeof copy, &target, params, &err),
+        STATUS_OK);
+    assert_string_equal(target.path, "/livez");
+    assert_int_equal(target.param_count, 1);
+    assert_int_equal(parse("http://host", copy, sizeof copy, &target, params, &err), STATUS_OK);
+    assert_string_equal(target.path, "");
+}
+
+static void broken_escapes_are_refused(void **state)
+{
+    static const char *const broken[] = {"/a%",      "/a%4",     "/a%zz",    "/a%00",
+                                         "/a%2fb",   "/a%2Fb",   "/a?b=%",   "/a?b=%0",
+                                         "/a?%00=1", "/a?b=%00", "/a?b=%g1", "/%"};
+    struct codec_param params[LIMIT_QUERY_PARAMS];
+    struct target target;
+    char copy[400];
+    (void)state;
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        struct error err = ERROR_INIT;
+        if (parse(broken[i], copy, sizeof copy, &target, params, &err) !=
+            STATUS_INVALID_REQUEST) {
+            fail_msg("\"%s\" was taken", broken[i]);
+        }
+    }
+}
+
+static void parameters_are_bounded(void **state)
+{
+    struct codec_param params[LIMIT_QUERY_PARAMS];
+    struct target target;
+    struct error err = ERROR_INIT;
+    char text[400] = "/?";
+    char copy[400];
+    (void)state;
+    for (int i = 0; i < LIMIT_QUERY_PARAMS; i++) {
+        strcat(text, "a=1&");
+    }
+    assert_int_equal(parse(text, copy, sizeof copy, &target, params, &err), STATUS_OK);
+    assert_int_equal(target.param_count, LIMIT_QUERY_PARAMS);
+    strcat(text, "b=1");
+    assert_int_equal(parse(text, copy, sizeof copy, &target, params, &err),
+                     STATUS_INVALID_REQUEST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_paths_are_found),
+        cmocka_unit_test(unknown_paths_are_not),
+        cmocka_unit_test(open_segments_are_captured),
+        cmocka_unit_test(allow_names_the_methods),
+        cmocka_unit_test(targets_are_taken_apart_and_decoded),
+        cmocka_unit_test(absolute_targets_lose_their_authority),
+        cmocka_unit_test(broken_escapes_are_refused),
+        cmocka_unit_test(parameters_are_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
