@@ -1,0 +1,295 @@
+/* body.h: where the bytes of a body go, what is reserved for them, what is refused. */
+#include "server/body.h"
+#include "server/config.h"
+#include "server/server.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fixture {
+    struct config config;
+    struct server server;
+    struct exchange x;
+    struct route route;
+};
+
+static int set_up(void **state)
+{
+    const struct memory_options options = {.budget_bytes = 16 << 20,
+                                           .small_slab_bytes = 1 << 20,
+                                           .small_block_bytes = 64 << 10,
+                                           .keep_ms = 10};
+    struct fixture *f = calloc(1, sizeof *f);
+    f->config.max_body_bytes = 4 << 20;
+    f->config.max_rank = 8;
+    f->config.inline_json_bytes = 1024;
+    f->server.config = &f->config;
+    f->route.kind = ROUTE_CUMSUM;
+    f->x.request.server = &f->server;
+    f->x.request.route = &f->route;
+    *state = f;
+    return memory_create(&options, &f->server.memory, NULL) != STATUS_OK;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->x.request;
+    if (request->decoded) {
+        request->codec->release(&request->call);
+    }
+    memory_give(f->server.memory, &request->block);
+    memory_release(f->server.memory, request->reserved_bytes);
+    struct memory_stats stats;
+    memory_stats(f->server.memory, &stats);
+    int leaked = stats.reserved_bytes != 0;
+    free(request->head);
+    inflate_destroy(f->x.inflate);
+    memory_destroy(f->server.memory);
+    free(f);
+    return leaked;
+}
+
+/* A raw float32 request of `shape`; length < 0: chunked. */
+static enum status begin_raw(struct fixture *f, const char *shape, int64_t length,
+                             struct error *err)
+{
+    struct codec_request *request = &f->x.request.codec_request;
+    request->params[0] = (struct codec_param){"dtype", "float32"};
+    request->params[1] = (struct codec_param){"shape", shape};
+    request->param_count = 2;
+    request->head_bytes = -1;
+    request->answer_format = CODEC_FORMAT_RAW;
+    f->x.request.codec = codec_cumsum(CODEC_FORMAT_RAW);
+    door_init(&f->x.door, true);
+    f->x.door.content_length = length;
+    f->x.door.chunked = length < 0;
+    return body_begin(&f->x, err);
+}
+
+static enum status begin_json(struct fixture *f, int64_t length, struct error *err)
+{
+    f->x.request.codec_request.head_bytes = -1;
+    f->x.request.codec = codec_cumsum(CODEC_FORMAT_JSON);
+    door_init(&f->x.door, true);
+    f->x.door.content_length = length;
+    f->x.door.chunked = length < 0;
+    return body_begin(&f->x, err);
+}
+
+static char *input_of(struct fixture *f)
+{
+    const struct request *request = &f->x.request;
+    return (char *)slab_data(request->block.slab) + request->in_offset;
+}
+
+static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    const char bytes[] = "0123456789abcdef";
+    assert_int_equal(begin_raw(f, "2,2", 16, &err), STATUS_OK);
+    assert_true(f->x.request.decoded);
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(body_feed(&f->x, bytes + i, 1, &err), STATUS_OK);
+    }
+    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
+    assert_int_equal(f->x.request.payload_received, 16);
+    assert_memory_equal(input_of(f), bytes, 16);
+    assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
+}
+
+static void wrong_length_is_refused_before_the_body(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(begin_raw(f, "2,2", 15, &err), STATUS_LENGTH_MISMATCH);
+}
+
+static void declared_length_over_the_limit_is_refused_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(begin_json(f, (4 << 20) + 1, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "--max-body-bytes"));
+    assert_non_null(strstr(err.detail, "4194304"));
+    assert_int_equal(f->x.request.reserved_bytes, 0);
+}
+
+static void chunked_body_over_the_limit_is_refused_as_it_grows(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    static char piece[65536];
+    enum status status = begin_json(f, -1, &err);
+    size_t fed = 0;
+    while (status == STATUS_OK && fed < 8 << 20) {
+        status = body_feed(&f->x, piece, sizeof piece, &err);
+        fed += sizeof piece;
+    }
+    assert_int_equal(status, STATUS_TOO_LARGE);
+    assert_int_equal(fed, (4 << 20) + sizeof piece);
+}
+
+static void text_of_known_length_is_reserved_before_it_comes(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(begin_json(f, 1 << 20, &err), STATUS_OK);
+    assert_int_equal(f->x.request.reserved_bytes, 1 << 20);
+    assert_false(f->x.request.decoded);
+}
+
+static void memory_that_is_taken_refuses_the_next(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(memory_reserve(f->server.memory, 15 << 20, NULL), STATUS_OK);
+    assert_int_equal(begin_json(f, 2 << 20, &err), STATUS_OUT_OF_MEMORY);
+    memory_release(f->server.memory, 15 << 20);
+}
+
+static void chunked_payload_grows_and_keeps_what_came(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    size_t total = 3 << 20;
+    unsigned char piece[1000];
+    assert_int_equal(begin_raw(f, "786432", -1, &err), STATUS_OK);
+    assert_true(f->x.request.block.bytes < total);
+    for (size_t at = 0; at < total;) {
+        size_t count = total - at < sizeof piece ? total - at : sizeof piece;
+        for (size_t i = 0; i < count; i++) {
+            piece[i] = (unsigned char)((at + i) * 31 >> 3);
+        }
+        assert_int_equal(body_feed(&f->x, piece, count, &err), STATUS_OK);
+        at += count;
+    }
+    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
+    const unsigned char *input = (const unsigned char *)input_of(f);
+    for (size_t i = 0; i < total; i++) {
+        if (input[i] != (unsigned char)(i * 31 >> 3)) {
+            fail_msg("byte %zu is wrong", i);
+        }
+    }
+}
+
+static void excess_payload_is_counted_but_not_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    char bytes[4096];
+    memset(bytes, 'x', sizeof bytes);
+    assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->x, bytes, sizeof bytes, &err), STATUS_OK);
+    assert_int_equal(f->x.request.payload_received, sizeof bytes);
+    assert_int_equal(f->x.payload_room, 16);
+}
+
+static void npy_header_goes_aside_whatever_the_pieces(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    char npy[128 + 12];
+    const char header[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+    memset(npy, ' ', sizeof npy);
+    memcpy(npy, "\x93NUMPY\x01\x00\x76\x00", 10);
+    memcpy(npy + 10, header, sizeof header - 1);
+    npy[127] = '\n';
+    memcpy(npy + 128, "0123456789ab", 12);
+    f->x.request.codec_request.head_bytes = -1;
+    f->x.request.codec = codec_cumsum(CODEC_FORMAT_NPY);
+    door_init(&f->x.door, true);
+    f->x.door.content_length = sizeof npy;
+    assert_int_equal(body_begin(&f->x, &err), STATUS_OK);
+    for (size_t at = 0; at < sizeof npy; at += 7) {
+        size_t count = sizeof npy - at < 7 ? sizeof npy - at : 7;
+        assert_int_equal(body_feed(&f->x, npy + at, count, &err), STATUS_OK);
+    }
+    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
+    assert_true(f->x.request.decoded);
+    assert_int_equal(f->x.request.head_bytes, 128);
+    assert_memory_equal(input_of(f), "0123456789ab", 12);
+}
+
+static void body_that_ends_inside_its_header_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    f->x.request.codec_request.head_bytes = -1;
+    f->x.request.codec = codec_cumsum(CODEC_FORMAT_NPY);
+    door_init(&f->x.door, true);
+    f->x.door.content_length = 8;
+    enum status status = body_begin(&f->x, &err);
+    if (status == STATUS_OK) {
+        status = body_feed(&f->x, "\x93NUMPY\x01\x00", 8, &err);
+    }
+    if (status == STATUS_OK) {
+        status = body_finish(&f->x, &err);
+    }
+    assert_int_not_equal(status, STATUS_OK);
+}
+
+static void packed_body_is_unpacked_on_its_way(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    char packed[200];
+    const struct byte_view text = {"0123456789abcdef", 16};
+    const struct byte_view none = {"", 0};
+    size_t count = deflate_pack(DOOR_GZIP, text, none, packed, sizeof packed);
+    struct codec_request *request = &f->x.request.codec_request;
+    request->params[0] = (struct codec_param){"dtype", "float32"};
+    request->params[1] = (struct codec_param){"shape", "4"};
+    request->param_count = 2;
+    request->head_bytes = -1;
+    f->x.request.codec = codec_cumsum(CODEC_FORMAT_RAW);
+    door_init(&f->x.door, true);
+    f->x.door.content_length = (int64_t)count;
+    f->x.door.coding = DOOR_GZIP;
+    assert_int_equal(body_begin(&f->x, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->x, packed, count - 3, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->x, packed + count - 3, 3, &err), STATUS_OK);
+    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
+    assert_memory_equal(input_of(f), text.bytes, 16);
+}
+
+static void page_bodies_have_their_own_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    f->x.request.codec = NULL;
+    door_init(&f->x.door, true);
+    f->x.door.content_length = PAGE_BODY_BYTES + 1;
+    assert_int_equal(body_begin(&f->x, &err), STATUS_TOO_LARGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(raw_payload_lands_in_the_slab_piece_by_piece, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(wrong_length_is_refused_before_the_body, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(declared_length_over_the_limit_is_refused_at_once,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(chunked_body_over_the_limit_is_refused_as_it_grows,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(text_of_known_length_is_reserved_before_it_comes,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(chunked_payload_grows_and_keeps_what_came, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(excess_payload_is_counted_but_not_kept, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(npy_header_goes_aside_whatever_the_pieces, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(body_that_ends_inside_its_header_is_refused, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(packed_body_is_unpacked_on_its_way, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(page_bodies_have_their_own_limit, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
