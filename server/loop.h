@@ -1,4 +1,5 @@
-/* The state of one HTTP thread; private to http.c, exchange.c, deadline.c, respond.c. */
+/* The state of one HTTP thread; private to http*.c, conn.c, exchange*.c,
+ * deadline.c, respond.c. */
 #ifndef TALLY_SERVER_LOOP_H
 #define TALLY_SERVER_LOOP_H
 
@@ -11,7 +12,6 @@
 #include <uv.h>
 
 struct MHD_Daemon;
-struct http;
 struct share;
 
 /* One listening socket on one loop: an MHD daemon. */
@@ -26,9 +26,10 @@ struct listener {
 
 struct http_loop {
     unsigned magic;
-    struct http *http;
     struct server *server;
-    struct share *share; /* shared by the loops; NULL: no limit per client */
+    struct share *share;               /* shared by the loops; NULL: no limit per client */
+    const atomic_bool *draining_order; /* shared, set by http.c */
+    const atomic_bool *stopping_order;
     uv_thread_t thread;
     bool started;
     uv_loop_t uv;
@@ -55,7 +56,14 @@ enum {
     HEARTBEAT_MS = 250
 };
 
-/* Run the daemon of this connection before the loop sleeps. */
+/* Start a loop whose server, share and orders are set, on copies of the sockets, each for at
+ * most `limit` connections. Whatever the result, loop_stop() is due. Thread: main. */
+MUST_CHECK enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
+                                  unsigned limit, struct error *err);
+/* The stopping order was given: join the thread, free everything that is not in use. */
+void loop_stop(struct http_loop *loop);
+
+/* Run the daemons before the loop sleeps. */
 void loop_wake(struct http_loop *loop);
 
 /* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */

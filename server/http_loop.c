@@ -1,0 +1,444 @@
+/* One HTTP thread: MHD daemons in a libuv loop.
+ *
+ * One turn of a loop:
+ *   uv polls --> on_daemon_readable: that daemon has something to do
+ *            --> on_done: requests came back, their connections are resumed
+ *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
+ *   uv_check --> run_daemons: MHD_run() for each daemon with something to do, up to RUNS times;
+ *                if one is still not through, an idle handle keeps the loop from sleeping
+ *
+ * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
+ * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
+ * would starve libuv 1.44's polling, therefore the idle handle.) A daemon at its connection
+ * limit takes its listening socket back only at the start of a run after the one that freed a
+ * connection, therefore the extra run when one closes. */
+#include "server/loop.h"
+
+#include "server/config.h"
+#include "server/infer.h"
+#include "server/log.h"
+#include "server/respond.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum {
+    HTTP_RUNS = 4,
+    HTTP_STOP_RUNS = 16
+};
+
+/* ---- MHD's callbacks ---- */
+
+static void on_mhd_log(void *cls, const char *format, va_list args) PRINTF_LIKE(2, 0);
+
+static void on_mhd_log(void *cls, const char *format, va_list args)
+{
+    const struct http_loop *loop = cls;
+    char text[256];
+    (void)vsnprintf(text, sizeof text, format, args);
+    text[strcspn(text, "\r\n")] = '\0';
+    log_message(loop->server->log, LOG_DEBUG, "microhttpd: %s", text);
+}
+
+static struct conn *conn_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info == NULL ? NULL : info->socket_context;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct listener *listener = cls;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *fd =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *peer =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        *socket_context = fd == NULL ? NULL
+                                     : conn_create(listener, fd->connect_fd,
+                                                   peer == NULL ? NULL : peer->client_addr);
+    } else {
+        conn_destroy(*socket_context);
+        *socket_context = NULL;
+        listener->need_run = true; /* to accept in its place */
+    }
+}
+
+static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *connection)
+{
+    struct conn *conn = conn_of(connection);
+    (void)cls;
+    return conn == NULL ? NULL : exchange_begin(conn, connection, uri);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
+                         enum MHD_RequestTerminationCode how)
+{
+    (void)cls;
+    (void)connection;
+    (void)how;
+    if (*con_cls != NULL) {
+        exchange_end(*con_cls);
+        *con_cls = NULL;
+    }
+}
+
+static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *name,
+                                size_t name_bytes, const char *value, size_t value_bytes)
+{
+    (void)kind;
+    door_field(cls, name, name_bytes, value == NULL ? "" : value, value_bytes);
+    return MHD_YES;
+}
+
+static enum exchange_step read_header(struct exchange *x, const char *method,
+                                      const char *version)
+{
+    door_init(&x->door, strcmp(version, MHD_HTTP_VERSION_1_0) != 0);
+    (void)MHD_get_connection_values_n(x->request.connection, MHD_HEADER_KIND, on_field,
+                                      &x->door);
+    return exchange_header(x, method);
+}
+
+static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
+{
+    switch (step) {
+    case EXCHANGE_GO_ON:
+        return MHD_YES;
+    case EXCHANGE_SUSPEND:
+        /* Handed over already: whoever has the request gives it back to this very thread, which
+         * cannot take it before this call is over. */
+        x->phase = EXCHANGE_SUSPENDED;
+        x->loop->suspended++;
+        conn_enter(x->conn, CONN_WAITING);
+        MHD_suspend_connection(x->request.connection);
+        return MHD_YES;
+    case EXCHANGE_ANSWER:
+        return respond(x) ? MHD_YES : MHD_NO;
+    case EXCHANGE_CLOSE:
+        break;
+    }
+    return MHD_NO;
+}
+
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, const char *url,
+                                 const char *method, const char *version, const char *data,
+                                 size_t *data_bytes, void **con_cls)
+{
+    struct exchange *x = *con_cls;
+    (void)cls;
+    (void)connection;
+    (void)url;
+    if (x == NULL) {
+        return MHD_NO;
+    }
+    assert(x->magic == EXCHANGE_MAGIC);
+    if (x->phase == EXCHANGE_NEW) {
+        return take_step(x, read_header(x, method, version));
+    }
+    if (*data_bytes > 0) {
+        size_t count = *data_bytes;
+        *data_bytes = 0;
+        return take_step(x, exchange_data(x, data, count));
+    }
+    if (x->phase == EXCHANGE_READY) {
+        return take_step(x, EXCHANGE_ANSWER);
+    }
+    return take_step(x, exchange_body_end(x));
+}
+
+/* ---- the loop's handles ---- */
+
+static void on_noop(uv_idle_t *idle)
+{
+    (void)idle;
+}
+
+void loop_wake(struct http_loop *loop)
+{
+    for (size_t i = 0; i < loop->listener_count; i++) {
+        loop->listeners[i].need_run = true;
+    }
+}
+
+static void on_daemon_readable(uv_poll_t *poll, int status, int events)
+{
+    struct listener *listener = poll->data;
+    (void)status;
+    (void)events;
+    listener->need_run = true;
+}
+
+static void take_back(struct request *request)
+{
+    struct exchange *x = exchange_of(request);
+    assert(x->magic == EXCHANGE_MAGIC && x->phase == EXCHANGE_SUSPENDED);
+    if (infer_advance(x)) {
+        return;
+    }
+    x->phase = EXCHANGE_READY;
+    x->loop->suspended--;
+    x->conn->listener->need_run = true;
+    MHD_resume_connection(request->connection);
+}
+
+static void on_done(uv_poll_t *poll, int status, int events)
+{
+    struct http_loop *loop = poll->data;
+    (void)status;
+    (void)events;
+    struct request *request = completion_take(&loop->completion);
+    while (request != NULL) {
+        struct request *next = request->next;
+        request->next = NULL;
+        take_back(request);
+        request = next;
+    }
+}
+
+/* True if the daemon still holds something that no descriptor announces. */
+static bool has_pending(struct listener *listener)
+{
+    MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
+    return listener->need_run ||
+           (MHD_get_timeout(listener->daemon, &timeout_ms) == MHD_YES && timeout_ms == 0);
+}
+
+static bool run_daemon(struct listener *listener)
+{
+    for (int run = 0; run < HTTP_RUNS; run++) {
+        listener->need_run = false;
+        (void)MHD_run(listener->daemon);
+        if (!has_pending(listener)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void on_check(uv_check_t *check)
+{
+    struct http_loop *loop = check->data;
+    bool pending = false;
+    for (size_t i = 0; i < loop->listener_count; i++) {
+        struct listener *listener = &loop->listeners[i];
+        if (listener->need_run && run_daemon(listener)) {
+            listener->need_run = true;
+            pending = true;
+        }
+    }
+    if (pending) {
+        (void)uv_idle_start(&loop->idle, on_noop);
+    } else {
+        (void)uv_idle_stop(&loop->idle);
+    }
+}
+
+/* ---- draining and stopping ---- */
+
+static void quiesce(struct listener *listener)
+{
+    if (listener->quiesced) {
+        return; /* a second call would hand the descriptor out again */
+    }
+    listener->quiesced = true;
+    MHD_socket fd = MHD_quiesce_daemon(listener->daemon);
+    if (fd != MHD_INVALID_SOCKET) {
+        (void)close(fd);
+    }
+}
+
+static void look_at_orders(struct http_loop *loop)
+{
+    if (atomic_load(loop->draining_order) && !loop->draining) {
+        loop->draining = true;
+        for (size_t i = 0; i < loop->listener_count; i++) {
+            quiesce(&loop->listeners[i]);
+        }
+    }
+    if (atomic_load(loop->stopping_order)) {
+        loop->stopping = true;
+        uv_stop(&loop->uv);
+    }
+}
+
+static void on_heartbeat(uv_timer_t *timer)
+{
+    struct http_loop *loop = timer->data;
+    look_at_orders(loop);
+    deadline_sweep(loop);
+    loop_wake(loop);
+}
+
+/* After the loop has ended: everything suspended has come back or never will. */
+static void stop_daemons(struct http_loop *loop)
+{
+    on_done(&loop->done, 0, 0);
+    for (size_t i = 0; i < loop->listener_count; i++) {
+        struct listener *listener = &loop->listeners[i];
+        for (int run = 0; run < HTTP_STOP_RUNS; run++) {
+            (void)MHD_run(listener->daemon);
+        }
+    }
+    if (loop->suspended > 0) {
+        /* A hung device still has requests: MHD would abort. The process is about to end. */
+        log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
+                    loop->suspended);
+        return;
+    }
+    for (size_t i = 0; i < loop->listener_count; i++) {
+        MHD_stop_daemon(loop->listeners[i].daemon);
+    }
+}
+
+static void loop_thread(void *arg)
+{
+    struct http_loop *loop = arg;
+    assert(loop->magic == LOOP_MAGIC);
+    loop_wake(loop);
+    (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
+    while (!loop->stopping) {
+        (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+    }
+    stop_daemons(loop);
+}
+
+/* ---- starting and ending ---- */
+
+static struct MHD_Daemon *start_daemon(struct listener *listener, int fd, unsigned limit)
+{
+    const struct config *config = listener->loop->server->config;
+    size_t header_bytes = (size_t)config->max_header_bytes;
+    struct MHD_OptionItem options[] = {
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)header_bytes, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (intptr_t)header_bytes, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)limit, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)config->idle_timeout_s, NULL},
+        {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
+        {MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, NULL},
+#if MHD_VERSION >= 0x00097701
+        {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
+#else
+        {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
+#endif
+        {MHD_OPTION_END, 0, NULL},
+    };
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, on_access, listener, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log,
+        listener->loop, MHD_OPTION_NOTIFY_CONNECTION, on_connection, listener,
+        MHD_OPTION_URI_LOG_CALLBACK, on_request_line, listener, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, listener, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+}
+
+/* Every daemon closes the descriptor it listens on, so each gets a copy. */
+static enum status listener_start(struct http_loop *loop, const struct listen_socket *socket,
+                                  unsigned limit, struct error *err)
+{
+    struct listener *listener = &loop->listeners[loop->listener_count];
+    *listener = (struct listener){.loop = loop, .need_run = true, .local = socket->local};
+    int fd = fcntl(socket->fd, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0) {
+        return error_set(err, STATUS_INTERNAL, "listening on %s: no file descriptor left",
+                         socket->name);
+    }
+    listener->daemon = start_daemon(listener, fd, limit);
+    if (listener->daemon == NULL) {
+        (void)close(fd);
+        return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot serve %s", socket->name);
+    }
+    loop->listener_count++;
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info == NULL || uv_poll_init(&loop->uv, &listener->poll, info->epoll_fd) != 0 ||
+        uv_poll_start(&listener->poll, UV_READABLE, on_daemon_readable) != 0) {
+        return error_set(err, STATUS_INTERNAL, "libuv cannot watch %s", socket->name);
+    }
+    listener->poll.data = listener;
+    return STATUS_OK;
+}
+
+static enum status handles_start(struct http_loop *loop, struct error *err)
+{
+    if (uv_loop_init(&loop->uv) != 0) {
+        return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
+    }
+    if (uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||
+        uv_timer_init(&loop->uv, &loop->heartbeat) != 0 ||
+        uv_check_init(&loop->uv, &loop->check) != 0 ||
+        uv_idle_init(&loop->uv, &loop->idle) != 0) {
+        return error_set(err, STATUS_INTERNAL, "libuv cannot make its handles");
+    }
+    loop->done.data = loop;
+    loop->heartbeat.data = loop;
+    loop->check.data = loop;
+    if (uv_poll_start(&loop->done, UV_READABLE, on_done) != 0 ||
+        uv_timer_start(&loop->heartbeat, on_heartbeat, HEARTBEAT_MS, HEARTBEAT_MS) != 0 ||
+        uv_check_start(&loop->check, on_check) != 0) {
+        return error_set(err, STATUS_INTERNAL, "libuv cannot start its handles");
+    }
+    return STATUS_OK;
+}
+
+static enum status loop_init(struct http_loop *loop, struct error *err)
+{
+    loop->magic = LOOP_MAGIC;
+    if (getrandom(&loop->id_prefix, sizeof loop->id_prefix, GRND_NONBLOCK) < 0) {
+        loop->id_prefix = (uint32_t)uv_hrtime(); /* ids need not be secret */
+    }
+    enum status status = completion_init(&loop->completion, err);
+    return status == STATUS_OK ? handles_start(loop, err) : status;
+}
+
+enum status loop_start(struct http_loop *loop, const struct listen_set *sockets, unsigned limit,
+                       struct error *err)
+{
+    enum status status = loop_init(loop, err);
+    for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
+        status = listener_start(loop, &sockets->sockets[i], limit, err);
+    }
+    if (status == STATUS_OK && uv_thread_create(&loop->thread, loop_thread, loop) != 0) {
+        status = error_set(err, STATUS_INTERNAL, "no thread for HTTP");
+    }
+    loop->started = status == STATUS_OK;
+    return status;
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+void loop_stop(struct http_loop *loop)
+{
+    if (loop->started) {
+        (void)uv_thread_join(&loop->thread);
+    }
+    if (loop->magic != LOOP_MAGIC || loop->suspended > 0) {
+        return; /* never begun, or still in use by a hung device */
+    }
+    if (!loop->started) {
+        for (size_t i = 0; i < loop->listener_count; i++) {
+            MHD_stop_daemon(loop->listeners[i].daemon);
+        }
+    }
+    uv_walk(&loop->uv, close_handle, NULL);
+    (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&loop->uv);
+    completion_deinit(&loop->completion);
+    while (loop->free_exchanges != NULL) {
+        struct exchange *x = loop->free_exchanges;
+        loop->free_exchanges = x->next_free;
+        exchange_free(x);
+    }
+}
