@@ -180,7 +180,7 @@ static void take_back(struct request *request)
 {
     struct exchange *x = exchange_of(request);
     assert(x->magic == EXCHANGE_MAGIC && x->phase == EXCHANGE_SUSPENDED);
-    if (infer_advance(x)) {
+    if (!x->loop->stopping && infer_advance(x)) {
         return;
     }
     x->phase = EXCHANGE_READY;

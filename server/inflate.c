@@ -92,10 +92,11 @@ static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void 
     stream->next_out = unpack->piece;
     stream->avail_out = (uInt)room;
     int code = inflate(stream, Z_NO_FLUSH);
+    if (code == Z_MEM_ERROR) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
+    }
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
-        return code == Z_MEM_ERROR
-                   ? error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body")
-                   : corrupt(unpack, "it is corrupt", err);
+        return corrupt(unpack, "it is corrupt", err);
     }
     unpack->ended = code == Z_STREAM_END;
     size_t count = room - stream->avail_out;
