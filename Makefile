@@ -66,6 +66,11 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
+# Micro-benchmarks of proto: build/release/tests/bench/json_bench.
+$(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
+
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) $(if $(filter tests/%,$<),-Wno-conversion -Wno-sign-conversion -Wno-float-equal -Wno-double-promotion -Wno-cast-align) -c -o $@ $<

@@ -369,12 +369,6 @@ const char *read_int(const char *text, const char *end, void *out, enum number_r
     return p;
 }
 
-/* Copy up to 24 bytes as three words: cheaper than a call, and there is room. */
-inline void copy24(char *to, const char *from)
-{
-    memcpy(to, from, 24);
-}
-
 char *print_quoted(bool negative, bool nan, char *out)
 {
     const char *text = nan ? "\"NaN\"" : negative ? "\"-Infinity\"" : "\"Infinity\"";
@@ -383,55 +377,130 @@ char *print_quoted(bool negative, bool nan, char *out)
     return out + bytes;
 }
 
-/* Digit text and its point, 0 < point <= 16 digits before it. */
-inline char *print_fixed(const char *text, int count, int point, char *out)
+/* The eight digits of a number below 10^8, one a byte, the first in the lowest. */
+inline uint64_t eight_bytes(uint32_t number)
 {
-    copy24(out, text);
-    if (point >= count) {
-        memset(out + count, '0', 16);
-        memcpy(out + point, ".0", 2);
-        return out + point + 2;
-    }
-    out[point] = '.';
-    copy24(out + point + 1, text + point);
-    return out + count + 1;
+    uint64_t halves = number / 10000 | static_cast<uint64_t>(number % 10000) << 32;
+    uint64_t upper = ((halves * 10486) >> 20) & 0x0000007F0000007F;
+    uint64_t pairs = upper | (halves - 100 * upper) << 16;
+    uint64_t tens = ((pairs * 103) >> 10) & 0x000F000F000F000F;
+    return tens | (pairs - 10 * tens) << 8;
 }
 
-inline char *print_scientific(const char *text, int count, int exponent, char *out)
+using decimal::uint128;
+
+inline void store16(char *out, uint128 bytes)
 {
-    out[0] = text[0];
-    out[1] = '.';
-    copy24(out + 2, text + 1);
-    out += count > 1 ? count + 1 : 1;
-    *out++ = 'e';
-    return std::to_chars(out, out + 5, exponent).ptr;
+    uint64_t low = static_cast<uint64_t>(bytes);
+    uint64_t high = static_cast<uint64_t>(bytes >> 64);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    low = __builtin_bswap64(low);
+    high = __builtin_bswap64(high);
+#endif
+    memcpy(out, &low, sizeof low);
+    memcpy(out + 8, &high, sizeof high);
+}
+
+inline int leading_zeros(uint64_t digits)
+{
+    return digits != 0 ? __builtin_ctzll(digits) / 8 : 8;
+}
+
+inline int trailing_zeros(uint64_t digits)
+{
+    return digits != 0 ? __builtin_clzll(digits) / 8 : 8;
+}
+
+constexpr int MOST_DIGITS = 17; /* of a shortest decimal */
+
+/* Digits of 0.DIGITS * 10^point as text, without zeros in front. They stay in registers: a
+ * store that is read back at another offset would stall. */
+struct digit_text {
+    uint128 text; /* the first 16, the first one lowest, '0' behind the last */
+    char last;    /* the 17th */
+    int count;    /* without zeros at the end */
+    int point;
+};
+
+inline digit_text spell(const decimal::digits &d)
+{
+    constexpr uint64_t zeros = 0x3030303030303030;
+    uint32_t low = static_cast<uint32_t>(d.digits % 100000000);
+    uint64_t rest = d.digits / 100000000;
+    uint32_t high = static_cast<uint32_t>(rest % 100000000);
+    uint32_t first = static_cast<uint32_t>(rest / 100000000);
+    uint64_t low_bytes = eight_bytes(low);
+    uint64_t high_bytes = eight_bytes(high);
+    int lead = high != 0 ? leading_zeros(high_bytes) : 8 + leading_zeros(low_bytes);
+    int trail = low != 0 ? trailing_zeros(low_bytes) : 8 + trailing_zeros(high_bytes);
+    uint128 text = static_cast<uint128>(low_bytes) << 64 | high_bytes;
+    char last = '0';
+    if (first != 0) {
+        lead = -1;
+        last = static_cast<char>('0' + d.digits % 10);
+        text = text << 8 | first;
+        trail = trail < MOST_DIGITS ? trail : MOST_DIGITS - 1;
+    } else {
+        text >>= 8 * lead;
+    }
+    text |= static_cast<uint128>(zeros) << 64 | zeros;
+    int digits = MOST_DIGITS - 1 - lead;
+    return digit_text{text, last, digits - trail, digits + d.exponent};
+}
+
+/* All digits with a point behind the first 1 <= point <= 16. */
+inline void print_point(const digit_text &d, int point, char *out)
+{
+    if (point == 16) {
+        store16(out, d.text);
+        out[16] = '.';
+    } else {
+        uint128 before = (static_cast<uint128>(1) << 8 * point) - 1;
+        uint128 dot = static_cast<uint128>('.') << 8 * point;
+        store16(out, (d.text & before) | dot | (d.text & ~before) << 8);
+        out[16] = static_cast<char>(d.text >> 120);
+    }
+    out[17] = d.last;
+}
+
+inline char *print_exponent(int exponent, char *out)
+{
+    *out = '-';
+    out += exponent < 0;
+    unsigned value = static_cast<unsigned>(exponent < 0 ? -exponent : exponent);
+    if (value >= 100) {
+        *out++ = static_cast<char>('0' + value / 100);
+    }
+    if (value >= 10) {
+        *out++ = static_cast<char>('0' + value / 10 % 10);
+    }
+    *out++ = static_cast<char>('0' + value % 10);
+    return out;
 }
 
 constexpr int FIXED_MIN = -3; /* 1e-4 has its point 3 places before its digit */
 constexpr int FIXED_MAX = 16;
 
-inline char *print_digits(const decimal::digits &d, char *out)
+inline char *print_digits(const decimal::digits &number, char *out)
 {
-    char text[48]; /* read beyond its end by the copies, which are cut to size afterwards */
-    memset(text + 20, '0', sizeof text - 20);
-    char *end = std::to_chars(text, text + 20, d.digits).ptr;
-    int point = static_cast<int>(end - text) + d.exponent;
-    while (end - text > 1 && end[-1] == '0') {
-        end--;
+    digit_text d = spell(number);
+    if (d.point > FIXED_MAX || d.point < FIXED_MIN) {
+        print_point(d, 1, out);
+        out += d.count > 1 ? d.count + 1 : 1;
+        *out++ = 'e';
+        return print_exponent(d.point - 1, out);
     }
-    int count = static_cast<int>(end - text);
-    if (point > FIXED_MAX || point < FIXED_MIN) {
-        return print_scientific(text, count, point - 1, out);
-    }
-    if (point > 0) {
-        return print_fixed(text, count, point, out);
+    if (d.point > 0) {
+        print_point(d, d.point, out);
+        return out + 1 + (d.count > d.point ? d.count : d.point + 1);
     }
     memcpy(out, "0.000", 5);
-    copy24(out + 2 - point, text);
-    return out + 2 - point + count;
+    out += 2 - d.point;
+    store16(out, d.text);
+    out[16] = d.last;
+    return out + d.count;
 }
 
-/* out takes a number of at most 24 bytes, and copies that may write 24 more behind it. */
 template <typename F, typename carrier> char *print_float(const void *value, char *out)
 {
     typename F::bits bits;
