@@ -200,6 +200,7 @@ int compare(const token &t, double value)
     char *end = std::to_chars(exact, exact + sizeof exact, value, std::chars_format::scientific,
                               MIDDLE_DIGITS)
                     .ptr;
+    *end = '\0'; /* where its exponent ends */
     token middle = {exact, end, 0, 0, 0};
     int64_t text_power = 0;
     int64_t value_power = 0;

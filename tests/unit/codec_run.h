@@ -1,0 +1,193 @@
+/* One request through a codec, as the server drives it, with the oracle in the device's place.
+ * Every buffer is its own allocation of exactly the size promised, so that a sanitizer sees a
+ * byte too many. */
+#ifndef TALLY_TESTS_UNIT_CODEC_RUN_H
+#define TALLY_TESTS_UNIT_CODEC_RUN_H
+
+#include "kernels/scan_plan.h"
+#include "proto/codec.h"
+#include "tests/lib/oracle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RUN_QUERY_MAX = 512,
+    RUN_BUFFER_MAX = 1 << 22 /* larger tensors are described, not computed */
+};
+
+struct run {
+    enum status status; /* of the first call that failed */
+    struct error err;
+    struct scan_call call;
+    struct scan_plan plan;
+    bool computed;
+    struct answer answer;
+    char *body; /* answer: head and payload; NULL on failure */
+    size_t bytes;
+    char query[RUN_QUERY_MAX]; /* what the parameters point into */
+};
+
+__attribute__((unused)) static void run_deinit(struct run *run)
+{
+    free(run->body);
+    run->body = NULL;
+}
+
+/* "a=1&b=2" without percent escapes. */
+static void run_split_query(struct run *run, const char *query, struct codec_request *request)
+{
+    (void)snprintf(run->query, sizeof run->query, "%s", query);
+    char *save = NULL;
+    for (char *p = strtok_r(run->query, "&", &save); p != NULL;
+         p = strtok_r(NULL, "&", &save)) {
+        char *value = strchr(p, '=');
+        if (value != NULL) {
+            *value++ = '\0';
+        }
+        if (request->param_count < LIMIT_QUERY_PARAMS) {
+            request->params[request->param_count++] =
+                (struct codec_param){p, value != NULL ? value : ""};
+        }
+    }
+}
+
+/* A copy with nothing behind it; NULL without memory. */
+static void *run_copy(const void *bytes, size_t count)
+{
+    char *copy = malloc(count > 0 ? count : 1);
+    if (copy != NULL && count > 0) {
+        memcpy(copy, bytes, count);
+    }
+    return copy;
+}
+
+static enum status run_no_memory(struct run *run)
+{
+    return error_set(&run->err, STATUS_OUT_OF_MEMORY, "the test has no memory");
+}
+
+/* Ask for head bytes until the codec has enough; their count in *head_bytes. */
+static enum status run_head(const struct codec *codec, const struct codec_request *request,
+                            struct byte_view body, size_t *head_bytes, struct run *run)
+{
+    size_t have = 0;
+    for (;;) {
+        uint64_t need = 0;
+        char *head = run_copy(body.bytes, have);
+        if (head == NULL) {
+            return run_no_memory(run);
+        }
+        enum status status =
+            codec->head_need(request, (struct byte_view){head, have}, &need, &run->err);
+        free(head);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        need = need > body.count ? body.count : need;
+        if (need <= have) {
+            *head_bytes = have;
+            return STATUS_OK;
+        }
+        have = need;
+    }
+}
+
+static enum status run_compute(const struct codec *codec, void *input, struct run *run)
+{
+    uint64_t bytes = run->plan.out_elements * dtype_info(run->plan.dtype)->bytes;
+    if (run->call.output_bytes > bytes) {
+        bytes = run->call.output_bytes;
+    }
+    if (bytes > RUN_BUFFER_MAX || run->call.input_bytes > RUN_BUFFER_MAX) {
+        return STATUS_OK;
+    }
+    char *output = calloc(1, bytes > 0 ? bytes : 1);
+    if (output == NULL) {
+        return run_no_memory(run);
+    }
+    if (run->plan.elements > 0) {
+        oracle_scan(&run->call.desc, input, output);
+    }
+    enum status status = codec->encode(&run->call, output, bytes, &run->answer, &run->err);
+    if (status == STATUS_OK) {
+        run->bytes = run->answer.head_bytes + run->answer.payload_bytes;
+        run->body = malloc(run->bytes + 1);
+        status = run->body == NULL ? run_no_memory(run) : STATUS_OK;
+    }
+    if (run->body != NULL) {
+        if (run->answer.head_bytes > 0) {
+            memcpy(run->body, run->answer.head, run->answer.head_bytes);
+        }
+        memcpy(run->body + run->answer.head_bytes, output, run->answer.payload_bytes);
+        run->body[run->bytes] = '\0';
+        run->computed = true;
+    }
+    answer_deinit(&run->answer);
+    free(output);
+    return status;
+}
+
+/* From complete() on; the head is decoded. */
+static enum status run_payload(const struct codec *codec, struct byte_view payload,
+                               struct run *run)
+{
+    struct scan_call *call = &run->call;
+    enum status status = scan_plan_make(&call->desc, &run->plan, &run->err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    uint64_t room =
+        call->input_bytes > call->payload_max ? call->input_bytes : call->payload_max;
+    if (room > RUN_BUFFER_MAX * 8) {
+        return STATUS_OK;
+    }
+    char *input = aligned_alloc(64, (room + 64) / 64 * 64);
+    if (input == NULL) {
+        return run_no_memory(run);
+    }
+    size_t kept = payload.count < call->payload_max ? payload.count : call->payload_max;
+    if (kept > 0) {
+        memcpy(input, payload.bytes, kept);
+    }
+    status = codec->complete(call, input, payload.count, &run->err);
+    if (status == STATUS_OK) {
+        status = run_compute(codec, input, run);
+    }
+    free(input);
+    return status;
+}
+
+/* The whole life of a request. The result is the answer's body, or the error. run_deinit() it.
+ */
+__attribute__((unused)) static void run_request(const struct codec *codec, const char *query,
+                                                enum codec_format answer_format,
+                                                struct byte_view body, struct run *run)
+{
+    struct codec_request request = {
+        .body_bytes = (int64_t)body.count, .head_bytes = -1, .answer_format = answer_format};
+    size_t head_bytes = 0;
+    *run = (struct run){.err = ERROR_INIT};
+    run_split_query(run, query, &request);
+    run->status = run_head(codec, &request, body, &head_bytes, run);
+    if (run->status != STATUS_OK) {
+        return;
+    }
+    char *head = run_copy(body.bytes, head_bytes);
+    if (head == NULL) {
+        run->status = run_no_memory(run);
+        return;
+    }
+    const struct byte_view view = {head, head_bytes};
+    run->status = codec->decode(&request, view, &run->call, &run->err);
+    if (run->status == STATUS_OK) {
+        const struct byte_view payload = {(const char *)body.bytes + head_bytes,
+                                          body.count - head_bytes};
+        run->status = run_payload(codec, payload, run);
+        codec->release(&run->call);
+    }
+    free(head);
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* The element type table. */
+#include "proto/dtype.h"
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void every_type_has_its_names_and_a_size_that_its_name_says(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const struct dtype_info *info = dtype_info((enum dtype)i);
+        assert_non_null(info->name);
+        assert_non_null(info->kserve);
+        assert_non_null(info->openvino_ir);
+        assert_non_null(info->openvino_type);
+        const char *digits = info->name + strcspn(info->name, "0123456789");
+        char bits[8];
+        (void)snprintf(bits, sizeof bits, "%zu", info->bytes * 8);
+        assert_string_equal(digits, bits);
+        enum dtype_kind kind = strstr(info->name, "float") ? DTYPE_KIND_FLOAT
+                               : info->name[0] == 'u'      ? DTYPE_KIND_UNSIGNED
+                                                           : DTYPE_KIND_SIGNED;
+        assert_int_equal(info->kind, kind);
+        assert_int_equal(info->npy == NULL, i == DTYPE_BF16);
+        assert_int_equal(info->directml == NULL, i == DTYPE_BF16);
+        if (info->npy != NULL) {
+            assert_int_equal(info->npy[0], info->bytes == 1 ? '|' : '<');
+            assert_int_equal(info->npy[2] - '0', info->bytes);
+        }
+    }
+}
+
+static void names_are_found_in_their_family_only(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const struct dtype_info *info = dtype_info((enum dtype)i);
+        enum dtype found = DTYPE_COUNT;
+        assert_true(dtype_find(DTYPE_FAMILY_NAME, info->name, strlen(info->name), &found));
+        assert_int_equal(found, i);
+        assert_true(
+            dtype_find(DTYPE_FAMILY_KSERVE, info->kserve, strlen(info->kserve), &found));
+        assert_int_equal(found, i);
+        const char *type = info->openvino_type;
+        assert_true(dtype_find(DTYPE_FAMILY_OPENVINO, type, strlen(type), &found));
+        assert_int_equal(found, i);
+        found = DTYPE_COUNT;
+        assert_false(dtype_find(DTYPE_FAMILY_KSERVE, info->name, strlen(info->name), &found));
+        assert_int_equal(found, DTYPE_COUNT);
+    }
+    enum dtype found = DTYPE_COUNT;
+    assert_false(dtype_find(DTYPE_FAMILY_NAME, "float32x", 8, &found));
+    assert_true(dtype_find(DTYPE_FAMILY_NAME, "float32x", 7, &found));
+    assert_false(dtype_find(DTYPE_FAMILY_NAME, "Float32", 7, &found));
+    assert_false(dtype_find(DTYPE_FAMILY_NAME, "", 0, &found));
+}
+
+static void the_list_names_all_of_a_family(void **state)
+{
+    (void)state;
+    char text[256];
+    dtype_list(DTYPE_FAMILY_NAME, text, sizeof text);
+    assert_string_equal(text, "one of float16, bfloat16, float32, float64, int8, int16, int32, "
+                              "int64, uint8, uint16, uint32, uint64");
+    dtype_list(DTYPE_FAMILY_DIRECTML, text, sizeof text);
+    assert_null(strstr(text, "BF"));
+    char tiny[10];
+    dtype_list(DTYPE_FAMILY_NAME, tiny, sizeof tiny);
+    assert_true(strlen(tiny) < sizeof tiny);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_has_its_names_and_a_size_that_its_name_says),
+        cmocka_unit_test(names_are_found_in_their_family_only),
+        cmocka_unit_test(the_list_names_all_of_a_family),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

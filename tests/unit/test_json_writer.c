@@ -1,0 +1,194 @@
+/* The JSON text builder. */
+#include "proto/json_writer.h"
+#include "tests/lib/unit.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void nesting_gets_its_commas(void **state)
+{
+    (void)state;
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_begin_object(&w);
+    json_writer_key(&w, "a");
+    json_writer_begin_array(&w);
+    json_writer_int(&w, INT64_MIN);
+    json_writer_uint(&w, UINT64_MAX);
+    json_writer_begin_array(&w);
+    json_writer_end_array(&w);
+    json_writer_begin_object(&w);
+    json_writer_end_object(&w);
+    json_writer_null(&w);
+    json_writer_end_array(&w);
+    json_writer_key(&w, "b");
+    json_writer_bool(&w, true);
+    json_writer_key(&w, "c");
+    json_writer_bool(&w, false);
+    json_writer_key(&w, "d");
+    json_writer_raw(&w, "[1,2]", 5);
+    json_writer_key(&w, "e");
+    json_writer_int_list(&w, (const int64_t[]){3, -4}, 2);
+    json_writer_end_object(&w);
+    assert_true(json_writer_ok(&w));
+    assert_string_equal(w.text, "{\"a\":[-9223372036854775808,18446744073709551615,[],{},null],"
+                                "\"b\":true,\"c\":false,\"d\":[1,2],\"e\":[3,-4]}");
+    assert_int_equal(w.bytes, strlen(w.text));
+    json_writer_deinit(&w);
+}
+
+static void doubles_print_shortest_and_specials_as_strings(void **state)
+{
+    (void)state;
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_begin_array(&w);
+    json_writer_double(&w, 0.1);
+    json_writer_double(&w, -2);
+    json_writer_double(&w, (double)NAN);
+    json_writer_double(&w, -(double)INFINITY);
+    json_writer_end_array(&w);
+    assert_string_equal(w.text, "[0.1,-2.0,\"NaN\",\"-Infinity\"]");
+    json_writer_deinit(&w);
+}
+
+static const struct {
+    const char *in;
+    const char *out;
+} strings[] = {
+    {"plain", "plain"},
+    {"quote \" back \\ slash /", "quote \\\" back \\\\ slash /"},
+    {"\b\f\n\r\t", "\\b\\f\\n\\r\\t"},
+    {"\x01\x1f\x7f", "\\u0001\\u001f\\u007f"},
+    {"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80", "\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80"},
+    {"\xFF", "\xEF\xBF\xBD"},
+    {"a\xC3", "a\xEF\xBF\xBD"},                                               /* cut off */
+    {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                                 /* overlong */
+    {"\xE0\x80\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                 /* overlong */
+    {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                 /* surrogate */
+    {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, /* > 10FFFF */
+    {"\xF0\x8F\xBF\xBF", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, /* overlong */
+    {"\x80z", "\xEF\xBF\xBDz"},
+    {"\xE2\x82z", "\xEF\xBF\xBD\xEF\xBF\xBDz"},
+};
+
+static void strings_are_escaped_and_invalid_utf8_is_replaced(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        struct json_writer w;
+        json_writer_init(&w);
+        json_writer_string(&w, strings[i].in);
+        assert_true(json_writer_ok(&w));
+        char expected[64] = "\"";
+        strcat(strcat(expected, strings[i].out), "\"");
+        assert_string_equal(w.text, expected);
+        json_writer_deinit(&w);
+    }
+}
+
+static void any_bytes_give_text_that_jansson_reads(void **state)
+{
+    (void)state;
+    unsigned seed = 12345;
+    for (int round = 0; round < 20000; round++) {
+        char bytes[12];
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            seed = seed * 1103515245u + 12345u;
+            unsigned r = seed >> 16;
+            bytes[i] = (char)(r & 1 ? 0xC0 + r % 64 : 0x60 + r % 0xA0);
+        }
+        struct json_writer w;
+        json_writer_init(&w);
+        json_writer_begin_array(&w);
+        json_writer_string_n(&w, bytes, sizeof bytes);
+        json_writer_end_array(&w);
+        json_t *root = json_loadb(w.text, w.bytes, 0, NULL);
+        assert_non_null(root);
+        json_decref(root);
+        json_writer_deinit(&w);
+    }
+}
+
+static void a_nul_byte_inside_is_escaped(void **state)
+{
+    (void)state;
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_string_n(&w, "a\0b", 3);
+    assert_string_equal(w.text, "\"a\\u0000b\"");
+    json_writer_deinit(&w);
+}
+
+static void a_fixed_buffer_takes_exactly_its_size_less_the_nul(void **state)
+{
+    (void)state;
+    char buffer[8];
+    struct json_writer w;
+    json_writer_init_fixed(&w, buffer, sizeof buffer);
+    json_writer_string(&w, "12345");
+    assert_true(json_writer_ok(&w));
+    assert_string_equal(buffer, "\"12345\"");
+    for (size_t size = 0; size < 8; size++) {
+        char *tight = malloc(size > 0 ? size : 1);
+        assert_non_null(tight);
+        json_writer_init_fixed(&w, tight, size);
+        json_writer_string(&w, "12345");
+        json_writer_int(&w, 1);
+        assert_false(json_writer_ok(&w));
+        json_writer_deinit(&w);
+        free(tight);
+    }
+}
+
+static void taking_the_text_leaves_an_empty_writer(void **state)
+{
+    (void)state;
+    struct json_writer w;
+    json_writer_init(&w);
+    for (int i = 0; i < 10000; i++) {
+        json_writer_int(&w, i % 10);
+    }
+    size_t bytes = 0;
+    char *text = json_writer_take(&w, &bytes);
+    assert_non_null(text);
+    assert_int_equal(bytes, 19999);
+    assert_int_equal(strlen(text), bytes);
+    free(text);
+    text = json_writer_take(&w, &bytes);
+    assert_non_null(text);
+    assert_int_equal(bytes, 0);
+    assert_string_equal(text, "");
+    free(text);
+    json_writer_deinit(&w);
+}
+
+static void an_impossible_size_fails_and_stays_failed(void **state)
+{
+    (void)state;
+    struct json_writer w;
+    json_writer_init(&w);
+    assert_null(json_writer_space(&w, SIZE_MAX));
+    assert_false(json_writer_ok(&w));
+    json_writer_int(&w, 1);
+    size_t bytes = 0;
+    assert_null(json_writer_take(&w, &bytes));
+    json_writer_deinit(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nesting_gets_its_commas),
+        cmocka_unit_test(doubles_print_shortest_and_specials_as_strings),
+        cmocka_unit_test(strings_are_escaped_and_invalid_utf8_is_replaced),
+        cmocka_unit_test(any_bytes_give_text_that_jansson_reads),
+        cmocka_unit_test(a_nul_byte_inside_is_escaped),
+        cmocka_unit_test(a_fixed_buffer_takes_exactly_its_size_less_the_nul),
+        cmocka_unit_test(taking_the_text_leaves_an_empty_writer),
+        cmocka_unit_test(an_impossible_size_fails_and_stays_failed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
