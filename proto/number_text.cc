@@ -216,7 +216,7 @@ int compare(const token &t, double value)
     while (a < t.end && (*a == '0' || *a == '.')) {
         a++;
     }
-    for (;; a++, b++) {
+    for (;;) {
         a += a < t.end && *a == '.';
         b += *b == '.';
         bool more_a = a < t.end && digit(a) < 10;
@@ -229,6 +229,8 @@ int compare(const token &t, double value)
         if (left != right) {
             return left < right ? -1 : 1;
         }
+        a += more_a;
+        b += more_b;
     }
 }
 
