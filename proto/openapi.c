@@ -1,0 +1,18 @@
+/* Embeds proto/openapi.json; the path is relative to the top folder, where make runs. */
+#include "proto/openapi.h"
+
+__asm__(".pushsection .rodata\n"
+        ".globl openapi_text\n"
+        ".globl openapi_end\n"
+        "openapi_text:\n"
+        ".incbin \"proto/openapi.json\"\n"
+        "openapi_end:\n"
+        ".byte 0\n"
+        ".popsection\n");
+
+extern const char openapi_end[];
+
+size_t openapi_bytes(void)
+{
+    return (size_t)(openapi_end - openapi_text);
+}
