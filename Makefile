@@ -77,6 +77,7 @@ $(B)/%.o: %.c
 $(B)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
+$(B)/proto/openapi.o: proto/openapi.json
 $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/*.cl)
 	@mkdir -p $(@D)
 	$(CC) $(DEFS) -c -o $@ $<

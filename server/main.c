@@ -11,6 +11,7 @@
 #include "server/metrics.h"
 #include "server/queue.h"
 #include "server/server.h"
+#include "server/shm.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@
 enum {
     SHARED_SLAB_BYTES = 32 << 20,
     KEEP_SLABS_MS = 30000,
-    MMAP_FROM_BYTES = 4 << 20
+    MMAP_FROM_BYTES = 4 << 20,
+    SHM_REGIONS = 256
 };
 
 /* Long JSON texts go straight back to the system instead of growing the heap for good. */
@@ -56,6 +58,17 @@ static void give_cache_up(struct config *config, struct log *log, int failure)
     config->kernel_cache[0] = '\0';
 }
 
+/* Only if it is switched on: elsewhere a missing registry says that it is off. */
+static enum status open_shm(const struct config *config, struct server *server,
+                            struct error *err)
+{
+    const struct shm_options options = {.enabled = true,
+                                        .max_regions = SHM_REGIONS,
+                                        .max_bytes = INT64_MAX,
+                                        .key_prefix = config->shm_key_prefix};
+    return config->allow_client_shm ? shm_create(&options, &server->shm, err) : STATUS_OK;
+}
+
 static enum status build(struct config *config, struct server *server, struct http **http,
                          struct error *err)
 {
@@ -78,6 +91,7 @@ static enum status build(struct config *config, struct server *server, struct ht
     }
     status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
     status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
+    status = status != STATUS_OK ? status : open_shm(config, server, err);
     status = status != STATUS_OK ? status : queue_create(&queue, &server->queue, err);
     status = status != STATUS_OK
                  ? status
@@ -103,6 +117,7 @@ static void take_down(struct server *server, struct http *http, int code)
     codec_pool_destroy(server->codecs);
     http_stop(http);
     queue_destroy(server->queue);
+    shm_destroy(server->shm);
     memory_destroy(server->memory);
     metrics_destroy(server->metrics);
     log_close(server->log);

@@ -2,6 +2,8 @@
  * from the top, the busy ones first. */
 #include "server/routes.h"
 
+#include "server/v2_pages.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -21,6 +23,33 @@ static const struct route routes[] = {
     PAGE("/readyz",          ROUTE_GET, OPERATIONS, page_readyz),
     PAGE("/v2/health/live",  ROUTE_GET, V2_OTHER,   page_livez),
     PAGE("/v2/health/ready", ROUTE_GET, V2_OTHER,   page_readyz),
+    PAGE("/v2",              ROUTE_GET, V2_OTHER,   page_v2_server),
+    PAGE("/v2/models/stats", ROUTE_GET, V2_OTHER,   page_v2_stats),
+    PAGE("/v2/models/{}",                    ROUTE_GET, V2_OTHER, page_v2_model),
+    PAGE("/v2/models/{}/ready",              ROUTE_GET, V2_OTHER, page_v2_model_ready),
+    PAGE("/v2/models/{}/config",             ROUTE_GET, V2_OTHER, page_v2_config),
+    PAGE("/v2/models/{}/stats",              ROUTE_GET, V2_OTHER, page_v2_stats),
+    PAGE("/v2/models/{}/versions/{}",        ROUTE_GET, V2_OTHER, page_v2_model),
+    PAGE("/v2/models/{}/versions/{}/ready",  ROUTE_GET, V2_OTHER, page_v2_model_ready),
+    PAGE("/v2/models/{}/versions/{}/config", ROUTE_GET, V2_OTHER, page_v2_config),
+    PAGE("/v2/models/{}/versions/{}/stats",  ROUTE_GET, V2_OTHER, page_v2_stats),
+    PAGE("/v2/models/{}/trace/setting",      ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_trace),
+    PAGE("/v2/trace/setting",                ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_trace),
+    PAGE("/v2/logging",                      ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_logging),
+    PAGE("/v2/repository/index",             ROUTE_POST, V2_OTHER, page_v2_index),
+    PAGE("/v2/repository/models/{}/load",    ROUTE_POST, V2_OTHER, page_v2_load),
+    PAGE("/v2/repository/models/{}/unload",  ROUTE_POST, V2_OTHER, page_v2_load),
+    PAGE("/v2/systemsharedmemory/status",               ROUTE_GET,  V2_OTHER, page_v2_shm_status),
+    PAGE("/v2/systemsharedmemory/unregister",           ROUTE_POST, V2_OTHER, page_v2_shm_unregister),
+    PAGE("/v2/systemsharedmemory/region/{}/status",     ROUTE_GET,  V2_OTHER, page_v2_shm_status),
+    PAGE("/v2/systemsharedmemory/region/{}/register",   ROUTE_POST, V2_OTHER, page_v2_shm_register),
+    PAGE("/v2/systemsharedmemory/region/{}/unregister", ROUTE_POST, V2_OTHER, page_v2_shm_unregister),
+    PAGE("/v2/cudasharedmemory/status",                 ROUTE_GET,  V2_OTHER, page_v2_cuda_status),
+    PAGE("/v2/cudasharedmemory/unregister",             ROUTE_POST, V2_OTHER, page_v2_cuda_unregister),
+    PAGE("/v2/cudasharedmemory/region/{}/status",       ROUTE_GET,  V2_OTHER, page_v2_cuda_status),
+    PAGE("/v2/cudasharedmemory/region/{}/register",     ROUTE_POST, V2_OTHER, page_v2_cuda_register),
+    PAGE("/v2/cudasharedmemory/region/{}/unregister",   ROUTE_POST, V2_OTHER, page_v2_cuda_unregister),
+    PAGE("/openapi.json",    ROUTE_GET, OPERATIONS, page_openapi),
     PAGE("/metrics",         ROUTE_GET, OPERATIONS, page_metrics),
     PAGE("/v1/devices",      ROUTE_GET, OPERATIONS, page_devices),
     PAGE("/version",         ROUTE_GET, OPERATIONS, page_version),

@@ -68,7 +68,7 @@ void shm_destroy(struct shm_registry *registry)
     if (registry == NULL) {
         return;
     }
-    shm_unregister(registry, NULL);
+    (void)shm_unregister(registry, NULL);
     (void)pthread_mutex_destroy(&registry->lock);
     free(registry->regions);
     free(registry);
@@ -287,19 +287,20 @@ static struct shm_region *take_out(struct shm_registry *registry, size_t row)
     return region;
 }
 
-void shm_unregister(struct shm_registry *registry, const char *name)
+struct shm_amount shm_unregister(struct shm_registry *registry, const char *name)
 {
+    struct shm_amount amount = {.regions = 0};
     lock(registry);
-    if (name != NULL) {
-        size_t row = find(registry, name);
-        if (row < registry->count) {
-            shm_release(take_out(registry, row));
-        }
-    }
-    while (name == NULL && registry->count > 0) {
-        shm_release(take_out(registry, registry->count - 1));
+    size_t row = name == NULL ? 0 : find(registry, name);
+    while (row < registry->count) {
+        struct shm_region *region = take_out(registry, row);
+        amount.regions++;
+        amount.bytes += region->info.byte_size;
+        shm_release(region);
+        row = name == NULL ? 0 : registry->count;
     }
     unlock(registry);
+    return amount;
 }
 
 /* The window lies in the region, and the object still covers it. */
@@ -430,12 +431,4 @@ size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_s
     }
     unlock(registry);
     return found;
-}
-
-void shm_usage(struct shm_registry *registry, size_t *regions, uint64_t *bytes)
-{
-    lock(registry);
-    *regions = registry->count;
-    *bytes = registry->bytes;
-    unlock(registry);
 }

@@ -50,8 +50,14 @@ MUST_CHECK enum status shm_register(struct shm_registry *registry,
                                     const struct kserve_shm_region *region,
                                     const struct shm_peer *peer, struct error *err);
 
-/* Forget the region, or all for NULL; unknown names are fine. */
-void shm_unregister(struct shm_registry *registry, const char *name);
+/* How much is, or was, registered. */
+struct shm_amount {
+    size_t regions;
+    uint64_t bytes;
+};
+
+/* Forget the region, or all for NULL; unknown names are fine. Returns what was forgotten. */
+struct shm_amount shm_unregister(struct shm_registry *registry, const char *name);
 
 /* Hold the region that a window of a request names.
  * err   UNSUPPORTED, NOT_FOUND, SHM_ERROR (outside the region, or the object has shrunk) */
@@ -73,8 +79,5 @@ MUST_CHECK enum status shm_write(const struct shm_region *region,
  * NULL all. */
 size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_shm_region *out,
                 size_t room);
-
-/* For metrics. */
-void shm_usage(struct shm_registry *registry, size_t *regions, uint64_t *bytes);
 
 #endif

@@ -2,6 +2,7 @@
 #include "server/v2_pages.h"
 
 #include "proto/kserve_pages.h"
+#include "proto/openapi.h"
 #include "server/config.h"
 #include "server/device_pool.h"
 #include "server/lifecycle.h"
@@ -203,8 +204,15 @@ enum status page_v2_shm_register(const struct page_request *request, struct page
     }
     enum status status = kserve_read_shm(request->segments[0], request->body.bytes,
                                          request->body.count, &region, err);
-    return status == STATUS_OK ? shm_register(request->server->shm, &region, &peer, err)
-                               : status;
+    if (status == STATUS_OK) {
+        status = shm_register(request->server->shm, &region, &peer, err);
+    }
+    if (status == STATUS_OK) {
+        metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS, 1);
+        metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES,
+                          (int64_t)region.byte_size);
+    }
+    return status;
 }
 
 /* Always succeeds, also when there is nothing to unregister: clients begin with it. */
@@ -221,7 +229,10 @@ enum status page_v2_shm_unregister(const struct page_request *request, struct pa
             "shared memory is for clients on this machine: over loopback or a Unix "
             "socket");
     }
-    shm_unregister(request->server->shm, request->segments[0]);
+    struct shm_amount gone = shm_unregister(request->server->shm, request->segments[0]);
+    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS,
+                      -(int64_t)gone.regions);
+    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES, -(int64_t)gone.bytes);
     return STATUS_OK;
 }
 
@@ -273,4 +284,14 @@ enum status page_v2_logging(const struct page_request *request, struct page *pag
     return switched_off(page,
                         "{\"error\":\"the log is set up at start (--log-level, "
                         "--log-format), not over the network\",\"code\":\"unsupported\"}");
+}
+
+enum status page_openapi(const struct page_request *request, struct page *page,
+                         struct error *err)
+{
+    (void)request;
+    (void)err;
+    page->fixed = openapi_text;
+    page->bytes = openapi_bytes();
+    return STATUS_OK;
 }

@@ -40,4 +40,8 @@ enum status page_v2_trace(const struct page_request *request, struct page *page,
 enum status page_v2_logging(const struct page_request *request, struct page *page,
                             struct error *err);
 
+/* The OpenAPI document. */
+enum status page_openapi(const struct page_request *request, struct page *page,
+                         struct error *err);
+
 #endif

@@ -281,11 +281,12 @@ static void names_and_room_are_limited(void **state)
     assert_int_equal(list[0].byte_size, 40);
     assert_int_equal(shm_list(registry, "c", list, 4), 1);
     assert_int_equal(shm_list(registry, "a", list, 4), 0);
-    size_t regions = 0;
-    uint64_t bytes = 0;
-    shm_usage(registry, &regions, &bytes);
-    assert_int_equal(regions, 2);
-    assert_int_equal(bytes, 41);
+    struct shm_amount amount = shm_unregister(registry, NULL);
+    assert_int_equal(amount.regions, 2);
+    assert_int_equal(amount.bytes, 41);
+    amount = shm_unregister(registry, "b");
+    assert_int_equal(amount.regions, 0);
+    assert_int_equal(amount.bytes, 0);
     shm_destroy(registry);
 }
 
