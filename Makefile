@@ -112,9 +112,9 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c proto/dtype.c) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm
-$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c)) $(CLIENT_OBJ)
+$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC))) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 
 D := $(DESTDIR)$(PREFIX)

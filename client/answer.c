@@ -70,7 +70,8 @@ static void store_length(struct answer_head *head, int64_t *to, const char *valu
     }
 }
 
-/* Content-Length is not read here: libcurl reads it, and where chunks override it says so. */
+/* What Content-Length means is libcurl's to say (chunks override it); here it must only make
+ * sense: libcurl takes one that is too large for none. */
 static void store_header(struct answer_head *head, const char *name, const char *value)
 {
     if (strcasecmp(name, "Content-Type") == 0) {
@@ -83,6 +84,8 @@ static void store_header(struct answer_head *head, const char *name, const char 
         store_text(head, head->shape, sizeof head->shape, value);
     } else if (strcasecmp(name, "Inference-Header-Content-Length") == 0) {
         store_length(head, &head->head_length, value);
+    } else if (strcasecmp(name, "Content-Length") == 0) {
+        store_length(head, &head->content_length, value);
     } else if (strcasecmp(name, "X-Request-Id") == 0) {
         store_text(head, head->request_id, sizeof head->request_id, value);
     } else if (strcasecmp(name, "Location") == 0) {

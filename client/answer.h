@@ -17,7 +17,7 @@ struct answer_head {
     bool complete;  /* the empty line of the final answer has come */
     bool ambiguous; /* one of the headers below came twice, with different values */
     int http_status;
-    int64_t content_length; /* -1: unknown */
+    int64_t content_length; /* as written, -1 if absent */
     int64_t head_length;    /* Inference-Header-Content-Length, -1 if absent */
     char content_type[96];
     char content_encoding[32];

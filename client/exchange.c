@@ -294,8 +294,8 @@ static void end_answer(struct exchange *exchange)
 {
     const struct sink *sink = &exchange->spec.sink;
     if (!exchange->answer.complete) {
-        (void)client_error_set(&exchange->error, TALLY_BAD_ANSWER,
-                               "the answer is not HTTP/1.1");
+        (void)client_error_set(&exchange->error, TALLY_CONNECTION_LOST,
+                               "the connection broke in the answer's headers");
     } else if (exchange->begun || begin_answer(exchange) == TALLY_OK) {
         (void)sink->finish(sink->context, exchange->received, &exchange->error);
     }
@@ -306,7 +306,10 @@ enum exchange_verdict exchange_settle(struct exchange *exchange, CURL *easy, CUR
     struct tally_error *err = &exchange->error;
     const struct answer_head *head = &exchange->answer;
     curl_off_t retry_after_s = 0;
+    long connects = 0;
     (void)curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &retry_after_s);
+    exchange->reused =
+        curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK && connects == 0;
     err->attempts = ++exchange->attempts;
     if (err->status != TALLY_OK) {
         (void)0; /* a callback has found the fault */

@@ -19,10 +19,12 @@ struct exchange {
     int64_t give_up_ms;         /* 0: never */
     int64_t retry_at_ms;
     int attempts;
+    int stale; /* attempts on kept connections that turned out to be closed */
     /* of the current attempt: */
     uint64_t sent;     /* position in head + body */
     uint64_t received; /* bytes handed to the sink */
     bool begun;        /* the sink has seen the head */
+    bool reused;  /* it ran on a kept connection */
     bool touched;      /* the sink was given bytes, in any attempt */
     CURL *easy;        /* borrowed while an attempt runs */
     struct answer_head answer;

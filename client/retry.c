@@ -133,10 +133,30 @@ static void tell_touched(struct exchange *exchange)
     }
 }
 
+/* A kept connection that the server has closed meanwhile, as it may: not a failed attempt. Each
+ * time another connection of the pool may be stale, too, so there is a bound. */
+static bool was_stale(struct exchange *exchange)
+{
+    enum {
+        STALE_MAX = 8
+    };
+    bool stale = exchange->error.status == TALLY_CONNECTION_LOST && exchange->reused &&
+                 exchange->answer.header_bytes == 0 && exchange->stale < STALE_MAX;
+    if (stale) {
+        exchange->stale++;
+        exchange->attempts--;
+        exchange->retry_at_ms = 0;
+    }
+    return stale;
+}
+
 enum exchange_verdict retry_decide(struct exchange *exchange, int64_t retry_after_ms)
 {
     const struct tally_options *options = &exchange->client->options;
     bool possible = worth_a_retry(exchange);
+    if (was_stale(exchange)) {
+        return EXCHANGE_RETRY;
+    }
     if (exchange->spec.single || (exchange->spec.once && exchange->touched)) {
         possible = false;
     }

@@ -1,0 +1,276 @@
+/* Submitted calls: many at once over few connections, failures, closing early, threads. */
+#include "tests/client/lib/support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALLS = 400, NUMBERS = 64 };
+
+struct call {
+    int32_t input[NUMBERS];
+    int32_t output[NUMBERS];
+    atomic_int done;
+    enum tally_status status;
+};
+
+static struct fake_server *current; /* of the running test; the script needs it */
+
+/* Sums what it is sent; every seventh request meets a 503, every eleventh a lost connection. */
+static void script_sums(void *user, const struct fake_request *request,
+                        struct fake_answer *answer)
+{
+    const bool *rough = user;
+    if (*rough && request->number % 7 == 3) {
+        fake_answer_error(answer, 503, "", "{\"error\":\"busy\"}");
+        return;
+    }
+    char shape[24];
+    snprintf(shape, sizeof shape, "%zu", request->body_bytes / 4);
+    fake_answer_tensor(answer, "int32", shape, fake_sums(current, request), request->body_bytes);
+    if (*rough && request->number % 11 == 5)
+        answer->cut = (size_t)(request->number % 200);
+}
+
+static void fill(struct call *call, int seed)
+{
+    for (int i = 0; i < NUMBERS; i++)
+        call->input[i] = seed * 31 + i;
+    memset(call->output, 0, sizeof call->output);
+    atomic_store(&call->done, 0);
+}
+
+static void check_sums(const struct call *call)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < NUMBERS; i++) {
+        sum += call->input[i];
+        assert_int_equal(call->output[i], sum);
+    }
+}
+
+static void on_done(void *user, const struct tally_error *result)
+{
+    struct call *call = user;
+    call->status = result->status;
+    atomic_fetch_add(&call->done, 1);
+}
+
+static struct tally *open_client(int connections, int queue)
+{
+    struct tally_error err;
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    options.timeout_ms = 60000;
+    options.retries = 30;
+    options.backoff_base_ms = 1;
+    options.backoff_max_ms = 3;
+    options.async_connections = connections;
+    options.async_queue = queue;
+    struct tally *client = tally_open(fake_server_url(current), &options, &err);
+    assert_non_null(client);
+    return client;
+}
+
+static void submit_all(struct call *calls, struct tally *client)
+{
+    int64_t size = NUMBERS;
+    for (int i = 0; i < CALLS; i++) {
+        struct tally_error err;
+        struct tally_scan scan = scan_of(&size);
+        fill(&calls[i], i);
+        assert_int_equal(tally_submit(client, &scan, calls[i].input, calls[i].output,
+                                      (struct tally_done){on_done, &calls[i]}, &err),
+                         TALLY_OK);
+    }
+}
+
+static void many_calls_share_few_connections(void **state)
+{
+    (void)state;
+    bool rough = false;
+    current = fake_server_start(script_sums, &rough, SIZE_MAX, NULL);
+    struct tally *client = open_client(3, CALLS);
+    struct call *calls = test_calloc(CALLS, sizeof *calls);
+    submit_all(calls, client);
+    assert_int_equal(tally_wait(client, -1), TALLY_OK);
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(atomic_load(&calls[i].done), 1);
+        assert_int_equal(calls[i].status, TALLY_OK);
+        check_sums(&calls[i]);
+    }
+    assert_in_range(fake_server_connections(current), 1, 3);
+    tally_close(client);
+    fake_server_stop(current);
+    test_free(calls);
+}
+
+static void a_rough_server_changes_no_result(void **state)
+{
+    (void)state;
+    bool rough = true;
+    current = fake_server_start(script_sums, &rough, SIZE_MAX, NULL);
+    struct tally *client = open_client(8, CALLS);
+    struct call *calls = test_calloc(CALLS, sizeof *calls);
+    submit_all(calls, client);
+    assert_int_equal(tally_wait(client, 60000), TALLY_OK);
+    int wrong = 0;
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(atomic_load(&calls[i].done), 1);
+        if (calls[i].status == TALLY_OK)
+            check_sums(&calls[i]);
+        else
+            wrong++; /* cut inside the status line: not taken for a lost connection */
+    }
+    assert_true(wrong < CALLS / 20);
+    tally_close(client);
+    fake_server_stop(current);
+    test_free(calls);
+}
+
+static void script_never(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
+{
+    (void)user;
+    (void)request;
+    answer->cut = 0;
+    answer->hang = true;
+}
+
+static void closing_cancels_what_is_not_done(void **state)
+{
+    (void)state;
+    current = fake_server_start(script_never, NULL, SIZE_MAX, NULL);
+    struct tally *client = open_client(4, CALLS);
+    struct call *calls = test_calloc(CALLS, sizeof *calls);
+    submit_all(calls, client);
+    assert_int_equal(tally_wait(client, 50), TALLY_TIMEOUT);
+    tally_close(client);
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(atomic_load(&calls[i].done), 1);
+        assert_int_equal(calls[i].status, TALLY_CANCELLED);
+    }
+    fake_server_stop(current);
+    test_free(calls);
+}
+
+static void a_full_queue_is_busy(void **state)
+{
+    (void)state;
+    int64_t size = NUMBERS;
+    current = fake_server_start(script_never, NULL, SIZE_MAX, NULL);
+    struct tally *client = open_client(2, 5);
+    static struct call calls[6];
+    struct tally_error err;
+    struct tally_scan scan = scan_of(&size);
+    for (int i = 0; i < 6; i++) {
+        fill(&calls[i], i);
+        assert_int_equal(tally_submit(client, &scan, calls[i].input, calls[i].output,
+                                      (struct tally_done){on_done, &calls[i]}, &err),
+                         i < 5 ? TALLY_OK : TALLY_BUSY);
+    }
+    tally_close(client);
+    assert_int_equal(atomic_load(&calls[5].done), 0);
+    fake_server_stop(current);
+}
+
+struct chain {
+    struct tally *client;
+    struct call call;
+    int left;
+    enum tally_status waited;
+};
+
+static void next_link(void *user, const struct tally_error *result)
+{
+    struct chain *chain = user;
+    int64_t size = NUMBERS;
+    struct tally_scan scan = scan_of(&size);
+    struct tally_error err;
+    chain->call.status = result->status;
+    chain->waited = tally_wait(chain->client, -1); /* refused: it would wait for itself */
+    if (--chain->left > 0)
+        (void)tally_submit(chain->client, &scan, chain->call.input, chain->call.output,
+                           (struct tally_done){next_link, chain}, &err);
+}
+
+static void a_callback_may_submit_but_not_wait(void **state)
+{
+    (void)state;
+    bool rough = false;
+    int64_t size = NUMBERS;
+    struct tally_error err;
+    current = fake_server_start(script_sums, &rough, SIZE_MAX, NULL);
+    static struct chain chain;
+    chain.client = open_client(2, 4);
+    chain.left = 20;
+    struct tally_scan scan = scan_of(&size);
+    fill(&chain.call, 1);
+    assert_int_equal(tally_submit(chain.client, &scan, chain.call.input, chain.call.output,
+                                  (struct tally_done){next_link, &chain}, &err),
+                     TALLY_OK);
+    assert_int_equal(tally_wait(chain.client, -1), TALLY_OK);
+    assert_int_equal(chain.left, 0);
+    assert_int_equal(chain.waited, TALLY_INVALID_ARGUMENT);
+    assert_int_equal(chain.call.status, TALLY_OK);
+    check_sums(&chain.call);
+    tally_close(chain.client);
+    fake_server_stop(current);
+}
+
+static void *worker(void *user)
+{
+    struct tally *client = user;
+    int64_t size = NUMBERS;
+    struct call *call = calloc(1, sizeof *call);
+    struct call *submitted = calloc(20, sizeof *submitted);
+    long wrong = 0;
+    for (int i = 0; i < 20; i++) {
+        struct tally_error err;
+        struct tally_scan scan = scan_of(&size);
+        fill(call, i);
+        fill(&submitted[i], i + 1000);
+        wrong += tally_submit(client, &scan, submitted[i].input, submitted[i].output,
+                              (struct tally_done){on_done, &submitted[i]}, &err) != TALLY_OK;
+        wrong += tally_cumsum(client, &scan, call->input, call->output, &err) != TALLY_OK;
+        wrong += call->output[1] != call->input[0] + call->input[1];
+    }
+    wrong += tally_wait(client, -1) != TALLY_OK;
+    for (int i = 0; i < 20; i++)
+        wrong += submitted[i].output[1] != submitted[i].input[0] + submitted[i].input[1];
+    free(submitted);
+    free(call);
+    return (void *)(intptr_t)wrong;
+}
+
+static void threads_share_one_client(void **state)
+{
+    (void)state;
+    bool rough = false;
+    pthread_t threads[8];
+    current = fake_server_start(script_sums, &rough, SIZE_MAX, NULL);
+    struct tally *client = open_client(3, CALLS);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, worker, client), 0);
+    for (int i = 0; i < 8; i++) {
+        void *wrong = NULL;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    tally_close(client);
+    fake_server_stop(current);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_calls_share_few_connections),
+        cmocka_unit_test(a_rough_server_changes_no_result),
+        cmocka_unit_test(closing_cancels_what_is_not_done),
+        cmocka_unit_test(a_full_queue_is_busy),
+        cmocka_unit_test(a_callback_may_submit_but_not_wait),
+        cmocka_unit_test(threads_share_one_client),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+/* When libtally tries again, how long it waits, and when it gives up. */
+#include "tests/client/lib/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const int32_t INPUT[4] = {1, 2, 3, 4};
+static const int32_t SUMS[4] = {1, 3, 6, 10};
+static const int64_t FOUR = 4;
+
+struct storm {
+    int status;
+    int failures;     /* answers before the right one */
+    const char *more; /* header lines */
+};
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void script_storm(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
+{
+    const struct storm *storm = user;
+    if (request->number < storm->failures)
+        fake_answer_error(answer, storm->status, storm->more,
+                          "{\"error\":\"the queue is full\",\"code\":\"queue_full\"}");
+    else
+        fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
+}
+
+static enum tally_status weather(struct storm storm, const struct tally_options *options,
+                                 bool in_place, int *requests, struct tally_error *err)
+{
+    struct fake_server *server = fake_server_start(script_storm, &storm, SIZE_MAX, NULL);
+    struct tally *client = tally_open(fake_server_url(server), options, err);
+    struct tally_scan scan = scan_of(&FOUR);
+    int32_t buffer[4];
+    int32_t output[4] = {0};
+    assert_non_null(client);
+    memcpy(buffer, INPUT, sizeof buffer);
+    int32_t *to = in_place ? buffer : output;
+    enum tally_status status = tally_cumsum(client, &scan, buffer, to, err);
+    if (status == TALLY_OK)
+        assert_memory_equal(to, SUMS, sizeof SUMS);
+    else
+        assert_memory_equal(buffer, INPUT, sizeof buffer);
+    *requests = fake_server_requests(server);
+    tally_close(client);
+    fake_server_stop(server);
+    return status;
+}
+
+static struct tally_options quick(void)
+{
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    options.timeout_ms = 20000;
+    options.backoff_base_ms = 1;
+    options.backoff_max_ms = 2;
+    return options;
+}
+
+static void a_storm_of_503_and_429_is_weathered(void **state)
+{
+    (void)state;
+    struct tally_options options = quick();
+    struct tally_error err;
+    int requests = 0;
+    int statuses[] = {503, 429};
+    for (int i = 0; i < 2; i++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            struct storm storm = {statuses[i], 4, ""};
+            assert_int_equal(weather(storm, &options, in_place != 0, &requests, &err), TALLY_OK);
+            assert_int_equal(requests, 5);
+            assert_int_equal(err.attempts, 5);
+        }
+    }
+}
+
+static void retries_end(void **state)
+{
+    (void)state;
+    struct tally_options options = quick();
+    struct tally_error err;
+    int requests = 0;
+    struct storm storm = {503, 1000, ""};
+    assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
+    assert_int_equal(requests, 5);
+    assert_string_equal(err.code, "queue_full");
+    assert_int_equal(err.http_status, 503);
+    assert_non_null(strstr(err.message, "the queue is full"));
+    assert_non_null(strstr(err.message, "5 attempts"));
+    options.retries = -1;
+    assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
+    assert_int_equal(requests, 1);
+}
+
+static void other_answers_are_not_repeated(void **state)
+{
+    (void)state;
+    struct tally_options options = quick();
+    struct tally_error err;
+    struct {
+        int status;
+        enum tally_status expected;
+    } cases[] = {{400, TALLY_REJECTED},     {404, TALLY_REJECTED},  {413, TALLY_REJECTED},
+                 {500, TALLY_SERVER_ERROR}, {504, TALLY_DEADLINE},  {301, TALLY_BAD_ANSWER},
+                 {299, TALLY_BAD_ANSWER},   {999, TALLY_BAD_ANSWER}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int requests = 0;
+        struct storm storm = {cases[i].status, 1000, ""};
+        assert_int_equal(weather(storm, &options, false, &requests, &err), cases[i].expected);
+        assert_int_equal(requests, 1);
+        assert_int_equal(err.http_status, cases[i].status);
+    }
+}
+
+static void retry_after_is_waited_for(void **state)
+{
+    (void)state;
+    struct tally_options options = quick();
+    struct tally_error err;
+    int requests = 0;
+    struct storm storm = {503, 1, "Retry-After: 1\r\n"};
+    double before = seconds();
+    assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
+    double took = seconds() - before;
+    assert_true(took >= 0.99 && took < 5);
+}
+
+static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct tally_options options = quick();
+    struct tally_error err;
+    int requests = 0;
+    static const char *const headers[] = {"Retry-After: 31\r\n", "Retry-After: 999999999999\r\n",
+                                          "Retry-After: Fri, 31 Dec 2999 23:59:59 GMT\r\n"};
+    for (size_t i = 0; i < 3; i++) {
+        struct storm storm = {503, 1, headers[i]};
+        double before = seconds();
+        assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
+        assert_int_equal(requests, 1);
+        assert_true(seconds() - before < 2);
+        assert_non_null(strstr(err.message, "asks to wait"));
+    }
+    /* longer than the call may last, though not longer than retry_after_max_ms */
+    options.timeout_ms = 500;
+    struct storm storm = {503, 1, "Retry-After: 3\r\n"};
+    assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
+}
+
+static void back_off_grows_and_is_bounded(void **state)
+{
+    (void)state;
+    struct tally_options options = quick();
+    struct tally_error err;
+    int requests = 0;
+    options.retries = 12;
+    options.backoff_base_ms = 8;
+    options.backoff_max_ms = 32;
+    struct storm storm = {503, 12, ""};
+    double before = seconds();
+    assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
+    double took = seconds() - before;
+    /* mean of the sum: (8 + 16 + 10 * 32) / 2 = 172 ms; its bound 344 ms plus the requests */
+    assert_true(took > 0.02);
+    assert_true(took < 3);
+}
+
+static void the_total_timeout_covers_the_retries(void **state)
+{
+    (void)state;
+    struct tally_options options = quick();
+    struct tally_error err;
+    int requests = 0;
+    options.retries = 1000000;
+    options.timeout_ms = 300;
+    options.backoff_base_ms = 20;
+    options.backoff_max_ms = 20;
+    struct storm storm = {503, 1000000, ""};
+    double before = seconds();
+    enum tally_status status = weather(storm, &options, false, &requests, &err);
+    assert_true(status == TALLY_BUSY || status == TALLY_TIMEOUT);
+    assert_true(seconds() - before < 3);
+    assert_true(requests > 2);
+}
+
+static void script_drop(void *user, const struct fake_request *request, struct fake_answer *answer)
+{
+    const int *drops = user;
+    fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
+    if (request->number < *drops) {
+        answer->cut = 0;
+        answer->reset = request->number % 2 == 0;
+    }
+}
+
+static void connections_lost_before_the_answer_are_made_again(void **state)
+{
+    (void)state;
+    int drops = 3;
+    struct fake_server *server = fake_server_start(script_drop, &drops, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), 4);
+    struct tally_scan scan = scan_of(&FOUR);
+    struct tally_error err;
+    int32_t buffer[4];
+    memcpy(buffer, INPUT, sizeof buffer);
+    assert_int_equal(tally_cumsum(client, &scan, buffer, buffer, &err), TALLY_OK);
+    assert_memory_equal(buffer, SUMS, sizeof SUMS);
+    assert_int_equal(fake_server_requests(server), 4);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void script_close(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
+{
+    (void)user;
+    (void)request;
+    fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
+    answer->close = true; /* without saying so */
+}
+
+static void a_kept_connection_that_was_closed_costs_no_retry(void **state)
+{
+    (void)state;
+    struct fake_server *server = fake_server_start(script_close, NULL, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_scan scan = scan_of(&FOUR);
+    for (int i = 0; i < 20; i++) {
+        struct tally_error err;
+        int32_t output[4] = {0};
+        assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_OK);
+        assert_memory_equal(output, SUMS, sizeof SUMS);
+    }
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void a_refused_connection_is_retried_if_asked(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    struct tally_options options = quick();
+    options.retries = 2;
+    options.retry_connect = 1;
+    struct tally *client = tally_open("http://127.0.0.1:1", &options, &err);
+    struct tally_scan scan = scan_of(&FOUR);
+    int32_t output[4];
+    assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_CONNECT);
+    assert_int_equal(err.attempts, 3);
+    tally_close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_storm_of_503_and_429_is_weathered),
+        cmocka_unit_test(retries_end),
+        cmocka_unit_test(other_answers_are_not_repeated),
+        cmocka_unit_test(retry_after_is_waited_for),
+        cmocka_unit_test(a_retry_after_beyond_all_time_is_not_waited_for),
+        cmocka_unit_test(back_off_grows_and_is_bounded),
+        cmocka_unit_test(the_total_timeout_covers_the_retries),
+        cmocka_unit_test(connections_lost_before_the_answer_are_made_again),
+        cmocka_unit_test(a_kept_connection_that_was_closed_costs_no_retry),
+        cmocka_unit_test(a_refused_connection_is_retried_if_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

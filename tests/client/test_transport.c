@@ -1,0 +1,522 @@
+/* libtally against a server that misbehaves: whatever arrives, a call ends, and ends with either the
+ * verified result or an error. */
+#include "tests/client/lib/support.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const int32_t INPUT[4] = {1, 2, 3, 4};
+static const int32_t SUMS[4] = {1, 3, 6, 10};
+static const int64_t FOUR = 4;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void script_right(void *user, const struct fake_request *request, struct fake_answer *answer)
+{
+    (void)user;
+    (void)request;
+    fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
+}
+
+/* Any fixed text as the answer. */
+static void script_text(void *user, const struct fake_request *request, struct fake_answer *answer)
+{
+    (void)request;
+    snprintf(answer->text, sizeof answer->text, "%s", (const char *)user);
+    answer->close = true;
+}
+
+static enum tally_status call(struct tally *client, int32_t *output, struct tally_error *err)
+{
+    struct tally_scan scan = scan_of(&FOUR);
+    return tally_cumsum(client, &scan, INPUT, output, err);
+}
+
+static enum tally_status call_once(const char *answer, int32_t *output, struct tally_error *err)
+{
+    char text[70000];
+    snprintf(text, sizeof text, "%s", answer);
+    struct fake_server *server = fake_server_start(script_text, text, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    enum tally_status status = call(client, output, err);
+    tally_close(client);
+    fake_server_stop(server);
+    return status;
+}
+
+static void sums_arrive_and_connections_are_kept(void **state)
+{
+    (void)state;
+    struct fake_server *server = fake_server_start(script_right, NULL, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_error err;
+    for (int i = 0; i < 10; i++) {
+        int32_t output[4] = {0};
+        assert_int_equal(call(client, output, &err), TALLY_OK);
+        assert_memory_equal(output, SUMS, sizeof SUMS);
+        assert_int_equal(err.status, TALLY_OK);
+        assert_int_equal(err.attempts, 1);
+        assert_string_equal(err.request_id, "req-7");
+    }
+    assert_int_equal(fake_server_connections(server), 1);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void unix_sockets_work_in_both_spellings(void **state)
+{
+    (void)state;
+    char path[64];
+    char url[128];
+    struct tally_error err;
+    int32_t output[4] = {0};
+    snprintf(path, sizeof path, "/tmp/tally-test-%ld.sock", (long)time(NULL) % 100000);
+    struct fake_server *server = fake_server_start(script_right, NULL, SIZE_MAX, path);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    assert_int_equal(call(client, output, &err), TALLY_OK);
+    assert_memory_equal(output, SUMS, sizeof SUMS);
+    tally_close(client);
+    snprintf(url, sizeof url, "http+unix://%%2Ftmp%%2F%s/", path + 5);
+    client = quick_client(url, -1);
+    memset(output, 0, sizeof output);
+    assert_int_equal(call(client, output, &err), TALLY_OK);
+    assert_memory_equal(output, SUMS, sizeof SUMS);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+struct cut {
+    size_t at;
+    bool reset;
+};
+
+static void script_cut(void *user, const struct fake_request *request, struct fake_answer *answer)
+{
+    const struct cut *cut = user;
+    script_right(NULL, request, answer);
+    answer->cut = cut->at;
+    answer->reset = cut->reset;
+}
+
+static void an_answer_cut_at_any_byte_is_an_error(void **state)
+{
+    (void)state;
+    struct fake_answer *whole = test_malloc(sizeof *whole);
+    memset(whole, 0, sizeof *whole);
+    script_right(NULL, NULL, whole);
+    size_t total = strlen(whole->text) + whole->payload_bytes;
+    size_t text = strlen(whole->text);
+    test_free(whole);
+    for (int reset = 0; reset < 2; reset++) {
+        struct cut cut = {.reset = reset != 0};
+        struct fake_server *server = fake_server_start(script_cut, &cut, SIZE_MAX, NULL);
+        for (size_t at = 0; at < total; at++) {
+            struct tally_error err;
+            int32_t output[4] = {-1, -1, -1, -1};
+            cut.at = at;
+            struct tally *client = quick_client(fake_server_url(server), -1);
+            enum tally_status status = call(client, output, &err);
+            assert_int_not_equal(status, TALLY_OK);
+            assert_true(status == TALLY_CONNECTION_LOST || status == TALLY_BAD_ANSWER);
+            assert_true(err.message[0] != '\0');
+            /* What a header that was cut says is not believed: no byte of the output was written
+             * unless the head was whole. */
+            if (at <= text) {
+                assert_int_equal(err.output_touched, 0);
+                assert_int_equal(output[0], -1);
+            }
+            tally_close(client);
+        }
+        fake_server_stop(server);
+    }
+}
+
+static void script_cut_first(void *user, const struct fake_request *request,
+                             struct fake_answer *answer)
+{
+    script_right(NULL, request, answer);
+    if (request->number % 2 == 0)
+        answer->cut = *(const size_t *)user;
+}
+
+static void a_cut_answer_is_asked_for_again(void **state)
+{
+    (void)state;
+    size_t at = 0;
+    struct fake_server *server = fake_server_start(script_cut_first, &at, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), 2);
+    size_t cuts[] = {0, 17, 40, 100, 150, 160};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        struct tally_error err;
+        int32_t output[4] = {0};
+        at = cuts[i];
+        assert_int_equal(call(client, output, &err), TALLY_OK);
+        assert_memory_equal(output, SUMS, sizeof SUMS);
+    }
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void in_place_is_not_repeated_once_overwritten(void **state)
+{
+    (void)state;
+    struct fake_answer *whole = test_malloc(sizeof *whole);
+    memset(whole, 0, sizeof *whole);
+    script_right(NULL, NULL, whole);
+    size_t text = strlen(whole->text);
+    test_free(whole);
+    struct tally_scan scan = scan_of(&FOUR);
+    for (size_t extra = 0; extra <= 8; extra += 4) {
+        size_t at = text + extra;
+        struct fake_server *server = fake_server_start(script_cut_first, &at, SIZE_MAX, NULL);
+        struct tally *client = quick_client(fake_server_url(server), 3);
+        struct tally_error err;
+        int32_t buffer[4];
+        memcpy(buffer, INPUT, sizeof buffer);
+        enum tally_status status = tally_cumsum(client, &scan, buffer, buffer, &err);
+        if (extra == 0) {
+            assert_int_equal(status, TALLY_OK);
+            assert_memory_equal(buffer, SUMS, sizeof SUMS);
+            assert_int_equal(err.attempts, 2);
+        } else {
+            assert_int_equal(status, TALLY_CONNECTION_LOST);
+            assert_int_equal(err.output_touched, 1);
+            assert_int_equal(err.attempts, 1);
+            assert_int_equal(fake_server_requests(server), 1);
+            assert_non_null(strstr(err.message, "overwrite"));
+        }
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
+#define HEAD_OK "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+#define TENSOR "Tally-Dtype: int32\r\nTally-Shape: 4\r\n"
+#define BODY16 "abcdefghijklmnop"
+
+static void lies_are_refused(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {
+        /* length: shorter, longer, absent and short, absent and long, negative, not a number */
+        HEAD_OK TENSOR "Content-Length: 12\r\n\r\nabcdefghijkl",
+        HEAD_OK TENSOR "Content-Length: 17\r\n\r\n" BODY16 "q",
+        HEAD_OK TENSOR "\r\nabcdefghijklmno",
+        HEAD_OK TENSOR "\r\n" BODY16 "q",
+        HEAD_OK TENSOR "Content-Length: -5\r\n\r\n" BODY16,
+        HEAD_OK TENSOR "Content-Length: 99999999999999999999999\r\n\r\n" BODY16,
+        HEAD_OK TENSOR "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n0\r\n\r\n",
+        HEAD_OK TENSOR "Transfer-Encoding: chunked\r\n\r\n20\r\n" BODY16 BODY16 "\r\n0\r\n\r\n",
+        HEAD_OK TENSOR "Transfer-Encoding: chunked\r\n\r\nzz\r\n" BODY16 "\r\n0\r\n\r\n",
+        /* another tensor */
+        HEAD_OK "Tally-Dtype: float32\r\nTally-Shape: 4\r\nContent-Length: 16\r\n\r\n" BODY16,
+        HEAD_OK "Tally-Dtype: int32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" BODY16,
+        HEAD_OK "Tally-Dtype: int32\r\nContent-Length: 16\r\n\r\n" BODY16,
+        HEAD_OK TENSOR "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" BODY16,
+        /* another type of content */
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" TENSOR "Content-Length: 16\r\n\r\n" BODY16,
+        "HTTP/1.1 200 OK\r\n" TENSOR "Content-Length: 16\r\n\r\n" BODY16,
+        HEAD_OK TENSOR "Content-Encoding: gzip\r\nContent-Length: 16\r\n\r\n" BODY16,
+        /* another status */
+        "HTTP/1.1 201 Created\r\nContent-Type: application/octet-stream\r\n" TENSOR
+        "Content-Length: 16\r\n\r\n" BODY16,
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+        /* not HTTP */
+        "",
+        "\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        "HTTP/9.9 200 OK\r\n\r\n",
+        "HTTP/1.1 xyz\r\n\r\n",
+        "\x16\x03\x01\x02garbage\xff\xfe",
+        "HTTP/1.1 200",
+        BODY16 BODY16 BODY16,
+    };
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct tally_error err;
+        int32_t output[4] = {-1, -1, -1, -1};
+        enum tally_status status = call_once(answers[i], output, &err);
+        if (status == TALLY_OK || err.status != status || err.message[0] == '\0')
+            fail_msg("answer %zu: status %d, \"%s\"", i, (int)status, err.message);
+    }
+}
+
+static void headers_without_end_are_cut_off(void **state)
+{
+    (void)state;
+    char text[70000] = "HTTP/1.1 200 OK\r\n";
+    size_t used = strlen(text);
+    while (used < sizeof text - 100)
+        used += (size_t)snprintf(text + used, sizeof text - used, "X-Filler: %060d\r\n", 7);
+    struct tally_error err;
+    int32_t output[4] = {0};
+    assert_int_equal(call_once(text, output, &err), TALLY_BAD_ANSWER);
+    assert_non_null(strstr(err.message, "headers"));
+}
+
+static void lengths_may_be_chunked_or_left_out(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {
+        HEAD_OK TENSOR "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n8\r\nijklmnop\r\n0\r\n\r\n",
+        HEAD_OK TENSOR "\r\n" BODY16,
+        "HTTP/1.1 103 Early Hints\r\nTally-Shape: 9\r\n\r\n" HEAD_OK TENSOR
+        "Content-Length: 16\r\n\r\n" BODY16,
+        "HTTP/1.1 200 OK\r\ncontent-type: Application/Octet-Stream; x=y\r\ntally-dtype:int32\r\n"
+        "TALLY-SHAPE:\t4 \r\nContent-Length: 16\r\n\r\n" BODY16,
+    };
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct tally_error err;
+        int32_t output[4] = {0};
+        if (call_once(answers[i], output, &err) != TALLY_OK)
+            fail_msg("answer %zu: %s", i, err.message);
+        assert_memory_equal(output, BODY16, 16);
+    }
+}
+
+static void script_early(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
+{
+    script_right(user, request, answer);
+    answer->close = true;
+}
+
+static void an_answer_before_the_request_is_refused(void **state)
+{
+    (void)state;
+    static int32_t big[1 << 18]; /* 1 MiB: with Expect; and half of it: without */
+    int64_t sizes[] = {1 << 18, 1 << 17};
+    for (size_t i = 0; i < 2; i++) {
+        struct fake_server *server = fake_server_start(script_early, NULL, 0, NULL);
+        struct tally *client = quick_client(fake_server_url(server), -1);
+        struct tally_scan scan = scan_of(&sizes[i]);
+        struct tally_error err;
+        memset(big, 1, sizeof big);
+        assert_int_not_equal(tally_cumsum(client, &scan, big, big, &err), TALLY_OK);
+        for (size_t k = 0; k < (size_t)sizes[i]; k++)
+            assert_int_equal(big[k], 0x01010101);
+        assert_int_equal(err.output_touched, 0);
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
+static void script_reject(void *user, const struct fake_request *request,
+                          struct fake_answer *answer)
+{
+    (void)user;
+    (void)request;
+    fake_answer_error(answer, 413, "", "{\"error\":\"too big \\u00e9\\u001b[31m\",\"code\":\"too_large\","
+                                       "\"field\":\"body\"}");
+    answer->close = true;
+}
+
+static void an_early_rejection_is_told(void **state)
+{
+    (void)state;
+    int64_t size = 4 << 20;
+    int32_t *big = test_calloc((size_t)size, 4);
+    struct fake_server *server = fake_server_start(script_reject, NULL, 0, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_scan scan = scan_of(&size);
+    struct tally_error err;
+    assert_int_equal(tally_cumsum(client, &scan, big, big, &err), TALLY_REJECTED);
+    assert_int_equal(err.http_status, 413);
+    assert_string_equal(err.code, "too_large");
+    assert_string_equal(err.field, "body");
+    assert_string_equal(err.message, "too big \xc3\xa9?[31m");
+    tally_close(client);
+    fake_server_stop(server);
+    test_free(big);
+}
+
+static void script_drip(void *user, const struct fake_request *request, struct fake_answer *answer)
+{
+    script_right(NULL, request, answer);
+    answer->drip_us = *(const int *)user;
+}
+
+static void a_slow_answer_is_waited_for_until_the_timeout(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    int32_t output[4] = {0};
+    int pause = 500;
+    struct fake_server *server = fake_server_start(script_drip, &pause, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    assert_int_equal(call(client, output, &err), TALLY_OK);
+    assert_memory_equal(output, SUMS, sizeof SUMS);
+    tally_close(client);
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    options.timeout_ms = 300;
+    client = tally_open(fake_server_url(server), &options, &err);
+    pause = 20000;
+    double before = seconds();
+    assert_int_equal(call(client, output, &err), TALLY_TIMEOUT);
+    assert_true(seconds() - before < 5);
+    assert_non_null(strstr(err.message, "300 ms"));
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void script_hang(void *user, const struct fake_request *request, struct fake_answer *answer)
+{
+    (void)user;
+    (void)request;
+    answer->hang = true;
+    answer->cut = 0;
+}
+
+static void a_silent_server_ends_in_a_timeout(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    int32_t output[4] = {0};
+    struct fake_server *server = fake_server_start(script_hang, NULL, SIZE_MAX, NULL);
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    options.timeout_ms = 200;
+    struct tally *client = tally_open(fake_server_url(server), &options, &err);
+    double before = seconds();
+    assert_int_equal(call(client, output, &err), TALLY_TIMEOUT);
+    assert_true(seconds() - before < 5);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void nobody_listening_is_said_so(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    int32_t output[4] = {0};
+    struct tally *client = quick_client("http://127.0.0.1:1", 3);
+    assert_int_equal(call(client, output, &err), TALLY_CONNECT);
+    assert_int_equal(err.attempts, 1);
+    assert_non_null(strstr(err.message, "TALLY_URL"));
+    tally_close(client);
+    client = quick_client("unix:/nonexistent/tally.sock", 0);
+    assert_int_equal(call(client, output, &err), TALLY_CONNECT);
+    tally_close(client);
+}
+
+static int cancel_at_once(void *user, int64_t sent, int64_t send_total, int64_t received,
+                          int64_t receive_total)
+{
+    (void)user;
+    (void)sent;
+    (void)send_total;
+    (void)received;
+    (void)receive_total;
+    return 1;
+}
+
+static void a_progress_callback_cancels(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    int32_t output[4] = {0};
+    struct fake_server *server = fake_server_start(script_hang, NULL, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), 3);
+    struct tally_scan scan = scan_of(&FOUR);
+    scan.progress = cancel_at_once;
+    assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_CANCELLED);
+    /* and does not stay behind in the pooled connection */
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void script_empty(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
+{
+    (void)user;
+    assert(request->body_bytes == 0);
+    fake_answer_tensor(answer, "int32", "0", "", 0);
+}
+
+static void empty_tensors_travel(void **state)
+{
+    (void)state;
+    int64_t zero = 0;
+    struct tally_error err;
+    struct fake_server *server = fake_server_start(script_empty, NULL, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_scan scan = scan_of(&zero);
+    assert_int_equal(tally_cumsum(client, &scan, NULL, NULL, &err), TALLY_OK);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void script_query(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
+{
+    snprintf(user, 16384, "%s", request->head);
+    fake_answer_tensor(answer, "float16", "2,3", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+}
+
+static void the_request_says_all_of_the_scan(void **state)
+{
+    (void)state;
+    static char head[16384];
+    int64_t sizes[] = {2, 3};
+    int64_t strides[] = {1, 2};
+    int64_t output_strides[] = {7, 1};
+    uint16_t input[6] = {0};
+    uint16_t output[10];
+    struct tally_error err;
+    struct fake_server *server = fake_server_start(script_query, head, SIZE_MAX, NULL);
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    char url[128];
+    snprintf(url, sizeof url, "%s/prefix/", fake_server_url(server));
+    options.token = "s3cret";
+    struct tally *client = tally_open(url, &options, &err);
+    struct tally_scan scan = {.struct_size = sizeof scan,
+                              .dtype = TALLY_FLOAT16,
+                              .rank = 2,
+                              .sizes = sizes,
+                              .strides = strides,
+                              .output_strides = output_strides,
+                              .axis = -1,
+                              .exclusive = 1,
+                              .reverse = 1,
+                              .precision = TALLY_NATIVE,
+                              .deadline_ms = 1234};
+    assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_OK);
+    assert_non_null(strstr(head, "POST /prefix/v1/cumsum?dtype=float16&shape=2,3&axis=-1&exclusive=true"
+                                 "&reverse=true&precision=native&strides=1,2&output_strides=7,1 HTTP"));
+    assert_non_null(strstr(head, "Content-Length: 12\r\n"));
+    assert_non_null(strstr(head, "Content-Type: application/octet-stream\r\n"));
+    assert_non_null(strstr(head, "X-Request-Timeout-Ms: 1234\r\n"));
+    assert_non_null(strstr(head, "Authorization: Bearer s3cret\r\n"));
+    assert_null(strstr(head, "Expect:"));
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_arrive_and_connections_are_kept),
+        cmocka_unit_test(unix_sockets_work_in_both_spellings),
+        cmocka_unit_test(an_answer_cut_at_any_byte_is_an_error),
+        cmocka_unit_test(a_cut_answer_is_asked_for_again),
+        cmocka_unit_test(in_place_is_not_repeated_once_overwritten),
+        cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(headers_without_end_are_cut_off),
+        cmocka_unit_test(lengths_may_be_chunked_or_left_out),
+        cmocka_unit_test(an_answer_before_the_request_is_refused),
+        cmocka_unit_test(an_early_rejection_is_told),
+        cmocka_unit_test(a_slow_answer_is_waited_for_until_the_timeout),
+        cmocka_unit_test(a_silent_server_ends_in_a_timeout),
+        cmocka_unit_test(nobody_listening_is_said_so),
+        cmocka_unit_test(a_progress_callback_cancels),
+        cmocka_unit_test(empty_tensors_travel),
+        cmocka_unit_test(the_request_says_all_of_the_scan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
