@@ -151,9 +151,11 @@ static void read_device(struct json_text object, struct tally_device *device)
     read_text(object, "platform", device->platform, sizeof device->platform);
     read_text(object, "type", device->type, sizeof device->type);
     read_text(object, "state", device->state, sizeof device->state);
-    device->queue_depth = read_number(object, "queue_depth");
-    device->done = read_number(object, "done");
+    device->running = read_number(object, "running");
+    device->requests = read_number(object, "requests");
     device->errors = read_number(object, "errors");
+    device->busy_us = read_number(object, "busy_us");
+    device->memory_bytes = read_number(object, "memory_bytes");
 }
 
 enum tally_status tally_devices(struct tally *client, struct tally_device *devices,

@@ -204,10 +204,12 @@ struct tally_device {
     char platform[128];
     char type[32];
     char state[32];
-    int64_t queue_depth;
-    int64_t done; /* requests computed */
+    int64_t running;  /* requests it is working on */
+    int64_t requests; /* computed since the server's start */
     int64_t errors;
-    int64_t reserved[5];
+    int64_t busy_us;
+    int64_t memory_bytes;
+    int64_t reserved[3];
 };
 
 /* Fill devices[0..capacity); *count is how many there are, which may be more. */

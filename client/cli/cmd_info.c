@@ -30,8 +30,8 @@ static void print_device(const struct tally_device *device, bool colour)
     (void)printf("%-40.40s %-24.24s %-6s %s%-10s%s", or_dash(device->name),
                  or_dash(device->platform), or_dash(device->type), colour ? paint : "",
                  or_dash(device->state), colour ? "\033[0m" : "");
-    print_number(device->queue_depth);
-    print_number(device->done);
+    print_number(device->running);
+    print_number(device->requests);
     print_number(device->errors);
     (void)putchar('\n');
 }
@@ -76,7 +76,7 @@ int command_devices(const struct settings *settings)
         status = complain_error(&err);
     } else {
         (void)printf("%-40s %-24s %-6s %-10s %10s %10s %10s\n", "DEVICE", "PLATFORM", "TYPE",
-                     "STATE", "QUEUED", "DONE", "ERRORS");
+                     "STATE", "RUNNING", "REQUESTS", "ERRORS");
         for (int i = 0; i < count && i < DEVICES_MAX; i++) {
             print_device(&devices[i], colour_allowed(STDOUT_FILENO));
         }

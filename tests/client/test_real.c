@@ -1,0 +1,394 @@
+/* libtally against the real server, whose address is in TALLY_URL: every type, both flags, strides,
+ * in place, submitted, and the DirectML door. The oracle here is a plain loop. */
+#include "tests/client/lib/support.h"
+
+#include "client/tally_directml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct tally *client;
+
+static int open_client(void **state)
+{
+    struct tally_error err;
+    (void)state;
+    client = tally_open(NULL, NULL, &err);
+    return client == NULL;
+}
+
+static int close_client(void **state)
+{
+    (void)state;
+    tally_close(client);
+    return 0;
+}
+
+/* Element `index` of an array of any type holds a small number; its sums fit every type. */
+static void put_number(enum tally_dtype dtype, void *array, size_t index, int number)
+{
+    unsigned char *at = (unsigned char *)array + index * tally_dtype_bytes(dtype);
+    float single = (float)number;
+    double twice = number;
+    uint32_t bits = 0;
+    uint16_t half = 0;
+    int64_t integer = number;
+    memcpy(&bits, &single, 4);
+    switch (dtype) {
+    case TALLY_FLOAT16: /* exact: |number| < 2048 */
+        if (number != 0)
+            half = (uint16_t)(((bits >> 16) & 0x8000) |
+                              ((((bits >> 23) & 0xFF) - 127 + 15) << 10) | ((bits >> 13) & 0x3FF));
+        memcpy(at, &half, 2);
+        break;
+    case TALLY_BFLOAT16: /* exact: |number| < 256 */
+        half = (uint16_t)(bits >> 16);
+        memcpy(at, &half, 2);
+        break;
+    case TALLY_FLOAT32:
+        memcpy(at, &single, 4);
+        break;
+    case TALLY_FLOAT64:
+        memcpy(at, &twice, 8);
+        break;
+    case TALLY_INT8:
+    case TALLY_INT16:
+    case TALLY_INT32:
+    case TALLY_INT64:
+    case TALLY_UINT8:
+    case TALLY_UINT16:
+    case TALLY_UINT32:
+    case TALLY_UINT64:
+        memcpy(at, &integer, tally_dtype_bytes(dtype));
+        break;
+    }
+}
+
+enum { ROWS = 3, COLUMNS = 5, CELLS = ROWS * COLUMNS };
+
+static int input_number(int row, int column)
+{
+    return (row * 3 + column * 2) % 5;
+}
+
+/* The sum that belongs in a cell, summing along columns (axis 0) or rows (axis 1). */
+static int expected_number(int row, int column, int axis, int exclusive, int reverse)
+{
+    int length = axis == 0 ? ROWS : COLUMNS;
+    int own = axis == 0 ? row : column;
+    int sum = 0;
+    for (int k = 0; k < length; k++) {
+        int before = reverse ? k > own : k < own;
+        if (before || (k == own && !exclusive))
+            sum += axis == 0 ? input_number(k, column) : input_number(row, k);
+    }
+    return sum;
+}
+
+static void fill(enum tally_dtype dtype, void *input, void *expected, const struct tally_scan *scan)
+{
+    for (int row = 0; row < ROWS; row++) {
+        for (int column = 0; column < COLUMNS; column++) {
+            size_t cell = (size_t)(row * COLUMNS + column);
+            put_number(dtype, input, cell, input_number(row, column));
+            put_number(dtype, expected, cell,
+                       expected_number(row, column, (int)scan->axis, scan->exclusive,
+                                       scan->reverse));
+        }
+    }
+}
+
+static void every_type_axis_and_flag_is_right(void **state)
+{
+    (void)state;
+    int64_t sizes[] = {ROWS, COLUMNS};
+    for (int variant = 0; variant < 12 * 16; variant++) {
+        unsigned char input[CELLS * 8];
+        unsigned char output[CELLS * 8];
+        unsigned char expected[CELLS * 8];
+        struct tally_error err;
+        struct tally_scan scan = {.struct_size = sizeof scan,
+                                  .dtype = (enum tally_dtype)(variant / 16),
+                                  .rank = 2,
+                                  .sizes = sizes,
+                                  .axis = variant & 1,
+                                  .exclusive = variant >> 1 & 1,
+                                  .reverse = variant >> 2 & 1};
+        int in_place = variant >> 3 & 1;
+        size_t bytes = CELLS * tally_dtype_bytes(scan.dtype);
+        fill(scan.dtype, input, expected, &scan);
+        void *to = in_place ? input : output;
+        if (tally_cumsum(client, &scan, input, to, &err) != TALLY_OK)
+            fail_msg("variant %d: %s", variant, err.message);
+        assert_memory_equal(to, expected, bytes);
+    }
+}
+
+static void strided_input_and_output_are_laid_out_right(void **state)
+{
+    (void)state;
+    int64_t sizes[] = {2, 3};
+    int64_t strides[] = {1, 2};        /* columns first */
+    int64_t output_strides[] = {4, 1}; /* a gap after each row */
+    int32_t input[] = {1, 10, 2, 20, 3, 30};
+    int32_t output[7] = {-1, -1, -1, -1, -1, -1, -1};
+    int32_t expected[7] = {1, 3, 6, 0, 10, 30, 60};
+    uint64_t input_bytes = 0;
+    uint64_t output_bytes = 0;
+    struct tally_error err;
+    struct tally_scan scan = {.struct_size = sizeof scan,
+                              .dtype = TALLY_INT32,
+                              .rank = 2,
+                              .sizes = sizes,
+                              .strides = strides,
+                              .output_strides = output_strides,
+                              .axis = 1,
+                              .input_bytes = sizeof input,
+                              .output_bytes = sizeof output};
+    assert_int_equal(tally_scan_bytes(&scan, &input_bytes, &output_bytes, &err), TALLY_OK);
+    assert_int_equal(input_bytes, sizeof input);
+    assert_int_equal(output_bytes, sizeof output);
+    if (tally_cumsum(client, &scan, input, output, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(output, expected, sizeof output);
+}
+
+static void a_large_tensor_in_place_is_right(void **state)
+{
+    (void)state;
+    int64_t size = 3 << 20;
+    int32_t *numbers = test_malloc((size_t)size * 4);
+    struct tally_error err;
+    struct tally_scan scan = scan_of(&size);
+    for (int64_t i = 0; i < size; i++)
+        numbers[i] = (int32_t)(i % 1000);
+    assert_int_equal(tally_cumsum(client, &scan, numbers, numbers, &err), TALLY_OK);
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < size; i++) {
+        sum += (uint32_t)(i % 1000);
+        assert_int_equal(numbers[i], (int32_t)sum);
+    }
+    test_free(numbers);
+}
+
+static void the_server_s_sentence_is_passed_on(void **state)
+{
+    (void)state;
+    int64_t sizes[] = {2, 3};
+    int64_t overlapping[] = {1, 1};
+    int32_t input[6] = {0};
+    int32_t output[6];
+    struct tally_error err;
+    struct tally_scan scan = {.struct_size = sizeof scan,
+                              .dtype = TALLY_INT32,
+                              .rank = 2,
+                              .sizes = sizes,
+                              .output_strides = overlapping,
+                              .axis = 1};
+    assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_REJECTED);
+    assert_int_equal(err.http_status, 400);
+    assert_string_equal(err.code, "invalid_strides");
+    assert_string_equal(err.field, "output_strides");
+    assert_true(strlen(err.message) > 20);
+    assert_true(err.request_id[0] != '\0');
+}
+
+static void the_server_tells_of_itself(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    struct tally_device devices[4];
+    char version[32] = "";
+    int count = 0;
+    int health = 0;
+    assert_int_equal(tally_health(client, &health, &err), TALLY_OK);
+    assert_int_equal(health, TALLY_ALIVE | TALLY_READY);
+    assert_int_equal(tally_server_version(client, version, sizeof version, &err), TALLY_OK);
+    assert_string_equal(version, tally_library_version());
+    assert_int_equal(tally_devices(client, devices, 4, &count, &err), TALLY_OK);
+    assert_true(count >= 1);
+    assert_true(devices[0].name[0] != '\0');
+    assert_string_equal(devices[0].state, "ready");
+    assert_true(devices[0].requests > 0);
+    assert_true(devices[0].memory_bytes > 0);
+}
+
+static void count_done(void *user, const struct tally_error *result)
+{
+    int *done = user;
+    *done += result->status == TALLY_OK;
+}
+
+static void submitted_calls_are_right(void **state)
+{
+    (void)state;
+    enum { CALLS = 100 };
+    static int32_t numbers[CALLS][7];
+    int64_t size = 7;
+    int done = 0;
+    for (int i = 0; i < CALLS; i++) {
+        struct tally_error err;
+        struct tally_scan scan = scan_of(&size);
+        for (int k = 0; k < 7; k++)
+            numbers[i][k] = i;
+        assert_int_equal(tally_submit(client, &scan, numbers[i], numbers[i],
+                                      (struct tally_done){count_done, &done}, &err),
+                         TALLY_OK);
+    }
+    assert_int_equal(tally_wait(client, -1), TALLY_OK);
+    assert_int_equal(done, CALLS);
+    for (int i = 0; i < CALLS; i++) {
+        for (int k = 0; k < 7; k++)
+            assert_int_equal(numbers[i][k], i * (k + 1));
+    }
+}
+
+/* ---- DirectML ---- */
+
+static const float SEED[12] = {2, 1, 3, 5, 3, 8, 7, 3, 9, 6, 2, 4};
+static const UINT SEED_SIZES[4] = {1, 1, 3, 4};
+
+static DML_BUFFER_TENSOR_DESC seed_tensor(void)
+{
+    return (DML_BUFFER_TENSOR_DESC){.DataType = DML_TENSOR_DATA_TYPE_FLOAT32,
+                                    .DimensionCount = 4,
+                                    .Sizes = SEED_SIZES,
+                                    .TotalTensorSizeInBytes = 48};
+}
+
+static enum tally_status execute(const DML_BUFFER_TENSOR_DESC *input,
+                                 const DML_BUFFER_TENSOR_DESC *output,
+                                 const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *how, int level,
+                                 struct tally_dml_binding from, struct tally_dml_binding to,
+                                 struct tally_error *err)
+{
+    DML_TENSOR_DESC input_desc = {DML_TENSOR_TYPE_BUFFER, input};
+    DML_TENSOR_DESC output_desc = {DML_TENSOR_TYPE_BUFFER, output};
+    DML_CUMULATIVE_SUMMATION_OPERATOR_DESC desc = *how;
+    desc.InputTensor = &input_desc;
+    desc.OutputTensor = &output_desc;
+    return tally_dml_cumulative_summation(client, &desc, level, &from, &to, err);
+}
+
+static void the_seed_s_examples_come_out(void **state)
+{
+    (void)state;
+    struct {
+        DML_CUMULATIVE_SUMMATION_OPERATOR_DESC how;
+        float expected[12];
+    } cases[] = {
+        {{.Axis = 3}, {2, 3, 6, 11, 3, 11, 18, 21, 9, 15, 17, 21}},
+        {{.Axis = 3, .HasExclusiveSum = 7}, {0, 2, 3, 6, 0, 3, 11, 18, 0, 9, 15, 17}},
+        {{.Axis = 3, .AxisDirection = DML_AXIS_DIRECTION_DECREASING},
+         {11, 9, 8, 5, 21, 18, 10, 3, 21, 12, 6, 4}},
+        {{.Axis = 2}, {2, 1, 3, 5, 5, 9, 10, 8, 14, 15, 12, 12}},
+    };
+    DML_BUFFER_TENSOR_DESC tensor = seed_tensor();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            float buffer[2][16];
+            struct tally_error err;
+            memcpy(buffer[0], SEED, sizeof SEED);
+            struct tally_dml_binding from = {buffer[0], 0, 48};
+            struct tally_dml_binding to = {buffer[in_place ? 0 : 1], 0, 48};
+            if (execute(&tensor, &tensor, &cases[i].how, DML_FEATURE_LEVEL_2_1, from, to, &err) !=
+                TALLY_OK)
+                fail_msg("example %zu: %s", i + 1, err.message);
+            assert_memory_equal(buffer[in_place ? 0 : 1], cases[i].expected, 48);
+        }
+    }
+}
+
+static void padded_and_strided_tensors_keep_their_surroundings(void **state)
+{
+    (void)state;
+    static const UINT sizes[2] = {2, 3};
+    static const UINT strides[2] = {8, 1};
+    float buffer[32];
+    float output[32];
+    struct tally_error err;
+    DML_BUFFER_TENSOR_DESC input = {.DataType = DML_TENSOR_DATA_TYPE_FLOAT32,
+                                    .DimensionCount = 2,
+                                    .Sizes = sizes,
+                                    .Strides = strides,
+                                    .TotalTensorSizeInBytes = 44};
+    DML_BUFFER_TENSOR_DESC packed = {.DataType = DML_TENSOR_DATA_TYPE_FLOAT32,
+                                     .DimensionCount = 2,
+                                     .Sizes = sizes,
+                                     .TotalTensorSizeInBytes = 28,
+                                     .GuaranteedBaseOffsetAlignment = 16};
+    DML_CUMULATIVE_SUMMATION_OPERATOR_DESC how = {.Axis = 1};
+    for (int i = 0; i < 32; i++) {
+        buffer[i] = (float)i;
+        output[i] = -1;
+    }
+    assert_int_equal(execute(&input, &packed, &how, 0, (struct tally_dml_binding){buffer, 16, 48},
+                             (struct tally_dml_binding){output, 32, 64}, &err),
+                     TALLY_OK);
+    float expected[6] = {4, 9, 15, 12, 25, 39};
+    assert_memory_equal(output + 8, expected, sizeof expected);
+    assert_true(output[7] == -1); /* before the offset */
+    assert_true(output[15] == -1); /* beyond TotalTensorSizeInBytes */
+}
+
+static void odd_float16_counts_are_rounded_up(void **state)
+{
+    (void)state;
+    static const UINT sizes[1] = {3};
+    uint16_t numbers[4] = {0x3C00, 0x4000, 0x4200, 0x7777}; /* 1 2 3, padding */
+    uint16_t expected[3] = {0x3C00, 0x4200, 0x4600};        /* 1 3 6 */
+    struct tally_error err;
+    assert_int_equal(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT16, 1, sizes, NULL), 8);
+    DML_BUFFER_TENSOR_DESC tensor = {.DataType = DML_TENSOR_DATA_TYPE_FLOAT16,
+                                     .DimensionCount = 1,
+                                     .Sizes = sizes,
+                                     .TotalTensorSizeInBytes = 8};
+    DML_CUMULATIVE_SUMMATION_OPERATOR_DESC how = {.Axis = 0};
+    struct tally_dml_binding bound = {numbers, 0, 8};
+    if (execute(&tensor, &tensor, &how, 0, bound, bound, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(numbers, expected, 6);
+}
+
+static void feature_levels_are_the_server_s_to_judge(void **state)
+{
+    (void)state;
+    static const UINT sizes[1] = {4};
+    int64_t numbers[4] = {1, 2, 3, 4};
+    struct tally_error err;
+    DML_BUFFER_TENSOR_DESC tensor = {.DataType = DML_TENSOR_DATA_TYPE_INT64,
+                                     .DimensionCount = 1,
+                                     .Sizes = sizes,
+                                     .TotalTensorSizeInBytes = 32};
+    DML_CUMULATIVE_SUMMATION_OPERATOR_DESC how = {.Axis = 0};
+    struct tally_dml_binding bound = {numbers, 0, 32};
+    assert_int_equal(execute(&tensor, &tensor, &how, DML_FEATURE_LEVEL_4_0, bound, bound, &err),
+                     TALLY_REJECTED);
+    assert_int_equal(execute(&tensor, &tensor, &how, 0x2000, bound, bound, &err), TALLY_REJECTED);
+    how.Axis = 1;
+    assert_int_equal(execute(&tensor, &tensor, &how, DML_FEATURE_LEVEL_5_0, bound, bound, &err),
+                     TALLY_REJECTED);
+    assert_int_equal(numbers[3], 4);
+    how.Axis = 0;
+    assert_int_equal(execute(&tensor, &tensor, &how, DML_FEATURE_LEVEL_6_4, bound, bound, &err),
+                     TALLY_OK);
+    assert_int_equal(numbers[3], 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_axis_and_flag_is_right),
+        cmocka_unit_test(strided_input_and_output_are_laid_out_right),
+        cmocka_unit_test(a_large_tensor_in_place_is_right),
+        cmocka_unit_test(the_server_s_sentence_is_passed_on),
+        cmocka_unit_test(the_server_tells_of_itself),
+        cmocka_unit_test(submitted_calls_are_right),
+        cmocka_unit_test(the_seed_s_examples_come_out),
+        cmocka_unit_test(padded_and_strided_tensors_keep_their_surroundings),
+        cmocka_unit_test(odd_float16_counts_are_rounded_up),
+        cmocka_unit_test(feature_levels_are_the_server_s_to_judge),
+    };
+    return cmocka_run_group_tests(tests, open_client, close_client);
+}
