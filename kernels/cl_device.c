@@ -175,7 +175,7 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     }
     opened.id = ids[number];
     cl_int code = CL_SUCCESS;
-    CL_TRY(code, clGetDeviceInfo(opened.id, CL_DEVICE_PLATFORM, sizeof opened.platform,
+    CL_TRY(code, clGetDeviceInfo(opened.id, CL_DEVICE_PLATFORM, sizeof(cl_platform_id),
                                  &opened.platform, NULL));
     status = cl_check(code, "clGetDeviceInfo", err);
     if (status == STATUS_OK) {

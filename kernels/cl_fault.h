@@ -36,22 +36,12 @@ bool cl_fault_canary(void);
 void cl_fault_hang(void);
 
 /* One OpenCL call that returns its code. */
-#define CL_TRY(code, call)          \
-    do {                            \
-        (code) = cl_fault_next();   \
-        if ((code) == CL_SUCCESS) { \
-            (code) = (call);        \
-        }                           \
-    } while (0)
+#define CL_TRY(code, call) \
+    ((code) = cl_fault_next(), (code) == CL_SUCCESS ? (void)((code) = (call)) : (void)0)
 
 /* One OpenCL call that returns an object and stores its code through `&code`. */
-#define CL_MAKE(object, code, call) \
-    do {                            \
-        (object) = NULL;            \
-        (code) = cl_fault_next();   \
-        if ((code) == CL_SUCCESS) { \
-            (object) = (call);      \
-        }                           \
-    } while (0)
+#define CL_MAKE(object, code, call)             \
+    ((object) = NULL, (code) = cl_fault_next(), \
+     (code) == CL_SUCCESS ? (void)((object) = (call)) : (void)0)
 
 #endif

@@ -78,10 +78,12 @@ enum status cl_table_take(struct cl_table *table, size_t bytes, struct cl_table_
 {
     struct cl_table_chunk *chunk = table->first;
     if (chunk == NULL || chunk->bytes - chunk->used < bytes) {
-        enum status status = chunk_create(table->device, bytes, &chunk, err);
-        if (status != STATUS_OK) {
+        struct cl_table_chunk *made = NULL;
+        enum status status = chunk_create(table->device, bytes, &made, err);
+        if (status != STATUS_OK || made == NULL) {
             return status;
         }
+        chunk = made;
         chunk->next = table->first;
         table->first = chunk;
     }

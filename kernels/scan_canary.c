@@ -127,30 +127,39 @@ static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
     return desc;
 }
 
-/* Visit every element of a plan in place: write the input, or compare the output. */
+/* Write one line of input at a cell, or compare one line of output. */
+static enum status visit_line(struct check *check, const struct scan_plan *plan, uint64_t start,
+                              bool compare, struct error *err)
+{
+    for (uint64_t k = 0; k < plan->axis.size; k++) {
+        uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
+        uint64_t at = start + index * plan->axis.in_stride;
+        int value = compare ? sum_before(plan->exclusive ? k : k + 1) : value_at(k);
+        uint64_t bits = small_bits(check->dtype, value) & mask(check);
+        if (!compare) {
+            put(check, at, bits);
+        } else if (get(check, at) != bits) {
+            return wrong(check, "a sum", get(check, at), bits, err);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Every line of a plan in place. */
 static enum status visit(struct check *check, const struct scan_plan *plan, bool compare,
                          struct error *err)
 {
-    for (uint64_t line = 0; line < plan->lines; line++) {
+    enum status status = STATUS_OK;
+    for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line++) {
         uint64_t rest = line;
         uint64_t start = 0;
         for (int d = plan->dims - 1; d >= 0; d--) {
             start += rest % plan->dim[d].size * plan->dim[d].in_stride;
             rest /= plan->dim[d].size;
         }
-        for (uint64_t k = 0; k < plan->axis.size; k++) {
-            uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
-            uint64_t at = start + index * plan->axis.in_stride;
-            int value = compare ? sum_before(plan->exclusive ? k : k + 1) : value_at(k);
-            uint64_t bits = small_bits(check->dtype, value) & mask(check);
-            if (!compare) {
-                put(check, at, bits);
-            } else if (get(check, at) != bits) {
-                return wrong(check, "a sum", get(check, at), bits, err);
-            }
-        }
+        status = visit_line(check, plan, start, compare, err);
     }
-    return STATUS_OK;
+    return status;
 }
 
 static enum status run_one(const struct check *check, const struct scan_plan *plan,

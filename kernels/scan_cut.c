@@ -69,32 +69,43 @@ static bool shorten(struct scan_cut *cut, bool output, uint64_t limit)
     return true;
 }
 
-/* Do boxes span disjoint ranges? Every dimension that was cut must step over all
- * that is left of the smaller ones. */
-static bool compact(const struct scan_cut *cut, bool output)
+/* Size in a box and in the whole scan of dimension i, -1 for the axis. */
+static uint64_t box_size(const struct scan_cut *cut, int i)
 {
-    const struct scan_plan *plan = cut->plan;
-    for (int i = -1; i < plan->dims; i++) {
-        const struct scan_dim *dim = i < 0 ? &plan->axis : &plan->dim[i];
-        uint64_t size = i < 0 ? cut->axis : cut->size[i];
-        if (size == dim->size) {
-            continue;
-        }
-        uint64_t reach = 0;
-        for (int j = -1; j < plan->dims; j++) {
-            const struct scan_dim *other = j < 0 ? &plan->axis : &plan->dim[j];
-            uint64_t steps = (j < 0 ? cut->axis : cut->size[j]) - 1;
-            bool larger = side_stride(other, output) > side_stride(dim, output);
-            if (larger && steps > 0) {
-                return false; /* a smaller dimension was cut inside a larger one */
-            }
-            reach += j == i || larger ? 0 : steps * side_stride(other, output);
-        }
-        if (side_stride(dim, output) <= reach) {
+    return i < 0 ? cut->axis : cut->size[i];
+}
+
+static const struct scan_dim *whole_dim(const struct scan_cut *cut, int i)
+{
+    return i < 0 ? &cut->plan->axis : &cut->plan->dim[i];
+}
+
+/* Do boxes step along a cut dimension over all that they span of the smaller ones, with nothing
+ * of larger ones inside them? */
+static bool steps_over(const struct scan_cut *cut, int dim, bool output)
+{
+    uint64_t stride = side_stride(whole_dim(cut, dim), output);
+    uint64_t reach = 0;
+    for (int i = -1; i < cut->plan->dims; i++) {
+        uint64_t other = side_stride(whole_dim(cut, i), output);
+        uint64_t steps = box_size(cut, i) - 1;
+        if (other > stride && steps > 0) {
             return false;
         }
+        reach += i == dim ? 0 : steps * other;
     }
-    return true;
+    return stride > reach;
+}
+
+/* Do boxes span disjoint ranges of memory? */
+static bool compact(const struct scan_cut *cut, bool output)
+{
+    bool all = true;
+    for (int i = -1; i < cut->plan->dims; i++) {
+        bool whole = box_size(cut, i) == whole_dim(cut, i)->size;
+        all = all && (whole || steps_over(cut, i, output));
+    }
+    return all;
 }
 
 /* Boxes of packed rows: as many elements of a line as fit, else as many lines as do. */
@@ -105,7 +116,8 @@ static void cut_gathered(struct scan_cut *cut, uint64_t limit)
     cut->axis = plan->axis.size <= limit ? plan->axis.size : whole_blocks(limit);
     uint64_t room = limit / cut->axis;
     for (int i = plan->dims - 1; i >= 0; i--) {
-        cut->size[i] = plan->dim[i].size < room ? plan->dim[i].size : room;
+        uint64_t size = plan->dim[i].size < room ? plan->dim[i].size : room;
+        cut->size[i] = size > 0 ? size : 1;
         room /= cut->size[i];
     }
 }

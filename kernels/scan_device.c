@@ -203,8 +203,8 @@ static enum status create_carry(const struct cl_device *device, struct scan_roun
 {
     cl_int code = CL_SUCCESS;
     CL_MAKE(round->carry, code,
-            clCreateBuffer(device->context, CL_MEM_READ_WRITE, (size_t)(2 * 8 * lines), NULL,
-                           &code));
+            clCreateBuffer(device->context, CL_MEM_READ_WRITE,
+                           (size_t)lines * 2 * sizeof(cl_ulong), NULL, &code));
     round->carry_lines = lines;
     return cl_check(code, "clCreateBuffer (carry)", err);
 }

@@ -49,6 +49,26 @@ static void sort_by_stride(struct scan_extent *extents, size_t count)
     }
 }
 
+/* Does each of extents[first..count) step over all that the smaller ones reach? */
+static bool nested_from(const struct search *s, size_t first)
+{
+    bool nested = true;
+    for (size_t i = first; i < s->count; i++) {
+        nested = nested && (int64_t)s->extents[i].stride > s->below[i + 1];
+    }
+    return nested;
+}
+
+/* Leave extents[kept..count) out. */
+static void drop_inner(struct search *s, size_t kept)
+{
+    int64_t inner = s->below[kept];
+    for (size_t i = 0; i <= kept; i++) {
+        s->below[i] -= inner;
+    }
+    s->count = kept;
+}
+
 /* Leave out the outer dimensions that step over everything below them, and the inner ones that
  * fit between the multiples of everything above them: neither can take part in an overlap. */
 static void narrow(struct search *s)
@@ -60,18 +80,11 @@ static void narrow(struct search *s)
             s->below[i] = s->below[i + 1];
         }
     }
-    uint64_t step = 0;
-    for (size_t i = 0; i < s->count; i++) {
+    uint64_t step = 0; /* of everything above */
+    for (size_t i = 0; i + 1 < s->count; i++) {
         step = gcd(step, s->extents[i].stride);
-        bool nested = i + 1 < s->count && s->below[i + 1] < (int64_t)step;
-        for (size_t j = i + 1; nested && j < s->count; j++) {
-            nested = (int64_t)s->extents[j].stride > s->below[j + 1];
-        }
-        if (nested) {
-            for (size_t j = 0; j <= i + 1; j++) {
-                s->below[j] -= s->below[i + 1];
-            }
-            s->count = i + 1;
+        if (s->below[i + 1] < (int64_t)step && nested_from(s, i + 1)) {
+            drop_inner(s, i + 1);
         }
     }
 }
@@ -111,46 +124,53 @@ static void choices(const struct scan_extent *extent, int64_t off, int64_t room,
     *to = high > most ? most : high < -most ? -most - 1 : (int64_t)high;
 }
 
-/* Depth first over the differences of extents[0..count), off the sum so far. The first
- * difference that is not zero is positive without loss, so the search begins at zero until
- * then. */
+/* One dimension of the search: which differences are left to try, and what the larger ones sum
+ * to. */
+struct level {
+    int64_t next;
+    int64_t last;
+    int64_t off;
+    bool zero; /* all larger dimensions have difference zero */
+};
+
+static struct level enter(const struct search *s, size_t depth, int64_t off, bool zero)
+{
+    struct level level = {.off = off, .zero = zero};
+    choices(&s->extents[depth], off, s->below[depth + 1], &level.next, &level.last);
+    if (zero) {
+        level.next = 0; /* the first difference that is not zero is positive without loss */
+    }
+    return level;
+}
+
+/* Depth first. Of differences that sum to zero the smaller dimensions may all be zero. */
 static enum scan_overlap search_run(struct search *s)
 {
-    int64_t next[LIMIT_RANK];
-    int64_t last[LIMIT_RANK];
-    int64_t off[LIMIT_RANK + 1] = {0};
-    bool zero[LIMIT_RANK + 1] = {true}; /* all differences before it are zero */
+    struct level levels[LIMIT_RANK];
     size_t depth = 0;
-    choices(&s->extents[0], 0, s->below[1], &next[0], &last[0]);
-    next[0] = 0;
-    for (;;) {
-        if (next[depth] > last[depth]) {
-            if (depth == 0) {
-                return SCAN_OVERLAP_NONE;
-            }
+    levels[0] = enter(s, 0, 0, true);
+    while (s->steps-- > 0) {
+        struct level *level = &levels[depth];
+        bool done = level->next > level->last;
+        if (done && depth == 0) {
+            return SCAN_OVERLAP_NONE;
+        }
+        if (done) {
             depth--;
             continue;
         }
-        if (--s->steps < 0) {
-            return SCAN_OVERLAP_UNKNOWN;
+        int64_t d = level->next++;
+        int64_t sum = level->off + d * (int64_t)s->extents[depth].stride;
+        bool zero = level->zero && d == 0;
+        if (sum == 0 && !zero) {
+            return SCAN_OVERLAP_FOUND;
         }
-        int64_t d = next[depth]++;
-        int64_t sum = off[depth] + d * (int64_t)s->extents[depth].stride;
-        bool all_zero = zero[depth] && d == 0;
-        if (sum == 0 && !all_zero) {
-            return SCAN_OVERLAP_FOUND; /* the rest may be zero */
-        }
-        if (depth + 1 == s->count) {
-            continue;
-        }
-        depth++;
-        off[depth] = sum;
-        zero[depth] = all_zero;
-        choices(&s->extents[depth], sum, s->below[depth + 1], &next[depth], &last[depth]);
-        if (all_zero) {
-            next[depth] = 0;
+        if (depth + 1 < s->count) {
+            depth++;
+            levels[depth] = enter(s, depth, sum, zero);
         }
     }
+    return SCAN_OVERLAP_UNKNOWN;
 }
 
 enum scan_overlap scan_overlap_find(struct scan_extent *extents, size_t count)

@@ -62,40 +62,59 @@ static enum status check_rank(const struct scan_desc *desc, struct error *err)
                            desc->rank == 0 ? ": give a single number the shape [1]" : "");
 }
 
-/* Strides of one side, given or packed, and how many elements the buffer spans with them. */
-static enum status take_strides(const struct scan_desc *desc, bool output, bool empty,
-                                uint64_t strides[LIMIT_RANK], uint64_t *span, struct error *err)
+static const char *side_field(bool output)
 {
-    const char *field = output ? "output_strides" : "strides";
+    return output ? "output_strides" : "strides";
+}
+
+/* One side's strides: the given ones, or those of a packed tensor. */
+static enum status take_strides(const struct scan_desc *desc, bool output,
+                                uint64_t strides[LIMIT_RANK], struct error *err)
+{
     bool given = output ? desc->has_output_strides : desc->has_strides;
     const int64_t *from = output ? desc->output_strides : desc->strides;
-    uint64_t most = (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes;
     uint64_t packed = 1;
-    uint64_t reach = 0;
     for (int i = desc->rank - 1; i >= 0; i--) {
+        strides[i] = given ? (uint64_t)from[i] : packed;
+        packed *= (uint64_t)desc->sizes[i]; /* fits, or there is a 0 and nobody asks */
         if (given && from[i] < 0) {
-            return error_set_field(err, STATUS_INVALID_STRIDES, field,
+            return error_set_field(err, STATUS_INVALID_STRIDES, side_field(output),
                                    "the stride of dimension %d is %" PRId64
                                    ", expected 0 or more elements: use reverse to "
                                    "run from the end",
                                    i, from[i]);
         }
-        strides[i] = given ? (uint64_t)from[i] : packed;
-        uint64_t steps = empty ? 0 : (uint64_t)desc->sizes[i] - 1;
-        uint64_t part = 0;
-        if (__builtin_mul_overflow(steps, strides[i], &part) ||
-            __builtin_add_overflow(reach, part, &reach) || reach >= most) {
-            return error_set_field(
-                err, STATUS_INVALID_STRIDES, field,
-                "with stride %" PRIu64 " of dimension %d the last element lies "
-                "beyond %" PRIu64 " elements, the most of type %s that can be "
-                "addressed",
-                strides[i], i, most, dtype_info(desc->dtype)->name);
-        }
-        packed *= empty ? 1 : (uint64_t)desc->sizes[i]; /* fits: count_elements() */
     }
-    *span = empty ? 0 : reach + 1;
     return STATUS_OK;
+}
+
+/* Elements that the buffer of one side spans. */
+static enum status measure(const struct scan_desc *desc, bool output, const uint64_t *strides,
+                           uint64_t *span, struct error *err)
+{
+    uint64_t most = (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes;
+    uint64_t reach = 0;
+    for (int i = desc->rank - 1; i >= 0; i--) {
+        uint64_t part = 0;
+        if (__builtin_mul_overflow((uint64_t)desc->sizes[i] - 1, strides[i], &part) ||
+            __builtin_add_overflow(reach, part, &reach) || reach >= most) {
+            return error_set_field(err, STATUS_INVALID_STRIDES, side_field(output),
+                                   "with stride %" PRIu64 " of dimension %d the last element "
+                                   "lies beyond %" PRIu64 " elements, the most of type %s that "
+                                   "can be addressed",
+                                   strides[i], i, most, dtype_info(desc->dtype)->name);
+        }
+    }
+    *span = reach + 1;
+    return STATUS_OK;
+}
+
+static enum status check_side(const struct scan_desc *desc, bool output, bool empty,
+                              uint64_t strides[LIMIT_RANK], uint64_t *span, struct error *err)
+{
+    enum status status = take_strides(desc, output, strides, err);
+    *span = 0;
+    return status == STATUS_OK && !empty ? measure(desc, output, strides, span, err) : status;
 }
 
 static enum status check_overlap(const struct scan_desc *desc, const uint64_t *strides,
@@ -283,10 +302,10 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     }
     bool empty = made.elements == 0;
     if (status == STATUS_OK) {
-        status = take_strides(desc, false, empty, in, &made.in_elements, err);
+        status = check_side(desc, false, empty, in, &made.in_elements, err);
     }
     if (status == STATUS_OK) {
-        status = take_strides(desc, true, empty, out, &made.out_elements, err);
+        status = check_side(desc, true, empty, out, &made.out_elements, err);
     }
     if (status == STATUS_OK && desc->has_output_strides && !empty) {
         status = check_overlap(desc, out, err);

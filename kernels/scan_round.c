@@ -138,28 +138,37 @@ static void mark_inputs(struct scan_round *round, const struct scan_part *parts,
     }
 }
 
+/* Take the parts that lie in one slab. */
+static size_t take_slab(const struct scan_part *parts, size_t count, const struct slab *slab,
+                        bool *taken, struct scan_piece *pieces)
+{
+    size_t together = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].slab == slab) {
+            taken[i] = true;
+            pieces[together++] = make_piece(&parts[i], 0, 0);
+        }
+    }
+    return together;
+}
+
 /* One launch for each slab that the parts lie in. */
 static enum status launch_slabs(struct scan_round *round, const struct scan_part *parts,
                                 size_t count, struct error *err)
 {
     struct scan_piece *pieces = malloc(count * sizeof *pieces);
     bool *taken = calloc(count, sizeof *taken);
-    enum status status = STATUS_OK;
     if (pieces == NULL || taken == NULL) {
-        status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+        free(pieces);
+        free(taken);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
-    for (size_t first = 0; first < count && status == STATUS_OK; first++) {
-        if (taken[first]) {
-            continue;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        if (!taken[i]) {
+            size_t together = take_slab(parts, count, parts[i].slab, taken, pieces);
+            status = launch_slab(round, parts[i].slab, pieces, together, err);
         }
-        size_t together = 0;
-        for (size_t i = first; i < count; i++) {
-            if (!taken[i] && parts[i].slab == parts[first].slab) {
-                taken[i] = true;
-                pieces[together++] = make_piece(&parts[i], 0, 0);
-            }
-        }
-        status = launch_slab(round, parts[first].slab, pieces, together, err);
     }
     free(pieces);
     free(taken);
@@ -263,7 +272,8 @@ static enum status packing_init(struct packing *p, size_t count, struct error *e
         return STATUS_OK;
     }
     packing_deinit(p);
-    return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    (void)error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    return STATUS_OUT_OF_MEMORY;
 }
 
 static void pack(struct packing *p, const struct scan_part *part)
@@ -288,13 +298,13 @@ static void pack(struct packing *p, const struct scan_part *part)
     p->count++;
 }
 
-static void pack_all(struct packing *p, const struct scan_part *parts, size_t count)
+/* Those in place, or those apart. */
+static void pack_all(struct packing *p, const struct scan_part *parts, size_t count,
+                     bool placed)
 {
-    for (int apart = 0; apart < 2; apart++) {
-        for (size_t i = 0; i < count; i++) {
-            if (in_place(&parts[i]) == (apart == 0)) {
-                pack(p, &parts[i]);
-            }
+    for (size_t i = 0; i < count; i++) {
+        if (in_place(&parts[i]) == placed) {
+            pack(p, &parts[i]);
         }
     }
 }
@@ -401,7 +411,8 @@ static enum status run_with_transfers(struct scan_round *round, const struct sca
     if (status != STATUS_OK) {
         return status;
     }
-    pack_all(&p, parts, count);
+    pack_all(&p, parts, count, true);
+    pack_all(&p, parts, count, false);
     status = run_packed(round, &p, err);
     if (status != STATUS_OK) { /* nothing may be under way when the buffers are used again */
         struct error ignored = ERROR_INIT;
@@ -411,34 +422,33 @@ static enum status run_with_transfers(struct scan_round *round, const struct sca
     return status;
 }
 
+static bool fits_host_memory(const struct scan_round *round, const struct scan_part *parts,
+                             size_t count)
+{
+    uint64_t limit = round->device->alloc_limit - WINDOW_ALIGN;
+    bool wraps = true;
+    for (size_t i = 0; i < count; i++) {
+        wraps = wraps && wrappable(round, parts[i].slab);
+    }
+    return wraps || (count == 1 && in_bytes(parts) <= limit && out_bytes(parts) <= limit);
+}
+
 bool scan_round_fits(const struct scan_round *round, const struct scan_part *parts,
                      size_t count)
 {
-    uint64_t limit = round->device->alloc_limit;
     if (round->transfer == NULL) {
-        bool windows = true;
-        bool wraps = true;
-        for (size_t i = 0; i < count; i++) {
-            windows = windows && in_bytes(&parts[i]) <= limit - WINDOW_ALIGN &&
-                      out_bytes(&parts[i]) <= limit - WINDOW_ALIGN;
-            wraps = wraps && wrappable(round, parts[i].slab);
-        }
-        return wraps || (count == 1 && windows);
+        return fits_host_memory(round, parts, count);
     }
+    uint64_t limit = round->device->alloc_limit;
     uint64_t in_total = 0;
     uint64_t out_total = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (in_bytes(&parts[i]) > limit - PACK_ALIGN ||
-            out_bytes(&parts[i]) > limit - PACK_ALIGN) {
-            return false;
-        }
+    bool fits = true;
+    for (size_t i = 0; i < count && fits; i++) { /* no overflow: a part is at most INT64_MAX */
         in_total += packed(in_bytes(&parts[i]));
         out_total += in_place(&parts[i]) ? 0 : packed(out_bytes(&parts[i]));
-        if (in_total > limit || out_total > limit) {
-            return false;
-        }
+        fits = in_total <= limit && out_total <= limit;
     }
-    return true;
+    return fits;
 }
 
 enum status scan_round_run(struct scan_round *round, const struct scan_part *parts,

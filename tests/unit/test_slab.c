@@ -46,7 +46,7 @@ static void impossible_sizes_give_no_slab(void **state)
 static void discarding_keeps_the_addresses_and_zeroes(void **state)
 {
     (void)state;
-    struct slab *slab = slab_create(3 * SLAB_ALIGN);
+    struct slab *slab = slab_create((size_t)3 * SLAB_ALIGN);
     assert_non_null(slab);
     unsigned char *data = slab_data(slab);
     memset(data, 0xa5, slab_bytes(slab));
