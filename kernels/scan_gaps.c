@@ -35,7 +35,7 @@ static bool nested(const struct scan_dim *dims, int count)
 
 bool scan_gaps_nested(const struct scan_plan *plan)
 {
-    struct scan_dim dims[LIMIT_RANK + 1];
+    struct scan_dim dims[LIMIT_RANK + 1] = {{0}};
     return nested(dims, sorted_dims(plan, dims));
 }
 
@@ -73,7 +73,7 @@ static void zero_between(const struct scan_dim *dims, int count, size_t bytes,
 
 void scan_gaps_zero(const struct scan_plan *plan, void *cells)
 {
-    struct scan_dim dims[LIMIT_RANK + 1];
+    struct scan_dim dims[LIMIT_RANK + 1] = {{0}};
     size_t bytes = dtype_info(plan->dtype)->bytes;
     int count = sorted_dims(plan, dims);
     if (nested(dims, count)) {

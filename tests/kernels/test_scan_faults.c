@@ -1,0 +1,242 @@
+/* Devices that fail: every OpenCL call made to fail in turn, wrong results at the start, and a
+ * program cache full of rubbish. Whatever happens is reported, and the next run is right. */
+#include "kernels/cl_fault.h"
+#include "kernels/scan_device.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct scan_case fault_tensor(void)
+{
+    struct scan_case t;
+    struct scan_desc desc =
+        scan_describe(DTYPE_F32, PRECISION_WIDE, 2, (const int64_t[]){40, 700}, 1);
+    (void)scan_case_init(&t, &desc, false);
+    return t;
+}
+
+/* One run of t in place in its own slab. */
+static enum status run_once(struct scan_device *device, struct scan_case *t,
+                            struct scan_report *report, struct error *err)
+{
+    t->slab = slab_create(t->in_bytes);
+    memcpy(slab_data(t->slab), t->in, t->in_bytes);
+    struct scan_job job = {.plan = &t->plan, .slab = t->slab};
+    enum status status = scan_device_run(device, &job, 1, report, err);
+    if (report->inputs_intact && status != STATUS_OK) {
+        ktest_same_bytes(slab_data(t->slab), t->in, t->in_bytes, 1,
+                         "an input reported intact is intact");
+    }
+    if (status == STATUS_OK) {
+        ktest_same_bytes(slab_data(t->slab), t->want, t->out_bytes, 1, "a run after faults");
+    }
+    slab_destroy(t->slab);
+    return status;
+}
+
+/* Let the first, second, third ... OpenCL call of a run fail, until a run needs no more calls.
+ */
+static void every_failing_call_is_reported_and_survived(const void *context)
+{
+    const struct scan_way *way = context;
+    static const cl_int codes[] = {CL_OUT_OF_RESOURCES, CL_MEM_OBJECT_ALLOCATION_FAILURE};
+    struct scan_case t = fault_tensor();
+    struct scan_device *device = scan_case_device(&way->options);
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    if (device != NULL) {
+        ktest_check(run_once(device, &t, &report, &err) == STATUS_OK, "a first run works");
+    }
+    for (uint32_t skip = 0; skip < 400 && device != NULL; skip++) {
+        struct cl_fault fault = {.code = codes[skip % 2], .skip = skip, .count = 1};
+        struct error failed = ERROR_INIT;
+        cl_fault_set(&fault);
+        enum status status = run_once(device, &t, &report, &failed);
+        bool reached = cl_fault_calls() > skip;
+        cl_fault_set(NULL);
+        if (!reached) {
+            ktest_check(skip > 2, "a run makes OpenCL calls");
+            ktest_check(status == STATUS_OK, "a run without a fault works");
+            break;
+        }
+        enum status expected =
+            fault.code == CL_OUT_OF_RESOURCES ? STATUS_DEVICE_ERROR : STATUS_OUT_OF_MEMORY;
+        if (status != expected) {
+            ktest_fail("call %u: status %s", skip, status_slug(status));
+        }
+        ktest_check(strstr(failed.detail, "CL_") != NULL, "an error names the OpenCL code");
+        struct error again = ERROR_INIT;
+        if (run_once(device, &t, &report, &again) != STATUS_OK) {
+            ktest_fail("after call %u failed: %s", skip, again.detail);
+        }
+    }
+    scan_device_close(device);
+    scan_case_deinit(&t);
+}
+
+/* The same while a device is opened and warmed; it can be opened again each time. */
+static void every_failing_call_of_a_start_is_survived(const void *context)
+{
+    const struct scan_way *way = context;
+    bool started = false;
+    for (uint32_t skip = 0; skip < 100000 && !started; skip += 1 + skip / 4) {
+        struct cl_fault fault = {.code = CL_OUT_OF_RESOURCES, .skip = skip, .count = 1};
+        struct scan_device *device = NULL;
+        struct error err = ERROR_INIT;
+        cl_fault_set(&fault);
+        enum status status = scan_device_open(0, &way->options, &device, &err);
+        if (status == STATUS_OK) {
+            status = scan_device_warm(device, DTYPE_I32, PRECISION_WIDE, &err);
+        }
+        started = cl_fault_calls() <= skip;
+        cl_fault_set(NULL);
+        if (!started) {
+            ktest_check(status != STATUS_OK, "a start with a fault fails");
+        } else {
+            ktest_check(status == STATUS_OK, "a start without a fault works");
+        }
+        scan_device_close(device);
+    }
+    ktest_check(started, "the faults end");
+}
+
+static void a_wrong_result_at_the_start_is_noticed(const void *context)
+{
+    (void)context;
+    struct cl_fault fault = {.canary = 2}; /* also when it tries with transfers */
+    struct scan_device *device = scan_case_device(&scan_ways[0].options);
+    struct error err = ERROR_INIT;
+    cl_fault_set(&fault);
+    if (device != NULL) {
+        ktest_check(scan_device_warm(device, DTYPE_I32, PRECISION_WIDE, &err) ==
+                        STATUS_DEVICE_ERROR,
+                    "a wrong result is a device error");
+        ktest_check(strstr(err.detail, "computes wrongly") != NULL, "and says so");
+    }
+    cl_fault_set(NULL);
+    scan_device_close(device);
+    device = scan_case_device(&scan_ways[0].options);
+    struct error fresh = ERROR_INIT;
+    if (device != NULL &&
+        scan_device_warm(device, DTYPE_I32, PRECISION_WIDE, &fresh) != STATUS_OK) {
+        ktest_fail("after opening it again: %s", fresh.detail);
+    }
+    scan_device_close(device);
+}
+
+/* ---- the cache of programs ---- */
+
+static char cache_dir[64];
+
+static bool cached_file(char path[128])
+{
+    char command[160];
+    (void)snprintf(command, sizeof command, "ls %s/*.clbin 2>/dev/null | head -n 1", cache_dir);
+    FILE *list = popen(command, "r");
+    path[0] = '\0';
+    if (list != NULL) {
+        if (fgets(path, 128, list) != NULL) {
+            path[strcspn(path, "\n")] = '\0';
+        }
+        (void)pclose(list);
+    }
+    return path[0] != '\0';
+}
+
+static void start_with_cache(void)
+{
+    struct scan_device_options options = {.cache_dir = cache_dir};
+    struct scan_case t = fault_tensor();
+    struct scan_device *device = scan_case_device(&options);
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    if (device != NULL && run_once(device, &t, &report, &err) != STATUS_OK) {
+        ktest_fail("with a cache: %s", err.detail);
+    }
+    scan_device_close(device);
+    scan_case_deinit(&t);
+}
+
+static void overwrite(const char *path, long at, const char *text)
+{
+    FILE *file = fopen(path, at < 0 ? "wb" : "r+b");
+    if (file == NULL) {
+        ktest_fail("cannot write %s", path);
+        return;
+    }
+    (void)fseek(file, at < 0 ? 0 : at, SEEK_SET);
+    (void)fputs(text, file);
+    (void)fclose(file);
+}
+
+static long file_bytes(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    long bytes = -1;
+    if (file != NULL) {
+        (void)fseek(file, 0, SEEK_END);
+        bytes = ftell(file);
+        (void)fclose(file);
+    }
+    return bytes;
+}
+
+static void a_damaged_program_cache_is_rebuilt(const void *context)
+{
+    (void)context;
+    char path[128];
+    (void)snprintf(cache_dir, sizeof cache_dir, "/tmp/tally-test-cache-XXXXXX");
+    if (mkdtemp(cache_dir) == NULL) {
+        ktest_fail("no directory for the cache");
+        return;
+    }
+    start_with_cache();
+    if (!ktest_check(cached_file(path), "a build leaves a file in the cache")) {
+        return;
+    }
+    long bytes = file_bytes(path);
+    ktest_check(bytes > 1000, "the file holds a binary");
+    start_with_cache(); /* from the cache */
+    overwrite(path, bytes / 2, "garbage in the middle");
+    start_with_cache();
+    overwrite(path, -1, "not an entry at all");
+    start_with_cache();
+    ktest_check(file_bytes(path) == bytes, "a damaged entry is replaced");
+    overwrite(path, -1, "");
+    start_with_cache();
+    ktest_check(file_bytes(path) == bytes, "an empty entry is replaced");
+    (void)remove(path);
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf %s", cache_dir);
+    ktest_check(system(command) == 0, "cleaned up");
+    (void)snprintf(cache_dir, sizeof cache_dir, "/proc/no/such/place");
+    start_with_cache(); /* nowhere to keep it: not an error */
+}
+
+int main(void)
+{
+    char sentence[128];
+    static const struct {
+        const char *name;
+        ktest_function test;
+    } per_way[] = {
+        {"every failing call is reported and survived",
+         every_failing_call_is_reported_and_survived},
+        {"every failing call of a start is survived",
+         every_failing_call_of_a_start_is_survived},
+    };
+    for (size_t i = 0; i < sizeof per_way / sizeof *per_way; i++) {
+        for (size_t w = 0; w < SCAN_WAYS; w++) {
+            (void)snprintf(sentence, sizeof sentence, "%s, %s", per_way[i].name,
+                           scan_ways[w].name);
+            ktest_run(sentence, per_way[i].test, &scan_ways[w]);
+        }
+    }
+    ktest_run("a wrong result at the start is noticed", a_wrong_result_at_the_start_is_noticed,
+              NULL);
+    ktest_run("a damaged program cache is rebuilt", a_damaged_program_cache_is_rebuilt, NULL);
+    return ktest_finish();
+}

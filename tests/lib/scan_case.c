@@ -1,0 +1,104 @@
+/* Random scans and their expected results; every run draws the same. */
+#include "tests/lib/scan_case.h"
+
+#include "tests/lib/ktest.h"
+#include "tests/lib/oracle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned seed = 7;
+
+uint32_t scan_draw(uint32_t below)
+{
+    return (uint32_t)rand_r(&seed) % below;
+}
+
+struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int rank,
+                               const int64_t *sizes, int axis)
+{
+    struct scan_desc desc = {
+        .dtype = dtype, .precision = precision, .rank = rank, .axis = axis};
+    memcpy(desc.sizes, sizes, (size_t)rank * sizeof *sizes);
+    desc.exclusive = scan_draw(2) != 0;
+    desc.reverse = scan_draw(2) != 0;
+    return desc;
+}
+
+static double draw_float(bool special)
+{
+    static const double specials[] = {-0.0, 0.0, INFINITY, -INFINITY, NAN, 1e-40, 6e-8, 65504};
+    if (special && scan_draw(40) == 0) {
+        return specials[scan_draw(8)];
+    }
+    return ldexp((double)rand_r(&seed) / RAND_MAX - 0.4, (int)scan_draw(20) - 10);
+}
+
+static void put_random(enum dtype dtype, unsigned char *at, bool special)
+{
+    double value = draw_float(special);
+    float narrow = (float)value;
+    uint16_t bits = dtype == DTYPE_F16 ? oracle_to_f16(value) : oracle_to_bf16(value);
+    uint64_t integer =
+        (uint64_t)rand_r(&seed) << 40 ^ (uint64_t)rand_r(&seed) << 20 ^ (uint64_t)rand_r(&seed);
+    switch ((int)dtype) {
+    case DTYPE_F16:
+    case DTYPE_BF16:
+        memcpy(at, &bits, sizeof bits);
+        break;
+    case DTYPE_F32:
+        memcpy(at, &narrow, sizeof narrow);
+        break;
+    case DTYPE_F64:
+        memcpy(at, &value, sizeof value);
+        break;
+    default:
+        memcpy(at, &integer, dtype_info(dtype)->bytes);
+        break;
+    }
+}
+
+bool scan_case_init(struct scan_case *t, const struct scan_desc *desc, bool special)
+{
+    struct error err = ERROR_INIT;
+    *t = (struct scan_case){.desc = *desc};
+    if (scan_plan_make(desc, &t->plan, &err) != STATUS_OK) {
+        ktest_fail("refused: %s", err.detail);
+        return false;
+    }
+    size_t bytes = dtype_info(desc->dtype)->bytes;
+    t->in_bytes = (size_t)t->plan.in_elements * bytes;
+    t->out_bytes = (size_t)t->plan.out_elements * bytes;
+    t->in = malloc(t->in_bytes);
+    t->want = calloc(1, t->out_bytes);
+    for (size_t at = 0; at < t->in_bytes; at += bytes) {
+        put_random(desc->dtype, t->in + at, special);
+    }
+    oracle_scan(desc, t->in, t->want);
+    return true;
+}
+
+void scan_case_deinit(struct scan_case *t)
+{
+    free(t->in);
+    free(t->want);
+}
+
+const struct scan_way scan_ways[SCAN_WAYS] = {
+    {"in host memory", {.max_alloc_bytes = 0}},
+    {"with transfers", {.transfers = true}},
+    {"cut in host memory", {.max_alloc_bytes = 20000}},
+    {"cut with transfers", {.max_alloc_bytes = 20000, .transfers = true}},
+};
+
+struct scan_device *scan_case_device(const struct scan_device_options *options)
+{
+    struct scan_device *device = NULL;
+    struct error err = ERROR_INIT;
+    if (scan_device_open(0, options, &device, &err) != STATUS_OK) {
+        ktest_fail("cannot open device 0: %s", err.detail);
+        return NULL;
+    }
+    return device;
+}

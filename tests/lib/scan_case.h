@@ -1,0 +1,46 @@
+/* What tests of a device share: random scans with what must come out of them by the oracle, and
+ * the ways a device is run. One thread. */
+#ifndef TALLY_TESTS_LIB_SCAN_CASE_H
+#define TALLY_TESTS_LIB_SCAN_CASE_H
+
+#include "kernels/scan_device.h"
+
+/* A random number below `below`, the same ones in every run. */
+uint32_t scan_draw(uint32_t below);
+
+/* A description with random direction and exclusive. */
+struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int rank,
+                               const int64_t *sizes, int axis);
+
+/* A scan with its input and what must come out, gaps zero. */
+struct scan_case {
+    struct scan_desc desc;
+    struct scan_plan plan;
+    unsigned char *in;   /* owned */
+    unsigned char *want; /* owned */
+    size_t in_bytes;
+    size_t out_bytes;
+    struct slab *slab; /* of the run */
+    size_t in_offset;
+    size_t out_offset;
+};
+
+/* Random input; special: with NaN, infinities and subnormals among it. Fails the test and
+ * returns false if the description is refused. */
+bool scan_case_init(struct scan_case *c, const struct scan_desc *desc, bool special);
+void scan_case_deinit(struct scan_case *c);
+
+/* Open device 0; fails the test and returns NULL if that cannot be. */
+struct scan_device *scan_case_device(const struct scan_device_options *options);
+
+struct scan_way {
+    const char *name;
+    struct scan_device_options options;
+};
+
+enum {
+    SCAN_WAYS = 4
+};
+extern const struct scan_way scan_ways[SCAN_WAYS];
+
+#endif
