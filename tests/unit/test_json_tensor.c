@@ -1,0 +1,527 @@
+/* JSON arrays to tensors and back. */
+#include "proto/json_tensor.h"
+#include "tests/lib/unit.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A copy with nothing behind its last byte. */
+static char *exact_copy(const char *text)
+{
+    size_t bytes = strlen(text);
+    char *copy = malloc(bytes);
+    assert_non_null(copy);
+    memcpy(copy, text, bytes);
+    return copy;
+}
+
+static enum status measure(const char *text, struct json_array *array, struct error *err)
+{
+    char *copy = exact_copy(text);
+    *err = (struct error)ERROR_INIT;
+    enum status status = json_tensor_measure(copy, strlen(text), array, err);
+    array->cut.text = text;
+    free(copy);
+    return status;
+}
+
+static const struct {
+    const char *text;
+    int rank;
+    int64_t sizes[4];
+    uint64_t elements;
+    bool integers;
+} regular[] = {
+    {"[]", 1, {0}, 0, true},
+    {"[ \n\t ]", 1, {0}, 0, true},
+    {"[1]", 1, {1}, 1, true},
+    {"[1,-2 , 3]", 1, {3}, 3, true},
+    {"[1,2.5]", 1, {2}, 2, false},
+    {"[1,2e5]", 1, {2}, 2, false},
+    {"[1E5]", 1, {1}, 1, false},
+    {"[\"NaN\",1]", 1, {2}, 2, false},
+    {"[[1,2,3],[4,5,6]]", 2, {2, 3}, 6, true},
+    {"[[1],[2],[3]]", 2, {3, 1}, 3, true},
+    {"[[],[]]", 2, {2, 0}, 0, true},
+    {"[[[]]]", 3, {1, 1, 0}, 0, true},
+    {"[[[1,2],[3,4]],[[5,6],[7,8]],[[9,10],[11,12]]]", 3, {3, 2, 2}, 12, true},
+    {"[\"a]b,[\\\"\",1]", 1, {2}, 2, false},
+};
+
+static void regular_arrays_are_measured(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof regular / sizeof *regular; i++) {
+        struct json_array array;
+        struct error err;
+        assert_int_equal(measure(regular[i].text, &array, &err), STATUS_OK);
+        assert_int_equal(array.rank, regular[i].rank);
+        for (int d = 0; d < array.rank; d++) {
+            assert_int_equal(array.sizes[d], regular[i].sizes[d]);
+        }
+        assert_int_equal(array.elements, regular[i].elements);
+        assert_int_equal(array.integers, regular[i].integers);
+        assert_false(array.ragged);
+        assert_int_equal(array.cut.bytes, strlen(regular[i].text));
+    }
+}
+
+static void an_array_ends_at_its_bracket_whatever_follows(void **state)
+{
+    (void)state;
+    struct json_array array;
+    struct error err;
+    assert_int_equal(measure("[1,2] , \"axis\":1.5e3 ]]}", &array, &err), STATUS_OK);
+    assert_int_equal(array.cut.bytes, 5);
+    assert_int_equal(array.elements, 2);
+    assert_true(array.integers);
+}
+
+static const struct {
+    const char *text;
+    const char *where;
+    uint64_t found;
+    uint64_t expected;
+} ragged[] = {
+    {"[[1,2],[3]]", "[1]", 1, 2},
+    {"[[1],[2,3],[4,5,6]]", "[1]", 2, 1},
+    {"[[[1,2],[3,4]],[[5,6],[7,8,9]]]", "[1][1]", 3, 2},
+    {"[[[1],[2]],[[3]]]", "[1]", 1, 2},
+    {"[[],[1]]", "[1]", 1, 0},
+    {"[1,[2]]", "[1]", 0, 0},
+    {"[[1],2]", "[1]", 0, 0},
+    {"[[1],2,[3]]", "[1]", 0, 0},
+    {"[[1],[[2]]]", "[1][0]", 0, 0},
+    {"[[[1]],[2]]", "[1]", 0, 0},
+    {"[[[1]],[[2]],[[3],4]]", "[2][1]", 0, 0},
+};
+
+static void ragged_nesting_is_found_with_its_place(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof ragged / sizeof *ragged; i++) {
+        struct json_array array;
+        struct error err;
+        assert_int_equal(measure(ragged[i].text, &array, &err), STATUS_OK);
+        assert_true(array.ragged);
+        assert_string_equal(array.where, ragged[i].where);
+        assert_int_equal(array.found, ragged[i].found);
+        assert_int_equal(array.expected, ragged[i].expected);
+        assert_int_equal(json_tensor_require_regular(&array, "data", &err),
+                         STATUS_INVALID_SHAPE);
+        char field[64];
+        (void)snprintf(field, sizeof field, "data%s", ragged[i].where);
+        assert_string_equal(err.field, field);
+    }
+}
+
+static void a_ragged_array_still_counts_its_numbers(void **state)
+{
+    (void)state;
+    struct json_array array;
+    struct error err;
+    double out[4];
+    const struct json_read read = {.dtype = DTYPE_F64, .field = "data"};
+    const char *text = "[[1,2],3,[],[[4]]]";
+    assert_int_equal(measure(text, &array, &err), STATUS_OK);
+    assert_true(array.ragged);
+    assert_int_equal(array.elements, 4);
+    assert_int_equal(json_tensor_read(&read, array.cut, 4, out, &err), STATUS_OK);
+    assert_true(out[0] == 1 && out[1] == 2 && out[2] == 3 && out[3] == 4);
+}
+
+static void unfinished_and_too_deep_arrays_are_refused(void **state)
+{
+    (void)state;
+    struct json_array array;
+    struct error err;
+    static const char *const open[] = {"[", "[1", "[1,", "[[1]", "[\"a]", "[\"\\\"]", "[\"\\"};
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+        assert_int_equal(measure(open[i], &array, &err), STATUS_INVALID_JSON);
+    }
+    char deep[2 * LIMIT_RANK + 3] = "";
+    memset(deep, '[', LIMIT_RANK);
+    memset(deep + LIMIT_RANK, ']', LIMIT_RANK);
+    assert_int_equal(measure(deep, &array, &err), STATUS_OK);
+    assert_int_equal(array.rank, LIMIT_RANK);
+    memset(deep, '[', LIMIT_RANK + 1);
+    memset(deep + LIMIT_RANK + 1, ']', LIMIT_RANK + 1);
+    assert_int_equal(measure(deep, &array, &err), STATUS_INVALID_SHAPE);
+}
+
+/* Text of `count` numbers with odd spacing, nested in rows of `inner` (0: flat). */
+static char *make_text(size_t count, size_t inner, const char *number, size_t *bytes)
+{
+    char *text = malloc(count * (strlen(number) + 12) + 16);
+    assert_non_null(text);
+    char *p = text;
+    *p++ = '[';
+    for (size_t i = 0; i < count; i++) {
+        if (inner > 0 && i % inner == 0) {
+            *p++ = '[';
+        }
+        p += sprintf(p, "%.*s%s", (int)(i % 4), " \n\t", number);
+        if (inner > 0 && i % inner == inner - 1) {
+            *p++ = ']';
+        }
+        *p++ = i + 1 < count ? ',' : ']';
+    }
+    *bytes = (size_t)(p - text);
+    return text;
+}
+
+static void measuring_does_not_depend_on_where_blocks_begin(void **state)
+{
+    (void)state;
+    for (size_t count = 1; count < 200; count++) {
+        for (size_t inner = 0; inner < 6; inner++) {
+            if (inner > 0 && count % inner != 0) {
+                continue;
+            }
+            size_t bytes = 0;
+            char *text = make_text(count, inner, count % 2 ? "7" : "1.25", &bytes);
+            struct json_array array;
+            struct error err = ERROR_INIT;
+            assert_int_equal(json_tensor_measure(text, bytes, &array, &err), STATUS_OK);
+            assert_int_equal(array.elements, count);
+            assert_int_equal(array.rank, inner > 0 ? 2 : 1);
+            assert_int_equal(array.sizes[0], inner > 0 ? count / inner : count);
+            assert_int_equal(array.integers, count % 2);
+            assert_int_equal(array.cut.bytes, bytes);
+            assert_false(array.ragged);
+            free(text);
+        }
+    }
+}
+
+static enum dtype infer(const char *text)
+{
+    struct json_array array;
+    struct error err;
+    enum dtype dtype = DTYPE_COUNT;
+    assert_int_equal(measure(text, &array, &err), STATUS_OK);
+    enum status status = json_tensor_infer(&array, "data", &dtype, &err);
+    assert_true(status == STATUS_OK || (err.status == STATUS_INVALID_DTYPE &&
+                                        !strcmp(err.field, "data") && dtype == DTYPE_COUNT));
+    return dtype;
+}
+
+static void the_type_is_inferred_by_numpys_rule(void **state)
+{
+    (void)state;
+    assert_int_equal(infer("[1,-2,3]"), DTYPE_I64);
+    assert_int_equal(infer("[1,2.0,3]"), DTYPE_F64);
+    assert_int_equal(infer("[1e2]"), DTYPE_F64);
+    assert_int_equal(infer("[]"), DTYPE_F64);
+    assert_int_equal(infer("[1,\"NaN\"]"), DTYPE_F64);
+    assert_int_equal(infer("[9223372036854775807]"), DTYPE_I64);
+    assert_int_equal(infer("[-9223372036854775808]"), DTYPE_I64);
+    assert_int_equal(infer("[9223372036854775808]"), DTYPE_U64);
+    assert_int_equal(infer("[1,18446744073709551615]"), DTYPE_U64);
+    assert_int_equal(infer("[1,2,                        1234567890123456789]"), DTYPE_I64);
+    assert_int_equal(infer("[-1,9223372036854775808]"), DTYPE_COUNT);
+    assert_int_equal(infer("[18446744073709551616]"), DTYPE_COUNT);
+    assert_int_equal(infer("[-9223372036854775809]"), DTYPE_COUNT);
+}
+
+static void a_long_integer_is_seen_at_every_offset(void **state)
+{
+    (void)state;
+    for (int spaces = 0; spaces < 140; spaces++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "[%*s9223372036854775808]", spaces, "");
+        assert_int_equal(infer(text), DTYPE_U64);
+    }
+}
+
+static const struct {
+    enum dtype dtype;
+    const char *text;
+    const char *field; /* NULL: accepted */
+    const char *says;
+} reads[] = {
+    {DTYPE_I32, "[1,2,3]", NULL, NULL},
+
+    {DTYPE_F32, "[\"NaN\",\"Infinity\",\"-Infinity\", 1]", NULL, NULL},
+    {DTYPE_I32, "[[[ 1 ] , [2]\n] ,[[3],[4]]]", NULL, NULL},
+    {DTYPE_I32, "[1,,2]", "data[1]", "missing"},
+    {DTYPE_I32, "[1,2,]", "data[2]", "missing"},
+    {DTYPE_I32, "[,1]", "data[0]", "missing"},
+    {DTYPE_I32, "[1 2]", "data[0]", "expected ',' or ']'"},
+    {DTYPE_I32, "[1x]", "data[0]", "expected ',' or ']'"},
+    {DTYPE_I32, "[[1][2]]", "data[0]", "expected ',' or ']'"},
+    {DTYPE_I32, "[[1,2],[3,x]]", "data[3]", "'x'"},
+    {DTYPE_I32, "[1.5]", "data[0]", "without fraction"},
+    {DTYPE_I32, "[1,2e3]", "data[1]", "2e3"},
+    {DTYPE_I8, "[1,2,300]", "data[2]", "-128 to 127"},
+    {DTYPE_F16, "[65536]", "data[0]", "65504"},
+    {DTYPE_F32, "[1e39]", "data[0]", "float32"},
+    {DTYPE_F64, "[1e309]", "data[0]", "float64"},
+    {DTYPE_F64, "[NaN]", "data[0]", "in quotes"},
+    {DTYPE_F64, "[1,Infinity]", "data[1]", "in quotes"},
+    {DTYPE_F64, "[-Infinity]", "data[0]", "in quotes"},
+    {DTYPE_F64, "[\"nan\"]", "data[0]", "the only strings"},
+    {DTYPE_F64, "[\"1\"]", "data[0]", "the only strings"},
+    {DTYPE_F64, "[\"NaN]", "data[0]", "the only strings"},
+    {DTYPE_I32, "[\"NaN\"]", "data[0]", "the only strings"},
+    {DTYPE_F64, "[true]", "data[0]", "true"},
+    {DTYPE_F64, "[null]", "data[0]", "null"},
+    {DTYPE_F64, "[{}]", "data[0]", "an object"},
+    {DTYPE_F64, "[01]", "data[0]", "no zeros"},
+    {DTYPE_F64, "[+1]", "data[0]", "no JSON number"},
+    {DTYPE_F64, "[.5]", "data[0]", "no JSON number"},
+    {DTYPE_F64, "[1.]", "data[0]", "expected a number"},
+    {DTYPE_F64, "[1e]", "data[0]", "expected a number"},
+    {DTYPE_F64, "[-]", "data[0]", "no JSON number"},
+};
+
+static void every_byte_between_brackets_is_checked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+        struct json_array array;
+        struct error err;
+        uint64_t out[8];
+        const struct json_read read = {.dtype = reads[i].dtype, .field = "data"};
+        char *text = exact_copy(reads[i].text);
+        err = (struct error)ERROR_INIT;
+        if (json_tensor_measure(text, strlen(reads[i].text), &array, &err) != STATUS_OK) {
+            assert_string_equal(reads[i].text, "[\"NaN]");
+            free(text);
+            continue;
+        }
+        enum status status = json_tensor_read(&read, array.cut, array.elements, out, &err);
+        assert_int_equal(status, reads[i].field ? STATUS_INVALID_DATA : STATUS_OK);
+        if (reads[i].field != NULL) {
+            assert_string_equal(err.field, reads[i].field);
+            if (strstr(err.detail, reads[i].says) == NULL) {
+                fail_msg("%s: '%s' does not say '%s'", reads[i].text, err.detail,
+                         reads[i].says);
+            }
+        }
+        free(text);
+    }
+}
+
+static void a_nested_element_is_blamed_by_all_its_indices(void **state)
+{
+    (void)state;
+    struct error err = ERROR_INIT;
+    const char *text = "[[[1,2],[3,4]],[[5,6],[7,x]]]";
+    const int64_t sizes[] = {2, 2, 2};
+    const struct json_read read = {
+        .dtype = DTYPE_F64, .field = "inputs[0].data", .rank = 3, .sizes = sizes};
+    double out[8];
+    const struct json_cut cut = {text, strlen(text)};
+    assert_int_equal(json_tensor_read(&read, cut, 8, out, &err), STATUS_INVALID_DATA);
+    assert_string_equal(err.field, "inputs[0].data[1][1][1]");
+}
+
+static void another_count_than_expected_is_refused_without_writing_beyond(void **state)
+{
+    (void)state;
+    struct error err = ERROR_INIT;
+    const struct json_read read = {.dtype = DTYPE_I32, .field = "data"};
+    int32_t *out = malloc(2 * sizeof *out);
+    const struct json_cut cut = {"[1,2,3]", 7};
+    assert_int_equal(json_tensor_read(&read, cut, 2, out, &err), STATUS_INVALID_DATA);
+    err = (struct error)ERROR_INIT;
+    const struct json_cut less = {"[1]", 3};
+    assert_int_equal(json_tensor_read(&read, less, 2, out, &err), STATUS_INVALID_DATA);
+    assert_string_equal(err.detail, "data holds only 1 numbers, expected 2");
+    free(out);
+}
+
+static void lenient_readers_take_null_and_bare_specials(void **state)
+{
+    (void)state;
+    struct error err = ERROR_INIT;
+    struct json_read read = {
+        .dtype = DTYPE_F32, .field = "data", .null_is_nan = true, .bare_nan = true};
+    float out[4];
+    const char *text = "[null,NaN,Infinity,-Infinity]";
+    const struct json_cut cut = {text, strlen(text)};
+    assert_int_equal(json_tensor_read(&read, cut, 4, out, &err), STATUS_OK);
+    assert_true(out[0] != out[0] && out[1] != out[1]);
+    assert_true(isinf(out[2]) && out[2] > 0 && isinf(out[3]) && out[3] < 0);
+    read.dtype = DTYPE_I32;
+    assert_int_equal(json_tensor_read(&read, cut, 4, out, &err), STATUS_INVALID_DATA);
+}
+
+static void parts_together_read_what_the_whole_reads(void **state)
+{
+    (void)state;
+    for (size_t inner = 0; inner < 4; inner++) {
+        size_t bytes = 0;
+        const size_t count = 360;
+        char *text = make_text(count, inner, "-12.5", &bytes);
+        struct json_array array;
+        struct error err = ERROR_INIT;
+        assert_int_equal(json_tensor_measure(text, bytes, &array, &err), STATUS_OK);
+        for (int want = 1; want <= 64; want++) {
+            struct json_part parts[64];
+            double out[360] = {0};
+            const struct json_read read = {.dtype = DTYPE_F64, .field = "data"};
+            int n = json_tensor_split(&array, want, parts);
+            assert_in_range(n, 1, want);
+            assert_true(want > 16 || n == want);
+            size_t total = 0;
+            for (int k = n - 1; k >= 0; k--) {
+                char *copy = malloc(parts[k].bytes);
+                memcpy(copy, parts[k].text, parts[k].bytes);
+                struct json_part part = parts[k];
+                part.text = copy;
+                assert_int_equal(json_tensor_read_part(&read, &part, out, &err), STATUS_OK);
+                total += parts[k].bytes;
+                free(copy);
+            }
+            assert_int_equal(total, bytes);
+            for (size_t i = 0; i < count; i++) {
+                assert_true(out[i] == -12.5);
+            }
+        }
+        free(text);
+    }
+}
+
+static void an_array_with_empty_ones_is_not_cut(void **state)
+{
+    (void)state;
+    struct json_array array;
+    struct json_part parts[4];
+    struct error err;
+    assert_int_equal(measure("[[],[1,2,3,4,5,6,7,8]]", &array, &err), STATUS_OK);
+    assert_int_equal(json_tensor_split(&array, 4, parts), 1);
+    assert_int_equal(parts[0].elements, 8);
+}
+
+static void check_print(int rank, const int64_t *sizes, uint64_t elements, const char *expected)
+{
+    int32_t data[64];
+    for (int i = 0; i < 64; i++) {
+        data[i] = i - 3;
+    }
+    const struct json_print print = {DTYPE_I32, data, elements, rank, sizes};
+    struct json_writer w;
+    json_writer_init(&w);
+    json_tensor_write(&print, &w);
+    assert_true(json_writer_ok(&w));
+    assert_string_equal(w.text, expected);
+    json_writer_deinit(&w);
+    if (elements == 0) {
+        return;
+    }
+    for (uint64_t step = 1; step <= elements; step++) {
+        char joined[2048];
+        size_t used = 0;
+        for (uint64_t first = 0; first < elements; first += step) {
+            uint64_t count = elements - first < step ? elements - first : step;
+            size_t room = json_tensor_print_max(&print, count);
+            char *out = malloc(room);
+            char *end = json_tensor_print(&print, first, count, out);
+            assert_true((size_t)(end - out) <= room);
+            memcpy(joined + used, out, (size_t)(end - out));
+            used += (size_t)(end - out);
+            free(out);
+        }
+        joined[used] = '\0';
+        assert_string_equal(joined, expected);
+    }
+}
+
+static void ranges_print_to_texts_that_join(void **state)
+{
+    (void)state;
+    check_print(0, NULL, 4, "[-3,-2,-1,0]");
+    check_print(1, (const int64_t[]){4}, 4, "[-3,-2,-1,0]");
+    check_print(2, (const int64_t[]){2, 3}, 6, "[[-3,-2,-1],[0,1,2]]");
+    check_print(2, (const int64_t[]){3, 1}, 3, "[[-3],[-2],[-1]]");
+    check_print(3, (const int64_t[]){2, 2, 2}, 8, "[[[-3,-2],[-1,0]],[[1,2],[3,4]]]");
+    check_print(4, (const int64_t[]){1, 2, 1, 2}, 4, "[[[[-3,-2]],[[-1,0]]]]");
+    check_print(3, (const int64_t[]){1, 1, 1}, 1, "[[[-3]]]");
+    check_print(1, (const int64_t[]){0}, 0, "[]");
+    check_print(2, (const int64_t[]){2, 0}, 0, "[[],[]]");
+    check_print(2, (const int64_t[]){0, 3}, 0, "[]");
+    check_print(3, (const int64_t[]){2, 2, 0}, 0, "[[[],[]],[[],[]]]");
+    check_print(3, (const int64_t[]){2, 0, 3}, 0, "[[],[]]");
+}
+
+static void every_type_prints_within_its_bound_and_reads_back(void **state)
+{
+    (void)state;
+    uint64_t seed = 88172645463325252u;
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        enum {
+            COUNT = 5000
+        };
+        static uint64_t data[COUNT];
+        static uint64_t back[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            data[i] = seed;
+        }
+        const int64_t sizes[] = {50, 20, 5};
+        const struct json_print print = {(enum dtype)dtype, data, COUNT, 3, sizes};
+        struct json_writer w;
+        json_writer_init(&w);
+        json_tensor_write(&print, &w);
+        assert_true(json_writer_ok(&w));
+        assert_true(w.bytes <= json_tensor_print_max(&print, COUNT));
+        const struct json_read read = {.dtype = (enum dtype)dtype, .field = "data"};
+        struct error err = ERROR_INIT;
+        const struct json_cut cut = {w.text, w.bytes};
+        assert_int_equal(json_tensor_read(&read, cut, COUNT, back, &err), STATUS_OK);
+        struct json_writer again;
+        json_writer_init(&again);
+        const struct json_print print_back = {(enum dtype)dtype, back, COUNT, 3, sizes};
+        json_tensor_write(&print_back, &again);
+        assert_string_equal(again.text, w.text);
+        if (dtype_info((enum dtype)dtype)->kind != DTYPE_KIND_FLOAT) {
+            assert_memory_equal(back, data, COUNT * dtype_info((enum dtype)dtype)->bytes);
+        }
+        json_t *root = json_loadb(w.text, w.bytes, JSON_DECODE_INT_AS_REAL, NULL);
+        assert_int_equal(json_array_size(root), 50);
+        json_decref(root);
+        json_writer_deinit(&w);
+        json_writer_deinit(&again);
+    }
+}
+
+static void a_bound_that_overflows_says_so(void **state)
+{
+    (void)state;
+    const struct json_print print = {DTYPE_F64, NULL, UINT64_MAX, 1, NULL};
+    assert_true(json_tensor_print_max(&print, UINT64_MAX) == UINT64_MAX);
+    const int64_t sizes[] = {INT64_MAX, INT64_MAX, 2};
+    const struct json_print huge = {DTYPE_F64, NULL, 1, 3, sizes};
+    assert_true(json_tensor_print_max(&huge, 1) < 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regular_arrays_are_measured),
+        cmocka_unit_test(an_array_ends_at_its_bracket_whatever_follows),
+        cmocka_unit_test(ragged_nesting_is_found_with_its_place),
+        cmocka_unit_test(a_ragged_array_still_counts_its_numbers),
+        cmocka_unit_test(unfinished_and_too_deep_arrays_are_refused),
+        cmocka_unit_test(measuring_does_not_depend_on_where_blocks_begin),
+        cmocka_unit_test(the_type_is_inferred_by_numpys_rule),
+        cmocka_unit_test(a_long_integer_is_seen_at_every_offset),
+        cmocka_unit_test(every_byte_between_brackets_is_checked),
+        cmocka_unit_test(a_nested_element_is_blamed_by_all_its_indices),
+        cmocka_unit_test(another_count_than_expected_is_refused_without_writing_beyond),
+        cmocka_unit_test(lenient_readers_take_null_and_bare_specials),
+        cmocka_unit_test(parts_together_read_what_the_whole_reads),
+        cmocka_unit_test(an_array_with_empty_ones_is_not_cut),
+        cmocka_unit_test(ranges_print_to_texts_that_join),
+        cmocka_unit_test(every_type_prints_within_its_bound_and_reads_back),
+        cmocka_unit_test(a_bound_that_overflows_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
