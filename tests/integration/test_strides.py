@@ -187,7 +187,7 @@ def test_json_buffer_may_be_longer_than_the_strides_need(client):
         ({"output_strides": [0, 1]}, "invalid_strides", "output_strides"),
         ({"output_strides": [1, 1]}, "invalid_strides", "output_strides"),
         ({"output_strides": [3, 1]}, "invalid_strides", "output_strides"),
-        ({"output_strides": [2, 3]}, "invalid_strides", "output_strides"),
+        ({"output_strides": [3, 2]}, "invalid_strides", "output_strides"),
         ({"output_strides": [-4, 1]}, None, None),
         ({"output_strides": [4, "1"]}, None, None),
         ({"output_strides": [4, 1.5]}, None, None),
