@@ -20,6 +20,7 @@ enum {
     GRACE_S = 10,       /* before the rate of a body or an answer counts */
     EARLY_MS = 1000,    /* a refused client that stops sending is answered after this long */
     LINGER_S = 10,      /* after an early answer: how long the client may go on sending */
+    FRESH_MS = 500,     /* a drain waits this long for the request of a new connection */
     SUSPENDED_MS = 250, /* younger requests are not worth a look */
     POLL_BATCH = 128
 };
@@ -96,7 +97,9 @@ static void check(struct conn *conn, uint64_t now_ns)
     uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
     switch (conn->phase) {
     case CONN_FRESH:
-        if (age_ns > header_ns) {
+        if (conn->loop->draining && age_ns > FRESH_MS * NS_PER_MS) {
+            cut(conn, NULL);
+        } else if (age_ns > header_ns) {
             cut(conn, "no request line came in time (--header-timeout-ms)");
         }
         break;
