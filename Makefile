@@ -117,6 +117,19 @@ $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/l
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 
+# `make bench` compares with peers from the Python package index; `make bench-quick` with libmicrohttpd and memory alone.
+$(BIN)/bare_mhd: $(B)/tests/bench/bare_mhd.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lmicrohttpd
+BENCH_BIN := $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench
+bench:
+	@VENV=build/bench-venv sh deploy/install-deps.sh bench
+	@$(MAKE) --no-print-directory $(BENCH_BIN)
+	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
+bench-quick: deps-test
+	@$(MAKE) --no-print-directory $(BENCH_BIN)
+	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
+
 D := $(DESTDIR)$(PREFIX)
 install: all client
 	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Install what Tally needs and this machine lacks, with apt-get (Debian 12 and 13, Ubuntu 24.04).
 #
-#   deploy/install-deps.sh [run] [test] [lint] [tools]      (default: run)
+#   deploy/install-deps.sh [run] [test] [lint] [bench] [tools]      (default: run)
 #
 #   run    compilers, libraries, an OpenCL driver for the CPU
 #   test   what the test suites need, and a Python environment in build/venv
 #   lint   the checkers of `make lint`
+#   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
 #   tools  optional debugging aids: oclgrind, valgrind
 #
 # Quick when nothing is missing: one dpkg-query. Safe to run again and again, and side by side.
@@ -105,8 +106,9 @@ main() {
         run) wanted="$wanted $run_packages" ;;
         test) wanted="$wanted $run_packages $test_packages" ;;
         lint) wanted="$wanted $run_packages $lint_packages" ;;
+        bench) wanted="$wanted $run_packages $test_packages" ;;
         tools) ;;
-        *) die "no group '$group'; there are: run, test, lint, tools" ;;
+        *) die "no group '$group'; there are: run, test, lint, bench, tools" ;;
         esac
     done
     command -v dpkg-query >/dev/null 2>&1 ||
@@ -120,6 +122,7 @@ main() {
         case $group in
         test) make_venv "$top/tests/requirements.txt" ;;
         lint) make_venv "$top/tests/requirements-lint.txt" ;;
+        bench) make_venv "$top/tests/bench/requirements-peers.txt" ;;
         tools)
             # shellcheck disable=SC2046,SC2086
             install_packages $(optional $(missing_of $tools_packages))

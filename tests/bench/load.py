@@ -1,0 +1,144 @@
+"""Servers to load and the load itself: processes on loopback, wrk, and what they cost.
+
+Everything is bounded in time; a process that was started here is ended here, by its own handle.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BIN = ROOT / "build" / "bin"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def cpu_seconds(pid):
+    """User and system time of a process and its children, in seconds."""
+    total = 0.0
+    tick = os.sysconf("SC_CLK_TCK")
+    for stat in [pathlib.Path(f"/proc/{pid}/stat"), *(pathlib.Path(f"/proc/{p}/stat") for p in children(pid))]:
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            total += (int(fields[11]) + int(fields[12])) / tick
+    return total
+
+
+def children(pid):
+    found = []
+    with contextlib.suppress(OSError):
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found.append(int(child))
+                found.extend(children(int(child)))
+    return found
+
+
+def rss_bytes(pid, field="VmRSS"):
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{field}:\s+(\d+)", text).group(1)) * 1024
+
+
+@contextlib.contextmanager
+def process(command, url, *, env=None, timeout=60):
+    """Run a server until the block ends; `url` answering 200 means it is ready."""
+    log = tempfile.TemporaryFile()
+    started = time.perf_counter()
+    child = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(env or {})}, cwd=HERE)
+    try:
+        child.ready_seconds = wait_ready(child, url, started + timeout, log) - started
+        yield child
+    finally:
+        child.terminate()
+        try:
+            child.wait(30)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        log.close()
+
+
+def wait_ready(child, url, deadline, log):
+    while time.perf_counter() < deadline:
+        if child.poll() is not None:
+            break
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                if answer.status == 200:
+                    return time.perf_counter()
+        time.sleep(0.005)
+    log.seek(0)
+    raise RuntimeError(f"{child.args} did not become ready:\n{log.read().decode(errors='replace')[-3000:]}")
+
+
+@contextlib.contextmanager
+def tallyd(*flags, env=None):
+    """A tallyd of its own on a free port; yields (process, base URL)."""
+    port = free_port()
+    command = [str(BIN / "tallyd"), "--listen", f"127.0.0.1:{port}", "--log-level", "error", *flags]
+    base = f"http://127.0.0.1:{port}"
+    with process(command, base + "/readyz", env=env) as child:
+        yield child, base
+
+
+@contextlib.contextmanager
+def body_file(data):
+    with tempfile.NamedTemporaryFile(dir=shm_dir()) as f:
+        f.write(data)
+        f.flush()
+        yield f.name
+
+
+def shm_dir():
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None):
+    """One wrk run; the numbers of post.lua, requests a second, and the server's CPU seconds."""
+    if shutil.which("wrk") is None:
+        raise RuntimeError("wrk is missing: sh deploy/install-deps.sh test")
+    env = {**os.environ, "BODY": body, "CONTENT_TYPE": content_type, "EXTRA": extra}
+    before = cpu_seconds(pid) if pid else 0
+    out = subprocess.run(
+        ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "--latency", "-s", str(HERE / "post.lua"), url],
+        env=env, capture_output=True, text=True, timeout=seconds + 90, check=True).stdout
+    result = json.loads(re.search(r"^RESULT (.*)$", out, re.M).group(1))
+    result["rps"] = result["requests"] / result["seconds"]
+    result["cpu_seconds"] = cpu_seconds(pid) - before if pid else None
+    if result["status_errors"] or result["socket_errors"]:
+        raise RuntimeError(f"{url}: {result['status_errors']} refusals, {result['socket_errors']} socket errors")
+    return result
+
+
+def median_by(results, key):
+    """The run whose `key` is the median of all runs."""
+    ordered = sorted(results, key=lambda r: r[key])
+    return ordered[len(ordered) // 2]
+
+
+def interleave(runs, rounds):
+    """Call every named run once a round; the results of each name, in order."""
+    results = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            results[name].append(run())
+    return results
+
+
+def ratio(results, name, base, key):
+    """Median over rounds of name's figure divided by base's in the same round."""
+    return statistics.median(a[key] / b[key] for a, b in zip(results[name], results[base]))
