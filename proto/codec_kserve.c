@@ -201,9 +201,10 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
 static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
                                  struct scan_call *call, struct error *err)
 {
-    const struct model *model = model_find(request->model);
-    if (model == NULL) {
-        return error_set(err, STATUS_NOT_FOUND, "Request for unknown model");
+    const struct model *model = NULL;
+    enum status status = model_require(request->model, NULL, &model, err);
+    if (status != STATUS_OK) {
+        return status;
     }
     struct kserve *kserve = calloc(1, sizeof *kserve);
     if (kserve == NULL) {
@@ -211,7 +212,6 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
     }
     kserve->model = model;
     struct scan_call found = {.dialect = kserve};
-    enum status status;
     if (request->head_bytes == 0) {
         status = read_raw(request, head, kserve, &found, err);
     } else {

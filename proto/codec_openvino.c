@@ -144,6 +144,22 @@ static enum status check_axis(const struct framed_tensor *port, struct scan_call
                : status;
 }
 
+/* Input 0, the data, or 1, the axis. */
+static enum status read_input(const struct json_place *root, const json_t *list, int index,
+                              struct openvino *openvino, struct scan_call *call,
+                              struct error *err)
+{
+    struct framed_tensor *port = index == 0 ? &openvino->data : &openvino->axis;
+    enum status status = json_array_object(root, "inputs", list, index, &port->place, err);
+    if (status == STATUS_OK) {
+        status = read_port(&openvino->doc, index == 1, port, &call->payload_max, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    return index == 0 ? check_data(port, err) : check_axis(port, call, err);
+}
+
 static enum status read_inputs(const struct json_place *root, struct openvino *openvino,
                                struct scan_call *call, struct error *err)
 {
@@ -158,18 +174,11 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
             err, STATUS_INVALID_FIELD, "inputs",
             "found %zu inputs: expected the data and, as an option, the axis", count);
     }
-    struct framed_tensor *ports[] = {&openvino->data, &openvino->axis};
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        if (i == 1 && json_is_null(json_array_get(list, i))) {
-            break;
-        }
-        status = json_array_object(root, "inputs", list, (int)i, &ports[i]->place, err);
-        if (status == STATUS_OK) {
-            status = read_port(&openvino->doc, i == 1, ports[i], &call->payload_max, err);
-        }
-        if (status == STATUS_OK) {
-            status = i == 0 ? check_data(ports[i], err) : check_axis(ports[i], call, err);
-        }
+    if (status == STATUS_OK) {
+        status = read_input(root, list, 0, openvino, call, err);
+    }
+    if (status == STATUS_OK && count == 2 && !json_is_null(json_array_get(list, 1))) {
+        status = read_input(root, list, 1, openvino, call, err);
     }
     return status;
 }

@@ -63,6 +63,23 @@ static enum status read_data_type(const struct json_place *place,
     return directml_data_type_find(text, strlen(text), path, &tensor->dtype, err);
 }
 
+/* One name of Flags; index -1 if it is not in an array. */
+static enum status read_flag(const struct json_place *place, const json_t *flag, int index,
+                             struct directml_tensor *tensor, struct error *err)
+{
+    if (!json_is_string(flag)) {
+        return json_field_error(place, "Flags",
+                                "\"NONE\", \"OWNED_BY_DML\" or an array of them", err);
+    }
+    char path[JSON_PATH_MAX];
+    bool owned = false;
+    json_path_of(place, "Flags", index, path);
+    enum status status = directml_flag_find(json_string_value(flag), json_string_length(flag),
+                                            path, &owned, err);
+    tensor->owned_by_dml = tensor->owned_by_dml || owned;
+    return status;
+}
+
 /* Flags: one name or an array of names. */
 static enum status read_flags(const struct json_place *place, struct directml_tensor *tensor,
                               struct error *err)
@@ -71,24 +88,14 @@ static enum status read_flags(const struct json_place *place, struct directml_te
     if (flags == NULL) {
         return STATUS_OK;
     }
-    size_t count = json_is_array(flags) ? json_array_size(flags) : 1;
-    for (size_t i = 0; i < count; i++) {
-        const json_t *flag = json_is_array(flags) ? json_array_get(flags, i) : flags;
-        if (!json_is_string(flag)) {
-            return json_field_error(place, "Flags",
-                                    "\"NONE\", \"OWNED_BY_DML\" or an array of them", err);
-        }
-        char path[JSON_PATH_MAX];
-        json_path_of(place, "Flags", json_is_array(flags) ? (int)i : -1, path);
-        bool owned = false;
-        enum status status = directml_flag_find(json_string_value(flag),
-                                                json_string_length(flag), path, &owned, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
-        tensor->owned_by_dml = tensor->owned_by_dml || owned;
+    if (!json_is_array(flags)) {
+        return read_flag(place, flags, -1, tensor, err);
     }
-    return STATUS_OK;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < json_array_size(flags) && status == STATUS_OK; i++) {
+        status = read_flag(place, json_array_get(flags, i), (int)i, tensor, err);
+    }
+    return status;
 }
 
 /* DimensionCount, which must count the Sizes. */

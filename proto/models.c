@@ -1,8 +1,6 @@
 /* The table of models. One row per element type beside the five named ones. */
 #include "proto/models.h"
 
-#include "proto/macros.h"
-
 #include <string.h>
 
 /* clang-format off */
@@ -54,4 +52,19 @@ size_t model_index(const struct model *model)
 bool model_version_known(const char *version)
 {
     return version == NULL || version[0] == '\0' || strcmp(version, MODEL_VERSION) == 0;
+}
+
+enum status model_require(const char *name, const char *version, const struct model **out,
+                          struct error *err)
+{
+    const struct model *model = model_find(name);
+    if (model == NULL || !model_version_known(version)) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "there is no model \"%.80s\"%s%.20s; POST /v2/repository/index lists "
+                         "the models, each has version " MODEL_VERSION,
+                         name == NULL ? "" : name, version == NULL ? "" : " version ",
+                         version == NULL ? "" : version);
+    }
+    *out = model;
+    return STATUS_OK;
 }

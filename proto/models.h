@@ -6,6 +6,7 @@
 #define TALLY_PROTO_MODELS_H
 
 #include "proto/dtype.h"
+#include "proto/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +37,10 @@ size_t model_index(const struct model *model); /* its position: the index of its
 
 /* Whether a version named in a path exists; "" or NULL is the latest. */
 bool model_version_known(const char *version);
+
+/* The model that a path names.
+ * err   NOT_FOUND: no such model or version; says where the models are listed */
+MUST_CHECK enum status model_require(const char *name, const char *version,
+                                     const struct model **out, struct error *err);
 
 #endif

@@ -115,16 +115,12 @@ static enum status unsupported_media(const struct exchange *x, struct error *err
 
 static enum status choose_model(struct exchange *x, struct error *err)
 {
-    const char *name = x->segments[0];
-    const struct model *model = model_find(name);
-    if (model == NULL || !model_version_known(x->segments[1])) {
-        return error_set(err, STATUS_NOT_FOUND,
-                         "there is no model \"%.100s\"%s%.40s; POST /v2/repository/index lists "
-                         "the models, each has version " MODEL_VERSION,
-                         name, x->segments[1] == NULL ? "" : " version ",
-                         x->segments[1] == NULL ? "" : x->segments[1]);
+    const struct model *model = NULL;
+    enum status status = model_require(x->segments[0], x->segments[1], &model, err);
+    if (status != STATUS_OK) {
+        return status;
     }
-    x->request.codec_request.model = name;
+    x->request.codec_request.model = x->segments[0];
     x->request.model = (int)model_index(model);
     return STATUS_OK;
 }

@@ -360,46 +360,53 @@ void shm_release(struct shm_region *region)
     }
 }
 
-/* One pread or pwrite, whichever pointer is given. */
+/* One pread or pwrite, whichever pointer is given; again if a signal came. */
 static ssize_t copy_some(int fd, void *to, const void *from, size_t bytes, uint64_t position)
 {
-    if (to != NULL) {
-        return pread(fd, to, bytes, (off_t)position);
+    ssize_t moved = 0;
+    do {
+        moved = to != NULL ? pread(fd, to, bytes, (off_t)position)
+                           : pwrite(fd, from, bytes, (off_t)position);
+    } while (moved < 0 && errno == EINTR);
+    return moved;
+}
+
+/* What pwrite would do to a shrunk object is make it grow again: look first. */
+static enum status check_copy(const struct shm_region *region, const struct shm_window *window,
+                              uint64_t bytes, struct error *err)
+{
+    if (bytes > window->bytes) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "%" PRIu64 " bytes do not fit into a shared memory window of "
+                         "%" PRIu64 " bytes: make the output region larger",
+                         bytes, window->bytes);
     }
-    return pwrite(fd, from, bytes, (off_t)position);
+    return check_window(region, window, err);
 }
 
 static enum status copy(const struct shm_region *region, const struct shm_window *window,
                         char *to, const char *from, uint64_t bytes, struct error *err)
 {
-    /* pwrite would make a shrunk object grow again: look first. */
-    enum status status = check_window(region, window, err);
-    if (status == STATUS_OK && bytes > window->bytes) {
-        status = error_set(err, STATUS_SHM_ERROR,
-                           "%" PRIu64 " bytes do not fit into a shared memory window of "
-                           "%" PRIu64 " bytes: make the output region larger",
-                           bytes, window->bytes);
+    enum status status = check_copy(region, window, bytes, err);
+    if (status != STATUS_OK) {
+        return status;
     }
     uint64_t position = region->info.offset + window->offset;
     uint64_t done = 0;
-    while (status == STATUS_OK && done < bytes) {
+    while (done < bytes) {
         uint64_t left = bytes - done;
         size_t part = left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE;
         ssize_t moved = copy_some(region->fd, to != NULL ? to + done : NULL,
                                   from != NULL ? from + done : NULL, part, position + done);
-        if (moved < 0 && errno == EINTR) {
-            continue;
-        }
         if (moved <= 0) {
-            status = error_set(err, STATUS_SHM_ERROR,
-                               "the shared memory object could not be %s beyond byte %" PRIu64
-                               " of the window: has it become smaller?",
-                               to != NULL ? "read" : "written", done);
-            break;
+            return error_set(err, STATUS_SHM_ERROR,
+                             "the shared memory object could not be %s beyond byte %" PRIu64
+                             " of the window: has it become smaller?",
+                             to != NULL ? "read" : "written", done);
         }
         done += (uint64_t)moved;
     }
-    return status;
+    return STATUS_OK;
 }
 
 enum status shm_read(const struct shm_region *region, const struct shm_window *window, void *to,

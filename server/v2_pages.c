@@ -31,23 +31,6 @@ static struct kserve_server describe(const struct server *server)
     return info;
 }
 
-/* The model and version that the path names. */
-static enum status find_model(const struct page_request *request, const struct model **out,
-                              struct error *err)
-{
-    const struct model *model = model_find(request->segments[0]);
-    if (model == NULL || !model_version_known(request->segments[1])) {
-        return error_set(
-            err, STATUS_NOT_FOUND,
-            "Request for unknown model: \"%.80s\"%s%.20s; POST "
-            "/v2/repository/index lists the models, each has version " MODEL_VERSION,
-            request->segments[0], request->segments[1] == NULL ? "" : " version ",
-            request->segments[1] == NULL ? "" : request->segments[1]);
-    }
-    *out = model;
-    return STATUS_OK;
-}
-
 enum status page_v2_server(const struct page_request *request, struct page *page,
                            struct error *err)
 {
@@ -62,7 +45,7 @@ enum status page_v2_model(const struct page_request *request, struct page *page,
                           struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = find_model(request, &model, err);
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -76,7 +59,7 @@ enum status page_v2_model_ready(const struct page_request *request, struct page 
                                 struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = find_model(request, &model, err);
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -97,7 +80,7 @@ enum status page_v2_config(const struct page_request *request, struct page *page
                            struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = find_model(request, &model, err);
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -114,7 +97,8 @@ enum status page_v2_stats(const struct page_request *request, struct page *page,
 {
     const struct model *model = NULL;
     if (request->segments[0] != NULL) {
-        enum status status = find_model(request, &model, err);
+        enum status status =
+            model_require(request->segments[0], request->segments[1], &model, err);
         if (status != STATUS_OK) {
             return status;
         }
@@ -160,7 +144,7 @@ enum status page_v2_load(const struct page_request *request, struct page *page,
                          struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = find_model(request, &model, err);
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
     return status != STATUS_OK
                ? status
                : switched_off(page, "{\"error\":\"the models are built in: they are always "

@@ -1,0 +1,372 @@
+"""Clients' shared memory, with tritonclient's own helpers and against hostile clients."""
+
+import contextlib
+import http.client as http_client
+import json
+import os
+import pathlib
+import socket
+import threading
+from multiprocessing import shared_memory
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+import tritonclient.utils.shared_memory as triton_shm
+from support import calls
+from support.tallyd import Tallyd, free_port
+from tritonclient.utils import InferenceServerException
+
+
+@pytest.fixture(scope="module")
+def shm_server(tmp_path_factory):
+    server = Tallyd(tmp_path_factory.mktemp("shm") / "log", ("--allow-client-shm",))
+    yield server
+    server.check_alive()
+    server.stop()
+
+
+@pytest.fixture
+def v2(shm_server):
+    client = triton.InferenceServerClient(f"127.0.0.1:{shm_server.port}", concurrency=4)
+    client.unregister_system_shared_memory()
+    yield client
+    client.unregister_system_shared_memory()
+    client.close()
+
+
+@pytest.fixture
+def http(shm_server):
+    client = shm_server.client()
+    yield client
+    client.close()
+
+
+@contextlib.contextmanager
+def memory(size):
+    """A POSIX shared memory object of exactly `size` bytes, as a NumPy array of bytes."""
+    name = f"tally_pytest_{os.getpid()}_{threading.get_ident() % 10000}_{size}"
+    path = pathlib.Path("/dev/shm") / name
+    path.write_bytes(bytes(size))
+    path.chmod(0o600)
+    view = np.memmap(path, np.uint8, "r+", shape=(size,))
+    try:
+        yield name, view, path
+    finally:
+        del view
+        path.unlink(missing_ok=True)
+
+
+def register(http, name, key, offset, size):
+    document = {"key": key, "offset": offset, "byte_size": size}
+    return http.post_json(f"/v2/systemsharedmemory/region/{name}/register", document)
+
+
+def infer(http, shape, region, size, offset=0, output=None):
+    parameters = {"shared_memory_region": region, "shared_memory_byte_size": size}
+    if offset:
+        parameters["shared_memory_offset"] = offset
+    document = {
+        "inputs": [{"name": "x", "shape": shape, "datatype": "INT32", "parameters": parameters}]
+    }
+    if output:
+        document["outputs"] = [
+            {
+                "name": "y",
+                "parameters": {
+                    "shared_memory_region": output[0],
+                    "shared_memory_byte_size": output[1],
+                    "shared_memory_offset": output[2],
+                },
+            }
+        ]
+    return http.post_json("/v2/models/cumsum/infer", document)
+
+
+def test_tritonclient_example(v2):
+    """The sequence of calls of the official Python example."""
+    array = np.arange(16, dtype=np.int32)
+    v2.unregister_system_shared_memory()
+    v2.unregister_cuda_shared_memory()
+    in_handle = triton_shm.create_shared_memory_region("input", "/tally_in", array.nbytes)
+    out_handle = triton_shm.create_shared_memory_region("output", "/tally_out", array.nbytes)
+    try:
+        triton_shm.set_shared_memory_region(in_handle, [array])
+        v2.register_system_shared_memory("input", "/tally_in", array.nbytes)
+        v2.register_system_shared_memory("output", "/tally_out", array.nbytes)
+        assert "system_shared_memory" in v2.get_server_metadata()["extensions"]
+        tensor = triton.InferInput("x", [16], "INT32")
+        tensor.set_shared_memory("input", array.nbytes)
+        output = triton.InferRequestedOutput("y", binary_data=True)
+        output.set_shared_memory("output", array.nbytes)
+        result = v2.infer("cumsum", [tensor], outputs=[output])
+        described = result.get_output("y")
+        assert set(described) == {"name", "datatype", "shape"}
+        actual = triton_shm.get_contents_as_numpy(out_handle, np.int32, described["shape"])
+        assert (actual == np.cumsum(array)).all()
+        names = {region["name"] for region in v2.get_system_shared_memory_status()}
+        assert names == {"input", "output"}
+        status = v2.get_system_shared_memory_status("input")
+        assert status == [{"name": "input", "key": "/tally_in", "offset": 0, "byte_size": 64}]
+        v2.unregister_system_shared_memory("input")
+        with pytest.raises(InferenceServerException):
+            v2.get_system_shared_memory_status("input")
+        with pytest.raises(InferenceServerException) as caught:
+            v2.infer("cumsum", [tensor])
+        assert caught.value.status() == "404"
+    finally:
+        triton_shm.destroy_shared_memory_region(in_handle)
+        triton_shm.destroy_shared_memory_region(out_handle)
+
+
+def test_pythons_shared_memory_and_offsets(v2, http):
+    block = shared_memory.SharedMemory(create=True, size=4096)
+    try:
+        values = np.ndarray((1024,), np.int32, block.buf)
+        values[:] = 0
+        values[3:7] = [1, 2, 3, 4]
+        assert register(http, "my%20region", block.name, 4, 4000).status == 200
+        answer = infer(http, [4], "my region", 16, 8, ("my region", 16, 400))
+        assert answer.status == 200, answer
+        assert answer.json()["outputs"] == [{"name": "y", "datatype": "INT32", "shape": [4]}]
+        assert values[101:105].tolist() == [1, 3, 6, 10]
+        assert values[3:7].tolist() == [1, 2, 3, 4] and values[100] == 0 and values[105] == 0
+        del values
+    finally:
+        block.close()
+        block.unlink()
+
+
+def test_shared_memory_in_only_and_out_only(v2, http):
+    with memory(64) as (name, view, _):
+        view.view(np.int32)[:4] = [1, 2, 3, 4]
+        assert register(http, "r", name, 0, 64).status == 200
+        answer = infer(http, [4], "r", 16)
+        assert answer.json()["outputs"][0]["data"] == [1, 3, 6, 10]
+        document = {
+            "inputs": [{"name": "x", "shape": [2], "datatype": "INT32", "data": [5, 6]}],
+            "outputs": [
+                {
+                    "name": "y",
+                    "parameters": {
+                        "shared_memory_region": "r",
+                        "shared_memory_byte_size": 32,
+                        "shared_memory_offset": 32,
+                    },
+                }
+            ],
+        }
+        assert http.post_json("/v2/models/cumsum/infer", document).status == 200
+        assert view.view(np.int32)[8:12].tolist() == [5, 11, 0, 0]
+
+
+def test_the_axis_in_shared_memory(v2, http):
+    with memory(64) as (name, view, _):
+        view.view(np.int32)[:4] = [1, 2, 3, 4]
+        view.view(np.int64)[4] = 1
+        assert register(http, "r", name, 0, 64).status == 200
+        place = {"shared_memory_region": "r"}
+        document = {
+            "inputs": [
+                {
+                    "name": "axis",
+                    "shape": [1],
+                    "datatype": "INT64",
+                    "parameters": {
+                        **place,
+                        "shared_memory_offset": 32,
+                        "shared_memory_byte_size": 8,
+                    },
+                },
+                {
+                    "name": "x",
+                    "shape": [2, 2],
+                    "datatype": "INT32",
+                    "parameters": {**place, "shared_memory_byte_size": 16},
+                },
+            ]
+        }
+        answer = http.post_json("/v2/models/cumsum_onnx/infer", document)
+        assert answer.json()["outputs"][0]["data"] == [1, 3, 3, 7]
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"),
+    [(0, 65), (1, 64), (64, 1), (1 << 63, 1), ((1 << 63) - 1, (1 << 63) - 1), (0, 0), (-1, 4)],
+)
+def test_regions_outside_their_object_are_400(v2, http, offset, size):
+    with memory(64) as (name, _, _path):
+        calls.expect_error(register(http, "r", name, offset, size), 400)
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "status"),
+    [(0, 16, 200), (48, 16, 200), (52, 16, 400), (64, 16, 400), ((1 << 63) - 8, 16, 400)],
+)
+def test_windows_outside_their_region_are_400(v2, http, offset, size, status):
+    with memory(128) as (name, _, _path):
+        assert register(http, "r", name, 0, 64).status == 200
+        assert infer(http, [4], "r", size, offset).status == status
+        assert infer(http, [4], "r", 16, 0, ("r", size, offset)).status == status
+
+
+def test_sizes_that_do_not_fit_the_tensor_are_400(v2, http):
+    with memory(128) as (name, _, _path):
+        assert register(http, "r", name, 0, 128).status == 200
+        for size in (0, 15, 17):
+            calls.expect_error(infer(http, [4], "r", size), 400, "length_mismatch")
+        answer = infer(http, [4], "r", 16, 0, ("r", 15, 0))
+        calls.expect_error(answer, 400, says="--output-shared-memory-size")
+
+
+KEYS = ["../etc/passwd", "/../etc/passwd", "a/b", "", "/", ".", "..", ".hidden", "sem.x", "a b"]
+
+
+@pytest.mark.parametrize("key", [*KEYS, "a\u0000b", "\u00e9", "a" * 300])
+def test_keys_that_are_no_names_are_400(v2, http, key):
+    answer = register(http, "r", key, 0, 4)
+    calls.expect_error(answer, 400)
+    assert b"/dev/shm/" not in answer.body and b"etc/passwd" not in answer.body
+
+
+def test_a_missing_object_is_404_with_a_hint(v2, http):
+    calls.expect_error(register(http, "r", "tally_none", 0, 4), 404, says="--ipc=host")
+
+
+def test_names_are_taken_once_and_unknown_ones_are_404(v2, http):
+    with memory(16) as (name, _, _path):
+        assert register(http, "r", name, 0, 16).status == 200
+        calls.expect_error(register(http, "r", name, 0, 16), 400, says="already")
+        assert register(http, "q", name, 0, 16).status == 200
+        calls.expect_error(infer(http, [4], "nothing", 16), 404, "not_found")
+        assert http.get("/v2/systemsharedmemory/region/nothing/status").status == 404
+        assert http.post("/v2/systemsharedmemory/region/nothing/unregister").status == 200
+
+
+def test_an_object_that_shrinks_is_an_error_and_not_the_end(shm_server, v2, http):
+    with memory(1 << 20) as (name, _, path):
+        assert register(http, "r", name, 0, 1 << 20).status == 200
+        assert infer(http, [1 << 18], "r", 1 << 20).status == 200
+        os.truncate(path, 10)
+        answer = infer(http, [1 << 18], "r", 1 << 20, 0, ("r", 1 << 20, 0))
+        calls.expect_error(answer, 400, "shared_memory_error", says="smaller")
+        assert path.stat().st_size == 10
+        shm_server.check_alive()
+
+
+def test_an_object_that_shrinks_and_grows_all_the_time(shm_server, v2, http):
+    """Whatever the timing, each answer is 200 or a clean 400."""
+    with memory(1 << 20) as (name, _, path):
+        assert register(http, "r", name, 0, 1 << 20).status == 200
+        stop = threading.Event()
+
+        def shrink_and_grow():
+            while not stop.is_set():
+                os.truncate(path, 4096)
+                os.truncate(path, 1 << 20)
+
+        thread = threading.Thread(target=shrink_and_grow)
+        thread.start()
+        try:
+            for _ in range(100):
+                answer = infer(http, [1 << 18], "r", 1 << 20, 0, ("r", 1 << 20, 0))
+                assert answer.status in (200, 400), answer
+        finally:
+            stop.set()
+            thread.join()
+        shm_server.check_alive()
+
+
+def test_unregistering_while_requests_run(shm_server, v2, http):
+    with memory(1 << 22) as (name, view, _):
+        view.view(np.int32)[:] = 1
+        stop = threading.Event()
+
+        def flip():
+            other = shm_server.client()
+            while not stop.is_set():
+                register(other, "r", name, 0, 1 << 22)
+                other.post("/v2/systemsharedmemory/unregister")
+            other.close()
+
+        thread = threading.Thread(target=flip)
+        thread.start()
+        good = 0
+        try:
+            for _ in range(200):
+                answer = infer(http, [1 << 19], "r", 1 << 21, 0, ("r", 1 << 21, 1 << 21))
+                assert answer.status in (200, 404), answer
+                if answer.status == 200:
+                    good += 1
+                    assert view.view(np.int32)[-1] == 1 << 19
+        finally:
+            stop.set()
+            thread.join()
+        http.post("/v2/systemsharedmemory/unregister")
+        held = [
+            os.readlink(f"/proc/{shm_server.pid}/fd/{fd}")
+            for fd in os.listdir(f"/proc/{shm_server.pid}/fd")
+        ]
+        assert good > 0 and not [path for path in held if name in path]
+
+
+def test_the_table_of_regions_is_bounded(v2, http):
+    with memory(16) as (name, _, _path):
+        statuses = [register(http, f"r{i}", name, 0, 16).status for i in range(300)]
+        assert statuses.count(200) == 256 and set(statuses) == {200, 400}
+        assert len(v2.get_system_shared_memory_status()) == 256
+        metrics = http.get("/metrics").body.decode()
+        assert "\ntally_shm_regions 256\n" in metrics and "\ntally_shm_bytes 4096\n" in metrics
+        http.post("/v2/systemsharedmemory/unregister")
+        assert "\ntally_shm_regions 0\n" in http.get("/metrics").body.decode()
+
+
+def outer_address():
+    """An address of this machine that is not loopback; None if it has no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+            return probe.getsockname()[0]
+        except OSError:
+            return None
+
+
+def test_remote_clients_are_refused(start_server):
+    address = outer_address()
+    if address is None:
+        return  # nothing is remote on such a machine
+    port = free_port()
+    start_server("--allow-client-shm", "--listen", f"{address}:{port}")
+    connection = http_client.HTTPConnection(address, port, timeout=30)
+    with memory(16) as (name, _, _path):
+        body = json.dumps({"key": name, "byte_size": 16})
+        connection.request("POST", "/v2/systemsharedmemory/region/r/register", body)
+        response = connection.getresponse()
+        assert response.status == 403 and json.loads(response.read())["code"] == "forbidden"
+    connection.close()
+
+
+def test_off_means_off(client):
+    with memory(16) as (name, _, _path):
+        answer = register(client, "r", name, 0, 16)
+        calls.expect_error(answer, 501, "unsupported", says="--allow-client-shm")
+        calls.expect_error(infer(client, [4], "r", 16), 501, says="--allow-client-shm")
+        assert client.post("/v2/systemsharedmemory/unregister").status == 200
+        assert client.post("/v2/systemsharedmemory/region/r/unregister").status == 200
+        assert client.get("/v2/systemsharedmemory/status").json() == []
+
+
+def test_a_key_prefix_is_enforced(start_server):
+    server = start_server("--allow-client-shm", "--shm-key-prefix", "other_")
+    client = server.client()
+    with memory(16) as (name, _, _path):
+        calls.expect_error(register(client, "r", name, 0, 16), 403, "forbidden", "key")
+    client.close()
+
+
+def test_objects_of_other_users_are_refused(v2, http):
+    if os.geteuid() != 0:
+        return  # only root can make one
+    with memory(16) as (name, _, path):
+        os.chown(path, 12345, 12345)
+        calls.expect_error(register(http, "r", name, 0, 16), 403, "forbidden", "key")
