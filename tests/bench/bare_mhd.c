@@ -3,7 +3,7 @@
  *
  *     bare_mhd PORT [answer bytes | echo]
  *
- * cc -O2 tests/bench/bare_mhd.c -o build/bare_mhd -lmicrohttpd */
+ * make build/bin/bare_mhd */
 #include <microhttpd.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -97,14 +97,18 @@ static void serve(struct MHD_Daemon *daemon)
 
 int main(int argc, char **argv)
 {
-    static char text[1 << 20];
+    const size_t most = (size_t)1 << 30;
     size_t bytes = argc > 2 ? strtoull(argv[2], NULL, 10) : 48;
     echo = argc > 2 && strcmp(argv[2], "echo") == 0;
-    if (argc < 2 || bytes > sizeof text) {
+    if (argc < 2 || bytes > most) {
         fprintf(stderr, "usage: bare_mhd PORT [answer bytes | echo]\n");
         return 2;
     }
-    memset(text, 'x', sizeof text);
+    char *text = malloc(bytes + 1);
+    if (text == NULL) {
+        return 1;
+    }
+    memset(text, 'x', bytes);
     constant = MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_PERSISTENT);
     (void)MHD_add_response_header(constant, MHD_HTTP_HEADER_CONTENT_TYPE,
                                   "application/octet-stream");
