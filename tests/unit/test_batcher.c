@@ -1,0 +1,295 @@
+/* batcher.h: who shares a batch, its caps, turns of the lanes, waiting, and takers at once. */
+#include "server/batcher.h"
+#include "server/clock.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_request.h"
+
+#include <pthread.h>
+
+static struct completion completion;
+
+static const struct queue_options roomy = {.max_requests = 1000000, .max_bytes = UINT64_MAX};
+static const struct batcher_options usual = {.max_requests = 8, .max_bytes = 1 << 20};
+
+enum {
+    LARGE = 1 << 20
+}; /* elements of float32: 4 MiB */
+
+static int set_up(void **state)
+{
+    if (completion_init(&completion, NULL) != STATUS_OK) {
+        return 1;
+    }
+    return queue_create(&roomy, (struct queue **)state, NULL) != STATUS_OK;
+}
+
+static int tear_down(void **state)
+{
+    queue_destroy(*state);
+    completion_deinit(&completion);
+    return 0;
+}
+
+static struct request *push(struct queue *queue, enum dtype dtype, int64_t elements)
+{
+    struct request *request = fake_request(&completion, dtype, elements);
+    assert_int_equal(queue_try_push(queue, request, &request->error), STATUS_OK);
+    return request;
+}
+
+static void free_chain(struct request *first)
+{
+    while (first != NULL) {
+        struct request *next = first->next;
+        free(first);
+        first = next;
+    }
+}
+
+/* Take a batch; returns its first request, and checks how many it has. */
+static struct request *take(struct queue *queue, const struct batcher_options *options,
+                            size_t expected)
+{
+    struct request *first = NULL;
+    size_t count = 0;
+    assert_int_equal(batcher_take(queue, options, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(count, expected);
+    for (struct request *request = first; request != NULL; request = request->next) {
+        assert_int_equal(request->state, REQUEST_RUNNING);
+        assert_true(request->times.started != 0);
+        count--;
+    }
+    assert_int_equal(count, 0);
+    return first;
+}
+
+static void compatible_requests_share_a_batch_across_others(void **state)
+{
+    struct request *a = push(*state, DTYPE_F32, 3);
+    struct request *other = push(*state, DTYPE_I64, 3);
+    struct request *b = push(*state, DTYPE_F32, 1000);
+    struct request *batch = take(*state, &usual, 2);
+    assert_ptr_equal(batch, a);
+    assert_ptr_equal(batch->next, b);
+    free_chain(batch);
+    batch = take(*state, &usual, 1);
+    assert_ptr_equal(batch, other);
+    free_chain(batch);
+}
+
+static void a_batch_has_at_most_max_requests(void **state)
+{
+    for (int i = 0; i < 20; i++) {
+        push(*state, DTYPE_F32, 3);
+    }
+    free_chain(take(*state, &usual, 8));
+    free_chain(take(*state, &usual, 8));
+    free_chain(take(*state, &usual, 4));
+}
+
+static void a_batch_has_at_most_max_bytes_but_the_first_always_goes(void **state)
+{
+    const struct batcher_options tight = {.max_requests = 8, .max_bytes = 1000};
+    push(*state, DTYPE_F32, 1000);
+    push(*state, DTYPE_F32, 100);
+    push(*state, DTYPE_F32, 100);
+    push(*state, DTYPE_F32, 100);
+    push(*state, DTYPE_F32, 25); /* fits where the one before does not */
+    free_chain(take(*state, &tight, 1));
+    free_chain(take(*state, &tight, 3));
+    free_chain(take(*state, &tight, 1));
+}
+
+static void lanes_take_turns_so_that_neither_starves(void **state)
+{
+    struct request *large[3];
+    for (int i = 0; i < 3; i++) {
+        large[i] = push(*state, DTYPE_F32, LARGE);
+    }
+    struct request *small[3];
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_I32, DTYPE_F64};
+    for (int i = 0; i < 3; i++) {
+        small[i] = push(*state, dtypes[i], 4);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct request *batch = take(*state, &usual, 1);
+        assert_ptr_equal(batch, small[i]);
+        free_chain(batch);
+        batch = take(*state, &usual, 1);
+        assert_ptr_equal(batch, large[i]);
+        free_chain(batch);
+    }
+}
+
+static void small_requests_never_join_a_large_one(void **state)
+{
+    const struct batcher_options wide = {.max_requests = 8, .max_bytes = UINT64_MAX};
+    push(*state, DTYPE_F32, LARGE);
+    push(*state, DTYPE_F32, LARGE);
+    push(*state, DTYPE_F32, 4);
+    push(*state, DTYPE_F32, 4);
+    free_chain(take(*state, &wide, 2));
+    free_chain(take(*state, &wide, 2));
+}
+
+static void the_condemned_are_no_company(void **state)
+{
+    push(*state, DTYPE_F32, 4);
+    struct request *gone = push(*state, DTYPE_F32, 4);
+    push(*state, DTYPE_F32, 4);
+    atomic_store(&gone->cancelled, true);
+    free_chain(take(*state, &usual, 2));
+    struct request *posted = completion_take(&completion);
+    assert_ptr_equal(posted, gone);
+    assert_int_equal(posted->error.status, STATUS_CLIENT_GONE);
+    free_chain(posted);
+}
+
+static void a_taker_gives_up_after_its_timeout(void **state)
+{
+    struct request *first = NULL;
+    size_t count = 7;
+    uint64_t began_ns = clock_now_ns();
+    assert_int_equal(batcher_take(*state, &usual, 20 * NS_PER_MS, &first, &count),
+                     BATCHER_TIMEOUT);
+    assert_true(clock_now_ns() - began_ns >= 20 * NS_PER_MS);
+    assert_null(first);
+    assert_int_equal(count, 7);
+}
+
+static void a_delay_waits_for_company_but_not_for_longer(void **state)
+{
+    const struct batcher_options delayed = {
+        .max_requests = 2, .max_bytes = 1 << 20, .delay_ns = 30 * NS_PER_MS};
+    struct request *alone = push(*state, DTYPE_F32, 4);
+    uint64_t queued_ns = alone->times.queued;
+    free_chain(take(*state, &delayed, 1));
+    assert_true(clock_now_ns() - queued_ns >= 30 * NS_PER_MS);
+    push(*state, DTYPE_F32, 4);
+    push(*state, DTYPE_F32, 4);
+    const struct batcher_options patient = {
+        .max_requests = 2, .max_bytes = 1 << 20, .delay_ns = 3600 * NS_PER_S};
+    free_chain(take(*state, &patient, 2)); /* full: leaves at once */
+}
+
+struct taker {
+    struct queue *queue;
+    pthread_t thread;
+    size_t requests;
+};
+
+static void *take_until_closed(void *argument)
+{
+    struct taker *taker = argument;
+    for (;;) {
+        struct request *first = NULL;
+        size_t count = 0;
+        enum batcher_result result =
+            batcher_take(taker->queue, &usual, 3600 * NS_PER_S, &first, &count);
+        if (result == BATCHER_CLOSED) {
+            return NULL;
+        }
+        if (result == BATCHER_TAKEN) { /* a timeout: it only dropped some */
+            taker->requests += count;
+            completion_post(first->completion, first);
+        }
+    }
+}
+
+static void a_push_wakes_a_waiting_taker(void **state)
+{
+    struct taker taker = {.queue = *state};
+    assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
+    for (int i = 0; i < 20; i++) {
+        struct request *rest = NULL;
+        struct request *pushed = push(*state, DTYPE_F32, 4);
+        assert_ptr_equal(fake_await(&completion, &rest, 10000), pushed);
+        free(pushed);
+    }
+    queue_close(*state);
+    pthread_join(taker.thread, NULL);
+    assert_int_equal(taker.requests, 20);
+}
+
+enum {
+    PUSHERS = 3,
+    PUSHES = 3000,
+    TAKERS = 3
+};
+
+static void *push_many(void *argument)
+{
+    struct queue *queue = argument;
+    for (int i = 0; i < PUSHES; i++) {
+        struct request *request = fake_request(&completion, i % 3 == 0 ? DTYPE_I32 : DTYPE_F32,
+                                               i % 50 == 0 ? LARGE : 4);
+        request->deadline_ns = i % 97 == 0 ? 1 : 0;
+        atomic_store(&request->cancelled, i % 89 == 0);
+        if (queue_try_push(queue, request, &request->error) != STATUS_OK) {
+            abort();
+        }
+    }
+    return NULL;
+}
+
+static void nothing_is_lost_or_taken_twice_among_threads(void **state)
+{
+    struct taker takers[TAKERS];
+    pthread_t pushers[PUSHERS];
+    for (int i = 0; i < TAKERS; i++) {
+        takers[i] = (struct taker){.queue = *state};
+        assert_int_equal(pthread_create(&takers[i].thread, NULL, take_until_closed, &takers[i]),
+                         0);
+    }
+    for (int i = 0; i < PUSHERS; i++) {
+        assert_int_equal(pthread_create(&pushers[i], NULL, push_many, *state), 0);
+    }
+    size_t computed = 0;
+    size_t ended = 0;
+    uint64_t give_up_ns = clock_now_ns() + 60 * NS_PER_S;
+    struct request *rest = NULL;
+    while (computed + ended < PUSHERS * PUSHES && clock_now_ns() < give_up_ns) {
+        (void)queue_sweep(*state, clock_now_ns());
+        struct request *request = fake_await(&completion, &rest, 100);
+        if (request != NULL) {
+            computed += request->error.status == STATUS_OK;
+            ended += request->error.status != STATUS_OK;
+            free(request);
+        }
+    }
+    for (int i = 0; i < PUSHERS; i++) {
+        pthread_join(pushers[i], NULL);
+    }
+    queue_close(*state);
+    size_t taken = 0;
+    for (int i = 0; i < TAKERS; i++) {
+        pthread_join(takers[i].thread, NULL);
+        taken += takers[i].requests;
+    }
+    assert_int_equal(computed + ended, PUSHERS * PUSHES);
+    assert_int_equal(taken, computed);
+    assert_true(ended > 0);
+    struct queue_stats stats;
+    queue_stats(*state, &stats);
+    assert_int_equal(stats.requests, 0);
+    assert_int_equal(stats.bytes, 0);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(compatible_requests_share_a_batch_across_others),
+        T(a_batch_has_at_most_max_requests),
+        T(a_batch_has_at_most_max_bytes_but_the_first_always_goes),
+        T(lanes_take_turns_so_that_neither_starves),
+        T(small_requests_never_join_a_large_one),
+        T(the_condemned_are_no_company),
+        T(a_taker_gives_up_after_its_timeout),
+        T(a_delay_waits_for_company_but_not_for_longer),
+        T(a_push_wakes_a_waiting_taker),
+        T(nothing_is_lost_or_taken_twice_among_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

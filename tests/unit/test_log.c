@@ -1,0 +1,261 @@
+/* log.h: both forms, escaping, levels, the rate, and a reader that does not read. */
+#include "server/clock.h"
+#include "server/log.h"
+#include "tests/lib/unit.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A log into a pipe, and what came out of it. */
+struct fixture {
+    int fds[2];
+    struct log *log;
+    char text[1 << 20];
+    size_t length;
+};
+
+static struct fixture *open_fixture(struct log_options options)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_int_equal(pipe(fixture->fds), 0);
+    (void)fcntl(fixture->fds[0], F_SETFL, O_NONBLOCK);
+    (void)fcntl(fixture->fds[1], F_SETPIPE_SZ, sizeof fixture->text);
+    options.fd = fixture->fds[1];
+    assert_int_equal(log_open(&options, &fixture->log, NULL), STATUS_OK);
+    return fixture;
+}
+
+/* Close the log and read all that it wrote. */
+static const char *text_of(struct fixture *fixture)
+{
+    log_close(fixture->log);
+    fixture->log = NULL;
+    ssize_t got;
+    while ((got = read(fixture->fds[0], fixture->text + fixture->length,
+                       sizeof fixture->text - 1 - fixture->length)) > 0) {
+        fixture->length += (size_t)got;
+    }
+    return fixture->text;
+}
+
+static void close_fixture(struct fixture *fixture)
+{
+    close(fixture->fds[0]);
+    close(fixture->fds[1]);
+    free(fixture);
+}
+
+static const struct log_options text_form = {.level = LOG_INFO, .requests = true};
+static const struct log_options json_form = {.level = LOG_INFO, .json = true, .requests = true};
+
+static const struct log_request whole = {.id = "r-1",
+                                         .method = "POST",
+                                         .path = "/v1/cumsum",
+                                         .client = "127.0.0.1",
+                                         .format = "json",
+                                         .dtype = "float32",
+                                         .shape = "1,1,3,4",
+                                         .outcome = "ok",
+                                         .http_status = 200,
+                                         .bytes_in = 48,
+                                         .bytes_out = 49,
+                                         .queue_us = 5,
+                                         .compute_us = 6,
+                                         .total_us = 70,
+                                         .batch = 3,
+                                         .device = 1};
+
+static size_t count_lines(const char *text)
+{
+    size_t lines = 0;
+    for (; *text != '\0'; text++) {
+        lines += *text == '\n';
+    }
+    return lines;
+}
+
+static void a_request_is_one_text_line_of_fields(void **state)
+{
+    (void)state;
+    struct fixture *fixture = open_fixture(text_form);
+    log_request(fixture->log, &whole);
+    const char *line = text_of(fixture);
+    assert_int_equal(line[10], 'T');
+    assert_string_equal(line + 24,
+                        " info request id=r-1 client=127.0.0.1 method=POST path=/v1/cumsum "
+                        "status=200 outcome=ok format=json dtype=float32 shape=1,1,3,4 "
+                        "bytes_in=48 bytes_out=49 total_us=70 queue_us=5 compute_us=6 batch=3 "
+                        "device=1\n");
+    close_fixture(fixture);
+}
+
+static void a_request_is_one_json_object(void **state)
+{
+    (void)state;
+    struct fixture *fixture = open_fixture(json_form);
+    struct log_request request = whole;
+    request.detail = "say \"no\"";
+    request.device = -1;
+    request.batch = 0;
+    log_request(fixture->log, &request);
+    const char *line = text_of(fixture);
+    assert_int_equal(strncmp(line, "{\"time\":\"2", 10), 0);
+    assert_string_equal(
+        strstr(line, "\"level\""),
+        "\"level\":\"info\",\"message\":\"request\",\"id\":\"r-1\",\"client\":"
+        "\"127.0.0.1\",\"method\":\"POST\",\"path\":\"/v1/cumsum\",\"status\":200,"
+        "\"outcome\":\"ok\",\"format\":\"json\",\"dtype\":\"float32\",\"shape\":"
+        "\"1,1,3,4\",\"bytes_in\":48,\"bytes_out\":49,\"total_us\":70,"
+        "\"detail\":\"say \\\"no\\\"\"}\n");
+    close_fixture(fixture);
+}
+
+static void hostile_bytes_cannot_leave_their_field(void **state)
+{
+    (void)state;
+    static const char hostile[] =
+        "a\nb\x1b[2J\x7f\xff\xc3\xa4\xc2\x9b\xe2\x82\xac\xed\xa0\x80\\";
+    struct fixture *fixture = open_fixture(text_form);
+    log_message(fixture->log, LOG_WARN, "%s", hostile);
+    const char *line = text_of(fixture);
+    assert_string_equal(line + 24,
+                        " warn a\\x0ab\\x1b[2J\\x7f\\xff\xc3\xa4\\xc2\\x9b\xe2\x82\xac"
+                        "\\xed\\xa0\\x80\\\\\n");
+    close_fixture(fixture);
+    fixture = open_fixture(json_form);
+    log_message(fixture->log, LOG_WARN, "%s", hostile);
+    line = text_of(fixture);
+    assert_non_null(
+        strstr(line, "\"message\":\"a\\u000ab\\u001b[2J\\u007f\\\\xff\xc3\xa4\\\\xc2\\\\x9b"
+                     "\xe2\x82\xac\\\\xed\\\\xa0\\\\x80\\\\\"}\n"));
+    close_fixture(fixture);
+}
+
+static void an_endless_field_is_cut_and_the_line_still_ends(void **state)
+{
+    (void)state;
+    char *path = malloc(100001);
+    memset(path, '"', 100000);
+    path[100000] = '\0';
+    for (int json = 0; json < 2; json++) {
+        struct fixture *fixture = open_fixture(json ? json_form : text_form);
+        struct log_request request = whole;
+        request.path = path;
+        log_request(fixture->log, &request);
+        const char *line = text_of(fixture);
+        assert_true(fixture->length <= 4096);
+        assert_int_equal(count_lines(line), 1);
+        assert_non_null(strstr(line, json ? "...\"}\n" : "...\"\n"));
+        close_fixture(fixture);
+    }
+    free(path);
+}
+
+static void lines_above_the_level_are_left_out(void **state)
+{
+    (void)state;
+    struct fixture *fixture =
+        open_fixture((struct log_options){.level = LOG_WARN, .requests = true});
+    assert_false(log_requests_on(fixture->log));
+    log_request(fixture->log, &whole);
+    log_message(fixture->log, LOG_INFO, "quiet");
+    log_message(fixture->log, LOG_ERROR, "loud %d", 7);
+    assert_string_equal(text_of(fixture) + 24, " error loud 7\n");
+    close_fixture(fixture);
+    log_message(NULL, LOG_ERROR, "nowhere");
+    log_request(NULL, &whole);
+}
+
+static void request_lines_are_bounded_per_second_and_the_rest_counted(void **state)
+{
+    (void)state;
+    struct log_options options = text_form;
+    options.request_rate = 10;
+    struct fixture *fixture = open_fixture(options);
+    for (int i = 0; i < 1000; i++) {
+        log_request(fixture->log, &whole);
+    }
+    uint64_t dropped = log_dropped(fixture->log);
+    assert_in_range(dropped, 960, 990); /* up to three seconds may have passed */
+    log_message(fixture->log, LOG_WARN, "others are not bounded");
+    const char *text = text_of(fixture);
+    assert_non_null(strstr(text, "others are not bounded"));
+    assert_non_null(strstr(text, "log lines left out lines="));
+    close_fixture(fixture);
+}
+
+static void a_reader_that_stalls_stops_nobody(void **state)
+{
+    (void)state;
+    struct fixture *fixture = open_fixture(text_form);
+    (void)fcntl(fixture->fds[1], F_SETPIPE_SZ, 4096);
+    uint64_t began_ns = clock_now_ns();
+    for (int i = 0; i < 20000; i++) {
+        log_request(fixture->log, &whole);
+    }
+    assert_true(clock_now_ns() - began_ns < 30 * NS_PER_S); /* it would be forever */
+    assert_true(log_dropped(fixture->log) > 0);
+    assert_int_equal(log_dropped(NULL), 0);
+    (void)fcntl(fixture->fds[0], F_SETFL, 0);
+    struct log *log = fixture->log;
+    char piece[65536];
+    ssize_t got = 1;
+    for (size_t total = 0; total < 65536 && got > 0; total += (size_t)got) {
+        got = read(fixture->fds[0], piece, sizeof piece); /* the reader wakes up */
+    }
+    (void)fcntl(fixture->fds[0], F_SETFL, O_NONBLOCK);
+    (void)fcntl(fixture->fds[1], F_SETPIPE_SZ, 1 << 20);
+    log_close(log);
+    close_fixture(fixture);
+}
+
+enum {
+    WRITERS = 4,
+    LINES = 500
+};
+
+static void *write_lines(void *argument)
+{
+    for (int i = 0; i < LINES; i++) {
+        log_message(argument, LOG_INFO, "line %d of its writer", i);
+    }
+    return NULL;
+}
+
+static void lines_of_many_threads_stay_whole(void **state)
+{
+    (void)state;
+    struct fixture *fixture = open_fixture(text_form);
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, write_lines, fixture->log), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    const char *text = text_of(fixture);
+    assert_int_equal(count_lines(text), WRITERS * LINES);
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        assert_int_equal(strncmp(line + 24, " info line ", 11), 0);
+        assert_int_equal(strncmp(strchr(line, '\n') - 14, " of its writer", 14), 0);
+    }
+    close_fixture(fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_is_one_text_line_of_fields),
+        cmocka_unit_test(a_request_is_one_json_object),
+        cmocka_unit_test(hostile_bytes_cannot_leave_their_field),
+        cmocka_unit_test(an_endless_field_is_cut_and_the_line_still_ends),
+        cmocka_unit_test(lines_above_the_level_are_left_out),
+        cmocka_unit_test(request_lines_are_bounded_per_second_and_the_rest_counted),
+        cmocka_unit_test(a_reader_that_stalls_stops_nobody),
+        cmocka_unit_test(lines_of_many_threads_stay_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,243 @@
+/* queue.h: bounds, order, deadlines, cancelling, losing and returning devices. */
+#include "server/batcher.h"
+#include "server/clock.h"
+#include "server/queue.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_request.h"
+
+#include <string.h>
+
+static struct completion completion;
+
+static const struct queue_options bounds = {.max_requests = 3, .max_bytes = 100 << 20};
+
+static int set_up(void **state)
+{
+    if (completion_init(&completion, NULL) != STATUS_OK) {
+        return 1;
+    }
+    return queue_create(&bounds, (struct queue **)state, NULL) != STATUS_OK;
+}
+
+static int tear_down(void **state)
+{
+    queue_destroy(*state);
+    completion_deinit(&completion);
+    return 0;
+}
+
+static struct request *push(struct queue *queue, enum dtype dtype, int64_t elements)
+{
+    struct request *request = fake_request(&completion, dtype, elements);
+    assert_int_equal(queue_try_push(queue, request, &request->error), STATUS_OK);
+    return request;
+}
+
+/* Take one request (no company) and check that it is this one. */
+static void expect_next(struct queue *queue, struct request *expected)
+{
+    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    struct request *first = NULL;
+    size_t count = 0;
+    assert_int_equal(batcher_take(queue, &alone, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(count, 1);
+    assert_ptr_equal(first, expected);
+    free(first);
+}
+
+static void expect_posted(struct request *expected, enum status status)
+{
+    struct request *posted = completion_take(&completion);
+    assert_ptr_equal(posted, expected);
+    assert_int_equal(posted->error.status, status);
+    assert_null(posted->next);
+    free(posted);
+}
+
+static void requests_leave_in_the_order_they_came(void **state)
+{
+    struct request *a = push(*state, DTYPE_F32, 4);
+    struct request *b = push(*state, DTYPE_F32, 4);
+    struct request *c = push(*state, DTYPE_I8, 4);
+    assert_int_equal(a->state, REQUEST_QUEUED);
+    assert_true(a->times.queued != 0);
+    expect_next(*state, a);
+    expect_next(*state, b);
+    expect_next(*state, c);
+}
+
+static void push_is_refused_when_full_and_the_caller_keeps_the_request(void **state)
+{
+    struct request *held[3];
+    for (int i = 0; i < 3; i++) {
+        held[i] = push(*state, DTYPE_F32, 4);
+    }
+    struct request *refused = fake_request(&completion, DTYPE_F32, 4);
+    assert_int_equal(queue_try_push(*state, refused, &refused->error), STATUS_QUEUE_FULL);
+    assert_non_null(strstr(refused->error.detail, "--queue-depth"));
+    assert_null(completion_take(&completion));
+    expect_next(*state, held[0]);
+    assert_int_equal(queue_try_push(*state, refused, NULL), STATUS_OK);
+    expect_next(*state, held[1]);
+    expect_next(*state, held[2]);
+    expect_next(*state, refused);
+}
+
+static void bytes_are_bounded_but_an_empty_queue_takes_anything(void **state)
+{
+    struct request *huge = fake_request(&completion, DTYPE_F32, 4);
+    huge->block.bytes = (size_t)1 << 40;
+    assert_int_equal(queue_try_push(*state, huge, NULL), STATUS_OK);
+    struct request *small = fake_request(&completion, DTYPE_F32, 4);
+    small->block.bytes = 0;
+    struct request *more = fake_request(&completion, DTYPE_F32, 4);
+    expect_next(*state, huge);
+    assert_int_equal(queue_try_push(*state, more, NULL), STATUS_OK);
+    small->block.bytes = 100 << 20;
+    assert_int_equal(queue_try_push(*state, small, NULL), STATUS_QUEUE_FULL);
+    small->block.bytes = (100 << 20) - more->block.bytes;
+    assert_int_equal(queue_try_push(*state, small, NULL), STATUS_OK);
+    struct queue_stats stats;
+    queue_stats(*state, &stats);
+    assert_int_equal(stats.requests, 2);
+    assert_int_equal(stats.bytes, 100 << 20);
+    assert_int_equal(stats.oldest_ns, more->times.queued);
+    expect_next(*state, more);
+    expect_next(*state, small);
+}
+
+static void the_sweep_ends_what_is_late_and_says_what_is_due_next(void **state)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct request *late = push(*state, DTYPE_F32, 4);
+    struct request *in_time = push(*state, DTYPE_F32, 4);
+    struct request *patient = push(*state, DTYPE_F32, 400000);
+    late->deadline_ns = now_ns;
+    in_time->deadline_ns = now_ns + NS_PER_S;
+    assert_int_equal(queue_sweep(*state, now_ns), now_ns + NS_PER_S);
+    expect_posted(late, STATUS_DEADLINE_PASSED);
+    patient->deadline_ns = now_ns + 5;
+    assert_int_equal(queue_sweep(*state, now_ns), now_ns + 5);
+    patient->deadline_ns = 0;
+    in_time->deadline_ns = 0;
+    assert_int_equal(queue_sweep(*state, now_ns + NS_PER_S), 0);
+    expect_next(*state, in_time);
+    expect_next(*state, patient);
+}
+
+static void a_sweep_of_the_last_request_leaves_a_working_queue(void **state)
+{
+    struct request *first = push(*state, DTYPE_F32, 4);
+    struct request *last = push(*state, DTYPE_F32, 4);
+    atomic_store(&last->cancelled, true);
+    (void)queue_sweep(*state, clock_now_ns());
+    expect_posted(last, STATUS_CLIENT_GONE);
+    struct request *after = push(*state, DTYPE_F32, 4);
+    expect_next(*state, first);
+    expect_next(*state, after);
+}
+
+static void a_taker_drops_the_late_and_the_cancelled(void **state)
+{
+    struct request *cancelled = push(*state, DTYPE_F32, 4);
+    struct request *late = push(*state, DTYPE_F32, 4);
+    struct request *good = push(*state, DTYPE_F32, 4);
+    atomic_store(&cancelled->cancelled, true);
+    late->deadline_ns = 1;
+    expect_next(*state, good);
+    struct request *rest = completion_take(&completion);
+    assert_non_null(rest);
+    assert_non_null(rest->next);
+    for (int i = 0; i < 2; i++) {
+        struct request *next = rest->next;
+        assert_int_equal(rest->error.status,
+                         rest == cancelled ? STATUS_CLIENT_GONE : STATUS_DEADLINE_PASSED);
+        free(rest);
+        rest = next;
+    }
+    assert_null(rest);
+}
+
+static void without_a_device_everything_ends_and_nothing_enters(void **state)
+{
+    struct request *waiting = push(*state, DTYPE_F32, 4);
+    queue_set_usable(*state, false);
+    expect_posted(waiting, STATUS_NO_DEVICE);
+    struct request *refused = fake_request(&completion, DTYPE_F32, 4);
+    assert_int_equal(queue_try_push(*state, refused, NULL), STATUS_NO_DEVICE);
+    queue_return(*state, refused);
+    expect_posted(refused, STATUS_DEVICE_ERROR);
+    queue_set_usable(*state, true);
+    expect_next(*state, push(*state, DTYPE_F32, 4));
+}
+
+static void what_is_returned_goes_first_in_its_order_even_beyond_the_bound(void **state)
+{
+    struct request *waiting[3];
+    struct request *back[2];
+    for (int i = 0; i < 2; i++) {
+        back[i] = push(*state, DTYPE_F32, 4);
+    }
+    const struct batcher_options both = {.max_requests = 2, .max_bytes = 1 << 20};
+    struct request *first = NULL;
+    size_t count = 0;
+    assert_int_equal(batcher_take(*state, &both, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(count, 2);
+    assert_int_equal(first->state, REQUEST_RUNNING);
+    for (int i = 0; i < 3; i++) {
+        waiting[i] = push(*state, DTYPE_F32, 4);
+    }
+    queue_return(*state, first);
+    assert_int_equal(first->state, REQUEST_QUEUED);
+    expect_next(*state, back[0]);
+    expect_next(*state, back[1]);
+    for (int i = 0; i < 3; i++) {
+        expect_next(*state, waiting[i]);
+    }
+}
+
+static void a_closed_queue_refuses_but_is_emptied(void **state)
+{
+    struct request *waiting = push(*state, DTYPE_F32, 4);
+    queue_close(*state);
+    struct request *refused = fake_request(&completion, DTYPE_F32, 4);
+    assert_int_equal(queue_try_push(*state, refused, NULL), STATUS_DRAINING);
+    free(refused);
+    expect_next(*state, waiting);
+    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    struct request *first = NULL;
+    size_t count = 0;
+    assert_int_equal(batcher_take(*state, &alone, NS_PER_S * 3600, &first, &count),
+                     BATCHER_CLOSED);
+}
+
+static void waiting_requests_are_counted_by_model(void **state)
+{
+    struct request *a = push(*state, DTYPE_F32, 4);
+    struct request *b = push(*state, DTYPE_F32, 400000);
+    a->model = 2;
+    b->model = 2;
+    assert_int_equal(queue_count_model(*state, 2), 2);
+    assert_int_equal(queue_count_model(*state, 0), 0);
+    expect_next(*state, a);
+    expect_next(*state, b);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(requests_leave_in_the_order_they_came),
+        T(push_is_refused_when_full_and_the_caller_keeps_the_request),
+        T(bytes_are_bounded_but_an_empty_queue_takes_anything),
+        T(the_sweep_ends_what_is_late_and_says_what_is_due_next),
+        T(a_sweep_of_the_last_request_leaves_a_working_queue),
+        T(a_taker_drops_the_late_and_the_cancelled),
+        T(without_a_device_everything_ends_and_nothing_enters),
+        T(what_is_returned_goes_first_in_its_order_even_beyond_the_bound),
+        T(a_closed_queue_refuses_but_is_emptied),
+        T(waiting_requests_are_counted_by_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
