@@ -43,7 +43,7 @@ enum {
 /* The command line while it is read. */
 struct arguments {
     int count;
-    char **words;
+    const char *const *words;
     int next;
 };
 
@@ -135,9 +135,9 @@ static bool is_bool_word(const char *word)
 }
 
 /* The value of a flag: after its '=', or the next word. A bare boolean flag is true. */
-static enum status flag_value(const struct config_row *row, const char *flag, char *inlined,
-                              struct arguments *arguments, const char **value,
-                              struct error *err)
+static enum status flag_value(const struct config_row *row, const char *flag,
+                              const char *inlined, struct arguments *arguments,
+                              const char **value, struct error *err)
 {
     const char *next =
         arguments->next < arguments->count ? arguments->words[arguments->next] : NULL;
@@ -177,12 +177,12 @@ static bool take_action(const char *word, struct arguments *arguments, struct co
 static enum status parse_word(struct arguments *arguments, struct config *config, bool *cleared,
                               struct error *err)
 {
-    char *word = arguments->words[arguments->next++];
+    const char *word = arguments->words[arguments->next++];
     if (take_action(word, arguments, config)) {
         return STATUS_OK;
     }
     char flag[FLAG_BYTES * 4];
-    char *equals = strchr(word, '=');
+    const char *equals = strchr(word, '=');
     size_t length = equals == NULL ? strlen(word) : (size_t)(equals - word);
     (void)snprintf(flag, sizeof flag, "%.*s", length < 200 ? (int)length : 200, word);
     if (strcmp(flag, "--print-config") == 0) {
@@ -218,7 +218,7 @@ static enum status set_defaults(struct config *config, struct error *err)
 }
 
 /* The value of an environment variable, NULL if unset. */
-static const char *lookup(char *const *environment, const char *name)
+static const char *lookup(const char *const *environment, const char *name)
 {
     size_t length = strlen(name);
     for (; environment != NULL && *environment != NULL; environment++) {
@@ -231,7 +231,7 @@ static const char *lookup(char *const *environment, const char *name)
 
 /* Variables of the prefix that name no setting are left alone: Kubernetes sets TALLY_PORT and
  * the like for a service called tally. */
-static enum status read_environment(char *const *environment, struct config *config,
+static enum status read_environment(const char *const *environment, struct config *config,
                                     struct error *err)
 {
     enum status status = STATUS_OK;
@@ -254,7 +254,7 @@ static enum status read_environment(char *const *environment, struct config *con
 }
 
 /* "auto" as a directory, or "" where there is no home. */
-static enum status resolve_cache(char *const *environment, struct config *config,
+static enum status resolve_cache(const char *const *environment, struct config *config,
                                  struct error *err)
 {
     if (strcmp(config->kernel_cache, "auto") != 0) {
@@ -281,8 +281,8 @@ static enum status resolve_cache(char *const *environment, struct config *config
     return STATUS_OK;
 }
 
-enum status config_parse(int argc, char **argv, char *const *environment, struct config *config,
-                         struct error *err)
+enum status config_parse(int argc, const char *const *argv, const char *const *environment,
+                         struct config *config, struct error *err)
 {
     *config = (struct config){.action = CONFIG_RUN};
     bool cleared[ARRAY_COUNT(config_rows)] = {false};

@@ -49,8 +49,9 @@ struct config {
  * threads, cache directory).
  * out   *config   config_deinit() is due whatever the result
  * err   INVALID_REQUEST, one sentence for the terminal */
-MUST_CHECK enum status config_parse(int argc, char **argv, char *const *environment,
-                                    struct config *config, struct error *err);
+MUST_CHECK enum status config_parse(int argc, const char *const *argv,
+                                    const char *const *environment, struct config *config,
+                                    struct error *err);
 void config_deinit(struct config *config);
 
 void config_print_help(FILE *out);

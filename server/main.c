@@ -4,9 +4,9 @@
 #include "server/config.h"
 #include "server/device_pool.h"
 #include "server/http.h"
+#include "server/kernel_cache.h"
 #include "server/lifecycle.h"
 #include "server/log.h"
-#include "server/machine.h"
 #include "server/memory.h"
 #include "server/metrics.h"
 #include "server/queue.h"
@@ -31,23 +31,6 @@ static void tune_malloc(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, MMAP_FROM_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, 2 * MMAP_FROM_BYTES);
-}
-
-/* Make the kernel cache, and have PoCL keep its own beside it; 0 or an errno. Before any thread
- * starts: it changes the environment. */
-static int prepare_cache(const struct config *config)
-{
-    if (config->kernel_cache[0] == '\0') {
-        return 0;
-    }
-    char pocl[4096];
-    int failure = machine_make_directory(config->kernel_cache);
-    int written = snprintf(pocl, sizeof pocl, "%s/pocl", config->kernel_cache);
-    if (failure == 0 && written > 0 && (size_t)written < sizeof pocl) {
-        (void)setenv("POCL_CACHE_DIR", pocl, 0); /* NOLINT(concurrency-mt-unsafe) */
-        failure = machine_make_directory(pocl);
-    }
-    return failure;
 }
 
 /* Serving goes on without a cache. */
@@ -84,7 +67,7 @@ static enum status build(struct config *config, struct server *server, struct ht
                                           .keep_ms = KEEP_SLABS_MS};
     const struct queue_options queue = {.max_requests = (size_t)config->queue_depth,
                                         .max_bytes = config->memory_budget};
-    int cache_failure = prepare_cache(config);
+    int cache_failure = kernel_cache_prepare(config->kernel_cache);
     enum status status = log_open(&log, &server->log, err);
     if (status == STATUS_OK && cache_failure != 0) {
         give_cache_up(config, server->log, cache_failure);
@@ -171,7 +154,8 @@ int main(int argc, char **argv)
     struct error err = ERROR_INIT;
     int code = EXIT_CODE_USAGE;
     tune_malloc();
-    if (config_parse(argc, argv, environ, &config, &err) == STATUS_OK) {
+    if (config_parse(argc, (const char *const *)argv, (const char *const *)environ, &config,
+                     &err) == STATUS_OK) {
         code = act(&config, &err);
     } else {
         (void)fprintf(stderr, "tallyd: %s\n", err.detail);

@@ -1,0 +1,257 @@
+/* Devices that do as they are told, for tests of the pool and of what shows it. */
+#ifndef TALLY_TESTS_FAKE_DRIVER_H
+#define TALLY_TESTS_FAKE_DRIVER_H
+
+#include "server/clock.h"
+#include "server/codec_pool.h"
+#include "server/config.h"
+#include "server/device_pool.h"
+#include "server/lifecycle.h"
+#include "server/memory.h"
+#include "server/metrics.h"
+#include "server/queue.h"
+#include "tests/unit/fake_request.h"
+
+#include <string.h>
+
+enum {
+    FAKE_DEVICES = 4
+};
+
+enum fake_mode {
+    FAKE_WORKS,
+    FAKE_FAILS_INTACT,    /* run: DEVICE_ERROR, inputs untouched */
+    FAKE_FAILS,           /* run: DEVICE_ERROR, inputs overwritten */
+    FAKE_SHORT_OF_MEMORY, /* run: OUT_OF_MEMORY for more than one job */
+    FAKE_HANGS,           /* run: blocks until the mode changes */
+    FAKE_CLOSED           /* open: DEVICE_ERROR */
+};
+
+struct scan_device {
+    size_t number;
+};
+
+/* The orders, and what was seen. */
+static struct {
+    size_t count; /* of devices, set before use */
+    _Atomic int mode[FAKE_DEVICES];
+    atomic_uint runs[FAKE_DEVICES];
+    atomic_uint opens[FAKE_DEVICES];
+    atomic_uint warm_steps;
+} fake;
+
+static inline void fake_reset(size_t count)
+{
+    fake.count = count;
+    for (size_t i = 0; i < FAKE_DEVICES; i++) {
+        atomic_store(&fake.mode[i], FAKE_WORKS);
+        atomic_store(&fake.runs[i], 0);
+        atomic_store(&fake.opens[i], 0);
+    }
+    atomic_store(&fake.warm_steps, 0);
+}
+
+static inline enum status fake_list(struct scan_device_info *infos, size_t room, size_t *count,
+                                    struct error *err)
+{
+    if (fake.count == 0) {
+        return error_set(err, STATUS_NO_DEVICE, "there is no OpenCL platform");
+    }
+    for (size_t i = 0; i < fake.count && i < room; i++) {
+        infos[i] =
+            (struct scan_device_info){.kind = i % 2 == 0 ? SCAN_DEVICE_CPU : SCAN_DEVICE_GPU,
+                                      .fp64 = true,
+                                      .host_memory = true};
+        (void)snprintf(infos[i].name, sizeof infos[i].name, "Fake \"%zu\"", i);
+        (void)snprintf(infos[i].platform, sizeof infos[i].platform, "Fakes");
+    }
+    *count = fake.count;
+    return STATUS_OK;
+}
+
+static inline enum status fake_open(size_t number, const struct scan_device_options *options,
+                                    struct scan_device **device, struct error *err)
+{
+    (void)options;
+    atomic_fetch_add(&fake.opens[number], 1);
+    if (atomic_load(&fake.mode[number]) == FAKE_CLOSED) {
+        return error_set(err, STATUS_DEVICE_ERROR, "it does not open");
+    }
+    *device = calloc(1, sizeof **device);
+    (*device)->number = number;
+    return STATUS_OK;
+}
+
+static inline void fake_close(struct scan_device *device)
+{
+    free(device);
+}
+
+static inline enum status fake_warm(struct scan_device *device, enum dtype dtype,
+                                    enum precision precision, struct error *err)
+{
+    (void)device;
+    (void)dtype;
+    (void)precision;
+    (void)err;
+    atomic_fetch_add(&fake.warm_steps, 1);
+    return STATUS_OK;
+}
+
+/* Touch what a device would: read the input's first byte, write the output's. */
+static inline void fake_compute(const struct scan_job *jobs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        unsigned char *bytes = slab_data(jobs[i].slab);
+        bytes[jobs[i].out_offset] = (unsigned char)(bytes[jobs[i].in_offset] + 1);
+        if (jobs[i].plan->elements == 0) {
+            abort();
+        }
+    }
+}
+
+static inline enum status fake_run(struct scan_device *device, const struct scan_job *jobs,
+                                   size_t count, struct scan_report *report, struct error *err)
+{
+    _Atomic int *mode = &fake.mode[device->number];
+    atomic_fetch_add(&fake.runs[device->number], 1);
+    *report = (struct scan_report){.compute_ns = 5, .launches = 1};
+    switch ((enum fake_mode)atomic_load(mode)) {
+    case FAKE_FAILS_INTACT:
+        report->inputs_intact = true;
+        return error_set(err, STATUS_DEVICE_ERROR, "it caught fire");
+    case FAKE_FAILS:
+        return error_set(err, STATUS_DEVICE_ERROR, "it caught fire");
+    case FAKE_SHORT_OF_MEMORY:
+        report->inputs_intact = true;
+        if (count > 1) {
+            return error_set(err, STATUS_OUT_OF_MEMORY, "too much at once");
+        }
+        break;
+    case FAKE_HANGS:
+        while (atomic_load(mode) == FAKE_HANGS) {
+            fake_compute(jobs, count); /* it still uses the memory */
+            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+        break;
+    case FAKE_WORKS:
+    case FAKE_CLOSED:
+        break;
+    }
+    fake_compute(jobs, count);
+    return STATUS_OK;
+}
+
+static const struct device_driver fake_driver = {.list = fake_list,
+                                                 .open = fake_open,
+                                                 .close = fake_close,
+                                                 .warm = fake_warm,
+                                                 .run = fake_run};
+
+/* A whole server without HTTP. */
+struct fake_server {
+    struct server server;
+    struct config config;
+    struct lifecycle lifecycle;
+    struct completion completion;
+    struct request *rest; /* taken from completion, not looked at yet */
+};
+
+/* words: further flags, NULL at the end. False: device_pool_create() failed, *err says why. */
+static inline bool fake_server_init(struct fake_server *fakes, const char *const *words,
+                                    struct error *err)
+{
+    const char *argv[16] = {"tallyd", "--kernel-cache=", "--memory-budget=64MiB",
+                            "--codec-threads=1"};
+    int argc = 4;
+    for (; words != NULL && *words != NULL; words++) {
+        argv[argc++] = *words;
+    }
+    *fakes = (struct fake_server){
+        .server = {.config = &fakes->config, .lifecycle = &fakes->lifecycle}};
+    const struct memory_options memory = {.budget_bytes = 64 << 20,
+                                          .small_slab_bytes = 1 << 20,
+                                          .small_block_bytes = 64 << 10,
+                                          .keep_ms = 1000};
+    const struct queue_options queue = {.max_requests = 100000, .max_bytes = UINT64_MAX};
+    bool made = config_parse(argc, argv, NULL, &fakes->config, err) == STATUS_OK &&
+                completion_init(&fakes->completion, err) == STATUS_OK &&
+                metrics_create(&fakes->server.metrics, err) == STATUS_OK &&
+                memory_create(&memory, &fakes->server.memory, err) == STATUS_OK &&
+                queue_create(&queue, &fakes->server.queue, err) == STATUS_OK &&
+                codec_pool_create(1, &fakes->server.codecs, err) == STATUS_OK;
+    if (!made) {
+        abort();
+    }
+    return device_pool_create(&fakes->server, &fake_driver, &fakes->server.devices, err) ==
+           STATUS_OK;
+}
+
+/* Returns what device_pool_destroy() did. */
+static inline bool fake_server_deinit(struct fake_server *fakes)
+{
+    queue_close(fakes->server.queue);
+    if (!device_pool_destroy(fakes->server.devices)) {
+        return false;
+    }
+    codec_pool_destroy(fakes->server.codecs);
+    queue_destroy(fakes->server.queue);
+    memory_destroy(fakes->server.memory);
+    metrics_destroy(fakes->server.metrics);
+    completion_deinit(&fakes->completion);
+    config_deinit(&fakes->config);
+    return true;
+}
+
+/* A request with memory of its own, as HTTP would queue it. */
+static inline struct request *fake_tensor(struct fake_server *fakes, enum dtype dtype,
+                                          int64_t elements)
+{
+    struct request *request = fake_request(&fakes->completion, dtype, elements);
+    request->server = &fakes->server;
+    size_t bytes = request->block.bytes;
+    request->block = (struct memory_block){0};
+    if (memory_reserve(fakes->server.memory, bytes, NULL) != STATUS_OK ||
+        memory_take(fakes->server.memory, bytes, &request->block, NULL) != STATUS_OK) {
+        abort();
+    }
+    request->reserved_bytes = bytes;
+    request->in_offset = request->out_offset = request->block.offset;
+    memset((char *)slab_data(request->block.slab) + request->in_offset, 0, bytes);
+    return request;
+}
+
+static inline void fake_release(struct fake_server *fakes, struct request *request)
+{
+    memory_give(fakes->server.memory, &request->block);
+    memory_release(fakes->server.memory, request->reserved_bytes);
+    free(request);
+}
+
+/* Tick as main does until the pool is as healthy as that. */
+static inline bool fake_await_health(struct fake_server *fakes, enum device_pool_health health)
+{
+    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (device_pool_health(fakes->server.devices) != health && clock_now_ns() < give_up_ns) {
+        device_pool_tick(fakes->server.devices, clock_now_ns());
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return device_pool_health(fakes->server.devices) == health;
+}
+
+/* The next finished request, ticking meanwhile; one must come within 20 s. */
+static inline struct request *fake_finished(struct fake_server *fakes)
+{
+    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
+    struct request *request = NULL;
+    while (request == NULL && clock_now_ns() < give_up_ns) {
+        device_pool_tick(fakes->server.devices, clock_now_ns());
+        request = fake_await(&fakes->completion, &fakes->rest, 5);
+    }
+    if (request == NULL) {
+        abort();
+    }
+    return request;
+}
+
+#endif

@@ -1,0 +1,381 @@
+/* config.h: every flag both ways, bounds, suffixes, errors that help, generated texts. */
+#include "server/config.h"
+#include "server/config_value.h"
+#include "server/machine.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    WORDS = 8
+};
+
+/* Parse a command line of up to WORDS words, in an environment of up to WORDS variables. */
+static enum status parse(const char *const *words, const char *const *environment,
+                         struct config *config, struct error *err)
+{
+    const char *argv[WORDS + 2] = {"tallyd"};
+    int argc = 1;
+    for (; words != NULL && words[argc - 1] != NULL; argc++) {
+        argv[argc] = words[argc - 1];
+    }
+    *err = (struct error)ERROR_INIT;
+    return config_parse(argc, argv, environment, config, err);
+}
+
+#define PARSE(config, err, ...) parse((const char *[]){__VA_ARGS__, NULL}, NULL, config, err)
+
+static void expect_refused(const char *word, const char *value, const char *message)
+{
+    struct config config;
+    struct error err;
+    assert_int_equal(PARSE(&config, &err, word, value), STATUS_INVALID_REQUEST);
+    assert_string_equal(err.detail, message);
+    config_deinit(&config);
+}
+
+static void defaults_are_those_of_the_table(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    assert_int_equal(parse(NULL, NULL, &config, &err), STATUS_OK);
+    assert_int_equal(config.action, CONFIG_RUN);
+    assert_int_equal(config.listen.count, 1);
+    assert_string_equal(config.listen.items[0], "127.0.0.1:8000");
+    assert_true(config.max_body_bytes == 4 * CONFIG_GIB);
+    assert_int_equal(config.max_rank, 64);
+    assert_true(config.idle_timeout_s > 60);
+    assert_false(config.allow_client_shm);
+    assert_string_equal(config.devices, "all");
+    assert_int_equal(config.log_format, 0);
+    config_deinit(&config);
+}
+
+static void what_depends_on_the_machine_is_filled_in(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    const char *environment[] = {"HOME=/home/me", NULL};
+    assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
+    assert_true(config.memory_budget > CONFIG_MIB);
+    assert_true(config.memory_budget <= machine_available_bytes());
+    assert_int_equal(config.codec_threads, machine_cores());
+    assert_string_equal(config.kernel_cache, "/home/me/.cache/tally");
+    config_deinit(&config);
+    const char *xdg[] = {"HOME=/home/me", "XDG_CACHE_HOME=/var/cache", NULL};
+    assert_int_equal(parse(NULL, xdg, &config, &err), STATUS_OK);
+    assert_string_equal(config.kernel_cache, "/var/cache/tally");
+    config_deinit(&config);
+    const char *nothing[] = {"XDG_CACHE_HOME=relative", NULL};
+    assert_int_equal(parse(NULL, nothing, &config, &err), STATUS_OK);
+    assert_string_equal(config.kernel_cache, "");
+    config_deinit(&config);
+}
+
+static void values_come_after_a_space_or_an_equals_sign(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    assert_int_equal(PARSE(&config, &err, "--max-rank", "8", "--queue-depth=77",
+                           "--base-path=", "--kernel-cache", ""),
+                     STATUS_OK);
+    assert_int_equal(config.max_rank, 8);
+    assert_int_equal(config.queue_depth, 77);
+    assert_string_equal(config.base_path, "");
+    assert_string_equal(config.kernel_cache, "");
+    config_deinit(&config);
+}
+
+static void sizes_take_suffixes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } rows[] = {{"1", 1},
+                {"65536", 65536},
+                {"64KiB", 65536},
+                {"64K", 65536},
+                {"64 kib", 65536},
+                {"3MiB", 3 * CONFIG_MIB},
+                {"2g", 2 * CONFIG_GIB},
+                {"1TiB", CONFIG_TIB},
+                {"7B", 7}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct config config;
+        struct error err;
+        assert_int_equal(PARSE(&config, &err, "--max-body-bytes", rows[i].text), STATUS_OK);
+        assert_true(config.max_body_bytes == rows[i].bytes);
+        config_deinit(&config);
+    }
+}
+
+static void booleans_stand_alone_or_are_set(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    assert_int_equal(PARSE(&config, &err, "--allow-client-shm", "--log-requests=false"),
+                     STATUS_OK);
+    assert_true(config.allow_client_shm);
+    assert_false(config.log_requests);
+    config_deinit(&config);
+    assert_int_equal(PARSE(&config, &err, "--log-requests", "0", "--allow-client-shm", "true"),
+                     STATUS_OK);
+    assert_true(config.allow_client_shm);
+    assert_false(config.log_requests);
+    config_deinit(&config);
+}
+
+static void flags_win_over_variables_and_lists_are_replaced_not_mixed(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    const char *environment[] = {"TALLY_MAX_RANK=5", "TALLY_LISTEN=unix:/a,[::1]:80",
+                                 "TALLY_LOG_FORMAT=json", "TALLY_PORT=tcp://10.0.0.1:80", NULL};
+    const char *words[] = {"--max-rank", "6", NULL};
+    assert_int_equal(parse(words, environment, &config, &err), STATUS_OK);
+    assert_int_equal(config.max_rank, 6);
+    assert_int_equal(config.log_format, 1);
+    assert_int_equal(config.listen.count, 2);
+    assert_string_equal(config.listen.items[0], "unix:/a");
+    assert_string_equal(config.listen.items[1], "[::1]:80");
+    config_deinit(&config);
+    const char *listens[] = {"--listen", "a:1", "--listen=b:2", NULL};
+    assert_int_equal(parse(listens, environment, &config, &err), STATUS_OK);
+    assert_int_equal(config.listen.count, 2);
+    assert_string_equal(config.listen.items[0], "a:1");
+    assert_string_equal(config.listen.items[1], "b:2");
+    config_deinit(&config);
+}
+
+static void a_bad_variable_is_named(void **state)
+{
+    (void)state;
+    struct config config;
+    struct error err;
+    const char *environment[] = {"TALLY_MAX_RANK=many", NULL};
+    assert_int_equal(parse(NULL, environment, &config, &err), STATUS_INVALID_REQUEST);
+    assert_string_equal(err.detail, "TALLY_MAX_RANK: \"many\" is not a whole number");
+    config_deinit(&config);
+}
+
+static void bad_values_get_a_sentence(void **state)
+{
+    (void)state;
+    expect_refused("--max-rank", "65", "--max-rank: \"65\" is not from 1 to 64 dimensions");
+    expect_refused("--max-rank", "0", "--max-rank: \"0\" is not from 1 to 64 dimensions");
+    expect_refused("--max-rank", "-1", "--max-rank: \"-1\" is not a whole number");
+    expect_refused("--max-rank", "8KiB", "--max-rank: \"8KiB\" is not a whole number");
+    expect_refused("--max-rank", "", "--max-rank: \"\" is not a whole number");
+    expect_refused("--queue-depth", "99999999999999999999",
+                   "--queue-depth: \"99999999999999999999\" is not a whole number");
+    expect_refused("--max-header-bytes", "1K",
+                   "--max-header-bytes: \"1K\" is not from 4 KiB to 16 MiB");
+    expect_refused(
+        "--max-body-bytes", "5MB",
+        "--max-body-bytes: \"5MB\" is not a number of bytes; write for example 65536, "
+        "64KiB, 512MiB or 4GiB");
+    expect_refused(
+        "--max-body-bytes", "99999999TiB",
+        "--max-body-bytes: \"99999999TiB\" is not a number of bytes; write for example "
+        "65536, 64KiB, 512MiB or 4GiB");
+    expect_refused("--log-format", "xml", "--log-format: \"xml\" is none of text|json");
+    expect_refused("--log-format", "text|json",
+                   "--log-format: \"text|json\" is none of text|json");
+    expect_refused("--log-requests=maybe", NULL,
+                   "--log-requests: \"maybe\" is neither true nor false");
+    expect_refused("--listen", "a:1,,b:2", "--listen: an entry is empty");
+    expect_refused("--devices", "", "--devices: a text is needed");
+    expect_refused("--listen", NULL, "--listen needs a value (address)");
+    expect_refused("--print-config", "json",
+                   "--print-config knows one form: --print-config env");
+}
+
+static void an_unknown_flag_gets_a_suggestion(void **state)
+{
+    (void)state;
+    expect_refused("--queue-dept", "1",
+                   "unknown flag --queue-dept; did you mean --queue-depth?");
+    expect_refused("--max_rank", "1", "unknown flag --max_rank; did you mean --max-rank?");
+    expect_refused("--body-timeout", "1",
+                   "unknown flag --body-timeout; did you mean --body-timeout-ms?");
+    expect_refused("--hlep", NULL, "unknown flag --hlep; did you mean --help?");
+    expect_refused("--quite-another-thing", NULL,
+                   "unknown flag --quite-another-thing; tallyd --help lists them");
+    expect_refused("serve", NULL, "\"serve\" is not a flag; tallyd --help lists them");
+}
+
+static void a_flag_of_any_length_is_survived(void **state)
+{
+    (void)state;
+    char *word = malloc(100001);
+    memset(word, 'a', 100000);
+    word[0] = word[1] = '-';
+    word[100000] = '\0';
+    struct config config;
+    struct error err;
+    assert_int_equal(PARSE(&config, &err, word), STATUS_INVALID_REQUEST);
+    config_deinit(&config);
+    free(word);
+}
+
+static void other_actions_are_recognised(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[3];
+        enum config_action action;
+    } rows[] = {{{"--help"}, CONFIG_HELP},
+                {{"-h"}, CONFIG_HELP},
+                {{"--version"}, CONFIG_VERSION},
+                {{"--list-devices"}, CONFIG_LIST_DEVICES},
+                {{"--print-config", "env"}, CONFIG_PRINT_ENV}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct config config;
+        struct error err;
+        assert_int_equal(parse(rows[i].words, NULL, &config, &err), STATUS_OK);
+        assert_int_equal(config.action, rows[i].action);
+        config_deinit(&config);
+    }
+}
+
+static char *text_of(void (*print)(FILE *out))
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    print(out);
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+static void help_names_every_flag_and_fits_100_columns(void **state)
+{
+    (void)state;
+    char *help = text_of(config_print_help);
+    for (size_t i = 0; i < config_row_count; i++) {
+        if (config_rows[i].field != NULL) {
+            char flag[64];
+            config_flag_name(config_rows[i].field, flag, sizeof flag);
+            assert_non_null(strstr(help, flag));
+        }
+    }
+    for (const char *line = help; *line != '\0'; line = strchr(line, '\n') + 1) {
+        assert_true(strcspn(line, "\n") <= 100);
+        assert_true(line == help || line[-1] == '\n');
+        assert_false(strcspn(line, "\n") > 0 && strchr(line, '\n')[-1] == ' ');
+    }
+    free(help);
+}
+
+static void every_default_is_valid_where_it_is_documented(void **state)
+{
+    (void)state;
+    char *text = text_of(config_print_env);
+    size_t variables = 0;
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
+        if (strncmp(line, "#TALLY_", 7) == 0) {
+            struct config config;
+            struct error err;
+            const char *environment[] = {line + 1, NULL};
+            assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
+            config_deinit(&config);
+            variables++;
+        }
+    }
+    size_t fields = 0;
+    for (size_t i = 0; i < config_row_count; i++) {
+        fields += config_rows[i].field != NULL;
+    }
+    assert_int_equal(variables, fields);
+    free(text);
+}
+
+static void the_example_environment_file_is_current(void **state)
+{
+    (void)state;
+    FILE *file = fopen("deploy/tallyd.env.example", "r");
+    if (file == NULL) {
+        fail_msg("run the test in the top folder of the project");
+        return;
+    }
+    char *expected = text_of(config_print_env);
+    char *committed = calloc(1, 65536);
+    size_t got = fread(committed, 1, 65535, file);
+    (void)fclose(file);
+    assert_int_equal(got, strlen(committed));
+    if (strcmp(expected, committed) != 0) {
+        fail_msg("write it anew: tallyd --print-config env > deploy/tallyd.env.example");
+    }
+    free(expected);
+    free(committed);
+}
+
+static void sizes_are_written_as_people_do(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } rows[] = {{0, "0 bytes"},          {1, "1 byte"},
+                {1000, "1000 bytes"},    {1024, "1 KiB"},
+                {1500, "1500 bytes"},    {64 * CONFIG_MIB, "64 MiB"},
+                {1610612736, "1.5 GiB"}, {UINT64_MAX, "16777216.0 TiB"}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        char text[32];
+        config_size_text(rows[i].bytes, text, sizeof text);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
+static void directories_are_made_with_those_above_them(void **state)
+{
+    (void)state;
+    char base[] = "/tmp/tally-test-XXXXXX";
+    assert_non_null(mkdtemp(base));
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/a/b", base);
+    assert_int_equal(machine_make_directory(path), 0);
+    assert_int_equal(machine_make_directory(path), 0); /* it is there already */
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0700);
+    (void)rmdir(path);
+    (void)snprintf(path, sizeof path, "%s/a", base);
+    (void)rmdir(path);
+    (void)rmdir(base);
+    assert_int_not_equal(machine_make_directory("/proc/self/nothing/here"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_table),
+        cmocka_unit_test(what_depends_on_the_machine_is_filled_in),
+        cmocka_unit_test(values_come_after_a_space_or_an_equals_sign),
+        cmocka_unit_test(sizes_take_suffixes),
+        cmocka_unit_test(booleans_stand_alone_or_are_set),
+        cmocka_unit_test(flags_win_over_variables_and_lists_are_replaced_not_mixed),
+        cmocka_unit_test(a_bad_variable_is_named),
+        cmocka_unit_test(bad_values_get_a_sentence),
+        cmocka_unit_test(an_unknown_flag_gets_a_suggestion),
+        cmocka_unit_test(a_flag_of_any_length_is_survived),
+        cmocka_unit_test(other_actions_are_recognised),
+        cmocka_unit_test(help_names_every_flag_and_fits_100_columns),
+        cmocka_unit_test(every_default_is_valid_where_it_is_documented),
+        cmocka_unit_test(the_example_environment_file_is_current),
+        cmocka_unit_test(sizes_are_written_as_people_do),
+        cmocka_unit_test(directories_are_made_with_those_above_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,410 @@
+/* device_pool.h with devices that fail on order: selection, readiness, retry, hanging,
+ * recovery, and all of it at once. */
+#include "server/device_select.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_driver.h"
+
+#include <pthread.h>
+
+/* Short times: a device hangs after 50 ms, a failed one is tried again after 50 ms and more. */
+static const char *const quick[] = {"--device-timeout-ms=50", NULL};
+
+/* A pool of `count` devices that are ready. */
+static void start(struct fake_server *fakes, size_t count)
+{
+    fake_reset(count);
+    struct error err = ERROR_INIT;
+    assert_true(fake_server_init(fakes, quick, &err));
+    assert_int_equal(device_pool_start(fakes->server.devices, &err), STATUS_OK);
+    for (size_t i = 0; i < count; i++) {
+        struct device_stats stats;
+        do {
+            device_pool_stats(fakes->server.devices, i, &stats);
+        } while (stats.state == DEVICE_OPENING);
+        assert_int_equal(stats.state, DEVICE_READY);
+    }
+}
+
+static struct device_stats stats_of(struct fake_server *fakes, size_t index)
+{
+    struct device_stats stats;
+    device_pool_stats(fakes->server.devices, index, &stats);
+    return stats;
+}
+
+static struct request *push(struct fake_server *fakes, enum dtype dtype)
+{
+    struct request *request = fake_tensor(fakes, dtype, 16);
+    assert_int_equal(queue_try_push(fakes->server.queue, request, &request->error), STATUS_OK);
+    return request;
+}
+
+static void expect_nothing_held(struct fake_server *fakes)
+{
+    struct memory_stats stats;
+    memory_stats(fakes->server.memory, &stats);
+    assert_int_equal(stats.block_count, 0);
+    assert_int_equal(stats.reserved_bytes, 0);
+}
+
+static void a_request_is_computed_and_timed(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 1);
+    struct request *request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_OK);
+    assert_int_equal(request->device, 0);
+    assert_int_equal(request->batch, 1);
+    assert_int_equal(request->compute_ns, 5);
+    assert_true(request->times.started >= request->times.queued);
+    assert_true(request->times.computed >= request->times.started);
+    const unsigned char *bytes = slab_data(request->block.slab);
+    assert_int_equal(bytes[request->out_offset], 1);
+    struct device_stats stats = stats_of(&fakes, 0);
+    assert_int_equal(stats.batches, 1);
+    assert_int_equal(stats.requests, 1);
+    assert_int_equal(stats.elements, 16);
+    assert_int_equal(stats.bytes, 128);
+    assert_int_equal(stats.errors, 0);
+    assert_true(stats.busy_ns > 0);
+    fake_release(&fakes, request);
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void chosen_types_are_warm_before_the_device_is_ready(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 1);
+    assert_true(atomic_load(&fake.warm_steps) >= 4);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_batch_runs_elsewhere_when_its_device_fails_early(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 2);
+    for (int round = 0; round < 20 && atomic_load(&fake.runs[0]) == 0; round++) {
+        atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
+        struct request *request = push(&fakes, DTYPE_F32);
+        assert_ptr_equal(fake_finished(&fakes), request);
+        assert_int_equal(request->error.status, STATUS_OK);
+        assert_int_equal(request->device, 1);
+        assert_int_equal(request->retries, atomic_load(&fake.runs[0]) > 0);
+        fake_release(&fakes, request);
+    }
+    assert_true(atomic_load(&fake.runs[0]) > 0); /* the failing device had its turn */
+    struct device_stats stats = stats_of(&fakes, 0);
+    assert_int_equal(stats.errors, 1);
+    assert_string_equal(stats.last_error, "it caught fire");
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    while (stats_of(&fakes, 0).state != DEVICE_READY) { /* it comes back by itself */
+        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    }
+    assert_true(atomic_load(&fake.opens[0]) >= 2);
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_batch_whose_inputs_are_lost_ends_with_the_device_error(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 1);
+    atomic_store(&fake.mode[0], FAKE_FAILS);
+    struct request *request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
+    assert_string_equal(request->error.detail,
+                        "device 0 (Fake \"0\") failed: it caught fire; try again");
+    fake_release(&fakes, request);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void without_a_second_device_a_retry_ends_at_once(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 1);
+    atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
+    struct request *request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
+    struct request *refused = fake_tensor(&fakes, DTYPE_F32, 16);
+    assert_int_equal(queue_try_push(fakes.server.queue, refused, NULL), STATUS_NO_DEVICE);
+    fake_release(&fakes, refused);
+    fake_release(&fakes, request);
+    assert_int_equal(device_pool_health(fakes.server.devices), DEVICE_POOL_BROKEN);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_OK);
+    fake_release(&fakes, request);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_batch_that_is_too_much_is_run_one_by_one(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 1);
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment: so that a batch piles up */
+    struct request *first = push(&fakes, DTYPE_F32);
+    while (stats_of(&fakes, 0).running == 0) {
+    }
+    struct request *others[3];
+    for (int i = 0; i < 3; i++) {
+        others[i] = push(&fakes, DTYPE_F32);
+    }
+    atomic_store(&fake.mode[0], FAKE_SHORT_OF_MEMORY);
+    assert_ptr_equal(fake_finished(&fakes), first);
+    fake_release(&fakes, first);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(fake_finished(&fakes), others[i]);
+        assert_int_equal(others[i]->error.status, STATUS_OK);
+        assert_int_equal(others[i]->batch, 1);
+        fake_release(&fakes, others[i]);
+    }
+    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_READY);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 1);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    struct request *request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
+    assert_non_null(strstr(request->error.detail, "--device-timeout-ms"));
+    assert_null(request->block.slab);
+    assert_int_equal(request->reserved_bytes, 0);
+    fake_release(&fakes, request);
+    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
+    struct memory_stats memory;
+    memory_stats(fakes.server.memory, &memory);
+    assert_int_equal(memory.block_count, 1); /* the device still writes there */
+    assert_int_equal(memory.reserved_bytes, 64);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    expect_nothing_held(&fakes);
+    request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_OK);
+    fake_release(&fakes, request);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void the_other_device_goes_on_while_one_hangs(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 2);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    size_t lost = 0;
+    for (int i = 0; i < 50; i++) {
+        struct request *request = push(&fakes, DTYPE_F32);
+        struct request *finished = fake_finished(&fakes);
+        assert_ptr_equal(finished, request);
+        lost += finished->error.status != STATUS_OK;
+        fake_release(&fakes, finished);
+    }
+    assert_true(lost <= 1);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    while (stats_of(&fakes, 0).state != DEVICE_READY) {
+        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    }
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_device_that_never_returns_keeps_the_pool_from_being_freed(void **state)
+{
+    (void)state;
+    static struct fake_server fakes; /* outlives the test: its worker still runs */
+    start(&fakes, 1);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    struct request *request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    fake_release(&fakes, request);
+    assert_false(fake_server_deinit(&fakes));
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void devices_that_do_not_open_leave_a_broken_pool(void **state)
+{
+    (void)state;
+    fake_reset(2);
+    atomic_store(&fake.mode[0], FAKE_CLOSED);
+    atomic_store(&fake.mode[1], FAKE_CLOSED);
+    struct fake_server fakes;
+    struct error err = ERROR_INIT;
+    assert_true(fake_server_init(&fakes, quick, &err));
+    struct request *early = push(&fakes, DTYPE_F32); /* waits for the devices */
+    assert_int_equal(device_pool_health(fakes.server.devices), DEVICE_POOL_OPENING);
+    assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
+    assert_true(fake_await_health(&fakes, DEVICE_POOL_BROKEN));
+    assert_ptr_equal(fake_finished(&fakes), early);
+    assert_int_equal(early->error.status, STATUS_NO_DEVICE);
+    fake_release(&fakes, early);
+    assert_string_equal(stats_of(&fakes, 1).last_error, "it does not open");
+    atomic_store(&fake.mode[1], FAKE_WORKS);
+    assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void without_any_device_the_pool_is_not_made(void **state)
+{
+    (void)state;
+    fake_reset(0);
+    struct fake_server fakes;
+    struct error err = ERROR_INIT;
+    assert_false(fake_server_init(&fakes, NULL, &err));
+    assert_int_equal(err.status, STATUS_NO_DEVICE);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void devices_are_chosen_by_kind_number_and_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *chosen; /* a digit for each */
+    } rows[] = {{"all", "0123"}, {"cpu", "02"},    {"GPU", "13"},      {"2", "2"},
+                {"3, 0", "03"},  {"fake", "0123"}, {"\"1\"", "1"},     {"cpu,1", "012"},
+                {"9", NULL},     {"radeon", NULL}, {"0,radeon", NULL}, {" , ", NULL}};
+    fake_reset(4);
+    struct scan_device_info infos[4];
+    size_t count = 0;
+    assert_int_equal(fake_list(infos, 4, &count, NULL), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        bool chosen[4] = {false};
+        struct error err = ERROR_INIT;
+        enum status status = device_select(rows[i].text, infos, count, chosen, &err);
+        assert_int_equal(status == STATUS_OK, rows[i].chosen != NULL);
+        for (size_t k = 0; k < 4 && rows[i].chosen != NULL; k++) {
+            assert_int_equal(chosen[k], strchr(rows[i].chosen, (int)('0' + k)) != NULL);
+        }
+    }
+    bool chosen[4];
+    struct error err = ERROR_INIT;
+    assert_int_equal(device_select("radeon", infos, 2, chosen, &err), STATUS_NO_DEVICE);
+    assert_string_equal(err.detail, "--devices: \"radeon\" names no OpenCL device; there is 0 "
+                                    "(Fake \"0\"), 1 (Fake \"1\")");
+}
+
+static void warm_types_are_named(void **state)
+{
+    (void)state;
+    unsigned dtypes = 7;
+    assert_int_equal(device_select_dtypes("float32, int64", &dtypes, NULL), STATUS_OK);
+    assert_int_equal(dtypes, 1U << DTYPE_F32 | 1U << DTYPE_I64);
+    assert_int_equal(device_select_dtypes("none", &dtypes, NULL), STATUS_OK);
+    assert_int_equal(dtypes, 0);
+    assert_int_equal(device_select_dtypes("all", &dtypes, NULL), STATUS_OK);
+    assert_int_equal(dtypes, (1U << DTYPE_COUNT) - 1);
+    assert_int_equal(device_select_dtypes("float31", &dtypes, NULL), STATUS_INVALID_REQUEST);
+}
+
+enum {
+    PUSHERS = 3,
+    PUSHES = 2000
+};
+
+static void *push_many(void *argument)
+{
+    struct fake_server *fakes = argument;
+    for (int i = 0; i < PUSHES; i++) {
+        struct request *request =
+            fake_tensor(fakes, i % 3 == 0 ? DTYPE_F32 : DTYPE_I64, i % 40 == 0 ? 300000 : 16);
+        atomic_store(&request->cancelled, i % 31 == 0);
+        request->model = i % 3 - 1;
+        if (queue_try_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
+            completion_post(request->completion, request);
+        }
+        if (i % 16 == 0) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    }
+    return NULL;
+}
+
+/* Another order for another device every few milliseconds. */
+static void *misbehave(void *argument)
+{
+    atomic_bool *stop = argument;
+    for (unsigned i = 0; !atomic_load(stop); i++) {
+        size_t device = i % 3; /* the fourth always works */
+        atomic_store(&fake.mode[device], (int)(i * 7 % 5));
+        long ms = i % 8 == 4 ? 80 : 7; /* long enough to count as hung, or not */
+        (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+        atomic_store(&fake.mode[device], FAKE_WORKS);
+    }
+    return NULL;
+}
+
+static void every_request_ends_once_whatever_the_devices_do(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start(&fakes, 4);
+    atomic_bool stop = false;
+    pthread_t pushers[PUSHERS];
+    pthread_t trouble;
+    assert_int_equal(pthread_create(&trouble, NULL, misbehave, &stop), 0);
+    for (int i = 0; i < PUSHERS; i++) {
+        assert_int_equal(pthread_create(&pushers[i], NULL, push_many, &fakes), 0);
+    }
+    size_t computed = 0;
+    for (int i = 0; i < PUSHERS * PUSHES; i++) {
+        struct request *request = fake_finished(&fakes);
+        (void)queue_sweep(fakes.server.queue, clock_now_ns());
+        computed += request->error.status == STATUS_OK;
+        request->times.arrived = request->times.received = request->times.queued;
+        request->times.finished = clock_now_ns();
+        metrics_request(fakes.server.metrics, request);
+        fake_release(&fakes, request);
+    }
+    atomic_store(&stop, true);
+    pthread_join(trouble, NULL);
+    for (int i = 0; i < PUSHERS; i++) {
+        pthread_join(pushers[i], NULL);
+    }
+    assert_true(computed > PUSHERS * PUSHES / 2);
+    for (size_t i = 0; i < 4; i++) {
+        while (stats_of(&fakes, i).state != DEVICE_READY) {
+            device_pool_tick(fakes.server.devices, clock_now_ns());
+        }
+    }
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_is_computed_and_timed),
+        cmocka_unit_test(chosen_types_are_warm_before_the_device_is_ready),
+        cmocka_unit_test(a_batch_runs_elsewhere_when_its_device_fails_early),
+        cmocka_unit_test(a_batch_whose_inputs_are_lost_ends_with_the_device_error),
+        cmocka_unit_test(without_a_second_device_a_retry_ends_at_once),
+        cmocka_unit_test(a_batch_that_is_too_much_is_run_one_by_one),
+        cmocka_unit_test(a_hanging_device_gives_its_requests_up_but_not_their_memory),
+        cmocka_unit_test(the_other_device_goes_on_while_one_hangs),
+        cmocka_unit_test(a_device_that_never_returns_keeps_the_pool_from_being_freed),
+        cmocka_unit_test(devices_that_do_not_open_leave_a_broken_pool),
+        cmocka_unit_test(without_any_device_the_pool_is_not_made),
+        cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
+        cmocka_unit_test(warm_types_are_named),
+        cmocka_unit_test(every_request_ends_once_whatever_the_devices_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,327 @@
+/* metrics.h: what is counted where, and that the page is valid Prometheus text. */
+#include "proto/models.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_driver.h"
+
+#include <pthread.h>
+
+static int set_up(void **state)
+{
+    struct fake_server *fakes = calloc(1, sizeof *fakes);
+    *state = fakes;
+    fake_reset(2);
+    struct error err = ERROR_INIT;
+    return !fake_server_init(fakes, NULL, &err);
+}
+
+static int tear_down(void **state)
+{
+    bool freed = fake_server_deinit(*state);
+    free(*state);
+    return !freed;
+}
+
+static char *page_of(struct fake_server *fakes)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    assert_int_equal(metrics_page(&fakes->server, &text, &bytes, NULL), STATUS_OK);
+    assert_int_equal(strlen(text), bytes);
+    return text;
+}
+
+/* The line "sample value" is on the page. */
+static void expect(const char *page, const char *line)
+{
+    size_t length = strlen(line);
+    for (const char *found = strstr(page, line); found != NULL;
+         found = strstr(found + 1, line)) {
+        if ((found == page || found[-1] == '\n') && found[length] == '\n') {
+            return;
+        }
+    }
+    fail_msg("the page lacks: %s", line);
+}
+
+/* A finished request of a model whose stages took 1 ms, 2 ms, 4 ms, 8 ms and 16 ms. */
+static struct request finished(int model, enum status status)
+{
+    struct request request = {.model = model, .device = 0, .batch = 2, .planned = true};
+    request.times.arrived = 1000 * NS_PER_MS;
+    request.times.received = 1001 * NS_PER_MS;
+    request.times.queued = 1003 * NS_PER_MS;
+    request.times.started = 1007 * NS_PER_MS;
+    request.times.computed = 1015 * NS_PER_MS;
+    request.times.finished = 1031 * NS_PER_MS;
+    request.upload_ns = 100;
+    request.compute_ns = 200;
+    request.download_ns = 300;
+    request.plan.elements = 12;
+    request.error.status = status;
+    return request;
+}
+
+static void a_success_is_counted_for_its_model_and_its_stages(void **state)
+{
+    struct fake_server *fakes = *state;
+    struct request request = finished(3, STATUS_OK);
+    metrics_request(fakes->server.metrics, &request);
+    struct kserve_model_stats stats;
+    metrics_model_stats(fakes->server.metrics, 3, &stats);
+    assert_int_equal(stats.inference_count, 1);
+    assert_true(stats.last_inference_ms > UINT64_C(1700000000000));
+    assert_int_equal(stats.success.count, 1);
+    assert_int_equal(stats.success.ns, 31 * NS_PER_MS);
+    assert_int_equal(stats.fail.count, 0);
+    assert_int_equal(stats.queue.ns, 4 * NS_PER_MS);
+    assert_int_equal(stats.compute_input.ns, 2 * NS_PER_MS + 100);
+    assert_int_equal(stats.compute_infer.ns, 200);
+    assert_int_equal(stats.compute_output.ns, 16 * NS_PER_MS + 300);
+    assert_int_equal(stats.compute_output.count, 1);
+    char *page = page_of(fakes);
+    expect(page, "tally_elements_total 12");
+    expect(page, "tally_stage_seconds_bucket{stage=\"queue\",le=\"0.0025\"} 0");
+    expect(page, "tally_stage_seconds_bucket{stage=\"queue\",le=\"0.005\"} 1");
+    expect(page, "tally_stage_seconds_bucket{stage=\"queue\",le=\"+Inf\"} 1");
+    expect(page, "tally_stage_seconds_sum{stage=\"queue\"} 0.004");
+    expect(page, "tally_stage_seconds_count{stage=\"total\"} 1");
+    char line[200];
+    (void)snprintf(line, sizeof line,
+                   "nv_inference_request_duration_us{model=\"%s\",version=\"1\"} 31000",
+                   model_at(3)->name);
+    expect(page, line);
+    free(page);
+}
+
+static void failures_are_counted_by_reason(void **state)
+{
+    static const struct {
+        enum status status;
+        const char *reason;
+    } rows[] = {{STATUS_QUEUE_FULL, "REJECTED"},
+                {STATUS_DEADLINE_PASSED, "REJECTED"},
+                {STATUS_CLIENT_GONE, "CANCELED"},
+                {STATUS_DEVICE_ERROR, "BACKEND"},
+                {STATUS_INVALID_AXIS, "OTHER"}};
+    struct fake_server *fakes = *state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct request request = finished(0, rows[i].status);
+        metrics_request(fakes->server.metrics, &request);
+    }
+    struct kserve_model_stats stats;
+    metrics_model_stats(fakes->server.metrics, 0, &stats);
+    assert_int_equal(stats.fail.count, 5);
+    assert_int_equal(stats.success.count, 0);
+    assert_int_equal(stats.inference_count, 0);
+    char *page = page_of(fakes);
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        char line[200];
+        (void)snprintf(
+            line, sizeof line,
+            "nv_inference_request_failure{model=\"%s\",version=\"1\",reason=\"%s\"} %d",
+            model_at(0)->name, rows[i].reason, i < 2 ? 2 : 1);
+        expect(page, line);
+    }
+    free(page);
+}
+
+static void stages_that_were_never_reached_are_left_out(void **state)
+{
+    struct fake_server *fakes = *state;
+    struct request request = finished(-1, STATUS_INVALID_AXIS);
+    request.times.queued = request.times.started = request.times.computed = 0;
+    metrics_request(fakes->server.metrics, &request);
+    char *page = page_of(fakes);
+    expect(page, "tally_stage_seconds_count{stage=\"receive\"} 1");
+    expect(page, "tally_stage_seconds_count{stage=\"decode\"} 0");
+    expect(page, "tally_stage_seconds_count{stage=\"queue\"} 0");
+    expect(page, "tally_stage_seconds_count{stage=\"total\"} 1");
+    free(page);
+}
+
+static void a_batch_counts_one_execution_for_each_of_its_models(void **state)
+{
+    struct fake_server *fakes = *state;
+    struct request c = finished(1, STATUS_OK);
+    struct request b = finished(2, STATUS_OK);
+    struct request a = finished(1, STATUS_OK);
+    struct request d = finished(-1, STATUS_OK);
+    a.next = &b;
+    b.next = &c;
+    c.next = &d;
+    d.next = NULL;
+    metrics_batch(fakes->server.metrics, &a, 4);
+    struct kserve_model_stats stats;
+    metrics_model_stats(fakes->server.metrics, 1, &stats);
+    assert_int_equal(stats.execution_count, 1);
+    metrics_model_stats(fakes->server.metrics, 2, &stats);
+    assert_int_equal(stats.execution_count, 1);
+    char *page = page_of(fakes);
+    expect(page, "tally_batches_total 1");
+    expect(page, "tally_batch_requests_bucket{le=\"2\"} 0");
+    expect(page, "tally_batch_requests_bucket{le=\"4\"} 1");
+    expect(page, "tally_batch_requests_sum 4");
+    expect(page, "tally_batch_requests_count 1");
+    free(page);
+}
+
+static void outcomes_counters_and_gauges_are_shown(void **state)
+{
+    struct fake_server *fakes = *state;
+    struct metrics *metrics = fakes->server.metrics;
+    metrics_outcome(metrics, METRICS_ROUTE_CUMSUM, STATUS_OK);
+    metrics_outcome(metrics, METRICS_ROUTE_CUMSUM, STATUS_OK);
+    metrics_outcome(metrics, METRICS_ROUTE_V2_INFER, STATUS_TOO_LARGE);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, UINT64_C(5000000000));
+    metrics_gauge_add(metrics, METRICS_GAUGE_CONNECTIONS, 3);
+    metrics_gauge_add(metrics, METRICS_GAUGE_CONNECTIONS, -1);
+    char *page = page_of(fakes);
+    expect(page, "tally_requests_total{route=\"cumsum\",outcome=\"ok\"} 2");
+    expect(page, "tally_requests_total{route=\"v2_infer\",outcome=\"too_large\"} 1");
+    expect(page, "tally_requests_total{route=\"directml\",outcome=\"ok\"} 0");
+    expect(page, "tally_received_bytes_total 5000000000");
+    expect(page, "tally_connections 2");
+    expect(page, "tally_memory_budget_bytes 67108864");
+    expect(page, "tally_queue_requests 0");
+    expect(page, "tally_ready 0");
+    expect(page,
+           "tally_device_state{device=\"0\",name=\"Fake \\\"0\\\"\",state=\"opening\"} 1");
+    expect(page, "tally_device_batches_total{device=\"1\",name=\"Fake \\\"1\\\"\"} 0");
+    assert_non_null(strstr(page, "\ntally_build_info{version=\""));
+    assert_non_null(strstr(page, "\nprocess_resident_memory_bytes "));
+    free(page);
+}
+
+static bool is_name_char(char c, bool first)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':' ||
+           (!first && c >= '0' && c <= '9');
+}
+
+/* Length of the name at the start of the line. */
+static size_t name_length(const char *line)
+{
+    size_t length = 0;
+    while (is_name_char(line[length], length == 0)) {
+        length++;
+    }
+    return length;
+}
+
+/* After the label set that begins here; fails unless it is well formed. */
+static const char *after_labels(const char *line)
+{
+    do {
+        line++; /* the brace or a comma */
+        size_t length = name_length(line);
+        assert_true(length > 0 && line[length] == '=' && line[length + 1] == '"');
+        for (line += length + 2; *line != '"'; line++) {
+            assert_true(*line != '\n' && *line != '\0');
+            line += *line == '\\';
+        }
+        line++;
+    } while (*line == ',');
+    assert_int_equal(*line, '}');
+    return line + 1;
+}
+
+/* A sample belongs to the family announced last, histograms with their suffixes. */
+static void check_sample(const char *line, const char *family, const char *type)
+{
+    size_t length = name_length(line);
+    size_t family_length = strlen(family);
+    assert_true(length >= family_length && strncmp(line, family, family_length) == 0);
+    const char *suffix = line + family_length;
+    size_t suffix_length = length - family_length;
+    bool histogram = strcmp(type, "histogram") == 0;
+    assert_true(histogram ? (suffix_length == 7 && strncmp(suffix, "_bucket", 7) == 0) ||
+                                (suffix_length == 4 && strncmp(suffix, "_sum", 4) == 0) ||
+                                (suffix_length == 6 && strncmp(suffix, "_count", 6) == 0)
+                          : suffix_length == 0);
+    const char *rest = line + length;
+    rest = *rest == '{' ? after_labels(rest) : rest;
+    assert_int_equal(*rest, ' ');
+    char *end = NULL;
+    (void)strtod(rest + 1, &end);
+    assert_true(end != rest + 1 && *end == '\n');
+}
+
+static void the_page_is_valid_prometheus_text(void **state)
+{
+    struct fake_server *fakes = *state;
+    char *page = page_of(fakes);
+    char family[128] = "";
+    char help[128] = "";
+    char type[32] = "";
+    char seen[200][64];
+    size_t families = 0;
+    for (const char *line = page; *line != '\0'; line = strchr(line, '\n') + 1) {
+        assert_non_null(strchr(line, '\n'));
+        if (sscanf(line, "# HELP %127s ", help) == 1) {
+            continue;
+        }
+        if (sscanf(line, "# TYPE %127s %31s", family, type) == 2) {
+            assert_string_equal(family, help);
+            assert_true(strcmp(type, "counter") == 0 || strcmp(type, "gauge") == 0 ||
+                        strcmp(type, "histogram") == 0);
+            for (size_t i = 0; i < families; i++) {
+                assert_string_not_equal(seen[i], family); /* one group a family */
+            }
+            (void)snprintf(seen[families++], sizeof seen[0], "%.63s", family);
+            continue;
+        }
+        check_sample(line, family, type);
+    }
+    assert_true(families > 40);
+    free(page);
+}
+
+enum {
+    THREADS = 4,
+    EVENTS = 5000
+};
+
+static void *count_many(void *argument)
+{
+    struct fake_server *fakes = argument;
+    for (int i = 0; i < EVENTS; i++) {
+        struct request request = finished(i % 5 - 1, i % 2 ? STATUS_OK : STATUS_INTERNAL);
+        metrics_request(fakes->server.metrics, &request);
+        metrics_outcome(fakes->server.metrics, METRICS_ROUTE_OPENVINO, STATUS_OK);
+        if (i % 1000 == 0) {
+            free(page_of(fakes));
+        }
+    }
+    return NULL;
+}
+
+static void no_event_is_lost_among_threads(void **state)
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, count_many, *state), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    char *page = page_of(*state);
+    expect(page, "tally_requests_total{route=\"openvino\",outcome=\"ok\"} 20000");
+    expect(page, "tally_stage_seconds_count{stage=\"total\"} 20000");
+    free(page);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(a_success_is_counted_for_its_model_and_its_stages),
+        T(failures_are_counted_by_reason),
+        T(stages_that_were_never_reached_are_left_out),
+        T(a_batch_counts_one_execution_for_each_of_its_models),
+        T(outcomes_counters_and_gauges_are_shown),
+        T(the_page_is_valid_prometheus_text),
+        T(no_event_is_lost_among_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
