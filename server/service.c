@@ -1,0 +1,120 @@
+/* Builds the parts in the order data flows and takes them down in the reverse order. */
+#include "server/service.h"
+
+#include "server/codec_pool.h"
+#include "server/config.h"
+#include "server/device_pool.h"
+#include "server/http.h"
+#include "server/kernel_cache.h"
+#include "server/lifecycle.h"
+#include "server/log.h"
+#include "server/memory.h"
+#include "server/metrics.h"
+#include "server/queue.h"
+#include "server/server.h"
+#include "server/shm.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SHARED_SLAB_BYTES = 32 << 20,
+    KEEP_SLABS_MS = 30000,
+    SHM_REGIONS = 256
+};
+
+/* Serving goes on without a cache. */
+static void give_cache_up(struct config *config, struct log *log, int failure)
+{
+    log_message(log, LOG_WARN, "no kernel cache in %s (--kernel-cache): %s",
+                config->kernel_cache, strerrordesc_np(failure));
+    config->kernel_cache[0] = '\0';
+}
+
+/* Only if it is switched on: elsewhere a missing registry says that it is off. */
+static enum status open_shm(const struct config *config, struct server *server,
+                            struct error *err)
+{
+    const struct shm_options options = {.enabled = true,
+                                        .max_regions = SHM_REGIONS,
+                                        .max_bytes = INT64_MAX,
+                                        .key_prefix = config->shm_key_prefix};
+    return config->allow_client_shm ? shm_create(&options, &server->shm, err) : STATUS_OK;
+}
+
+static enum status build(struct config *config, struct server *server, struct http **http,
+                         struct error *err)
+{
+    const struct log_options log = {.fd = STDERR_FILENO,
+                                    .json = config->log_format == 1,
+                                    .level = (enum log_level)config->log_level,
+                                    .requests = config->log_requests,
+                                    .request_rate = config->log_rate};
+    const struct memory_options memory = {.budget_bytes = config->memory_budget,
+                                          .small_slab_bytes = SHARED_SLAB_BYTES,
+                                          .small_block_bytes =
+                                              QUEUE_LARGE_BYTES - MEMORY_HEADROOM,
+                                          .keep_ms = KEEP_SLABS_MS};
+    const struct queue_options queue = {.max_requests = (size_t)config->queue_depth,
+                                        .max_bytes = config->memory_budget};
+    int cache_failure = kernel_cache_prepare(config->kernel_cache);
+    enum status status = log_open(&log, &server->log, err);
+    if (status == STATUS_OK && cache_failure != 0) {
+        give_cache_up(config, server->log, cache_failure);
+    }
+    status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
+    status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
+    status = status != STATUS_OK ? status : open_shm(config, server, err);
+    status = status != STATUS_OK ? status : queue_create(&queue, &server->queue, err);
+    status = status != STATUS_OK
+                 ? status
+                 : codec_pool_create((size_t)config->codec_threads, &server->codecs, err);
+    status = status != STATUS_OK
+                 ? status
+                 : device_pool_create(server, &device_driver_opencl, &server->devices, err);
+    status = status != STATUS_OK ? status : http_start(server, http, err);
+    return status != STATUS_OK ? status : device_pool_start(server->devices, err);
+}
+
+/* What cannot be stopped (a hung device) or was cut short is left to the end of the process. */
+static void take_down(struct server *server, struct http *http, int code)
+{
+    if (server->queue != NULL) {
+        queue_close(server->queue);
+    }
+    bool stopped = code != EXIT_CODE_FAILED && device_pool_destroy(server->devices);
+    if (!stopped) {
+        log_close(server->log);
+        _exit(code);
+    }
+    codec_pool_destroy(server->codecs);
+    http_stop(http);
+    queue_destroy(server->queue);
+    shm_destroy(server->shm);
+    memory_destroy(server->memory);
+    metrics_destroy(server->metrics);
+    log_close(server->log);
+}
+
+static int exit_code_of(enum status status)
+{
+    return status == STATUS_NO_DEVICE                    ? EXIT_CODE_NO_DEVICE
+           : status_category(status) == CATEGORY_INVALID ? EXIT_CODE_USAGE
+                                                         : EXIT_CODE_FAILED;
+}
+
+int service_run(struct config *config, struct error *err)
+{
+    struct lifecycle lifecycle = {.phase = LIFECYCLE_STARTING};
+    struct server server = {.config = config, .lifecycle = &lifecycle};
+    struct http *http = NULL;
+    lifecycle_block_signals();
+    enum status status = build(config, &server, &http, err);
+    int code = status == STATUS_OK ? lifecycle_run(&server, http) : exit_code_of(status);
+    if (status != STATUS_OK) {
+        (void)fprintf(stderr, "tallyd: %s\n", err->detail);
+    }
+    take_down(&server, http, code);
+    return code;
+}
