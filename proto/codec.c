@@ -53,10 +53,12 @@ void cumsum_shape_text(const struct scan_desc *desc, char *text, size_t size)
     }
 }
 
+/* False for what scan_plan_make() refuses. */
 static bool input_bytes(const struct scan_desc *desc, uint64_t *bytes)
 {
     uint64_t elements = 0;
-    if (!buffer_reach(desc, desc->has_strides ? desc->strides : NULL, &elements)) {
+    if (desc->rank == 0 ||
+        !buffer_reach(desc, desc->has_strides ? desc->strides : NULL, &elements)) {
         return false;
     }
     *bytes = elements * dtype_info(desc->dtype)->bytes;

@@ -140,6 +140,7 @@ static const struct {
      "nested as [2,2], shape says [4]"},
     {"{\"data\":[[1,2],[3,4]],\"shape\":[1,4]}", STATUS_INVALID_SHAPE, "shape", "agree"},
     {"{\"data\":[1],\"shape\":[]}", STATUS_INVALID_SHAPE, "shape", ""},
+    {"{\"data\":[1,2],\"shape\":[]}", STATUS_INVALID_SHAPE, "shape", ""},
     {"{\"data\":[1],\"shape\":[-1]}", STATUS_INVALID_SHAPE, "shape", ""},
     {"{\"data\":[1],\"shape\":[9223372036854775807,9223372036854775807]}", STATUS_INVALID_SHAPE,
      "shape", ""},
