@@ -87,6 +87,9 @@ void conn_enter(struct conn *conn, enum conn_phase phase)
 {
     conn->phase = phase;
     conn->since_ns = clock_now_ns();
+    conn->seen_bytes = 0;
+    conn->body_at_hangup = UINT64_MAX;
+    conn->stuck_sweeps = 0;
 }
 
 void conn_client_text(const struct conn *conn, char *text, size_t room)

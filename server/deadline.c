@@ -14,15 +14,17 @@
 #include "server/respond.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum {
-    GRACE_S = 10,       /* before the rate of a body or an answer counts */
-    EARLY_MS = 1000,    /* a refused client that stops sending is answered after this long */
-    LINGER_S = 10,      /* after an early answer: how long the client may go on sending */
-    FRESH_MS = 500,     /* a drain waits this long for the request of a new connection */
-    SUSPENDED_MS = 250, /* younger requests are not worth a look */
-    POLL_BATCH = 128
+    GRACE_S = 10,    /* before the rate of a body or an answer counts */
+    EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
+    LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
+    FRESH_MS = 500,  /* a drain waits this long for the request of a new connection */
+    YOUNG_MS = 250,  /* shorter phases are not worth a look */
+    POLL_BATCH = 128,
+    STUCK_SWEEPS = 2 /* without progress though bytes wait to be read */
 };
 
 static void cut(struct conn *conn, const char *why)
@@ -36,15 +38,35 @@ static void cut(struct conn *conn, const char *why)
     }
 }
 
-/* Answer 408 and cut. */
-static void time_out(struct conn *conn, const char *why)
+/* Answer with an error and cut. */
+static void refuse(struct conn *conn, enum status status, const char *why)
 {
     struct exchange *x = conn->exchange;
     if (x != NULL && !x->answered_early) {
-        (void)error_set(&x->request.error, STATUS_REQUEST_TIMEOUT, "%s", why);
+        (void)error_set(&x->request.error, status, "%s", why);
         respond_early(x);
     }
     cut(conn, why);
+}
+
+static void time_out(struct conn *conn, const char *why)
+{
+    refuse(conn, STATUS_REQUEST_TIMEOUT, why);
+}
+
+/* libmicrohttpd before 1.0 neither takes nor refuses a chunk header larger than its buffer, but
+ * tries again and again: bytes wait in the socket, and nothing arrives. */
+static bool is_stuck(struct conn *conn)
+{
+    int unread = 0;
+    if (conn->exchange->body_received != conn->seen_bytes) {
+        conn->seen_bytes = conn->exchange->body_received;
+        conn->stuck_sweeps = 0;
+        return false;
+    }
+    conn->stuck_sweeps =
+        ioctl(conn->fd, FIONREAD, &unread) == 0 && unread > 0 ? conn->stuck_sweeps + 1 : 0;
+    return conn->stuck_sweeps > STUCK_SWEEPS;
 }
 
 /* True if `bytes` in `age_ns` is slower than the minimum rate. */
@@ -69,7 +91,9 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
     struct exchange *x = conn->exchange;
-    if (x->phase == EXCHANGE_DRAIN) {
+    if (is_stuck(conn)) {
+        refuse(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
+    } else if (x->phase == EXCHANGE_DRAIN) {
         check_drain(x, now_ns);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
         time_out(conn, "the body did not arrive in time (--body-timeout-ms)");
@@ -128,18 +152,42 @@ static void check(struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* The client of a suspended request hung up: nobody needs to compute it any more. The queue
- * drops it at its next tick; what runs already comes back in its own time. */
-static void look_for_dead(struct conn *const *conns, struct pollfd *fds, nfds_t count)
+/* The client has closed its side. libmicrohttpd 0.9.75 can miss that, and does not look at all
+ * while a connection is suspended. */
+static void hung_up(struct conn *conn)
+{
+    switch (conn->phase) {
+    case CONN_WAITING:
+        /* Nobody needs the result any more. The queue drops the request at its next tick; what
+         * runs already comes back in its own time. */
+        if (!atomic_exchange(&conn->exchange->request.cancelled, true)) {
+            metrics_add(conn->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
+        }
+        break;
+    case CONN_BODY:
+        if (conn->exchange->body_received == conn->body_at_hangup) {
+            refuse(conn, STATUS_LENGTH_MISMATCH, "the connection was closed inside the body");
+        }
+        conn->body_at_hangup = conn->exchange->body_received;
+        break;
+    case CONN_FRESH:
+    case CONN_IDLE:
+    case CONN_HEADER:
+        cut(conn, NULL);
+        break;
+    case CONN_ANSWERING:
+        break; /* it may still read */
+    }
+}
+
+static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)
 {
     if (count == 0 || poll(fds, count, 0) <= 0) {
         return;
     }
     for (nfds_t i = 0; i < count; i++) {
-        struct request *request = &conns[i]->exchange->request;
-        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 &&
-            !atomic_exchange(&request->cancelled, true)) {
-            metrics_add(conns[i]->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
+        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+            hung_up(conns[i]);
         }
     }
 }
@@ -155,16 +203,16 @@ void deadline_sweep(struct http_loop *loop)
             continue;
         }
         check(conn, now_ns);
-        if (conn->phase != CONN_WAITING ||
-            clock_span_ns(conn->since_ns, now_ns) < SUSPENDED_MS * NS_PER_MS) {
+        if (conn->cut || conn->phase == CONN_ANSWERING ||
+            clock_span_ns(conn->since_ns, now_ns) < YOUNG_MS * NS_PER_MS) {
             continue;
         }
         conns[count] = conn;
         fds[count++] = (struct pollfd){.fd = conn->fd, .events = POLLRDHUP};
         if (count == POLL_BATCH) {
-            look_for_dead(conns, fds, count);
+            look_for_hangups(conns, fds, count);
             count = 0;
         }
     }
-    look_for_dead(conns, fds, count);
+    look_for_hangups(conns, fds, count);
 }

@@ -40,11 +40,14 @@ enum conn_phase {
 struct conn {
     unsigned magic;
     enum conn_phase phase;
-    bool local;            /* the client is on this machine */
-    bool cut;              /* was shut down: MHD is about to close it */
-    int fd;                /* MHD's */
-    uint64_t since_ns;     /* when the phase began */
-    uint64_t answer_bytes; /* of the answer being sent */
+    bool local;              /* the client is on this machine */
+    bool cut;                /* was shut down: MHD is about to close it */
+    int fd;                  /* MHD's */
+    uint64_t since_ns;       /* when the phase began */
+    uint64_t answer_bytes;   /* of the answer being sent */
+    uint64_t seen_bytes;     /* of the body, at the last heartbeat */
+    uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
+    int stuck_sweeps;        /* heartbeats without progress though bytes wait */
     struct http_loop *loop;
     struct listener *listener;
     struct exchange *exchange; /* NULL between requests */
@@ -105,7 +108,7 @@ struct exchange {
     size_t block_bytes;      /* what the block must have in the end */
     size_t input_room;       /* of them, for the input buffer */
     struct shm_region *shm[EXCHANGE_SHM_COUNT]; /* held until the end; NULL: none */
-    struct inflate *inflate; /* owned; NULL without Content-Encoding */
+    struct inflate *inflate;                    /* owned; NULL without Content-Encoding */
 
     uint64_t refused_ns; /* DRAIN: since when */
     uint64_t drained;    /* bytes dropped since then */

@@ -74,7 +74,7 @@ static bool segment_matches(const char **pattern, char **path, struct route_matc
     return same;
 }
 
-/* True if the whole path fits the pattern; one slash at the end is let pass. */
+/* True if the whole path fits the pattern. */
 static bool route_matches(const struct route *route, char *path, struct route_match *match)
 {
     const char *pattern = route->pattern;
@@ -87,7 +87,7 @@ static bool route_matches(const struct route *route, char *path, struct route_ma
             return false;
         }
     }
-    return *pattern == '\0' && (*path == '\0' || (path[0] == '/' && path[1] == '\0'));
+    return *pattern == '\0' && *path == '\0';
 }
 
 struct route_match route_find(char *path)
@@ -203,7 +203,7 @@ enum status target_parse(char *text, struct target *target, struct error *err)
         *query++ = '\0';
     }
     if (!percent_decode(target->path, false)) {
-        return error_set(err, STATUS_INVALID_REQUEST,
+        return error_set(err, STATUS_NOT_FOUND,
                          "the path holds a broken %%-escape, %%00 or an escaped slash");
     }
     return query == NULL ? STATUS_OK : parse_query(query, target, err);

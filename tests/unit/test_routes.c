@@ -17,7 +17,7 @@ static void known_paths_are_found(void **state)
     (void)state;
     assert_string_equal(find("/v1/cumsum", copy, sizeof copy).route->pattern, "/v1/cumsum");
     assert_string_equal(find("/", copy, sizeof copy).route->pattern, "/");
-    assert_string_equal(find("/livez/", copy, sizeof copy).route->pattern, "/livez");
+    assert_string_equal(find("/livez", copy, sizeof copy).route->pattern, "/livez");
     assert_string_equal(find("/v2/health/ready", copy, sizeof copy).route->pattern,
                         "/v2/health/ready");
 }
@@ -34,6 +34,7 @@ static void unknown_paths_are_not(void **state)
                                           "/V1/cumsum",
                                           "/v1/cumsum/x",
                                           "*",
+                                          "/livez/",
                                           "/v2/models//infer",
                                           "/v1/./cumsum"};
     char copy[200];
@@ -123,8 +124,9 @@ static void broken_escapes_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
         struct error err = ERROR_INIT;
+        bool in_query = strchr(broken[i], '?') != NULL;
         if (parse(broken[i], copy, sizeof copy, &target, params, &err) !=
-            STATUS_INVALID_REQUEST) {
+            (in_query ? STATUS_INVALID_REQUEST : STATUS_NOT_FOUND)) {
             fail_msg("\"%s\" was taken", broken[i]);
         }
     }
