@@ -24,6 +24,7 @@ static const struct route routes[] = {
     PAGE("/v2/health/live",  ROUTE_GET, V2_OTHER,   page_livez),
     PAGE("/v2/health/ready", ROUTE_GET, V2_OTHER,   page_readyz),
     PAGE("/v2",              ROUTE_GET, V2_OTHER,   page_v2_server),
+    PAGE("/v2/",             ROUTE_GET, V2_OTHER,   page_v2_server),
     PAGE("/v2/models/stats", ROUTE_GET, V2_OTHER,   page_v2_stats),
     PAGE("/v2/models/{}",                    ROUTE_GET, V2_OTHER, page_v2_model),
     PAGE("/v2/models/{}/ready",              ROUTE_GET, V2_OTHER, page_v2_model_ready),
