@@ -12,7 +12,9 @@
 #include <string.h>
 
 /* Files of embed.S. */
-#define SOURCE_TABLE(X) X(soft_f64) X(scan_types) X(scan_generic) X(scan_gpu)
+#define SOURCE_TABLE(X) \
+    X(soft_f64)         \
+    X(scan_types) X(scan_table) X(scan_generic) X(scan_gpu) X(scan_group) X(scan_rows)
 
 #define X(name)                                \
     extern const char kernel_##name##_begin[]; \
@@ -28,6 +30,10 @@ static const struct {
 #define X(name) {#name, kernel_##name##_begin, kernel_##name##_end},
     SOURCE_TABLE(X)
 #undef X
+};
+
+enum {
+    OPTIONS_ROOM = 1024
 };
 
 /* Strict IEEE arithmetic is the default of OpenCL C; nothing here may loosen it. */
@@ -104,7 +110,8 @@ static enum status build_failed(const struct cl_device *device, cl_program progr
 }
 
 static enum status from_source(const struct cl_device *device, struct texts *texts,
-                               const char *options, cl_program *program, struct error *err)
+                               const struct cl_program_spec *spec, cl_program *program,
+                               struct error *err)
 {
     cl_program made = NULL;
     cl_int code = CL_SUCCESS;
@@ -115,8 +122,13 @@ static enum status from_source(const struct cl_device *device, struct texts *tex
     if (status != STATUS_OK) {
         return status;
     }
+    char options[OPTIONS_ROOM];
+    (void)snprintf(options, sizeof options, "%s%s", base_options, spec->options);
     CL_TRY(code, clBuildProgram(made, 1, &device->id, options, NULL, NULL));
     if (code != CL_SUCCESS) {
+        if (code == CL_BUILD_PROGRAM_FAILURE && spec->refused != NULL) {
+            *spec->refused = true;
+        }
         status = build_failed(device, made, code, err);
         (void)clReleaseProgram(made);
         return status;
@@ -177,7 +189,7 @@ enum status cl_program_build(const struct cl_device *device, const char *cache_d
                              struct error *err)
 {
     struct texts texts;
-    char options[1024];
+    char options[OPTIONS_ROOM];
     char key[2048];
     bool caching = cache_dir != NULL && cache_dir[0] != '\0';
     (void)snprintf(options, sizeof options, "%s%s", base_options, spec->options);
@@ -188,7 +200,7 @@ enum status cl_program_build(const struct cl_device *device, const char *cache_d
     cache_key(device, &texts, options, key, sizeof key);
     cl_program built = caching ? from_cache(device, cache_dir, key, options) : NULL;
     if (built == NULL) {
-        status = from_source(device, &texts, options, &built, err);
+        status = from_source(device, &texts, spec, &built, err);
         if (status == STATUS_OK && caching) {
             to_cache(built, cache_dir, key);
         }

@@ -12,6 +12,7 @@ enum {
 struct cl_program_spec {
     const char *sources[CL_PROGRAM_SOURCES_MAX]; /* up to the first NULL */
     const char *options;                         /* beside the ones every program gets */
+    bool *refused; /* set if the compiler does not take the source; NULL: not wanted */
 };
 
 /* Build, or load what cache_dir (NULL or "": none) keeps for the same sources, options,

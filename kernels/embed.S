@@ -11,6 +11,9 @@ kernel_\name\()_end:
 
     embed scan_types, "kernels/scan_types.cl"
     embed soft_f64, "kernels/soft_f64.cl"
+    embed scan_table, "kernels/scan_table.cl"
+    embed scan_group, "kernels/scan_group.cl"
+    embed scan_rows, "kernels/scan_rows.cl"
     embed scan_gpu, "kernels/scan_gpu.cl"
     embed scan_generic, "kernels/scan_generic.cl"
 

@@ -3,45 +3,9 @@
  * numbered through, so that one launch runs many small requests, each with its own shape and
  * flags. In place is fine: a group is read before it is written. */
 
-/* One row of the table, as scan_launch.c fills it. */
-struct scan_entry {
-    ulong first_line; /* number of its first line in the launch */
-    ulong in_first;   /* elements to its cell with all indices 0 */
-    ulong out_first;
-    ulong length; /* of a line */
-    ulong axis_in;
-    ulong axis_out;
-    ulong flags; /* ENTRY_* */
-    ulong block; /* blocks of the lines' current superblock that earlier pieces did */
-    ulong carry; /* its first line in the carry planes */
-    ulong dims;
-    ulong dim_first; /* its rows in the table of dimensions: size, input and output stride */
-};
-
-#define ENTRY_EXCLUSIVE 1
-#define ENTRY_REVERSE   2
-#define ENTRY_CARRY_IN  4
-#define ENTRY_CARRY_OUT 8
-
 #define GROUP            8
 #define GROUPS_PER_BLOCK 32
 #define BLOCKS_PER_SUPER 256
-
-/* The entry that line number `line` belongs to: the last that begins at or before it. */
-static uint find_entry(__global const struct scan_entry *entries, uint count, ulong line)
-{
-    uint low = 0;
-    uint high = count;
-    while (high - low > 1) {
-        uint middle = low + (high - low) / 2;
-        if (entries[middle].first_line <= line) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
 
 /* The sums of a line so far: superblocks, blocks of this superblock, groups of this block. */
 struct line_state {
@@ -97,17 +61,10 @@ __kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
         (__global const struct scan_entry *)(table + entry_at);
     __global const ulong *dims = table + dim_at;
     __global const struct scan_entry *e = entries + find_entry(entries, entry_count, line);
-    ulong own = line - e->first_line;
-    ulong rest = own;
-    index_t from = (index_t)e->in_first;
-    index_t to = (index_t)e->out_first;
-    for (ulong d = e->dims; d > 0; d--) {
-        __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
-        ulong index = rest % dim[0];
-        rest /= dim[0];
-        from += (index_t)(index * dim[1]);
-        to += (index_t)(index * dim[2]);
-    }
+    ulong own = line - e->first_unit;
+    struct line_walk w = walk_from(e, dims, own);
+    index_t from = (index_t)w.in;
+    index_t to = (index_t)w.out;
 
     index_t length = (index_t)e->length;
     index_t in_step = (index_t)e->axis_in;

@@ -4,8 +4,10 @@
 
 #include "kernels/cl_enqueue.h"
 #include "kernels/cl_table.h"
+#include "kernels/scan_launch_cpu.h"
 #include "kernels/scan_launch_gpu.h"
 #include "kernels/scan_program.h"
+#include "kernels/scan_table.h"
 #include "proto/macros.h"
 
 #include <stdlib.h>
@@ -23,30 +25,7 @@ struct scan_launcher {
     struct scan_scratch scratch;
     struct scan_piece *few; /* owned: the pieces of a group that share a launch */
     size_t few_room;
-};
-
-/* Rows of the kernel's table, as in scan_generic.cl. */
-struct entry_row {
-    uint64_t first_line;
-    uint64_t in_first;
-    uint64_t out_first;
-    uint64_t length;
-    uint64_t axis_in;
-    uint64_t axis_out;
-    uint64_t flags;
-    uint64_t block;
-    uint64_t carry;
-    uint64_t dims;
-    uint64_t dim_first;
-};
-_Static_assert(sizeof(struct entry_row) == 11 * sizeof(uint64_t), "padding in a table row");
-_Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
-
-enum {
-    ENTRY_EXCLUSIVE = 1,
-    ENTRY_REVERSE = 2,
-    ENTRY_CARRY_IN = 4,
-    ENTRY_CARRY_OUT = 8
+    bool vectors; /* a CPU: use the vector kernels */
 };
 
 enum status scan_launcher_create(struct cl_device *device, const char *cache_dir,
@@ -62,6 +41,7 @@ enum status scan_launcher_create(struct cl_device *device, const char *cache_dir
         return status;
     }
     launcher->device = device;
+    launcher->vectors = device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels;
     cl_table_init(&launcher->table, device);
     *out = launcher;
     return STATUS_OK;
@@ -79,6 +59,29 @@ void scan_launcher_destroy(struct scan_launcher *launcher)
     free(launcher);
 }
 
+/* The program of a CPU family. The compiler may not take its source (it uses clang's vector
+ * extensions): *usable is false then, and the generic kernel steps in. */
+static enum status find_vectors(struct scan_launcher *launcher, enum scan_family family,
+                                struct scan_type type, bool *usable, struct error *err)
+{
+    const cl_kernel *kernels = NULL;
+    struct error why = ERROR_INIT;
+    enum status status = STATUS_OK;
+    *usable = !scan_programs_refused(launcher->programs, family);
+    if (*usable) {
+        type.index = SCAN_INDEX_64;
+        status = scan_programs_find(launcher->programs, family, type, &kernels, &why);
+    }
+    if (status == STATUS_OK) {
+        return status;
+    }
+    if (scan_programs_refused(launcher->programs, family)) {
+        *usable = false;
+        return STATUS_OK;
+    }
+    return error_set(err, status, "%s", why.detail);
+}
+
 enum status scan_launcher_prepare(struct scan_launcher *launcher, enum dtype dtype,
                                   enum precision precision, struct error *err)
 {
@@ -88,6 +91,11 @@ enum status scan_launcher_prepare(struct scan_launcher *launcher, enum dtype dty
         scan_programs_find(launcher->programs, SCAN_FAMILY_GENERIC, type, &kernels, err);
     if (status == STATUS_OK && launcher->device->gpu_kernels) {
         status = scan_programs_find(launcher->programs, SCAN_FAMILY_GPU, type, &kernels, err);
+    }
+    for (int family = SCAN_FAMILY_CPU_FIRST;
+         family < SCAN_FAMILY_COUNT && launcher->vectors && status == STATUS_OK; family++) {
+        bool usable = false;
+        status = find_vectors(launcher, (enum scan_family)family, type, &usable, err);
     }
     return status;
 }
@@ -102,54 +110,11 @@ static bool fits_32(const struct scan_piece *piece)
            plan->axis.size <= most;
 }
 
-static struct entry_row make_row(const struct scan_piece *piece)
+/* In the generic kernel a unit is a line. */
+static struct scan_units line_units(const struct scan_piece *piece, const void *context)
 {
-    const struct scan_plan *plan = piece->plan;
-    uint64_t flags = 0;
-    flags |= plan->exclusive ? ENTRY_EXCLUSIVE : 0;
-    flags |= plan->reverse ? ENTRY_REVERSE : 0;
-    flags |= piece->carry_in ? ENTRY_CARRY_IN : 0;
-    flags |= piece->carry_out ? ENTRY_CARRY_OUT : 0;
-    return (struct entry_row){.in_first = piece->in_first,
-                              .out_first = piece->out_first,
-                              .length = plan->axis.size,
-                              .axis_in = plan->axis.in_stride,
-                              .axis_out = plan->axis.out_stride,
-                              .flags = flags,
-                              .block =
-                                  piece->position / SCAN_BLOCK % (SCAN_SUPERBLOCK / SCAN_BLOCK),
-                              .carry = piece->carry_line,
-                              .dims = (uint64_t)plan->dims};
-}
-
-/* Fill the table of a group; says how many lines it has. */
-static enum status fill_table(struct scan_launcher *launcher, const struct scan_group *group,
-                              struct cl_table_part *part, uint64_t *lines, struct error *err)
-{
-    size_t dims = 0;
-    for (size_t i = 0; i < group->count; i++) {
-        dims += (size_t)group->pieces[i].plan->dims;
-    }
-    size_t bytes = group->count * sizeof(struct entry_row) + dims * sizeof(struct scan_dim);
-    enum status status = cl_table_take(&launcher->table, bytes, part, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    struct entry_row *row = part->host;
-    struct scan_dim *dim = (struct scan_dim *)(void *)(row + group->count);
-    size_t dim_count = 0;
-    *lines = 0;
-    for (size_t i = 0; i < group->count; i++) {
-        const struct scan_plan *plan = group->pieces[i].plan;
-        row[i] = make_row(&group->pieces[i]);
-        row[i].first_line = *lines;
-        row[i].dim_first = dim_count;
-        for (int d = 0; d < plan->dims; d++) {
-            dim[dim_count++] = plan->dim[d];
-        }
-        *lines += plan->lines;
-    }
-    return cl_table_publish(&launcher->table, part, err);
+    (void)context;
+    return (struct scan_units){.count = piece->plan->lines, .lines = 1};
 }
 
 /* One launch for all pieces of the group. */
@@ -157,28 +122,24 @@ static enum status run_generic(struct scan_launcher *launcher, const struct scan
                                struct scan_type type, uint32_t *launches, struct error *err)
 {
     const cl_kernel *kernels = NULL;
-    struct cl_table_part part;
-    uint64_t lines = 0;
+    const struct scan_table_source source = {group->pieces, group->count, line_units, NULL};
+    struct scan_table table;
     enum status status =
         scan_programs_find(launcher->programs, SCAN_FAMILY_GENERIC, type, &kernels, err);
     if (status == STATUS_OK) {
-        status = fill_table(launcher, group, &part, &lines, err);
+        status = scan_table_fill(&launcher->table, &source, &table, err);
     }
     if (status != STATUS_OK) {
         return status;
     }
     cl_ulong carry_lines = group->carry_lines;
-    cl_ulong entry_at = part.offset / sizeof(cl_ulong);
-    cl_uint entry_count = (cl_uint)group->count;
-    cl_ulong dim_at = entry_at + group->count * (sizeof(struct entry_row) / sizeof(cl_ulong));
-    cl_ulong line_count = lines;
     const struct cl_arg args[] = {
-        CL_ARG(group->in),   CL_ARG(group->out), CL_ARG(group->carry),
-        CL_ARG(carry_lines), CL_ARG(part.mem),   CL_ARG(entry_at),
-        CL_ARG(entry_count), CL_ARG(dim_at),     CL_ARG(line_count),
+        CL_ARG(group->in),         CL_ARG(group->out),   CL_ARG(group->carry),
+        CL_ARG(carry_lines),       CL_ARG(table.mem),    CL_ARG(table.entry_at),
+        CL_ARG(table.entry_count), CL_ARG(table.dim_at), CL_ARG(table.units),
     };
     const struct cl_launch launch = {kernels[SCAN_KERNEL_GENERIC], args, ARRAY_COUNT(args),
-                                     lines,
+                                     table.units,
                                      launcher->device->gpu_kernels ? LOCAL_GPU : LOCAL_CPU};
     return cl_enqueue(launcher->device, &launch, launches, err);
 }
@@ -222,6 +183,52 @@ static enum status make_room(struct scan_launcher *launcher, size_t pieces, stru
     return STATUS_OK;
 }
 
+/* The family for a piece on a CPU, its program built. */
+static enum status cpu_family(struct scan_launcher *launcher, const struct scan_piece *piece,
+                              struct scan_type type, enum scan_family *family,
+                              struct error *err)
+{
+    bool usable = true;
+    enum status status = STATUS_OK;
+    *family = launcher->vectors ? scan_cpu_family(piece) : SCAN_FAMILY_GENERIC;
+    if (*family != SCAN_FAMILY_GENERIC) {
+        status = find_vectors(launcher, *family, type, &usable, err);
+    }
+    if (!usable) {
+        *family = SCAN_FAMILY_GENERIC;
+    }
+    return status;
+}
+
+/* A launch for each family that any piece wants. */
+static enum status run_families(struct scan_launcher *launcher, const struct scan_group *group,
+                                struct scan_type type, uint32_t *launches, struct error *err)
+{
+    const struct scan_cpu_launch launch = {launcher->device, launcher->programs,
+                                           &launcher->table, group, type};
+    enum status status = STATUS_OK;
+    for (int family = 0; family < SCAN_FAMILY_COUNT && status == STATUS_OK; family++) {
+        struct scan_group few = *group;
+        few.pieces = launcher->few;
+        few.count = 0;
+        for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
+            enum scan_family own = SCAN_FAMILY_GENERIC;
+            status = cpu_family(launcher, &group->pieces[i], type, &own, err);
+            if ((int)own == family) {
+                launcher->few[few.count++] = group->pieces[i];
+            }
+        }
+        if (status != STATUS_OK || few.count == 0) {
+            continue;
+        }
+        status = family == SCAN_FAMILY_GENERIC
+                     ? run_generic(launcher, &few, type, launches, err)
+                     : scan_cpu_enqueue(&launch, (enum scan_family)family, few.pieces,
+                                        few.count, launches, err);
+    }
+    return status;
+}
+
 enum status scan_launch(struct scan_launcher *launcher, const struct scan_group *group,
                         uint32_t *launches, struct error *err)
 {
@@ -230,14 +237,15 @@ enum status scan_launch(struct scan_launcher *launcher, const struct scan_group 
     for (size_t i = 0; i < group->count; i++) {
         type.index = fits_32(&group->pieces[i]) ? type.index : SCAN_INDEX_64;
     }
+    enum status status = make_room(launcher, group->count, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
     if (!launcher->device->gpu_kernels) {
-        return run_generic(launcher, group, type, launches, err);
+        return run_families(launcher, group, type, launches, err);
     }
     struct scan_group rest = *group;
-    enum status status = make_room(launcher, group->count, err);
-    if (status == STATUS_OK) {
-        status = run_alone(launcher, group, type, &rest.count, launches, err);
-    }
+    status = run_alone(launcher, group, type, &rest.count, launches, err);
     rest.pieces = launcher->few;
     if (status == STATUS_OK && rest.count > 0) {
         status = run_generic(launcher, &rest, type, launches, err);

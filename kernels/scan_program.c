@@ -33,11 +33,12 @@ static const struct {
 _Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
 
 static const struct {
-    const char *source; /* beside scan_types */
+    const char *sources[3]; /* beside soft_f64 and scan_types; up to the first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
 } families[] = {
-    [SCAN_FAMILY_GENERIC] = {"scan_generic", {"scan_generic"}},
-    [SCAN_FAMILY_GPU] = {"scan_gpu",
+    [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}},
+    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_rows"}, {"scan_rows"}},
+    [SCAN_FAMILY_GPU] = {{"scan_gpu"},
                          {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}},
 };
 _Static_assert(ARRAY_COUNT(families) == SCAN_FAMILY_COUNT, "a family has no source");
@@ -51,6 +52,7 @@ struct scan_programs {
     struct cl_device *device; /* borrowed */
     char *cache_dir;          /* owned; NULL: no cache */
     struct built built[SCAN_FAMILY_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
+    bool refused[SCAN_FAMILY_COUNT];
 };
 
 enum status scan_programs_create(struct cl_device *device, const char *cache_dir,
@@ -142,8 +144,11 @@ static enum status build(struct scan_programs *programs, enum scan_family family
     (void)snprintf(options, sizeof options, "%s %s -DINDEX=%s", types[type.dtype].element,
                    acc_option(programs->device, type),
                    type.index == SCAN_INDEX_32 ? "uint" : "ulong");
-    struct cl_program_spec spec = {{"soft_f64", "scan_types", families[family].source},
-                                   options};
+    struct cl_program_spec spec = {
+        {"soft_f64", "scan_types"}, options, &programs->refused[family]};
+    for (size_t i = 0; i < ARRAY_COUNT(families[family].sources); i++) {
+        spec.sources[2 + i] = families[family].sources[i];
+    }
     enum status status =
         cl_program_build(programs->device, programs->cache_dir, &spec, &made.program, err);
     if (status == STATUS_OK) {
@@ -171,4 +176,9 @@ enum status scan_programs_find(struct scan_programs *programs, enum scan_family 
     }
     *kernels = found->kernels;
     return STATUS_OK;
+}
+
+bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family)
+{
+    return programs->refused[family];
 }

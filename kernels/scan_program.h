@@ -5,10 +5,13 @@
 
 #include "kernels/cl_device.h"
 
-/* A family is one .cl file's kernels; scan_program.c has the table. */
+/* A family is one .cl file's kernels; scan_program.c has the table. Those for CPUs have one
+ * kernel each and take the arguments of the generic one. */
 enum scan_family {
     SCAN_FAMILY_GENERIC,
     SCAN_FAMILY_GPU,
+    SCAN_FAMILY_CPU_ROWS,
+    SCAN_FAMILY_CPU_FIRST = SCAN_FAMILY_CPU_ROWS,
     SCAN_FAMILY_COUNT
 };
 
@@ -51,6 +54,10 @@ struct scan_type {
 MUST_CHECK enum status scan_programs_find(struct scan_programs *programs,
                                           enum scan_family family, struct scan_type type,
                                           const cl_kernel **kernels, struct error *err);
+
+/* The device's compiler does not take the family's source: scan_programs_find() failed and
+ * would fail again. */
+bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family);
 
 /* Bytes of an accumulator of the type in device memory. */
 size_t scan_type_acc_bytes(struct scan_type type);

@@ -1,0 +1,320 @@
+/* The group of docs/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add, store.
+ * group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer addition
+ * is associative: any grouping gives the same bits). 64-bit accumulators are kept as two parts of
+ * four: 512-bit vectors were slower where it was measured (docs/performance.md), and PoCL's
+ * work-group function does not tell the compiler to prefer shorter ones.
+ *
+ * lane_t   what a lane holds: acc_t, for integers elem_t
+ * part_t   PART lanes; as sum: the same sum in every lane
+ * Loads and stores need no more alignment than elem_t has. No function here branches. */
+#define INLINE static inline __attribute__((always_inline))
+#define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
+
+#if defined(ACC_INT)
+typedef elem_t lane_t;
+#define LANE_ZERO      ((lane_t)0)
+#define LANE_PLUS_ZERO ((lane_t)0)
+#else
+typedef acc_t lane_t;
+#define LANE_ZERO      ACC_ZERO
+#define LANE_PLUS_ZERO ACC_PLUS_ZERO
+#endif
+
+#if defined(ACC_F64) || defined(ELEM_I64)
+#define PART  4
+#define PARTS 2
+#elif defined(ELEM_I8) || defined(ELEM_I16)
+#define PART  16
+#define PARTS 1
+#else
+#define PART  8
+#define PARTS 1
+#endif
+#define GROUP (PART * PARTS)
+
+typedef VECTOR(lane_t, PART) part_t;
+typedef VECTOR(elem_t, PART) elem_part_t;
+typedef elem_part_t elem_part_any_t __attribute__((aligned(ELEM_BYTES)));
+typedef struct {
+    part_t part[PARTS];
+} group_t;
+#define EACH_PART _Pragma("unroll") for (int i = 0; i < PARTS; i++)
+
+/* Element bits that load as LANE_ZERO. */
+#if defined(ACC_INT)
+#define ELEM_ZERO ((elem_t)0)
+#elif defined(ELEM_F16) || defined(ELEM_BF16)
+#define ELEM_ZERO ((elem_t)0x8000)
+#else
+#define ELEM_ZERO (-(elem_t)0.0f)
+#endif
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_nontemporal_store)
+#define STREAM_STORE(value, p) __builtin_nontemporal_store(value, p)
+#endif
+#endif
+#if !defined(STREAM_STORE)
+#define STREAM_STORE(value, p) (*(p) = (value))
+#endif
+
+/* SHIFT(below, v, d): v moved up by d lanes, the last d of `below` moved in. */
+#if PART == 4
+#define SHIFT(below, v, d) __builtin_shufflevector(below, v, 4 - d, 5 - d, 6 - d, 7 - d)
+#define REVERSED(v)        __builtin_shufflevector(v, v, 3, 2, 1, 0)
+#define LAST(v)            __builtin_shufflevector(v, v, 3, 3, 3, 3)
+#define WITH_LAST(v, w)    __builtin_shufflevector(v, w, 0, 1, 2, 7)
+#elif PART == 8
+#define SHIFT(below, v, d)                                                                     \
+    __builtin_shufflevector(below, v, 8 - d, 9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d,    \
+                            15 - d)
+#define REVERSED(v)     __builtin_shufflevector(v, v, 7, 6, 5, 4, 3, 2, 1, 0)
+#define LAST(v)         __builtin_shufflevector(v, v, 7, 7, 7, 7, 7, 7, 7, 7)
+#define WITH_LAST(v, w) __builtin_shufflevector(v, w, 0, 1, 2, 3, 4, 5, 6, 15)
+#else
+#define SHIFT(below, v, d)                                                                     \
+    __builtin_shufflevector(below, v, 16 - d, 17 - d, 18 - d, 19 - d, 20 - d, 21 - d, 22 - d,  \
+                            23 - d, 24 - d, 25 - d, 26 - d, 27 - d, 28 - d, 29 - d, 30 - d,    \
+                            31 - d)
+#define REVERSED(v)                                                                            \
+    __builtin_shufflevector(v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define LAST(v)                                                                                \
+    __builtin_shufflevector(v, v, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,  \
+                            15)
+#endif
+
+/* ---- conversions ---- */
+#if defined(ELEM_F16) && defined(__F16C__) && !defined(PORTABLE_F16)
+#define HARDWARE_F16
+#endif
+
+#if defined(ELEM_F16) || defined(ELEM_BF16)
+typedef VECTOR(float, PART) float_part_t;
+typedef VECTOR(uint, PART) uint_part_t;
+typedef VECTOR(int, PART) int_part_t;
+#define AS_UINT(x)  __builtin_astype(x, uint_part_t)
+#define AS_FLOAT(x) __builtin_astype(x, float_part_t)
+
+/* As acc_to_odd_float(): a float that rounds to 16 bits as the accumulator itself does. */
+INLINE float_part_t to_odd_float(part_t x)
+{
+#if defined(ACC_F64)
+    typedef VECTOR(ulong, PART) ulong_part_t;
+    const ulong low = (1UL << 29) - 1;
+    ulong_part_t bits = __builtin_astype(x, ulong_part_t);
+    bits = (bits | ((bits & low) + low)) & ~low;
+    return __builtin_convertvector(__builtin_astype(bits, part_t), float_part_t);
+#else
+    return x;
+#endif
+}
+#endif
+
+#if defined(HARDWARE_F16) && PART == 4
+INLINE part_t widen(elem_part_t x)
+{
+    short8 wide = __builtin_astype(__builtin_shufflevector(x, x, 0, 1, 2, 3, -1, -1, -1, -1), short8);
+    return __builtin_convertvector(__builtin_ia32_vcvtph2ps(wide), part_t);
+}
+INLINE elem_part_t narrow(part_t x)
+{
+    short8 r = __builtin_ia32_vcvtps2ph(to_odd_float(x), 0);
+    return __builtin_astype(__builtin_shufflevector(r, r, 0, 1, 2, 3), elem_part_t);
+}
+#elif defined(HARDWARE_F16)
+INLINE part_t widen(elem_part_t x)
+{
+    return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
+}
+INLINE elem_part_t narrow(part_t x)
+{
+    return __builtin_astype(__builtin_ia32_vcvtps2ph256(x, 0), elem_part_t);
+}
+#elif defined(ELEM_F16)
+/* The scalar conversions of scan_types.cl, lane by lane. */
+INLINE part_t widen(elem_part_t x)
+{
+    uint_part_t half_bits = __builtin_convertvector(x, uint_part_t);
+    uint_part_t magnitude = (half_bits & 0x7FFF) << 13;
+    uint_part_t rebias = magnitude + (112u << 23);
+    uint_part_t small = AS_UINT(AS_FLOAT(rebias + (1u << 23)) - as_float(113u << 23));
+    uint_part_t bits = magnitude < (1u << 23) ? small : rebias;
+    bits = magnitude >= (31u << 23) ? magnitude + (224u << 23) : bits;
+    return __builtin_convertvector(AS_FLOAT(bits | (half_bits & 0x8000) << 16), part_t);
+}
+INLINE elem_part_t narrow(part_t x)
+{
+    uint_part_t bits = AS_UINT(to_odd_float(x));
+    uint_part_t magnitude = bits & 0x7FFFFFFF;
+    uint_part_t sign = (bits >> 16) & 0x8000;
+    uint_part_t small = AS_UINT(AS_FLOAT(magnitude) + 0.5f) - as_uint(0.5f);
+    uint_part_t normal = (magnitude + ((magnitude >> 13) & 1) + 0xFFF - (112u << 23)) >> 13;
+    uint_part_t rounded = magnitude < (113u << 23) ? small : normal;
+    rounded = magnitude >= (143u << 23) ? (uint_part_t)0x7C00 : rounded;
+    rounded = magnitude > 0x7F800000 ? (uint_part_t)0x7E00 : rounded;
+    return __builtin_convertvector(sign | rounded, elem_part_t);
+}
+#elif defined(ELEM_BF16)
+INLINE part_t widen(elem_part_t x)
+{
+    uint_part_t bits = __builtin_convertvector(x, uint_part_t) << 16;
+    return __builtin_convertvector(AS_FLOAT(bits), part_t);
+}
+INLINE elem_part_t narrow(part_t x)
+{
+    uint_part_t bits = AS_UINT(to_odd_float(x));
+    uint_part_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    rounded = (bits & 0x7FFFFFFF) > 0x7F800000 ? (uint_part_t)0x7FC0 : rounded;
+    return __builtin_convertvector(rounded, elem_part_t);
+}
+#else
+INLINE part_t widen(elem_part_t x)
+{
+    return __builtin_convertvector(x, part_t);
+}
+INLINE elem_part_t narrow(part_t x)
+{
+    return __builtin_convertvector(x, elem_part_t);
+}
+#endif
+
+/* Any NaN among elements as the type's positive quiet one. A macro for vectors of any length. */
+#if defined(ELEM_F32)
+#define CANONICAL(v) ((v) == (v) ? (v) : as_float(0x7FC00000))
+#elif defined(ELEM_F64)
+#define CANONICAL(v) ((v) == (v) ? (v) : as_double(0x7FF8000000000000UL))
+#elif defined(ELEM_F16)
+#define CANONICAL(v) (((v) & (ushort)0x7FFF) > (ushort)0x7C00 ? (ushort)0x7E00 : (v))
+#else
+#define CANONICAL(v) (v)
+#endif
+
+/* ---- groups ---- */
+INLINE part_t splat(lane_t x)
+{
+    return (part_t)(x);
+}
+
+/* The group that begins at *p. */
+INLINE group_t group_load(__global const elem_t *p)
+{
+    group_t g;
+    EACH_PART { g.part[i] = widen(((__global const elem_part_any_t *)(p + i * PART))[0]); }
+    return g;
+}
+
+/* The group that begins at *p and goes on below it. */
+INLINE group_t group_load_reverse(__global const elem_t *p)
+{
+    group_t g;
+    EACH_PART
+    {
+        elem_part_t x = ((__global const elem_part_any_t *)(p - i * PART - (PART - 1)))[0];
+        g.part[i] = widen(REVERSED(x));
+    }
+    return g;
+}
+
+INLINE group_t group_load_private(const elem_t *p)
+{
+    group_t g;
+    EACH_PART { g.part[i] = widen(((const elem_part_any_t *)(p + i * PART))[0]); }
+    return g;
+}
+
+INLINE void group_store(__global elem_t *p, group_t g)
+{
+    EACH_PART
+    {
+        elem_part_t x = narrow(g.part[i]);
+        ((__global elem_part_any_t *)(p + i * PART))[0] = CANONICAL(x);
+    }
+}
+
+INLINE void group_store_reverse(__global elem_t *p, group_t g)
+{
+    EACH_PART
+    {
+        elem_part_t x = REVERSED(narrow(g.part[i]));
+        ((__global elem_part_any_t *)(p - i * PART - (PART - 1)))[0] = CANONICAL(x);
+    }
+}
+
+/* Past the caches; p must be aligned to elem_part_t. */
+INLINE void group_stream(__global elem_t *p, group_t g)
+{
+    EACH_PART
+    {
+        elem_part_t x = narrow(g.part[i]);
+        STREAM_STORE(CANONICAL(x), (__global elem_part_t *)(p + i * PART));
+    }
+}
+
+INLINE void group_store_private(elem_t *p, group_t g)
+{
+    EACH_PART
+    {
+        elem_part_t x = narrow(g.part[i]);
+        ((elem_part_any_t *)(p + i * PART))[0] = CANONICAL(x);
+    }
+}
+
+/* Kogge-Stone on `count` groups side by side: while one waits for its shuffles the others add. */
+#define GROUPS_SCAN(q, count)                                                                  \
+    do {                                                                                       \
+        const part_t none_ = splat(LANE_ZERO);                                                 \
+        GROUPS_SCAN_STEPS(q, count)                                                            \
+    } while (0)
+#define EACH_GROUP(count) _Pragma("unroll") for (int i = 0; i < (count); i++)
+#define STEP_UP(q, p, below, d) (q)[i].part[p] = SHIFT(below, (q)[i].part[p], d) + (q)[i].part[p]
+#if PARTS == 2
+#define GROUPS_SCAN_STEPS(q, count)                                                            \
+    EACH_GROUP(count)                                                                          \
+    {                                                                                          \
+        STEP_UP(q, 1, (q)[i].part[0], 1);                                                      \
+        STEP_UP(q, 0, none_, 1);                                                               \
+    }                                                                                          \
+    EACH_GROUP(count)                                                                          \
+    {                                                                                          \
+        STEP_UP(q, 1, (q)[i].part[0], 2);                                                      \
+        STEP_UP(q, 0, none_, 2);                                                               \
+    }                                                                                          \
+    EACH_GROUP(count) { (q)[i].part[1] = (q)[i].part[0] + (q)[i].part[1]; }
+#elif PART == 8
+#define GROUPS_SCAN_STEPS(q, count)                                                            \
+    EACH_GROUP(count) { STEP_UP(q, 0, none_, 1); }                                             \
+    EACH_GROUP(count) { STEP_UP(q, 0, none_, 2); }                                             \
+    EACH_GROUP(count) { STEP_UP(q, 0, none_, 4); }
+#else
+#define GROUPS_SCAN_STEPS(q, count)                                                            \
+    EACH_GROUP(count) { STEP_UP(q, 0, none_, 1); }                                             \
+    EACH_GROUP(count) { STEP_UP(q, 0, none_, 2); }                                             \
+    EACH_GROUP(count) { STEP_UP(q, 0, none_, 4); }                                             \
+    EACH_GROUP(count) { STEP_UP(q, 0, none_, 8); }
+#endif
+
+/* A scanned group's total as a sum. */
+INLINE part_t group_total(group_t q)
+{
+    return LAST(q.part[PARTS - 1]);
+}
+
+/* E() after each element of a scanned group: base is E() before it, next E() after it. */
+INLINE group_t group_results(part_t base, group_t q, part_t next)
+{
+    EACH_PART { q.part[i] = base + q.part[i]; }
+#if !defined(ACC_INT)
+    q.part[PARTS - 1] = WITH_LAST(q.part[PARTS - 1], next);
+#endif
+    return q;
+}
+
+/* E() before each element, from E() after each. */
+INLINE group_t group_moved(part_t base, group_t results)
+{
+#if PARTS == 2
+    results.part[1] = SHIFT(results.part[0], results.part[1], 1);
+#endif
+    results.part[0] = SHIFT(base, results.part[0], 1);
+    return results;
+}

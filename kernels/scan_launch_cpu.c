@@ -1,0 +1,85 @@
+/* CPU kernels have work-groups of one work-item, each of which runs one unit of the launch's
+ * table. Units are large enough to hide what starting one costs (under a microsecond) and small
+ * enough that threads end together. */
+#include "kernels/scan_launch_cpu.h"
+
+#include "kernels/cl_enqueue.h"
+#include "proto/macros.h"
+
+enum {
+    UNIT_BYTES = 1 << 17,   /* of elements in a unit, about */
+    UNITS_WANTED = 32,      /* in a launch that is large enough */
+    UNIT_BYTES_MIN = 16384, /* smaller is not worth starting */
+    STREAM_BYTES = 64 << 20 /* outputs from here on do not stay in any cache */
+};
+
+enum scan_family scan_cpu_family(const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
+    return contiguous ? SCAN_FAMILY_CPU_ROWS : SCAN_FAMILY_GENERIC;
+}
+
+static uint64_t element_bytes(const struct scan_piece *piece)
+{
+    return dtype_info(piece->plan->dtype)->bytes;
+}
+
+/* Bytes of a unit of a piece: fewer in a small launch, so that every thread gets some. */
+static uint64_t unit_bytes(const struct scan_piece *piece)
+{
+    uint64_t bytes = piece->plan->elements * element_bytes(piece) / UNITS_WANTED;
+    if (bytes < UNIT_BYTES_MIN) {
+        return UNIT_BYTES_MIN;
+    }
+    return bytes < UNIT_BYTES ? bytes : UNIT_BYTES;
+}
+
+static bool streams(const struct scan_piece *piece, const struct scan_group *group)
+{
+    bool apart = group->in != group->out || piece->in_first != piece->out_first;
+    return apart && piece->plan->elements * element_bytes(piece) >= STREAM_BYTES;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* Whole lines. */
+static struct scan_units row_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t line_bytes = plan->axis.size * element_bytes(piece);
+    uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
+    return (struct scan_units){.count = ceil_div(plan->lines, lines),
+                               .lines = lines,
+                               .stream = streams(piece, context)};
+}
+
+enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_family family,
+                             const struct scan_piece *pieces, size_t count, uint32_t *launches,
+                             struct error *err)
+{
+    const struct scan_group *group = launch->group;
+    const cl_kernel *kernels = NULL;
+    struct scan_table_source source = {pieces, count, row_units, group};
+    struct scan_table table;
+    struct scan_type type = launch->type;
+    type.index = SCAN_INDEX_64; /* costs nothing here, and one program will do */
+    enum status status = scan_programs_find(launch->programs, family, type, &kernels, err);
+    if (status == STATUS_OK) {
+        status = scan_table_fill(launch->table, &source, &table, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    cl_ulong carry_lines = group->carry_lines;
+    const struct cl_arg args[] = {
+        CL_ARG(group->in),         CL_ARG(group->out),   CL_ARG(group->carry),
+        CL_ARG(carry_lines),       CL_ARG(table.mem),    CL_ARG(table.entry_at),
+        CL_ARG(table.entry_count), CL_ARG(table.dim_at), CL_ARG(table.units),
+    };
+    const struct cl_launch run = {kernels[0], args, ARRAY_COUNT(args), table.units, 1};
+    return cl_enqueue(launch->device, &run, launches, err);
+}

@@ -1,0 +1,84 @@
+/* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch runs
+ * units of work, numbered through all its pieces: what a unit is (a line, some lines, a strip of
+ * columns) its kernel says. Filled by scan_launch.c. */
+
+struct scan_entry {
+    ulong first_unit; /* number of its first unit in the launch */
+    ulong in_first;   /* elements to its cell with all indices 0 */
+    ulong out_first;
+    ulong length; /* of a line */
+    ulong axis_in;
+    ulong axis_out;
+    ulong flags; /* ENTRY_* */
+    ulong block; /* blocks of the lines' current superblock that earlier pieces did */
+    ulong carry; /* its first line in the carry planes */
+    ulong dims;
+    ulong dim_first; /* its rows in the table of dimensions: size, input and output stride */
+    ulong lines;
+    ulong unit_lines; /* lines of a unit, or columns of it */
+};
+
+#define ENTRY_EXCLUSIVE 1
+#define ENTRY_REVERSE   2
+#define ENTRY_CARRY_IN  4
+#define ENTRY_CARRY_OUT 8
+#define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
+
+/* The entry that a unit belongs to: the last that begins at or before it. */
+static inline uint find_entry(__global const struct scan_entry *entries, uint count, ulong unit)
+{
+    uint low = 0;
+    uint high = count;
+    while (high - low > 1) {
+        uint middle = low + (high - low) / 2;
+        if (entries[middle].first_unit <= unit) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Lines of an entry, one after the other: where in memory their cells with axis index 0 are. */
+struct line_walk {
+    ulong in; /* elements */
+    ulong out;
+    ulong left; /* lines, this one included, until the innermost dimension starts anew */
+    ulong in_step;
+    ulong out_step;
+    ulong line;
+};
+
+static inline struct line_walk walk_from(__global const struct scan_entry *e,
+                                         __global const ulong *dims, ulong line)
+{
+    struct line_walk w = {e->in_first, e->out_first, 1, 0, 0, line};
+    index_t rest = (index_t)line;
+    for (ulong d = e->dims; d > 0; d--) {
+        __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+        index_t size = (index_t)dim[0];
+        index_t index = rest % size;
+        rest /= size;
+        w.in += index * dim[1];
+        w.out += index * dim[2];
+        if (d == e->dims) {
+            w.left = size - index;
+            w.in_step = dim[1];
+            w.out_step = dim[2];
+        }
+    }
+    return w;
+}
+
+static inline void walk_on(struct line_walk *w, __global const struct scan_entry *e,
+                           __global const ulong *dims)
+{
+    if (--w->left > 0) {
+        w->line++;
+        w->in += w->in_step;
+        w->out += w->out_step;
+    } else {
+        *w = walk_from(e, dims, w->line + 1);
+    }
+}
