@@ -9,9 +9,9 @@ struct cl_arg {
     const void *value; /* borrowed for the call */
 };
 
-#define CL_ARG(variable)              \
-    {                                 \
-        sizeof(variable), &(variable) \
+#define CL_ARG(variable)                          \
+    {                                             \
+        sizeof(__typeof__(variable)), &(variable) \
     }
 
 struct cl_launch {

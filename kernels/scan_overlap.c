@@ -109,19 +109,28 @@ static bool two_overlap(const struct scan_extent *a, const struct scan_extent *b
     return b->stride / step < a->size && a->stride / step < b->size;
 }
 
-/* Multiples of the stride that keep |off + d * stride| within `room` and |d| < size. */
+__extension__ typedef __int128 wide_int;
+
+/* The least d with d * stride >= bound. */
+static int64_t first_above(wide_int bound, uint64_t stride)
+{
+    if (bound <= 0) {
+        return -(int64_t)((uint64_t)-bound / stride);
+    }
+    return (int64_t)(((uint64_t)bound - 1) / stride) + 1;
+}
+
+/* Differences d that keep |off + d * stride| within `room`, |d| < size. Both off and room are
+ * at most INT64_MAX in size, so their sums fit 64 bits and a sign. */
 static void choices(const struct scan_extent *extent, int64_t off, int64_t room, int64_t *from,
                     int64_t *to)
 {
-    int64_t stride = (int64_t)extent->stride;
     int64_t most = (int64_t)extent->size - 1;
-    /* off and room are at most INT64_MAX in size, but their sum need not be */
-    __extension__ __int128 low = -((__int128)room + off);
-    __extension__ __int128 high = (__int128)room - off;
-    low = low >= 0 ? (low + stride - 1) / stride : -(-low / stride);
-    high = high >= 0 ? high / stride : -((-high + stride - 1) / stride);
-    *from = low < -most ? -most : low > most ? most + 1 : (int64_t)low;
-    *to = high > most ? most : high < -most ? -most - 1 : (int64_t)high;
+    wide_int sum = off;
+    int64_t low = first_above(-sum - room, extent->stride);
+    int64_t high = -first_above(sum - room, extent->stride);
+    *from = low > -most ? low : -most;
+    *to = high < most ? high : most;
 }
 
 /* One dimension of the search: which differences are left to try, and what the larger ones sum

@@ -11,9 +11,9 @@ enum scan_overlap {
     SCAN_OVERLAP_UNKNOWN /* odd strides: telling would take more than SCAN_OVERLAP_STEPS */
 };
 
-/* Steps of search spent on one layout, about 50 ms. */
+/* Steps of search spent on one layout, some 10 ms. */
 enum {
-    SCAN_OVERLAP_STEPS = 1 << 24
+    SCAN_OVERLAP_STEPS = 1 << 22
 };
 
 struct scan_extent {

@@ -418,6 +418,62 @@ static void overlap_agrees_with_counting_every_address(void **state)
     assert_true(found[0] > 1000 && found[1] > 1000);
 }
 
+static int64_t hostile_number(unsigned *seed)
+{
+    static const int64_t numbers[] = {0,
+                                      1,
+                                      2,
+                                      3,
+                                      7,
+                                      -1,
+                                      INT64_MIN,
+                                      INT64_MAX,
+                                      INT32_MAX,
+                                      UINT32_MAX,
+                                      INT64_MAX - 1,
+                                      INT64_C(1) << 61,
+                                      INT64_C(1) << 32,
+                                      1000003};
+    return numbers[(size_t)rand_r(seed) % (sizeof numbers / sizeof *numbers)];
+}
+
+/* Under UBSan this finds every overflow; without it, plans that contradict themselves. */
+static void hostile_descriptions_are_refused_or_consistent(void **state)
+{
+    (void)state;
+    unsigned seed = 5;
+    unsigned made = 0;
+    for (int round = 0; round < 100000; round++) {
+        struct scan_desc desc = {.dtype = (enum dtype)(rand_r(&seed) % DTYPE_COUNT),
+                                 .rank = rand_r(&seed) % 6,
+                                 .axis = rand_r(&seed) % 4,
+                                 .has_strides = rand_r(&seed) % 2 != 0,
+                                 .has_output_strides = rand_r(&seed) % 2 != 0};
+        for (int i = 0; i < desc.rank; i++) {
+            desc.sizes[i] =
+                rand_r(&seed) % 2 != 0 ? 1 + rand_r(&seed) % 3 : hostile_number(&seed);
+            desc.strides[i] = hostile_number(&seed);
+            desc.output_strides[i] = hostile_number(&seed);
+        }
+        struct scan_plan plan;
+        struct error err = ERROR_INIT;
+        enum status status = scan_plan_make(&desc, &plan, &err);
+        assert_int_equal(status, err.status);
+        if (status != STATUS_OK) {
+            assert_true(err.field[0] != '\0' && err.detail[0] != '\0');
+            continue;
+        }
+        uint64_t most = (uint64_t)INT64_MAX / dtype_info(desc.dtype)->bytes;
+        assert_true(plan.elements <= most && plan.in_elements <= most &&
+                    plan.out_elements <= most);
+        assert_int_equal(plan.lines * plan.axis.size, plan.elements);
+        assert_true(plan.out_elements >= plan.elements);
+        assert_int_equal(plan.pattern == SCAN_EMPTY, plan.elements == 0);
+        made++;
+    }
+    assert_true(made > 1000);
+}
+
 static void precision_is_canonical(void **state)
 {
     (void)state;
@@ -468,6 +524,7 @@ int main(void)
         cmocka_unit_test(outputs_that_share_an_address_are_refused),
         cmocka_unit_test(overlap_of_huge_layouts_is_told_at_once),
         cmocka_unit_test(overlap_agrees_with_counting_every_address),
+        cmocka_unit_test(hostile_descriptions_are_refused_or_consistent),
         cmocka_unit_test(precision_is_canonical),
         cmocka_unit_test(batches_hold_one_element_type_and_precision),
     };
