@@ -6,6 +6,7 @@
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,6 +300,68 @@ static void offsets_beyond_32_bits_are_right(const void *context)
     scan_device_close(device);
 }
 
+/* Two devices take turns with nobody: the same slabs, disjoint ranges, at the same time. */
+struct side {
+    struct scan_device *device;
+    struct scan_case *cases;
+    size_t count;
+    bool failed;
+};
+
+static void *run_side(void *context)
+{
+    struct side *side = context;
+    for (int round = 0; round < 200; round++) {
+        for (size_t i = 0; i < side->count; i++) {
+            struct scan_case *c = &side->cases[i];
+            unsigned char *data = slab_data(c->slab);
+            struct scan_job job = {&c->plan, c->slab, c->in_offset, c->out_offset};
+            struct scan_report report;
+            struct error err = ERROR_INIT;
+            memcpy(data + c->in_offset, c->in, c->in_bytes);
+            side->failed = side->failed ||
+                           scan_device_run(side->device, &job, 1, &report, &err) != STATUS_OK;
+        }
+    }
+    return NULL;
+}
+
+static void devices_share_slabs_side_by_side(const void *context)
+{
+    (void)context;
+    enum {
+        CASES = 12
+    };
+    struct scan_case cases[CASES];
+    struct slab *slabs[3];
+    struct side sides[2] = {{NULL, cases, CASES / 2, false},
+                            {NULL, cases + CASES / 2, CASES / 2, false}};
+    pthread_t threads[2];
+    for (size_t i = 0; i < CASES; i++) {
+        struct scan_desc desc = random_desc(DTYPE_F32, PRECISION_WIDE);
+        (void)scan_case_init(&cases[i], &desc, false);
+    }
+    lay_out(cases, CASES, slabs, 3);
+    for (size_t i = 0; i < 2; i++) {
+        sides[i].device = scan_case_device(&scan_ways[i].options);
+        ktest_check(sides[i].device != NULL &&
+                        pthread_create(&threads[i], NULL, run_side, &sides[i]) == 0,
+                    "a thread starts");
+    }
+    for (size_t i = 0; i < 2; i++) {
+        (void)pthread_join(threads[i], NULL);
+        ktest_check(!sides[i].failed, "every run works");
+        scan_device_close(sides[i].device);
+    }
+    for (size_t i = 0; i < CASES; i++) {
+        check_output(&cases[i], "side by side");
+        scan_case_deinit(&cases[i]);
+    }
+    for (size_t s = 0; s < 3; s++) {
+        slab_destroy(slabs[s]);
+    }
+}
+
 static void warming_checks_every_type(const void *context)
 {
     const struct scan_way *way = context;
@@ -353,6 +416,7 @@ int main(void)
         }
     }
     ktest_run("offsets beyond 32 bits are right", offsets_beyond_32_bits_are_right, NULL);
+    ktest_run("devices share slabs side by side", devices_share_slabs_side_by_side, NULL);
     ktest_run("devices that do not exist are refused", devices_that_do_not_exist_are_refused,
               NULL);
     return ktest_finish();

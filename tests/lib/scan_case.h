@@ -39,7 +39,7 @@ struct scan_way {
 };
 
 enum {
-    SCAN_WAYS = 4
+    SCAN_WAYS = 6
 };
 extern const struct scan_way scan_ways[SCAN_WAYS];
 
