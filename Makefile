@@ -20,6 +20,7 @@ HARD  := -fstack-protector-strong -fstack-clash-protection -fcf-protection -fPIC
 OPT_release := -O2 -g -D_FORTIFY_SOURCE=3
 OPT_debug   := -Og -g3
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 WERROR  ?=
 DEFS    := -D_GNU_SOURCE -DTALLY_VERSION='"$(VERSION)"' -I. -DCL_TARGET_OPENCL_VERSION=120
@@ -70,6 +71,19 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL
 $(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
+
+# Fuzz targets, each with its corpus, for FUZZ_SECONDS each; what crashes lies in build/fuzz/found/.
+FUZZ_SECONDS ?= 30
+FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/scan_plan.c kernels/scan_overlap.c kernels/scan_gaps.c tests/lib/oracle.c)
+$(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
+	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
+fuzz: deps
+	@$(MAKE) --no-print-directory MODE=fuzz CC=clang CXX=clang++ $(FUZZ_NAMES:%=fuzz-%)
+fuzz-%: $(B)/tests/fuzz/fuzz_%
+	@mkdir -p $(B)/corpus/$* $(B)/found
+	$< -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+	    -artifact_prefix=$(B)/found/$*- $(B)/corpus/$* tests/fuzz/corpus/$* 2>&1 | tail -n 12
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
