@@ -1,0 +1,107 @@
+/* Drives a codec with arbitrary bytes as the server would, all but the device: head_need,
+ * decode, complete, plan, encode. For the fuzz_<codec>.c files.
+ *
+ * The first three bytes of an input choose the request, the rest is its body:
+ *   byte 0    bit 0: Inference-Header-Content-Length is there; bit 1: the length of the body is
+ *             unknown; bits 4-7: model (v2)
+ *   byte 1-2  Inference-Header-Content-Length, little-endian */
+#ifndef TALLY_TESTS_FUZZ_CODEC_DRIVER_H
+#define TALLY_TESTS_FUZZ_CODEC_DRIVER_H
+
+#include "kernels/scan_plan.h"
+#include "proto/codec.h"
+#include "proto/models.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DRIVER_ROOM = 1 << 20,
+    DRIVER_PREFIX = 3
+};
+
+/* An answer of a computed output buffer. */
+static inline void drive_answer(const struct codec *codec, const struct scan_call *call,
+                                struct error *err)
+{
+    struct scan_plan plan;
+    if (scan_plan_make(&call->desc, &plan, err) != STATUS_OK) {
+        assert(codec->plan_field == NULL || codec->plan_field(err->field) != NULL);
+        return;
+    }
+    uint64_t bytes = plan.out_elements * dtype_info(call->desc.dtype)->bytes;
+    assert(plan.in_elements * dtype_info(call->desc.dtype)->bytes <= call->input_bytes);
+    bytes = bytes > call->output_bytes ? bytes : call->output_bytes;
+    if (bytes > DRIVER_ROOM) {
+        return;
+    }
+    char *output = malloc(bytes > 0 ? bytes : 1);
+    struct answer answer = {.head = NULL};
+    memset(output, 0x3C, bytes > 0 ? bytes : 1);
+    if (codec->encode(call, output, bytes, &answer, err) == STATUS_OK) {
+        assert(answer.payload_bytes <= bytes);
+        answer_deinit(&answer);
+    }
+    free(output);
+}
+
+static inline void drive_payload(const struct codec *codec, struct scan_call *call,
+                                 const uint8_t *payload, size_t bytes, struct error *err)
+{
+    uint64_t room =
+        call->input_bytes > call->payload_max ? call->input_bytes : call->payload_max;
+    assert(call->payload_min <= call->payload_max);
+    if (room > DRIVER_ROOM) {
+        return;
+    }
+    char *input = malloc(room > 0 ? room : 1); /* exactly as much as promised */
+    if (bytes > 0) {
+        memcpy(input, payload, bytes < room ? bytes : room);
+    }
+    memset(call->axis_bytes, 0, sizeof call->axis_bytes);
+    if (codec->complete(call, input, bytes, err) == STATUS_OK) {
+        drive_answer(codec, call, err);
+    }
+    free(input);
+}
+
+static inline int drive(const struct codec *codec, const uint8_t *data, size_t size)
+{
+    if (size < DRIVER_PREFIX) {
+        return 0;
+    }
+    const uint8_t *body = data + DRIVER_PREFIX;
+    size_t body_bytes = size - DRIVER_PREFIX;
+    struct codec_request request = {.param_count = 0};
+    request.head_bytes = (data[0] & 1) != 0 ? data[1] | data[2] << 8 : -1;
+    request.body_bytes = (data[0] & 2) != 0 ? -1 : (int64_t)body_bytes;
+    request.model = model_at((size_t)(data[0] >> 4) % model_count())->name;
+    struct error err = ERROR_INIT;
+    struct byte_view head = {"", 0};
+    uint64_t need = 0;
+    if (codec->head_need(&request, head, &need, &err) != STATUS_OK) {
+        return 0;
+    }
+    if (need != UINT64_MAX && need > body_bytes) {
+        return 0; /* the server refuses it: the body ends before its head */
+    }
+    size_t head_bytes = need == UINT64_MAX ? body_bytes : (size_t)need;
+    char *copy = malloc(head_bytes + 1); /* so that a read past its end is seen */
+    memcpy(copy, body, head_bytes);
+    copy[head_bytes] = '\0';
+    struct scan_call call = {.dialect = NULL};
+    head = (struct byte_view){copy, head_bytes};
+    if (codec->decode(&request, head, &call, &err) == STATUS_OK) {
+        drive_payload(codec, &call, body + head_bytes, body_bytes - head_bytes, &err);
+        codec->release(&call);
+    } else {
+        assert(err.status != STATUS_OK && err.detail[0] != '\0');
+    }
+    free(copy);
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#endif

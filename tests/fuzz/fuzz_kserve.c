@@ -1,0 +1,7 @@
+/* libFuzzer target: requests of the kserve door. */
+#include "tests/fuzz/codec_driver.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return drive(codec_kserve(), data, size);
+}
