@@ -108,6 +108,8 @@ void http_drain(struct http *http)
 {
     atomic_store(&http->draining, true);
     wake_loops(http);
+    listen_close(&http->listeners); /* the loops close theirs: new clients are refused, not left
+                                       waiting */
 }
 
 size_t http_connections(struct http *http)

@@ -21,7 +21,7 @@ struct server;
 MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);
 
 /* Stop accepting, answer `Connection: close` from now on, close idle connections.
- * Thread: any; more than once is fine. */
+ * Thread: main; more than once is fine. */
 void http_drain(struct http *http);
 
 /* Open connections of all loops. Thread: any. */

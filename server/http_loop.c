@@ -189,6 +189,8 @@ static void take_back(struct request *request)
     MHD_resume_connection(request->connection);
 }
 
+static void look_at_orders(struct http_loop *loop);
+
 static void on_done(uv_poll_t *poll, int status, int events)
 {
     struct http_loop *loop = poll->data;
@@ -200,6 +202,11 @@ static void on_done(uv_poll_t *poll, int status, int events)
         request->next = NULL;
         take_back(request);
         request = next;
+    }
+    if (atomic_load(loop->draining_order) != loop->draining) {
+        look_at_orders(loop); /* this was the wake-up of http_drain() */
+        deadline_sweep(loop);
+        loop_wake(loop);
     }
 }
 

@@ -14,7 +14,7 @@
  * the drain (lifecycle.h). What main needs of HTTP is declared in server/http.h:
  *   http_start(server, &http, err)  bind every --listen address, start the loops
  *   http_drain(http)                stop accepting, answer `Connection: close`, close idle
- *                                   connections; thread: any, more than once is fine
+ *                                   connections; thread: main, more than once is fine
  *   http_connections(http)          open connections of all loops; thread: any
  *   http_stop(http)                 close what is left, join the loops, free */
 #ifndef TALLY_SERVER_SERVER_H
