@@ -204,7 +204,7 @@ enum status target_parse(char *text, struct target *target, struct error *err)
         *query++ = '\0';
     }
     if (!percent_decode(target->path, false)) {
-        return error_set(err, STATUS_NOT_FOUND,
+        return error_set(err, STATUS_INVALID_REQUEST,
                          "the path holds a broken %%-escape, %%00 or an escaped slash");
     }
     return query == NULL ? STATUS_OK : parse_query(query, target, err);

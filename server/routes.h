@@ -55,8 +55,8 @@ struct target {
 
 /* Take text (NUL-terminated, "/path?a=b" or "http://host/path") apart in place.
  * in    target->params set by the caller
- * err   NOT_FOUND: a broken %-escape, %00 or an escaped slash in the path; INVALID_REQUEST: a
- *       broken escape or %00 in the query, too many parameters */
+ * err   INVALID_REQUEST: a broken %-escape, %00, an escaped slash in the path, too many
+ *       parameters */
 MUST_CHECK enum status target_parse(char *text, struct target *target, struct error *err);
 
 #endif
