@@ -67,6 +67,13 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
+# Speed of the kernels against a copy: build/bin/kernel_bench --quick.
+.PHONY: kernel-bench
+kernel-bench: $(BIN)/kernel_bench
+$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
 # Micro-benchmarks of proto: build/release/tests/bench/json_bench.
 $(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
