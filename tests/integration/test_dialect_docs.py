@@ -8,19 +8,19 @@ PAGE = (TOP / "docs" / "dialects.md").read_text()
 DIALECTS = ["test_codec_directml.c", "test_directml_tensor.c", "test_codec_openvino.c"]
 
 
-def tests_of(path):
+def cases_of(path):
     return set(re.findall(r"cmocka_unit_test\((\w+)\)", path.read_text()))
 
 
 def test_every_test_that_the_page_names_exists():
-    known = set().union(*(tests_of(path) for path in (TOP / "tests/unit").glob("test_*.c")))
+    known = set().union(*(cases_of(path) for path in (TOP / "tests/unit").glob("test_*.c")))
     named = set(re.findall(r"\b[a-z0-9]+(?:_[a-z0-9]+){3,}\b", PAGE))
     assert len(named) > 60 and not named - known
 
 
 def test_every_test_of_a_dialect_is_on_the_page():
     for name in DIALECTS:
-        missing = [test for test in tests_of(TOP / "tests/unit" / name) if test not in PAGE]
+        missing = [test for test in cases_of(TOP / "tests/unit" / name) if test not in PAGE]
         assert not missing, name
 
 
