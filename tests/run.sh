@@ -42,7 +42,7 @@ export TALLY_BUILD="$build" TALLY_BIN="$bin" TALLY_MODE="$mode" TALLY_LOGS="$log
 [ -z "$programs" ] || printf '%s\n' $programs | xargs -P "$jobs" -I{} sh tests/run_one.sh {}
 
 status=0
-TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration -q -n "$jobs" \
+TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration -q -n "$jobs" --dist worksteal \
     --junitxml="$logs/pytest.xml" -o junit_logging=no "$@" || status=$?
 "$venv/bin/python" tests/count_junit.py "$logs/pytest.xml" "$status" >"$logs/pytest.count"
 

@@ -90,9 +90,14 @@ class Wire:
         body = b""
         if status != 100 and not head_request:
             length = int(headers.get("Content-Length", "0"))
-            while len(self.buffer) < length:
+            pieces, got = [self.buffer], len(self.buffer)
+            while got < length:
+                self.buffer = b""
                 self._more()
-            body, self.buffer = self.buffer[:length], self.buffer[length:]
+                pieces.append(self.buffer)
+                got += len(self.buffer)
+            whole = b"".join(pieces)
+            body, self.buffer = whole[:length], whole[length:]
         return Answer(status, headers, body)
 
     def _more(self):

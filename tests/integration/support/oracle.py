@@ -66,6 +66,7 @@ def _float_lines(lines, exclusive):
 def _starts(totals, size):
     """Cut a row of totals in units of `size`: the running sums before each, and unit totals."""
     count = totals.shape[0]
+    size = min(size, totals.shape[1])  # a short row is one unit: no need to fill it up
     rounded = -(-totals.shape[1] // size) * size
     units = _pad(totals, rounded).reshape(count, -1, size)
     running = np.cumsum(units, axis=2)
