@@ -117,12 +117,12 @@ static enum status unknown_flag(const char *word, struct error *err)
 static const struct config_row *find_row(const char *flag)
 {
     for (size_t i = 0; i < config_row_count; i++) {
-        char known[FLAG_BYTES];
+        char known[FLAG_BYTES] = "";
         if (config_rows[i].field != NULL) {
             config_flag_name(config_rows[i].field, known, sizeof known);
-            if (strcmp(known, flag) == 0) {
-                return &config_rows[i];
-            }
+        }
+        if (strcmp(known, flag) == 0) {
+            return &config_rows[i];
         }
     }
     return NULL;
@@ -157,21 +157,22 @@ static enum status flag_value(const struct config_row *row, const char *flag,
 /* True if the word is one of the flags that do something else than run the service. */
 static bool take_action(const char *word, struct arguments *arguments, struct config *config)
 {
-    for (size_t i = 0; i < ARRAY_COUNT(actions); i++) {
-        if (strcmp(word, actions[i].flag) != 0) {
-            continue;
-        }
-        if (actions[i].argument != NULL) {
-            if (arguments->next >= arguments->count ||
-                strcmp(arguments->words[arguments->next], actions[i].argument) != 0) {
-                return false;
-            }
-            arguments->next++;
-        }
-        config->action = actions[i].action;
-        return true;
+    size_t i = 0;
+    while (i < ARRAY_COUNT(actions) && strcmp(word, actions[i].flag) != 0) {
+        i++;
     }
-    return false;
+    if (i == ARRAY_COUNT(actions)) {
+        return false;
+    }
+    if (actions[i].argument != NULL) {
+        if (arguments->next >= arguments->count ||
+            strcmp(arguments->words[arguments->next], actions[i].argument) != 0) {
+            return false;
+        }
+        arguments->next++;
+    }
+    config->action = actions[i].action;
+    return true;
 }
 
 static enum status parse_word(struct arguments *arguments, struct config *config, bool *cleared,
@@ -229,6 +230,22 @@ static const char *lookup(const char *const *environment, const char *name)
     return NULL;
 }
 
+/* Set one row from its variable, if there is one. */
+static enum status read_variable(const char *const *environment, const struct config_row *row,
+                                 struct config *config, struct error *err)
+{
+    char name[FLAG_BYTES];
+    config_variable_name(row->field, name, sizeof name);
+    const char *value = lookup(environment, name);
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (row->type == CONFIG_LIST) {
+        config_clear(config, row);
+    }
+    return config_set(config, row, name, value, err);
+}
+
 /* Variables of the prefix that name no setting are left alone: Kubernetes sets TALLY_PORT and
  * the like for a service called tally. */
 static enum status read_environment(const char *const *environment, struct config *config,
@@ -236,18 +253,8 @@ static enum status read_environment(const char *const *environment, struct confi
 {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < config_row_count && status == STATUS_OK; i++) {
-        const struct config_row *row = &config_rows[i];
-        if (row->field == NULL) {
-            continue;
-        }
-        char name[FLAG_BYTES];
-        config_variable_name(row->field, name, sizeof name);
-        const char *value = lookup(environment, name);
-        if (value != NULL) {
-            if (row->type == CONFIG_LIST) {
-                config_clear(config, row);
-            }
-            status = config_set(config, row, name, value, err);
+        if (config_rows[i].field != NULL) {
+            status = read_variable(environment, &config_rows[i], config, err);
         }
     }
     return status;

@@ -11,7 +11,9 @@ void config_flag_name(const char *field, char *text, size_t room)
 {
     (void)snprintf(text, room, "--%s", field);
     for (char *c = text; *c != '\0'; c++) {
-        *c = *c == '_' ? '-' : *c;
+        if (*c == '_') {
+            *c = '-';
+        }
     }
 }
 

@@ -35,26 +35,50 @@ static void put_string(struct log_line *line, const char *text)
     put(line, text, strlen(text));
 }
 
-/* Length of the well-formed, printable UTF-8 sequence at s; 0 if there is none. C1 controls
- * (U+0080 to U+009F) count as unprintable: terminals obey them. */
-static size_t printable_length(const unsigned char *s)
+/* Length of the sequence that this byte begins; 0 if it begins none. */
+static size_t sequence_length(unsigned char first)
 {
-    if (s[0] < 0x80) {
-        return s[0] >= 0x20 && s[0] != 0x7f;
+    if (first < 0x80) {
+        return 1;
     }
-    if (s[0] < 0xc2 || s[0] > 0xf4) {
+    if (first < 0xc2 || first > 0xf4) {
         return 0;
     }
-    size_t length = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+/* Two bytes that no text begins a character with: overlong forms, surrogates, what lies beyond
+ * Unicode, and the controls U+0080 to U+009F, which terminals obey. */
+static bool is_forbidden_start(unsigned char first, unsigned char second)
+{
+    switch (first) {
+    case 0xc2:
+    case 0xe0:
+        return second < 0xa0;
+    case 0xed:
+        return second > 0x9f;
+    case 0xf0:
+        return second < 0x90;
+    case 0xf4:
+        return second > 0x8f;
+    default:
+        return false;
+    }
+}
+
+/* Length of the well-formed, printable UTF-8 sequence at s; 0 if there is none. */
+static size_t printable_length(const unsigned char *s)
+{
+    size_t length = sequence_length(s[0]);
+    if (length <= 1) {
+        return s[0] >= 0x20 && s[0] != 0x7f ? length : 0;
+    }
     for (size_t i = 1; i < length; i++) {
         if ((s[i] & 0xc0) != 0x80) {
             return 0; /* a NUL ends here too */
         }
     }
-    bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-    bool beyond = (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f);
-    bool control = s[0] == 0xc2 && s[1] < 0xa0;
-    return overlong || beyond || control ? 0 : length;
+    return is_forbidden_start(s[0], s[1]) ? 0 : length;
 }
 
 /* In JSON a control character has its own escape; a stray byte is shown as text. */

@@ -137,14 +137,14 @@ int machine_make_directory(const char *path)
     if (strlen(path) >= sizeof partial) {
         return ENAMETOOLONG;
     }
-    for (const char *c = path; *c != '\0'; c++) {
-        if (c[1] == '/' || c[1] == '\0') {
-            size_t length = (size_t)(c - path) + 1;
-            memcpy(partial, path, length);
-            partial[length] = '\0';
-            if (mkdir(partial, 0700) != 0 && errno != EEXIST && errno != EISDIR) {
-                return errno;
-            }
+    for (size_t length = 1; length <= strlen(path); length++) {
+        if (path[length] != '/' && path[length] != '\0') {
+            continue;
+        }
+        memcpy(partial, path, length);
+        partial[length] = '\0';
+        if (mkdir(partial, 0700) != 0 && errno != EEXIST && errno != EISDIR) {
+            return errno;
         }
     }
     return access(path, W_OK | X_OK) == 0 ? 0 : errno;

@@ -15,8 +15,8 @@ enum {
 /* Long JSON texts go straight back to the system instead of growing the heap for good. */
 static void tune_malloc(void)
 {
-    (void)mallopt(M_MMAP_THRESHOLD, MMAP_FROM_BYTES);
-    (void)mallopt(M_TRIM_THRESHOLD, 2 * MMAP_FROM_BYTES);
+    (void)mallopt(M_MMAP_THRESHOLD, MMAP_FROM_BYTES);     /* NOLINT(concurrency-mt-unsafe) */
+    (void)mallopt(M_TRIM_THRESHOLD, 2 * MMAP_FROM_BYTES); /* NOLINT(concurrency-mt-unsafe) */
 }
 
 static int act(struct config *config, struct error *err)

@@ -55,14 +55,10 @@ static void seconds(FILE *out, const char *name, const char *type, const char *h
 static void put_label(FILE *out, const char *value)
 {
     for (; *value != '\0'; value++) {
-        if (*value == '\n') {
-            (void)fputs("\\n", out);
-        } else {
-            if (*value == '"' || *value == '\\') {
-                (void)fputc('\\', out);
-            }
-            (void)fputc(*value, out);
+        if (*value == '\n' || *value == '"' || *value == '\\') {
+            (void)fputc('\\', out);
         }
+        (void)fputc(*value == '\n' ? 'n' : *value, out);
     }
 }
 
@@ -87,18 +83,24 @@ static void histogram(FILE *out, const char *name, const char *label,
     (void)fprintf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close, total);
 }
 
+/* Outcomes that occurred, and success in any case. */
+static void write_route(FILE *out, const struct metrics *metrics, int route)
+{
+    for (int status = 0; status < STATUS_COUNT; status++) {
+        uint64_t count = metrics_read(&metrics->outcomes[route][status]);
+        if (count > 0 || status == STATUS_OK) {
+            (void)fprintf(out,
+                          "tally_requests_total{route=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
+                          route_names[route], status_slug((enum status)status), count);
+        }
+    }
+}
+
 static void write_requests(FILE *out, const struct metrics *metrics)
 {
     family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
     for (int route = 0; route < METRICS_ROUTE_COUNT; route++) {
-        for (int status = 0; status < STATUS_COUNT; status++) {
-            uint64_t count = metrics_read(&metrics->outcomes[route][status]);
-            if (count > 0 || status == STATUS_OK) {
-                (void)fprintf(out,
-                              "tally_requests_total{route=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
-                              route_names[route], status_slug((enum status)status), count);
-            }
-        }
+        write_route(out, metrics, route);
     }
 }
 
@@ -231,15 +233,37 @@ static void device_sample(FILE *out, const char *name, const struct device_stats
 }
 
 /* One family with a value per device. */
-static void device_family(FILE *out, const char *name, const char *type, const char *help,
-                          const struct device_stats *devices, size_t count, size_t offset)
+struct device_family {
+    const char *name;
+    const char *type;
+    const char *help;
+    size_t offset; /* in struct device_stats */
+};
+
+static const struct device_family device_families[] = {
+    {"tally_device_batches_total", "counter", "Batches the device ran.",
+     offsetof(struct device_stats, batches)},
+    {"tally_device_requests_total", "counter", "Requests the device computed.",
+     offsetof(struct device_stats, requests)},
+    {"tally_device_elements_total", "counter", "Elements the device computed.",
+     offsetof(struct device_stats, elements)},
+    {"tally_device_bytes_total", "counter", "Input and output bytes of the device's work.",
+     offsetof(struct device_stats, bytes)},
+    {"tally_device_errors_total", "counter", "Failures of the device.",
+     offsetof(struct device_stats, errors)},
+    {"tally_device_running_requests", "gauge", "Requests the device is working on.",
+     offsetof(struct device_stats, running)},
+};
+
+static void write_device_family(FILE *out, const struct device_family *row,
+                                const struct device_stats *devices, size_t count)
 {
-    family(out, name, type, help);
+    family(out, row->name, row->type, row->help);
     for (size_t i = 0; i < count; i++) {
         const char *bytes = (const char *)&devices[i];
-        device_sample(out, name, &devices[i]);
+        device_sample(out, row->name, &devices[i]);
         (void)fprintf(out, "} %" PRIu64 "\n",
-                      *(const uint64_t *)(const void *)(bytes + offset));
+                      *(const uint64_t *)(const void *)(bytes + row->offset));
     }
 }
 
@@ -274,28 +298,8 @@ static void write_devices(FILE *out, const struct server *server)
         device_pool_stats(server->devices, i, &devices[i]);
     }
     write_device_states(out, devices, count);
-    static const struct {
-        const char *name;
-        const char *type;
-        const char *help;
-        size_t offset;
-    } families[] = {
-        {"tally_device_batches_total", "counter", "Batches the device ran.",
-         offsetof(struct device_stats, batches)},
-        {"tally_device_requests_total", "counter", "Requests the device computed.",
-         offsetof(struct device_stats, requests)},
-        {"tally_device_elements_total", "counter", "Elements the device computed.",
-         offsetof(struct device_stats, elements)},
-        {"tally_device_bytes_total", "counter", "Input and output bytes of the device's work.",
-         offsetof(struct device_stats, bytes)},
-        {"tally_device_errors_total", "counter", "Failures of the device.",
-         offsetof(struct device_stats, errors)},
-        {"tally_device_running_requests", "gauge", "Requests the device is working on.",
-         offsetof(struct device_stats, running)},
-    };
-    for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
-        device_family(out, families[i].name, families[i].type, families[i].help, devices, count,
-                      families[i].offset);
+    for (size_t i = 0; i < ARRAY_COUNT(device_families); i++) {
+        write_device_family(out, &device_families[i], devices, count);
     }
     free(devices);
 }

@@ -249,31 +249,39 @@ static bool open_device(struct worker *worker)
     return true;
 }
 
+/* Run a batch, or use the quiet: one look at the queue. False: the device is out of use. */
+static bool serve_once(struct worker *worker, unsigned *idle_waits, bool *closed)
+{
+    const struct worker_plan *plan = worker->plan;
+    bool more_to_warm = worker->warm_next < plan->warm_count;
+    struct request *first = NULL;
+    size_t count = 0;
+    enum batcher_result result =
+        batcher_take(plan->server->queue, &plan->batch,
+                     more_to_warm ? IDLE_WAIT_NS : NOTHING_ELSE_NS, &first, &count);
+    *closed = result == BATCHER_CLOSED;
+    if (result == BATCHER_TAKEN) {
+        *idle_waits = 0;
+        bool usable = worker_run(worker, first, count);
+        worker->failures = usable ? 0 : worker->failures;
+        return usable;
+    }
+    if (*closed || !more_to_warm || ++*idle_waits < QUIET_WAITS) {
+        return true;
+    }
+    return warm_one(worker);
+}
+
 /* Returns when the queue is closed (true) or the device is out of use (false). */
 static bool serve(struct worker *worker)
 {
-    const struct worker_plan *plan = worker->plan;
     unsigned idle_waits = 0;
-    for (;;) {
-        bool more_to_warm = worker->warm_next < plan->warm_count;
-        struct request *first = NULL;
-        size_t count = 0;
-        enum batcher_result result =
-            batcher_take(plan->server->queue, &plan->batch,
-                         more_to_warm ? IDLE_WAIT_NS : NOTHING_ELSE_NS, &first, &count);
-        if (result == BATCHER_CLOSED) {
-            return true;
-        }
-        if (result == BATCHER_TAKEN) {
-            if (!worker_run(worker, first, count)) {
-                return false;
-            }
-            worker->failures = 0;
-            idle_waits = 0;
-        } else if (more_to_warm && ++idle_waits >= QUIET_WAITS && !warm_one(worker)) {
-            return false;
-        }
+    bool closed = false;
+    bool usable = true;
+    while (usable && !closed) {
+        usable = serve_once(worker, &idle_waits, &closed);
     }
+    return usable;
 }
 
 /* Wait before the device is tried again; true: the worker is to leave instead. */

@@ -72,7 +72,9 @@ static void finish(struct worker *worker, struct request *first, size_t count,
                    const struct scan_report *report)
 {
     uint64_t now_ns = clock_now_ns();
+    uint64_t started_ns = 0;
     for (struct request *request = first; request != NULL; request = request->next) {
+        started_ns = request->times.started; /* the same for all */
         request->times.computed = now_ns;
         request->device = (int)worker->number;
         request->batch = (uint32_t)count;
@@ -80,7 +82,7 @@ static void finish(struct worker *worker, struct request *first, size_t count,
         request->compute_ns = report->compute_ns;
         request->download_ns = report->download_ns;
     }
-    count_success(worker, first, count, clock_span_ns(first->times.started, now_ns));
+    count_success(worker, first, count, clock_span_ns(started_ns, now_ns));
     post_chain(first);
 }
 
@@ -120,24 +122,14 @@ static void move_or_fail(struct worker *worker, struct request *first, bool inta
     }
 }
 
-/* A batch that was too much at once: one by one. */
-static bool run_singly(struct worker *worker, struct request *first)
-{
-    while (first != NULL) {
-        struct request *next = first->next;
-        first->next = NULL;
-        if (!worker_run(worker, first, 1)) { /* a batch of one ends there */
-            if (next != NULL) {
-                queue_return(worker->plan->server->queue, next);
-            }
-            return false;
-        }
-        first = next;
-    }
-    return true;
-}
+/* What became of a batch. */
+enum outcome {
+    OUTCOME_DONE,     /* every request was handed on */
+    OUTCOME_TOO_MUCH, /* nothing happened: the caller may try with less at a time */
+    OUTCOME_OUT       /* every request was handed on, and the device is out of use */
+};
 
-bool worker_run(struct worker *worker, struct request *first, size_t count)
+static enum outcome run_once(struct worker *worker, struct request *first, size_t count)
 {
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
@@ -146,22 +138,40 @@ bool worker_run(struct worker *worker, struct request *first, size_t count)
     enum status status =
         worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
     if (!worker_call_end(worker)) {
-        return false; /* the requests were taken away */
+        return OUTCOME_OUT; /* the requests were taken away */
     }
     if (status == STATUS_OK) {
         finish(worker, first, count, &report);
-        return true;
+        return OUTCOME_DONE;
     }
     if (status == STATUS_DEVICE_ERROR) {
         worker_fail(worker, err.detail);
         move_or_fail(worker, first, report.inputs_intact, &err);
-        return false;
+        return OUTCOME_OUT;
     }
     if (count > 1 && report.inputs_intact) {
-        return run_singly(worker, first);
+        return OUTCOME_TOO_MUCH;
     }
     log_message(worker->plan->server->log, LOG_WARN, "device %zu (%s): %s", worker->number,
                 worker->info.name, err.detail);
     fail_chain(first, &err);
+    return OUTCOME_DONE;
+}
+
+bool worker_run(struct worker *worker, struct request *first, size_t count)
+{
+    enum outcome outcome = run_once(worker, first, count);
+    if (outcome != OUTCOME_TOO_MUCH) {
+        return outcome == OUTCOME_DONE;
+    }
+    while (first != NULL) { /* one by one */
+        struct request *next = first->next;
+        first->next = NULL;
+        if (run_once(worker, first, 1) == OUTCOME_OUT) {
+            queue_return(worker->plan->server->queue, next);
+            return false;
+        }
+        first = next;
+    }
     return true;
 }
