@@ -36,12 +36,11 @@ MUST_CHECK enum status scan_devices_list(struct scan_device_info *infos, size_t 
                                          size_t *count, struct error *err);
 
 struct scan_device_options {
-    const char *cache_dir; /* for program binaries; NULL or "": no cache */
-    uint64_t
-        max_alloc_bytes; /* test aid: pretend the device allocates no more; 0: what it says */
-    bool gpu_kernels;    /* use the GPU versions on any device */
-    bool soft_f64;       /* test aid: do as a device without fp64 does */
-    bool transfers;      /* test aid: copy to device buffers although it works in host memory */
+    const char *cache_dir;    /* for program binaries; NULL or "": no cache */
+    uint64_t max_alloc_bytes; /* test aid: no buffer larger than this; 0: as the device says */
+    bool gpu_kernels;         /* use the GPU versions on any device */
+    bool soft_f64;            /* test aid: do as a device without fp64 does */
+    bool transfers;           /* test aid: copy, although the device works in host memory */
 };
 
 MUST_CHECK enum status scan_device_open(size_t number,

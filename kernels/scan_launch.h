@@ -40,8 +40,8 @@ struct scan_group {
 
 MUST_CHECK enum status scan_launcher_create(struct cl_device *device, const char *cache_dir,
                                             struct scan_launcher **launcher, struct error *err);
-void scan_launcher_destroy(
-    struct scan_launcher *launcher); /* the device is idle; NULL is fine */
+/* The device is idle; NULL is fine. */
+void scan_launcher_destroy(struct scan_launcher *launcher);
 
 /* Have the programs for a type built. scan_launch() does it too.
  * err   DEVICE_ERROR, OUT_OF_MEMORY */

@@ -127,6 +127,47 @@ static void a_wrong_result_at_the_start_is_noticed(const void *context)
     scan_device_close(device);
 }
 
+static void a_slow_device_is_waited_for(const void *context)
+{
+    (void)context;
+    struct cl_fault fault = {.hang_ms = 60};
+    struct scan_case c = fault_tensor();
+    struct scan_device *device = scan_case_device(&scan_ways[0].options);
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    cl_fault_set(&fault);
+    if (device != NULL) {
+        ktest_check(run_once(device, &c, &report, &err) == STATUS_OK, "a slow run works");
+        ktest_check(report.compute_ns >= 60000000, "and its time is reported");
+    }
+    cl_fault_set(NULL);
+    scan_device_close(device);
+    scan_case_deinit(&c);
+}
+
+static void the_report_tells_what_was_spent(const void *context)
+{
+    (void)context;
+    struct scan_case c = fault_tensor();
+    for (size_t w = 0; w < 2; w++) {
+        struct scan_device *device = scan_case_device(&scan_ways[w].options);
+        struct scan_report report = {0};
+        struct error err = ERROR_INIT;
+        if (device != NULL && run_once(device, &c, &report, &err) == STATUS_OK) {
+            bool moves =
+                !scan_device_info(device)->host_memory || scan_ways[w].options.transfers;
+            ktest_check(report.launches == 1, "one tensor is one launch");
+            ktest_check(report.compute_ns > 0, "computing takes time");
+            ktest_check((report.upload_ns > 0) == moves && (report.download_ns > 0) == moves,
+                        "only devices with memory of their own spend time on transfers");
+        } else {
+            ktest_fail("%s", err.detail);
+        }
+        scan_device_close(device);
+    }
+    scan_case_deinit(&c);
+}
+
 /* ---- the cache of programs ---- */
 
 static char cache_dir[64];
@@ -237,6 +278,8 @@ int main(void)
     }
     ktest_run("a wrong result at the start is noticed", a_wrong_result_at_the_start_is_noticed,
               NULL);
+    ktest_run("a slow device is waited for", a_slow_device_is_waited_for, NULL);
+    ktest_run("the report tells what was spent", the_report_tells_what_was_spent, NULL);
     ktest_run("a damaged program cache is rebuilt", a_damaged_program_cache_is_rebuilt, NULL);
     return ktest_finish();
 }
