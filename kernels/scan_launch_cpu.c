@@ -10,6 +10,8 @@ enum {
     UNIT_BYTES = 1 << 17,   /* of elements in a unit, about */
     UNITS_WANTED = 32,      /* in a launch that is large enough */
     UNIT_BYTES_MIN = 16384, /* smaller is not worth starting */
+    STRIP_MIN = 64,         /* columns of a strip, where there are as many */
+    STRIP_MAX = 1024,       /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20 /* outputs from here on do not stay in any cache */
 };
 
@@ -17,7 +19,12 @@ enum scan_family scan_cpu_family(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
     bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
-    return contiguous ? SCAN_FAMILY_CPU_ROWS : SCAN_FAMILY_GENERIC;
+    if (contiguous) {
+        return SCAN_FAMILY_CPU_ROWS;
+    }
+    const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
+    bool side_by_side = inner != NULL && inner->in_stride == 1 && inner->out_stride == 1;
+    return side_by_side ? SCAN_FAMILY_CPU_COLUMNS : SCAN_FAMILY_GENERIC;
 }
 
 static uint64_t element_bytes(const struct scan_piece *piece)
@@ -57,13 +64,34 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
                                .stream = streams(piece, context)};
 }
 
+/* Strips of columns; the kernel gives the last of a row what is left over, up to twice as many.
+ */
+static struct scan_units column_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t inner = plan->dim[plan->dims - 1].size;
+    uint64_t outer = plan->lines / inner;
+    uint64_t column_bytes = plan->axis.size * element_bytes(piece);
+    uint64_t wanted = ceil_div(unit_bytes(piece), column_bytes);
+    wanted = wanted > STRIP_MIN ? wanted : STRIP_MIN;
+    /* wide strips suit memory, but every thread needs some */
+    uint64_t fair = ceil_div(plan->lines, UNITS_WANTED);
+    wanted = wanted > fair ? wanted : fair;
+    uint64_t columns =
+        wanted < STRIP_MAX / 2 ? ceil_div(wanted, STRIP_MIN) * STRIP_MIN : STRIP_MAX / 2;
+    uint64_t strips = inner / columns > 0 ? inner / columns : 1;
+    return (struct scan_units){
+        .count = outer * strips, .lines = columns, .stream = streams(piece, context)};
+}
+
 enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_family family,
                              const struct scan_piece *pieces, size_t count, uint32_t *launches,
                              struct error *err)
 {
     const struct scan_group *group = launch->group;
     const cl_kernel *kernels = NULL;
-    struct scan_table_source source = {pieces, count, row_units, group};
+    bool rows = family == SCAN_FAMILY_CPU_ROWS;
+    struct scan_table_source source = {pieces, count, rows ? row_units : column_units, group};
     struct scan_table table;
     struct scan_type type = launch->type;
     type.index = SCAN_INDEX_64; /* costs nothing here, and one program will do */

@@ -38,6 +38,8 @@ static const struct {
 } families[] = {
     [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}},
     [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_rows"}, {"scan_rows"}},
+    [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_columns"},
+                                 {"scan_columns"}},
     [SCAN_FAMILY_GPU] = {{"scan_gpu"},
                          {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}},
 };

@@ -1,0 +1,365 @@
+/* Lines side by side in memory on a CPU: the axis is strided, neighbouring lines are contiguous.
+ * A unit is a strip of columns of one outer index; a work-item (a work-group of one) walks down it,
+ * eight rows at a time: a vector holds one row's elements of GROUP columns, and the group network
+ * of docs/numerics.md runs between vectors, without a shuffle. Sums of the strip's columns stay in
+ * L1. No barriers. In place is fine: rows are read before they are written.
+ *
+ * A strip's last, incomplete vector overlaps the one before it; both compute the same values.
+ * Strips narrower than a vector (scan_narrow) load whole vectors all the same: lanes beyond the
+ * row hold elements of rows to come and go nowhere. */
+
+#define ROWS         8   /* rows of a group */
+#define BLOCK        256 /* rows */
+#define SUPER        256 /* blocks */
+#define STRIP_MAX    1024
+#define VECTORS_MAX  (STRIP_MAX / GROUP + 1)
+
+/* The sums of GROUP columns: S, B, S + B, c. */
+struct column_sums {
+    group_t supers;
+    group_t blocks;
+    group_t block_base;
+    group_t groups;
+};
+
+struct strip {
+    __global const elem_t *in; /* row 0 of the traversal, first column */
+    __global elem_t *out;
+    long in_step; /* elements from one row to the next */
+    long out_step;
+    ulong rows;
+    uint columns;
+    uint block; /* of the first row, in its superblock */
+    bool exclusive;
+    bool stream;
+};
+
+INLINE group_t group_splat(lane_t x)
+{
+    group_t g;
+    EACH_PART { g.part[i] = splat(x); }
+    return g;
+}
+
+INLINE group_t group_add(group_t a, group_t b)
+{
+    EACH_PART { a.part[i] = a.part[i] + b.part[i]; }
+    return a;
+}
+
+/* The network over eight rows; integers may as well be chained. */
+INLINE void rows_scan(group_t v[ROWS])
+{
+#if defined(ACC_INT)
+#pragma unroll
+    for (int r = 1; r < ROWS; r++) {
+        v[r] = group_add(v[r - 1], v[r]);
+    }
+#else
+#pragma unroll
+    for (int d = 1; d < ROWS; d *= 2) {
+#pragma unroll
+        for (int r = ROWS - 1; r >= d; r--) {
+            v[r] = group_add(v[r - d], v[r]);
+        }
+    }
+#endif
+}
+
+/* What ends after this group of rows. */
+struct row_ends {
+    bool block;
+    bool super;
+};
+
+/* Eight scanned rows to results; moves the sums on. */
+INLINE void rows_results(group_t v[ROWS], struct column_sums *s, bool exclusive,
+                         struct row_ends ends)
+{
+    group_t base = group_add(s->block_base, s->groups);
+    group_t after;
+    s->groups = group_add(s->groups, v[ROWS - 1]);
+    if (ends.block) {
+        s->blocks = group_add(s->blocks, s->groups);
+        after = group_add(s->supers, s->blocks);
+        s->block_base = after;
+        s->groups = group_splat(LANE_ZERO);
+        if (ends.super) {
+            s->supers = after;
+            s->blocks = group_splat(LANE_ZERO);
+        }
+    } else {
+        after = group_add(s->block_base, s->groups);
+    }
+    if (exclusive) {
+#pragma unroll
+        for (int r = ROWS - 1; r > 0; r--) {
+            v[r] = group_add(base, v[r - 1]);
+        }
+        v[0] = base;
+    } else {
+#pragma unroll
+        for (int r = 0; r < ROWS - 1; r++) {
+            v[r] = group_add(base, v[r]);
+        }
+        v[ROWS - 1] = after;
+    }
+}
+
+/* The first `rows` of eight rows of GROUP columns; those missing count nothing. */
+INLINE void rows_load(__global const elem_t *in, long step, uint rows, group_t v[ROWS])
+{
+    if (rows == ROWS) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            v[r] = group_load(in + r * step);
+        }
+        return;
+    }
+    for (uint r = 0; r < ROWS; r++) {
+        v[r] = r < rows ? group_load(in + (long)r * step) : group_splat(LANE_ZERO);
+    }
+}
+
+INLINE void rows_store(__global elem_t *out, long step, uint rows, bool stream,
+                       const group_t v[ROWS])
+{
+    if (rows < ROWS) {
+        for (uint r = 0; r < rows; r++) {
+            group_store(out + (long)r * step, v[r]);
+        }
+    } else if (stream) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            group_stream(out + r * step, v[r]);
+        }
+    } else {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            group_store(out + r * step, v[r]);
+        }
+    }
+}
+
+INLINE struct row_ends ends_after(const struct strip *t, ulong row)
+{
+    struct row_ends ends;
+    ends.block = (row + ROWS) % BLOCK == 0 && row + ROWS <= t->rows;
+    ends.super = ends.block && (t->block + (row + ROWS) / BLOCK) % SUPER == 0;
+    return ends;
+}
+
+/* A strip of at least GROUP columns. */
+static void scan_wide(const struct strip *t, struct column_sums sums[VECTORS_MAX])
+{
+    uint whole = t->columns / GROUP;
+    uint rest = t->columns % GROUP;
+    uint last = t->columns - GROUP; /* column of the overlapping vector */
+    for (ulong row = 0; row < t->rows; row += ROWS) {
+        __global const elem_t *in = t->in + (long)row * t->in_step;
+        __global elem_t *out = t->out + (long)row * t->out_step;
+        uint rows = t->rows - row < ROWS ? (uint)(t->rows - row) : ROWS;
+        struct row_ends ends = ends_after(t, row);
+        group_t v[ROWS];
+        group_t tail[ROWS];
+        if (rest > 0) { /* before its neighbour overwrites what they share */
+            rows_load(in + last, t->in_step, rows, tail);
+            rows_scan(tail);
+            rows_results(tail, &sums[whole], t->exclusive, ends);
+        }
+        for (uint j = 0; j < whole; j++) {
+            rows_load(in + j * GROUP, t->in_step, rows, v);
+            rows_scan(v);
+            rows_results(v, &sums[j], t->exclusive, ends);
+            rows_store(out + j * GROUP, t->out_step, rows, t->stream, v);
+        }
+        if (rest > 0) {
+            rows_store(out + last, t->out_step, rows, false, tail);
+        }
+    }
+}
+
+/* ---- strips narrower than a vector ---- */
+
+/* Rows gather in a buffer before they go out, in the order of memory: forwards from its start,
+ * backwards from its end. A row's vector reaches over the place of the next row, which then
+ * overwrites it; so backwards vectors end where their row ends. */
+#define CELLS (BLOCK * GROUP)
+
+struct narrow {
+    const struct strip *t;
+    bool backwards;              /* rows go down in memory */
+    __global const elem_t *low;  /* input cells of the strip's lines lie in [low, high) */
+    __global const elem_t *high;
+};
+
+INLINE group_t narrow_load(const struct narrow *n, __global const elem_t *row)
+{
+    uint columns = n->t->columns;
+    __global const elem_t *p = n->backwards ? row + columns - GROUP : row;
+    if (p >= n->low && p + GROUP <= n->high) {
+        return group_load(p);
+    }
+    elem_t cells[GROUP];
+    uint lead = n->backwards ? GROUP - columns : 0;
+    for (uint i = 0; i < GROUP; i++) {
+        cells[i] = i >= lead && i - lead < columns ? row[i - lead] : ELEM_ZERO;
+    }
+    return group_load_private(cells);
+}
+
+/* Put `rows` gathered rows where they belong; cells: the one lowest in memory. */
+INLINE void narrow_flush(const struct strip *t, ulong row, uint rows, const elem_t *cells,
+                         bool backwards)
+{
+    __global elem_t *out = t->out + (long)row * t->out_step;
+    ulong pitch = (ulong)(backwards ? -t->out_step : t->out_step);
+    out -= backwards ? (rows - 1) * pitch : 0;
+    if (pitch == t->columns) {
+        ulong count = (ulong)rows * t->columns;
+        ulong i = 0;
+        for (; i + PART <= count; i += PART) {
+            ((__global elem_part_any_t *)(out + i))[0] =
+                ((const elem_part_any_t *)(cells + i))[0];
+        }
+        for (; i < count; i++) {
+            out[i] = cells[i];
+        }
+        return;
+    }
+    for (uint r = 0; r < rows; r++) {
+        for (uint c = 0; c < t->columns; c++) {
+            out[r * pitch + c] = cells[r * t->columns + c];
+        }
+    }
+}
+
+static void scan_narrow(const struct narrow *n, struct column_sums *sums)
+{
+    const struct strip *t = n->t;
+    elem_t buffer[CELLS + GROUP];
+    for (ulong first = 0; first < t->rows; first += BLOCK) {
+        uint block_rows = t->rows - first < BLOCK ? (uint)(t->rows - first) : BLOCK;
+        for (uint at = 0; at < block_rows; at += ROWS) {
+            ulong row = first + at;
+            uint rows = block_rows - at < ROWS ? block_rows - at : ROWS;
+            __global const elem_t *in = t->in + (long)row * t->in_step;
+            group_t v[ROWS];
+            for (uint r = 0; r < ROWS; r++) {
+                v[r] = r < rows ? narrow_load(n, in + (long)r * t->in_step)
+                                : group_splat(LANE_ZERO);
+            }
+            rows_scan(v);
+            rows_results(v, sums, t->exclusive, ends_after(t, row));
+            for (uint r = 0; r < rows; r++) {
+                uint before = (at + r) * t->columns;
+                group_store_private(n->backwards ? buffer + CELLS - before : buffer + before,
+                                    v[r]);
+            }
+        }
+        const elem_t *lowest =
+            n->backwards ? buffer + CELLS + GROUP - block_rows * t->columns : buffer;
+        narrow_flush(t, first, block_rows, lowest, n->backwards);
+    }
+}
+
+/* ---- sums carried in and out ---- */
+
+INLINE void sums_begin(struct column_sums *s, bool exclusive)
+{
+    s->supers = group_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
+    s->blocks = group_splat(LANE_ZERO);
+    s->groups = group_splat(LANE_ZERO);
+}
+
+/* Column of lane 0 of the strip's vector j. */
+INLINE long vector_column(const struct strip *t, uint j, bool backwards)
+{
+    if (t->columns < GROUP) {
+        return backwards ? (long)t->columns - GROUP : 0;
+    }
+    return (j + 1) * GROUP <= t->columns ? j * GROUP : t->columns - GROUP;
+}
+
+static void sums_load(const struct strip *t, struct column_sums *s, long column,
+                      __global const acc_t *supers, __global const acc_t *blocks)
+{
+    for (long i = 0; i < GROUP; i++) {
+        long c = column + i;
+        if (c >= 0 && c < t->columns) {
+            s->supers.part[i / PART][i % PART] = (lane_t)supers[c];
+            s->blocks.part[i / PART][i % PART] = (lane_t)blocks[c];
+        }
+    }
+}
+
+static void sums_save(const struct strip *t, const struct column_sums *s, long column,
+                      __global acc_t *supers, __global acc_t *blocks)
+{
+    for (long i = 0; i < GROUP; i++) {
+        long c = column + i;
+        if (c >= 0 && c < t->columns) {
+            supers[c] = s->supers.part[i / PART][i % PART];
+            blocks[c] = s->blocks.part[i / PART][i % PART];
+        }
+    }
+}
+
+__kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
+                           __global acc_t *carry, ulong carry_lines,
+                           __global const ulong *table, ulong entry_at, uint entry_count,
+                           ulong dim_at, ulong units)
+{
+    ulong unit = get_global_id(0);
+    if (unit >= units) {
+        return;
+    }
+    __global const struct scan_entry *entries =
+        (__global const struct scan_entry *)(table + entry_at);
+    __global const ulong *dims = table + dim_at;
+    __global const struct scan_entry *e = entries + find_entry(entries, entry_count, unit);
+    ulong inner = dims[(e->dim_first + e->dims - 1) * 3];
+    ulong strips = max(inner / e->unit_lines, 1UL); /* the last takes what is left over */
+    ulong own = unit - e->first_unit;
+    ulong strip = own % strips;
+    ulong line = own / strips * inner + strip * e->unit_lines;
+    struct line_walk w = walk_from(e, dims, line);
+    bool backwards = (e->flags & ENTRY_REVERSE) != 0;
+
+    struct strip t;
+    t.columns = (uint)(strip == strips - 1 ? inner - strip * e->unit_lines : e->unit_lines);
+    t.rows = e->length;
+    t.in_step = backwards ? -(long)e->axis_in : (long)e->axis_in;
+    t.out_step = backwards ? -(long)e->axis_out : (long)e->axis_out;
+    t.in = in + w.in + (backwards ? (t.rows - 1) * e->axis_in : 0);
+    t.out = out + w.out + (backwards ? (t.rows - 1) * e->axis_out : 0);
+    t.block = (uint)e->block;
+    t.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    t.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)t.out % sizeof(elem_part_t) == 0 &&
+               e->axis_out * ELEM_BYTES % sizeof(elem_part_t) == 0;
+
+    struct column_sums sums[VECTORS_MAX];
+    uint vectors = (t.columns + GROUP - 1) / GROUP;
+    __global acc_t *supers = carry + e->carry + line;
+    for (uint j = 0; j < vectors; j++) {
+        sums_begin(&sums[j], t.exclusive);
+        if (e->flags & ENTRY_CARRY_IN) {
+            sums_load(&t, &sums[j], vector_column(&t, j, backwards), supers,
+                      supers + carry_lines);
+        }
+        sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
+    }
+    if (t.columns >= GROUP) {
+        scan_wide(&t, sums);
+    } else {
+        struct narrow n;
+        n.t = &t;
+        n.backwards = backwards;
+        n.low = in + w.in;
+        n.high = n.low + (t.rows - 1) * e->axis_in + t.columns;
+        scan_narrow(&n, sums);
+    }
+    for (uint j = 0; j < vectors && (e->flags & ENTRY_CARRY_OUT); j++) {
+        sums_save(&t, &sums[j], vector_column(&t, j, backwards), supers, supers + carry_lines);
+    }
+}
