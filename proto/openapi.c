@@ -1,6 +1,8 @@
 /* Embeds proto/openapi.json; the path is relative to the top folder, where make runs. */
 #include "proto/openapi.h"
 
+#include <stdint.h>
+
 __asm__(".pushsection .rodata\n"
         ".globl openapi_text\n"
         ".globl openapi_end\n"
@@ -14,5 +16,5 @@ extern const char openapi_end[];
 
 size_t openapi_bytes(void)
 {
-    return (size_t)(openapi_end - openapi_text);
+    return (uintptr_t)openapi_end - (uintptr_t)openapi_text;
 }
