@@ -150,6 +150,7 @@ static void priority_is_accepted(void **state)
     (void)state;
     run("\"priority\":0");
     run("\"priority\":7");
+    assert_int_equal(probe.call.timeout_us, 0);
     refused("\"priority\":-1", STATUS_INVALID_FIELD, "parameters.priority");
 }
 
