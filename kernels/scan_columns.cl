@@ -12,6 +12,7 @@
 #define BLOCK        256 /* rows */
 #define SUPER        256 /* blocks */
 #define STRIP_MAX    1024
+#define FAR_BYTES    1024
 #define VECTORS_MAX  (STRIP_MAX / GROUP + 1)
 
 /* The sums of GROUP columns: S, B, S + B, c. */
@@ -149,8 +150,20 @@ INLINE struct row_ends ends_after(const struct strip *t, ulong row)
     return ends;
 }
 
-/* A strip of at least GROUP columns. */
-static void scan_wide(const struct strip *t, struct column_sums sums[VECTORS_MAX])
+/* Ask for the next eight rows of these columns. */
+INLINE void rows_prefetch(__global const elem_t *in, const struct strip *t, ulong row)
+{
+    if (row + 2 * ROWS <= t->rows) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            __builtin_prefetch((const void *)(ulong)(in + (ROWS + r) * t->in_step));
+        }
+    }
+}
+
+/* A strip of at least GROUP columns. far: a row and the next are too far apart in memory for the
+ * hardware to see a pattern. */
+INLINE void scan_wide(const struct strip *t, struct column_sums sums[VECTORS_MAX], bool far)
 {
     uint whole = t->columns / GROUP;
     uint rest = t->columns % GROUP;
@@ -169,6 +182,9 @@ static void scan_wide(const struct strip *t, struct column_sums sums[VECTORS_MAX
         }
         for (uint j = 0; j < whole; j++) {
             rows_load(in + j * GROUP, t->in_step, rows, v);
+            if (far) {
+                rows_prefetch(in + j * GROUP, t, row);
+            }
             rows_scan(v);
             rows_results(v, &sums[j], t->exclusive, ends);
             rows_store(out + j * GROUP, t->out_step, rows, t->stream, v);
@@ -338,6 +354,7 @@ __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
     t.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)t.out % sizeof(elem_part_t) == 0 &&
                e->axis_out * ELEM_BYTES % sizeof(elem_part_t) == 0;
 
+
     struct column_sums sums[VECTORS_MAX];
     uint vectors = (t.columns + GROUP - 1) / GROUP;
     __global acc_t *supers = carry + e->carry + line;
@@ -349,8 +366,10 @@ __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
         }
         sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
     }
-    if (t.columns >= GROUP) {
-        scan_wide(&t, sums);
+    if (t.columns >= GROUP && e->axis_in * ELEM_BYTES >= FAR_BYTES) {
+        scan_wide(&t, sums, true);
+    } else if (t.columns >= GROUP) {
+        scan_wide(&t, sums, false);
     } else {
         struct narrow n;
         n.t = &t;

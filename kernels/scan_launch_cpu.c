@@ -10,7 +10,7 @@ enum {
     UNIT_BYTES = 1 << 17,   /* of elements in a unit, about */
     UNITS_WANTED = 32,      /* in a launch that is large enough */
     UNIT_BYTES_MIN = 16384, /* smaller is not worth starting */
-    STRIP_MIN = 64,         /* columns of a strip, where there are as many */
+    STRIP_MIN = 512,        /* columns of a strip, where there are as many */
     STRIP_MAX = 1024,       /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20 /* outputs from here on do not stay in any cache */
 };
