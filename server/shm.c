@@ -157,16 +157,16 @@ static enum status open_error(int code, struct error *err)
     }
 }
 
-/* Whether the open object is one the client may lend: a regular file of its own or of our user,
- * with the window inside. */
+/* Whether the open object is one the client may lend: a regular file of our own user, with the
+ * window inside. */
 static enum status check_object(int fd, const struct kserve_shm_region *region,
-                                const struct shm_peer *peer, struct error *err)
+                                struct error *err)
 {
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         return error_set_field(err, STATUS_SHM_ERROR, "key", "not a shared memory object");
     }
-    if (info.st_uid != geteuid() && !(peer->has_uid && info.st_uid == peer->uid)) {
+    if (info.st_uid != geteuid()) {
         return error_set_field(err, STATUS_FORBIDDEN, "key",
                                "the shared memory object belongs to another user");
     }
@@ -181,8 +181,8 @@ static enum status check_object(int fd, const struct kserve_shm_region *region,
 }
 
 static enum status open_object(const struct shm_registry *registry,
-                               const struct kserve_shm_region *region,
-                               const struct shm_peer *peer, int *out, struct error *err)
+                               const struct kserve_shm_region *region, int *out,
+                               struct error *err)
 {
     enum status status = check_key(registry, region->key, err);
     if (status != STATUS_OK) {
@@ -197,7 +197,7 @@ static enum status open_object(const struct shm_registry *registry,
     if (fd < 0) {
         return open_error(errno, err);
     }
-    status = check_object(fd, region, peer, err);
+    status = check_object(fd, region, err);
     if (status != STATUS_OK) {
         (void)close(fd);
         return status;
@@ -243,19 +243,19 @@ static enum status insert(struct shm_registry *registry, struct shm_region *regi
 }
 
 enum status shm_register(struct shm_registry *registry, const struct kserve_shm_region *region,
-                         const struct shm_peer *peer, struct error *err)
+                         bool local, struct error *err)
 {
     enum status status = check_enabled(registry, err);
     if (status != STATUS_OK) {
         return status;
     }
-    if (!peer->local) {
+    if (!local) {
         return error_set(err, STATUS_FORBIDDEN,
                          "shared memory is registered from this machine only: over loopback or "
                          "a Unix socket");
     }
     int fd = -1;
-    status = open_object(registry, region, peer, &fd, err);
+    status = open_object(registry, region, &fd, err);
     if (status != STATUS_OK) {
         return status;
     }

@@ -5,7 +5,7 @@
  * a client that shrinks the object gets an error instead of killing the server with SIGBUS, and
  * one that changes it while the request runs changes only its own answer. It never creates,
  * truncates or unlinks an object, and opens only regular files of the shared memory file system
- * that belong to its own user or to the peer's.
+ * that belong to its own user: all clients see the same regions.
  * A region in use stays open after it is unregistered until its last user is done.
  * Thread: any. */
 #ifndef TALLY_SERVER_SHM_H
@@ -16,7 +16,6 @@
 #include "proto/status.h"
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 struct shm_registry; /* opaque */
 struct shm_region;   /* opaque, counted */
@@ -29,13 +28,6 @@ struct shm_options {
         *key_prefix; /* keys must begin with it; NULL or "": any. Outlives the registry */
 };
 
-/* Who asks for a registration. */
-struct shm_peer {
-    bool local;   /* loopback or Unix socket */
-    bool has_uid; /* Unix socket: uid is the peer's */
-    uid_t uid;
-};
-
 MUST_CHECK enum status shm_create(const struct shm_options *options, struct shm_registry **out,
                                   struct error *err);
 void shm_destroy(struct shm_registry *registry); /* NULL is fine; regions in use live on */
@@ -43,12 +35,13 @@ void shm_destroy(struct shm_registry *registry); /* NULL is fine; regions in use
 bool shm_enabled(const struct shm_registry *registry);
 
 /* Open the object and remember [offset, offset + byte_size) of it under a name.
+ * in    local   the client is on this machine
  * err   UNSUPPORTED: shared memory is off; FORBIDDEN: the peer is remote, or the object belongs
  *       to another user; NOT_FOUND: no such object; SHM_ERROR: name taken, bad key, window
  *       outside the object, table full */
 MUST_CHECK enum status shm_register(struct shm_registry *registry,
-                                    const struct kserve_shm_region *region,
-                                    const struct shm_peer *peer, struct error *err);
+                                    const struct kserve_shm_region *region, bool local,
+                                    struct error *err);
 
 /* How much is, or was, registered. */
 struct shm_amount {

@@ -180,7 +180,6 @@ enum status page_v2_shm_register(const struct page_request *request, struct page
 {
     (void)page; /* an empty 200 */
     struct kserve_shm_region region;
-    struct shm_peer peer = {.local = request->local};
     if (request->server->shm == NULL) {
         return error_set(err, STATUS_UNSUPPORTED,
                          "clients' shared memory is switched off: start tallyd with "
@@ -189,7 +188,7 @@ enum status page_v2_shm_register(const struct page_request *request, struct page
     enum status status = kserve_read_shm(request->segments[0], request->body.bytes,
                                          request->body.count, &region, err);
     if (status == STATUS_OK) {
-        status = shm_register(request->server->shm, &region, &peer, err);
+        status = shm_register(request->server->shm, &region, request->local, err);
     }
     if (status == STATUS_OK) {
         metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS, 1);
