@@ -41,12 +41,11 @@ COPY --from=build /src/build/bin/tallyd /src/build/bin/tally /usr/local/bin/
 # Compiled kernels live in one volume (or tmpfs); everything else may be read-only.
 ENV TALLY_LISTEN=0.0.0.0:8000 \
     TALLY_KERNEL_CACHE=/var/cache/tally \
-    POCL_CACHE_DIR=/var/cache/tally/pocl \
     HOME=/var/cache/tally
 VOLUME /var/cache/tally
 USER 65532:65532
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["/usr/local/bin/tally", "--url", "http://127.0.0.1:8000", "health"]
+    CMD ["/usr/local/bin/tally", "health", "--retries", "0", "--timeout", "4"]
 ENTRYPOINT ["/usr/local/bin/tallyd"]

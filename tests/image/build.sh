@@ -30,7 +30,7 @@ done
 # shellcheck disable=SC2086  # lists of flags
 case $tool in
 buildah)
-    buildah ${BUILDAH_STORAGE:-} bud --layers --isolation "${BUILDAH_ISOLATION:-chroot}" \
+    buildah ${BUILDAH_STORAGE:-} bud --isolation "${BUILDAH_ISOLATION:-chroot}" \
         --format docker ${CONTAINER_BUILD_FLAGS:-} -t "$image" . >&2
     ;;
 *) "$tool" build ${CONTAINER_BUILD_FLAGS:-} -t "$image" . >&2 ;;

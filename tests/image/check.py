@@ -1,4 +1,4 @@
-"""Check a running Tally from outside, with nothing but Python: check.py URL ready|examples."""
+"""Check a running Tally from outside, with nothing but Python: check.py URL ready STARTED | examples."""
 
 import json
 import sys
@@ -29,12 +29,12 @@ def post(url, document):
         return json.load(answer)
 
 
-def wait_ready(url, seconds=180):
-    started = time.monotonic()
-    while time.monotonic() - started < seconds:
+def wait_ready(url, started, seconds=180):
+    """Poll until it is ready; `started` is the time of day at which it was started."""
+    while time.time() - started < seconds:
         try:
             with urllib.request.urlopen(url + "/readyz", timeout=5):
-                print(f"      ready after {time.monotonic() - started:.2f} s")
+                print(f"      ready after {time.time() - started:.2f} s")
                 return 0
         except (urllib.error.URLError, OSError):
             time.sleep(0.01)
@@ -54,4 +54,6 @@ def examples(url):
 
 
 if __name__ == "__main__":
-    sys.exit({"ready": wait_ready, "examples": examples}[sys.argv[2]](sys.argv[1]))
+    if sys.argv[2] == "ready":
+        sys.exit(wait_ready(sys.argv[1], float(sys.argv[3])))
+    sys.exit(examples(sys.argv[1]))

@@ -20,6 +20,6 @@ mount -t tmpfs -o mode=1777,size=256m tmp "$root/tmp"
 mount --bind "$2" "$root/var/cache/tally"
 mount -o remount,bind,ro "$root"
 exec env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/var/cache/tally TALLY_LISTEN="$3" \
-    TALLY_KERNEL_CACHE=/var/cache/tally POCL_CACHE_DIR=/var/cache/tally/pocl \
+    TALLY_KERNEL_CACHE=/var/cache/tally \
     chroot "$root" setpriv --reuid 65532 --regid 65532 --clear-groups --no-new-privs \
     --bounding-set=-all --inh-caps=-all /usr/local/bin/tallyd
