@@ -66,15 +66,11 @@ check_tidy() {
 }
 
 check_cppcheck() {
-    dirs=''
-    for dir in proto kernels server client; do
-        [ ! -d "$dir" ] || dirs="$dirs $dir"
-    done
-    # shellcheck disable=SC2086
-    cppcheck --quiet -j "$jobs" --std=c11 --enable=warning,style,performance,portability \
-        --error-exitcode=1 --inline-suppr --suppress=missingIncludeSystem \
-        --suppressions-list=tests/cppcheck.supp --cppcheck-build-dir="$cache/cppcheck" \
-        -D_GNU_SOURCE -D__x86_64__ '-DTALLY_VERSION="lint"' -I. $dirs
+    tracked 'proto/*.c' 'proto/*.cc' 'kernels/*.c' 'server/*.c' 'client/*.c' |
+        cppcheck --quiet -j "$jobs" --std=c11 --enable=warning,style,performance,portability \
+            --error-exitcode=1 --inline-suppr --suppress=missingIncludeSystem \
+            --suppressions-list=tests/cppcheck.supp --cppcheck-build-dir="$cache/cppcheck" \
+            -D_GNU_SOURCE -D__x86_64__ '-DTALLY_VERSION="lint"' -I. --file-list=-
 }
 
 failed=''
