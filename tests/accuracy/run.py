@@ -85,8 +85,11 @@ def main():
     with load.tallyd() as (_, base):
         for name, x in inputs():
             sums, shift = exact_sums(x)
-            systems = {"tally wide": lambda: tally(base, x, "wide"), "tally native": lambda: tally(base, x, "native"),
-                       "numpy": lambda: np.cumsum(x, dtype=x.dtype)}
+            systems = {
+                "tally wide": lambda: tally(base, x, "wide"),
+                "tally native": lambda: tally(base, x, "native"),
+                "numpy": lambda: np.cumsum(x, dtype=x.dtype),
+            }
             if x.dtype == np.float64:
                 del systems["tally native"]
             if args.torch:

@@ -14,8 +14,16 @@ import load
 
 # Shapes that nobody tuned for: primes and odd sizes among round ones.
 CASES = [
-    ((1 << 26,), 0), ((4096, 16384), 1), ((65536, 1021), 1), ((1 << 20, 61), 1), ((1 << 22, 16), 1),
-    ((16384, 4096), 0), ((61, 1 << 20), 0), ((1 << 20, 31), 0), ((1 << 22, 3), 0), ((257, 509, 509), 1),
+    ((1 << 26,), 0),
+    ((4096, 16384), 1),
+    ((65536, 1021), 1),
+    ((1 << 20, 61), 1),
+    ((1 << 22, 16), 1),
+    ((16384, 4096), 0),
+    ((61, 1 << 20), 0),
+    ((1 << 20, 31), 0),
+    ((1 << 22, 3), 0),
+    ((257, 509, 509), 1),
 ]
 QUICK = [CASES[0], CASES[1], CASES[5], CASES[7]]
 
@@ -52,7 +60,9 @@ def openvino_call(x, axis):
 
     data = opset3.parameter(x.shape, x.dtype.type)
     model = ov.Model([opset3.cum_sum(data, opset3.constant(axis, np.int32))], [data])
-    request = ov.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+    request = ov.compile_model(
+        model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    ).create_infer_request()
     request.set_input_tensor(ov.Tensor(x, shared_memory=True))
     return request.infer
 
@@ -63,13 +73,20 @@ def onnxruntime_call(x, axis):
 
     kind = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("CumSum", ["x", "axis"], ["y"])], "sum",
-        [onnx.helper.make_tensor_value_info("x", kind, x.shape)], [onnx.helper.make_tensor_value_info("y", kind, x.shape)],
-        [onnx.helper.make_tensor("axis", onnx.TensorProto.INT64, [], [axis])])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 14)], ir_version=9)
+        [onnx.helper.make_node("CumSum", ["x", "axis"], ["y"])],
+        "sum",
+        [onnx.helper.make_tensor_value_info("x", kind, x.shape)],
+        [onnx.helper.make_tensor_value_info("y", kind, x.shape)],
+        [onnx.helper.make_tensor("axis", onnx.TensorProto.INT64, [], [axis])],
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 14)], ir_version=9
+    )
     options = ort.SessionOptions()
     options.intra_op_num_threads = 2
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     binding = session.io_binding()
     binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(x))
     binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(np.empty_like(x)))
@@ -78,12 +95,31 @@ def onnxruntime_call(x, axis):
 
 def tally(shape, axis, dtype):
     """GB/s of Tally's kernel on the shape, wide precision, from the kernel benchmark."""
-    out = subprocess.run([str(load.BIN / "kernel_bench"), "--shape", ",".join(map(str, shape)), "--axis", str(axis),
-                          "--dtype", dtype, "--json", "-"], check=True, capture_output=True, text=True).stdout
-    return json.loads(out[out.index("{"):])["rows"][0]["gbps"]
+    out = subprocess.run(
+        [
+            str(load.BIN / "kernel_bench"),
+            "--shape",
+            ",".join(map(str, shape)),
+            "--axis",
+            str(axis),
+            "--dtype",
+            dtype,
+            "--json",
+            "-",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return json.loads(out[out.index("{") :])["rows"][0]["gbps"]
 
 
-ENGINES = {"numpy": numpy_call, "torch": torch_call, "openvino": openvino_call, "onnxruntime": onnxruntime_call}
+ENGINES = {
+    "numpy": numpy_call,
+    "torch": torch_call,
+    "openvino": openvino_call,
+    "onnxruntime": onnxruntime_call,
+}
 
 
 def peers(quick, note, _python):
@@ -102,6 +138,14 @@ def peers(quick, note, _python):
         row["tally GB/s"] = round(statistics.median(ours), 2)
         rows.append(row)
     ratios = [row[f"tally/{name}"] for row in rows for name in ENGINES]
-    rows.append({"shape": "all", "axis": "", "dtype": "", "tally GB/s": "",
-                 "geometric mean of ratios": round(float(np.exp(np.mean(np.log(ratios)))), 2), "least": min(ratios)})
+    rows.append(
+        {
+            "shape": "all",
+            "axis": "",
+            "dtype": "",
+            "tally GB/s": "",
+            "geometric mean of ratios": round(float(np.exp(np.mean(np.log(ratios)))), 2),
+            "least": min(ratios),
+        }
+    )
     return rows

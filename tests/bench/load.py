@@ -31,7 +31,10 @@ def cpu_seconds(pid):
     """User and system time of a process and its children, in seconds."""
     total = 0.0
     tick = os.sysconf("SC_CLK_TCK")
-    for stat in [pathlib.Path(f"/proc/{pid}/stat"), *(pathlib.Path(f"/proc/{p}/stat") for p in children(pid))]:
+    for stat in [
+        pathlib.Path(f"/proc/{pid}/stat"),
+        *(pathlib.Path(f"/proc/{p}/stat") for p in children(pid)),
+    ]:
         with contextlib.suppress(OSError):
             fields = stat.read_text().rsplit(")", 1)[1].split()
             total += (int(fields[11]) + int(fields[12])) / tick
@@ -58,7 +61,9 @@ def process(command, url, *, env=None, timeout=60):
     """Run a server until the block ends; `url` answering 200 means it is ready."""
     log = tempfile.TemporaryFile()
     started = time.perf_counter()
-    child = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(env or {})}, cwd=HERE)
+    child = subprocess.Popen(
+        command, stdout=log, stderr=log, env={**os.environ, **(env or {})}, cwd=HERE
+    )
     try:
         child.ready_seconds = wait_ready(child, url, started + timeout, log) - started
         yield child
@@ -82,7 +87,9 @@ def wait_ready(child, url, deadline, log):
                     return time.perf_counter()
         time.sleep(0.005)
     log.seek(0)
-    raise RuntimeError(f"{child.args} did not become ready:\n{log.read().decode(errors='replace')[-3000:]}")
+    raise RuntimeError(
+        f"{child.args} did not become ready:\n{log.read().decode(errors='replace')[-3000:]}"
+    )
 
 
 @contextlib.contextmanager
@@ -114,13 +121,31 @@ def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None):
     env = {**os.environ, "BODY": body, "CONTENT_TYPE": content_type, "EXTRA": extra}
     before = cpu_seconds(pid) if pid else 0
     out = subprocess.run(
-        ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "--latency", "-s", str(HERE / "post.lua"), url],
-        env=env, capture_output=True, text=True, timeout=seconds + 90, check=True).stdout
+        [
+            "wrk",
+            "-t1",
+            f"-c{connections}",
+            f"-d{seconds}s",
+            "--timeout",
+            "30s",
+            "--latency",
+            "-s",
+            str(HERE / "post.lua"),
+            url,
+        ],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=seconds + 90,
+        check=True,
+    ).stdout
     result = json.loads(re.search(r"^RESULT (.*)$", out, re.M).group(1))
     result["rps"] = result["requests"] / result["seconds"]
     result["cpu_seconds"] = cpu_seconds(pid) - before if pid else None
     if result["status_errors"] or result["socket_errors"]:
-        raise RuntimeError(f"{url}: {result['status_errors']} refusals, {result['socket_errors']} socket errors")
+        raise RuntimeError(
+            f"{url}: {result['status_errors']} refusals, {result['socket_errors']} socket errors"
+        )
     return result
 
 

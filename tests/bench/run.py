@@ -21,7 +21,10 @@ def note(text):
 def kernels(quick):
     """(a): the kernel benchmark, which needs nothing but libOpenCL."""
     target = OUT / "kernels.json"
-    subprocess.run([str(load.BIN / "kernel_bench"), "--json", str(target), *(["--quick"] if quick else [])], check=True)
+    subprocess.run(
+        [str(load.BIN / "kernel_bench"), "--json", str(target), *(["--quick"] if quick else [])],
+        check=True,
+    )
     return json.loads(target.read_text())
 
 
@@ -35,24 +38,45 @@ def table(rows):
 
 
 def machine():
-    model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(),
-            "load_average": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d")}
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in open("/proc/cpuinfo")
+            if line.startswith("model name")
+        ),
+        "unknown",
+    )
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "load_average": os.getloadavg()[0],
+        "date": time.strftime("%Y-%m-%d"),
+    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about a minute: fewer cases, one round")
-    parser.add_argument("--only", choices=SECTIONS, action="append", help="sections to run (repeatable)")
-    parser.add_argument("--python", default=sys.executable, help="interpreter that has the peers' packages")
+    parser.add_argument(
+        "--quick", action="store_true", help="about a minute: fewer cases, one round"
+    )
+    parser.add_argument(
+        "--only", choices=SECTIONS, action="append", help="sections to run (repeatable)"
+    )
+    parser.add_argument(
+        "--python", default=sys.executable, help="interpreter that has the peers' packages"
+    )
     args = parser.parse_args()
     wanted = args.only or (("kernels", "service", "startup") if args.quick else SECTIONS)
     OUT.mkdir(parents=True, exist_ok=True)
     facts = machine()
-    print(f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.2f} before the run")
+    print(
+        f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.2f} before the run"
+    )
     if facts["load_average"] > 0.5:
         print("bench: the machine is busy; figures will be off, ratios less so", file=sys.stderr)
     import service
+
     sections = {
         "kernels": lambda: kernels(args.quick),
         "peers": lambda: __import__("compute").peers(args.quick, note, args.python),

@@ -15,6 +15,7 @@ if ENGINE == "torch":
 
     def cumsum(x, axis):
         return torch.cumsum(torch.from_numpy(x), dim=axis).numpy()
+
 else:
 
     def cumsum(x, axis):
@@ -37,6 +38,8 @@ async def from_json(request: Request):
 @app.post("/raw")
 async def from_raw(request: Request):
     query = request.query_params
-    x = np.frombuffer(await request.body(), dtype=query["dtype"]).reshape([int(n) for n in query["shape"].split(",")])
+    x = np.frombuffer(await request.body(), dtype=query["dtype"]).reshape(
+        [int(n) for n in query["shape"].split(",")]
+    )
     y = cumsum(x.copy() if ENGINE == "torch" else x, int(query.get("axis", 0)))
     return Response(np.ascontiguousarray(y).tobytes(), media_type="application/octet-stream")
