@@ -32,6 +32,9 @@ static enum status append(struct builder *b, const char *text, size_t bytes, str
             "the JSON outside of \"data\" arrays is longer than the limit of %d bytes",
             LIMIT_JSON_SKELETON);
     }
+    if (bytes == 0) {
+        return STATUS_OK;
+    }
     size_t need = b->skeleton_bytes + bytes;
     if (need > b->skeleton_capacity) {
         size_t capacity = need > SIZE_MAX / 2 ? need : need * 2;
@@ -209,6 +212,10 @@ static enum status build(struct builder *b, struct error *err)
 static enum status parse(struct builder *b, struct json_doc *doc, struct error *err)
 {
     json_error_t trouble;
+    if (memchr(b->skeleton, '\0', b->skeleton_bytes) != NULL) { /* jansson skips some */
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the body is not valid JSON: it holds a NUL byte");
+    }
     json_t *root = json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, &trouble);
     if (root == NULL && json_error_code(&trouble) == json_error_out_of_memory) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");

@@ -43,8 +43,8 @@ static uint64_t bits_of(__m128i matches, int part)
 static void classify(const char *bytes, struct masks *out)
 {
     struct masks m = {0, 0, 0, 0};
-    for (int part = 0; part < 4; part++) {
-        __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(bytes + 16 * part));
+    for (int part = 0; part < 4; part++, bytes += 16) {
+        __m128i c = _mm_loadu_si128((const __m128i *)(const void *)bytes);
         __m128i bracket =
             _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8('[' | ']')), _mm_set1_epi8('[' | ']'));
         bracket = _mm_and_si128(bracket, _mm_cmpgt_epi8(c, _mm_set1_epi8('X')));
@@ -309,7 +309,8 @@ enum status json_tensor_require_regular(const struct json_array *array, const ch
                            (unsigned long long)array->expected);
 }
 
-/* Which integer types can hold every integer of a text; what is no integer is left to the reader. */
+/* Which integer types can hold every integer of a text; what is no integer is left to the
+ * reader. */
 static void hold(struct json_cut cut, bool *int64_holds, bool *uint64_holds)
 {
     number_reader read_int64 = number_reader_of(DTYPE_I64);

@@ -54,7 +54,7 @@ static void excerpt(const char *p, const char *end, char text[EXCERPT + 4])
 {
     size_t n = 0;
     while (n < EXCERPT && p + n < end && strchr(",]} \n\r\t", p[n]) == NULL) {
-        text[n] = p[n] > ' ' && p[n] < 0x7F ? p[n] : '?';
+        text[n] = (char)(p[n] > ' ' && p[n] < 0x7F ? p[n] : '?');
         n++;
     }
     memcpy(text + n, n == EXCERPT ? "..." : "", n == EXCERPT ? 4 : 1);
@@ -255,6 +255,18 @@ static inline const char *open_brackets(const char *p, bool *empty)
     return p;
 }
 
+/* The element at p to `to`; returns what follows it, NULL with the error set. */
+static inline const char *read_element(const struct cursor *c, number_reader reader,
+                                       const char *p, void *to, struct error *err)
+{
+    enum number_result result = NUMBER_SYNTAX;
+    const char *after = is_word(p) ? read_word(c, p, to) : reader(p, c->end, to, &result);
+    if (after == NULL) {
+        (void)element_error(c, p, result, err);
+    }
+    return after;
+}
+
 enum status json_tensor_read_part(const struct json_read *read, const struct json_part *part,
                                   void *out, struct error *err)
 {
@@ -267,19 +279,16 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
     while (p < c.end) {
         bool empty = false;
         p = open_brackets(p, &empty);
+        if (!empty && c.element == stop) {
+            return count_error(&c, part, err);
+        }
         if (!empty) {
-            enum number_result result = NUMBER_SYNTAX;
-            if (c.element == stop) {
-                return count_error(&c, part, err);
-            }
-            const char *after =
-                is_word(p) ? read_word(&c, p, to) : reader(p, c.end, to, &result);
-            if (after == NULL) {
-                return element_error(&c, p, result, err);
-            }
-            p = after;
+            p = read_element(&c, reader, p, to, err);
             to += size;
             c.element++;
+        }
+        if (p == NULL) {
+            return STATUS_INVALID_DATA;
         }
         const char *where = p;
         p = next_element(&c, p, &where);
@@ -414,7 +423,8 @@ char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t
 static char *print_nothing(const void *value, char *out)
 {
     (void)value;
-    memcpy(out, "[]", 2);
+    out[0] = '[';
+    out[1] = ']';
     return out + 2;
 }
 

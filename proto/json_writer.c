@@ -145,23 +145,38 @@ void json_writer_end_array(struct json_writer *w)
     end(w, "]");
 }
 
-/* Length of the valid UTF-8 sequence at s[0..left), 0 if there is none (RFC 3629: no overlong
- * forms, no surrogates, nothing above U+10FFFF). */
+/* Length of the valid UTF-8 sequence at s[0..left), 0 if there is none. The rows are those of
+ * RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
 static size_t utf8_sequence(const unsigned char *s, size_t left)
 {
-    unsigned char lead = s[0];
-    size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    if (length == 0 || lead > 0xF4 || length > left) {
+    static const struct {
+        unsigned char first;
+        unsigned char last; /* of the lead byte */
+        unsigned char low;
+        unsigned char high; /* of the byte after it */
+        unsigned char length;
+    } rows[] = {
+        {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3},
+        {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4},
+        {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
+    };
+    size_t row = 0;
+    if (s[0] < 0x80) {
+        return 1;
+    }
+    while (row < ARRAY_COUNT(rows) && s[0] > rows[row].last) {
+        row++;
+    }
+    if (row == ARRAY_COUNT(rows) || s[0] < rows[row].first || left < rows[row].length ||
+        s[1] < rows[row].low || s[1] > rows[row].high) {
         return 0;
     }
-    for (size_t i = 1; i < length; i++) {
+    for (size_t i = 2; i < rows[row].length; i++) {
         if ((s[i] & 0xC0) != 0x80) {
             return 0;
         }
     }
-    bool bad = (lead == 0xE0 && s[1] < 0xA0) || (lead == 0xED && s[1] > 0x9F) ||
-               (lead == 0xF0 && s[1] < 0x90) || (lead == 0xF4 && s[1] > 0x8F);
-    return bad ? 0 : length;
+    return rows[row].length;
 }
 
 /* The two-character escape of c, 0 if it has none. */

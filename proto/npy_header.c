@@ -91,7 +91,7 @@ static enum status syntax_error(const struct cursor *c, const char *expected, st
     char found[24];
     size_t n = 0;
     while (n < sizeof found - 1 && c->p + n < c->end) {
-        found[n] = c->p[n] >= ' ' && c->p[n] < 0x7F ? c->p[n] : '?';
+        found[n] = (char)(c->p[n] >= ' ' && c->p[n] < 0x7F ? c->p[n] : '?');
         n++;
     }
     found[n] = '\0';
@@ -166,7 +166,7 @@ static enum status parse_descr(struct byte_view descr, struct npy_header *out,
         }
     }
     int shown = descr.count < 40 ? (int)descr.count : 40;
-    char kind = type.count > 0 ? *(const char *)type.bytes : '\0';
+    char kind = (char)(type.count > 0 ? *(const char *)type.bytes : '\0');
     return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
                            "the NPY element type is '%.*s': %s", shown, text,
                            kind_advice(kind));
@@ -249,6 +249,29 @@ enum {
     KEY_ALL = 7
 };
 
+static int key_of(struct byte_view name)
+{
+    if (equals(name, "descr")) {
+        return KEY_DESCR;
+    }
+    if (equals(name, "fortran_order")) {
+        return KEY_ORDER;
+    }
+    return equals(name, "shape") ? KEY_SHAPE : 0;
+}
+
+static enum status parse_value(struct cursor *c, int key, struct npy_header *out,
+                               struct error *err)
+{
+    if (!take(c, ":")) {
+        return syntax_error(c, "':'", err);
+    }
+    if (key == KEY_DESCR) {
+        return parse_descr_value(c, out, err);
+    }
+    return key == KEY_ORDER ? parse_order(c, out, err) : parse_shape(c, out, err);
+}
+
 static enum status parse_entry(struct cursor *c, struct npy_header *out, int *seen,
                                struct error *err)
 {
@@ -256,10 +279,7 @@ static enum status parse_entry(struct cursor *c, struct npy_header *out, int *se
     if (!take_string(c, &name)) {
         return syntax_error(c, "a key in quotes", err);
     }
-    int key = equals(name, "descr")           ? KEY_DESCR
-              : equals(name, "fortran_order") ? KEY_ORDER
-              : equals(name, "shape")         ? KEY_SHAPE
-                                              : 0;
+    int key = key_of(name);
     if (key == 0 || (*seen & key) != 0) {
         return error_set(err, STATUS_INVALID_NPY,
                          "the NPY header has %s key '%.*s', expected descr, fortran_order and "
@@ -268,12 +288,7 @@ static enum status parse_entry(struct cursor *c, struct npy_header *out, int *se
                          name.count < 40 ? (int)name.count : 40, (const char *)name.bytes);
     }
     *seen |= key;
-    if (!take(c, ":")) {
-        return syntax_error(c, "':'", err);
-    }
-    return key == KEY_DESCR   ? parse_descr_value(c, out, err)
-           : key == KEY_ORDER ? parse_order(c, out, err)
-                              : parse_shape(c, out, err);
+    return parse_value(c, key, out, err);
 }
 
 static enum status parse_dict(struct cursor *c, struct npy_header *out, struct error *err)

@@ -77,8 +77,10 @@ static void compare_with_jansson(const char *text, size_t bytes)
         bool taken =
             json_tensor_read(&read, array.cut, array.elements, values, &err) == STATUS_OK;
         bool strings = memchr(text, '"', array.cut.bytes) != NULL;
+        bool nul = memchr(text, '\0', array.cut.bytes) != NULL; /* jansson skips some */
+        REQUIRE(!taken || !nul);
         size_t at = 0;
-        REQUIRE(strings || taken == (tree != NULL && only_numbers(tree)));
+        REQUIRE(strings || nul || taken == (tree != NULL && only_numbers(tree)));
         if (taken && !strings) {
             REQUIRE(same_numbers(tree, values, array.elements, &at));
             REQUIRE(at == array.elements);

@@ -156,6 +156,31 @@ static void invalid_json_is_refused_with_a_reason(void **state)
     }
 }
 
+static void a_nul_byte_is_refused_wherever_it_stands(void **state)
+{
+    (void)state;
+    const char text[] = "{ \"axis\": 1 , \"data\" : [1,2] , \"dtype\": \"int8\" } ";
+    for (size_t i = 0; i < sizeof text - 1; i++) {
+        char copy[sizeof text];
+        struct json_doc doc;
+        struct error err;
+        memcpy(copy, text, sizeof text);
+        copy[i] = '\0';
+        bool in_data =
+            i > (size_t)(strchr(text, '[') - text) && i < (size_t)(strchr(text, ']') - text);
+        enum status status = parse_n(copy, sizeof text - 1, &doc, &err);
+        assert_int_equal(status, in_data ? STATUS_OK : STATUS_INVALID_JSON);
+        if (in_data) {
+            const struct json_read read = {.dtype = DTYPE_F64, .field = "data"};
+            const struct json_array *array = data_of(&doc);
+            double out[2];
+            assert_int_equal(json_tensor_read(&read, array->cut, array->elements, out, &err),
+                             STATUS_INVALID_DATA);
+            json_doc_deinit(&doc);
+        }
+    }
+}
+
 static void errors_name_the_byte_of_the_whole_text(void **state)
 {
     (void)state;
@@ -231,6 +256,7 @@ int main(void)
         cmocka_unit_test(no_spelling_of_the_key_forges_a_stand_in),
         cmocka_unit_test(what_only_looks_like_data_is_left_alone),
         cmocka_unit_test(invalid_json_is_refused_with_a_reason),
+        cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),
         cmocka_unit_test(errors_name_the_byte_of_the_whole_text),
         cmocka_unit_test(nesting_and_bulk_outside_of_data_are_limited),
         cmocka_unit_test(a_large_array_is_no_bulk),
