@@ -54,7 +54,7 @@ enum status attribute_int64(const char *field, const char *text, int64_t *out,
 enum status attribute_int64_list(const char *field, const char *text, int max, int64_t *out,
                                  int *count, struct error *err)
 {
-    int64_t values[LIMIT_RANK];
+    int64_t values[LIMIT_RANK] = {0};
     int found = 0;
     for (const char *p = text; *text != '\0';) {
         if (found == max || found == LIMIT_RANK) {

@@ -212,7 +212,8 @@ static enum status build(struct builder *b, struct error *err)
 static enum status parse(struct builder *b, struct json_doc *doc, struct error *err)
 {
     json_error_t trouble;
-    if (memchr(b->skeleton, '\0', b->skeleton_bytes) != NULL) { /* jansson skips some */
+    if (b->skeleton == NULL || memchr(b->skeleton, '\0', b->skeleton_bytes) != NULL) {
+        /* jansson skips some */
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is not valid JSON: it holds a NUL byte");
     }

@@ -104,12 +104,12 @@ static void blame(const struct walk *walk, int depth, int64_t index)
     size_t used = 0;
     array->where[0] = '\0';
     for (int d = 1; d <= depth; d++) {
-        uint64_t step = d < depth ? walk->commas[d] : (uint64_t)index;
+        uint64_t place = d < depth ? walk->commas[d] : (uint64_t)index;
         if (d == depth && index < 0) {
             break;
         }
         int written = snprintf(array->where + used, sizeof array->where - used, "[%llu]",
-                               (unsigned long long)step);
+                               (unsigned long long)place);
         used += written > 0 ? (size_t)written : 0;
         if (used >= sizeof array->where) {
             break;
@@ -254,11 +254,11 @@ static void watch_digits(struct walk *walk, uint64_t digit)
     run &= run >> 4;
     run &= run >> 8;
     run &= run >> 3;
-    size_t leading = ~digit != 0 ? (size_t)__builtin_ctzll(~digit) : BLOCK;
+    size_t leading = digit == UINT64_MAX ? BLOCK : (size_t)__builtin_ctzll(~digit);
     if (run != 0 || walk->digit_run + leading >= LONG_RUN) {
         walk->array->long_integers = true;
     }
-    walk->digit_run = ~digit != 0 ? (size_t)__builtin_clzll(~digit) : BLOCK;
+    walk->digit_run = digit == UINT64_MAX ? BLOCK : (size_t)__builtin_clzll(~digit);
 }
 
 enum status json_tensor_measure(const char *text, size_t bytes, struct json_array *array,
