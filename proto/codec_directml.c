@@ -78,6 +78,7 @@ static enum status locate_payload(const struct codec_request *request,
 {
     int64_t known = framed_payload_bytes(request);
     call->source = CALL_SOURCE_PAYLOAD;
+    call->answer_format = CODEC_FORMAT_RAW;
     call->input_bytes = directml_least_bytes(&dml->op.input);
     call->output_bytes = directml_total_bytes(&dml->op.output);
     call->payload_min = call->input_bytes;

@@ -224,6 +224,8 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
         kserve_release(&found);
         return status;
     }
+    bool binary = kserve->output.binary || found.output_shm.region[0] != '\0';
+    found.answer_format = binary ? CODEC_FORMAT_RAW : CODEC_FORMAT_JSON;
     kserve_apply(&kserve->attributes, model, &found.desc);
     *call = found;
     return STATUS_OK;

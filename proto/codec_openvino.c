@@ -204,6 +204,7 @@ static enum status read_root(const struct codec_request *request, struct openvin
     memcpy(call->desc.sizes, data->sizes, sizeof data->sizes);
     call->input_bytes = data->bytes;
     call->source = data->binary ? CALL_SOURCE_PAYLOAD : CALL_SOURCE_TEXT;
+    call->answer_format = data->binary ? CODEC_FORMAT_RAW : CODEC_FORMAT_JSON;
     if (data->array != NULL) {
         call->data = data->array->cut;
     }

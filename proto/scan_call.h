@@ -46,12 +46,13 @@ struct scan_call {
                                   size of a pending axis */
     uint64_t payload_offset; /* where the input buffer starts inside the payload */
     uint64_t
-        output_bytes;     /* least size of the output buffer; its tail is zero. 0: as planned */
-    bool byte_swap;       /* payload is big-endian; complete() turns it round */
-    enum codec_format answer_format; /* /v1/cumsum: as codec_request said */
-    bool nested;          /* data came as nested JSON and is answered so */
-    struct json_cut data; /* source TEXT: the numbers */
-    struct shm_window input_shm; /* source SHM: the server copies it in after complete() */
+        output_bytes; /* least size of the output buffer; its tail is zero. 0: as planned */
+    bool byte_swap;   /* payload is big-endian; complete() turns it round */
+    enum codec_format answer_format; /* JSON: the answer's numbers are text; the server reserves
+                                      * memory for it. Other dialects' binary answers are RAW */
+    bool nested;                     /* data came as nested JSON and is answered so */
+    struct json_cut data;            /* source TEXT: the numbers */
+    struct shm_window input_shm;     /* source SHM: the server copies it in after complete() */
     struct shm_window axis_shm; /* region "" unless a pending axis lies in shared memory: ... */
     uint8_t axis_bytes[8];      /* ... the server copies axis_shm here before complete() */
     struct shm_window output_shm;  /* region "" unless the result goes to shared memory */

@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum {
-    FIRST_HEAD_BYTES = 4096
+    FIRST_HEAD_BYTES = 4096,
+    EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
 enum status body_reserve(struct request *request, uint64_t bytes, struct error *err)
@@ -46,7 +47,7 @@ static size_t head_capacity_for(const struct exchange *x, size_t want)
     int64_t declared = x->request.codec_request.body_bytes;
     uint64_t most = x->head_need;
     if (most == UINT64_MAX && declared >= 0) {
-        return (size_t)declared; /* all of it, at once */
+        return (size_t)declared < want ? want : (size_t)declared; /* all of it, at once */
     }
     size_t capacity = FIRST_HEAD_BYTES;
     while (capacity < want) {
@@ -108,7 +109,14 @@ static enum status head_step(struct exchange *x, struct error *err)
     if (x->head_need != request->head_bytes) {
         return ensure_head(x, request->head_bytes, err);
     }
-    return head_is_whole_body(x) ? STATUS_OK : infer_decode(x, err);
+    if (head_is_whole_body(x)) {
+        return STATUS_OK;
+    }
+    if (request->head_bytes > request->server->config->inline_json_bytes) {
+        x->spill = true;
+        return STATUS_OK;
+    }
+    return infer_decode(x, err);
 }
 
 enum status body_begin(struct exchange *x, struct error *err)
@@ -150,11 +158,35 @@ static enum status feed_head(struct exchange *x, const char *bytes, size_t count
     return request->head_bytes == x->head_need ? head_step(x, err) : STATUS_OK;
 }
 
+/* Payload whose place is not known yet: the head is long, and decoded only in the codec pool.
+ */
+static enum status feed_spill(struct exchange *x, const char *bytes, size_t count,
+                              struct error *err)
+{
+    struct request *request = &x->request;
+    size_t end = request->head_bytes + 1 + x->spilled;
+    x->head_need = UINT64_MAX; /* the buffer grows as if this were text */
+    enum status status = ensure_head(x, end + count, err);
+    x->head_need = request->head_bytes;
+    if (status == STATUS_OK) {
+        memcpy(request->head + end, bytes, count);
+        x->spilled += count;
+    }
+    return status;
+}
+
 static enum status feed_payload(struct exchange *x, const char *bytes, size_t count,
                                 struct error *err)
 {
     struct request *request = &x->request;
     uint64_t end = request->payload_received + count;
+    if (!request->decoded ||
+        (end > request->call.payload_max && end - request->call.payload_max > EXCESS_BYTES)) {
+        return error_set(err, STATUS_LENGTH_MISMATCH,
+                         "the body goes on after the %" PRIu64
+                         " bytes that the request describes",
+                         request->decoded ? request->call.payload_max : request->head_bytes);
+    }
     if (end > x->payload_room && x->payload_room < request->call.payload_max) {
         enum status status = infer_grow(x, end, err);
         if (status != STATUS_OK) {
@@ -182,11 +214,10 @@ static enum status land(void *context, const void *data, size_t count, struct er
     }
     while (count > 0) {
         size_t used = count;
-        /* A head that is the whole body and has more behind it: the excess is payload nobody
-         * asked for; its length is counted and complete() judges it. */
         bool to_head = x->head_need != x->request.head_bytes;
-        enum status status = to_head ? feed_head(x, bytes, count, &used, err)
-                                     : feed_payload(x, bytes, count, err);
+        enum status status = to_head    ? feed_head(x, bytes, count, &used, err)
+                             : x->spill ? feed_spill(x, bytes, count, err)
+                                        : feed_payload(x, bytes, count, err);
         if (status != STATUS_OK) {
             return status;
         }

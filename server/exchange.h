@@ -98,15 +98,17 @@ struct exchange {
     const char *path; /* decoded; cut at captured segments */
     const char *segments[PAGE_SEGMENTS];
 
-    uint64_t body_limit;     /* most bytes of the body, as sent and unpacked */
-    uint64_t body_received;  /* bytes as sent */
-    uint64_t body_unpacked;  /* the same after Content-Encoding */
-    uint64_t head_need;      /* what the codec wants in the head; UINT64_MAX: everything */
-    uint64_t head_reserved;  /* of request.reserved_bytes: for the head */
-    uint64_t block_reserved; /* of request.reserved_bytes: for the block */
-    size_t payload_room;     /* bytes for payload in the block as it is */
-    size_t block_bytes;      /* what the block must have in the end */
-    size_t input_room;       /* of them, for the input buffer */
+    uint64_t body_limit;    /* most bytes of the body, as sent and unpacked */
+    uint64_t body_received; /* bytes as sent */
+    uint64_t body_unpacked; /* the same after Content-Encoding */
+    uint64_t head_need;     /* what the codec wants in the head; UINT64_MAX: everything */
+    bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
+    size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
+    uint64_t head_reserved;                     /* of request.reserved_bytes: for the head */
+    uint64_t block_reserved;                    /* of request.reserved_bytes: for the block */
+    size_t payload_room;                        /* bytes for payload in the block as it is */
+    size_t block_bytes;                         /* what the block must have in the end */
+    size_t input_room;                          /* of them, for the input buffer */
     struct shm_region *shm[EXCHANGE_SHM_COUNT]; /* held until the end; NULL: none */
     struct inflate *inflate;                    /* owned; NULL without Content-Encoding */
 

@@ -76,6 +76,8 @@ static void reset(struct exchange *x)
     x->body_unpacked = 0;
     x->head_need = 0;
     x->head_reserved = 0;
+    x->spill = false;
+    x->spilled = 0;
     x->block_reserved = 0;
     x->payload_room = 0;
     x->block_bytes = 0;

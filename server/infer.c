@@ -51,10 +51,7 @@ static uint64_t text_bytes_per_element(enum dtype dtype)
 /* About how many bytes of text the answer will be; 0 where it is binary. */
 static uint64_t answer_text_bytes(const struct request *request)
 {
-    bool text = request->call.source == CALL_SOURCE_TEXT;
-    if (request->route->kind == ROUTE_CUMSUM) {
-        text = request->codec_request.answer_format == CODEC_FORMAT_JSON;
-    }
+    bool text = request->call.answer_format == CODEC_FORMAT_JSON;
     return text ? request->plan.out_elements * text_bytes_per_element(request->plan.dtype) : 0;
 }
 
@@ -216,6 +213,18 @@ static void zero_output_tail(struct request *request)
     memset(output + planned, 0, (size_t)request->out_bytes - planned);
 }
 
+/* Move payload that was kept behind a long head to where it belongs. */
+static void unspill(struct exchange *x)
+{
+    struct request *request = &x->request;
+    size_t count = x->spilled < x->payload_room ? x->spilled : x->payload_room;
+    if (count > 0) {
+        memcpy(slab_at(request, request->in_offset), request->head + request->head_bytes + 1,
+               count);
+    }
+    request->payload_received = x->spilled;
+}
+
 /* From a complete body to a request a device can take. Thread: the owner. */
 static enum status prepare(struct request *request)
 {
@@ -224,6 +233,9 @@ static enum status prepare(struct request *request)
     enum status status = request->decoded ? STATUS_OK : infer_decode(x, err);
     if (status == STATUS_OK && request->block.bytes < x->block_bytes) {
         status = take_block(x, x->block_bytes, err);
+    }
+    if (status == STATUS_OK && x->spill) {
+        unspill(x);
     }
     if (status == STATUS_OK) {
         status = infer_shm_read_axis(x, err);
@@ -328,8 +340,7 @@ static bool encode_is_long(const struct exchange *x)
     bool packs = x->door.accept_coding != DOOR_IDENTITY;
     return answer_text_bytes(request) > request->server->config->inline_json_bytes ||
            (packs && request->out_bytes > INLINE_PACK_BYTES) ||
-           (request->route->kind == ROUTE_DIALECT &&
-            request->out_bytes > request->server->config->inline_json_bytes);
+           (infer_shm_used(x) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
 static bool complete_is_long(const struct exchange *x)

@@ -4,6 +4,7 @@
 #include "server/server.h"
 #include "tests/lib/unit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,6 +256,56 @@ static void packed_body_is_unpacked_on_its_way(void **state)
     assert_memory_equal(input_of(f), text.bytes, 16);
 }
 
+static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct door *door = &f->x.door;
+    char json[3000];
+    char payload[5000];
+    /* Longer than inline_json_bytes. */
+    int head =
+        snprintf(json, sizeof json,
+                 "{\"id\":\"1\",%*s\"inputs\":[{\"name\":\"x\",\"shape\":[1250],\"datatype\":"
+                 "\"FP32\",\"parameters\":{\"binary_data_size\":5000}}]}",
+                 2000, "");
+    memset(payload, 'p', sizeof payload);
+    f->route.kind = ROUTE_DIALECT;
+    f->x.request.codec = codec_kserve();
+    f->x.request.codec_request.head_bytes = head;
+    f->x.request.codec_request.model = "cumsum";
+    door_init(door, true);
+    door->content_length = head + (int)sizeof payload;
+    assert_int_equal(body_begin(&f->x, &err), STATUS_OK);
+    for (int at = 0; at < head; at += 100) {
+        size_t count = head - at < 100 ? (size_t)(head - at) : 100;
+        assert_int_equal(body_feed(&f->x, json + at, count, &err), STATUS_OK);
+    }
+    for (size_t at = 0; at < sizeof payload; at += 1000) {
+        assert_int_equal(body_feed(&f->x, payload + at, 1000, &err), STATUS_OK);
+    }
+    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
+    assert_false(f->x.request.decoded);
+    assert_int_equal(f->x.spilled, sizeof payload);
+    assert_int_equal(strlen(f->x.request.head), head);
+    assert_memory_equal(f->x.request.head, json, head);
+    assert_memory_equal(f->x.request.head + head + 1, payload, sizeof payload);
+}
+
+static void body_that_never_ends_is_refused_soon(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    static char piece[65536];
+    enum status status = begin_raw(f, "4", -1, &err);
+    size_t fed = 0;
+    for (; status == STATUS_OK && fed < 4 << 20; fed += sizeof piece) {
+        status = body_feed(&f->x, piece, sizeof piece, &err);
+    }
+    assert_int_equal(status, STATUS_LENGTH_MISMATCH);
+    assert_true(fed <= (1 << 20) + 2 * sizeof piece);
+}
+
 static void page_bodies_have_their_own_limit(void **state)
 {
     struct fixture *f = *state;
@@ -289,6 +340,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(body_that_ends_inside_its_header_is_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(packed_body_is_unpacked_on_its_way, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(payload_behind_a_long_head_waits_for_its_decoding,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(body_that_never_ends_is_refused_soon, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(page_bodies_have_their_own_limit, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
