@@ -5,6 +5,7 @@
 #include "server/config.h"
 #include "server/device_pool.h"
 #include "server/http.h"
+#include "server/kernel_cache.h"
 #include "server/log.h"
 #include "server/memory.h"
 #include "server/queue.h"
@@ -84,6 +85,7 @@ static void tick(struct run *run, uint64_t now_ns)
     if (now_ns >= run->trim_ns) {
         memory_trim(run->server->memory, now_ns);
         run->trim_ns = now_ns + TRIM_EVERY_NS;
+        kernel_cache_tick(run->server->kernel_cache, now_ns);
     }
 }
 

@@ -23,6 +23,7 @@
 struct server {
     const struct config *config;
     struct log *log;
+    struct kernel_cache *kernel_cache; /* main only */
     struct metrics *metrics;
     struct memory *memory;
     struct shm_registry *shm; /* NULL: clients' shared memory is off */

@@ -25,11 +25,17 @@ enum {
 };
 
 /* Serving goes on without a cache. */
-static void give_cache_up(struct config *config, struct log *log, int failure)
+static void report_cache(struct config *config, const struct server *server, int failure)
 {
-    log_message(log, LOG_WARN, "no kernel cache in %s (--kernel-cache): %s",
-                config->kernel_cache, strerrordesc_np(failure));
-    config->kernel_cache[0] = '\0';
+    if (failure != 0) {
+        log_message(server->log, LOG_WARN, "no kernel cache in %s (--kernel-cache): %s",
+                    config->kernel_cache, strerrordesc_np(failure));
+        config->kernel_cache[0] = '\0';
+    } else if (server->kernel_cache->removed > 0) {
+        log_message(server->log, LOG_INFO,
+                    "%zu entries of PoCL's kernel cache were damaged or incomplete: removed",
+                    server->kernel_cache->removed);
+    }
 }
 
 /* Only if it is switched on: elsewhere a missing registry says that it is off. */
@@ -58,10 +64,10 @@ static enum status build(struct config *config, struct server *server, struct ht
                                           .keep_ms = KEEP_SLABS_MS};
     const struct queue_options queue = {.max_requests = (size_t)config->queue_depth,
                                         .max_bytes = config->memory_budget};
-    int cache_failure = kernel_cache_prepare(config->kernel_cache);
+    int cache_failure = kernel_cache_open(server->kernel_cache, config->kernel_cache);
     enum status status = log_open(&log, &server->log, err);
-    if (status == STATUS_OK && cache_failure != 0) {
-        give_cache_up(config, server->log, cache_failure);
+    if (status == STATUS_OK) {
+        report_cache(config, server, cache_failure);
     }
     status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
     status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
@@ -84,6 +90,7 @@ static void take_down(struct server *server, struct http *http, int code)
         queue_close(server->queue);
     }
     bool stopped = code != EXIT_CODE_FAILED && device_pool_destroy(server->devices);
+    kernel_cache_close(server->kernel_cache);
     if (!stopped) {
         log_close(server->log);
         _exit(code);
@@ -107,7 +114,8 @@ static int exit_code_of(enum status status)
 int service_run(struct config *config, struct error *err)
 {
     struct lifecycle lifecycle = {.phase = LIFECYCLE_STARTING};
-    struct server server = {.config = config, .lifecycle = &lifecycle};
+    struct kernel_cache cache = {.lock = -1};
+    struct server server = {.config = config, .kernel_cache = &cache, .lifecycle = &lifecycle};
     struct http *http = NULL;
     lifecycle_block_signals();
     enum status status = build(config, &server, &http, err);
