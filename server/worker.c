@@ -24,7 +24,8 @@ enum {
 };
 
 enum {
-    BACK_OFF_DOUBLINGS = 6
+    BACK_OFF_DOUBLINGS = 6,
+    BUILD_PATIENCE = 10 /* times --device-timeout-ms for opening and warming */
 };
 
 /* A batch of more than this gets more time in proportion. */
@@ -96,16 +97,18 @@ void worker_fail(struct worker *worker, const char *reason)
                 worker->info.name, reason);
 }
 
-static uint64_t call_timeout_ns(const struct worker *worker, uint64_t bytes)
+/* Compilers on a busy machine are slow without being stuck. */
+static uint64_t call_timeout_ns(const struct worker *worker, size_t count, uint64_t bytes)
 {
-    double factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : 1;
+    double factor = count == 0 ? BUILD_PATIENCE : 1;
+    factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : factor;
     return (uint64_t)((double)worker->plan->timeout_ns * factor);
 }
 
 void worker_call_begin(struct worker *worker, struct request *batch, size_t count,
                        uint64_t bytes)
 {
-    uint64_t timeout_ns = call_timeout_ns(worker, bytes);
+    uint64_t timeout_ns = call_timeout_ns(worker, count, bytes);
     (void)pthread_mutex_lock(&worker->lock);
     worker->call_timeout_ns = timeout_ns;
     worker->call_deadline_ns = clock_now_ns() + timeout_ns;
@@ -190,6 +193,7 @@ static bool warm_one(struct worker *worker)
 {
     const struct warm_step *step = &worker->plan->warm[worker->warm_next++];
     struct error err = ERROR_INIT;
+    uint64_t began_ns = clock_now_ns();
     worker_call_begin(worker, NULL, 0, 0);
     enum status status =
         worker->plan->driver->warm(worker->device, step->dtype, step->precision, &err);
@@ -197,6 +201,10 @@ static bool warm_one(struct worker *worker)
         return false;
     }
     if (status == STATUS_OK) {
+        log_message(log_of(worker), LOG_DEBUG, "device %zu: %s%s is warm after %llu ms",
+                    worker->number, dtype_info(step->dtype)->name,
+                    step->precision == PRECISION_NATIVE ? " (native)" : "",
+                    (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS));
         return true;
     }
     error_prefix(&err, dtype_info(step->dtype)->name);
