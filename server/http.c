@@ -27,7 +27,7 @@ struct http {
 static unsigned daemon_limit(const struct http *http)
 {
     uint64_t parts = http->loop_count * http->listeners.count;
-    uint64_t limit = http->server->config->max_connections / parts;
+    uint64_t limit = parts == 0 ? 0 : http->server->config->max_connections / parts;
     return limit == 0 ? 1U : (unsigned)limit;
 }
 

@@ -128,6 +128,7 @@ static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
     return MHD_NO;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): MHD's signature */
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, const char *url,
                                  const char *method, const char *version, const char *data,
                                  size_t *data_bytes, void **con_cls)
