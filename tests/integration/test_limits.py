@@ -173,6 +173,7 @@ def test_memory_held_by_slow_clients_is_503_for_others_until_they_leave(tight_se
     assert status == 200
 
 
+@pytest.mark.release_only
 def test_declared_bytes_that_never_come_are_not_touched(start_server):
     server = start_server("--memory-budget", "2GiB")
     before = server.rss_bytes()
