@@ -99,6 +99,10 @@ static void *writer_main(void *argument)
             (void)pthread_cond_wait(&log->changed, &log->lock);
         }
     }
+    report_dropped(log); /* what was lost since the last report */
+    if (log->filled > 0) {
+        write_filled(log);
+    }
     log->finished = true;
     (void)pthread_cond_broadcast(&log->changed);
     (void)pthread_mutex_unlock(&log->lock);
