@@ -293,12 +293,14 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
 
 static int report(struct job *job, const struct tally_error *err)
 {
-    const char *trouble = job->destination.trouble;
-    if (err->status == TALLY_LOCAL_IO) {
-        return trouble[0] != '\0' ? complain(EXIT_LOCAL, "%s", trouble) : EXIT_LOCAL;
+    const struct destination *destination = &job->destination;
+    bool ours = err->status == TALLY_LOCAL_IO || err->status == TALLY_BAD_ANSWER;
+    if (ours && destination->trouble[0] != '\0') {
+        return complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
+                        destination->trouble);
     }
-    if (err->status == TALLY_BAD_ANSWER && trouble[0] != '\0') {
-        return complain(EXIT_SERVER, "%s", trouble);
+    if (err->status == TALLY_LOCAL_IO) {
+        return EXIT_LOCAL; /* source_read() has complained */
     }
     return complain_error(err);
 }

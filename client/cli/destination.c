@@ -107,6 +107,7 @@ static int put(struct destination *destination, const char *bytes, size_t count)
             continue;
         }
         if (done < 0) {
+            destination->local = true;
             (void)snprintf(destination->trouble, sizeof destination->trouble, "%s: %s",
                            destination->name == NULL ? "standard output" : destination->name,
                            errno_text());
@@ -171,6 +172,7 @@ int destination_check(struct destination *destination, const struct tally_answer
     }
     if (destination->temporary != NULL && destination->written > 0 &&
         (lseek(destination->fd, 0, SEEK_SET) != 0 || ftruncate(destination->fd, 0) != 0)) {
+        destination->local = true;
         return refuse(destination, "%s: %s", destination->name, errno_text());
     }
     destination->written = 0;
@@ -190,6 +192,7 @@ static int keep_text(struct destination *destination, const void *bytes, size_t 
         size_t room = (destination->text_bytes + count + 1) * 2;
         char *larger = realloc(destination->text, room);
         if (larger == NULL) {
+            destination->local = true;
             return refuse(destination, "out of memory");
         }
         destination->text = larger;
@@ -207,6 +210,7 @@ static int gather_head(struct destination *destination, const char **bytes, size
         destination->head = malloc(NPY_HEAD_MAX);
     }
     if (destination->head == NULL) {
+        destination->local = true;
         return refuse(destination, "out of memory");
     }
     size_t room = NPY_HEAD_MAX - destination->head_bytes;
@@ -279,7 +283,8 @@ static int commit_text(struct destination *destination, bool bare)
 int destination_commit(struct destination *destination, bool bare)
 {
     if (destination->expected.format == FORMAT_JSON && commit_text(destination, bare) != 0) {
-        return complain(EXIT_SERVER, "%s", destination->trouble);
+        return complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
+                        destination->trouble);
     }
     bool headless = destination->expected.format == FORMAT_NPY && destination->npy.bytes == 0;
     if (headless ||

@@ -37,7 +37,8 @@ struct destination {
     struct npy_head npy; /* once parsed: bytes > 0 */
     uint64_t written;
     uint64_t due;      /* bytes the answer must have; UINT64_MAX: unknown */
-    char trouble[256]; /* what was wrong with the answer, "" if nothing */
+    char trouble[256]; /* what was wrong, "" if nothing */
+    bool local;        /* and that it was wrong here, not with the answer */
 };
 
 /* name NULL or "-": standard output. EXIT_DONE, or the status after complaining. */

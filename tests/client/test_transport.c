@@ -3,6 +3,7 @@
 #include "tests/client/lib/support.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -93,13 +94,13 @@ static void unix_sockets_work_in_both_spellings(void **state)
 }
 
 struct cut {
-    size_t at;
+    atomic_size_t at; /* changed between calls, while the server's threads run */
     bool reset;
 };
 
 static void script_cut(void *user, const struct fake_request *request, struct fake_answer *answer)
 {
-    const struct cut *cut = user;
+    struct cut *cut = user;
     script_right(NULL, request, answer);
     answer->cut = cut->at;
     answer->reset = cut->reset;
@@ -143,13 +144,13 @@ static void script_cut_first(void *user, const struct fake_request *request,
 {
     script_right(NULL, request, answer);
     if (request->number % 2 == 0)
-        answer->cut = *(const size_t *)user;
+        answer->cut = *(const atomic_size_t *)user;
 }
 
 static void a_cut_answer_is_asked_for_again(void **state)
 {
     (void)state;
-    size_t at = 0;
+    atomic_size_t at = 0;
     struct fake_server *server = fake_server_start(script_cut_first, &at, SIZE_MAX, NULL);
     struct tally *client = quick_client(fake_server_url(server), 2);
     size_t cuts[] = {0, 17, 40, 100, 150, 160};
@@ -174,7 +175,7 @@ static void in_place_is_not_repeated_once_overwritten(void **state)
     test_free(whole);
     struct tally_scan scan = scan_of(&FOUR);
     for (size_t extra = 0; extra <= 8; extra += 4) {
-        size_t at = text + extra;
+        atomic_size_t at = text + extra;
         struct fake_server *server = fake_server_start(script_cut_first, &at, SIZE_MAX, NULL);
         struct tally *client = quick_client(fake_server_url(server), 3);
         struct tally_error err;
@@ -340,7 +341,7 @@ static void an_early_rejection_is_told(void **state)
 static void script_drip(void *user, const struct fake_request *request, struct fake_answer *answer)
 {
     script_right(NULL, request, answer);
-    answer->drip_us = *(const int *)user;
+    answer->drip_us = *(const atomic_int *)user;
 }
 
 static void a_slow_answer_is_waited_for_until_the_timeout(void **state)
@@ -348,7 +349,7 @@ static void a_slow_answer_is_waited_for_until_the_timeout(void **state)
     (void)state;
     struct tally_error err;
     int32_t output[4] = {0};
-    int pause = 500;
+    atomic_int pause = 500;
     struct fake_server *server = fake_server_start(script_drip, &pause, SIZE_MAX, NULL);
     struct tally *client = quick_client(fake_server_url(server), -1);
     assert_int_equal(call(client, output, &err), TALLY_OK);

@@ -1,0 +1,648 @@
+"""The `tally` command: against the real server in TALLY_URL, and against servers that misbehave.
+
+Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli.py
+"""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+TALLY = os.path.abspath(os.environ["TALLY"])
+URL = os.environ["TALLY_URL"]
+SLOW = float(os.environ.get("TALLY_SLOW", "1"))  # how much slower an instrumented build is
+COMMANDS = ["cumsum", "devices", "health", "version", "bench", "completion"]
+
+
+def tally(*arguments, stdin=b"", env=None, url=URL, cwd=None):
+    environment = {**os.environ, "TALLY_URL": url, **(env or {})}
+    done = subprocess.run(
+        [TALLY, *arguments], input=stdin, capture_output=True, env=environment, cwd=cwd, timeout=120
+    )
+    # An instrumented build must not have found anything.
+    assert b"Sanitizer" not in done.stderr and b"runtime error" not in done.stderr, done.stderr
+    return done
+
+
+def npy(descr, shape, data, fortran=False):
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (descr, fortran, tuple(shape))
+    text += " " * (63 - (10 + len(text)) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def npy_parts(file):
+    length = struct.unpack("<H", file[8:10])[0]
+    return file[10 : 10 + length].decode(), file[10 + length :]
+
+
+class Server:
+    """Answers each connection's requests with what `script(number, head, body)` returns: bytes to
+    send, after which the connection is closed; a generator to send piece by piece; or None."""
+
+    def __init__(self, script, read_rate=None):
+        self.script, self.read_rate = script, read_rate
+        self.count = 0
+        self.heads = []
+        self.lock = threading.Lock()
+        self.stopped = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        try:
+            with connection:
+                while self._exchange(connection):
+                    pass
+        except OSError:
+            pass
+
+    def _exchange(self, connection):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            piece = connection.recv(65536)
+            if not piece:
+                return False
+            data += piece
+        head, body = data.split(b"\r\n\r\n", 1)
+        length = int((re.search(rb"(?i)content-length: *(\d+)", head) or [0, 0])[1])
+        if b"100-continue" in head:
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        got = len(body)
+        body = [body]
+        while got < length:
+            if self.read_rate:
+                time.sleep(65536 / self.read_rate)
+            piece = connection.recv(65536)
+            if not piece:
+                return False
+            body.append(piece)
+            got += len(piece)
+        with self.lock:
+            number, self.count = self.count, self.count + 1
+            self.heads.append(head.decode("latin1"))
+        answer = self.script(number, head.decode("latin1"), b"".join(body))
+        if answer is None:
+            self.stopped.wait(30)
+            return False
+        keep = False
+        if isinstance(answer, tuple):
+            answer, keep = answer[0], True
+        for piece in [answer] if isinstance(answer, bytes) else answer:
+            connection.sendall(piece)
+        return keep
+
+
+def answer(body, content_type="application/json", status="200 OK", headers=""):
+    text = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+    return (text + headers + "\r\n").encode() + body
+
+
+class Terminal:
+    """Runs `tally` with standard error on a terminal; gathers what it shows there."""
+
+    def __init__(self, *arguments, env=None, url=URL, columns=100, stdout=subprocess.PIPE):
+        mine, theirs = pty.openpty()
+        environment = {**os.environ, "TALLY_URL": url, "TERM": "xterm", **(env or {})}
+        if "NO_COLOR" not in (env or {}):
+            environment.pop("NO_COLOR", None)
+        import fcntl
+        import termios
+
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [TALLY, *arguments], stderr=theirs, stdout=stdout, stdin=subprocess.DEVNULL, env=environment
+        )
+        os.close(theirs)
+        self.mine = mine
+        self.shown = b""
+
+    def read(self, until=None, seconds=60):
+        end = time.time() + seconds
+        while time.time() < end and (until is None or until not in self.shown):
+            if select.select([self.mine], [], [], 0.1)[0]:
+                try:
+                    piece = os.read(self.mine, 65536)
+                except OSError:
+                    piece = b""
+                if not piece:
+                    break
+                self.shown += piece
+        return self.shown
+
+    def finish(self):
+        self.read()
+        status = self.process.wait(60)
+        os.close(self.mine)
+        if self.process.stdout:
+            self.process.stdout.close()
+        return status
+
+
+class Cumsum(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def path(self, name, content=None):
+        path = os.path.join(self.directory.name, name)
+        if content is not None:
+            with open(path, "wb") as file:
+                file.write(content)
+        return path
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def files(self):
+        return sorted(os.listdir(self.directory.name))
+
+    def assert_done(self, done):
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_npy_file_to_npy_file(self):
+        data = struct.pack("<6f", 1, 2, 3, 10, 20, 30)
+        source = self.path("in.npy", npy("<f4", (2, 3), data))
+        self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), "--axis", "1"))
+        header, data = npy_parts(self.read("out.npy"))
+        self.assertIn("'<f4'", header)
+        self.assertIn("(2, 3)", header)
+        self.assertEqual(struct.unpack("<6f", data), (1, 3, 6, 10, 30, 60))
+        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+
+    def test_flags_reach_the_server(self):
+        source = self.path("in.npy", npy("<i8", (4,), struct.pack("<4q", 1, 2, 3, 4)))
+        for flags, expected in [
+            ([], (1, 3, 6, 10)),
+            (["--exclusive"], (0, 1, 3, 6)),
+            (["--reverse"], (10, 9, 7, 4)),
+            (["--exclusive", "--reverse", "-a", "-1", "--precision=native"], (9, 7, 4, 0)),
+        ]:
+            done = tally("cumsum", source, *flags)
+            self.assert_done(done)
+            self.assertEqual(struct.unpack("<4q", npy_parts(done.stdout)[1]), expected)
+
+    def test_fortran_order_and_big_endian_input(self):
+        source = self.path("in.npy", npy(">i4", (2, 2), struct.pack(">4i", 1, 3, 2, 4), True))
+        done = tally("cumsum", source, "--axis=1")
+        self.assert_done(done)
+        self.assertEqual(struct.unpack("<4i", npy_parts(done.stdout)[1]), (1, 3, 3, 7))
+
+    def test_raw_files(self):
+        source = self.path("in.bin", struct.pack("<4H", 1, 2, 3, 65535))
+        shape = ["--dtype", "uint16", "--shape", "2,2", "-a", "1"]
+        self.assert_done(tally("cumsum", source, "-o", self.path("out.bin"), *shape))
+        self.assertEqual(struct.unpack("<4H", self.read("out.bin")), (1, 3, 3, 2))
+        self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), *shape))
+        self.assertIn("'<u2'", npy_parts(self.read("out.npy"))[0])
+        done = tally("cumsum", source, "-F", "json", *shape)
+        self.assert_done(done)
+        self.assertEqual(json.loads(done.stdout), [1, 3, 3, 2])
+
+    def test_raw_strides(self):
+        source = self.path("in.bin", struct.pack("<6i", 1, 10, 2, 20, 3, 30))
+        shape = ["-d", "int32", "-s", "2,3", "-a", "1", "--strides", "1,2", "--output-strides", "4,1"]
+        done = tally("cumsum", source, *shape)
+        self.assert_done(done)
+        self.assertEqual(struct.unpack("<7i", done.stdout), (1, 3, 6, 0, 10, 30, 60))
+
+    def test_json_from_a_pipe(self):
+        for text, flags, expected in [
+            ("[[1,2],[3,4]]", ["--axis", "1"], [[1, 3], [3, 7]]),
+            ("[1.5, 2]", [], [1.5, 3.5]),
+            ("[18446744073709551615, 2]", ["--dtype", "uint64"], [18446744073709551615, 1]),
+            ("[1,2,3,4]", ["--shape", "2,2", "--axis", "0"], [1, 2, 4, 6]),
+            ("[]", [], []),
+        ]:
+            done = tally("cumsum", *flags, stdin=text.encode())
+            self.assert_done(done)
+            self.assertEqual(json.loads(done.stdout), expected)
+
+    def test_a_json_object_is_a_whole_request(self):
+        done = tally("cumsum", stdin=b' {"data":[1,2],"exclusive":true}')
+        self.assert_done(done)
+        self.assertEqual(json.loads(done.stdout), {"dtype": "int64", "shape": [2], "data": [0, 1]})
+        self.assertEqual(tally("cumsum", "--reverse", stdin=b'{"data":[1,2]}').returncode, 2)
+
+    def test_json_becomes_a_file(self):
+        self.assert_done(tally("cumsum", "-o", self.path("out.npy"), "-d", "float64", stdin=b"[1,2]"))
+        self.assertEqual(struct.unpack("<2d", npy_parts(self.read("out.npy"))[1]), (1, 3))
+        self.assert_done(tally("cumsum", "-o", self.path("out.json"), stdin=b"[1,2]"))
+        self.assertEqual(json.loads(self.read("out.json")), [1, 3])
+
+    def test_binary_pipes(self):
+        file = npy("<f8", (3,), struct.pack("<3d", 0.5, 1, 2))
+        for names in ([], ["-"], ["-", "-o", "-"]):
+            done = tally("cumsum", *names, stdin=file)
+            self.assert_done(done)
+            self.assertEqual(struct.unpack("<3d", npy_parts(done.stdout)[1]), (0.5, 1.5, 3.5))
+
+    def test_a_file_can_be_its_own_output(self):
+        source = self.path("x.npy", npy("<i4", (3,), struct.pack("<3i", 1, 1, 1)))
+        os.chmod(source, 0o640)
+        self.assert_done(tally("cumsum", source, "-o", source))
+        self.assertEqual(struct.unpack("<3i", npy_parts(self.read("x.npy"))[1]), (1, 2, 3))
+        self.assertEqual(os.stat(source).st_mode & 0o777, 0o640)
+
+    def test_empty_tensors(self):
+        done = tally("cumsum", self.path("e.npy", npy("<f4", (0, 3), b"")))
+        self.assert_done(done)
+        self.assertIn("(0, 3)", npy_parts(done.stdout)[0])
+
+    def test_a_larger_file_arrives_whole(self):
+        count = 1 << 21
+        source = self.path("big.npy", npy("|u1", (count,), b"\x01" * count))
+        self.assert_done(tally("cumsum", source, "-o", self.path("out.npy")))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], bytes(range(1, 256)) + b"\0" + (bytes(range(1, 256)) + b"\0") * (count // 256 - 1))
+
+    # -- what goes wrong --
+
+    def assert_failed(self, done, status, *texts):
+        self.assertEqual(done.returncode, status, done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr.decode())
+        self.assertNotIn(b"\033", done.stderr)
+
+    def test_a_refusal_names_code_field_and_request(self):
+        source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        keep = self.path("out.npy", b"precious")
+        done = tally("cumsum", source, "-o", keep, "--axis", "7")
+        self.assert_failed(done, 1, "axis", "HTTP 400", "code invalid_axis", "field axis", "request ")
+        self.assertEqual(self.read("out.npy"), b"precious")
+        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+
+    def test_wrong_usage(self):
+        source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        raw = self.path("in.bin", bytes(10))
+        for arguments, text in [
+            (["frobnicate"], "--help"),
+            (["cumsum", "--frob"], "--help"),
+            (["cumsum", source, "--axis", "one"], "integer"),
+            (["cumsum", source, "--axis"], "--axis N"),
+            (["cumsum", source, "--precision", "half"], "wide native"),
+            (["cumsum", source, "--exclusive=yes"], "no value"),
+            (["cumsum", source, "two"], "unexpected"),
+            (["cumsum", source, "--dtype", "float32", "--shape", "2"], "NPY"),
+            (["cumsum", raw], "--dtype float32 --shape 3,4"),
+            (["cumsum", raw, "-d", "float32", "-s", "2"], "10 bytes"),
+            (["cumsum", raw, "-d", "float33", "-s", "2"], "float32"),
+            (["cumsum", raw, "-d", "float32", "-s", "9223372036854775807,9"], "bytes"),
+            (["cumsum", raw, "-f", "npy"], "not an NPY file"),
+            (["cumsum", "/nonexistent"], "No such file"),
+            (["cumsum", self.directory.name], "directory"),
+            (["cumsum", source, "--url", "ftp://x"], "http://127.0.0.1:8000"),
+            (["health", "extra"], "unexpected"),
+            (["bench", "--poisson"], "--rate"),
+            (["completion", "tcsh"], "bash"),
+            (["cumsum", source, "--token-file", "/nonexistent"], "token"),
+        ]:
+            self.assert_failed(tally(*arguments), 2, text)
+        self.assert_failed(tally("cumsum"), 2, "empty")
+
+    def test_local_output_that_fails(self):
+        source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        self.assert_failed(tally("cumsum", source, "-o", "/nonexistent/x"), 7, "/nonexistent/x")
+        self.assert_failed(tally("cumsum", source, "-o", "/dev/full"), 7, "No space left")
+
+    def test_nobody_listening(self):
+        done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
+        self.assert_failed(done, 3, "TALLY_URL", "http://127.0.0.1:1")
+
+    def test_a_busy_server(self):
+        with Server(lambda *_: answer(b'{"error":"full","code":"queue_full"}', status="503 X")) as s:
+            done = tally("cumsum", "--retries", "1", stdin=b"[1]", url=s.url)
+            self.assert_failed(done, 4, "full", "after 2 attempts", "queue_full")
+            self.assertEqual(s.count, 2)
+
+    def test_a_silent_server(self):
+        with Server(lambda *_: None) as s:
+            self.assert_failed(tally("cumsum", "--timeout", "0.3", stdin=b"[1]", url=s.url), 5, "300 ms")
+
+    def test_lying_servers_leave_no_file(self):
+        good = npy("<f4", (2,), bytes(8))
+        source = self.path("in.npy", good)
+        kind = "application/x-npy"
+        for lie, status in [
+            (answer(good[:-1], kind), 6),
+            (answer(good + b"x", kind), 6),
+            (answer(b"", kind), 6),
+            (answer(npy("<f4", (3,), bytes(12)), kind), 6),
+            (answer(npy("<i4", (2,), bytes(8)), kind), 6),
+            (answer(npy(">f4", (2,), bytes(8)), kind), 6),
+            (answer(npy("<f4", (2,), bytes(8), True), kind), 6),
+            (answer(b"\x93NUMPY\x01\x00\xff\xff", kind), 6),
+            (answer(b"<html>", "text/html"), 6),
+            (answer(good, "application/octet-stream"), 6),
+            (answer(good, kind)[:-3], 3),
+            (b"garbage\r\n\r\n", 6),
+            (b"", 3),
+        ]:
+            with Server(lambda *_, lie=lie: lie) as s:
+                done = tally("cumsum", source, "-o", self.path("out.npy"), "--retries", "0", url=s.url)
+                self.assertEqual(done.returncode, status, (lie, done.stderr))
+                self.assertNotEqual(done.stderr, b"")
+                self.assertEqual(self.files(), ["in.npy"])
+        for lie in [answer(b'{"datum":[1]}'), answer(b"[1]"), answer(b""), answer(b'{"data":[1')]:
+            with Server(lambda *_, lie=lie: lie) as s:
+                self.assertEqual(tally("cumsum", stdin=b"[1]", url=s.url).returncode, 6)
+        raw = "application/octet-stream"
+        for headers, body in [
+            ("Tally-Dtype: int8\r\nTally-Shape: 2\r\n", b"abc"),
+            ("Tally-Dtype: int8\r\nTally-Shape: 3\r\n", b"ab"),
+            ("Tally-Dtype: uint8\r\nTally-Shape: 2\r\n", b"ab"),
+            ("", b"ab"),
+        ]:
+            with Server(lambda *_, h=headers, b=body: answer(b, raw, headers=h)) as s:
+                done = tally("cumsum", "-d", "int8", "-s", "2", stdin=b"ab", url=s.url)
+                self.assertEqual(done.returncode, 6, (headers, body, done.stderr))
+
+    def test_a_connection_lost_in_the_answer_is_made_again(self):
+        good = npy("<f4", (2,), bytes(8))
+        whole = answer(good, "application/x-npy")
+        with Server(lambda number, *_: whole[: 40 + 50 * number] if number < 3 else whole) as s:
+            source = self.path("in.npy", good)
+            self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), url=s.url))
+            self.assertEqual(self.read("out.npy"), good)
+            self.assertEqual(s.count, 4)
+
+    def test_a_closed_pipe_ends_quietly_enough(self):
+        source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
+        line = f'"{TALLY}" cumsum "{source}" | head -c 5 >/dev/null; echo "${{PIPESTATUS[0]}}"'
+        done = subprocess.run(["bash", "-c", line], capture_output=True, env={**os.environ, "TALLY_URL": URL})
+        self.assertEqual(done.stdout, b"7\n")
+        self.assertIn(b"Broken pipe", done.stderr)
+
+    def test_ctrl_c_leaves_nothing_behind(self):
+        source = self.path("in.npy", npy("|u1", (1 << 22,), bytes(1 << 22)))
+        with Server(lambda *_: None) as s:
+            process = subprocess.Popen(
+                [TALLY, "cumsum", source, "-o", self.path("out.npy"), "--url", s.url],
+                stderr=subprocess.PIPE,
+            )
+            while s.count == 0:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            _, shown = process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 130)
+            self.assertIn(b"interrupted", shown)
+            self.assertEqual(self.files(), ["in.npy"])
+
+    def test_tokens_are_sent_and_not_on_the_command_line(self):
+        with Server(lambda *_: answer(b'{"data":[1]}')) as s:
+            tally("cumsum", stdin=b"[1]", url=s.url, env={"TALLY_TOKEN": "one"})
+            tally("cumsum", "--token-file", self.path("t", b"two\n"), stdin=b"[1]", url=s.url)
+            tally("cumsum", stdin=b"[1]", url=s.url)
+        self.assertIn("Authorization: Bearer one", s.heads[0])
+        self.assertIn("Authorization: Bearer two", s.heads[1])
+        self.assertNotIn("Authorization", s.heads[2])
+
+    def test_the_deadline_is_sent(self):
+        with Server(lambda *_: answer(b'{"data":[1]}')) as s:
+            tally("cumsum", "--deadline", "1.5", stdin=b"[1]", url=s.url)
+        self.assertIn("X-Request-Timeout-Ms: 1500", s.heads[0])
+
+    # -- terminals --
+
+    def slow_transfer(self, **options):
+        """A file larger than sockets hold, through a server that reads and answers slowly."""
+        data = bytes(12 << 20)
+        source = self.path("in.npy", npy("|u1", (len(data),), data))
+        whole = answer(npy("|u1", (len(data),), data), "application/x-npy")
+
+        def pieces():
+            for at in range(0, len(whole), 1 << 18):
+                yield whole[at : at + (1 << 18)]
+                time.sleep(0.02)
+
+        with Server(lambda *_: pieces(), read_rate=12e6) as s:
+            terminal = Terminal("cumsum", source, "-o", self.path("out.npy"), url=s.url, **options)
+            status = terminal.finish()
+        self.assertEqual(status, 0, terminal.shown)
+        return terminal.shown.decode()
+
+    def test_progress_is_shown_on_a_terminal(self):
+        shown = self.slow_transfer()
+        self.assertRegex(shown, r"sending +.*\[#+-+\].*\d+%  [\d.]+ MiB of 12\.0 MiB  [\d.]+ .?i?B/s")
+        self.assertRegex(shown, r"receiving +.*\[#+-*\].* \d:\d\d left")
+        self.assertIn("\033[32m", shown)
+        self.assertTrue(shown.endswith("\r\033[K"), shown[-40:])
+        for line in re.split(r"\r\033\[K", shown):
+            self.assertLess(len(re.sub(r"\033\[[0-9;]*m", "", line)), 100)
+
+    def test_no_color_is_honoured(self):
+        shown = self.slow_transfer(env={"NO_COLOR": "1"})
+        self.assertIn("receiving", shown)
+        self.assertNotIn("\033[3", shown)
+        terminal = Terminal("frobnicate", env={"NO_COLOR": "1"})
+        self.assertEqual(terminal.finish(), 2)
+        self.assertNotIn(b"\033", terminal.shown)
+        terminal = Terminal("frobnicate")
+        self.assertEqual(terminal.finish(), 2)
+        self.assertIn(b"\033[1;31m", terminal.shown)
+
+    def test_a_narrow_terminal_is_not_overrun(self):
+        for line in re.split(r"\r\033\[K", self.slow_transfer(columns=70, env={"NO_COLOR": "1"})):
+            self.assertLess(len(line), 70)
+
+    def test_no_progress_in_a_pipe(self):
+        data = bytes(3 << 20)
+        source = self.path("in.npy", npy("|u1", (3 << 20,), data))
+        whole = answer(npy("|u1", (3 << 20,), data), "application/x-npy")
+        with Server(lambda *_: whole, read_rate=4e6) as s:
+            self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), url=s.url))
+
+    def test_binary_is_not_written_to_a_terminal(self):
+        source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        mine, theirs = pty.openpty()
+        done = subprocess.run([TALLY, "cumsum", source], stdout=theirs, stderr=subprocess.PIPE)
+        os.close(theirs)
+        os.close(mine)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"-o FILE", done.stderr)
+
+
+class Information(unittest.TestCase):
+    def test_devices(self):
+        done = tally("devices")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.decode().splitlines()
+        self.assertTrue(lines[0].startswith("DEVICE"))
+        self.assertGreaterEqual(len(lines), 2)
+        self.assertIn("ready", lines[1])
+        told = json.loads(tally("devices", "--json").stdout)
+        self.assertEqual(len(told["devices"]), len(lines) - 1)
+
+    def test_health(self):
+        done = tally("health")
+        self.assertEqual((done.returncode, done.stdout), (0, b"ready\n"))
+        self.assertEqual(json.loads(tally("health", "--json").stdout), {"alive": True, "ready": True})
+        script = lambda _, head, __: answer(b"{}", status="200 OK" if "/livez" in head else "503 X")
+        with Server(script) as s:
+            done = tally("health", url=s.url)
+        self.assertEqual((done.returncode, done.stdout), (4, b"alive, not ready\n"))
+        self.assertEqual(tally("health", url="http://127.0.0.1:1").returncode, 3)
+        with Server(lambda *_: answer(b"", status="404 Not Found")) as s:
+            self.assertEqual(tally("health", url=s.url).returncode, 1)
+
+    def test_version(self):
+        done = tally("version")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout.decode(), r"^tally \d+\.\d+\.\d+\nserver \d+\.\d+\.\d+\n$")
+        self.assertRegex(tally("--version").stdout.decode(), r"^tally \d+\.\d+\.\d+\n$")
+
+    def test_help_of_every_command(self):
+        overview = tally("--help")
+        self.assertEqual(overview.returncode, 0)
+        for command in COMMANDS:
+            self.assertIn(command, overview.stdout.decode())
+            done = tally(command, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            self.assertIn(f"usage: tally {command}", done.stdout.decode())
+        self.assertEqual(tally().returncode, 2)
+
+
+class Completion(unittest.TestCase):
+    def options(self, command):
+        return re.findall(r"--[a-z-]+", tally(command, "--help").stdout.decode().split("\nINPUT is")[0])
+
+    def test_every_option_is_completed(self):
+        for shell in ("bash", "zsh"):
+            script = tally("completion", shell).stdout.decode()
+            for command in COMMANDS:
+                self.assertIn(command, script)
+                for option in self.options(command):
+                    self.assertIn(option, script)
+
+    def test_bash_completes(self):
+        script = tally("completion", "bash").stdout.decode()
+        for words, expected in [
+            (["tally", "cu"], {"cumsum"}),
+            (["tally", "cumsum", "--prec"], {"--precision"}),
+            (["tally", "cumsum", "--precision", "n"], {"native"}),
+            (["tally", "cumsum", "--dtype", "uint1"], {"uint16"}),
+            (["tally", "health", "--ex"], set()),
+            (["tally", "completion", "z"], {"zsh"}),
+        ]:
+            line = " ".join(f"'{word}'" for word in words)
+            text = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _tally; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, cwd="/")
+            self.assertEqual(done.stderr, "")
+            self.assertEqual(set(done.stdout.split()), expected, words)
+
+    @unittest.skipUnless(any(os.access(f"{d}/zsh", os.X_OK) for d in os.environ["PATH"].split(":")), "no zsh")
+    def test_zsh_loads_it(self):
+        script = tally("completion", "zsh").stdout.decode()
+        text = "autoload -U compinit && compinit -D -u\n" + script + "\nprint -r -- $_comps[tally]"
+        done = subprocess.run(["zsh", "-f", "-c", text], capture_output=True, text=True)
+        self.assertEqual((done.stdout, done.stderr), ("_tally\n", ""))
+
+
+class Bench(unittest.TestCase):
+    def bench(self, *arguments, url=URL):
+        done = tally("bench", url, "--json", *arguments)
+        return done.returncode, json.loads(done.stdout)
+
+    def test_closed_loop(self):
+        status, told = self.bench("-t", "0.5", "-c", "4", "--warmup", "0.1", "-s", "8,16", "-d", "int32")
+        self.assertEqual(status, 0, told)
+        self.assertGreater(told["answers"], 20)
+        self.assertEqual((told["failed"], told["wrong"], told["mode"]), (0, 0, "closed"))
+        self.assertEqual(told["bytes_per_request"], 2 * 8 * 16 * 4)
+        latency = told["latency_us"]
+        self.assertLessEqual(latency["p50"], latency["p99"])
+        self.assertLessEqual(latency["p99"], latency["max"])
+        self.assertGreater(latency["p50"], 0)
+
+    def test_open_loop_sends_at_the_rate(self):
+        for extra in ([], ["--poisson"]):
+            status, told = self.bench("-t", "1", "-c", "4", "--warmup", "0.1", "--rate", "50", *extra)
+            self.assertEqual(status, 0, told)
+            self.assertAlmostEqual(told["answers"], 50, delta=1 if not extra else 35)
+            self.assertEqual(told["answers"], told["planned"])
+
+    def test_text_report(self):
+        done = tally("bench", URL, "-t", "0.2", "--warmup", "0.1", "-r", "20", "-c", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for text in ("per second", "from the intended start", "99.9", "max", "failed 0"):
+            self.assertIn(text, done.stdout.decode())
+
+    def test_a_stall_is_seen_by_every_request_it_delayed(self):
+        """A server that answers at once but for one stall of half a second: an open loop of 100/s
+        over one connection must see about a third of its requests delayed; a closed loop sees one."""
+        sums = struct.pack("<2f", 1, 3)
+        headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
+        stall = []
+
+        def script(number, head, body):
+            if not stall:
+                stall.append(time.time() + 0.6)
+            if time.time() > stall[0]:
+                stall[0] = float("inf")
+                time.sleep(0.5)
+            return (answer(sums, "application/octet-stream", headers=headers), True)
+
+        arguments = ["-c", "1", "-t", "1.5", "--warmup", "0.02", "-s", "2"]
+        with Server(script) as s:
+            _, told = self.bench(*arguments, "--rate", "100", url=s.url)
+        self.assertEqual(told["answers"], 150)
+        self.assertGreater(told["latency_us"]["p90"], 150e3)
+        self.assertGreater(told["late"], 30)
+        stall.clear()
+        with Server(script) as s:
+            _, told = self.bench(*arguments, url=s.url)
+        self.assertLess(told["latency_us"]["p90"], 100e3)
+
+    def test_wrong_answers_and_failures_are_counted(self):
+        headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
+
+        def script(number, head, body):
+            if number % 3 == 2:
+                return (answer(b'{"error":"no"}', status="503 X"), True)
+            sums = struct.pack("<2f", 1, 3 if number == 0 else 4)
+            return (answer(sums, "application/octet-stream", headers=headers), True)
+
+        with Server(script) as s:
+            status, told = self.bench("-c", "1", "-t", "0.2", "--warmup", "0.01", "-s", "2", url=s.url)
+        self.assertEqual(status, 6)
+        self.assertEqual(told["wrong"], told["answers"])
+        self.assertGreater(told["failed"], 0)
+
+    def test_every_type(self):
+        for dtype in ("float16", "bfloat16", "float64", "int8", "uint64"):
+            status, told = self.bench("-t", "0.1", "--warmup", "0.01", "-c", "1", "-d", dtype, "-s", "2,8")
+            self.assertEqual((status, told["failed"], told["wrong"]), (0, 0, 0), dtype)
+
+
+if __name__ == "__main__":
+    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2)
+    result = unittest.main(exit=False, testRunner=runner).result
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
+    sys.exit(failed > 0)
