@@ -131,10 +131,11 @@ bool answer_head_line(struct answer_head *head, const char *line, size_t count)
 bool answer_error_text(struct answer_head *head, const char *text, size_t count)
 {
     size_t room = sizeof head->error_text - head->error_bytes;
-    size_t taken = count < room ? count : room;
+    bool fits = count <= room;
+    size_t taken = fits ? count : room;
     memcpy(head->error_text + head->error_bytes, text, taken);
     head->error_bytes += taken;
-    return taken == count;
+    return fits;
 }
 
 static enum tally_status status_of(int http_status)

@@ -74,7 +74,7 @@ static void finish_call(struct async *async, struct scan_call *call)
 }
 
 /* Put `to` where `from` is in a table of connections; false if it is not there. */
-static bool table_replace(const struct async *async, CURL **table, CURL *from, CURL *to)
+static bool table_replace(const struct async *async, CURL **table, const CURL *from, CURL *to)
 {
     for (int i = 0; i < async->client->options.async_connections; i++) {
         if (table[i] == from) {

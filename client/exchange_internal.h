@@ -24,7 +24,7 @@ struct exchange {
     uint64_t sent;     /* position in head + body */
     uint64_t received; /* bytes handed to the sink */
     bool begun;        /* the sink has seen the head */
-    bool reused;  /* it ran on a kept connection */
+    bool reused;       /* it ran on a kept connection */
     bool touched;      /* the sink was given bytes, in any attempt */
     CURL *easy;        /* borrowed while an attempt runs */
     struct answer_head answer;

@@ -74,34 +74,36 @@ static enum tally_status get_text(struct tally *client, const char *path, bool s
     return exchange_run(client, &spec, err);
 }
 
+/* A health page: *good says whether its answer was 200, which 503 denies; else an error. */
+static enum tally_status ask_health(struct tally *client, const char *path, bool *good,
+                                    struct tally_error *err)
+{
+    struct text text = {NULL, 0, 0};
+    enum tally_status status = get_text(client, path, true, &text, err);
+    free(text.bytes);
+    *good = status == TALLY_OK;
+    if (status != TALLY_BUSY) {
+        return status;
+    }
+    client_error_reset(err);
+    return TALLY_OK;
+}
+
 enum tally_status tally_health(struct tally *client, int *health, struct tally_error *err)
 {
-    struct tally_error local;
-    struct tally_error *seen = err == NULL ? &local : err;
-    struct text text = {NULL, 0, 0};
-    client_error_reset(seen);
+    bool alive = false;
+    bool ready = false;
+    client_error_reset(err);
     if (client == NULL || health == NULL) {
-        return client_error_set(seen, TALLY_INVALID_ARGUMENT, "client or health is NULL");
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "client or health is NULL");
     }
-    enum tally_status status = get_text(client, "/livez", true, &text, seen);
-    if (status == TALLY_OK) {
-        int found = TALLY_ALIVE;
-        status = get_text(client, "/readyz", true, &text, seen);
-        if (status == TALLY_OK) {
-            found |= TALLY_READY;
-        }
-        if (status == TALLY_OK || status == TALLY_BUSY) {
-            *health = found;
-            status = TALLY_OK;
-        }
-    } else if (status == TALLY_BUSY) {
-        *health = 0;
-        status = TALLY_OK;
+    enum tally_status status = ask_health(client, "/livez", &alive, err);
+    if (status == TALLY_OK && alive) {
+        status = ask_health(client, "/readyz", &ready, err);
     }
     if (status == TALLY_OK) {
-        client_error_reset(seen);
+        *health = (alive ? TALLY_ALIVE : 0) | (ready ? TALLY_READY : 0);
     }
-    free(text.bytes);
     return status;
 }
 

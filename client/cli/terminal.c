@@ -173,33 +173,38 @@ static void bar_text(double part, int width, char *text)
     memcpy(text + 1 + width, "]", 2);
 }
 
-static void draw(struct progress *progress, double moved, double total, double seconds)
+/* " 42%  1.0 MiB of 2.4 MiB  3.1 MiB/s  0:01 left" */
+static void figures_text(double moved, double total, double seconds, char *text)
 {
-    static const char *const names[] = {"sending", "computing", "receiving"};
     char done[32];
     char whole[32];
     char rate[32];
     char left[32] = "";
+    double speed = seconds > 0 ? moved / seconds : 0;
+    double remaining = speed > 0 ? ceil((total - moved) / speed) : 0;
+    if (speed > 0 && remaining < 1e6) {
+        (void)snprintf(left, sizeof left, "  %d:%02d left", (int)remaining / 60,
+                       (int)remaining % 60);
+    }
+    (void)snprintf(text, LINE_TEXT, " %3.0f%%  %s of %s  %s/s%s", 100 * moved / total,
+                   bytes_text(moved, done, sizeof done), bytes_text(total, whole, sizeof whole),
+                   bytes_text(speed, rate, sizeof rate), left);
+}
+
+static void draw(struct progress *progress, double moved, double total, double seconds)
+{
+    static const char *const names[] = {"sending", "computing", "receiving"};
     char figures[LINE_TEXT] = "";
     char bar[BAR_LONGEST + 3] = "";
     bool colour = colour_allowed(STDERR_FILENO);
-    double speed = seconds > 0 ? moved / seconds : 0;
-    if (progress->phase != PHASE_COMPUTING) {
-        double remaining = speed > 0 ? ceil((total - moved) / speed) : 0;
-        if (speed > 0 && remaining < 1e6) {
-            (void)snprintf(left, sizeof left, "  %d:%02d left", (int)remaining / 60,
-                           (int)remaining % 60);
-        }
-        (void)snprintf(figures, sizeof figures, " %3.0f%%  %s of %s  %s/s%s",
-                       100 * moved / total, bytes_text(moved, done, sizeof done),
-                       bytes_text(total, whole, sizeof whole),
-                       bytes_text(speed, rate, sizeof rate), left);
+    if (progress->phase == PHASE_COMPUTING) {
+        (void)snprintf(figures, sizeof figures, " %.1f s", seconds);
+    } else {
+        figures_text(moved, total, seconds, figures);
         int width = terminal_columns() - 12 - (int)strlen(figures) - 3;
         if (width > 5) {
             bar_text(moved / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
         }
-    } else {
-        (void)snprintf(figures, sizeof figures, " %.1f s", seconds);
     }
     (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%s", names[progress->phase],
                   colour ? "\033[32m" : "", bar, colour ? "\033[0m" : "", figures);

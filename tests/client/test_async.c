@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 400, NUMBERS = 64 };
+enum {
+    CALLS = 400,
+    NUMBERS = 64
+};
 
 struct call {
     int32_t input[NUMBERS];
@@ -29,7 +32,8 @@ static void script_sums(void *user, const struct fake_request *request,
     }
     char shape[24];
     snprintf(shape, sizeof shape, "%zu", request->body_bytes / 4);
-    fake_answer_tensor(answer, "int32", shape, fake_sums(current, request), request->body_bytes);
+    fake_answer_tensor(answer, "int32", shape, fake_sums(current, request),
+                       request->body_bytes);
     if (*rough && request->number % 11 == 5)
         answer->cut = (size_t)(request->number % 200);
 }

@@ -136,7 +136,11 @@ class Terminal:
 
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(
-            [TALLY, *arguments], stderr=theirs, stdout=stdout, stdin=subprocess.DEVNULL, env=environment
+            [TALLY, *arguments],
+            stderr=theirs,
+            stdout=stdout,
+            stdin=subprocess.DEVNULL,
+            env=environment,
         )
         os.close(theirs)
         self.mine = mine
@@ -227,7 +231,18 @@ class Cumsum(unittest.TestCase):
 
     def test_raw_strides(self):
         source = self.path("in.bin", struct.pack("<6i", 1, 10, 2, 20, 3, 30))
-        shape = ["-d", "int32", "-s", "2,3", "-a", "1", "--strides", "1,2", "--output-strides", "4,1"]
+        shape = [
+            "-d",
+            "int32",
+            "-s",
+            "2,3",
+            "-a",
+            "1",
+            "--strides",
+            "1,2",
+            "--output-strides",
+            "4,1",
+        ]
         done = tally("cumsum", source, *shape)
         self.assert_done(done)
         self.assertEqual(struct.unpack("<7i", done.stdout), (1, 3, 6, 0, 10, 30, 60))
@@ -251,7 +266,9 @@ class Cumsum(unittest.TestCase):
         self.assertEqual(tally("cumsum", "--reverse", stdin=b'{"data":[1,2]}').returncode, 2)
 
     def test_json_becomes_a_file(self):
-        self.assert_done(tally("cumsum", "-o", self.path("out.npy"), "-d", "float64", stdin=b"[1,2]"))
+        self.assert_done(
+            tally("cumsum", "-o", self.path("out.npy"), "-d", "float64", stdin=b"[1,2]")
+        )
         self.assertEqual(struct.unpack("<2d", npy_parts(self.read("out.npy"))[1]), (1, 3))
         self.assert_done(tally("cumsum", "-o", self.path("out.json"), stdin=b"[1,2]"))
         self.assertEqual(json.loads(self.read("out.json")), [1, 3])
@@ -279,7 +296,10 @@ class Cumsum(unittest.TestCase):
         count = 1 << 21
         source = self.path("big.npy", npy("|u1", (count,), b"\x01" * count))
         self.assert_done(tally("cumsum", source, "-o", self.path("out.npy")))
-        self.assertEqual(npy_parts(self.read("out.npy"))[1], bytes(range(1, 256)) + b"\0" + (bytes(range(1, 256)) + b"\0") * (count // 256 - 1))
+        self.assertEqual(
+            npy_parts(self.read("out.npy"))[1],
+            bytes(range(1, 256)) + b"\0" + (bytes(range(1, 256)) + b"\0") * (count // 256 - 1),
+        )
 
     # -- what goes wrong --
 
@@ -293,7 +313,9 @@ class Cumsum(unittest.TestCase):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
         keep = self.path("out.npy", b"precious")
         done = tally("cumsum", source, "-o", keep, "--axis", "7")
-        self.assert_failed(done, 1, "axis", "HTTP 400", "code invalid_axis", "field axis", "request ")
+        self.assert_failed(
+            done, 1, "axis", "HTTP 400", "code invalid_axis", "field axis", "request "
+        )
         self.assertEqual(self.read("out.npy"), b"precious")
         self.assertEqual(self.files(), ["in.npy", "out.npy"])
 
@@ -335,14 +357,18 @@ class Cumsum(unittest.TestCase):
         self.assert_failed(done, 3, "TALLY_URL", "http://127.0.0.1:1")
 
     def test_a_busy_server(self):
-        with Server(lambda *_: answer(b'{"error":"full","code":"queue_full"}', status="503 X")) as s:
+        with Server(
+            lambda *_: answer(b'{"error":"full","code":"queue_full"}', status="503 X")
+        ) as s:
             done = tally("cumsum", "--retries", "1", stdin=b"[1]", url=s.url)
             self.assert_failed(done, 4, "full", "after 2 attempts", "queue_full")
             self.assertEqual(s.count, 2)
 
     def test_a_silent_server(self):
         with Server(lambda *_: None) as s:
-            self.assert_failed(tally("cumsum", "--timeout", "0.3", stdin=b"[1]", url=s.url), 5, "300 ms")
+            self.assert_failed(
+                tally("cumsum", "--timeout", "0.3", stdin=b"[1]", url=s.url), 5, "300 ms"
+            )
 
     def test_lying_servers_leave_no_file(self):
         good = npy("<f4", (2,), bytes(8))
@@ -364,7 +390,9 @@ class Cumsum(unittest.TestCase):
             (b"", 3),
         ]:
             with Server(lambda *_, lie=lie: lie) as s:
-                done = tally("cumsum", source, "-o", self.path("out.npy"), "--retries", "0", url=s.url)
+                done = tally(
+                    "cumsum", source, "-o", self.path("out.npy"), "--retries", "0", url=s.url
+                )
                 self.assertEqual(done.returncode, status, (lie, done.stderr))
                 self.assertNotEqual(done.stderr, b"")
                 self.assertEqual(self.files(), ["in.npy"])
@@ -394,7 +422,9 @@ class Cumsum(unittest.TestCase):
     def test_a_closed_pipe_ends_quietly_enough(self):
         source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
         line = f'"{TALLY}" cumsum "{source}" | head -c 5 >/dev/null; echo "${{PIPESTATUS[0]}}"'
-        done = subprocess.run(["bash", "-c", line], capture_output=True, env={**os.environ, "TALLY_URL": URL})
+        done = subprocess.run(
+            ["bash", "-c", line], capture_output=True, env={**os.environ, "TALLY_URL": URL}
+        )
         self.assertEqual(done.stdout, b"7\n")
         self.assertIn(b"Broken pipe", done.stderr)
 
@@ -448,7 +478,9 @@ class Cumsum(unittest.TestCase):
 
     def test_progress_is_shown_on_a_terminal(self):
         shown = self.slow_transfer()
-        self.assertRegex(shown, r"sending +.*\[#+-+\].*\d+%  [\d.]+ MiB of 12\.0 MiB  [\d.]+ .?i?B/s")
+        self.assertRegex(
+            shown, r"sending +.*\[#+-+\].*\d+%  [\d.]+ MiB of 12\.0 MiB  [\d.]+ .?i?B/s"
+        )
         self.assertRegex(shown, r"receiving +.*\[#+-*\].* \d:\d\d left")
         self.assertIn("\033[32m", shown)
         self.assertTrue(shown.endswith("\r\033[K"), shown[-40:])
@@ -501,7 +533,9 @@ class Information(unittest.TestCase):
     def test_health(self):
         done = tally("health")
         self.assertEqual((done.returncode, done.stdout), (0, b"ready\n"))
-        self.assertEqual(json.loads(tally("health", "--json").stdout), {"alive": True, "ready": True})
+        self.assertEqual(
+            json.loads(tally("health", "--json").stdout), {"alive": True, "ready": True}
+        )
         script = lambda _, head, __: answer(b"{}", status="200 OK" if "/livez" in head else "503 X")
         with Server(script) as s:
             done = tally("health", url=s.url)
@@ -529,7 +563,9 @@ class Information(unittest.TestCase):
 
 class Completion(unittest.TestCase):
     def options(self, command):
-        return re.findall(r"--[a-z-]+", tally(command, "--help").stdout.decode().split("\nINPUT is")[0])
+        return re.findall(
+            r"--[a-z-]+", tally(command, "--help").stdout.decode().split("\nINPUT is")[0]
+        )
 
     def test_every_option_is_completed(self):
         for shell in ("bash", "zsh"):
@@ -555,7 +591,9 @@ class Completion(unittest.TestCase):
             self.assertEqual(done.stderr, "")
             self.assertEqual(set(done.stdout.split()), expected, words)
 
-    @unittest.skipUnless(any(os.access(f"{d}/zsh", os.X_OK) for d in os.environ["PATH"].split(":")), "no zsh")
+    @unittest.skipUnless(
+        any(os.access(f"{d}/zsh", os.X_OK) for d in os.environ["PATH"].split(":")), "no zsh"
+    )
     def test_zsh_loads_it(self):
         script = tally("completion", "zsh").stdout.decode()
         text = "autoload -U compinit && compinit -D -u\n" + script + "\nprint -r -- $_comps[tally]"
@@ -569,7 +607,9 @@ class Bench(unittest.TestCase):
         return done.returncode, json.loads(done.stdout)
 
     def test_closed_loop(self):
-        status, told = self.bench("-t", "0.5", "-c", "4", "--warmup", "0.1", "-s", "8,16", "-d", "int32")
+        status, told = self.bench(
+            "-t", "0.5", "-c", "4", "--warmup", "0.1", "-s", "8,16", "-d", "int32"
+        )
         self.assertEqual(status, 0, told)
         self.assertGreater(told["answers"], 20)
         self.assertEqual((told["failed"], told["wrong"], told["mode"]), (0, 0, "closed"))
@@ -581,7 +621,9 @@ class Bench(unittest.TestCase):
 
     def test_open_loop_sends_at_the_rate(self):
         for extra in ([], ["--poisson"]):
-            status, told = self.bench("-t", "1", "-c", "4", "--warmup", "0.1", "--rate", "50", *extra)
+            status, told = self.bench(
+                "-t", "1", "-c", "4", "--warmup", "0.1", "--rate", "50", *extra
+            )
             self.assertEqual(status, 0, told)
             self.assertAlmostEqual(told["answers"], 50, delta=1 if not extra else 35)
             self.assertEqual(told["answers"], told["planned"])
@@ -594,7 +636,8 @@ class Bench(unittest.TestCase):
 
     def test_a_stall_is_seen_by_every_request_it_delayed(self):
         """A server that answers at once but for one stall of half a second: an open loop of 100/s
-        over one connection must see about a third of its requests delayed; a closed loop sees one."""
+        over one connection must see about a third of its requests delayed; a closed loop sees one.
+        """
         sums = struct.pack("<2f", 1, 3)
         headers = "Tally-Dtype: float32\r\nTally-Shape: 2\r\n"
         stall = []
@@ -628,14 +671,18 @@ class Bench(unittest.TestCase):
             return (answer(sums, "application/octet-stream", headers=headers), True)
 
         with Server(script) as s:
-            status, told = self.bench("-c", "1", "-t", "0.2", "--warmup", "0.01", "-s", "2", url=s.url)
+            status, told = self.bench(
+                "-c", "1", "-t", "0.2", "--warmup", "0.01", "-s", "2", url=s.url
+            )
         self.assertEqual(status, 6)
         self.assertEqual(told["wrong"], told["answers"])
         self.assertGreater(told["failed"], 0)
 
     def test_every_type(self):
         for dtype in ("float16", "bfloat16", "float64", "int8", "uint64"):
-            status, told = self.bench("-t", "0.1", "--warmup", "0.01", "-c", "1", "-d", dtype, "-s", "2,8")
+            status, told = self.bench(
+                "-t", "0.1", "--warmup", "0.01", "-c", "1", "-d", dtype, "-s", "2,8"
+            )
             self.assertEqual((status, told["failed"], told["wrong"]), (0, 0, 0), dtype)
 
 

@@ -23,6 +23,7 @@ int main()
     right = right && tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT16, 1, dml_sizes,
                                                   nullptr) == 8;
     tally_close(client);
-    std::puts(right ? "ok 1 - a C++ program uses libtally" : "not ok 1 - a C++ program uses libtally");
+    std::puts(right ? "ok 1 - a C++ program uses libtally"
+                    : "not ok 1 - a C++ program uses libtally");
     return right ? 0 : 1;
 }

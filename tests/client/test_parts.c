@@ -53,9 +53,18 @@ static void useless_urls_are_refused_with_advice(void **state)
 {
     (void)state;
     static const char *const urls[] = {
-        "ftp://h/",        "http://",      "unix:relative",         "http+unix://relative",
-        "http://h/?a=b",   "http://h/#x",  "http://h:99999",        "http://a b/",
-        "file:///etc/passwd", "http+unix://%2Fa%00b", "unix:", "http://[::1",
+        "ftp://h/",
+        "http://",
+        "unix:relative",
+        "http+unix://relative",
+        "http://h/?a=b",
+        "http://h/#x",
+        "http://h:99999",
+        "http://a b/",
+        "file:///etc/passwd",
+        "http+unix://%2Fa%00b",
+        "unix:",
+        "http://[::1",
     };
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
         struct tally_error err;
@@ -94,10 +103,8 @@ static void impossible_scans_are_refused_before_sending(void **state)
     static const int64_t negative[2] = {2, -3};
     static const int64_t huge[2] = {INT64_MAX, 3};
     static const int64_t wide_strides[2] = {INT64_MAX, 1};
-    const struct tally_scan base = {.struct_size = sizeof base,
-                                    .dtype = TALLY_FLOAT32,
-                                    .rank = 2,
-                                    .sizes = good};
+    const struct tally_scan base = {
+        .struct_size = sizeof base, .dtype = TALLY_FLOAT32, .rank = 2, .sizes = good};
     struct tally_scan cases[12];
     for (size_t i = 0; i < 12; i++)
         cases[i] = base;
@@ -271,7 +278,8 @@ static void binding_rules_are_checked(void **state)
     struct tally_error err;
     DML_TENSOR_DESC tensor = {DML_TENSOR_TYPE_BUFFER, &good};
     DML_TENSOR_DESC invalid = {DML_TENSOR_TYPE_INVALID, &good};
-    DML_CUMULATIVE_SUMMATION_OPERATOR_DESC desc = {&tensor, &tensor, 1, (DML_AXIS_DIRECTION)2, 0};
+    DML_CUMULATIVE_SUMMATION_OPERATOR_DESC desc = {&tensor, &tensor, 1, (DML_AXIS_DIRECTION)2,
+                                                   0};
     struct tally_dml_binding bound = {memory, 0, 32};
     assert_int_equal(tally_dml_cumulative_summation(client, &desc, 0, &bound, &bound, &err),
                      TALLY_INVALID_ARGUMENT);
@@ -294,8 +302,10 @@ static void directml_sizes_are_computed_in_64_bits(void **state)
     static const UINT b[3] = {3, 2, 5};
     static const UINT b_strides[3] = {0, 0, 1};
     static const UINT big[2] = {65536, 65536};
-    assert_int_equal(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT32, 2, a, a_strides), 44);
-    assert_int_equal(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT32, 3, b, b_strides), 20);
+    assert_int_equal(
+        tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT32, 2, a, a_strides), 44);
+    assert_int_equal(
+        tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT32, 3, b, b_strides), 20);
     assert_int_equal(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_UINT8, 2, a, NULL), 8);
     assert_true(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_INT64, 2, big, NULL) ==
                 UINT64_C(1) << 35);
@@ -313,7 +323,8 @@ static void json_members_are_found(void **state)
     (void)state;
     struct json_text value;
     char out[64];
-    const char *text = " {\"a\": [1, {\"error\":\"no\"}], \"s\":\"x}\\\"]\", \"error\" : \"y\\u00e9s\\n\"} ";
+    const char *text =
+        " {\"a\": [1, {\"error\":\"no\"}], \"s\":\"x}\\\"]\", \"error\" : \"y\\u00e9s\\n\"} ";
     assert_true(json_text_member(text_of(text), "error", &value));
     assert_true(json_text_string(value, out, sizeof out));
     assert_string_equal(out, "y\xc3\xa9s ");
@@ -330,7 +341,8 @@ static void texts_are_made_safe_for_terminals(void **state)
 {
     (void)state;
     char out[64];
-    assert_true(json_text_string(text_of("\"a\x1b[31m\x07\xc2\x9b" "b\\u009bc\\ud83d\\ude00\\ud800x\""),
+    assert_true(json_text_string(text_of("\"a\x1b[31m\x07\xc2\x9b"
+                                         "b\\u009bc\\ud83d\\ude00\\ud800x\""),
                                  out, sizeof out));
     assert_string_equal(out, "a?[31m??b?c\xf0\x9f\x98\x80?x");
     char tiny[4];
@@ -338,12 +350,13 @@ static void texts_are_made_safe_for_terminals(void **state)
     assert_string_equal(tiny, "abc");
 }
 
-/* Every prefix of a text, in a block of exactly its size: an out-of-bounds read is seen by ASan and
- * valgrind. */
+/* Every prefix of a text, in a block of exactly its size: an out-of-bounds read is seen by ASan
+ * and valgrind. */
 static void prefixes_and_noise_are_never_overread(void **state)
 {
     (void)state;
-    const char *text = "{\"a\":{\"b\":[1,2,\"\\u12\\uD83D\\uDE00\\\\\"]},\"error\":\"x\\ud83d\\u\",\"c\":-1}";
+    const char *text =
+        "{\"a\":{\"b\":[1,2,\"\\u12\\uD83D\\uDE00\\\\\"]},\"error\":\"x\\ud83d\\u\",\"c\":-1}";
     unsigned seed = 12345;
     for (size_t round = 0; round < 4000; round++) {
         size_t count = round % (strlen(text) + 1);
@@ -421,7 +434,9 @@ static int compare(const void *a, const void *b)
 static void percentiles_are_within_a_64th(void **state)
 {
     (void)state;
-    enum { COUNT = 20000 };
+    enum {
+        COUNT = 20000
+    };
     struct histogram *histogram = test_calloc(2, sizeof *histogram);
     int64_t *values = test_malloc(COUNT * sizeof *values);
     uint64_t seed = 42;

@@ -1,5 +1,5 @@
-/* libtally against the real server, whose address is in TALLY_URL: every type, both flags, strides,
- * in place, submitted, and the DirectML door. The oracle here is a plain loop. */
+/* libtally against the real server, whose address is in TALLY_URL: every type, both flags,
+ * strides, in place, submitted, and the DirectML door. The oracle here is a plain loop. */
 #include "tests/client/lib/support.h"
 
 #include "client/tally_directml.h"
@@ -38,8 +38,9 @@ static void put_number(enum tally_dtype dtype, void *array, size_t index, int nu
     switch (dtype) {
     case TALLY_FLOAT16: /* exact: |number| < 2048 */
         if (number != 0)
-            half = (uint16_t)(((bits >> 16) & 0x8000) |
-                              ((((bits >> 23) & 0xFF) - 127 + 15) << 10) | ((bits >> 13) & 0x3FF));
+            half =
+                (uint16_t)(((bits >> 16) & 0x8000) |
+                           ((((bits >> 23) & 0xFF) - 127 + 15) << 10) | ((bits >> 13) & 0x3FF));
         memcpy(at, &half, 2);
         break;
     case TALLY_BFLOAT16: /* exact: |number| < 256 */
@@ -65,7 +66,11 @@ static void put_number(enum tally_dtype dtype, void *array, size_t index, int nu
     }
 }
 
-enum { ROWS = 3, COLUMNS = 5, CELLS = ROWS * COLUMNS };
+enum {
+    ROWS = 3,
+    COLUMNS = 5,
+    CELLS = ROWS * COLUMNS
+};
 
 static int input_number(int row, int column)
 {
@@ -86,15 +91,16 @@ static int expected_number(int row, int column, int axis, int exclusive, int rev
     return sum;
 }
 
-static void fill(enum tally_dtype dtype, void *input, void *expected, const struct tally_scan *scan)
+static void fill(enum tally_dtype dtype, void *input, void *expected,
+                 const struct tally_scan *scan)
 {
     for (int row = 0; row < ROWS; row++) {
         for (int column = 0; column < COLUMNS; column++) {
             size_t cell = (size_t)(row * COLUMNS + column);
             put_number(dtype, input, cell, input_number(row, column));
-            put_number(dtype, expected, cell,
-                       expected_number(row, column, (int)scan->axis, scan->exclusive,
-                                       scan->reverse));
+            put_number(
+                dtype, expected, cell,
+                expected_number(row, column, (int)scan->axis, scan->exclusive, scan->reverse));
         }
     }
 }
@@ -223,7 +229,9 @@ static void count_done(void *user, const struct tally_error *result)
 static void submitted_calls_are_right(void **state)
 {
     (void)state;
-    enum { CALLS = 100 };
+    enum {
+        CALLS = 100
+    };
     static int32_t numbers[CALLS][7];
     int64_t size = 7;
     int done = 0;
@@ -292,8 +300,8 @@ static void the_seed_s_examples_come_out(void **state)
             memcpy(buffer[0], SEED, sizeof SEED);
             struct tally_dml_binding from = {buffer[0], 0, 48};
             struct tally_dml_binding to = {buffer[in_place ? 0 : 1], 0, 48};
-            if (execute(&tensor, &tensor, &cases[i].how, DML_FEATURE_LEVEL_2_1, from, to, &err) !=
-                TALLY_OK)
+            if (execute(&tensor, &tensor, &cases[i].how, DML_FEATURE_LEVEL_2_1, from, to,
+                        &err) != TALLY_OK)
                 fail_msg("example %zu: %s", i + 1, err.message);
             assert_memory_equal(buffer[in_place ? 0 : 1], cases[i].expected, 48);
         }
@@ -323,12 +331,13 @@ static void padded_and_strided_tensors_keep_their_surroundings(void **state)
         buffer[i] = (float)i;
         output[i] = -1;
     }
-    assert_int_equal(execute(&input, &packed, &how, 0, (struct tally_dml_binding){buffer, 16, 48},
+    assert_int_equal(execute(&input, &packed, &how, 0,
+                             (struct tally_dml_binding){buffer, 16, 48},
                              (struct tally_dml_binding){output, 32, 64}, &err),
                      TALLY_OK);
     float expected[6] = {4, 9, 15, 12, 25, 39};
     assert_memory_equal(output + 8, expected, sizeof expected);
-    assert_true(output[7] == -1); /* before the offset */
+    assert_true(output[7] == -1);  /* before the offset */
     assert_true(output[15] == -1); /* beyond TotalTensorSizeInBytes */
 }
 
@@ -339,7 +348,8 @@ static void odd_float16_counts_are_rounded_up(void **state)
     uint16_t numbers[4] = {0x3C00, 0x4000, 0x4200, 0x7777}; /* 1 2 3, padding */
     uint16_t expected[3] = {0x3C00, 0x4200, 0x4600};        /* 1 3 6 */
     struct tally_error err;
-    assert_int_equal(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT16, 1, sizes, NULL), 8);
+    assert_int_equal(tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE_FLOAT16, 1, sizes, NULL),
+                     8);
     DML_BUFFER_TENSOR_DESC tensor = {.DataType = DML_TENSOR_DATA_TYPE_FLOAT16,
                                      .DimensionCount = 1,
                                      .Sizes = sizes,
@@ -365,7 +375,8 @@ static void feature_levels_are_the_server_s_to_judge(void **state)
     struct tally_dml_binding bound = {numbers, 0, 32};
     assert_int_equal(execute(&tensor, &tensor, &how, DML_FEATURE_LEVEL_4_0, bound, bound, &err),
                      TALLY_REJECTED);
-    assert_int_equal(execute(&tensor, &tensor, &how, 0x2000, bound, bound, &err), TALLY_REJECTED);
+    assert_int_equal(execute(&tensor, &tensor, &how, 0x2000, bound, bound, &err),
+                     TALLY_REJECTED);
     how.Axis = 1;
     assert_int_equal(execute(&tensor, &tensor, &how, DML_FEATURE_LEVEL_5_0, bound, bound, &err),
                      TALLY_REJECTED);

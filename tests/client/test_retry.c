@@ -75,7 +75,8 @@ static void a_storm_of_503_and_429_is_weathered(void **state)
     for (int i = 0; i < 2; i++) {
         for (int in_place = 0; in_place < 2; in_place++) {
             struct storm storm = {statuses[i], 4, ""};
-            assert_int_equal(weather(storm, &options, in_place != 0, &requests, &err), TALLY_OK);
+            assert_int_equal(weather(storm, &options, in_place != 0, &requests, &err),
+                             TALLY_OK);
             assert_int_equal(requests, 5);
             assert_int_equal(err.attempts, 5);
         }
@@ -139,7 +140,8 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
     struct tally_options options = quick();
     struct tally_error err;
     int requests = 0;
-    static const char *const headers[] = {"Retry-After: 31\r\n", "Retry-After: 999999999999\r\n",
+    static const char *const headers[] = {"Retry-After: 31\r\n",
+                                          "Retry-After: 999999999999\r\n",
                                           "Retry-After: Fri, 31 Dec 2999 23:59:59 GMT\r\n"};
     for (size_t i = 0; i < 3; i++) {
         struct storm storm = {503, 1, headers[i]};
@@ -191,7 +193,8 @@ static void the_total_timeout_covers_the_retries(void **state)
     assert_true(requests > 2);
 }
 
-static void script_drop(void *user, const struct fake_request *request, struct fake_answer *answer)
+static void script_drop(void *user, const struct fake_request *request,
+                        struct fake_answer *answer)
 {
     const int *drops = user;
     fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);

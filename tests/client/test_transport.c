@@ -1,5 +1,5 @@
-/* libtally against a server that misbehaves: whatever arrives, a call ends, and ends with either the
- * verified result or an error. */
+/* libtally against a server that misbehaves: whatever arrives, a call ends, and ends with
+ * either the verified result or an error. */
 #include "tests/client/lib/support.h"
 
 #include <assert.h>
@@ -19,7 +19,8 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void script_right(void *user, const struct fake_request *request, struct fake_answer *answer)
+static void script_right(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
 {
     (void)user;
     (void)request;
@@ -27,7 +28,8 @@ static void script_right(void *user, const struct fake_request *request, struct 
 }
 
 /* Any fixed text as the answer. */
-static void script_text(void *user, const struct fake_request *request, struct fake_answer *answer)
+static void script_text(void *user, const struct fake_request *request,
+                        struct fake_answer *answer)
 {
     (void)request;
     snprintf(answer->text, sizeof answer->text, "%s", (const char *)user);
@@ -98,7 +100,8 @@ struct cut {
     bool reset;
 };
 
-static void script_cut(void *user, const struct fake_request *request, struct fake_answer *answer)
+static void script_cut(void *user, const struct fake_request *request,
+                       struct fake_answer *answer)
 {
     struct cut *cut = user;
     script_right(NULL, request, answer);
@@ -127,8 +130,8 @@ static void an_answer_cut_at_any_byte_is_an_error(void **state)
             assert_int_not_equal(status, TALLY_OK);
             assert_true(status == TALLY_CONNECTION_LOST || status == TALLY_BAD_ANSWER);
             assert_true(err.message[0] != '\0');
-            /* What a header that was cut says is not believed: no byte of the output was written
-             * unless the head was whole. */
+            /* What a header that was cut says is not believed: no byte of the output was
+             * written unless the head was whole. */
             if (at <= text) {
                 assert_int_equal(err.output_touched, 0);
                 assert_int_equal(output[0], -1);
@@ -199,8 +202,8 @@ static void in_place_is_not_repeated_once_overwritten(void **state)
 }
 
 #define HEAD_OK "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-#define TENSOR "Tally-Dtype: int32\r\nTally-Shape: 4\r\n"
-#define BODY16 "abcdefghijklmnop"
+#define TENSOR  "Tally-Dtype: int32\r\nTally-Shape: 4\r\n"
+#define BODY16  "abcdefghijklmnop"
 
 static void lies_are_refused(void **state)
 {
@@ -222,7 +225,8 @@ static void lies_are_refused(void **state)
         HEAD_OK "Tally-Dtype: int32\r\nContent-Length: 16\r\n\r\n" BODY16,
         HEAD_OK TENSOR "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" BODY16,
         /* another type of content */
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" TENSOR "Content-Length: 16\r\n\r\n" BODY16,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" TENSOR
+        "Content-Length: 16\r\n\r\n" BODY16,
         "HTTP/1.1 200 OK\r\n" TENSOR "Content-Length: 16\r\n\r\n" BODY16,
         HEAD_OK TENSOR "Content-Encoding: gzip\r\nContent-Length: 16\r\n\r\n" BODY16,
         /* another status */
@@ -266,11 +270,13 @@ static void lengths_may_be_chunked_or_left_out(void **state)
 {
     (void)state;
     static const char *const answers[] = {
-        HEAD_OK TENSOR "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n8\r\nijklmnop\r\n0\r\n\r\n",
+        HEAD_OK TENSOR
+        "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n8\r\nijklmnop\r\n0\r\n\r\n",
         HEAD_OK TENSOR "\r\n" BODY16,
         "HTTP/1.1 103 Early Hints\r\nTally-Shape: 9\r\n\r\n" HEAD_OK TENSOR
         "Content-Length: 16\r\n\r\n" BODY16,
-        "HTTP/1.1 200 OK\r\ncontent-type: Application/Octet-Stream; x=y\r\ntally-dtype:int32\r\n"
+        "HTTP/1.1 200 OK\r\ncontent-type: Application/Octet-Stream; "
+        "x=y\r\ntally-dtype:int32\r\n"
         "TALLY-SHAPE:\t4 \r\nContent-Length: 16\r\n\r\n" BODY16,
     };
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
@@ -314,8 +320,9 @@ static void script_reject(void *user, const struct fake_request *request,
 {
     (void)user;
     (void)request;
-    fake_answer_error(answer, 413, "", "{\"error\":\"too big \\u00e9\\u001b[31m\",\"code\":\"too_large\","
-                                       "\"field\":\"body\"}");
+    fake_answer_error(answer, 413, "",
+                      "{\"error\":\"too big \\u00e9\\u001b[31m\",\"code\":\"too_large\","
+                      "\"field\":\"body\"}");
     answer->close = true;
 }
 
@@ -338,7 +345,8 @@ static void an_early_rejection_is_told(void **state)
     test_free(big);
 }
 
-static void script_drip(void *user, const struct fake_request *request, struct fake_answer *answer)
+static void script_drip(void *user, const struct fake_request *request,
+                        struct fake_answer *answer)
 {
     script_right(NULL, request, answer);
     answer->drip_us = *(const atomic_int *)user;
@@ -367,7 +375,8 @@ static void a_slow_answer_is_waited_for_until_the_timeout(void **state)
     fake_server_stop(server);
 }
 
-static void script_hang(void *user, const struct fake_request *request, struct fake_answer *answer)
+static void script_hang(void *user, const struct fake_request *request,
+                        struct fake_answer *answer)
 {
     (void)user;
     (void)request;
@@ -457,7 +466,8 @@ static void script_query(void *user, const struct fake_request *request,
                          struct fake_answer *answer)
 {
     snprintf(user, 16384, "%s", request->head);
-    fake_answer_tensor(answer, "float16", "2,3", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+    fake_answer_tensor(answer, "float16", "2,3", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                       20);
 }
 
 static void the_request_says_all_of_the_scan(void **state)
@@ -488,8 +498,9 @@ static void the_request_says_all_of_the_scan(void **state)
                               .precision = TALLY_NATIVE,
                               .deadline_ms = 1234};
     assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_OK);
-    assert_non_null(strstr(head, "POST /prefix/v1/cumsum?dtype=float16&shape=2,3&axis=-1&exclusive=true"
-                                 "&reverse=true&precision=native&strides=1,2&output_strides=7,1 HTTP"));
+    assert_non_null(
+        strstr(head, "POST /prefix/v1/cumsum?dtype=float16&shape=2,3&axis=-1&exclusive=true"
+                     "&reverse=true&precision=native&strides=1,2&output_strides=7,1 HTTP"));
     assert_non_null(strstr(head, "Content-Length: 12\r\n"));
     assert_non_null(strstr(head, "Content-Type: application/octet-stream\r\n"));
     assert_non_null(strstr(head, "X-Request-Timeout-Ms: 1234\r\n"));

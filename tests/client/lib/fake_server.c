@@ -15,7 +15,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 20000 };
+enum {
+    CONNECTIONS = 20000
+};
 
 struct fake_server {
     fake_script script;
@@ -123,8 +125,9 @@ static bool send_answer(struct connection *connection, const struct fake_answer 
         usleep((useconds_t)answer->delay_ms * 1000);
     if (answer->drip_us > 0) {
         for (size_t i = 0; i < limit && !is_stopping(connection->server); i++) {
-            const char *from = i < text_bytes ? answer->text + i
-                                              : (const char *)answer->payload + (i - text_bytes);
+            const char *from = i < text_bytes
+                                   ? answer->text + i
+                                   : (const char *)answer->payload + (i - text_bytes);
             if (!send_all(connection->fd, from, 1))
                 return false;
             usleep((useconds_t)answer->drip_us);
@@ -212,7 +215,8 @@ static void listen_on(struct fake_server *server, const char *socket_path)
         server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         bound = bind(server->listener, (struct sockaddr *)&at, sizeof at);
     } else {
-        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in at = {.sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         socklen_t size = sizeof at;
         server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         bound = bind(server->listener, (struct sockaddr *)&at, sizeof at);
@@ -299,10 +303,12 @@ void fake_answer_tensor(struct fake_answer *answer, const char *dtype, const cha
     answer->payload_bytes = bytes;
 }
 
-void fake_answer_error(struct fake_answer *answer, int status, const char *more, const char *body)
+void fake_answer_error(struct fake_answer *answer, int status, const char *more,
+                       const char *body)
 {
     snprintf(answer->text, sizeof answer->text,
-             "HTTP/1.1 %d Sorry\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s",
+             "HTTP/1.1 %d Sorry\r\nContent-Type: application/json\r\nContent-Length: "
+             "%zu\r\n%s\r\n%s",
              status, strlen(body), more, body);
 }
 

@@ -1,5 +1,5 @@
-/* An HTTP server for tests that does exactly what its script says, however wrong: cuts answers at
- * any byte, lies about lengths, drips, hangs, answers early. One thread per connection, on
+/* An HTTP server for tests that does exactly what its script says, however wrong: cuts answers
+ * at any byte, lies about lengths, drips, hangs, answers early. One thread per connection, on
  * loopback. It counts what it saw, so that a test can tell a retry from a reused connection. */
 #ifndef TESTS_CLIENT_FAKE_SERVER_H
 #define TESTS_CLIENT_FAKE_SERVER_H
@@ -22,12 +22,12 @@ struct fake_answer {
     size_t text_bytes;   /* 0: strlen(text) */
     const void *payload; /* borrowed until fake_server_stop() */
     size_t payload_bytes;
-    size_t cut;          /* send that many bytes, then close; SIZE_MAX: all */
-    bool reset;          /* close with a reset */
-    bool close;          /* close after the answer */
-    bool hang;           /* afterwards keep the connection open and silent */
-    int drip_us;         /* pause after every byte */
-    int delay_ms;        /* pause before the answer */
+    size_t cut;   /* send that many bytes, then close; SIZE_MAX: all */
+    bool reset;   /* close with a reset */
+    bool close;   /* close after the answer */
+    bool hang;    /* afterwards keep the connection open and silent */
+    int drip_us;  /* pause after every byte */
+    int delay_ms; /* pause before the answer */
 };
 
 struct fake_server;
@@ -50,7 +50,8 @@ int fake_server_connections(struct fake_server *server);
 void fake_answer_tensor(struct fake_answer *answer, const char *dtype, const char *shape,
                         const void *payload, size_t bytes);
 /* An error answer; more: further header lines, each with "\r\n". */
-void fake_answer_error(struct fake_answer *answer, int status, const char *more, const char *body);
+void fake_answer_error(struct fake_answer *answer, int status, const char *more,
+                       const char *body);
 
 /* Inclusive sums of the int32 numbers in a request's body, in memory kept until the stop. */
 const void *fake_sums(struct fake_server *server, const struct fake_request *request);
