@@ -307,7 +307,8 @@ static bool head_matches(const struct dml_call *call)
     const char *prefix = "DML_TENSOR_DATA_TYPE_";
     const char *bare =
         strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
-    if (strcmp(bare, data_type_name(desc->DataType)) != 0 ||
+    const char *expected = data_type_name(desc->DataType);
+    if (expected == NULL || strcmp(bare, expected) != 0 ||
         !json_text_member(tensor, "Sizes", &value)) {
         return false;
     }

@@ -206,7 +206,8 @@ static enum tally_status sink_begin(void *context, const struct tally_answer *an
                                 "application/octet-stream; is this the URL of a Tally server?",
                                 answer->content_type);
     }
-    if (strcmp(answer->dtype, dtype) != 0 || strcmp(answer->shape, call->shape) != 0) {
+    if (dtype == NULL || strcmp(answer->dtype, dtype) != 0 ||
+        strcmp(answer->shape, call->shape) != 0) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is a tensor of type \"%s\" and shape \"%.200s\", "
                                 "expected %s and %.200s",
