@@ -69,6 +69,11 @@ void conn_destroy(struct conn *conn)
         return;
     }
     assert(conn->magic == CONN_MAGIC);
+    if (conn->exchange != NULL) {
+        /* MHD closes some connections, after chunks it cannot read for example, without saying
+         * that the request on it is over. */
+        exchange_end(conn->exchange);
+    }
     if (conn->prev != NULL) {
         conn->prev->next = conn->next;
     } else {

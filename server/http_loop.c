@@ -52,18 +52,26 @@ static struct conn *conn_of(struct MHD_Connection *connection)
     return info == NULL ? NULL : info->socket_context;
 }
 
+/* What MHD says is overwritten by the next question (MHD 1.0 keeps one answer per connection),
+ * so it is read before that is asked. */
+static struct conn *open_conn(struct listener *listener, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info == NULL) {
+        return NULL;
+    }
+    int fd = info->connect_fd;
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return conn_create(listener, fd, info == NULL ? NULL : info->client_addr);
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct listener *listener = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *fd =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        const union MHD_ConnectionInfo *peer =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-        *socket_context = fd == NULL ? NULL
-                                     : conn_create(listener, fd->connect_fd,
-                                                   peer == NULL ? NULL : peer->client_addr);
+        *socket_context = open_conn(listener, connection);
     } else {
         conn_destroy(*socket_context);
         *socket_context = NULL;
