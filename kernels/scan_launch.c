@@ -200,6 +200,25 @@ static enum status cpu_family(struct scan_launcher *launcher, const struct scan_
     return status;
 }
 
+/* The pieces that one family runs, in launcher->few. */
+static enum status take_family(struct scan_launcher *launcher, const struct scan_group *group,
+                               struct scan_type type, enum scan_family family,
+                               struct scan_group *few, struct error *err)
+{
+    enum status status = STATUS_OK;
+    *few = *group;
+    few->pieces = launcher->few;
+    few->count = 0;
+    for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
+        enum scan_family own = SCAN_FAMILY_GENERIC;
+        status = cpu_family(launcher, &group->pieces[i], type, &own, err);
+        if (own == family) {
+            launcher->few[few->count++] = group->pieces[i];
+        }
+    }
+    return status;
+}
+
 /* A launch for each family that any piece wants. */
 static enum status run_families(struct scan_launcher *launcher, const struct scan_group *group,
                                 struct scan_type type, uint32_t *launches, struct error *err)
@@ -207,24 +226,16 @@ static enum status run_families(struct scan_launcher *launcher, const struct sca
     const struct scan_cpu_launch launch = {launcher->device, launcher->programs,
                                            &launcher->table, group, type};
     enum status status = STATUS_OK;
-    for (int family = 0; family < SCAN_FAMILY_COUNT && status == STATUS_OK; family++) {
-        struct scan_group few = *group;
-        few.pieces = launcher->few;
-        few.count = 0;
-        for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
-            enum scan_family own = SCAN_FAMILY_GENERIC;
-            status = cpu_family(launcher, &group->pieces[i], type, &own, err);
-            if ((int)own == family) {
-                launcher->few[few.count++] = group->pieces[i];
-            }
-        }
+    for (int i = 0; i < SCAN_FAMILY_COUNT && status == STATUS_OK; i++) {
+        enum scan_family family = (enum scan_family)i;
+        struct scan_group few;
+        status = take_family(launcher, group, type, family, &few, err);
         if (status != STATUS_OK || few.count == 0) {
             continue;
         }
         status = family == SCAN_FAMILY_GENERIC
                      ? run_generic(launcher, &few, type, launches, err)
-                     : scan_cpu_enqueue(&launch, (enum scan_family)family, few.pieces,
-                                        few.count, launches, err);
+                     : scan_cpu_enqueue(&launch, family, few.pieces, few.count, launches, err);
     }
     return status;
 }
