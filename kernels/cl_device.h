@@ -19,6 +19,7 @@ struct cl_device {
     struct scan_device_info info;
     uint64_t alloc_limit; /* bytes of one buffer: what the device says, or less for a test */
     bool gpu_kernels;     /* use the kernels for GPUs */
+    bool patient;         /* small jobs take the generic kernel until others are built */
     bool soft_f64;        /* add float64 numbers in integers */
     bool host_memory;     /* kernels work in the slabs themselves */
 };

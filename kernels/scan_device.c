@@ -108,10 +108,12 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
     return STATUS_OK;
 }
 
-enum status scan_device_warm(struct scan_device *device, enum dtype dtype,
-                             enum precision precision, struct error *err)
+enum status scan_device_warm(struct scan_device *device, struct scan_kind kind,
+                             enum scan_warmth warmth, struct error *err)
 {
-    enum status status = scan_launcher_prepare(device->launcher, dtype, precision, err);
+    enum dtype dtype = kind.dtype;
+    enum precision precision = kind.precision;
+    enum status status = scan_launcher_prepare(device->launcher, kind, warmth, err);
     if (status != STATUS_OK) {
         return status;
     }

@@ -35,12 +35,20 @@ struct scan_device_info {
 MUST_CHECK enum status scan_devices_list(struct scan_device_info *infos, size_t room,
                                          size_t *count, struct error *err);
 
+/* What kernels are built for. */
+struct scan_kind {
+    enum dtype dtype;
+    enum precision precision;
+};
+
 struct scan_device_options {
     const char *cache_dir;    /* for program binaries; NULL or "": no cache */
     uint64_t max_alloc_bytes; /* test aid: no buffer larger than this; 0: as the device says */
     bool gpu_kernels;         /* use the GPU versions on any device */
-    bool soft_f64;            /* test aid: do as a device without fp64 does */
-    bool transfers;           /* test aid: copy, although the device works in host memory */
+    bool patient;  /* a small job does not wait for a better kernel to be built: the generic one
+                      runs it. The bits are the same */
+    bool soft_f64; /* test aid: do as a device without fp64 does */
+    bool transfers; /* test aid: copy, although the device works in host memory */
 };
 
 MUST_CHECK enum status scan_device_open(size_t number,
@@ -50,11 +58,16 @@ void scan_device_close(struct scan_device *device); /* NULL is fine */
 
 const struct scan_device_info *scan_device_info(const struct scan_device *device);
 
-/* Build (or load) what jobs of this type need and run it once, checking the result against
+enum scan_warmth {
+    SCAN_WARM_GENERIC, /* the kernel that runs any job */
+    SCAN_WARM_ALL /* also the best one for every layout: some ten times the time to build */
+};
+
+/* Build (or load) kernels for jobs of this type and run them once, checking the results against
  * known values, so that the first request is as fast as the next. scan_device_run() does it by
  * itself if nobody did. */
-MUST_CHECK enum status scan_device_warm(struct scan_device *device, enum dtype dtype,
-                                        enum precision precision, struct error *err);
+MUST_CHECK enum status scan_device_warm(struct scan_device *device, struct scan_kind kind,
+                                        enum scan_warmth warmth, struct error *err);
 
 /* One scan in slab memory. Offsets are bytes, multiples of the element size; out_offset equals
  * in_offset only if plan->in_place, else the ranges are disjoint. Output cells in gaps are

@@ -18,6 +18,12 @@ enum {
     LOCAL_GPU = 64
 };
 
+/* Smaller jobs are done by the generic kernel long before a program could be built (about a
+ * second). */
+enum {
+    PATIENT_ELEMENTS = 1 << 18
+};
+
 struct scan_launcher {
     struct cl_device *device;       /* borrowed */
     struct scan_programs *programs; /* owned */
@@ -82,18 +88,19 @@ static enum status find_vectors(struct scan_launcher *launcher, enum scan_family
     return error_set(err, status, "%s", why.detail);
 }
 
-enum status scan_launcher_prepare(struct scan_launcher *launcher, enum dtype dtype,
-                                  enum precision precision, struct error *err)
+enum status scan_launcher_prepare(struct scan_launcher *launcher, struct scan_kind kind,
+                                  enum scan_warmth warmth, struct error *err)
 {
     const cl_kernel *kernels = NULL;
-    struct scan_type type = {dtype, precision, SCAN_INDEX_32};
+    struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_32};
     enum status status =
         scan_programs_find(launcher->programs, SCAN_FAMILY_GENERIC, type, &kernels, err);
     if (status == STATUS_OK && launcher->device->gpu_kernels) {
         status = scan_programs_find(launcher->programs, SCAN_FAMILY_GPU, type, &kernels, err);
     }
-    for (int family = SCAN_FAMILY_CPU_FIRST;
-         family < SCAN_FAMILY_COUNT && launcher->vectors && status == STATUS_OK; family++) {
+    for (int family = SCAN_FAMILY_CPU_FIRST; family < SCAN_FAMILY_COUNT && launcher->vectors &&
+                                             warmth == SCAN_WARM_ALL && status == STATUS_OK;
+         family++) {
         bool usable = false;
         status = find_vectors(launcher, (enum scan_family)family, type, &usable, err);
     }
@@ -191,6 +198,10 @@ static enum status cpu_family(struct scan_launcher *launcher, const struct scan_
     bool usable = true;
     enum status status = STATUS_OK;
     *family = launcher->vectors ? scan_cpu_family(piece) : SCAN_FAMILY_GENERIC;
+    if (launcher->device->patient && piece->plan->elements < PATIENT_ELEMENTS &&
+        !scan_programs_built(launcher->programs, *family, type)) {
+        *family = SCAN_FAMILY_GENERIC;
+    }
     if (*family != SCAN_FAMILY_GENERIC) {
         status = find_vectors(launcher, *family, type, &usable, err);
     }

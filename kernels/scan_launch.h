@@ -45,8 +45,9 @@ void scan_launcher_destroy(struct scan_launcher *launcher);
 
 /* Have the programs for a type built. scan_launch() does it too.
  * err   DEVICE_ERROR, OUT_OF_MEMORY */
-MUST_CHECK enum status scan_launcher_prepare(struct scan_launcher *launcher, enum dtype dtype,
-                                             enum precision precision, struct error *err);
+MUST_CHECK enum status scan_launcher_prepare(struct scan_launcher *launcher,
+                                             struct scan_kind kind, enum scan_warmth warmth,
+                                             struct error *err);
 
 /* Enqueue everything the group needs; adds to *launches. Nothing of the group is borrowed after
  * the call but its buffers. */

@@ -180,6 +180,13 @@ enum status scan_programs_find(struct scan_programs *programs, enum scan_family 
     return STATUS_OK;
 }
 
+bool scan_programs_built(const struct scan_programs *programs, enum scan_family family,
+                         struct scan_type type)
+{
+    return programs->built[family][types[type.dtype].stored][is_native(type)][SCAN_INDEX_64]
+               .program != NULL;
+}
+
 bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family)
 {
     return programs->refused[family];

@@ -60,6 +60,11 @@ MUST_CHECK enum status scan_programs_find(struct scan_programs *programs,
  * would fail again. */
 bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family);
 
+/* Would scan_programs_find() return at once? (type.index is not looked at: vector families have
+ * one program for both.) */
+bool scan_programs_built(const struct scan_programs *programs, enum scan_family family,
+                         struct scan_type type);
+
 /* Bytes of an accumulator of the type in device memory. */
 size_t scan_type_acc_bytes(struct scan_type type);
 

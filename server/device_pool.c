@@ -58,30 +58,28 @@ static bool has_native(enum dtype dtype)
     return info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4;
 }
 
-static void add_step(struct worker_plan *plan, enum dtype dtype, enum precision precision)
+static void add_steps(struct worker_plan *plan, unsigned dtypes, enum precision precision,
+                      enum scan_warmth warmth)
 {
-    plan->warm[plan->warm_count++] = (struct warm_step){.dtype = dtype, .precision = precision};
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        bool known = precision == PRECISION_WIDE || has_native((enum dtype)dtype);
+        if (known && (dtypes >> dtype & 1) != 0) {
+            plan->warm[plan->warm_count++] =
+                (struct warm_step){{(enum dtype)dtype, precision}, warmth};
+        }
+    }
 }
 
-/* Chosen types first, as clients mostly ask for them; then everything else. */
+/* Before ready, what answers any request of the chosen types; then the best kernels, for those
+ * types first, as clients mostly ask for them. */
 static void plan_warm_up(struct worker_plan *plan, unsigned dtypes)
 {
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        if ((dtypes >> dtype & 1) != 0) {
-            add_step(plan, (enum dtype)dtype, PRECISION_WIDE);
-        }
-    }
+    unsigned all = (1U << DTYPE_COUNT) - 1;
+    add_steps(plan, dtypes, PRECISION_WIDE, SCAN_WARM_GENERIC);
     plan->warm_first = plan->warm_count;
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        if ((dtypes >> dtype & 1) == 0) {
-            add_step(plan, (enum dtype)dtype, PRECISION_WIDE);
-        }
-    }
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        if (has_native((enum dtype)dtype)) {
-            add_step(plan, (enum dtype)dtype, PRECISION_NATIVE);
-        }
-    }
+    add_steps(plan, dtypes, PRECISION_WIDE, SCAN_WARM_ALL);
+    add_steps(plan, all & ~dtypes, PRECISION_WIDE, SCAN_WARM_ALL);
+    add_steps(plan, all, PRECISION_NATIVE, SCAN_WARM_ALL);
 }
 
 static enum status fill_plan(struct server *server, const struct device_driver *driver,
@@ -96,7 +94,7 @@ static enum status fill_plan(struct server *server, const struct device_driver *
     *plan = (struct worker_plan){
         .server = server,
         .driver = driver,
-        .open_options = {.cache_dir = config->kernel_cache},
+        .open_options = {.cache_dir = config->kernel_cache, .patient = true},
         .batch = {.max_requests = (size_t)config->batch_max_requests,
                   .max_bytes = config->batch_max_bytes,
                   .delay_ns = config->batch_delay_us * NS_PER_US},

@@ -31,8 +31,8 @@ struct device_driver {
     enum status (*open)(size_t number, const struct scan_device_options *options,
                         struct scan_device **device, struct error *err);
     void (*close)(struct scan_device *device);
-    enum status (*warm)(struct scan_device *device, enum dtype dtype, enum precision precision,
-                        struct error *err);
+    enum status (*warm)(struct scan_device *device, struct scan_kind kind,
+                        enum scan_warmth warmth, struct error *err);
     enum status (*run)(struct scan_device *device, const struct scan_job *jobs, size_t count,
                        struct scan_report *report, struct error *err);
 };

@@ -196,18 +196,19 @@ static bool warm_one(struct worker *worker)
     uint64_t began_ns = clock_now_ns();
     worker_call_begin(worker, NULL, 0, 0);
     enum status status =
-        worker->plan->driver->warm(worker->device, step->dtype, step->precision, &err);
+        worker->plan->driver->warm(worker->device, step->kind, step->warmth, &err);
     if (!worker_call_end(worker)) {
         return false;
     }
     if (status == STATUS_OK) {
-        log_message(log_of(worker), LOG_DEBUG, "device %zu: %s%s is warm after %llu ms",
-                    worker->number, dtype_info(step->dtype)->name,
-                    step->precision == PRECISION_NATIVE ? " (native)" : "",
+        log_message(log_of(worker), LOG_DEBUG, "device %zu: %s%s%s is warm after %llu ms",
+                    worker->number, dtype_info(step->kind.dtype)->name,
+                    step->kind.precision == PRECISION_NATIVE ? " (native)" : "",
+                    step->warmth == SCAN_WARM_ALL ? "" : " (generic kernel)",
                     (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS));
         return true;
     }
-    error_prefix(&err, dtype_info(step->dtype)->name);
+    error_prefix(&err, dtype_info(step->kind.dtype)->name);
     if (status == STATUS_DEVICE_ERROR) {
         worker_fail(worker, err.detail);
         return false;

@@ -20,12 +20,12 @@
 
 enum {
     WORKER_MAGIC = 0x7a11304,
-    WARM_STEPS_MAX = 2 * DTYPE_COUNT
+    WARM_STEPS_MAX = 3 * DTYPE_COUNT
 };
 
 struct warm_step {
-    enum dtype dtype;
-    enum precision precision;
+    struct scan_kind kind;
+    enum scan_warmth warmth;
 };
 
 /* What all workers share; constant once they run, but for usable. */

@@ -369,8 +369,9 @@ static void warming_checks_every_type(const void *context)
     for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
         for (int precision = 0; precision < 2; precision++) {
             struct error err = ERROR_INIT;
-            if (scan_device_warm(device, (enum dtype)type, (enum precision)precision, &err) !=
-                STATUS_OK) {
+            if (scan_device_warm(
+                    device, (struct scan_kind){(enum dtype)type, (enum precision)precision},
+                    SCAN_WARM_ALL, &err) != STATUS_OK) {
                 ktest_fail("%s: %s", dtype_info((enum dtype)type)->name, err.detail);
             }
         }

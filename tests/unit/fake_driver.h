@@ -87,12 +87,12 @@ static inline void fake_close(struct scan_device *device)
     free(device);
 }
 
-static inline enum status fake_warm(struct scan_device *device, enum dtype dtype,
-                                    enum precision precision, struct error *err)
+static inline enum status fake_warm(struct scan_device *device, struct scan_kind kind,
+                                    enum scan_warmth warmth, struct error *err)
 {
     (void)device;
-    (void)dtype;
-    (void)precision;
+    (void)kind;
+    (void)warmth;
     (void)err;
     atomic_fetch_add(&fake.warm_steps, 1);
     return STATUS_OK;
