@@ -268,7 +268,7 @@ static enum tally_status sink_begin(void *context, const struct tally_answer *an
 {
     struct dml_call *call = context;
     if (!media_type_is(answer->content_type, "application/octet-stream") ||
-        answer->head_length < 0 || answer->head_length > ANSWER_HEAD_MAX) {
+        answer->head_length <= 0 || answer->head_length > ANSWER_HEAD_MAX) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is not framed (Content-Type \"%s\", "
                                 "Inference-Header-Content-Length %" PRId64

@@ -40,6 +40,7 @@ void catch_interrupts(void)
     action.sa_flags = (int)SA_RESETHAND; /* a second one ends the process */
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
     action.sa_handler = SIG_IGN;
     action.sa_flags = 0;
     (void)sigaction(SIGPIPE, &action, NULL); /* a closed pipe is an error of write() */

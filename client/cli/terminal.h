@@ -29,7 +29,8 @@ int complain_error(const struct tally_error *err);
 /* Whether standard output may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
 bool colour_allowed(int fd);
 
-/* From now on SIGINT and SIGTERM make interrupted() true instead of ending the process at once.
+/* From now on SIGINT, SIGTERM and SIGHUP make interrupted() true instead of ending the process
+ * at once.
  */
 void catch_interrupts(void);
 bool interrupted(void);

@@ -428,7 +428,11 @@ class Cumsum(unittest.TestCase):
         self.assertEqual(done.stdout, b"7\n")
         self.assertIn(b"Broken pipe", done.stderr)
 
-    def test_ctrl_c_leaves_nothing_behind(self):
+    def test_signals_leave_nothing_behind(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self.interrupt(number)
+
+    def interrupt(self, number):
         source = self.path("in.npy", npy("|u1", (1 << 22,), bytes(1 << 22)))
         with Server(lambda *_: None) as s:
             process = subprocess.Popen(
@@ -437,7 +441,7 @@ class Cumsum(unittest.TestCase):
             )
             while s.count == 0:
                 time.sleep(0.01)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             _, shown = process.communicate(timeout=30)
             self.assertEqual(process.returncode, 130)
             self.assertIn(b"interrupted", shown)
