@@ -192,7 +192,7 @@ if ! $make all client-tests >"$scratch/make.log" 2>&1; then
     exit 1
 fi
 
-for name in parts transport retry async; do
+for name in parts transport framed retry async; do
     suite "test_$name" "$build/tests/client/test_$name"
 done
 check "libtally.so exports the listed symbols and no other" abi_is_as_listed
@@ -234,7 +234,7 @@ fi
 case $mode in
 release | debug)
     if command -v valgrind >/dev/null 2>&1; then
-        for name in parts transport retry async; do
+        for name in parts transport framed retry async; do
             check "test_$name under valgrind" memory_clean "$build/tests/client/test_$name"
         done
     else

@@ -2,8 +2,6 @@
  * either the verified result or an error. */
 #include "tests/client/lib/support.h"
 
-#include "client/tally_directml.h"
-
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -512,101 +510,6 @@ static void the_request_says_all_of_the_scan(void **state)
     fake_server_stop(server);
 }
 
-/* An answer of the DirectML door: a JSON head of `announced` bytes, then floats. */
-struct framed {
-    const char *head;
-    size_t announced; /* 0: as long as it is */
-    size_t floats;
-    size_t cut; /* SIZE_MAX: nowhere */
-};
-
-static const float DML_SUMS[5] = {1, 3, 6, 10, 15};
-
-static void script_framed(void *user, const struct fake_request *request,
-                          struct fake_answer *answer)
-{
-    const struct framed *framed = user;
-    size_t head = strlen(framed->head);
-    (void)request;
-    snprintf(answer->text, sizeof answer->text,
-             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-             "Inference-Header-Content-Length: %zu\r\nContent-Length: %zu\r\n\r\n%s",
-             framed->announced != 0 ? framed->announced : head, head + framed->floats * 4,
-             framed->head);
-    answer->payload = DML_SUMS;
-    answer->payload_bytes = framed->floats * 4;
-    answer->cut = framed->cut;
-    answer->close = true;
-}
-
-static enum tally_status execute(struct framed framed, float *numbers, struct tally_error *err)
-{
-    static const UINT sizes[1] = {4};
-    DML_BUFFER_TENSOR_DESC buffer = {.DataType = DML_TENSOR_DATA_TYPE_FLOAT32,
-                                     .DimensionCount = 1,
-                                     .Sizes = sizes,
-                                     .TotalTensorSizeInBytes = 16};
-    DML_TENSOR_DESC tensor = {DML_TENSOR_TYPE_BUFFER, &buffer};
-    DML_CUMULATIVE_SUMMATION_OPERATOR_DESC desc = {&tensor, &tensor, 0,
-                                                   DML_AXIS_DIRECTION_INCREASING, 0};
-    struct tally_dml_binding bound = {numbers, 0, 16};
-    struct fake_server *server = fake_server_start(script_framed, &framed, SIZE_MAX, NULL);
-    struct tally *client = quick_client(fake_server_url(server), -1);
-    enum tally_status status =
-        tally_dml_cumulative_summation(client, &desc, 0, &bound, &bound, err);
-    tally_close(client);
-    fake_server_stop(server);
-    return status;
-}
-
-#define DML_HEAD "{\"OutputTensor\":{\"DataType\":\"FLOAT32\",\"Sizes\":[4]}}"
-
-static void framed_answers_are_verified(void **state)
-{
-    (void)state;
-    static const struct framed lies[] = {
-        {DML_HEAD, 0, 3, SIZE_MAX},
-        {DML_HEAD, 0, 5, SIZE_MAX},
-        {DML_HEAD, 5, 4, SIZE_MAX},
-        {DML_HEAD, 1000000000, 4, SIZE_MAX},
-        {"", 0, 4, SIZE_MAX},
-        {"{}", 0, 4, SIZE_MAX},
-        {"[[[[[[[[", 0, 4, SIZE_MAX},
-        {"{\"OutputTensor\":{\"DataType\":\"INT32\",\"Sizes\":[4]}}", 0, 4, SIZE_MAX},
-        {"{\"OutputTensor\":{\"DataType\":\"FLOAT32\",\"Sizes\":[2,2]}}", 0, 4, SIZE_MAX},
-        {"{\"OutputTensor\":{\"DataType\":\"FLOAT32\",\"Sizes\":[]}}", 0, 4, SIZE_MAX},
-    };
-    struct tally_error err;
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        float numbers[5] = {-1, -1, -1, -1, -1};
-        if (execute(lies[i], numbers, &err) != TALLY_BAD_ANSWER)
-            fail_msg("lie %zu: status %d, %s", i, (int)err.status, err.message);
-        for (int k = 0; k < 5; k++)
-            assert_true(numbers[k] == -1);
-    }
-    float numbers[5] = {1, 2, 3, 4, -1};
-    if (execute((struct framed){DML_HEAD, 0, 4, SIZE_MAX}, numbers, &err) != TALLY_OK)
-        fail_msg("%s", err.message);
-    assert_memory_equal(numbers, DML_SUMS, 16);
-    assert_true(numbers[4] == -1);
-}
-
-static void a_framed_answer_cut_at_any_byte_is_an_error(void **state)
-{
-    (void)state;
-    struct framed whole = {DML_HEAD, 0, 4, SIZE_MAX};
-    struct fake_answer *answer = test_calloc(1, sizeof *answer);
-    script_framed(&whole, NULL, answer);
-    size_t total = strlen(answer->text) + answer->payload_bytes;
-    test_free(answer);
-    for (size_t cut = 0; cut < total; cut++) {
-        struct tally_error err;
-        float numbers[4] = {1, 2, 3, 4};
-        enum tally_status status = execute((struct framed){DML_HEAD, 0, 4, cut}, numbers, &err);
-        assert_true(status == TALLY_CONNECTION_LOST || status == TALLY_BAD_ANSWER);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -626,8 +529,6 @@ int main(void)
         cmocka_unit_test(a_progress_callback_cancels),
         cmocka_unit_test(empty_tensors_travel),
         cmocka_unit_test(the_request_says_all_of_the_scan),
-        cmocka_unit_test(framed_answers_are_verified),
-        cmocka_unit_test(a_framed_answer_cut_at_any_byte_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
