@@ -70,6 +70,17 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
+# The kernels with another element type: tests/kernels/scan_tree.cl stands for scan_types.cl.
+$(B)/tests/kernels/tree_embed.S: kernels/embed.S
+	@mkdir -p $(@D)
+	sed 's|kernels/scan_types.cl|tests/kernels/scan_tree.cl|' $< >$@
+$(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/*.cl)
+	$(CC) $(DEFS) -c -o $@ $<
+$(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
+    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench

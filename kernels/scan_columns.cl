@@ -44,7 +44,7 @@ INLINE group_t group_splat(lane_t x)
 
 INLINE group_t group_add(group_t a, group_t b)
 {
-    EACH_PART { a.part[i] = a.part[i] + b.part[i]; }
+    EACH_PART { a.part[i] = PLUS(a.part[i], b.part[i]); }
     return a;
 }
 

@@ -38,6 +38,10 @@ typedef elem_part_t elem_part_any_t __attribute__((aligned(ELEM_BYTES)));
 typedef struct {
     part_t part[PARTS];
 } group_t;
+/* Every addition of sums, by name: tests/kernels/test_monoid.c puts another one in its place. */
+#if !defined(PLUS)
+#define PLUS(a, b) ((a) + (b))
+#endif
 #define EACH_PART _Pragma("unroll") for (int i = 0; i < PARTS; i++)
 
 /* Element bits that load as LANE_ZERO. */
@@ -266,7 +270,7 @@ INLINE void group_store_private(elem_t *p, group_t g)
         GROUPS_SCAN_STEPS(q, count)                                                            \
     } while (0)
 #define EACH_GROUP(count) _Pragma("unroll") for (int i = 0; i < (count); i++)
-#define STEP_UP(q, p, below, d) (q)[i].part[p] = SHIFT(below, (q)[i].part[p], d) + (q)[i].part[p]
+#define STEP_UP(q, p, below, d) (q)[i].part[p] = PLUS(SHIFT(below, (q)[i].part[p], d), (q)[i].part[p])
 #if PARTS == 2
 #define GROUPS_SCAN_STEPS(q, count)                                                            \
     EACH_GROUP(count)                                                                          \
@@ -279,7 +283,7 @@ INLINE void group_store_private(elem_t *p, group_t g)
         STEP_UP(q, 1, (q)[i].part[0], 2);                                                      \
         STEP_UP(q, 0, none_, 2);                                                               \
     }                                                                                          \
-    EACH_GROUP(count) { (q)[i].part[1] = (q)[i].part[0] + (q)[i].part[1]; }
+    EACH_GROUP(count) { (q)[i].part[1] = PLUS((q)[i].part[0], (q)[i].part[1]); }
 #elif PART == 8
 #define GROUPS_SCAN_STEPS(q, count)                                                            \
     EACH_GROUP(count) { STEP_UP(q, 0, none_, 1); }                                             \
@@ -302,7 +306,7 @@ INLINE part_t group_total(group_t q)
 /* E() after each element of a scanned group: base is E() before it, next E() after it. */
 INLINE group_t group_results(part_t base, group_t q, part_t next)
 {
-    EACH_PART { q.part[i] = base + q.part[i]; }
+    EACH_PART { q.part[i] = PLUS(base, q.part[i]); }
 #if !defined(ACC_INT)
     q.part[PARTS - 1] = WITH_LAST(q.part[PARTS - 1], next);
 #endif

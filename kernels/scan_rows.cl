@@ -27,8 +27,8 @@ struct row {
 
 INLINE void block_end(struct row_sums *s, part_t groups)
 {
-    s->blocks = s->blocks + groups;
-    s->base = s->supers + s->blocks;
+    s->blocks = PLUS(s->blocks, groups);
+    s->base = PLUS(s->supers, s->blocks);
     if (++s->block == SUPER) {
         s->supers = s->base;
         s->blocks = splat(LANE_ZERO);
@@ -54,8 +54,8 @@ INLINE void row_group(const struct row *r, ulong k, part_t base, part_t *groups,
         q[0] = group_load_private(cells);
     }
     GROUPS_SCAN(q, 1);
-    *groups = *groups + group_total(q[0]);
-    q[0] = group_results(base, q[0], block_base + *groups);
+    *groups = PLUS(*groups, group_total(q[0]));
+    q[0] = group_results(base, q[0], PLUS(block_base, *groups));
     if (r->exclusive) {
         q[0] = group_moved(base, q[0]);
     }
@@ -95,8 +95,8 @@ INLINE void row_scan(const struct row *r, struct row_sums *s)
         before[0] = base;
         EACH_GROUP(FLIGHT)
         {
-            groups = groups + group_total(q[i]);
-            before[i + 1] = s->base + groups;
+            groups = PLUS(groups, group_total(q[i]));
+            before[i + 1] = PLUS(s->base, groups);
         }
         if ((k + STEP) % BLOCK == 0) {
             block_end(s, groups);
@@ -112,7 +112,7 @@ INLINE void row_scan(const struct row *r, struct row_sums *s)
     }
     for (; k < r->length; k += GROUP) {
         row_group(r, k, base, &groups, s->base);
-        base = s->base + groups;
+        base = PLUS(s->base, groups);
     }
 }
 
@@ -148,7 +148,7 @@ __kernel void scan_rows(__global const elem_t *in, __global elem_t *out, __globa
             s.supers = splat((lane_t)carry[e->carry + line]);
             s.blocks = splat((lane_t)carry[carry_lines + e->carry + line]);
         }
-        s.base = s.supers + s.blocks;
+        s.base = PLUS(s.supers, s.blocks);
         row_scan(&r, &s);
         if (e->flags & ENTRY_CARRY_OUT) {
             carry[e->carry + line] = s.supers[0];

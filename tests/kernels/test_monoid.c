@@ -1,0 +1,279 @@
+/* Structure of the kernels, proven for all inputs by one run a shape (after Chong, Donaldson
+ * and Ketema, "A sound and complete abstraction for reasoning about parallel prefix sums", POPL
+ * 2014).
+ *
+ * Their intervals tell whether a prefix sum adds the right elements in the right order. Here
+ * more is promised: which additions are made, to the bit. So the kernels are built with another
+ * element type (scan_tree.cl), whose values stand for trees of additions, and every output must
+ * be the tree that docs/numerics.md writes down. Control flow does not depend on values, so
+ * equal trees for one input are equal sums for every input, but for collisions of a hash of 64
+ * bits. That the written trees are themselves prefix sums is shown with intervals: each E(k) is
+ * [0, k).
+ *
+ * Proven for the generic kernel, the GPU kernels and the vector kernels for CPUs with vectors
+ * of 2 x 4 and 1 x 8 lanes, at the lengths below, both directions, inclusive and exclusive,
+ * whole and with sums carried between pieces. Not proven here: conversions of elements
+ * (test_corpus), the integer shortcuts (integer addition is associative), stores past the
+ * caches (from 64 MiB on). */
+#include "kernels/scan_device.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GROUP = 8,
+    BLOCK = 256,
+    SUPER = 65536,
+    SHAPES = 7,
+    JOBS = 4 * SHAPES
+};
+
+/* ---- docs/numerics.md over any addition whose identity is 0 ---- */
+
+typedef uint64_t (*plus_function)(uint64_t a, uint64_t b);
+
+static uint64_t tree_plus(uint64_t a, uint64_t b)
+{
+    if (a == 0 || b == 0) {
+        return a | b;
+    }
+    uint64_t x = (a * 0x9E3779B97F4A7C15U) ^ (b * 0xC2B2AE3D27D4EB4FU + 0x165667B19E3779F9U);
+    x = (x ^ (x >> 32)) * 0xBF58476D1CE4E5B9U;
+    return x ^ (x >> 29);
+}
+
+#define POISON UINT64_MAX
+
+/* [lo, hi) as (lo + 1) << 32 | (hi + 1). */
+static uint64_t interval(uint64_t lo, uint64_t hi)
+{
+    return (lo + 1) << 32 | (hi + 1);
+}
+
+static uint64_t interval_plus(uint64_t a, uint64_t b)
+{
+    if (a == 0 || b == 0) {
+        return a | b;
+    }
+    bool adjacent = a != POISON && b != POISON && (a & UINT32_MAX) == b >> 32;
+    return adjacent ? (a >> 32) << 32 | (b & UINT32_MAX) : POISON;
+}
+
+/* E(0..n) of the elements x[0..n). */
+static void prefix(plus_function plus, uint64_t init, const uint64_t *x, size_t n, uint64_t *e)
+{
+    uint64_t s = init;
+    uint64_t b = 0;
+    uint64_t c = 0;
+    for (size_t k = 0; k < n; k += GROUP) {
+        uint64_t q[GROUP];
+        for (size_t i = 0; i < GROUP; i++) {
+            q[i] = k + i < n ? x[k + i] : 0;
+        }
+        for (size_t d = 1; d < GROUP; d *= 2) {
+            for (size_t i = GROUP - 1; i >= d; i--) {
+                q[i] = plus(q[i - d], q[i]);
+            }
+        }
+        e[k] = plus(plus(s, b), c);
+        for (size_t i = 1; i < GROUP && k + i <= n; i++) {
+            e[k + i] = plus(e[k], q[i - 1]);
+        }
+        c = plus(c, q[GROUP - 1]);
+        if ((k + GROUP) % BLOCK == 0) {
+            b = plus(b, c);
+            c = 0;
+        }
+        if ((k + GROUP) % SUPER == 0) {
+            s = plus(s, b);
+            b = 0;
+        }
+    }
+    if (n % GROUP == 0) {
+        e[n] = plus(plus(s, b), c);
+    }
+}
+
+static void the_written_trees_are_prefix_sums(const void *context)
+{
+    (void)context;
+    enum {
+        LENGTH = 3 * SUPER + 1001
+    };
+    uint64_t *x = calloc(LENGTH, sizeof *x);
+    uint64_t *e = calloc(LENGTH + 1, sizeof *e);
+    for (size_t k = 0; k < LENGTH; k++) {
+        x[k] = interval(k, k + 1);
+    }
+    for (size_t n = 1; n <= LENGTH; n += n < 2100 ? 1 : 65521) {
+        prefix(interval_plus, 0, x, n, e);
+        bool right = e[0] == 0;
+        for (size_t k = 1; k <= n; k++) {
+            right = right && e[k] == interval(0, k);
+        }
+        if (!right) {
+            ktest_fail("a sum of %zu elements is not of an interval", n);
+        }
+    }
+    x[5] = interval(6, 7);
+    prefix(interval_plus, 0, x, 20, e);
+    (void)ktest_check(e[6] == POISON && e[20] == POISON, "a gap is poison from there on");
+    free(x);
+    free(e);
+}
+
+/* ---- runs ---- */
+
+static const struct shape {
+    int rank;
+    int axis;
+    int64_t sizes[3]; /* 0: the length */
+    int64_t step;     /* of the input along the axis; 1: packed */
+} shapes[SHAPES] = {
+    {1, 0, {0}, 1},       /* a line */
+    {2, 1, {3, 0}, 1},    /* rows */
+    {2, 0, {0, 11}, 1},   /* columns: a vector and one that overlaps it */
+    {2, 0, {0, 3}, 1},    /* columns narrower than a vector */
+    {3, 1, {2, 0, 8}, 1}, /* sets of columns */
+    {1, 0, {0}, 2},       /* a line with gaps: the generic kernel */
+    {2, 0, {0, 2}, 1},    /* pairs */
+};
+
+struct job {
+    struct scan_desc desc;
+    struct scan_plan plan;
+    size_t at; /* bytes */
+    size_t to;
+    size_t want; /* elements */
+};
+
+struct bench {
+    struct scan_device *device;
+    struct slab *slab;
+    uint64_t *want; /* as much as the slab */
+};
+
+static void describe(struct job *job, enum dtype dtype, const struct shape *shape,
+                     int64_t length, int flags)
+{
+    struct scan_desc *desc = &job->desc;
+    struct error err = ERROR_INIT;
+    *desc = (struct scan_desc){.dtype = dtype,
+                               .rank = shape->rank,
+                               .axis = shape->axis,
+                               .exclusive = (flags & 1) != 0,
+                               .reverse = (flags & 2) != 0,
+                               .has_strides = shape->step != 1,
+                               .strides = {shape->step}};
+    for (int d = 0; d < shape->rank; d++) {
+        desc->sizes[d] = shape->sizes[d] == 0 ? length : shape->sizes[d];
+    }
+    if (scan_plan_make(desc, &job->plan, &err) != STATUS_OK) {
+        ktest_fail("refused: %s", err.detail);
+    }
+}
+
+/* What must come out of a job, at `want`. */
+static void expect(const struct job *job, const uint64_t *in, uint64_t *want)
+{
+    const struct scan_desc *desc = &job->desc;
+    size_t n = (size_t)job->plan.axis.size;
+    size_t inner = 1;
+    for (int d = (int)desc->axis + 1; d < desc->rank; d++) {
+        inner *= (size_t)desc->sizes[d];
+    }
+    size_t in_step = desc->has_strides ? (size_t)desc->strides[0] : inner;
+    uint64_t *x = calloc(n, sizeof *x);
+    uint64_t *e = calloc(n + 1, sizeof *e);
+    for (size_t line = 0; line < job->plan.lines; line++) {
+        size_t first = line / inner * n * inner + line % inner;
+        for (size_t k = 0; k < n; k++) {
+            x[k] = in[first + (desc->reverse ? n - 1 - k : k) * in_step];
+        }
+        prefix(tree_plus, desc->exclusive ? 1 : 0, x, n, e);
+        for (size_t k = 0; k < n; k++) {
+            want[first + (desc->reverse ? n - 1 - k : k) * inner] =
+                e[desc->exclusive ? k : k + 1];
+        }
+    }
+    free(x);
+    free(e);
+}
+
+/* All shapes and flags of one length as one batch. */
+static void run_length(const struct bench *bench, enum dtype dtype, int64_t length)
+{
+    static struct job jobs[JOBS];
+    struct scan_job run[JOBS];
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    uint64_t *data = slab_data(bench->slab);
+    size_t at = 0;
+    size_t want = 0;
+    for (size_t j = 0; j < JOBS; j++) {
+        struct job *job = &jobs[j];
+        describe(job, dtype, &shapes[j / 4], length, (int)(j % 4));
+        job->at = at * sizeof *data;
+        for (uint64_t i = 0; i < job->plan.in_elements; i++) { /* leaves: no two alike */
+            data[at++] = (uint64_t)j << 40 | (i + 2);
+        }
+        job->to = at * sizeof *data;
+        memset(data + at, 0xFF, (size_t)job->plan.out_elements * sizeof *data);
+        at += (size_t)job->plan.out_elements;
+        job->want = want;
+        expect(job, data + job->at / sizeof *data, bench->want + want);
+        want += (size_t)job->plan.out_elements;
+        run[j] = (struct scan_job){&job->plan, bench->slab, job->at, job->to};
+    }
+    if (scan_device_run(bench->device, run, JOBS, &report, &err) != STATUS_OK) {
+        ktest_fail("%s", err.detail);
+        return;
+    }
+    for (size_t j = 0; j < JOBS; j++) {
+        char what[96];
+        (void)snprintf(what, sizeof what, "length %lld, shape %zu%s%s", (long long)length,
+                       j / 4, (j & 1) != 0 ? ", exclusive" : "",
+                       (j & 2) != 0 ? ", reverse" : "");
+        (void)ktest_same_bytes((char *)data + jobs[j].to, bench->want + jobs[j].want,
+                               (size_t)jobs[j].plan.out_elements, sizeof *data, what);
+    }
+}
+
+static void every_length_gives_the_written_tree(const void *context)
+{
+    static const int64_t long_ones[] = {4095,  4097,  65279, 65280, 65281,  65535, 65536,
+                                        65537, 65544, 65791, 65793, 131073, 131329};
+    const struct scan_way *way = context;
+    struct bench bench = {.device = scan_case_device(&way->options),
+                          .slab = slab_create((size_t)160 << 21),
+                          .want = malloc((size_t)160 << 21)};
+    bool few = way->options.max_alloc_bytes != 0 || way->options.transfers;
+    for (int kind = 0; kind < 2 && bench.device != NULL; kind++) {
+        enum dtype dtype = kind == 0 ? DTYPE_F64 : DTYPE_I64;
+        for (int64_t n = 1; n <= 2100; n += few || (n > 600 && kind == 1) ? 37 : 1) {
+            run_length(&bench, dtype, n);
+        }
+        for (size_t i = 0; i < ARRAY_COUNT(long_ones); i += few ? 3 : 1) {
+            run_length(&bench, dtype, long_ones[i]);
+        }
+    }
+    scan_device_close(bench.device);
+    slab_destroy(bench.slab);
+    free(bench.want);
+}
+
+int main(void)
+{
+    char sentence[128];
+    ktest_run("the trees of docs/numerics.md are prefix sums",
+              the_written_trees_are_prefix_sums, NULL);
+    for (size_t w = 0; w < SCAN_WAYS; w++) {
+        (void)snprintf(sentence, sizeof sentence, "every length gives the written tree, %s",
+                       scan_ways[w].name);
+        ktest_run(sentence, every_length_gives_the_written_tree, &scan_ways[w]);
+    }
+    return ktest_finish();
+}
