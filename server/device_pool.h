@@ -80,6 +80,8 @@ struct device_stats {
     uint64_t errors;
     uint64_t busy_ns;
     uint64_t running; /* requests it is working on now */
+    uint64_t
+        to_build; /* element types whose best kernels are still to be built, in quiet moments */
 };
 
 size_t device_pool_count(const struct device_pool *pool);

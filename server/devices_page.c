@@ -44,6 +44,7 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
     put_number(w, "bytes", stats->bytes);
     put_number(w, "busy_us", stats->busy_ns / 1000);
     put_number(w, "errors", stats->errors);
+    put_number(w, "to_build", stats->to_build);
     if (stats->last_error[0] != '\0') {
         put_text(w, "last_error", stats->last_error);
     }

@@ -187,6 +187,13 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     }
 }
 
+static void note_to_build(struct worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    worker->stats.to_build = worker->plan->warm_count - worker->warm_next;
+    (void)pthread_mutex_unlock(&worker->lock);
+}
+
 /* One warm-up step. An error other than the device's own is noted and passed over: the type
  * then reports it to those who ask for it. False: the device is out of use. */
 static bool warm_one(struct worker *worker)
@@ -200,6 +207,7 @@ static bool warm_one(struct worker *worker)
     if (!worker_call_end(worker)) {
         return false;
     }
+    note_to_build(worker);
     if (status == STATUS_OK) {
         log_message(log_of(worker), LOG_DEBUG, "device %zu: %s%s%s is warm after %llu ms",
                     worker->number, dtype_info(step->kind.dtype)->name,
@@ -243,6 +251,7 @@ static bool open_device(struct worker *worker)
         return false;
     }
     worker->warm_next = 0;
+    note_to_build(worker);
     while (worker->warm_next < plan->warm_first) {
         if (is_stopping(worker) || !warm_one(worker)) {
             return false;
