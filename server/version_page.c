@@ -14,8 +14,9 @@ enum status page_version(const struct page_request *request, struct page *page,
 enum status page_index(const struct page_request *request, struct page *page, struct error *err)
 {
     static const char *const links[][2] = {
-        {"cumsum", "/v1/cumsum"}, {"devices", "/v1/devices"}, {"live", "/livez"},
-        {"ready", "/readyz"},     {"metrics", "/metrics"},    {"version", "/version"},
+        {"cumsum", "/v1/cumsum"},     {"devices", "/v1/devices"}, {"live", "/livez"},
+        {"ready", "/readyz"},         {"metrics", "/metrics"},    {"version", "/version"},
+        {"openapi", "/openapi.json"}, {"models", "/v2"},
     };
     struct json_writer w;
     (void)request;
