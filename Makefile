@@ -189,6 +189,12 @@ asan tsan: deps-test
 lint: deps-lint
 	@sh tests/lint.sh
 
+# What takes minutes: the structure of the kernels, and the corpus under every OpenCL runtime.
+.PHONY: kernel-proofs
+kernel-proofs: $(B)/tests/kernels/test_monoid
+	@$(B)/tests/kernels/test_monoid
+	@sh tests/matrix/run.sh
+
 image:
 	@sh tests/image/build.sh
 image-test:
