@@ -98,9 +98,9 @@ enum status scan_launcher_prepare(struct scan_launcher *launcher, struct scan_ki
     if (status == STATUS_OK && launcher->device->gpu_kernels) {
         status = scan_programs_find(launcher->programs, SCAN_FAMILY_GPU, type, &kernels, err);
     }
-    for (int family = SCAN_FAMILY_CPU_FIRST; family < SCAN_FAMILY_COUNT && launcher->vectors &&
-                                             warmth == SCAN_WARM_ALL && status == STATUS_OK;
-         family++) {
+    bool all = launcher->vectors && warmth == SCAN_WARM_ALL;
+    for (int family = SCAN_FAMILY_CPU_ROWS;
+         all && family <= SCAN_FAMILY_CPU_SHORT_1 && status == STATUS_OK; family++) {
         bool usable = false;
         status = find_vectors(launcher, (enum scan_family)family, type, &usable, err);
     }

@@ -10,21 +10,43 @@ enum {
     UNIT_BYTES = 1 << 17,   /* of elements in a unit, about */
     UNITS_WANTED = 32,      /* in a launch that is large enough */
     UNIT_BYTES_MIN = 16384, /* smaller is not worth starting */
+    SHORT_COLUMNS = 7,      /* most in a bundle of scan_short.cl */
+    ROW_STEP = 64,          /* elements of a step of scan_rows.cl, at most */
+    SHORT_ROW = 256,        /* a block: longer rows are better walked one by one */
     STRIP_MIN = 512,        /* columns of a strip, where there are as many */
     STRIP_MAX = 1024,       /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20 /* outputs from here on do not stay in any cache */
 };
 
+static bool unit_strides(const struct scan_dim *dim)
+{
+    return dim->in_stride == 1 && dim->out_stride == 1;
+}
+
+/* Columns of a bundle of scan_short.cl, whose cells are one contiguous run; 0: not so. */
+static uint64_t bundle_columns(const struct scan_plan *plan)
+{
+    bool single = unit_strides(&plan->axis);
+    uint64_t columns = single ? 1 : plan->dim[plan->dims - 1].size;
+    bool packed = plan->axis.in_stride == columns && plan->axis.out_stride == columns;
+    return packed && plan->dims <= (single ? 1 : 2) && columns <= SHORT_COLUMNS ? columns : 0;
+}
+
 enum scan_family scan_cpu_family(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
-    bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
-    if (contiguous) {
-        return SCAN_FAMILY_CPU_ROWS;
-    }
     const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
-    bool side_by_side = inner != NULL && inner->in_stride == 1 && inner->out_stride == 1;
-    return side_by_side ? SCAN_FAMILY_CPU_COLUMNS : SCAN_FAMILY_GENERIC;
+    bool rows = unit_strides(&plan->axis);
+    if (!rows && (inner == NULL || !unit_strides(inner))) {
+        return SCAN_FAMILY_GENERIC;
+    }
+    uint64_t columns = bundle_columns(plan);
+    bool ragged =
+        plan->axis.size % ROW_STEP != 0; /* rows that scan_rows.cl walks by whole steps */
+    if (columns > 0 && (!rows || (ragged && plan->axis.size <= SHORT_ROW))) {
+        return (enum scan_family)(SCAN_FAMILY_CPU_SHORT_1 + (columns - 1));
+    }
+    return rows ? SCAN_FAMILY_CPU_ROWS : SCAN_FAMILY_CPU_COLUMNS;
 }
 
 static uint64_t element_bytes(const struct scan_piece *piece)
@@ -64,6 +86,18 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
                                .stream = streams(piece, context)};
 }
 
+/* Whole bundles of the columns of a family. */
+static struct scan_units bundle_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t columns = bundle_columns(plan);
+    uint64_t bundle_bytes = plan->axis.size * columns * element_bytes(piece);
+    uint64_t bundles = ceil_div(unit_bytes(piece), bundle_bytes);
+    return (struct scan_units){.count = ceil_div(plan->lines / columns, bundles),
+                               .lines = bundles * columns,
+                               .stream = streams(piece, context)};
+}
+
 /* Strips of columns; the kernel gives the last of a row what is left over, up to twice as many.
  */
 static struct scan_units column_units(const struct scan_piece *piece, const void *context)
@@ -90,8 +124,10 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
 {
     const struct scan_group *group = launch->group;
     const cl_kernel *kernels = NULL;
-    bool rows = family == SCAN_FAMILY_CPU_ROWS;
-    struct scan_table_source source = {pieces, count, rows ? row_units : column_units, group};
+    struct scan_table_source source = {pieces, count, bundle_units, group};
+    if (family == SCAN_FAMILY_CPU_ROWS || family == SCAN_FAMILY_CPU_COLUMNS) {
+        source.units_of = family == SCAN_FAMILY_CPU_ROWS ? row_units : column_units;
+    }
     struct scan_table table;
     struct scan_type type = launch->type;
     type.index = SCAN_INDEX_64; /* costs nothing here, and one program will do */

@@ -32,14 +32,24 @@ static const struct {
 };
 _Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
 
+#define SHORT(inner) {"scan_table", "scan_group", "scan_short"}, {"scan_short"}, inner
+
 static const struct {
     const char *sources[3]; /* beside soft_f64 and scan_types; up to the first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
+    const char *option; /* beside those of the type; NULL: none */
 } families[] = {
     [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}},
     [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_rows"}, {"scan_rows"}},
     [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_columns"},
                                  {"scan_columns"}},
+    [SCAN_FAMILY_CPU_SHORT_1] = {SHORT("-DINNER=1")},
+    [SCAN_FAMILY_CPU_SHORT_2] = {SHORT("-DINNER=2")},
+    [SCAN_FAMILY_CPU_SHORT_3] = {SHORT("-DINNER=3")},
+    [SCAN_FAMILY_CPU_SHORT_4] = {SHORT("-DINNER=4")},
+    [SCAN_FAMILY_CPU_SHORT_5] = {SHORT("-DINNER=5")},
+    [SCAN_FAMILY_CPU_SHORT_6] = {SHORT("-DINNER=6")},
+    [SCAN_FAMILY_CPU_SHORT_7] = {SHORT("-DINNER=7")},
     [SCAN_FAMILY_GPU] = {{"scan_gpu"},
                          {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}},
 };
@@ -143,9 +153,10 @@ static enum status build(struct scan_programs *programs, enum scan_family family
 {
     struct built made = {0};
     char options[128];
-    (void)snprintf(options, sizeof options, "%s %s -DINDEX=%s", types[type.dtype].element,
+    (void)snprintf(options, sizeof options, "%s %s -DINDEX=%s %s", types[type.dtype].element,
                    acc_option(programs->device, type),
-                   type.index == SCAN_INDEX_32 ? "uint" : "ulong");
+                   type.index == SCAN_INDEX_32 ? "uint" : "ulong",
+                   families[family].option != NULL ? families[family].option : "");
     struct cl_program_spec spec = {
         {"soft_f64", "scan_types"}, options, &programs->refused[family]};
     for (size_t i = 0; i < ARRAY_COUNT(families[family].sources); i++) {

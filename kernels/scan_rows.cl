@@ -130,12 +130,13 @@ __kernel void scan_rows(__global const elem_t *in, __global elem_t *out, __globa
     __global const struct scan_entry *e = entries + find_entry(entries, entry_count, unit);
     ulong line = (unit - e->first_unit) * e->unit_lines;
     ulong end = min(line + e->unit_lines, e->lines);
-    struct line_walk w = walk_from(e, dims, line);
     struct row r;
     r.length = e->length;
     r.reverse = (e->flags & ENTRY_REVERSE) != 0;
     r.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    for (; line < end; line++) {
+    /* lines in the direction that each is walked: one stream for the prefetcher */
+    struct line_walk w = walk_from(e, dims, r.reverse ? end - 1 : line);
+    for (ulong todo = end - line; todo > 0; todo--) {
         ulong first = r.reverse ? r.length - 1 : 0;
         r.in = in + w.in + first;
         r.out = out + w.out + first;
@@ -145,15 +146,17 @@ __kernel void scan_rows(__global const elem_t *in, __global elem_t *out, __globa
         s.blocks = splat(LANE_ZERO);
         s.block = (uint)e->block;
         if (e->flags & ENTRY_CARRY_IN) {
-            s.supers = splat((lane_t)carry[e->carry + line]);
-            s.blocks = splat((lane_t)carry[carry_lines + e->carry + line]);
+            s.supers = splat((lane_t)carry[e->carry + w.line]);
+            s.blocks = splat((lane_t)carry[carry_lines + e->carry + w.line]);
         }
         s.base = PLUS(s.supers, s.blocks);
         row_scan(&r, &s);
         if (e->flags & ENTRY_CARRY_OUT) {
-            carry[e->carry + line] = s.supers[0];
-            carry[carry_lines + e->carry + line] = s.blocks[0];
+            carry[e->carry + w.line] = s.supers[0];
+            carry[carry_lines + e->carry + w.line] = s.blocks[0];
         }
-        walk_on(&w, e, dims);
+        if (todo > 1) {
+            walk_on(&w, e, dims, r.reverse);
+        }
     }
 }

@@ -44,7 +44,8 @@ static inline uint find_entry(__global const struct scan_entry *entries, uint co
 struct line_walk {
     ulong in; /* elements */
     ulong out;
-    ulong left; /* lines, this one included, until the innermost dimension starts anew */
+    ulong index; /* of the innermost dimension */
+    ulong size;
     ulong in_step;
     ulong out_step;
     ulong line;
@@ -53,7 +54,7 @@ struct line_walk {
 static inline struct line_walk walk_from(__global const struct scan_entry *e,
                                          __global const ulong *dims, ulong line)
 {
-    struct line_walk w = {e->in_first, e->out_first, 1, 0, 0, line};
+    struct line_walk w = {e->in_first, e->out_first, 0, 1, 0, 0, line};
     index_t rest = (index_t)line;
     for (ulong d = e->dims; d > 0; d--) {
         __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
@@ -63,7 +64,8 @@ static inline struct line_walk walk_from(__global const struct scan_entry *e,
         w.in += index * dim[1];
         w.out += index * dim[2];
         if (d == e->dims) {
-            w.left = size - index;
+            w.index = index;
+            w.size = size;
             w.in_step = dim[1];
             w.out_step = dim[2];
         }
@@ -71,14 +73,21 @@ static inline struct line_walk walk_from(__global const struct scan_entry *e,
     return w;
 }
 
+/* To the next line, or to the one before it. There must be one. */
 static inline void walk_on(struct line_walk *w, __global const struct scan_entry *e,
-                           __global const ulong *dims)
+                           __global const ulong *dims, bool backwards)
 {
-    if (--w->left > 0) {
+    if (backwards && w->index > 0) {
+        w->index--;
+        w->line--;
+        w->in -= w->in_step;
+        w->out -= w->out_step;
+    } else if (!backwards && w->index + 1 < w->size) {
+        w->index++;
         w->line++;
         w->in += w->in_step;
         w->out += w->out_step;
     } else {
-        *w = walk_from(e, dims, w->line + 1);
+        *w = walk_from(e, dims, backwards ? w->line - 1 : w->line + 1);
     }
 }
