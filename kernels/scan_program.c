@@ -39,10 +39,11 @@ static const struct {
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* beside those of the type; NULL: none */
 } families[] = {
-    [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}},
-    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_rows"}, {"scan_rows"}},
+    [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}, NULL},
+    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_rows"}, {"scan_rows"}, NULL},
     [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_columns"},
-                                 {"scan_columns"}},
+                                 {"scan_columns"},
+                                 NULL},
     [SCAN_FAMILY_CPU_SHORT_1] = {SHORT("-DINNER=1")},
     [SCAN_FAMILY_CPU_SHORT_2] = {SHORT("-DINNER=2")},
     [SCAN_FAMILY_CPU_SHORT_3] = {SHORT("-DINNER=3")},
@@ -51,7 +52,8 @@ static const struct {
     [SCAN_FAMILY_CPU_SHORT_6] = {SHORT("-DINNER=6")},
     [SCAN_FAMILY_CPU_SHORT_7] = {SHORT("-DINNER=7")},
     [SCAN_FAMILY_GPU] = {{"scan_gpu"},
-                         {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}},
+                         {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
+                         NULL},
 };
 _Static_assert(ARRAY_COUNT(families) == SCAN_FAMILY_COUNT, "a family has no source");
 
