@@ -6,6 +6,8 @@
 #include "kernels/cl_enqueue.h"
 #include "proto/macros.h"
 
+#include <assert.h>
+
 enum {
     UNIT_BYTES = 1 << 17,   /* of elements in a unit, about */
     UNITS_WANTED = 32,      /* in a launch that is large enough */
@@ -91,6 +93,7 @@ static struct scan_units bundle_units(const struct scan_piece *piece, const void
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t columns = bundle_columns(plan);
+    assert(columns > 0); /* or the piece would be of another family */
     uint64_t bundle_bytes = plan->axis.size * columns * element_bytes(piece);
     uint64_t bundles = ceil_div(unit_bytes(piece), bundle_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines / columns, bundles),
