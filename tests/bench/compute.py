@@ -6,6 +6,7 @@ Both sides work on tensors in memory: no HTTP. GB/s counts the payload, bytes re
 import json
 import statistics
 import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -93,25 +94,13 @@ def onnxruntime_call(x, axis):
     return lambda: session.run_with_iobinding(binding)
 
 
-def tally(shape, axis, dtype):
-    """GB/s of Tally's kernel on the shape, wide precision, from the kernel benchmark."""
-    out = subprocess.run(
-        [
-            str(load.BIN / "kernel_bench"),
-            "--shape",
-            ",".join(map(str, shape)),
-            "--axis",
-            str(axis),
-            "--dtype",
-            dtype,
-            "--json",
-            "-",
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return json.loads(out[out.index("{") :])["rows"][0]["gbps"]
+def tally(shape, axis):
+    """GB/s of Tally's kernel on the shape, float32 in wide precision, from the kernel benchmark."""
+    with tempfile.NamedTemporaryFile() as rows:
+        command = [load.BIN / "kernel_bench", "--shape", ",".join(map(str, shape))]
+        command += ["--axis", str(axis), "--json", rows.name]
+        subprocess.run(command, check=True, capture_output=True)
+        return json.load(rows)[0]["gb_per_s"]
 
 
 ENGINES = {
@@ -131,7 +120,7 @@ def peers(quick, note, _python):
         row = {"shape": "x".join(map(str, shape)), "axis": axis, "dtype": "float32"}
         ours = []
         for name, make in ENGINES.items():
-            ours.append(tally(shape, axis, "float32"))
+            ours.append(tally(shape, axis))
             theirs = timed(make(x, axis), payload, 1 if quick else 3)
             row[f"{name} GB/s"] = round(theirs, 2)
             row[f"tally/{name}"] = round(ours[-1] / theirs, 2)

@@ -3,7 +3,7 @@
  * noise.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--rounds N] [--cpu-time]
- *                [--json FILE] [--list]
+ *                [--json FILE] [--list] [--shape N,N,N --axis N]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU. Scans run in place,
  * as the service runs them, or from one buffer to another ("apart"). --cpu-time counts
@@ -70,6 +70,7 @@ struct settings {
     int rounds;
     const char *only;
     const char *json;
+    struct layout shape; /* of --shape; rank 0: the table of layouts */
 };
 
 struct result {
@@ -94,8 +95,30 @@ static void add_case(const struct layout *layout, enum dtype dtype, enum precisi
     }
 }
 
-static void make_cases(void)
+/* --shape: float32, wide, one tensor of just that shape. */
+static bool parse_shape(const char *text, struct settings *s)
 {
+    uint64_t elements = 1;
+    s->shape = (struct layout){.name = text};
+    for (const char *at = text; *at != '\0' && s->shape.rank < 3;) {
+        char *end = NULL;
+        int64_t size = strtoll(at, &end, 10);
+        if (end == at || size <= 0 || __builtin_mul_overflow(elements, size, &elements)) {
+            return false;
+        }
+        s->shape.sizes[s->shape.rank++] = size;
+        at = *end == ',' ? end + 1 : end;
+    }
+    s->bytes = elements * sizeof(float);
+    return s->shape.rank > 0;
+}
+
+static void make_cases(const struct settings *s)
+{
+    if (s->shape.rank > 0) {
+        add_case(&s->shape, DTYPE_F32, PRECISION_WIDE, 8);
+        return;
+    }
     static const char *const brief[] = {"rows of 16", "rows of 16Ki", "one row", "columns of 3",
                                         "columns of 1Ki"};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -365,6 +388,7 @@ static bool parse(int argc, char **argv, struct settings *s)
 {
     *s = (struct settings){.bytes = (size_t)256 << 20, .rounds = 7};
     bool sized = false;
+    int axis = 0;
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i];
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -387,6 +411,13 @@ static bool parse(int argc, char **argv, struct settings *s)
             s->only = value;
         } else if (strcmp(name, "--json") == 0) {
             s->json = value;
+        } else if (strcmp(name, "--axis") == 0) {
+            axis = (int)strtol(value, NULL, 10);
+        } else if (strcmp(name, "--shape") == 0) {
+            sized = parse_shape(value, s);
+            if (!sized) {
+                return false;
+            }
         } else {
             return false;
         }
@@ -394,7 +425,9 @@ static bool parse(int argc, char **argv, struct settings *s)
     if (s->quick && !sized) {
         s->bytes = (size_t)128 << 20;
     }
-    return s->bytes > 0 && s->rounds > 0 && s->rounds <= ROUNDS_MAX;
+    s->shape.axis = axis;
+    return s->bytes > 0 && axis >= 0 && axis <= s->shape.rank && s->rounds > 0 &&
+           s->rounds <= ROUNDS_MAX;
 }
 
 static bool bench_run(struct bench *b, FILE *json)
@@ -426,10 +459,10 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &b.settings)) {
         (void)fprintf(stderr, "usage: kernel_bench [--device N] [--quick] [--only TEXT] "
                               "[--megabytes N] [--rounds N] [--cpu-time] [--json FILE] "
-                              "[--list]\n");
+                              "[--list] [--shape N,N,N --axis N]\n");
         return 2;
     }
-    make_cases();
+    make_cases(&b.settings);
     if (b.settings.list) {
         for (size_t i = 0; i < case_count; i++) {
             char text[128];
