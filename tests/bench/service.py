@@ -127,6 +127,7 @@ def service(quick, note):
     seconds, rounds = (2, 1) if quick else (4, 3)
     rows = []
     with load.tallyd() as (tally, base):
+        load.wait_built(base)
         for work in works(quick):
             note(work.name)
             with load.body_file(work.body) as body, bare(work) as (floor, floor_url):
@@ -273,6 +274,7 @@ def frameworks(quick, note, python):
     for name, start, jobs in peers:
         try:
             with load.tallyd() as (_, ours), start() as (_, theirs):
+                load.wait_built(ours)
                 for work, our_path, their_path, kind, data, connections in jobs:
                     note(f"{name}: {work}")
                     rows.append(
