@@ -144,7 +144,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	$(CC) $(OPT_$(MODE)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/tally.map -Wl,-z,relro,-z,now \
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
-$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c proto/dtype.c) $(LIB)/libtally.a
+$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c proto/dtype.c) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm
 $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC))) $(CLIENT_OBJ)

@@ -6,6 +6,7 @@
 #include "client/client_error.h"
 #include "client/json_text.h"
 #include "client/scan_call.h"
+#include "client/text.h"
 #include "proto/dtype.h"
 
 #include <inttypes.h>
@@ -208,57 +209,51 @@ static enum tally_status check_alias(const struct tally_dml_binding *input,
 
 /* ---- the request ---- */
 
-static void append(struct dml_call *call, const char *format, ...) PRINTF_LIKE(2, 3);
-static void append(struct dml_call *call, const char *format, ...)
-{
-    size_t used = strlen(call->head);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(call->head + used, sizeof call->head - used, format, args);
-    va_end(args);
-}
-
 static void append_list(struct dml_call *call, const char *key, const UINT *numbers, UINT count)
 {
-    append(call, ",\"%s\":[", key);
+    text_append(call->head, sizeof call->head, ",\"%s\":[", key);
     for (UINT i = 0; i < count; i++) {
-        append(call, "%s%" PRIu32, i == 0 ? "" : ",", numbers[i]);
+        text_append(call->head, sizeof call->head, "%s%" PRIu32, i == 0 ? "" : ",", numbers[i]);
     }
-    append(call, "]");
+    text_append(call->head, sizeof call->head, "]");
 }
 
 static void append_tensor(struct dml_call *call, int which)
 {
     const DML_BUFFER_TENSOR_DESC *desc = call->tensors[which];
-    append(call, "\"%s\":{\"DataType\":\"%s\",\"DimensionCount\":%" PRIu32, TENSOR_NAMES[which],
-           data_type_name(desc->DataType), desc->DimensionCount);
+    text_append(call->head, sizeof call->head,
+                "\"%s\":{\"DataType\":\"%s\",\"DimensionCount\":%" PRIu32, TENSOR_NAMES[which],
+                data_type_name(desc->DataType), desc->DimensionCount);
     append_list(call, "Sizes", desc->Sizes, desc->DimensionCount);
     if (desc->Strides != NULL) {
         append_list(call, "Strides", desc->Strides, desc->DimensionCount);
     }
     if (desc->Flags == DML_TENSOR_FLAG_OWNED_BY_DML) {
-        append(call, ",\"Flags\":\"DML_TENSOR_FLAG_OWNED_BY_DML\"");
+        text_append(call->head, sizeof call->head,
+                    ",\"Flags\":\"DML_TENSOR_FLAG_OWNED_BY_DML\"");
     }
-    append(call,
-           ",\"TotalTensorSizeInBytes\":%" PRIu64 ",\"GuaranteedBaseOffsetAlignment\":%" PRIu32
-           "},",
-           desc->TotalTensorSizeInBytes, desc->GuaranteedBaseOffsetAlignment);
+    text_append(call->head, sizeof call->head,
+                ",\"TotalTensorSizeInBytes\":%" PRIu64
+                ",\"GuaranteedBaseOffsetAlignment\":%" PRIu32 "},",
+                desc->TotalTensorSizeInBytes, desc->GuaranteedBaseOffsetAlignment);
 }
 
 static void write_head(struct dml_call *call, int feature_level)
 {
     const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc = call->desc;
     int level = feature_level == 0 ? DML_FEATURE_LEVEL_5_0 : feature_level;
-    append(call,
-           "{\"type\":\"DML_OPERATOR_CUMULATIVE_SUMMATION\",\"feature_level\":\"%d_%d\","
-           "\"desc\":{",
-           level >> 12, (level >> 8) & 15);
+    text_append(call->head, sizeof call->head,
+                "{\"type\":\"DML_OPERATOR_CUMULATIVE_SUMMATION\",\"feature_level\":\"%d_%d\","
+                "\"desc\":{",
+                level >> 12, (level >> 8) & 15);
     append_tensor(call, 0);
     append_tensor(call, 1);
-    append(call, "\"Axis\":%" PRIu32 ",\"AxisDirection\":\"DML_AXIS_DIRECTION_%s\",",
-           desc->Axis,
-           desc->AxisDirection == DML_AXIS_DIRECTION_INCREASING ? "INCREASING" : "DECREASING");
-    append(call, "\"HasExclusiveSum\":%s}}", desc->HasExclusiveSum ? "true" : "false");
+    text_append(call->head, sizeof call->head,
+                "\"Axis\":%" PRIu32 ",\"AxisDirection\":\"DML_AXIS_DIRECTION_%s\",", desc->Axis,
+                desc->AxisDirection == DML_AXIS_DIRECTION_INCREASING ? "INCREASING"
+                                                                     : "DECREASING");
+    text_append(call->head, sizeof call->head, "\"HasExclusiveSum\":%s}}",
+                desc->HasExclusiveSum ? "true" : "false");
 }
 
 /* ---- the answer ---- */

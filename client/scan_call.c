@@ -2,11 +2,11 @@
 
 #include "client/answer.h"
 #include "client/client_error.h"
+#include "client/text.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -150,20 +150,10 @@ enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *inpu
 
 /* ---- the request ---- */
 
-static void append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
-static void append(char *text, size_t size, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + used, size - used, format, args);
-    va_end(args);
-}
-
 static void append_list(char *text, size_t size, const int64_t *numbers, int count)
 {
     for (int i = 0; i < count; i++) {
-        append(text, size, "%s%" PRId64, i == 0 ? "" : ",", numbers[i]);
+        text_append(text, size, "%s%" PRId64, i == 0 ? "" : ",", numbers[i]);
     }
 }
 
@@ -172,23 +162,23 @@ static void write_path(struct scan_call *call, const struct tally_scan *scan)
     call->shape[0] = '\0';
     append_list(call->shape, sizeof call->shape, scan->sizes, scan->rank);
     call->path[0] = '\0';
-    append(call->path, sizeof call->path, "/v1/cumsum?dtype=%s&shape=%s&axis=%" PRId64,
-           tally_dtype_name(scan->dtype), call->shape, scan->axis);
+    text_append(call->path, sizeof call->path, "/v1/cumsum?dtype=%s&shape=%s&axis=%" PRId64,
+                tally_dtype_name(scan->dtype), call->shape, scan->axis);
     if (scan->exclusive != 0) {
-        append(call->path, sizeof call->path, "&exclusive=true");
+        text_append(call->path, sizeof call->path, "&exclusive=true");
     }
     if (scan->reverse != 0) {
-        append(call->path, sizeof call->path, "&reverse=true");
+        text_append(call->path, sizeof call->path, "&reverse=true");
     }
     if (scan->precision == TALLY_NATIVE) {
-        append(call->path, sizeof call->path, "&precision=native");
+        text_append(call->path, sizeof call->path, "&precision=native");
     }
     if (scan->strides != NULL) {
-        append(call->path, sizeof call->path, "&strides=");
+        text_append(call->path, sizeof call->path, "&strides=");
         append_list(call->path, sizeof call->path, scan->strides, scan->rank);
     }
     if (scan->output_strides != NULL) {
-        append(call->path, sizeof call->path, "&output_strides=");
+        text_append(call->path, sizeof call->path, "&output_strides=");
         append_list(call->path, sizeof call->path, scan->output_strides, scan->rank);
     }
 }

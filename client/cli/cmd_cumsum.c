@@ -3,9 +3,9 @@
 #include "client/cli/destination.h"
 #include "client/cli/source.h"
 #include "client/cli/terminal.h"
+#include "client/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,51 +155,41 @@ static int expect(struct job *job, struct expectation *expected)
 
 /* ---- the request ---- */
 
-static void append(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
-static void append(char *text, size_t size, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + used, size - used, format, args);
-    va_end(args);
-}
-
 static void append_list(char *text, size_t size, const char *key,
                         const struct number_list *list, const char *open, const char *close)
 {
     if (list->count == 0) {
         return;
     }
-    append(text, size, "%s%s", key, open);
+    text_append(text, size, "%s%s", key, open);
     for (int i = 0; i < list->count; i++) {
-        append(text, size, "%s%" PRId64, i == 0 ? "" : ",", list->numbers[i]);
+        text_append(text, size, "%s%" PRId64, i == 0 ? "" : ",", list->numbers[i]);
     }
-    append(text, size, "%s", close);
+    text_append(text, size, "%s", close);
 }
 
 static void write_query(struct job *job)
 {
     const struct settings *settings = job->settings;
     char *path = job->path;
-    append(path, PATH_TEXT, "/v1/cumsum");
+    text_append(path, PATH_TEXT, "/v1/cumsum");
     if (job->input == FORMAT_JSON) {
         return;
     }
-    append(path, PATH_TEXT, "?axis=%" PRId64, settings->axis);
+    text_append(path, PATH_TEXT, "?axis=%" PRId64, settings->axis);
     if (settings->exclusive) {
-        append(path, PATH_TEXT, "&exclusive=true");
+        text_append(path, PATH_TEXT, "&exclusive=true");
     }
     if (settings->reverse) {
-        append(path, PATH_TEXT, "&reverse=true");
+        text_append(path, PATH_TEXT, "&reverse=true");
     }
     if (settings->precision != NULL) {
-        append(path, PATH_TEXT, "&precision=%s", settings->precision);
+        text_append(path, PATH_TEXT, "&precision=%s", settings->precision);
     }
     if (job->input != FORMAT_RAW) {
         return;
     }
-    append(path, PATH_TEXT, "&dtype=%s", settings->dtype);
+    text_append(path, PATH_TEXT, "&dtype=%s", settings->dtype);
     append_list(path, PATH_TEXT, "&shape=", &settings->shape, "", "");
     append_list(path, PATH_TEXT, "&strides=", &settings->strides, "", "");
     append_list(path, PATH_TEXT, "&output_strides=", &settings->output_strides, "", "");
@@ -208,23 +198,23 @@ static void write_query(struct job *job)
 /* The options as JSON members after "data". */
 static void write_members(const struct settings *settings, char *text, size_t size)
 {
-    append(text, size, ",\"axis\":%" PRId64, settings->axis);
+    text_append(text, size, ",\"axis\":%" PRId64, settings->axis);
     if (settings->exclusive) {
-        append(text, size, ",\"exclusive\":true");
+        text_append(text, size, ",\"exclusive\":true");
     }
     if (settings->reverse) {
-        append(text, size, ",\"reverse\":true");
+        text_append(text, size, ",\"reverse\":true");
     }
     if (settings->precision != NULL) {
-        append(text, size, ",\"precision\":\"%s\"", settings->precision);
+        text_append(text, size, ",\"precision\":\"%s\"", settings->precision);
     }
     if (settings->dtype != NULL) {
-        append(text, size, ",\"dtype\":\"%s\"", settings->dtype);
+        text_append(text, size, ",\"dtype\":\"%s\"", settings->dtype);
     }
     append_list(text, size, ",\"shape\":", &settings->shape, "[", "]");
     append_list(text, size, ",\"strides\":", &settings->strides, "[", "]");
     append_list(text, size, ",\"output_strides\":", &settings->output_strides, "[", "]");
-    append(text, size, "}");
+    text_append(text, size, "}");
 }
 
 /* JSON input: an array becomes "data" of a request, an object is a request already. */

@@ -1,12 +1,9 @@
 /* batcher.h: who shares a batch, its caps, turns of the lanes, waiting, and takers at once. */
 #include "server/batcher.h"
 #include "server/clock.h"
-#include "tests/lib/unit.h"
-#include "tests/unit/fake_request.h"
+#include "tests/unit/fake_queue.h"
 
 #include <pthread.h>
-
-static struct completion completion;
 
 static const struct queue_options roomy = {.max_requests = 1000000, .max_bytes = UINT64_MAX};
 static const struct batcher_options usual = {.max_requests = 8, .max_bytes = 1 << 20};
@@ -17,24 +14,7 @@ enum {
 
 static int set_up(void **state)
 {
-    if (completion_init(&completion, NULL) != STATUS_OK) {
-        return 1;
-    }
-    return queue_create(&roomy, (struct queue **)state, NULL) != STATUS_OK;
-}
-
-static int tear_down(void **state)
-{
-    queue_destroy(*state);
-    completion_deinit(&completion);
-    return 0;
-}
-
-static struct request *push(struct queue *queue, enum dtype dtype, int64_t elements)
-{
-    struct request *request = fake_request(&completion, dtype, elements);
-    assert_int_equal(queue_try_push(queue, request, &request->error), STATUS_OK);
-    return request;
+    return fake_queue_create(&roomy, state);
 }
 
 static void free_chain(struct request *first)
@@ -275,7 +255,7 @@ static void nothing_is_lost_or_taken_twice_among_threads(void **state)
     assert_int_equal(stats.bytes, 0);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, fake_queue_destroy)
 
 int main(void)
 {

@@ -1,8 +1,7 @@
 /* The operator of the DirectML door: one test per statement of its reference page, in the order
  * of the page (docs/dialects.md has the table). The rules of the tensors are in
  * test_directml_tensor.c. */
-#include "tests/lib/dialect_probe.h"
-#include "tests/lib/unit.h"
+#include "tests/unit/dialect_run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,8 +27,6 @@ static const struct parts example = {.input = EXAMPLE_TENSOR,
                                      .direction = "\"DML_AXIS_DIRECTION_INCREASING\"",
                                      .exclusive = "false",
                                      .data = EXAMPLE_DATA};
-
-static struct probe probe;
 
 static void add(char *text, size_t size, const char *key, const char *value)
 {
@@ -434,13 +431,6 @@ static void query_parameters_are_refused(void **state)
     probe.query[0] = NULL;
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    probe_deinit(&probe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +462,5 @@ int main(void)
         cmocka_unit_test(without_a_level_it_is_5_0),
         cmocka_unit_test(query_parameters_are_refused),
     };
-    probe_init(&probe);
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return PROBE_RUN(tests, NULL);
 }

@@ -1,14 +1,12 @@
 /* The Open Inference Protocol door: requests and answers as unmodified clients send and read
  * them. */
-#include "tests/lib/dialect_probe.h"
-#include "tests/lib/unit.h"
+#include "tests/unit/dialect_run.h"
 
 #include "proto/models.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static struct probe probe;
 static char request[8192];
 
 #define X_2X2 "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}"
@@ -452,13 +450,6 @@ static void shared_memory_parameters_are_checked(void **state)
             STATUS_INVALID_FIELD, "outputs[0].parameters.binary_data");
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    probe_deinit(&probe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -485,7 +476,5 @@ int main(void)
         cmocka_unit_test(tensors_may_lie_in_shared_memory),
         cmocka_unit_test(shared_memory_parameters_are_checked),
     };
-    probe_init(&probe);
-    probe.model = "cumsum";
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return PROBE_RUN(tests, "cumsum");
 }

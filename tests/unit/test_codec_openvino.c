@@ -1,12 +1,9 @@
 /* The OpenVINO door: one test per statement of the CumSum-3 page, in the order of the page
  * (docs/dialects.md has the table), then the framing of binary requests. */
-#include "tests/lib/dialect_probe.h"
-#include "tests/lib/unit.h"
+#include "tests/unit/dialect_run.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static struct probe probe;
 
 #define DATA_INPUT "{\"precision\":\"FP32\",\"shape\":[5],\"data\":[1,2,3,4,5]}"
 
@@ -388,13 +385,6 @@ static void binary_sizes_must_fit(void **state)
             STATUS_INVALID_FIELD, "inputs[0]");
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    probe_deinit(&probe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +414,5 @@ int main(void)
         cmocka_unit_test(the_axis_may_be_binary_too),
         cmocka_unit_test(binary_sizes_must_fit),
     };
-    probe_init(&probe);
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return PROBE_RUN(tests, NULL);
 }

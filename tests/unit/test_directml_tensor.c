@@ -1,12 +1,9 @@
 /* The tensors of the DirectML door: DML_TENSOR_DESC, DML_BUFFER_TENSOR_DESC, and the buffers
  * that they describe, as text and as bytes. */
-#include "tests/lib/dialect_probe.h"
-#include "tests/lib/unit.h"
+#include "tests/unit/dialect_run.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static struct probe probe;
 
 static char request[8192];
 
@@ -390,13 +387,6 @@ static void a_header_longer_than_the_body_is_refused(void **state)
     assert_string_equal(probe.error.field, "Inference-Header-Content-Length");
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    probe_deinit(&probe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +420,5 @@ int main(void)
         cmocka_unit_test(data_and_payload_together_are_refused),
         cmocka_unit_test(a_header_longer_than_the_body_is_refused),
     };
-    probe_init(&probe);
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return PROBE_RUN(tests, NULL);
 }

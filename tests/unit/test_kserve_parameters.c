@@ -1,14 +1,12 @@
 /* Parameters of the Open Inference Protocol door: the operator's attributes, what the protocol
  * reserves, and the axis as a tensor. */
-#include "tests/lib/dialect_probe.h"
-#include "tests/lib/unit.h"
+#include "tests/unit/dialect_run.h"
 
 #include "proto/models.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static struct probe probe;
 static char request[4096];
 
 #define X_MEMBERS "\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"data\":[1,2,3,4]"
@@ -343,13 +341,6 @@ static void an_axis_may_lie_in_shared_memory(void **state)
     assert_non_null(strstr(probe.text, "[1.0,3.0,3.0,7.0]"));
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    probe_deinit(&probe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,7 +364,5 @@ int main(void)
         cmocka_unit_test(a_binary_axis_is_found_before_and_behind_the_data),
         cmocka_unit_test(an_axis_may_lie_in_shared_memory),
     };
-    probe_init(&probe);
-    probe.model = "cumsum";
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return PROBE_RUN(tests, "cumsum");
 }

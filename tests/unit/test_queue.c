@@ -1,36 +1,15 @@
 /* queue.h: bounds, order, deadlines, cancelling, losing and returning devices. */
 #include "server/batcher.h"
 #include "server/clock.h"
-#include "server/queue.h"
-#include "tests/lib/unit.h"
-#include "tests/unit/fake_request.h"
+#include "tests/unit/fake_queue.h"
 
 #include <string.h>
-
-static struct completion completion;
 
 static const struct queue_options bounds = {.max_requests = 3, .max_bytes = 100 << 20};
 
 static int set_up(void **state)
 {
-    if (completion_init(&completion, NULL) != STATUS_OK) {
-        return 1;
-    }
-    return queue_create(&bounds, (struct queue **)state, NULL) != STATUS_OK;
-}
-
-static int tear_down(void **state)
-{
-    queue_destroy(*state);
-    completion_deinit(&completion);
-    return 0;
-}
-
-static struct request *push(struct queue *queue, enum dtype dtype, int64_t elements)
-{
-    struct request *request = fake_request(&completion, dtype, elements);
-    assert_int_equal(queue_try_push(queue, request, &request->error), STATUS_OK);
-    return request;
+    return fake_queue_create(&bounds, state);
 }
 
 /* Take one request (no company) and check that it is this one. */
@@ -223,7 +202,7 @@ static void waiting_requests_are_counted_by_model(void **state)
     expect_next(*state, b);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, fake_queue_destroy)
 
 int main(void)
 {

@@ -1,0 +1,35 @@
+/* A queue for tests of the parts behind it: cmocka's *state is the queue, its requests end on
+ * `completion`. */
+#ifndef TALLY_TESTS_FAKE_QUEUE_H
+#define TALLY_TESTS_FAKE_QUEUE_H
+
+#include "server/queue.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_request.h"
+
+static struct completion completion;
+
+static inline int fake_queue_create(const struct queue_options *options, void **state)
+{
+    if (completion_init(&completion, NULL) != STATUS_OK) {
+        return 1;
+    }
+    return queue_create(options, (struct queue **)state, NULL) != STATUS_OK;
+}
+
+static inline int fake_queue_destroy(void **state)
+{
+    queue_destroy(*state);
+    completion_deinit(&completion);
+    return 0;
+}
+
+/* A new request, queued. */
+static inline struct request *push(struct queue *queue, enum dtype dtype, int64_t elements)
+{
+    struct request *request = fake_request(&completion, dtype, elements);
+    assert_int_equal(queue_try_push(queue, request, &request->error), STATUS_OK);
+    return request;
+}
+
+#endif
