@@ -16,7 +16,8 @@
     X(soft_f64)         \
     X(scan_types)       \
     X(scan_table)       \
-    X(scan_generic) X(scan_gpu) X(scan_group) X(scan_rows) X(scan_columns) X(scan_short)
+    X(scan_generic)     \
+    X(scan_gpu) X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_short)
 
 #define X(name)                                \
     extern const char kernel_##name##_begin[]; \

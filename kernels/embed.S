@@ -13,6 +13,7 @@ kernel_\name\()_end:
     embed soft_f64, "kernels/soft_f64.cl"
     embed scan_table, "kernels/scan_table.cl"
     embed scan_group, "kernels/scan_group.cl"
+    embed scan_lanes, "kernels/scan_lanes.cl"
     embed scan_rows, "kernels/scan_rows.cl"
     embed scan_columns, "kernels/scan_columns.cl"
     embed scan_short, "kernels/scan_short.cl"

@@ -8,20 +8,9 @@
  * Strips narrower than a vector (scan_narrow) load whole vectors all the same: lanes beyond the
  * row hold elements of rows to come and go nowhere. */
 
-#define ROWS         8   /* rows of a group */
-#define BLOCK        256 /* rows */
-#define SUPER        256 /* blocks */
 #define STRIP_MAX    1024
 #define FAR_BYTES    1024
 #define VECTORS_MAX  (STRIP_MAX / GROUP + 1)
-
-/* The sums of GROUP columns: S, B, S + B, c. */
-struct column_sums {
-    group_t supers;
-    group_t blocks;
-    group_t block_base;
-    group_t groups;
-};
 
 struct strip {
     __global const elem_t *in; /* row 0 of the traversal, first column */
@@ -34,78 +23,6 @@ struct strip {
     bool exclusive;
     bool stream;
 };
-
-INLINE group_t group_splat(lane_t x)
-{
-    group_t g;
-    EACH_PART { g.part[i] = splat(x); }
-    return g;
-}
-
-INLINE group_t group_add(group_t a, group_t b)
-{
-    EACH_PART { a.part[i] = PLUS(a.part[i], b.part[i]); }
-    return a;
-}
-
-/* The network over eight rows; integers may as well be chained. */
-INLINE void rows_scan(group_t v[ROWS])
-{
-#if defined(ACC_INT)
-#pragma unroll
-    for (int r = 1; r < ROWS; r++) {
-        v[r] = group_add(v[r - 1], v[r]);
-    }
-#else
-#pragma unroll
-    for (int d = 1; d < ROWS; d *= 2) {
-#pragma unroll
-        for (int r = ROWS - 1; r >= d; r--) {
-            v[r] = group_add(v[r - d], v[r]);
-        }
-    }
-#endif
-}
-
-/* What ends after this group of rows. */
-struct row_ends {
-    bool block;
-    bool super;
-};
-
-/* Eight scanned rows to results; moves the sums on. */
-INLINE void rows_results(group_t v[ROWS], struct column_sums *s, bool exclusive,
-                         struct row_ends ends)
-{
-    group_t base = group_add(s->block_base, s->groups);
-    group_t after;
-    s->groups = group_add(s->groups, v[ROWS - 1]);
-    if (ends.block) {
-        s->blocks = group_add(s->blocks, s->groups);
-        after = group_add(s->supers, s->blocks);
-        s->block_base = after;
-        s->groups = group_splat(LANE_ZERO);
-        if (ends.super) {
-            s->supers = after;
-            s->blocks = group_splat(LANE_ZERO);
-        }
-    } else {
-        after = group_add(s->block_base, s->groups);
-    }
-    if (exclusive) {
-#pragma unroll
-        for (int r = ROWS - 1; r > 0; r--) {
-            v[r] = group_add(base, v[r - 1]);
-        }
-        v[0] = base;
-    } else {
-#pragma unroll
-        for (int r = 0; r < ROWS - 1; r++) {
-            v[r] = group_add(base, v[r]);
-        }
-        v[ROWS - 1] = after;
-    }
-}
 
 /* The first `rows` of eight rows of GROUP columns; those missing count nothing. */
 INLINE void rows_load(__global const elem_t *in, long step, uint rows, group_t v[ROWS])
@@ -280,13 +197,6 @@ static void scan_narrow(const struct narrow *n, struct column_sums *sums)
 }
 
 /* ---- sums carried in and out ---- */
-
-INLINE void sums_begin(struct column_sums *s, bool exclusive)
-{
-    s->supers = group_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
-    s->blocks = group_splat(LANE_ZERO);
-    s->groups = group_splat(LANE_ZERO);
-}
 
 /* Column of lane 0 of the strip's vector j. */
 INLINE long vector_column(const struct strip *t, uint j, bool backwards)
