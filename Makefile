@@ -63,8 +63,9 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
-# A test in which the Nth allocation fails.
-$(B)/tests/unit/test_codec_alloc: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+# Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
+$(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
+    LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
 	@mkdir -p $(@D)

@@ -7,6 +7,7 @@
  * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. */
 #include "proto/json_doc.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,22 +210,53 @@ static enum status build(struct builder *b, struct error *err)
                                : status;
 }
 
-static enum status parse(struct builder *b, struct json_doc *doc, struct error *err)
+/* jansson tells "no memory" from "no JSON" in most places only, and loses the rest of a long
+ * string without a word: what counts is whether an allocation failed while it parsed. */
+static _Thread_local bool allocation_failed;
+
+static void *allocate(size_t bytes)
 {
+    void *block = malloc(bytes);
+    allocation_failed = allocation_failed || block == NULL;
+    return block;
+}
+
+static void watch_allocations(void)
+{
+    json_set_alloc_funcs(allocate, free);
+}
+
+static enum status load(const struct builder *b, json_t **out, struct error *err)
+{
+    static pthread_once_t watching = PTHREAD_ONCE_INIT;
     json_error_t trouble;
-    if (b->skeleton == NULL || memchr(b->skeleton, '\0', b->skeleton_bytes) != NULL) {
-        /* jansson skips some */
-        return error_set(err, STATUS_INVALID_JSON,
-                         "the body is not valid JSON: it holds a NUL byte");
-    }
+    (void)pthread_once(&watching, watch_allocations);
+    allocation_failed = false;
     json_t *root = json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, &trouble);
-    if (root == NULL && json_error_code(&trouble) == json_error_out_of_memory) {
+    if (allocation_failed) {
+        json_decref(root);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
     }
     if (root == NULL) {
         size_t place = trouble.position > 0 ? original(b, (size_t)trouble.position) : 0;
         return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
                          trouble.text, place);
+    }
+    *out = root;
+    return STATUS_OK;
+}
+
+static enum status parse(struct builder *b, struct json_doc *doc, struct error *err)
+{
+    if (b->skeleton == NULL || memchr(b->skeleton, '\0', b->skeleton_bytes) != NULL) {
+        /* jansson skips some */
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the body is not valid JSON: it holds a NUL byte");
+    }
+    json_t *root = NULL;
+    enum status status = load(b, &root, err);
+    if (status != STATUS_OK) {
+        return status;
     }
     if (!json_is_object(root)) {
         json_decref(root);

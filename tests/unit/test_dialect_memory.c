@@ -1,76 +1,14 @@
-/* The dialects without memory: whichever allocation fails, the request ends in OUT_OF_MEMORY
- * (or, where jansson cannot tell, in a refusal), and nothing leaks. */
+/* The dialects without memory: whichever allocation fails, the request ends in OUT_OF_MEMORY,
+ * and nothing leaks. */
 #include "tests/lib/dialect_probe.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/failing_memory.h"
 
 #include "proto/json_writer.h"
 #include "proto/kserve_pages.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The sanitizers have allocators of their own in place of these: there the test covers jansson
- * alone. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INTERPOSE 0
-#else
-#define INTERPOSE 1
-#endif
-
-static bool counting;
-static long allocations; /* since counting began */
-static long fail_at;     /* the one that fails, from 1; 0: none */
-static long live;        /* allocated while counting and not freed */
-
-static bool fails(void)
-{
-    return counting && ++allocations == fail_at;
-}
-
-#if INTERPOSE
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *old, size_t size);
-extern void __libc_free(void *block);
-
-static void *counted(void *block)
-{
-    live += counting && block != NULL;
-    return block;
-}
-
-void *malloc(size_t size)
-{
-    return fails() ? NULL : counted(__libc_malloc(size));
-}
-
-void *calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : counted(__libc_calloc(count, size));
-}
-
-void *realloc(void *old, size_t size)
-{
-    if (fails()) {
-        return NULL;
-    }
-    void *block = __libc_realloc(old, size);
-    live += counting && old == NULL && block != NULL;
-    return block;
-}
-
-void free(void *block)
-{
-    live -= counting && block != NULL;
-    __libc_free(block);
-}
-#else
-static void *json_malloc_some(size_t size)
-{
-    return fails() ? NULL : malloc(size);
-}
-#endif
 
 /* Decode, complete and encode; the server's own memory is static here. */
 static enum status run(const struct codec *codec, const char *body, struct error *err)
@@ -98,25 +36,19 @@ static enum status run(const struct codec *codec, const char *body, struct error
 
 static void fail_each(const struct codec *codec, const char *body)
 {
-    long total = 0;
-    for (long n = 0; n == 0 || n <= total; n++) {
+    bool failed = true;
+    long nth = 0;
+    while (failed) {
         struct error err = ERROR_INIT;
-        allocations = 0;
-        live = 0;
-        fail_at = n;
-        counting = true;
+        memory_begin(++nth);
         enum status status = run(codec, body, &err);
-        counting = false;
-        if (n == 0) {
-            assert_int_equal(status, STATUS_OK);
-            total = allocations;
-        } else if (status != STATUS_OK) {
-            assert_true(err.detail[0] != '\0');
-            assert_int_equal(status, err.status);
-        }
-        assert_int_equal(live, 0);
+        failed = memory_end();
+        assert_int_equal(status, failed ? STATUS_OUT_OF_MEMORY : STATUS_OK);
+        assert_int_equal(status, err.status);
+        assert_int_equal(err.detail[0] != '\0', failed);
+        assert_int_equal(memory.live, 0);
     }
-    assert_true(total >= 5);
+    assert_true(nth > 20);
 }
 
 static void directml_survives_every_failing_allocation(void **state)
@@ -150,28 +82,36 @@ static void pages_survive_every_failing_allocation(void **state)
 {
     (void)state;
     const struct kserve_server server = {.version = "1", .instances = 1};
-    long total = 0;
-    for (long n = 0; n == 0 || n <= total; n++) {
-        allocations = 0;
-        live = 0;
-        fail_at = n;
-        counting = true;
+    bool failed = true;
+    for (long nth = 1; failed; nth++) {
         size_t bytes = 0;
         struct json_writer w;
+        memory_begin(nth);
         json_writer_init(&w);
         kserve_page_config(&w, model_find("cumsum"), &server);
         char *text = json_writer_take(&w, &bytes);
         json_writer_deinit(&w);
         bool written = text != NULL;
         free(text);
-        counting = false;
-        total = n == 0 ? allocations : total;
-#if INTERPOSE
-        assert_true(written == (n == 0));
-        assert_int_equal(live, 0);
-#else
-        assert_true(written);
-#endif
+        failed = memory_end();
+        assert_int_equal(written, !failed);
+        assert_int_equal(memory.live, 0);
+    }
+}
+
+static void request_bodies_of_pages_survive_every_failing_allocation(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"key\":\"/a_key_of_more_than_16_bytes\",\"byte_size\":4}";
+    bool failed = true;
+    for (long nth = 1; failed; nth++) {
+        struct error err = ERROR_INIT;
+        struct kserve_shm_region region;
+        memory_begin(nth);
+        enum status status = kserve_read_shm("name", body, sizeof body - 1, &region, &err);
+        failed = memory_end();
+        assert_int_equal(status, failed ? STATUS_OUT_OF_MEMORY : STATUS_OK);
+        assert_int_equal(memory.live, 0);
     }
 }
 
@@ -182,9 +122,7 @@ int main(void)
         cmocka_unit_test(openvino_survives_every_failing_allocation),
         cmocka_unit_test(kserve_survives_every_failing_allocation),
         cmocka_unit_test(pages_survive_every_failing_allocation),
+        cmocka_unit_test(request_bodies_of_pages_survive_every_failing_allocation),
     };
-#if !INTERPOSE
-    json_set_alloc_funcs(json_malloc_some, free);
-#endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
