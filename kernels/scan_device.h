@@ -48,7 +48,9 @@ struct scan_device_options {
     bool patient;  /* a small job does not wait for a better kernel to be built: the generic one
                       runs it. The bits are the same */
     bool soft_f64; /* test aid: do as a device without fp64 does */
-    bool transfers; /* test aid: copy, although the device works in host memory */
+    bool generic_kernels; /* test aid: every job by the kernel that runs any layout */
+    bool wide_index;      /* test aid: 64-bit offsets in every launch, however small */
+    bool transfers;       /* test aid: copy, although the device works in host memory */
 };
 
 MUST_CHECK enum status scan_device_open(size_t number,

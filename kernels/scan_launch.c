@@ -47,7 +47,8 @@ enum status scan_launcher_create(struct cl_device *device, const char *cache_dir
         return status;
     }
     launcher->device = device;
-    launcher->vectors = device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels;
+    launcher->vectors = device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels &&
+                        !device->generic_kernels;
     cl_table_init(&launcher->table, device);
     *out = launcher;
     return STATUS_OK;
@@ -257,13 +258,14 @@ enum status scan_launch(struct scan_launcher *launcher, const struct scan_group 
     const struct scan_plan *first = group->pieces[0].plan;
     struct scan_type type = {first->dtype, first->precision, SCAN_INDEX_32};
     for (size_t i = 0; i < group->count; i++) {
-        type.index = fits_32(&group->pieces[i]) ? type.index : SCAN_INDEX_64;
+        bool narrow = fits_32(&group->pieces[i]) && !launcher->device->wide_index;
+        type.index = narrow ? type.index : SCAN_INDEX_64;
     }
     enum status status = make_room(launcher, group->count, err);
     if (status != STATUS_OK) {
         return status;
     }
-    if (!launcher->device->gpu_kernels) {
+    if (!launcher->device->gpu_kernels || launcher->device->generic_kernels) {
         return run_families(launcher, group, type, launches, err);
     }
     struct scan_group rest = *group;

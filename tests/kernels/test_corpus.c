@@ -3,7 +3,8 @@
  * for byte. Whatever runtime, thread count or kernel variant it is run under must give the
  * oracle's bytes, and so they all give the same: tests/matrix/run.sh runs it under many.
  *
- *   test_corpus [--device N | --device all] [--gpu-kernels] [--soft-f64] [--quick] [--list]
+ *   test_corpus [--device N | --device all] [--gpu-kernels] [--generic-kernels] [--wide-index]
+ *               [--soft-f64] [--quick | --tiny] [--list]
  *
  * Links libOpenCL alone. */
 #include "kernels/scan_device.h"
@@ -18,7 +19,8 @@
 enum {
     CASES_MAX = 4096,
     DEVICES_MAX = 16,
-    BATCH = 24
+    BATCH = 24,
+    TINY_ELEMENTS = 2500
 };
 
 struct layout {
@@ -163,14 +165,37 @@ static void add_case(const struct layout *layout, enum dtype dtype, enum precisi
     case_count++;
 }
 
-static void make_cases(bool quick)
+enum amount {
+    AMOUNT_ALL,
+    AMOUNT_QUICK,
+    AMOUNT_TINY /* for an interpreter of kernels */
+};
+
+static bool wanted(size_t l, int dtype, int flags, enum amount amount)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < layouts[l].rank; d++) {
+        elements *= layouts[l].sizes[d];
+    }
+    switch (amount) {
+    case AMOUNT_TINY:
+        return elements <= TINY_ELEMENTS && ((size_t)(flags + dtype) + l) % 4 == 0;
+    case AMOUNT_QUICK:
+        return !layouts[l].big && (flags + dtype) % 4 == 0;
+    case AMOUNT_ALL:
+    default:
+        return true;
+    }
+}
+
+static void make_cases(enum amount amount)
 {
     for (size_t l = 0; l < ARRAY_COUNT(layouts); l++) {
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
             bool narrow_float = dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
             for (int precision = 0; precision < (narrow_float ? 2 : 1); precision++) {
                 for (int flags = 0; flags < 4; flags++) {
-                    if (!(quick && (layouts[l].big || (flags + dtype) % 4 != 0))) {
+                    if (wanted(l, dtype, flags, amount)) {
                         add_case(&layouts[l], (enum dtype)dtype, (enum precision)precision,
                                  flags);
                     }
@@ -292,10 +317,9 @@ static void run_device(size_t number, const struct scan_device_options *flags,
         {"cut to pieces of 64 KiB, in place", 1, 0, true, 65536},
     };
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
-        struct scan_device_options options = {.cache_dir = getenv("TALLY_KERNEL_CACHE"),
-                                              .max_alloc_bytes = ways[w].max_alloc_bytes,
-                                              .gpu_kernels = flags->gpu_kernels,
-                                              .soft_f64 = flags->soft_f64};
+        struct scan_device_options options = *flags;
+        options.cache_dir = getenv("TALLY_KERNEL_CACHE");
+        options.max_alloc_bytes = ways[w].max_alloc_bytes;
         struct run run = {.slab = slab,
                           .most = ways[w].most,
                           .skew = ways[w].skew,
@@ -305,65 +329,98 @@ static void run_device(size_t number, const struct scan_device_options *flags,
             (void)fprintf(stderr, "device %zu: %s\n", number, error.detail);
             exit(1);
         }
-        (void)snprintf(run.title, sizeof run.title, "%.80s%s%s: %zu cases %s",
+        (void)snprintf(run.title, sizeof run.title, "%.80s%s%s%s%s: %zu cases %s",
                        scan_device_info(run.device)->name,
                        flags->gpu_kernels ? " (GPU kernels)" : "",
+                       flags->generic_kernels ? " (generic kernel)" : "",
+                       flags->wide_index ? " (64-bit offsets)" : "",
                        flags->soft_f64 ? " (no fp64)" : "", case_count, ways[w].name);
         ktest_run(run.title, run_all, &run);
         scan_device_close(run.device);
     }
 }
 
+static const struct {
+    const char *name;
+    size_t at; /* of a bool in the device's options */
+} switches[] = {
+    {"--gpu-kernels", offsetof(struct scan_device_options, gpu_kernels)},
+    {"--generic-kernels", offsetof(struct scan_device_options, generic_kernels)},
+    {"--wide-index", offsetof(struct scan_device_options, wide_index)},
+    {"--soft-f64", offsetof(struct scan_device_options, soft_f64)},
+};
+
+static bool take_switch(const char *argument, struct scan_device_options *flags)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(switches); i++) {
+        if (strcmp(argument, switches[i].name) == 0) {
+            *(bool *)((char *)flags + switches[i].at) = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct arguments {
+    size_t first; /* devices */
+    size_t last;
+    enum amount amount;
+    bool list;
+    struct scan_device_options flags;
+};
+
+static bool take_arguments(int argc, char **argv, size_t devices, struct arguments *a)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0) {
+            a->amount = AMOUNT_QUICK;
+        } else if (strcmp(argv[i], "--tiny") == 0) {
+            a->amount = AMOUNT_TINY;
+        } else if (strcmp(argv[i], "--list") == 0) {
+            a->list = true;
+        } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+            bool all = strcmp(argv[++i], "all") == 0;
+            a->first = all ? 0 : strtoul(argv[i], NULL, 10);
+            a->last = all ? devices - 1 : a->first;
+        } else if (!take_switch(argv[i], &a->flags)) {
+            (void)fprintf(stderr,
+                          "usage: %s [--device N|all] [--gpu-kernels] [--generic-kernels] "
+                          "[--wide-index] [--soft-f64] [--quick | --tiny] [--list]\n",
+                          argv[0]);
+            return false;
+        }
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     static struct scan_device_info infos[DEVICES_MAX];
-    size_t first = 0;
-    size_t last = 0;
+    struct arguments arguments = {.amount = AMOUNT_ALL};
     size_t count = 0;
-    bool quick = false;
-    struct scan_device_options flags = {0};
-    bool list = false;
     struct error error = ERROR_INIT;
     if (scan_devices_list(infos, DEVICES_MAX, &count, &error) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", error.detail);
         return 1;
     }
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--quick") == 0) {
-            quick = true;
-        } else if (strcmp(argv[i], "--gpu-kernels") == 0) {
-            flags.gpu_kernels = true;
-        } else if (strcmp(argv[i], "--soft-f64") == 0) {
-            flags.soft_f64 = true;
-        } else if (strcmp(argv[i], "--list") == 0) {
-            list = true;
-        } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
-            bool all = strcmp(argv[++i], "all") == 0;
-            first = all ? 0 : strtoul(argv[i], NULL, 10);
-            last = all ? count - 1 : first;
-        } else {
-            (void)fprintf(
-                stderr,
-                "usage: %s [--device N|all] [--gpu-kernels] [--soft-f64] [--quick] [--list]\n",
-                argv[0]);
-            return 2;
+    if (!take_arguments(argc, argv, count, &arguments)) {
+        return 2;
+    }
+    if (arguments.list) {
+        for (size_t d = 0; d < count; d++) {
+            (void)printf("%zu: %s, %s, driver %s\n", d, infos[d].name, infos[d].platform,
+                         infos[d].driver);
         }
-    }
-    for (size_t d = 0; list && d < count; d++) {
-        (void)printf("%zu: %s, %s, driver %s\n", d, infos[d].name, infos[d].platform,
-                     infos[d].driver);
-    }
-    if (list) {
         return 0;
     }
-    make_cases(quick);
+    make_cases(arguments.amount);
     qsort(cases, case_count, sizeof *cases, by_type);
     struct slab *slab = slab_create((size_t)64 << 20);
     if (slab == NULL) {
         return 1;
     }
-    for (size_t d = first; d <= last && d < count; d++) {
-        run_device(d, &flags, slab);
+    for (size_t d = arguments.first; d <= arguments.last && d < count; d++) {
+        run_device(d, &arguments.flags, slab);
     }
     slab_destroy(slab);
     return ktest_finish();
