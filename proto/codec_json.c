@@ -120,8 +120,10 @@ static enum status read_dtype(const struct json_place *root, const struct json_a
     bool named = false;
     enum status status =
         json_field_dtype(root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, &named, err);
-    return status != STATUS_OK || named ? status
-                                        : json_tensor_infer(data, "data", &desc->dtype, err);
+    if (status == STATUS_OK && !named) {
+        desc->dtype = json_tensor_infer(data);
+    }
+    return status;
 }
 
 static enum status read_data(const struct json_place *root, const struct json_doc *doc,

@@ -36,7 +36,10 @@ static void describe(const json_t *value, char text[64])
         (void)snprintf(text, SIZE, "%lld", (long long)json_integer_value(value));
         return;
     case JSON_REAL:
-        (void)snprintf(text, SIZE, "%g", json_real_value(value));
+        (void)snprintf(text, SIZE - 2, "%g", json_real_value(value));
+        if (strpbrk(text, ".en") == NULL) { /* an integer is not what was written */
+            memcpy(text + strlen(text), ".0", sizeof ".0");
+        }
         return;
     case JSON_TRUE:
     case JSON_FALSE:

@@ -2,7 +2,6 @@
  * are classified 64 at a time into bit masks; only brackets and quotes are looked at one by
  * one, commas between them are counted. */
 #include "proto/json_tensor.h"
-#include "proto/number_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +10,7 @@
 #endif
 
 enum {
-    BLOCK = 64,
-    LONG_RUN = 19
+    BLOCK = 64
 };
 
 /* Bit i says something about byte i of a block. */
@@ -20,7 +18,6 @@ struct masks {
     uint64_t comma;
     uint64_t mark;     /* [ ] or " (and some letters: look) */
     uint64_t fraction; /* . e E */
-    uint64_t digit;
 };
 
 struct walk {
@@ -28,7 +25,6 @@ struct walk {
     size_t bytes;
     struct json_array *array;
     size_t opened;                     /* place of the latest '[' */
-    size_t digit_run;                  /* digits that the previous block ended with */
     int depth;                         /* open arrays */
     uint64_t commas[LIMIT_RANK + 1];   /* [d]: in the open array at depth d (from 1), so far */
     uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays in it, so far */
@@ -42,7 +38,7 @@ static uint64_t bits_of(__m128i matches, int part)
 
 static void classify(const char *bytes, struct masks *out)
 {
-    struct masks m = {0, 0, 0, 0};
+    struct masks m = {0, 0, 0};
     for (int part = 0; part < 4; part++, bytes += 16) {
         __m128i c = _mm_loadu_si128((const __m128i *)(const void *)bytes);
         __m128i bracket =
@@ -51,25 +47,21 @@ static void classify(const char *bytes, struct masks *out)
         __m128i quote = _mm_cmpeq_epi8(c, _mm_set1_epi8('"'));
         __m128i dot = _mm_cmpeq_epi8(c, _mm_set1_epi8('.'));
         __m128i e = _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(0x20)), _mm_set1_epi8('e'));
-        __m128i above = _mm_sub_epi8(c, _mm_set1_epi8('0'));
-        __m128i digit = _mm_cmpeq_epi8(_mm_min_epu8(above, _mm_set1_epi8(9)), above);
         m.comma |= bits_of(_mm_cmpeq_epi8(c, _mm_set1_epi8(',')), part);
         m.mark |= bits_of(_mm_or_si128(bracket, quote), part);
         m.fraction |= bits_of(_mm_or_si128(dot, e), part);
-        m.digit |= bits_of(digit, part);
     }
     *out = m;
 }
 #else
 static void classify(const char *bytes, struct masks *out)
 {
-    struct masks m = {0, 0, 0, 0};
+    struct masks m = {0, 0, 0};
     for (int i = 0; i < BLOCK; i++) {
         char c = bytes[i];
         m.comma |= (uint64_t)(c == ',') << i;
         m.mark |= (uint64_t)(c == '[' || c == ']' || c == '"') << i;
         m.fraction |= (uint64_t)(c == '.' || c == 'e' || c == 'E') << i;
-        m.digit |= (uint64_t)(c >= '0' && c <= '9') << i;
     }
     *out = m;
 }
@@ -246,21 +238,6 @@ static enum status step(struct walk *walk, size_t *at, const struct masks *m, st
     return STATUS_OK;
 }
 
-/* Note a run of LONG_RUN digits or more, also one over the edge of two blocks. */
-static void watch_digits(struct walk *walk, uint64_t digit)
-{
-    uint64_t run = digit & (digit >> 1);
-    run &= run >> 2;
-    run &= run >> 4;
-    run &= run >> 8;
-    run &= run >> 3;
-    size_t leading = digit == UINT64_MAX ? BLOCK : (size_t)__builtin_ctzll(~digit);
-    if (run != 0 || walk->digit_run + leading >= LONG_RUN) {
-        walk->array->long_integers = true;
-    }
-    walk->digit_run = digit == UINT64_MAX ? BLOCK : (size_t)__builtin_clzll(~digit);
-}
-
 enum status json_tensor_measure(const char *text, size_t bytes, struct json_array *array,
                                 struct error *err)
 {
@@ -274,7 +251,6 @@ enum status json_tensor_measure(const char *text, size_t bytes, struct json_arra
     while (status == STATUS_OK && walk.depth > 0 && at < bytes) {
         struct masks m;
         load(&walk, at, &m);
-        watch_digits(&walk, m.digit);
         status = step(&walk, &at, &m, err);
     }
     if (status != STATUS_OK) {
@@ -309,51 +285,9 @@ enum status json_tensor_require_regular(const struct json_array *array, const ch
                            (unsigned long long)array->expected);
 }
 
-/* Which integer types can hold every integer of a text; what is no integer is left to the
- * reader. */
-static void hold(struct json_cut cut, bool *int64_holds, bool *uint64_holds)
+enum dtype json_tensor_infer(const struct json_array *array)
 {
-    number_reader read_int64 = number_reader_of(DTYPE_I64);
-    number_reader read_uint64 = number_reader_of(DTYPE_U64);
-    const char *end = cut.text + cut.bytes;
-    for (const char *p = cut.text; p < end && (*int64_holds || *uint64_holds);) {
-        enum number_result result = NUMBER_OK;
-        uint64_t value = 0;
-        if (*p != '-' && (*p < '0' || *p > '9')) {
-            p++;
-            continue;
-        }
-        const char *after = read_int64(p, end, &value, &result);
-        *int64_holds = *int64_holds && (after != NULL || result == NUMBER_SYNTAX);
-        const char *after_unsigned = read_uint64(p, end, &value, &result);
-        *uint64_holds = *uint64_holds && (after_unsigned != NULL || result == NUMBER_SYNTAX);
-        p = after != NULL ? after : after_unsigned;
-        if (p == NULL) { /* refused by both, for good or as no number: reading will say */
-            return;
-        }
-    }
-}
-
-enum status json_tensor_infer(const struct json_array *array, const char *field,
-                              enum dtype *dtype, struct error *err)
-{
-    bool int64_holds = true;
-    bool uint64_holds = true;
-    if (!array->integers || array->elements == 0) {
-        *dtype = DTYPE_F64;
-        return STATUS_OK;
-    }
-    if (array->long_integers) {
-        hold(array->cut, &int64_holds, &uint64_holds);
-    }
-    if (!int64_holds && !uint64_holds) {
-        return error_set_field(err, STATUS_INVALID_DTYPE, field,
-                               "%s holds integers that neither int64 nor uint64 can hold "
-                               "together: name a \"dtype\", for example \"float64\"",
-                               field);
-    }
-    *dtype = int64_holds ? DTYPE_I64 : DTYPE_U64;
-    return STATUS_OK;
+    return array->integers && array->elements > 0 ? DTYPE_I64 : DTYPE_F64;
 }
 
 /* Commas in text[0..bytes). */

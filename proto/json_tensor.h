@@ -22,7 +22,6 @@ struct json_array {
     int64_t sizes[LIMIT_RANK]; /* elements per level; of the first of each level if ragged */
     uint64_t elements;         /* numbers in it, at any depth */
     bool integers;             /* no number has '.' or an exponent, and there is no string */
-    bool long_integers;        /* some number has 19 digits or more in a row */
     bool has_empty;            /* some innermost array is empty */
     bool ragged;               /* siblings differ in length or depth: see where */
     char where[112];           /* path of the first offender below the array: "[1][2]" */
@@ -42,12 +41,9 @@ MUST_CHECK enum status json_tensor_require_regular(const struct json_array *arra
                                                    const char *field, struct error *err);
 
 /* The type of an array that names none, by NumPy's rule: int64 if every number is written as an
- * integer, else (or without any number) float64. Integers beyond int64 make it uint64 if that
- * holds all of them, even where NumPy would fall back to float64 and lose digits.
- * err   INVALID_DTYPE: integers that neither int64 nor uint64 can hold; `field` is to blame
- * cost  nothing, but one more pass over the text if array->long_integers */
-MUST_CHECK enum status json_tensor_infer(const struct json_array *array, const char *field,
-                                         enum dtype *dtype, struct error *err);
+ * integer, else (or without any number) float64. The size of the numbers does not matter: what
+ * int64 cannot hold is an error of reading. */
+enum dtype json_tensor_infer(const struct json_array *array);
 
 /* What is to be read, and how. */
 struct json_read {

@@ -50,8 +50,6 @@ static void integers_keep_all_their_bits(void **state)
            "{\"dtype\":\"uint64\",\"shape\":[1],\"data\":[18446744073709551615]}");
     expect("{\"data\":[-9223372036854775808],\"dtype\":\"int64\"}",
            "{\"dtype\":\"int64\",\"shape\":[1],\"data\":[-9223372036854775808]}");
-    expect("{\"data\":[2,9223372036854775808]}",
-           "{\"dtype\":\"uint64\",\"shape\":[2],\"data\":[2,9223372036854775810]}");
 }
 
 static void every_type_answers_in_itself(void **state)
@@ -152,6 +150,7 @@ static const struct {
     {"{\"data\":[1,2],\"axis\":0.0}", STATUS_INVALID_FIELD, "axis", "expected an integer"},
     {"{\"data\":[1,2],\"axis\":\"0\"}", STATUS_INVALID_FIELD, "axis", "expected an integer"},
     {"{\"data\":[1,2],\"axis\":null}", STATUS_INVALID_FIELD, "axis", "null"},
+    {"{\"data\":[1,2],\"axis\":1.0}", STATUS_INVALID_FIELD, "axis", "axis is 1.0,"},
     {"{\"data\":[1,2],\"exclusive\":1}", STATUS_INVALID_FIELD, "exclusive", "true or false"},
     {"{\"data\":[1,2],\"reverse\":\"true\"}", STATUS_INVALID_FIELD, "reverse", "true or false"},
     {"{\"data\":[1,2],\"precision\":\"double\"}", STATUS_INVALID_FIELD, "precision",
@@ -159,8 +158,10 @@ static const struct {
     {"{\"data\":[1,2],\"dtype\":\"float\"}", STATUS_INVALID_DTYPE, "dtype",
      "expected one of float16"},
     {"{\"data\":[1,2],\"dtype\":3}", STATUS_INVALID_FIELD, "dtype", "expected one of"},
-    {"{\"data\":[1,18446744073709551616]}", STATUS_INVALID_DTYPE, "data", "\"dtype\""},
-    {"{\"data\":[-1,9223372036854775808]}", STATUS_INVALID_DTYPE, "data", "\"dtype\""},
+    {"{\"data\":[1,9223372036854775808]}", STATUS_INVALID_DATA, "data[1]",
+     "out of range for int64"},
+    {"{\"data\":[-9223372036854775809]}", STATUS_INVALID_DATA, "data[0]",
+     "out of range for int64"},
     {"{\"data\":[1.5,NaN]}", STATUS_INVALID_DATA, "data[1]", "in quotes"},
     {"{\"data\":[1,2.5],\"dtype\":\"int32\"}", STATUS_INVALID_DATA, "data[1]", "2.5"},
     {"{\"data\":[[1,2],[3,256]],\"dtype\":\"uint8\"}", STATUS_INVALID_DATA, "data[1][1]",

@@ -49,7 +49,7 @@ static void integers_are_json_integers_and_nothing_else(void **state)
     assert_int_equal(json_field_int64(&place, "int", &value, &err), STATUS_OK);
     assert_int_equal(value, -5);
     assert_int_equal(json_field_int64(&place, "real", &value, &err), STATUS_INVALID_FIELD);
-    expect_error(&err, STATUS_INVALID_FIELD, "real", "real is 1, expected an integer");
+    expect_error(&err, STATUS_INVALID_FIELD, "real", "real is 1.0, expected an integer");
     static const char *const others[] = {"yes", "text", "list", "null", "object"};
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(json_field_int64(&place, others[i], &value, NULL),
