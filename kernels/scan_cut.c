@@ -176,6 +176,7 @@ bool scan_cut_next(struct scan_cut *cut, struct scan_box *box)
     for (int i = 0; i < plan->dims; i++) {
         uint64_t rest = plan->dim[i].size - cut->index[i];
         box->size[i] = cut->size[i] < rest ? cut->size[i] : rest;
+        box->first_line = box->first_line * plan->dim[i].size + cut->index[i];
         box->in_first += cut->index[i] * plan->dim[i].in_stride;
         box->out_first += cut->index[i] * plan->dim[i].out_stride;
     }

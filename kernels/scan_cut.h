@@ -26,9 +26,11 @@ struct scan_box {
     struct scan_plan plan; /* of the box as it lies in memory, or packed as rows if gathered */
     uint64_t in_first;     /* elements from the scan's cell of all indices 0 to the box's */
     uint64_t out_first;
-    uint64_t position;         /* elements of its lines done by earlier boxes */
-    bool first;                /* of its chain */
-    bool last;                 /* of its chain */
+    uint64_t position;   /* elements of its lines done by earlier boxes */
+    uint64_t first_line; /* of the scan; if that has no more than one dimension besides the
+                            axis, a box has all lines from there on to its last */
+    bool first;          /* of its chain */
+    bool last;           /* of its chain */
     uint64_t size[LIMIT_RANK]; /* of plan->dim[i] of the whole scan in this box */
 };
 

@@ -147,7 +147,10 @@ static struct scan_part make_part(const struct scan_job *job)
     return (struct scan_part){.plan = job->plan,
                               .slab = job->slab,
                               .in_byte = job->in_offset,
-                              .out_byte = job->out_offset};
+                              .out_byte = job->out_offset,
+                              .position = job->position,
+                              .carry_in = job->carry != NULL && job->position > 0,
+                              .carry_out = job->carry != NULL && job->more};
 }
 
 /* A job cut into boxes, and what the boxes need besides the job's own memory. */
@@ -156,6 +159,7 @@ struct cut_run {
     struct scan_round *round;
     struct scan_cut cut;
     struct slab *rows; /* owned: elements of a gathered box */
+    bool chained;      /* a slice: the carry is there, and has a row for every line */
 };
 
 static enum status run_box(struct cut_run *run, const struct scan_box *box, struct error *err)
@@ -166,9 +170,10 @@ static enum status run_box(struct cut_run *run, const struct scan_box *box, stru
                              .slab = whole->slab,
                              .in_byte = whole->in_byte + box->in_first * bytes,
                              .out_byte = whole->out_byte + box->out_first * bytes,
-                             .position = box->position,
-                             .carry_in = !box->first,
-                             .carry_out = !box->last};
+                             .position = whole->position + box->position,
+                             .carry_line = run->chained ? box->first_line : 0,
+                             .carry_in = whole->carry_in || !box->first,
+                             .carry_out = whole->carry_out || !box->last};
     if (!run->cut.gathered) {
         return scan_round_run(run->round, &part, 1, err);
     }
@@ -199,16 +204,26 @@ static enum status run_boxes(struct cut_run *run, struct error *err)
     return status;
 }
 
-/* Room for the sums that the boxes of a chain hand on. */
+/* Room for the sums that the boxes of a chain hand on; `sums`: what it holds, NULL: anything.
+ */
 static enum status create_carry(const struct cl_device *device, struct scan_round *round,
-                                uint64_t lines, struct error *err)
+                                uint64_t lines, uint64_t *sums, struct error *err)
 {
     cl_int code = CL_SUCCESS;
+    cl_mem_flags flags = CL_MEM_READ_WRITE | (sums != NULL ? CL_MEM_COPY_HOST_PTR : 0);
     CL_MAKE(round->carry, code,
-            clCreateBuffer(device->context, CL_MEM_READ_WRITE,
-                           (size_t)lines * 2 * sizeof(cl_ulong), NULL, &code));
+            clCreateBuffer(device->context, flags, (size_t)lines * 2 * sizeof(cl_ulong), sums,
+                           &code));
     round->carry_lines = lines;
     return cl_check(code, "clCreateBuffer (carry)", err);
+}
+
+static void release_carry(struct scan_round *round)
+{
+    if (round->carry != NULL) {
+        (void)clReleaseMemObject(round->carry);
+        round->carry = NULL;
+    }
 }
 
 static enum status run_cut(struct scan_device *device, struct scan_round *round,
@@ -221,7 +236,7 @@ static enum status run_cut(struct scan_device *device, struct scan_round *round,
                                      .gather =
                                          (room < GATHER_BYTES ? room : GATHER_BYTES) / bytes,
                                      .compact = device->transfer != NULL};
-    struct cut_run run = {.whole = whole, .round = round};
+    struct cut_run run = {.whole = whole, .round = round, .chained = round->carry != NULL};
     scan_cut_init(&run.cut, whole->plan, &limits);
     enum status status = STATUS_OK;
     if (run.cut.gathered) {
@@ -231,15 +246,14 @@ static enum status run_cut(struct scan_device *device, struct scan_round *round,
                              "no memory to copy a part of the tensor together");
         }
     }
-    if (run.cut.axis < whole->plan->axis.size) {
-        status = create_carry(&device->cl, round, scan_cut_lines(&run.cut), err);
+    if (run.cut.axis < whole->plan->axis.size && !run.chained) {
+        status = create_carry(&device->cl, round, scan_cut_lines(&run.cut), NULL, err);
     }
     if (status == STATUS_OK) {
         status = run_boxes(&run, err);
     }
-    if (round->carry != NULL) {
-        (void)clReleaseMemObject(round->carry);
-        round->carry = NULL;
+    if (!run.chained) {
+        release_carry(round);
     }
     slab_destroy(run.rows);
     return status;
@@ -267,6 +281,29 @@ static enum status run_parts(struct scan_device *device, const struct scan_part 
     return status;
 }
 
+/* One slice: its lines' sums go to the device and come back. */
+static enum status run_slice(struct scan_device *device, const struct scan_job *job,
+                             struct scan_report *report, struct error *err)
+{
+    struct scan_round round = make_round(device, report);
+    struct scan_part part = make_part(job);
+    cl_int code = CL_SUCCESS;
+    enum status status = create_carry(&device->cl, &round, job->plan->lines,
+                                      part.carry_in ? job->carry : NULL, err);
+    if (status == STATUS_OK) {
+        status = scan_round_fits(&round, &part, 1) ? scan_round_run(&round, &part, 1, err)
+                                                   : run_cut(device, &round, &part, err);
+    }
+    if (status == STATUS_OK && part.carry_out) {
+        CL_TRY(code, clEnqueueReadBuffer(device->cl.queue, round.carry, CL_TRUE, 0,
+                                         (size_t)job->plan->lines * 2 * sizeof(cl_ulong),
+                                         job->carry, 0, NULL, NULL));
+        status = cl_check(code, "clEnqueueReadBuffer (carry)", err);
+    }
+    release_carry(&round);
+    return status;
+}
+
 enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                             size_t count, struct scan_report *report, struct error *err)
 {
@@ -276,6 +313,9 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
     struct scan_part few[ON_STACK];
     struct scan_part *parts = few;
     *report = (struct scan_report){.inputs_intact = true};
+    if (jobs[0].carry != NULL) {
+        return run_slice(device, jobs, report, err);
+    }
     if (count > ON_STACK) {
         parts = malloc(count * sizeof *parts);
     }

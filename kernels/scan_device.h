@@ -73,12 +73,18 @@ MUST_CHECK enum status scan_device_warm(struct scan_device *device, struct scan_
 
 /* One scan in slab memory. Offsets are bytes, multiples of the element size; out_offset equals
  * in_offset only if plan->in_place, else the ranges are disjoint. Output cells in gaps are
- * zeroed. */
+ * zeroed.
+ *
+ * Or a slice of a scan whose lines are cut along the axis (scan_slice.h), which comes after the
+ * slice before it, on whatever device: `carry` holds what the lines sum up to so far. */
 struct scan_job {
     const struct scan_plan *plan; /* borrowed; pattern is not SCAN_EMPTY */
     struct slab *slab;            /* borrowed */
     size_t in_offset;
     size_t out_offset;
+    uint64_t *carry; /* borrowed: 2 * plan->lines words, plan->dims <= 1; NULL: a whole scan */
+    uint64_t position; /* elements of each line in earlier slices; a multiple of SCAN_BLOCK */
+    bool more;         /* a slice follows: plan->axis.size is a multiple of SCAN_BLOCK */
 };
 
 struct scan_report {
@@ -90,9 +96,11 @@ struct scan_report {
                            safe */
 };
 
-/* Run jobs that batch with each other (scan_plan_batches_with) and wait for them.
- * out   all outputs written on STATUS_OK; on failure output ranges hold anything; *report is
- * filled either way err   DEVICE_ERROR: the device failed and should be taken out of use;
+/* Run jobs that batch with each other (scan_plan_batches_with) and wait for them. A job with a
+ * carry runs alone.
+ * out   all outputs, and the carry if more follows, written on STATUS_OK; on failure output
+ * ranges hold anything and the carry is as it was; *report is filled either way
+ * err   DEVICE_ERROR: the device failed and should be taken out of use;
  * OUT_OF_MEMORY */
 MUST_CHECK enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                                        size_t count, struct scan_report *report,

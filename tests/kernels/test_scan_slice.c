@@ -1,0 +1,305 @@
+/* Scans in slices, as a tensor is scanned while it arrives: every slice on any device, its
+ * bytes there just before it runs and nothing after them yet. Together they give the oracle's
+ * bits. */
+#include "kernels/cl_fault.h"
+#include "kernels/scan_slice.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    POISON = 0xA5,
+    DEVICES = SCAN_WAYS + 1
+};
+
+/* Every way to run, and one that adds float64 in integers: they take turns. The last one only
+ * where it differs, and for one type: building its kernels takes seconds. */
+static struct scan_device *devices[DEVICES];
+
+static void devices_open(const void *context)
+{
+    static const struct scan_device_options soft = {.soft_f64 = true};
+    (void)context;
+    for (size_t i = 0; i < DEVICES; i++) {
+        devices[i] = scan_case_device(i < SCAN_WAYS ? &scan_ways[i].options : &soft);
+    }
+}
+
+static const struct shape {
+    int rank;
+    int64_t sizes[3];
+    int axis;
+} shapes[] = {
+    {1, {257}, 0},       {1, {3000}, 0},    {1, {140000}, 0},     {3, {1, 1, 5000}, 2},
+    {2, {700, 40}, 0},   {2, {700, 3}, 0},  {2, {1500, 1030}, 0}, {3, {600, 3, 11}, 0},
+    {2, {40, 700}, 1},   {2, {2, 9000}, 1}, {3, {6, 300, 20}, 1}, {3, {100, 5, 7}, 2},
+    {3, {100, 5, 7}, 1}, {2, {5000, 4}, 1}, {3, {64, 1, 90}, 1},
+};
+
+/* A scan that arrives in its slab. */
+struct arrival {
+    struct scan_case *c;
+    struct scan_slicing slicing;
+    size_t element;
+    size_t arrived; /* bytes */
+    uint64_t *carry;
+};
+
+static bool arrival_init(struct arrival *a, struct scan_case *c)
+{
+    *a = (struct arrival){.c = c, .element = dtype_info(c->desc.dtype)->bytes};
+    if (!ktest_check(scan_slicing_make(&c->plan, &a->slicing), "the scan can be cut")) {
+        return false;
+    }
+    c->slab = slab_create(c->in_bytes + SLAB_ALIGN);
+    c->in_offset = c->out_offset = 64;
+    a->carry = calloc((size_t)c->plan.lines * 2, sizeof *a->carry);
+    memset(slab_data(c->slab), POISON, slab_bytes(c->slab));
+    return true;
+}
+
+static void arrival_deinit(struct arrival *a)
+{
+    free(a->carry);
+    slab_destroy(a->c->slab);
+}
+
+/* Let the bytes of the steps arrive; their slice as a job. */
+static struct scan_job take_slice(struct arrival *a, uint64_t first, uint64_t count,
+                                  struct scan_plan *plan)
+{
+    unsigned char *data = slab_data(a->c->slab);
+    size_t from = (size_t)(first * a->slicing.step) * a->element;
+    scan_slicing_plan(&a->slicing, first, count, plan);
+    size_t bytes = (size_t)plan->elements * a->element;
+    memcpy(data + a->c->in_offset + from, a->c->in + from, bytes);
+    a->arrived = from + bytes;
+    return (struct scan_job){.plan = plan,
+                             .slab = a->c->slab,
+                             .in_offset = a->c->in_offset + from,
+                             .out_offset = a->c->in_offset + from,
+                             .carry = a->slicing.chained ? a->carry : NULL,
+                             .position = scan_slicing_position(&a->slicing, first),
+                             .more = first + count < a->slicing.steps};
+}
+
+static void check_rest_is_untouched(const struct arrival *a)
+{
+    const unsigned char *data = slab_data(a->c->slab);
+    bool kept = true;
+    for (size_t i = 0; i < a->c->in_offset; i++) {
+        kept = kept && data[i] == POISON;
+    }
+    for (size_t i = a->c->in_offset + a->arrived; i < slab_bytes(a->c->slab); i++) {
+        kept = kept && data[i] == POISON;
+    }
+    ktest_check(kept, "bytes that have not arrived are left alone");
+}
+
+static void report_case(const struct scan_case *c)
+{
+    ktest_fail("  %s %s, rank %d, axis %d, sizes %lld %lld %lld%s%s",
+               dtype_info(c->desc.dtype)->name,
+               c->desc.precision == PRECISION_NATIVE ? "native" : "wide", c->desc.rank,
+               (int)c->desc.axis, (long long)c->desc.sizes[0], (long long)c->desc.sizes[1],
+               (long long)c->desc.sizes[2], c->desc.exclusive ? " exclusive" : "",
+               c->desc.reverse ? " reverse" : "");
+}
+
+/* In slices of random length, each on a random device. */
+static void run_in_slices(struct scan_case *c)
+{
+    struct arrival a;
+    if (!arrival_init(&a, c)) {
+        report_case(c);
+        return;
+    }
+    uint32_t taking_part = c->desc.dtype == DTYPE_F32 ? DEVICES : SCAN_WAYS;
+    uint64_t most = 1 + a.slicing.steps / (1 + scan_draw(5));
+    for (uint64_t first = 0; first < a.slicing.steps;) {
+        uint64_t left = a.slicing.steps - first;
+        uint64_t count = 1 + scan_draw((uint32_t)most);
+        struct scan_plan plan;
+        struct scan_report report;
+        struct error err = ERROR_INIT;
+        count = count < left ? count : left;
+        struct scan_job job = take_slice(&a, first, count, &plan);
+        if (scan_device_run(devices[scan_draw(taking_part)], &job, 1, &report, &err) !=
+            STATUS_OK) {
+            ktest_fail("a slice: %s", err.detail);
+            break;
+        }
+        check_rest_is_untouched(&a);
+        first += count;
+    }
+    const unsigned char *out = (unsigned char *)slab_data(c->slab) + c->out_offset;
+    if (!ktest_same_bytes(out, c->want, c->out_bytes / a.element, a.element, "in slices")) {
+        report_case(c);
+    }
+    arrival_deinit(&a);
+}
+
+static struct scan_desc describe(enum dtype dtype, enum precision precision,
+                                 const struct shape *shape)
+{
+    struct scan_desc desc =
+        scan_describe(dtype, precision, shape->rank, shape->sizes, shape->axis);
+    bool outermost = true;
+    for (int i = 0; i < shape->axis; i++) {
+        outermost = outermost && shape->sizes[i] == 1;
+    }
+    desc.reverse = desc.reverse && !outermost;
+    return desc;
+}
+
+static void slices_give_the_oracles_bits(const void *context)
+{
+    const enum dtype *dtype = context;
+    const struct dtype_info *info = dtype_info(*dtype);
+    int precisions = info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4 ? 2 : 1;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes * (size_t)precisions; i++) {
+        struct scan_desc desc =
+            describe(*dtype, i % (size_t)precisions == 0 ? PRECISION_WIDE : PRECISION_NATIVE,
+                     &shapes[i / (size_t)precisions]);
+        struct scan_case c;
+        if (scan_case_init(&c, &desc, i % 3 == 0)) {
+            run_in_slices(&c);
+        }
+        scan_case_deinit(&c);
+    }
+}
+
+static bool can_be_cut(struct scan_desc desc)
+{
+    struct scan_plan plan;
+    struct scan_slicing slicing;
+    struct error err = ERROR_INIT;
+    if (scan_plan_make(&desc, &plan, &err) != STATUS_OK) {
+        ktest_fail("refused: %s", err.detail);
+    }
+    return scan_slicing_make(&plan, &slicing);
+}
+
+static void what_must_be_whole_is_not_cut(const void *context)
+{
+    (void)context;
+    struct scan_desc desc = {.dtype = DTYPE_F32, .rank = 2, .sizes = {600, 700}};
+    ktest_check(can_be_cut(desc), "columns are cut along the axis");
+    desc.reverse = true;
+    ktest_check(!can_be_cut(desc), "not from the end");
+    desc.axis = 1;
+    ktest_check(can_be_cut(desc), "rows are, in either direction");
+    desc.sizes[0] = 1;
+    ktest_check(!can_be_cut(desc), "one row is cut along the axis");
+    desc.reverse = false;
+    ktest_check(can_be_cut(desc), "and so only from the start");
+    desc.sizes[1] = 256;
+    ktest_check(!can_be_cut(desc), "a block is not cut");
+    desc.sizes[0] = 0;
+    ktest_check(!can_be_cut(desc), "nothing is not cut");
+    struct scan_desc gaps = {.dtype = DTYPE_F32,
+                             .rank = 2,
+                             .axis = 1,
+                             .sizes = {600, 700},
+                             .has_strides = true,
+                             .strides = {701, 1},
+                             .has_output_strides = true,
+                             .output_strides = {701, 1}};
+    ktest_check(!can_be_cut(gaps), "a tensor with gaps is not cut");
+    gaps.has_output_strides = false;
+    gaps.strides[0] = 1;
+    gaps.strides[1] = 600;
+    ktest_check(!can_be_cut(gaps), "one that is turned over is not cut");
+    gaps.has_output_strides = true;
+    gaps.output_strides[0] = 1;
+    gaps.output_strides[1] = 600;
+    ktest_check(can_be_cut(gaps), "column-major order is an order of memory like any other");
+}
+
+static struct scan_case long_row(void)
+{
+    struct scan_case c;
+    struct scan_desc desc =
+        scan_describe(DTYPE_F32, PRECISION_WIDE, 1, (const int64_t[]){20000}, 0);
+    desc.reverse = false;
+    (void)scan_case_init(&c, &desc, false);
+    return c;
+}
+
+/* The second of three slices, in which an OpenCL call fails; if its input is intact it runs
+ * again, on another device. False: no call failed. */
+static bool fail_in_the_middle(struct arrival *a, struct scan_device *device, uint32_t skip)
+{
+    struct scan_plan plan;
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    struct error failed = ERROR_INIT;
+    struct scan_job job = take_slice(a, 0, 20, &plan);
+    ktest_check(scan_device_run(device, &job, 1, &report, &err) == STATUS_OK, "a first slice");
+    const uint64_t before[2] = {a->carry[0], a->carry[1]};
+    const struct cl_fault fault = {.code = CL_OUT_OF_RESOURCES, .skip = skip, .count = 1};
+    job = take_slice(a, 20, 40, &plan);
+    cl_fault_set(&fault);
+    enum status status = scan_device_run(device, &job, 1, &report, &failed);
+    bool reached = cl_fault_calls() > skip;
+    cl_fault_set(NULL);
+    ktest_check((status == STATUS_DEVICE_ERROR) == reached, "a fault is a device error");
+    if (status != STATUS_OK) {
+        ktest_check(memcmp(before, a->carry, sizeof before) == 0, "the carry is as it was");
+        if (!report.inputs_intact) {
+            return reached;
+        }
+        ktest_check(scan_device_run(devices[0], &job, 1, &report, &err) == STATUS_OK,
+                    "an intact slice runs elsewhere");
+    }
+    job = take_slice(a, 60, a->slicing.steps - 60, &plan);
+    ktest_check(scan_device_run(device, &job, 1, &report, &err) == STATUS_OK, "a last slice");
+    ktest_same_bytes((unsigned char *)slab_data(a->c->slab) + a->c->out_offset, a->c->want,
+                     a->c->out_bytes / a->element, a->element, "after a fault");
+    return reached;
+}
+
+static void a_slice_that_fails_leaves_the_carry_alone(const void *context)
+{
+    const size_t *way = context;
+    struct scan_case c = long_row();
+    bool reached = true;
+    for (uint32_t skip = 0; reached && skip < 400; skip++) {
+        struct arrival a;
+        if (!arrival_init(&a, &c)) {
+            break;
+        }
+        reached = fail_in_the_middle(&a, devices[*way], skip);
+        arrival_deinit(&a);
+    }
+    ktest_check(!reached, "the faults end");
+    scan_case_deinit(&c);
+}
+
+int main(void)
+{
+    char sentence[128];
+    ktest_run("devices open", devices_open, NULL);
+    if (devices[DEVICES - 1] == NULL) {
+        return ktest_finish();
+    }
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        enum dtype dtype = (enum dtype)i;
+        (void)snprintf(sentence, sizeof sentence, "slices give the oracle's bits, %s",
+                       dtype_info(dtype)->name);
+        ktest_run(sentence, slices_give_the_oracles_bits, &dtype);
+    }
+    ktest_run("what must be whole is not cut", what_must_be_whole_is_not_cut, NULL);
+    for (size_t way = 0; way < SCAN_WAYS; way++) {
+        (void)snprintf(sentence, sizeof sentence,
+                       "a slice that fails leaves the carry alone, %s", scan_ways[way].name);
+        ktest_run(sentence, a_slice_that_fails_leaves_the_carry_alone, &way);
+    }
+    for (size_t i = 0; i < DEVICES; i++) {
+        scan_device_close(devices[i]);
+    }
+    return ktest_finish();
+}
