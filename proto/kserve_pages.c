@@ -248,6 +248,22 @@ static void put_duration(struct json_writer *w, const char *key,
     json_writer_end_object(w);
 }
 
+static void batch_stats(struct json_writer *w, const struct kserve_model_stats *stats)
+{
+    json_writer_key(w, "batch_stats");
+    json_writer_begin_array(w);
+    for (size_t i = 0; i < stats->batch_count; i++) {
+        const struct kserve_batch_stats *batch = &stats->batches[i];
+        json_writer_begin_object(w);
+        put_uint(w, "batch_size", batch->batch_size);
+        put_duration(w, "compute_input", &batch->compute_input);
+        put_duration(w, "compute_infer", &batch->compute_infer);
+        put_duration(w, "compute_output", &batch->compute_output);
+        json_writer_end_object(w);
+    }
+    json_writer_end_array(w);
+}
+
 static void model_stats(struct json_writer *w, const struct model *model,
                         const struct kserve_model_stats *stats)
 {
@@ -272,7 +288,7 @@ static void model_stats(struct json_writer *w, const struct model *model,
     json_writer_key(w, "response_stats");
     json_writer_begin_object(w);
     json_writer_end_object(w);
-    put_empty_array(w, "batch_stats");
+    batch_stats(w, stats);
     put_empty_array(w, "memory_usage");
     json_writer_end_object(w);
 }

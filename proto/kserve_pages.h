@@ -24,6 +24,14 @@ struct kserve_duration {
     uint64_t ns;
 };
 
+/* Device launches in which a model had this many requests. */
+struct kserve_batch_stats {
+    uint64_t batch_size;
+    struct kserve_duration compute_input;
+    struct kserve_duration compute_infer;
+    struct kserve_duration compute_output;
+};
+
 struct kserve_model_stats {
     uint64_t last_inference_ms; /* wall clock, since 1970; 0: never */
     uint64_t inference_count;
@@ -34,6 +42,8 @@ struct kserve_model_stats {
     struct kserve_duration compute_input;
     struct kserve_duration compute_infer;
     struct kserve_duration compute_output;
+    struct kserve_batch_stats *batches; /* by size, each seen at least once; may be NULL */
+    size_t batch_count;
 };
 
 /* A registered window of a client's POSIX shared memory. */

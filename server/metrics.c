@@ -134,6 +134,33 @@ void metrics_request(struct metrics *metrics, const struct request *request)
     }
 }
 
+/* How many requests of the chain are for the model of its first one. */
+static size_t count_model(const struct request *first)
+{
+    size_t count = 0;
+    for (const struct request *request = first; request != NULL; request = request->next) {
+        count += request->model == first->model;
+    }
+    return count;
+}
+
+/* A launch in which the model had `count` requests. */
+static void record_batch(struct metrics_model_cells *model, const struct request *request,
+                         size_t count)
+{
+    size_t size = count < METRICS_BATCH_MAX ? count : METRICS_BATCH_MAX;
+    struct metrics_batch_cells *batch = &model->batches[size - 1];
+    add(&model->execution_count, 1);
+    add(&batch->count, 1);
+    add(&batch->upload_ns, request->upload_ns);
+    add(&batch->compute_ns, request->compute_ns);
+    add(&batch->download_ns, request->download_ns);
+    uint64_t largest = metrics_read(&model->largest_batch);
+    while (largest < size &&
+           !atomic_compare_exchange_weak(&model->largest_batch, &largest, size)) {
+    }
+}
+
 void metrics_batch(struct metrics *metrics, const struct request *first, size_t count)
 {
     size_t bucket = bucket_of(metrics_batch_bounds, METRICS_BATCH_BUCKETS, (double)count);
@@ -148,7 +175,7 @@ void metrics_batch(struct metrics *metrics, const struct request *first, size_t 
         uint64_t bit = UINT64_C(1) << (first->model % 64);
         if ((counted & bit) == 0) {
             counted |= bit;
-            add(&metrics->models[first->model].execution_count, 1);
+            record_batch(&metrics->models[first->model], first, count_model(first));
         }
     }
 }
@@ -159,8 +186,40 @@ static struct kserve_duration read_sum(const struct metrics_sum *sum)
                                     .ns = metrics_read(&sum->ns)};
 }
 
-void metrics_model_stats(const struct metrics *metrics, size_t model,
-                         struct kserve_model_stats *out)
+static struct kserve_batch_stats read_batch(const struct metrics_batch_cells *batch,
+                                            uint64_t size)
+{
+    uint64_t count = metrics_read(&batch->count);
+    return (struct kserve_batch_stats){
+        .batch_size = size,
+        .compute_input = {.count = count, .ns = metrics_read(&batch->upload_ns)},
+        .compute_infer = {.count = count, .ns = metrics_read(&batch->compute_ns)},
+        .compute_output = {.count = count, .ns = metrics_read(&batch->download_ns)}};
+}
+
+/* The sizes that were seen. */
+static enum status read_batches(const struct metrics_model_cells *cells,
+                                struct kserve_model_stats *out, struct error *err)
+{
+    uint64_t largest = metrics_read(&cells->largest_batch);
+    if (largest == 0) {
+        return STATUS_OK;
+    }
+    out->batches = calloc(largest, sizeof *out->batches);
+    if (out->batches == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the statistics");
+    }
+    for (uint64_t size = 1; size <= largest; size++) {
+        struct kserve_batch_stats batch = read_batch(&cells->batches[size - 1], size);
+        if (batch.compute_infer.count > 0) {
+            out->batches[out->batch_count++] = batch;
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status metrics_model_stats(const struct metrics *metrics, size_t model,
+                                struct kserve_model_stats *out, struct error *err)
 {
     const struct metrics_model_cells *cells = &metrics->models[model];
     *out = (struct kserve_model_stats){
@@ -174,4 +233,5 @@ void metrics_model_stats(const struct metrics *metrics, size_t model,
         .compute_infer = read_sum(&cells->compute_infer),
         .compute_output = read_sum(&cells->compute_output),
     };
+    return read_batches(cells, out, err);
 }

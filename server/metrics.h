@@ -60,9 +60,11 @@ void metrics_request(struct metrics *metrics, const struct request *request);
  */
 void metrics_batch(struct metrics *metrics, const struct request *first, size_t count);
 
-/* The figures of the model at this place of the table (proto/models.h). */
-void metrics_model_stats(const struct metrics *metrics, size_t model,
-                         struct kserve_model_stats *out);
+/* The figures of the model at this place of the table (proto/models.h).
+ * out   out->batches   owned by the caller (free)
+ * err   OUT_OF_MEMORY */
+MUST_CHECK enum status metrics_model_stats(const struct metrics *metrics, size_t model,
+                                           struct kserve_model_stats *out, struct error *err);
 
 /* The Prometheus page of the whole service (text format 0.0.4): counters above, and what the
  * parts know of themselves (queue, memory, devices, process). out   *text   owned by the caller

@@ -22,7 +22,8 @@ typedef _Atomic uint64_t metrics_cell;
 enum {
     METRICS_SECONDS_BUCKETS = 18,
     METRICS_BATCH_BUCKETS = 12,
-    METRICS_BUCKETS_MAX = 18
+    METRICS_BUCKETS_MAX = 18,
+    METRICS_BATCH_MAX = 4096 /* the most that --batch-max-requests may be */
 };
 
 struct metrics_histogram {
@@ -43,6 +44,14 @@ enum metrics_failure {
     METRICS_FAILURE_COUNT
 };
 
+/* Launches in which a model had one number of requests. */
+struct metrics_batch_cells {
+    metrics_cell count;
+    metrics_cell upload_ns;
+    metrics_cell compute_ns;
+    metrics_cell download_ns;
+};
+
 struct metrics_model_cells {
     metrics_cell last_inference_ms;
     metrics_cell inference_count;
@@ -54,6 +63,8 @@ struct metrics_model_cells {
     struct metrics_sum compute_input;
     struct metrics_sum compute_infer;
     struct metrics_sum compute_output;
+    metrics_cell largest_batch;
+    struct metrics_batch_cells batches[METRICS_BATCH_MAX]; /* by requests - 1 */
 };
 
 struct metrics {

@@ -91,6 +91,31 @@ enum status page_v2_config(const struct page_request *request, struct page *page
     return page_json(page, &w, err);
 }
 
+static void free_stats(struct kserve_model_stats *stats)
+{
+    for (size_t i = 0; stats != NULL && i < model_count(); i++) {
+        free(stats[i].batches);
+    }
+    free(stats);
+}
+
+/* The figures of every model, in their order; free_stats() them. NULL without memory. */
+static struct kserve_model_stats *read_stats(const struct metrics *metrics, struct error *err)
+{
+    struct kserve_model_stats *stats = calloc(model_count(), sizeof *stats);
+    if (stats == NULL) {
+        (void)error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the statistics");
+        return NULL;
+    }
+    for (size_t i = 0; i < model_count(); i++) {
+        if (metrics_model_stats(metrics, i, &stats[i], err) != STATUS_OK) {
+            free_stats(stats);
+            return NULL;
+        }
+    }
+    return stats;
+}
+
 /* Of one model, or of all where the path names none. */
 enum status page_v2_stats(const struct page_request *request, struct page *page,
                           struct error *err)
@@ -103,17 +128,14 @@ enum status page_v2_stats(const struct page_request *request, struct page *page,
             return status;
         }
     }
-    struct kserve_model_stats *stats = calloc(model_count(), sizeof *stats);
+    struct kserve_model_stats *stats = read_stats(request->server->metrics, err);
     if (stats == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the statistics");
-    }
-    for (size_t i = 0; i < model_count(); i++) {
-        metrics_model_stats(request->server->metrics, i, &stats[i]);
+        return STATUS_OUT_OF_MEMORY;
     }
     struct json_writer w;
     json_writer_init(&w);
     kserve_page_stats(&w, model, stats);
-    free(stats);
+    free_stats(stats);
     return page_json(page, &w, err);
 }
 

@@ -85,6 +85,28 @@ def test_statistics_count_inferences(v2):
     assert len(v2.get_inference_statistics()["model_stats"]) == 17
 
 
+def test_statistics_count_launches_by_batch_size(start_server):
+    """Four requests that wait for each other run as one batch; then one alone."""
+    server = start_server("--batch-delay-us=1000000", "--batch-max-requests=4", "--warm=float32")
+    v2 = triton.InferenceServerClient(f"127.0.0.1:{server.port}", concurrency=4)
+    tensor = infer_input(np.arange(1000, dtype=np.float32), "FP32")
+    for pending in [v2.async_infer("cumsum_fp32", [tensor]) for _ in range(4)]:
+        pending.get_result()
+    v2.infer("cumsum_fp32", [tensor])
+    [stats] = v2.get_inference_statistics("cumsum_fp32")["model_stats"]
+    assert stats["execution_count"] == 2
+    assert [batch["batch_size"] for batch in stats["batch_stats"]] == [1, 4]
+    for part in ("compute_input", "compute_infer", "compute_output"):
+        assert [batch[part]["count"] for batch in stats["batch_stats"]] == [1, 1]
+    one, four = (batch["compute_infer"]["ns"] for batch in stats["batch_stats"])
+    assert one > 0 and four > 0
+    # of the batch of four, each request counts the whole launch as its own time
+    assert stats["inference_stats"]["compute_infer"] == {"count": 5, "ns": one + 4 * four}
+    [idle] = v2.get_inference_statistics("cumsum_int8")["model_stats"]
+    assert idle["batch_stats"] == [] and idle["execution_count"] == 0
+    v2.close()
+
+
 def test_models_cannot_be_loaded_or_unloaded(v2):
     for call in (v2.load_model, v2.unload_model):
         with pytest.raises(InferenceServerException, match="built in") as caught:

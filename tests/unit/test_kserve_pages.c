@@ -133,6 +133,10 @@ static void statistics_have_every_figure_perf_analyzer_reads(void **state)
     stats[index].execution_count = 2;
     stats[index].last_inference_ms = 1234567890123;
     stats[index].queue = (struct kserve_duration){5, 999};
+    struct kserve_batch_stats batches[] = {{1, {1, 2}, {1, 4}, {1, 5}},
+                                           {4, {1, 7}, {1, 8}, {1, 9}}};
+    stats[index].batches = batches;
+    stats[index].batch_count = 2;
     struct json_writer w;
     json_writer_init(&w);
     kserve_page_stats(&w, model_find("cumsum_reverse"), stats);
@@ -156,6 +160,15 @@ static void statistics_have_every_figure_perf_analyzer_reads(void **state)
     }
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(inference, "queue"), "ns")), 999);
+    json_t *by_size = json_object_get(one, "batch_stats");
+    assert_int_equal(json_array_size(by_size), 2);
+    json_t *four = json_array_get(by_size, 1);
+    assert_int_equal(json_integer_value(json_object_get(four, "batch_size")), 4);
+    json_t *infer = json_object_get(four, "compute_infer");
+    assert_int_equal(json_integer_value(json_object_get(infer, "count")), 1);
+    assert_int_equal(json_integer_value(json_object_get(infer, "ns")), 8);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(four, "compute_output"), "ns")), 9);
     json_decref(root);
     kserve_page_stats(&w, NULL, stats);
     root = tree(&w);

@@ -43,6 +43,17 @@ static void expect(const char *page, const char *line)
     fail_msg("the page lacks: %s", line);
 }
 
+/* The figures of a model; what they own ends with the next call. */
+static struct kserve_model_stats stats_of(struct fake_server *fakes, size_t model)
+{
+    static struct kserve_model_stats stats;
+    struct error err = ERROR_INIT;
+    free(stats.batches);
+    assert_int_equal(metrics_model_stats(fakes->server.metrics, model, &stats, &err),
+                     STATUS_OK);
+    return stats;
+}
+
 /* A finished request of a model whose stages took 1 ms, 2 ms, 4 ms, 8 ms and 16 ms. */
 static struct request finished(int model, enum status status)
 {
@@ -66,8 +77,7 @@ static void a_success_is_counted_for_its_model_and_its_stages(void **state)
     struct fake_server *fakes = *state;
     struct request request = finished(3, STATUS_OK);
     metrics_request(fakes->server.metrics, &request);
-    struct kserve_model_stats stats;
-    metrics_model_stats(fakes->server.metrics, 3, &stats);
+    struct kserve_model_stats stats = stats_of(fakes, 3);
     assert_int_equal(stats.inference_count, 1);
     assert_true(stats.last_inference_ms > UINT64_C(1700000000000));
     assert_int_equal(stats.success.count, 1);
@@ -108,8 +118,7 @@ static void failures_are_counted_by_reason(void **state)
         struct request request = finished(0, rows[i].status);
         metrics_request(fakes->server.metrics, &request);
     }
-    struct kserve_model_stats stats;
-    metrics_model_stats(fakes->server.metrics, 0, &stats);
+    struct kserve_model_stats stats = stats_of(fakes, 0);
     assert_int_equal(stats.fail.count, 5);
     assert_int_equal(stats.success.count, 0);
     assert_int_equal(stats.inference_count, 0);
@@ -151,10 +160,9 @@ static void a_batch_counts_one_execution_for_each_of_its_models(void **state)
     c.next = &d;
     d.next = NULL;
     metrics_batch(fakes->server.metrics, &a, 4);
-    struct kserve_model_stats stats;
-    metrics_model_stats(fakes->server.metrics, 1, &stats);
+    struct kserve_model_stats stats = stats_of(fakes, 1);
     assert_int_equal(stats.execution_count, 1);
-    metrics_model_stats(fakes->server.metrics, 2, &stats);
+    stats = stats_of(fakes, 2);
     assert_int_equal(stats.execution_count, 1);
     char *page = page_of(fakes);
     expect(page, "tally_batches_total 1");
@@ -163,6 +171,77 @@ static void a_batch_counts_one_execution_for_each_of_its_models(void **state)
     expect(page, "tally_batch_requests_sum 4");
     expect(page, "tally_batch_requests_count 1");
     free(page);
+}
+
+/* A launch of `count` requests of one model. */
+static void launch(struct fake_server *fakes, int model, size_t count)
+{
+    struct request requests[8];
+    assert_in_range(count, 1, ARRAY_COUNT(requests));
+    for (size_t i = 0; i < count; i++) {
+        requests[i] = finished(model, STATUS_OK);
+        requests[i].next = i + 1 < count ? &requests[i + 1] : NULL;
+    }
+    metrics_batch(fakes->server.metrics, requests, count);
+}
+
+static void launches_are_counted_by_how_many_requests_of_the_model_they_had(void **state)
+{
+    struct fake_server *fakes = *state;
+    struct request other = finished(5, STATUS_OK);
+    struct request two[2] = {finished(4, STATUS_OK), finished(4, STATUS_OK)};
+    two[0].next = &other;
+    other.next = &two[1];
+    metrics_batch(fakes->server.metrics, &two[0], 3);
+    launch(fakes, 4, 7);
+    launch(fakes, 4, 2);
+    struct kserve_model_stats stats = stats_of(fakes, 4);
+    assert_int_equal(stats.execution_count, 3);
+    assert_int_equal(stats.batch_count, 2);
+    assert_int_equal(stats.batches[0].batch_size, 2);
+    assert_int_equal(stats.batches[0].compute_input.count, 2);
+    assert_int_equal(stats.batches[0].compute_input.ns, 2 * 100);
+    assert_int_equal(stats.batches[0].compute_infer.ns, 2 * 200);
+    assert_int_equal(stats.batches[0].compute_output.ns, 2 * 300);
+    assert_int_equal(stats.batches[1].batch_size, 7);
+    assert_int_equal(stats.batches[1].compute_infer.count, 1);
+    stats = stats_of(fakes, 5);
+    assert_int_equal(stats.batch_count, 1);
+    assert_int_equal(stats.batches[0].batch_size, 1);
+    assert_int_equal(stats_of(fakes, 6).batch_count, 0);
+}
+
+enum {
+    LAUNCHES_PER_THREAD = 2000
+};
+
+static void *launch_many(void *argument)
+{
+    for (size_t i = 0; i < LAUNCHES_PER_THREAD; i++) {
+        launch(argument, 2, 1 + i % 8);
+    }
+    return NULL;
+}
+
+static void launches_of_several_devices_at_once_are_all_counted(void **state)
+{
+    struct fake_server *fakes = *state;
+    pthread_t threads[3];
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, launch_many, fakes), 0);
+    }
+    (void)stats_of(fakes, 2); /* reading meanwhile is fine */
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    struct kserve_model_stats stats = stats_of(fakes, 2);
+    assert_int_equal(stats.batch_count, 8);
+    for (size_t i = 0; i < 8; i++) {
+        const uint64_t count = ARRAY_COUNT(threads) * LAUNCHES_PER_THREAD / 8;
+        assert_int_equal(stats.batches[i].batch_size, i + 1);
+        assert_int_equal(stats.batches[i].compute_infer.count, count);
+        assert_int_equal(stats.batches[i].compute_infer.ns, count * 200);
+    }
 }
 
 static void outcomes_counters_and_gauges_are_shown(void **state)
@@ -319,6 +398,8 @@ int main(void)
         T(failures_are_counted_by_reason),
         T(stages_that_were_never_reached_are_left_out),
         T(a_batch_counts_one_execution_for_each_of_its_models),
+        T(launches_are_counted_by_how_many_requests_of_the_model_they_had),
+        T(launches_of_several_devices_at_once_are_all_counted),
         T(outcomes_counters_and_gauges_are_shown),
         T(the_page_is_valid_prometheus_text),
         T(no_event_is_lost_among_threads),
