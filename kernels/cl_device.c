@@ -197,6 +197,7 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     opened.soft_f64 = options->soft_f64 || !opened.info.fp64;
     opened.generic_kernels = options->generic_kernels;
     opened.wide_index = options->wide_index;
+    opened.poison = options->poison;
     opened.gpu_kernels =
         options->gpu_kernels || opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
     opened.host_memory = opened.info.host_memory && !options->transfers;

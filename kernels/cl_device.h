@@ -23,6 +23,7 @@ struct cl_device {
     bool soft_f64;        /* add float64 numbers in integers */
     bool generic_kernels; /* use no other kernel than the generic one */
     bool wide_index;      /* never the kernels with 32-bit offsets */
+    bool poison;          /* leave garbage in scratch memory (cl_poison) */
     bool host_memory;     /* kernels work in the slabs themselves */
 };
 

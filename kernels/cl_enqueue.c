@@ -1,4 +1,4 @@
-/* The only place with clSetKernelArg and clEnqueueNDRangeKernel. */
+/* The only place with clSetKernelArg, clEnqueueNDRangeKernel and clEnqueueFillBuffer. */
 #include "kernels/cl_enqueue.h"
 
 #include "kernels/cl_error.h"
@@ -23,4 +23,18 @@ enum status cl_enqueue(struct cl_device *device, const struct cl_launch *launch,
         (*launches)++;
     }
     return cl_check(code, "clEnqueueNDRangeKernel", err);
+}
+
+enum status cl_fill(struct cl_device *device, cl_mem mem, cl_uint word, size_t bytes,
+                    struct error *err)
+{
+    cl_int code = CL_SUCCESS;
+    CL_TRY(code, clEnqueueFillBuffer(device->queue, mem, &word, sizeof word, 0, bytes, 0, NULL,
+                                     NULL));
+    return cl_check(code, "clEnqueueFillBuffer", err);
+}
+
+enum status cl_poison(struct cl_device *device, cl_mem mem, size_t bytes, struct error *err)
+{
+    return device->poison ? cl_fill(device, mem, 0xA5A5A5A5U, bytes, err) : STATUS_OK;
 }

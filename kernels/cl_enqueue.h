@@ -26,4 +26,12 @@ struct cl_launch {
 MUST_CHECK enum status cl_enqueue(struct cl_device *device, const struct cl_launch *launch,
                                   uint32_t *launches, struct error *err);
 
+/* Fill the first `bytes` of a buffer, a multiple of 4, with a word. Does not wait. */
+MUST_CHECK enum status cl_fill(struct cl_device *device, cl_mem mem, cl_uint word, size_t bytes,
+                               struct error *err);
+
+/* For tests (device->poison): leave garbage in a buffer whose content must not matter. */
+MUST_CHECK enum status cl_poison(struct cl_device *device, cl_mem mem, size_t bytes,
+                                 struct error *err);
+
 #endif

@@ -17,6 +17,7 @@
     X(scan_types)       \
     X(scan_table)       \
     X(scan_generic)     \
+    X(scan_gpu_tile)    \
     X(scan_gpu) X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_short)
 
 #define X(name)                                \

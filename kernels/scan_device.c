@@ -2,6 +2,7 @@
  * what does not fit alone is cut into boxes, a round each (scan_cut.h). */
 #include "kernels/scan_device.h"
 
+#include "kernels/cl_enqueue.h"
 #include "kernels/cl_error.h"
 #include "kernels/cl_fault.h"
 #include "kernels/cl_transfer.h"
@@ -206,16 +207,17 @@ static enum status run_boxes(struct cut_run *run, struct error *err)
 
 /* Room for the sums that the boxes of a chain hand on; `sums`: what it holds, NULL: anything.
  */
-static enum status create_carry(const struct cl_device *device, struct scan_round *round,
+static enum status create_carry(struct cl_device *device, struct scan_round *round,
                                 uint64_t lines, uint64_t *sums, struct error *err)
 {
     cl_int code = CL_SUCCESS;
     cl_mem_flags flags = CL_MEM_READ_WRITE | (sums != NULL ? CL_MEM_COPY_HOST_PTR : 0);
-    CL_MAKE(round->carry, code,
-            clCreateBuffer(device->context, flags, (size_t)lines * 2 * sizeof(cl_ulong), sums,
-                           &code));
+    size_t bytes = (size_t)lines * 2 * sizeof(cl_ulong);
+    CL_MAKE(round->carry, code, clCreateBuffer(device->context, flags, bytes, sums, &code));
     round->carry_lines = lines;
-    return cl_check(code, "clCreateBuffer (carry)", err);
+    enum status status = cl_check(code, "clCreateBuffer (carry)", err);
+    return status == STATUS_OK && sums == NULL ? cl_poison(device, round->carry, bytes, err)
+                                               : status;
 }
 
 static void release_carry(struct scan_round *round)

@@ -50,6 +50,7 @@ struct scan_device_options {
     bool soft_f64; /* test aid: do as a device without fp64 does */
     bool generic_kernels; /* test aid: every job by the kernel that runs any layout */
     bool wide_index;      /* test aid: 64-bit offsets in every launch, however small */
+    bool poison;          /* test aid: garbage in scratch memory before it is used */
     bool transfers;       /* test aid: copy, although the device works in host memory */
 };
 

@@ -28,7 +28,8 @@ struct scan_launcher {
     struct cl_device *device;       /* borrowed */
     struct scan_programs *programs; /* owned */
     struct cl_table table;
-    struct scan_scratch scratch;
+    struct scan_scratch blocks; /* sums that kernels for GPUs hand on */
+    struct scan_scratch superblocks;
     struct scan_piece *few; /* owned: the pieces of a group that share a launch */
     size_t few_room;
     bool vectors; /* a CPU: use the vector kernels */
@@ -61,7 +62,8 @@ void scan_launcher_destroy(struct scan_launcher *launcher)
     }
     scan_programs_destroy(launcher->programs);
     cl_table_deinit(&launcher->table);
-    scan_scratch_deinit(&launcher->scratch);
+    scan_scratch_deinit(&launcher->blocks);
+    scan_scratch_deinit(&launcher->superblocks);
     free(launcher->few);
     free(launcher);
 }
@@ -152,29 +154,42 @@ static enum status run_generic(struct scan_launcher *launcher, const struct scan
     return cl_enqueue(launcher->device, &launch, launches, err);
 }
 
-/* Launch what is better launched by itself; leaves the others in launcher->few. */
-static enum status run_alone(struct scan_launcher *launcher, const struct scan_group *group,
-                             struct scan_type type, size_t *few, uint32_t *launches,
-                             struct error *err)
+/* The pieces that go one way, appended to launcher->few. */
+static size_t take_way(struct scan_launcher *launcher, const struct scan_group *group,
+                       enum scan_gpu_way way, size_t at)
 {
-    struct scan_gpu_launch launch = {launcher->device,
-                                     launcher->programs,
-                                     &launcher->table,
-                                     &launcher->scratch,
-                                     group,
-                                     type};
-    *few = 0;
     for (size_t i = 0; i < group->count; i++) {
-        if (!scan_gpu_wants(group, &group->pieces[i])) {
-            launcher->few[(*few)++] = group->pieces[i];
-            continue;
-        }
-        enum status status = scan_gpu_enqueue(&launch, &group->pieces[i], launches, err);
-        if (status != STATUS_OK) {
-            return status;
+        if (scan_gpu_way(&group->pieces[i]) == way) {
+            launcher->few[at++] = group->pieces[i];
         }
     }
-    return STATUS_OK;
+    return at;
+}
+
+/* The kernels for GPUs, whatever the device: a few launches for all pieces of the group. */
+static enum status run_gpu(struct scan_launcher *launcher, const struct scan_group *group,
+                           struct scan_type type, uint32_t *launches, struct error *err)
+{
+    const struct scan_gpu_launch launch = {launcher->device,
+                                           launcher->programs,
+                                           &launcher->table,
+                                           &launcher->blocks,
+                                           &launcher->superblocks,
+                                           group,
+                                           type};
+    struct scan_group rest = *group;
+    size_t spines = take_way(launcher, group, SCAN_GPU_SPINE, 0);
+    size_t tiled = take_way(launcher, group, SCAN_GPU_TILE, spines);
+    rest.pieces = launcher->few + tiled;
+    rest.count = take_way(launcher, group, SCAN_GPU_GENERIC, tiled) - tiled;
+    enum status status = STATUS_OK;
+    if (tiled > 0) {
+        status = scan_gpu_enqueue(&launch, launcher->few, tiled, launches, err);
+    }
+    if (status == STATUS_OK && rest.count > 0) {
+        status = run_generic(launcher, &rest, type, launches, err);
+    }
+    return status;
 }
 
 static enum status make_room(struct scan_launcher *launcher, size_t pieces, struct error *err)
@@ -268,13 +283,7 @@ enum status scan_launch(struct scan_launcher *launcher, const struct scan_group 
     if (!launcher->device->gpu_kernels || launcher->device->generic_kernels) {
         return run_families(launcher, group, type, launches, err);
     }
-    struct scan_group rest = *group;
-    status = run_alone(launcher, group, type, &rest.count, launches, err);
-    rest.pieces = launcher->few;
-    if (status == STATUS_OK && rest.count > 0) {
-        status = run_generic(launcher, &rest, type, launches, err);
-    }
-    return status;
+    return run_gpu(launcher, group, type, launches, err);
 }
 
 void scan_launcher_recycle(struct scan_launcher *launcher)

@@ -51,7 +51,7 @@ static const struct {
     [SCAN_FAMILY_CPU_SHORT_5] = {SHORT("-DINNER=5")},
     [SCAN_FAMILY_CPU_SHORT_6] = {SHORT("-DINNER=6")},
     [SCAN_FAMILY_CPU_SHORT_7] = {SHORT("-DINNER=7")},
-    [SCAN_FAMILY_GPU] = {{"scan_gpu"},
+    [SCAN_FAMILY_GPU] = {{"scan_gpu_tile", "scan_gpu"},
                          {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
                          NULL},
 };

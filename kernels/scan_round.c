@@ -4,6 +4,7 @@
  * outputs that do not replace their input into another. */
 #include "kernels/scan_round.h"
 
+#include "kernels/cl_enqueue.h"
 #include "kernels/cl_error.h"
 #include "kernels/cl_fault.h"
 #include "kernels/cl_transfer.h"
@@ -309,16 +310,6 @@ static void pack_all(struct packing *p, const struct scan_part *parts, size_t co
     }
 }
 
-static enum status fill_zero(struct scan_round *round, cl_mem mem, uint64_t bytes,
-                             struct error *err)
-{
-    const cl_uint zero = 0;
-    cl_int code = CL_SUCCESS;
-    CL_TRY(code, clEnqueueFillBuffer(round->device->queue, mem, &zero, sizeof zero, 0,
-                                     (size_t)bytes, 0, NULL, NULL));
-    return cl_check(code, "clEnqueueFillBuffer", err);
-}
-
 /* Wait, if the transfers are large enough to be timed, and add the time since *start. */
 static enum status lap(struct scan_round *round, const struct packing *p, uint64_t *total,
                        uint64_t *start, struct error *err)
@@ -382,7 +373,7 @@ static enum status run_packed(struct scan_round *round, const struct packing *p,
                                     &mem[CL_TRANSFER_OUT], err);
     }
     if (status == STATUS_OK && p->gaps) {
-        status = fill_zero(round, mem[CL_TRANSFER_OUT], p->out_total, err);
+        status = cl_fill(round->device, mem[CL_TRANSFER_OUT], 0, (size_t)p->out_total, err);
     }
     if (status == STATUS_OK) {
         status = cl_transfer_up(round->transfer, mem[CL_TRANSFER_IN], p->up, p->count, err);

@@ -384,6 +384,34 @@ static void warming_checks_every_type(const void *context)
     scan_device_close(device);
 }
 
+/* Long lines, short ones and columns together: reduce, superblocks, lines and scan once each.
+ */
+static void a_batch_on_a_gpu_takes_four_launches(const void *context)
+{
+    static const int64_t sizes[][2] = {{3, 5000}, {40, 9}, {1, 100000}, {700, 33}};
+    const struct scan_device_options options = {.gpu_kernels = true, .poison = true};
+    enum {
+        JOBS = 40
+    };
+    struct scan_device *device = scan_case_device(&options);
+    struct slab *slab = slab_create((size_t)JOBS * 1000000);
+    struct scan_plan plans[JOBS];
+    struct scan_job jobs[JOBS];
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    (void)context;
+    for (size_t i = 0; i < JOBS; i++) {
+        struct scan_desc desc =
+            scan_describe(DTYPE_F32, PRECISION_WIDE, 2, sizes[i % 4], i % 3 == 0 ? 0 : 1);
+        ktest_check(scan_plan_make(&desc, &plans[i], &err) == STATUS_OK, "a plan");
+        jobs[i] = (struct scan_job){&plans[i], slab, i * 1000000, i * 1000000};
+    }
+    ktest_check(scan_device_run(device, jobs, JOBS, &report, &err) == STATUS_OK, err.detail);
+    ktest_check(report.launches == 5, "four launches, and one for many columns of one element");
+    slab_destroy(slab);
+    scan_device_close(device);
+}
+
 static void devices_that_do_not_exist_are_refused(const void *context)
 {
     (void)context;
@@ -418,6 +446,8 @@ int main(void)
     }
     ktest_run("offsets beyond 32 bits are right", offsets_beyond_32_bits_are_right, NULL);
     ktest_run("devices share slabs side by side", devices_share_slabs_side_by_side, NULL);
+    ktest_run("a batch on a GPU takes four launches", a_batch_on_a_gpu_takes_four_launches,
+              NULL);
     ktest_run("devices that do not exist are refused", devices_that_do_not_exist_are_refused,
               NULL);
     return ktest_finish();

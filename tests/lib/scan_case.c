@@ -89,10 +89,10 @@ const struct scan_way scan_ways[SCAN_WAYS] = {
     {"in host memory", {.max_alloc_bytes = 0}},
     {"with transfers", {.transfers = true}},
     {"cut in host memory", {.max_alloc_bytes = 20000}},
-    {"cut with transfers", {.max_alloc_bytes = 20000, .transfers = true}},
-    {"by GPU kernels", {.gpu_kernels = true}},
+    {"cut with transfers", {.max_alloc_bytes = 20000, .transfers = true, .poison = true}},
+    {"by GPU kernels", {.gpu_kernels = true, .poison = true}},
     {"cut by GPU kernels with transfers",
-     {.max_alloc_bytes = 60000, .transfers = true, .gpu_kernels = true}},
+     {.max_alloc_bytes = 60000, .transfers = true, .gpu_kernels = true, .poison = true}},
 };
 
 struct scan_device *scan_case_device(const struct scan_device_options *options)
