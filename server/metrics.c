@@ -134,6 +134,14 @@ void metrics_request(struct metrics *metrics, const struct request *request)
     }
 }
 
+/* Make it at least the value. */
+static void raise_to(metrics_cell *cell, uint64_t value)
+{
+    uint64_t old = metrics_read(cell);
+    while (old < value && !atomic_compare_exchange_weak(cell, &old, value)) {
+    }
+}
+
 /* How many requests of the chain are for the model of its first one. */
 static size_t count_model(const struct request *first)
 {
@@ -155,10 +163,7 @@ static void record_batch(struct metrics_model_cells *model, const struct request
     add(&batch->upload_ns, request->upload_ns);
     add(&batch->compute_ns, request->compute_ns);
     add(&batch->download_ns, request->download_ns);
-    uint64_t largest = metrics_read(&model->largest_batch);
-    while (largest < size &&
-           !atomic_compare_exchange_weak(&model->largest_batch, &largest, size)) {
-    }
+    raise_to(&model->largest_batch, size);
 }
 
 void metrics_batch(struct metrics *metrics, const struct request *first, size_t count)
