@@ -178,6 +178,8 @@ install: all client
 	$(BIN)/tally completion bash >$(D)/share/bash-completion/completions/tally
 	$(BIN)/tally completion zsh >$(D)/share/zsh/site-functions/_tally
 	for page in client/man/*.[1-8]; do install -D -m644 $$page $(D)/share/man/man$${page##*.}/$${page##*/}; done
+	install -d $(D)/share/man/man8
+	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8
 
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC))
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))

@@ -23,18 +23,16 @@ const struct config_row config_rows[] = {
 
 const size_t config_row_count = ARRAY_COUNT(config_rows);
 
-static const struct {
-    const char *flag;
-    enum config_action action;
-    const char *argument; /* the word it needs, NULL for none */
-} actions[] = {
-    {"--help", CONFIG_HELP, NULL},
-    {"-h", CONFIG_HELP, NULL},
-    {"--version", CONFIG_VERSION, NULL},
-    {"-V", CONFIG_VERSION, NULL},
-    {"--list-devices", CONFIG_LIST_DEVICES, NULL},
-    {"--print-config", CONFIG_PRINT_ENV, "env"},
+const struct config_action_row config_actions[] = {
+    {"--list-devices", "", CONFIG_LIST_DEVICES, "List the OpenCL devices and exit."},
+    {"--print-config", "env", CONFIG_PRINT_ENV,
+     "Print an environment file with every variable and its default, and exit."},
+    {"--print-config", "man", CONFIG_PRINT_MAN, "Print the manual page, and exit."},
+    {"--version", "", CONFIG_VERSION, "Print the version and exit."},
+    {"--help", "", CONFIG_HELP, "Print the flags and exit."},
 };
+
+const size_t config_action_count = ARRAY_COUNT(config_actions);
 
 enum {
     FLAG_BYTES = 64
@@ -79,10 +77,11 @@ static bool nearest_flag(const char *flag, char *best, size_t room)
 {
     size_t best_distance = strlen(flag) / 3 < 3 ? strlen(flag) / 3 + 1 : 4;
     bool found = false;
-    for (size_t i = 0; i < config_row_count + ARRAY_COUNT(actions); i++) {
+    for (size_t i = 0; i < config_row_count + config_action_count; i++) {
         char known[FLAG_BYTES];
         if (i >= config_row_count) {
-            (void)snprintf(known, sizeof known, "%s", actions[i - config_row_count].flag);
+            (void)snprintf(known, sizeof known, "%s",
+                           config_actions[i - config_row_count].flag);
         } else if (config_rows[i].field != NULL) {
             config_flag_name(config_rows[i].field, known, sizeof known);
         } else {
@@ -154,25 +153,25 @@ static enum status flag_value(const struct config_row *row, const char *flag,
     return STATUS_OK;
 }
 
-/* True if the word is one of the flags that do something else than run the service. */
+/* True if the word, and the argument it needs, is one of the flags that do something else than
+ * run the service. */
 static bool take_action(const char *word, struct arguments *arguments, struct config *config)
 {
-    size_t i = 0;
-    while (i < ARRAY_COUNT(actions) && strcmp(word, actions[i].flag) != 0) {
-        i++;
-    }
-    if (i == ARRAY_COUNT(actions)) {
-        return false;
-    }
-    if (actions[i].argument != NULL) {
-        if (arguments->next >= arguments->count ||
-            strcmp(arguments->words[arguments->next], actions[i].argument) != 0) {
-            return false;
+    const char *next =
+        arguments->next < arguments->count ? arguments->words[arguments->next] : "";
+    const char *flag = strcmp(word, "-h") == 0   ? "--help"
+                       : strcmp(word, "-V") == 0 ? "--version"
+                                                 : word;
+    for (size_t i = 0; i < config_action_count; i++) {
+        const struct config_action_row *row = &config_actions[i];
+        bool alone = row->argument[0] == '\0';
+        if (strcmp(flag, row->flag) == 0 && (alone || strcmp(next, row->argument) == 0)) {
+            arguments->next += !alone;
+            config->action = row->action;
+            return true;
         }
-        arguments->next++;
     }
-    config->action = actions[i].action;
-    return true;
+    return false;
 }
 
 static enum status parse_word(struct arguments *arguments, struct config *config, bool *cleared,
@@ -187,7 +186,8 @@ static enum status parse_word(struct arguments *arguments, struct config *config
     size_t length = equals == NULL ? strlen(word) : (size_t)(equals - word);
     (void)snprintf(flag, sizeof flag, "%.*s", length < 200 ? (int)length : 200, word);
     if (strcmp(flag, "--print-config") == 0) {
-        return error_set(err, STATUS_INVALID_REQUEST, "%s knows one form: %s env", flag, flag);
+        return error_set(err, STATUS_INVALID_REQUEST, "%s knows two forms: %s env, %s man",
+                         flag, flag, flag);
     }
     const struct config_row *row = find_row(flag);
     if (row == NULL) {

@@ -27,6 +27,7 @@ enum config_action {
     CONFIG_HELP,
     CONFIG_VERSION,
     CONFIG_PRINT_ENV,
+    CONFIG_PRINT_MAN,
     CONFIG_LIST_DEVICES
 };
 
@@ -56,6 +57,7 @@ void config_deinit(struct config *config);
 
 void config_print_help(FILE *out);
 void config_print_env(FILE *out); /* deploy/tallyd.env.example */
+void config_print_man(FILE *out); /* tallyd(8) */
 
 /* Text of a byte count as a person writes it: "64 MiB", "1.5 GiB", "17 bytes". */
 void config_size_text(uint64_t bytes, char *text, size_t room);

@@ -75,11 +75,10 @@ void config_print_help(FILE *out)
         }
     }
     (void)fprintf(out, "\nInstead of serving\n");
-    print_flag(out, "--list-devices", "", "List the OpenCL devices and exit.");
-    print_flag(out, "--print-config env", "",
-               "Print an environment file with every variable and its default, and exit.");
-    print_flag(out, "--version", "", "Print the version and exit.");
-    print_flag(out, "--help", "", "Print this and exit.");
+    for (size_t i = 0; i < config_action_count; i++) {
+        print_flag(out, config_actions[i].flag, config_actions[i].argument,
+                   config_actions[i].help);
+    }
     (void)fprintf(out,
                   "\nExit codes: 0 drained after SIGTERM or SIGINT; 1 failed or cut short; 2 "
                   "bad flag or value; 3 no\nusable OpenCL device.\n");

@@ -1,5 +1,6 @@
 /* Every setting an operator may change, one row each. From a row come the field of struct
- * config, the flag, the environment variable, --help, deploy/tallyd.env.example and the checks.
+ * config, the flag, the environment variable, --help, tallyd(8), deploy/tallyd.env.example and
+ * the checks.
  *
  *   field      name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
  *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of

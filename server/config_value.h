@@ -28,6 +28,17 @@ struct config_row {
 extern const struct config_row config_rows[];
 extern const size_t config_row_count;
 
+/* A flag that does something else than run the service. */
+struct config_action_row {
+    const char *flag;
+    const char *argument; /* the word it needs, "" for none */
+    enum config_action action;
+    const char *help;
+};
+
+extern const struct config_action_row config_actions[];
+extern const size_t config_action_count;
+
 /* "max_rank" as "--max-rank" or "TALLY_MAX_RANK". */
 void config_flag_name(const char *field, char *text, size_t room);
 void config_variable_name(const char *field, char *text, size_t room);

@@ -31,6 +31,9 @@ static int act(struct config *config, struct error *err)
     case CONFIG_PRINT_ENV:
         config_print_env(stdout);
         return EXIT_CODE_OK;
+    case CONFIG_PRINT_MAN:
+        config_print_man(stdout);
+        return EXIT_CODE_OK;
     case CONFIG_LIST_DEVICES:
         return device_list_print(stdout);
     case CONFIG_RUN:

@@ -133,7 +133,7 @@ install_all() {
     $make install DESTDIR="$scratch/root" PREFIX=/opt/tally || return 1
     local d="$scratch/root/opt/tally" file
     for file in bin/tally bin/tallyd lib/libtally.a lib/libtally.so.0 lib/libtally.so include/tally.h \
-        include/tally_directml.h lib/pkgconfig/tally.pc share/man/man1/tally.1 share/man/man3/tally.3 \
+        include/tally_directml.h lib/pkgconfig/tally.pc share/man/man1/tally.1 share/man/man3/tally.3 share/man/man8/tallyd.8 \
         share/bash-completion/completions/tally share/zsh/site-functions/_tally; do
         [ -s "$d/$file" ] || { echo "$file was not installed"; return 1; }
     done

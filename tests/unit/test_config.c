@@ -196,7 +196,7 @@ static void bad_values_get_a_sentence(void **state)
     expect_refused("--devices", "", "--devices: a text is needed");
     expect_refused("--listen", NULL, "--listen needs a value (address)");
     expect_refused("--print-config", "json",
-                   "--print-config knows one form: --print-config env");
+                   "--print-config knows two forms: --print-config env, --print-config man");
 }
 
 static void an_unknown_flag_gets_a_suggestion(void **state)
@@ -236,8 +236,10 @@ static void other_actions_are_recognised(void **state)
     } rows[] = {{{"--help"}, CONFIG_HELP},
                 {{"-h"}, CONFIG_HELP},
                 {{"--version"}, CONFIG_VERSION},
+                {{"-V"}, CONFIG_VERSION},
                 {{"--list-devices"}, CONFIG_LIST_DEVICES},
-                {{"--print-config", "env"}, CONFIG_PRINT_ENV}};
+                {{"--print-config", "env"}, CONFIG_PRINT_ENV},
+                {{"--print-config", "man"}, CONFIG_PRINT_MAN}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct config config;
         struct error err;
@@ -274,6 +276,43 @@ static void help_names_every_flag_and_fits_100_columns(void **state)
         assert_false(strcspn(line, "\n") > 0 && strchr(line, '\n')[-1] == ' ');
     }
     free(help);
+}
+
+static void expect_tag(const char *page, const char *name)
+{
+    char tag[128] = ".TP\n\\fB";
+    for (size_t at = strlen(tag); *name != '\0'; name++, at = strlen(tag)) {
+        (void)snprintf(tag + at, sizeof tag - at, *name == '-' ? "\\-" : "%c", *name);
+    }
+    if (strstr(page, tag) == NULL) {
+        fail_msg("the manual page lacks %s", tag);
+    }
+}
+
+static void the_manual_page_has_every_flag_variable_and_help(void **state)
+{
+    (void)state;
+    char *page = text_of(config_print_man);
+    for (size_t i = 0; i < config_row_count; i++) {
+        char flag[64];
+        char variable[80];
+        if (config_rows[i].field == NULL) {
+            continue;
+        }
+        config_flag_name(config_rows[i].field, flag, sizeof flag);
+        expect_tag(page, flag);
+        int written = snprintf(variable, sizeof variable, "Variable: \\fB");
+        config_variable_name(config_rows[i].field, variable + written,
+                             sizeof variable - (size_t)written);
+        assert_non_null(strstr(page, variable));
+        /* up to the first hyphen, which roff writes otherwise */
+        size_t plain = strcspn(config_rows[i].help, "-\\");
+        assert_non_null(memmem(page, strlen(page), config_rows[i].help, plain));
+    }
+    for (size_t i = 0; i < config_action_count; i++) {
+        expect_tag(page, config_actions[i].flag);
+    }
+    free(page);
 }
 
 static void every_default_is_valid_where_it_is_documented(void **state)
@@ -372,6 +411,7 @@ int main(void)
         cmocka_unit_test(a_flag_of_any_length_is_survived),
         cmocka_unit_test(other_actions_are_recognised),
         cmocka_unit_test(help_names_every_flag_and_fits_100_columns),
+        cmocka_unit_test(the_manual_page_has_every_flag_variable_and_help),
         cmocka_unit_test(every_default_is_valid_where_it_is_documented),
         cmocka_unit_test(the_example_environment_file_is_current),
         cmocka_unit_test(sizes_are_written_as_people_do),
