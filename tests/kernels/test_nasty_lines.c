@@ -1,0 +1,257 @@
+/* Nasty lines: thousands to millions of values whose sums can be stated. Every test runs in
+ * every way of computing, the longest in two of them. test_nasty.c has the single values. */
+#include "tests/lib/ktest.h"
+#include "tests/lib/oracle.h"
+#include "tests/lib/scan_trial.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void counting_does_not_stick(const void *context)
+{
+    enum {
+        N = 3000
+    };
+    static uint16_t in[N];
+    static uint16_t want[N];
+    static uint8_t in_8[N];
+    static uint8_t want_8[N];
+    for (int type = 0; type < 2; type++) {
+        bool half = type == 0;
+        for (size_t i = 0; i < N; i++) {
+            in[i] = half ? 0x3C00 : 0x3F80;
+            want[i] = half ? oracle_to_f16((double)(i + 1)) : oracle_to_bf16((double)(i + 1));
+            in_8[i] = 1;
+            want_8[i] = (uint8_t)(i + 1); /* of 300: 44 */
+        }
+        scan_trial_line(context,
+                        scan_trial_desc(half ? DTYPE_F16 : DTYPE_BF16, PRECISION_WIDE, N), in,
+                        want, "ones of 16 bits");
+    }
+    scan_trial_line(context, scan_trial_desc(DTYPE_U8, PRECISION_WIDE, N), in_8, want_8,
+                    "ones of 8 bits");
+}
+
+static void subnormals_are_counted_not_flushed(const void *context)
+{
+    enum {
+        N = 250 /* their sums are exact in each type, and their bits are the count */
+    };
+    static const struct {
+        enum dtype dtype;
+        enum precision precision;
+    } types[] = {{DTYPE_F16, PRECISION_WIDE},  {DTYPE_F16, PRECISION_NATIVE},
+                 {DTYPE_BF16, PRECISION_WIDE}, {DTYPE_BF16, PRECISION_NATIVE},
+                 {DTYPE_F32, PRECISION_WIDE},  {DTYPE_F32, PRECISION_NATIVE},
+                 {DTYPE_F64, PRECISION_WIDE}};
+    for (size_t t = 0; t < ARRAY_COUNT(types); t++) {
+        size_t element = dtype_info(types[t].dtype)->bytes;
+        unsigned char in[N * 8];
+        unsigned char want[N * 8];
+        for (uint64_t i = 0; i < N; i++) {
+            const uint64_t least = 1;
+            const uint64_t sum = i + 1;
+            memcpy(in + i * element, &least, element);
+            memcpy(want + i * element, &sum, element);
+        }
+        scan_trial_line(context, scan_trial_desc(types[t].dtype, types[t].precision, N), in,
+                        want, dtype_info(types[t].dtype)->name);
+    }
+}
+
+static void large_terms_that_cancel_leave_the_small_ones(const void *context)
+{
+    enum {
+        N = 30000
+    };
+    static float in[N];
+    static float want[N];
+    for (int i = 0; i < N; i++) { /* 1e8, 1, -1e8 in turn: exact in float64 */
+        const float turn[] = {1e8F, 1, -1e8F};
+        double sum = i / 3 + (i % 3 > 0) + (i % 3 < 2 ? 1e8 : 0);
+        in[i] = turn[i % 3];
+        want[i] = (float)sum;
+    }
+    scan_trial_line(context, scan_trial_desc(DTYPE_F32, PRECISION_WIDE, N), in, want,
+                    "1e8, 1, -1e8");
+}
+
+/* An infinity in one line, then its negative; or a NaN: at both sides of every seam. */
+static void special_values_reach_nothing_before_or_beside_them(const void *context)
+{
+    enum {
+        N = 1300,
+        LINES = 3
+    };
+    static const size_t seams[] = {0, 1, 7, 8, 255, 256, 511, 512, 1023, 1024, N - 2, N - 1};
+    static float in[N * LINES];
+    static float want[N * LINES];
+    static float clean[N * LINES];
+    struct scan_device *device = scan_trial_device(*(const size_t *)context);
+    for (int columns = 0; columns < 2; columns++) {
+        struct scan_desc desc = scan_trial_desc(DTYPE_F32, (enum precision)columns, 0);
+        size_t step = columns ? LINES : 1;
+        desc.rank = 2;
+        desc.sizes[0] = columns ? N : LINES;
+        desc.sizes[1] = columns ? LINES : N;
+        desc.axis = columns ? 0 : 1;
+        for (size_t i = 0; i < (size_t)N * LINES; i++) {
+            in[i] = (float)(i % 89) - 31.25F;
+        }
+        oracle_scan(&desc, in, clean);
+        for (size_t s = 0; s < ARRAY_COUNT(seams); s++) {
+            float *line = in + (columns ? 1 : N); /* the middle one */
+            bool nan = s % 2 != 0;
+            size_t second = seams[s] + 5 < N ? seams[s] + 5 : N;
+            float kept = line[seams[s] * step];
+            float kept_second = second < N ? line[second * step] : 0;
+            line[seams[s] * step] = nan ? NAN : INFINITY;
+            if (second < N) {
+                line[second * step] = -INFINITY;
+            }
+            memcpy(want, clean, sizeof want);
+            for (size_t k = seams[s]; k < N; k++) {
+                const uint32_t canonical = 0x7FC00000;
+                float *at = want + (line - in) + k * step;
+                *at = INFINITY;
+                if (nan || k >= second) {
+                    memcpy(at, &canonical, sizeof *at);
+                }
+            }
+            (void)scan_trial_plain(device, &desc, in, want, columns ? "a column" : "a row");
+            line[seams[s] * step] = kept;
+            if (second < N) {
+                line[second * step] = kept_second;
+            }
+        }
+    }
+}
+
+static void a_block_may_overflow_as_documented_and_no_wide_sum_does(const void *context)
+{
+    enum {
+        N = 300,
+        BLOCK = 256,
+        GROUP = 8
+    };
+    static double in[N];
+    static double want[N];
+    static float narrow[N];
+    static float narrow_want[N];
+    in[0] = -DBL_MAX; /* then zeros, then in the second block */
+    in[BLOCK] = DBL_MAX;
+    in[BLOCK + 1] = DBL_MAX;
+    in[BLOCK + 2] = -DBL_MAX;
+    for (size_t i = 0; i < N; i++) {
+        bool second = i == BLOCK + 1;
+        /* the network of the group adds neighbours first: MAX + (MAX - MAX) */
+        bool finite = i % 2 == 0 && i < BLOCK + GROUP;
+        narrow[i] = in[i] == 0 ? 0.0F : (in[i] > 0 ? FLT_MAX : -FLT_MAX);
+        narrow_want[i] = i < BLOCK ? -FLT_MAX : (second ? FLT_MAX : 0);
+        want[i] = i < BLOCK ? -DBL_MAX : (finite ? 0 : INFINITY);
+    }
+    scan_trial_line(context, scan_trial_desc(DTYPE_F64, PRECISION_WIDE, N), in, want,
+                    "float64");
+    scan_trial_line(context, scan_trial_desc(DTYPE_F32, PRECISION_WIDE, N), narrow, narrow_want,
+                    "float32");
+}
+
+static void the_first_value_counts_once_however_a_line_is_divided(const void *context)
+{
+    enum {
+        N = 200003
+    };
+    static uint32_t ones[N];
+    static uint32_t counts[N];
+    static float zeros[N];
+    static float zero_sums[N];
+    for (size_t i = 0; i < N; i++) {
+        ones[i] = 1;
+        counts[i] = (uint32_t)i;
+        zeros[i] = -0.0F;
+    }
+    struct scan_desc desc = scan_trial_desc(DTYPE_U32, PRECISION_WIDE, N);
+    desc.exclusive = true;
+    scan_trial_line(context, desc, ones, counts, "exclusive counts");
+    desc.dtype = DTYPE_F32;
+    scan_trial_line(context, desc, zeros, zero_sums, "exclusive sums of -0 are +0");
+    desc.exclusive = false;
+    scan_trial_line(context, desc, zeros, zeros, "inclusive sums of -0 are -0");
+    desc.precision = PRECISION_NATIVE;
+    desc.reverse = true;
+    scan_trial_line(context, desc, zeros, zeros, "backwards, too");
+}
+
+/* ---- long lines, in the ways that run them in no time ---- */
+
+static void ones_do_not_stick_at_two_to_the_24th(const void *context)
+{
+    const size_t n = (1U << 24) + (1U << 20);
+    float *in = malloc(n * sizeof *in);
+    float *want = malloc(n * sizeof *want);
+    for (size_t i = 0; i < n; i++) {
+        in[i] = 1;
+        want[i] = (float)(i + 1);
+    }
+    struct scan_device *device = scan_trial_device(*(const size_t *)context);
+    for (int precision = 0; precision < 2; precision++) { /* exact but for the last rounding */
+        struct scan_desc desc = scan_trial_desc(DTYPE_F32, (enum precision)precision, n);
+        (void)scan_trial_plain(device, &desc, in, want, precision ? "native" : "wide");
+    }
+    free(in);
+    free(want);
+}
+
+static void five_million_times_a_two_thousandth_is_right_to_the_bit(const void *context)
+{
+    const size_t n = 5000000;
+    float *in = malloc(n * sizeof *in);
+    float *want = malloc(n * sizeof *want);
+    for (size_t i = 0; i < n; i++) { /* 23 bits times 24: the product is exact in float64 */
+        in[i] = 0.0005F;
+        want[i] = (float)((double)(i + 1) * (double)0.0005F);
+    }
+    struct scan_desc desc = scan_trial_desc(DTYPE_F32, PRECISION_WIDE, n);
+    (void)scan_trial_plain(scan_trial_device(*(const size_t *)context), &desc, in, want, "");
+    free(in);
+    free(want);
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        ktest_function test;
+        bool long_lines;
+    } tests[] = {
+        {"counting does not stick", counting_does_not_stick, false},
+        {"subnormals are counted, not flushed", subnormals_are_counted_not_flushed, false},
+        {"large terms that cancel leave the small ones",
+         large_terms_that_cancel_leave_the_small_ones, false},
+        {"special values reach nothing before or beside them",
+         special_values_reach_nothing_before_or_beside_them, false},
+        {"a block may overflow as documented, and no wide sum does",
+         a_block_may_overflow_as_documented_and_no_wide_sum_does, false},
+        {"the first value counts once, however a line is divided",
+         the_first_value_counts_once_however_a_line_is_divided, false},
+        {"ones do not stick at 2^24", ones_do_not_stick_at_two_to_the_24th, true},
+        {"five million times 0.0005 is right to the bit",
+         five_million_times_a_two_thousandth_is_right_to_the_bit, true},
+    };
+    for (size_t way = 0; way < TRIAL_DEVICES; way++) {
+        bool quick = way == 0 || strcmp(scan_trial_device_name(way), "GPU kernels") == 0;
+        for (size_t i = 0; i < ARRAY_COUNT(tests); i++) {
+            char sentence[160];
+            (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[i].name,
+                           scan_trial_device_name(way));
+            if (quick || !tests[i].long_lines) {
+                ktest_run(sentence, tests[i].test, &way);
+            }
+        }
+    }
+    scan_trial_close();
+    return ktest_finish();
+}
