@@ -178,7 +178,10 @@ static enum status directml_complete(struct scan_call *call, void *input,
     if (status != STATUS_OK) {
         return status;
     }
-    struct json_read read = {.dtype = call->desc.dtype, .any_spelling = true, .field = "data"};
+    struct json_read read = {.dtype = call->desc.dtype,
+                             .any_spelling = true,
+                             .field = "data",
+                             .parallel = call->parallel};
     return json_tensor_read(&read, call->data, dml->array->elements, input, err);
 }
 
@@ -196,8 +199,9 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     if (!framed) {
         struct json_print print = {.dtype = call->desc.dtype,
                                    .data = output,
-                                   .elements = call->output_bytes /
-                                               dtype_info(call->desc.dtype)->bytes};
+                                   .elements =
+                                       call->output_bytes / dtype_info(call->desc.dtype)->bytes,
+                                   .parallel = call->parallel};
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }

@@ -210,7 +210,8 @@ static enum status complete(struct scan_call *call, void *input, uint64_t payloa
     const struct json_read read = {.dtype = desc->dtype,
                                    .field = "data",
                                    .rank = call->nested ? desc->rank : 1,
-                                   .sizes = desc->sizes};
+                                   .sizes = desc->sizes,
+                                   .parallel = call->parallel};
     if (payload_bytes != 0) {
         return error_set(err, STATUS_LENGTH_MISMATCH, "%llu bytes follow the JSON text",
                          (unsigned long long)payload_bytes);
@@ -228,7 +229,8 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
                                      .data = output,
                                      .elements = elements,
                                      .rank = nested ? desc->rank : 1,
-                                     .sizes = desc->sizes};
+                                     .sizes = desc->sizes,
+                                     .parallel = call->parallel};
     struct json_writer w;
     json_writer_init(&w);
     json_writer_begin_object(&w);

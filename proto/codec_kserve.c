@@ -263,7 +263,8 @@ static enum status read_text(const struct scan_call *call, void *input, struct e
                              .null_is_nan = true,
                              .bare_nan = true,
                              .any_spelling = true,
-                             .field = path};
+                             .field = path,
+                             .parallel = call->parallel};
     return json_tensor_read(&read, call->data, x->elements, input, err);
 }
 
@@ -311,7 +312,8 @@ static void write_output(const struct scan_call *call, const void *output, uint6
     } else if (call->output_shm.region[0] == '\0') {
         struct json_print print = {.dtype = desc->dtype,
                                    .data = output,
-                                   .elements = bytes / dtype_info(desc->dtype)->bytes};
+                                   .elements = bytes / dtype_info(desc->dtype)->bytes,
+                                   .parallel = call->parallel};
         json_writer_key(w, "data");
         json_tensor_write(&print, w);
     }

@@ -254,7 +254,8 @@ static enum status openvino_complete(struct scan_call *call, void *input,
     if (call->source == CALL_SOURCE_PAYLOAD) {
         return STATUS_OK; /* it is the first tensor: in its place */
     }
-    struct json_read read = {.dtype = call->desc.dtype, .field = "inputs[0].data"};
+    struct json_read read = {
+        .dtype = call->desc.dtype, .field = "inputs[0].data", .parallel = call->parallel};
     return json_tensor_read(&read, call->data, openvino->data.elements, input, err);
 }
 
@@ -279,8 +280,10 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
         json_writer_key(&w, "binary_data_size");
         json_writer_uint(&w, port->bytes);
     } else {
-        struct json_print print = {
-            .dtype = port->dtype, .data = output, .elements = port->elements};
+        struct json_print print = {.dtype = port->dtype,
+                                   .data = output,
+                                   .elements = port->elements,
+                                   .parallel = call->parallel};
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }

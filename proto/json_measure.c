@@ -182,7 +182,6 @@ static void close_array(struct walk *walk, size_t at)
     }
     check_size(walk, size);
     array->elements += size > children ? size - children : 0;
-    array->has_empty = array->has_empty || size == 0;
     walk->depth--;
 }
 
@@ -303,27 +302,31 @@ static uint64_t count_commas(const char *text, size_t bytes)
     return commas;
 }
 
-int json_tensor_split(const struct json_array *array, int want, struct json_part *parts)
+int json_tensor_split(struct json_cut cut, uint64_t elements, int want, struct json_part *parts)
 {
-    const char *text = array->cut.text;
-    size_t bytes = array->cut.bytes;
     size_t from = 0;
     uint64_t first = 0;
     int count = 0;
-    /* Where no array is empty, exactly one comma stands between neighbours, however nested. */
-    for (int k = 1; k < want && !array->has_empty; k++) {
-        size_t to = bytes / (size_t)want * (size_t)k;
-        const char *comma = to > from ? memchr(text + to, ',', bytes - to) : NULL;
+    for (int k = 1; k < want; k++) {
+        size_t to = cut.bytes / (size_t)want * (size_t)k;
+        const char *comma = to > from ? memchr(cut.text + to, ',', cut.bytes - to) : NULL;
         if (comma == NULL) {
             continue;
         }
-        to = (size_t)(comma - text) + 1;
-        uint64_t elements = count_commas(text + from, to - from);
-        parts[count++] = (struct json_part){text + from, to - from, first, elements};
-        first += elements;
+        to = (size_t)(comma - cut.text) + 1;
+        uint64_t commas = count_commas(cut.text + from, to - from);
+        parts[count++] = (struct json_part){cut.text + from, to - from, first, commas};
+        first += commas;
         from = to;
     }
-    uint64_t rest = array->elements > first ? array->elements - first : 0;
-    parts[count++] = (struct json_part){text + from, bytes - from, first, rest};
+    /* Exactly one comma stands between neighbours, however nested, unless an array is empty or
+     * a string holds some; either makes it more. */
+    if (count > 0 && first + count_commas(cut.text + from, cut.bytes - from) + 1 != elements) {
+        count = 0;
+        from = 0;
+        first = 0;
+    }
+    parts[count++] =
+        (struct json_part){cut.text + from, cut.bytes - from, first, elements - first};
     return count;
 }

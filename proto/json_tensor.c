@@ -1,6 +1,7 @@
 /* The second pass over a JSON array, which converts its numbers in place, and the way back. */
 #include "proto/json_tensor.h"
 
+#include "proto/json_pieces.h"
 #include "proto/number_text.h"
 
 #include <stdio.h>
@@ -303,6 +304,9 @@ enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
                              uint64_t elements, void *out, struct error *err)
 {
     const struct json_part whole = {cut.text, cut.bytes, 0, elements};
+    if (json_read_has_pieces(read, cut)) {
+        return json_tensor_read_pieces(read, cut, elements, out, err);
+    }
     return json_tensor_read_part(read, &whole, out, err);
 }
 
@@ -464,6 +468,10 @@ void json_tensor_write(const struct json_print *print, struct json_writer *w)
         return;
     }
     json_writer_begin_value(w);
+    if (json_print_has_pieces(print)) {
+        json_tensor_write_pieces(print, w);
+        return;
+    }
     for (uint64_t first = 0; first < print->elements; first += PRINT_CHUNK) {
         uint64_t left = print->elements - first;
         uint64_t count = left < PRINT_CHUNK ? left : PRINT_CHUNK;

@@ -22,7 +22,6 @@ struct json_array {
     int64_t sizes[LIMIT_RANK]; /* elements per level; of the first of each level if ragged */
     uint64_t elements;         /* numbers in it, at any depth */
     bool integers;             /* no number has '.' or an exponent, and there is no string */
-    bool has_empty;            /* some innermost array is empty */
     bool ragged;               /* siblings differ in length or depth: see where */
     char where[112];           /* path of the first offender below the array: "[1][2]" */
     uint64_t found;    /* its elements, and how many its elder siblings have; both equal: */
@@ -54,6 +53,7 @@ struct json_read {
     const char *field;    /* path of the array, for errors: "data" */
     int rank;             /* shape that turns an element's number into its place in errors; */
     const int64_t *sizes; /*   rank 0 or 1: flat */
+    const struct parallel *parallel; /* for long texts; NULL: none. Borrowed */
 };
 
 /* A stretch of an array's text: from a '[' or an element up to and with a ',' or the last ']'.
@@ -65,9 +65,11 @@ struct json_part {
     uint64_t elements; /* in it */
 };
 
-/* Cut an array into at most `want` parts of about equal length (1 if it cannot be cut). Returns
- * how many there are. */
-int json_tensor_split(const struct json_array *array, int want, struct json_part *parts);
+/* Cut an array of `elements` numbers into at most `want` parts of about equal length (1 if it
+ * cannot be cut: an array in it is empty, or a comma stands in a string). Returns how many
+ * there are. */
+int json_tensor_split(struct json_cut cut, uint64_t elements, int want,
+                      struct json_part *parts);
 
 /* Convert one part; element i of the whole array goes to out + i * its size, nothing else is
  * touched. The parts of one array may be read in any order, by any threads.
@@ -76,7 +78,9 @@ MUST_CHECK enum status json_tensor_read_part(const struct json_read *read,
                                              const struct json_part *part, void *out,
                                              struct error *err);
 
-/* Convert a whole array of `elements` numbers (json_array.elements) at once. */
+/* Convert a whole array of `elements` numbers (json_array.elements), in pieces if it is long
+ * and read->parallel is there. err   INVALID_DATA: the first error of the text; CLIENT_GONE:
+ * read->parallel gave up */
 MUST_CHECK enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
                                         uint64_t elements, void *out, struct error *err);
 
@@ -87,6 +91,7 @@ struct json_print {
     uint64_t elements;    /* of the whole */
     int rank;             /* 0 or 1: one flat array; else nested, and the product of sizes is */
     const int64_t *sizes; /*   elements */
+    const struct parallel *parallel; /* for long arrays; NULL: none. Borrowed */
 };
 
 /* Most bytes that printing a range of `count` elements takes; UINT64_MAX if that overflows. */
@@ -100,7 +105,8 @@ uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count);
 char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
                         char *out);
 
-/* Append the whole array as a value, empty ones too. */
+/* Append the whole array as a value, empty ones too; in pieces if it is long and
+ * print->parallel is there. */
 void json_tensor_write(const struct json_print *print, struct json_writer *w);
 
 #endif

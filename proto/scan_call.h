@@ -5,6 +5,7 @@
 #ifndef TALLY_PROTO_SCAN_CALL_H
 #define TALLY_PROTO_SCAN_CALL_H
 
+#include "proto/parallel.h"
 #include "proto/scan_desc.h"
 
 #include <stddef.h>
@@ -55,10 +56,11 @@ struct scan_call {
     struct shm_window input_shm;     /* source SHM: the server copies it in after complete() */
     struct shm_window axis_shm; /* region "" unless a pending axis lies in shared memory: ... */
     uint8_t axis_bytes[8];      /* ... the server copies axis_shm here before complete() */
-    struct shm_window output_shm;  /* region "" unless the result goes to shared memory */
-    uint64_t timeout_us;           /* deadline counted from arrival, 0 for none */
-    char id[LIMIT_REQUEST_ID + 1]; /* request id to echo in the body, "" for none */
-    void *dialect;                 /* owned by the codec: freed by codec->release() */
+    struct shm_window output_shm;    /* region "" unless the result goes to shared memory */
+    uint64_t timeout_us;             /* deadline counted from arrival, 0 for none */
+    char id[LIMIT_REQUEST_ID + 1];   /* request id to echo in the body, "" for none */
+    const struct parallel *parallel; /* for complete() and encode(), from the server; or NULL */
+    void *dialect;                   /* owned by the codec: freed by codec->release() */
 };
 
 #endif

@@ -240,10 +240,13 @@ static enum status prepare(struct request *request)
     if (status == STATUS_OK) {
         status = infer_shm_read_axis(x, err);
     }
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    request->call.parallel = &crew.parallel;
     if (status == STATUS_OK) {
         status = request->codec->complete(&request->call, slab_at(request, request->in_offset),
                                           request->payload_received, err);
     }
+    request->call.parallel = NULL;
     if (status == STATUS_OK) {
         status = infer_shm_read_input(x, slab_at(request, request->in_offset), err);
     }
@@ -316,6 +319,17 @@ static void pack(struct exchange *x)
     x->packed = x->door.accept_coding;
 }
 
+/* Work that was given up because the client is gone failed for that reason, whatever the codec
+ * made of it. */
+static void blame_client(struct request *request)
+{
+    if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
+        request->error.status = STATUS_OK;
+        (void)error_set(&request->error, STATUS_CLIENT_GONE,
+                        "the client closed the connection");
+    }
+}
+
 /* Thread: the owner. */
 static void encode(struct request *request)
 {
@@ -323,9 +337,15 @@ static void encode(struct request *request)
     const char *output = slab_at(request, request->out_offset);
     answer_clear(&request->answer);
     enum status status = infer_shm_write_output(x, output, request->out_bytes, &request->error);
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    request->call.parallel = &crew.parallel;
     if (status == STATUS_OK) {
         status = request->codec->encode(&request->call, output, request->out_bytes,
                                         &request->answer, &request->error);
+    }
+    request->call.parallel = NULL;
+    if (status != STATUS_OK) {
+        blame_client(request);
     }
     if (status == STATUS_OK && x->door.accept_coding != DOOR_IDENTITY) {
         pack(x);

@@ -46,7 +46,7 @@ static void check_parts(const struct json_array *array, const struct json_read *
     static double values[ELEMENTS_MAX];
     struct json_part parts[PARTS];
     bool all = true;
-    int count = json_tensor_split(array, PARTS, parts);
+    int count = json_tensor_split(array->cut, array->elements, PARTS, parts);
     REQUIRE(count >= 1 && count <= PARTS);
     for (int k = count - 1; k >= 0; k--) {
         char *text = run_copy(parts[k].text, parts[k].bytes);

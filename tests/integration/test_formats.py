@@ -313,6 +313,19 @@ def test_empty_json_arrays_are_empty_tensors(client):
     assert answer.json() == {"dtype": "int8", "shape": [0, 3], "data": []}
 
 
+@pytest.mark.parametrize("damaged", [(150000,), (150000, 160000), (10, 150000), (199999,)])
+def test_the_first_error_of_a_long_json_text_is_reported(client, damaged):
+    """Long texts are read in pieces side by side, and it must not show."""
+    numbers = ["1.25"] * 200000
+    for index in damaged:
+        numbers[index] = f"oops{index}"
+    answer = client.post("/v1/cumsum", f'{{"data":[{",".join(numbers)}]}}'.encode(), calls.JSON)
+    first = min(damaged)
+    calls.expect_error(
+        answer, 400, "invalid_data", f"data[{first}]", f"element {first} is 'oops{first}'"
+    )
+
+
 @pytest.mark.parametrize("length", [5000, 200000])
 def test_long_json_texts_are_read_and_printed_exactly(client, length):
     values = np.random.default_rng(14).standard_normal(length)

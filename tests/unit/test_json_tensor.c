@@ -348,7 +348,7 @@ static void parts_together_read_what_the_whole_reads(void **state)
             struct json_part parts[64];
             double out[360] = {0};
             const struct json_read read = {.dtype = DTYPE_F64, .field = "data"};
-            int n = json_tensor_split(&array, want, parts);
+            int n = json_tensor_split(array.cut, array.elements, want, parts);
             assert_in_range(n, 1, want);
             assert_true(want > 16 || n == want);
             size_t total = 0;
@@ -377,7 +377,7 @@ static void an_array_with_empty_ones_is_not_cut(void **state)
     struct json_part parts[4];
     struct error err;
     assert_int_equal(measure("[[],[1,2,3,4,5,6,7,8]]", &array, &err), STATUS_OK);
-    assert_int_equal(json_tensor_split(&array, 4, parts), 1);
+    assert_int_equal(json_tensor_split(array.cut, array.elements, 4, parts), 1);
     assert_int_equal(parts[0].elements, 8);
 }
 
@@ -387,7 +387,7 @@ static void check_print(int rank, const int64_t *sizes, uint64_t elements, const
     for (int i = 0; i < 64; i++) {
         data[i] = i - 3;
     }
-    const struct json_print print = {DTYPE_I32, data, elements, rank, sizes};
+    const struct json_print print = {DTYPE_I32, data, elements, rank, sizes, NULL};
     struct json_writer w;
     json_writer_init(&w);
     json_tensor_write(&print, &w);
@@ -449,7 +449,7 @@ static void every_type_prints_within_its_bound_and_reads_back(void **state)
             data[i] = seed;
         }
         const int64_t sizes[] = {50, 20, 5};
-        const struct json_print print = {(enum dtype)dtype, data, COUNT, 3, sizes};
+        const struct json_print print = {(enum dtype)dtype, data, COUNT, 3, sizes, NULL};
         struct json_writer w;
         json_writer_init(&w);
         json_tensor_write(&print, &w);
@@ -461,7 +461,7 @@ static void every_type_prints_within_its_bound_and_reads_back(void **state)
         assert_int_equal(json_tensor_read(&read, cut, COUNT, back, &err), STATUS_OK);
         struct json_writer again;
         json_writer_init(&again);
-        const struct json_print print_back = {(enum dtype)dtype, back, COUNT, 3, sizes};
+        const struct json_print print_back = {(enum dtype)dtype, back, COUNT, 3, sizes, NULL};
         json_tensor_write(&print_back, &again);
         assert_string_equal(again.text, w.text);
         if (dtype_info((enum dtype)dtype)->kind != DTYPE_KIND_FLOAT) {
@@ -478,10 +478,10 @@ static void every_type_prints_within_its_bound_and_reads_back(void **state)
 static void a_bound_that_overflows_says_so(void **state)
 {
     (void)state;
-    const struct json_print print = {DTYPE_F64, NULL, UINT64_MAX, 1, NULL};
+    const struct json_print print = {DTYPE_F64, NULL, UINT64_MAX, 1, NULL, NULL};
     assert_true(json_tensor_print_max(&print, UINT64_MAX) == UINT64_MAX);
     const int64_t sizes[] = {INT64_MAX, INT64_MAX, 2};
-    const struct json_print huge = {DTYPE_F64, NULL, 1, 3, sizes};
+    const struct json_print huge = {DTYPE_F64, NULL, 1, 3, sizes, NULL};
     assert_true(json_tensor_print_max(&huge, 1) < 1000);
 }
 

@@ -1,0 +1,128 @@
+/* Reading: the text is cut at commas. Where a part cannot be read, the whole is read once more
+ * from the front, so that the error is the first one of the text, in the same words as ever.
+ *
+ * Printing: how long a piece gets is known only when it is there. So pieces are printed a round
+ * at a time, each where it cannot meet the next, and then moved together. */
+#include "proto/json_pieces.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    PARTS_MAX = 64,
+    ROUND_PIECES = 64,
+    BYTES_PER_ELEMENT = 16 /* of text, about */
+};
+
+/* --- reading --- */
+
+struct reading {
+    const struct json_read *read;
+    const struct json_part *parts;
+    void *out;
+    atomic_bool failed; /* some part cannot be read: the others need not be */
+};
+
+static void read_piece(void *context, int index)
+{
+    struct reading *reading = context;
+    struct error ignored = ERROR_INIT;
+    if (!atomic_load(&reading->failed) &&
+        json_tensor_read_part(reading->read, &reading->parts[index], reading->out, &ignored) !=
+            STATUS_OK) {
+        atomic_store(&reading->failed, true);
+    }
+}
+
+bool json_read_has_pieces(const struct json_read *read, struct json_cut cut)
+{
+    return read->parallel != NULL && cut.bytes / 2 >= read->parallel->grain;
+}
+
+enum status json_tensor_read_pieces(const struct json_read *read, struct json_cut cut,
+                                    uint64_t elements, void *out, struct error *err)
+{
+    struct json_part parts[PARTS_MAX];
+    const struct parallel *parallel = read->parallel;
+    size_t want = cut.bytes / parallel->grain;
+    int count =
+        json_tensor_split(cut, elements, want < PARTS_MAX ? (int)want : PARTS_MAX, parts);
+    struct reading reading = {.read = read, .parts = parts, .out = out};
+    atomic_init(&reading.failed, false);
+    if (!parallel->run(parallel, count, read_piece, &reading)) {
+        return error_set(err, STATUS_CLIENT_GONE, "given up while the numbers were read");
+    }
+    const struct json_part whole = {cut.text, cut.bytes, 0, elements};
+    return atomic_load(&reading.failed) ? json_tensor_read_part(read, &whole, out, err)
+                                        : STATUS_OK;
+}
+
+/* --- printing --- */
+
+struct round {
+    const struct json_print *print;
+    uint64_t first; /* element the round begins with */
+    uint64_t piece; /* elements of every piece but perhaps the last */
+    char *room;
+    size_t piece_room; /* bytes for each */
+    size_t bytes[ROUND_PIECES];
+};
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void print_piece(void *context, int index)
+{
+    struct round *round = context;
+    uint64_t first = round->first + (uint64_t)index * round->piece;
+    uint64_t count = smaller(round->piece, round->print->elements - first);
+    char *to = round->room + (size_t)index * round->piece_room;
+    round->bytes[index] = (size_t)(json_tensor_print(round->print, first, count, to) - to);
+}
+
+/* Move the texts of a round together; returns their length. */
+static size_t close_up(const struct round *round, int count)
+{
+    size_t bytes = round->bytes[0];
+    for (int i = 1; i < count; i++) {
+        memmove(round->room + bytes, round->room + (size_t)i * round->piece_room,
+                round->bytes[i]);
+        bytes += round->bytes[i];
+    }
+    return bytes;
+}
+
+static uint64_t piece_elements(const struct json_print *print)
+{
+    return print->parallel->grain / BYTES_PER_ELEMENT + 1;
+}
+
+bool json_print_has_pieces(const struct json_print *print)
+{
+    return print->parallel != NULL && print->elements / 2 >= piece_elements(print);
+}
+
+void json_tensor_write_pieces(const struct json_print *print, struct json_writer *w)
+{
+    const struct parallel *parallel = print->parallel;
+    struct round round = {.print = print, .piece = piece_elements(print)};
+    uint64_t piece_room = json_tensor_print_max(print, round.piece);
+    if (piece_room > SIZE_MAX / ROUND_PIECES) {
+        w->failed = true;
+        return;
+    }
+    round.piece_room = (size_t)piece_room;
+    while (round.first < print->elements && json_writer_ok(w)) {
+        uint64_t left = print->elements - round.first;
+        int count = (int)smaller((left - 1) / round.piece + 1, ROUND_PIECES);
+        round.room = json_writer_space(w, (size_t)count * round.piece_room);
+        if (round.room == NULL || !parallel->run(parallel, count, print_piece, &round)) {
+            w->failed = true;
+            return;
+        }
+        json_writer_advance(w, close_up(&round, count));
+        round.first += smaller(left, (uint64_t)count * round.piece);
+    }
+}
