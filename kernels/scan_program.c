@@ -3,7 +3,6 @@
 
 #include "kernels/cl_error.h"
 #include "kernels/cl_fault.h"
-#include "kernels/cl_program.h"
 #include "proto/macros.h"
 
 #include <stdio.h>
@@ -150,20 +149,39 @@ static enum status make_kernels(enum scan_family family, struct built *built, st
     return STATUS_OK;
 }
 
+bool scan_family_wide_only(enum scan_family family)
+{
+    return family != SCAN_FAMILY_GENERIC && family != SCAN_FAMILY_GPU;
+}
+
+bool scan_family_suits(const struct cl_device *device, enum scan_family family)
+{
+    bool for_gpus = family == SCAN_FAMILY_GPU;
+    return family == SCAN_FAMILY_GENERIC ||
+           (!device->generic_kernels && for_gpus == device->gpu_kernels);
+}
+
+void scan_program_spec(const struct cl_device *device, enum scan_family family,
+                       struct scan_type type, struct cl_program_spec *spec,
+                       char options[SCAN_OPTIONS_ROOM])
+{
+    (void)snprintf(options, SCAN_OPTIONS_ROOM, "%s %s -DINDEX=%s %s", types[type.dtype].element,
+                   acc_option(device, type), type.index == SCAN_INDEX_32 ? "uint" : "ulong",
+                   families[family].option != NULL ? families[family].option : "");
+    *spec = (struct cl_program_spec){.sources = {"soft_f64", "scan_types"}, .options = options};
+    for (size_t i = 0; i < ARRAY_COUNT(families[family].sources); i++) {
+        spec->sources[2 + i] = families[family].sources[i];
+    }
+}
+
 static enum status build(struct scan_programs *programs, enum scan_family family,
                          struct scan_type type, struct built *out, struct error *err)
 {
     struct built made = {0};
-    char options[128];
-    (void)snprintf(options, sizeof options, "%s %s -DINDEX=%s %s", types[type.dtype].element,
-                   acc_option(programs->device, type),
-                   type.index == SCAN_INDEX_32 ? "uint" : "ulong",
-                   families[family].option != NULL ? families[family].option : "");
-    struct cl_program_spec spec = {
-        {"soft_f64", "scan_types"}, options, &programs->refused[family]};
-    for (size_t i = 0; i < ARRAY_COUNT(families[family].sources); i++) {
-        spec.sources[2 + i] = families[family].sources[i];
-    }
+    char options[SCAN_OPTIONS_ROOM];
+    struct cl_program_spec spec;
+    scan_program_spec(programs->device, family, type, &spec, options);
+    spec.refused = &programs->refused[family];
     enum status status =
         cl_program_build(programs->device, programs->cache_dir, &spec, &made.program, err);
     if (status == STATUS_OK) {

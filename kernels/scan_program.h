@@ -3,7 +3,7 @@
 #ifndef TALLY_KERNELS_SCAN_PROGRAM_H
 #define TALLY_KERNELS_SCAN_PROGRAM_H
 
-#include "kernels/cl_device.h"
+#include "kernels/cl_program.h"
 
 /* A family is one .cl file's kernels; scan_program.c has the table. Those for CPUs have one
  * kernel each and take the arguments of the generic one. */
@@ -54,6 +54,21 @@ struct scan_type {
     enum precision precision;
     enum scan_index index;
 };
+
+enum {
+    SCAN_OPTIONS_ROOM = 128
+};
+
+/* Has the family 64-bit offsets only? They cost a CPU nothing, and one program will do. */
+bool scan_family_wide_only(enum scan_family family);
+
+/* Does a device of this kind use the family? */
+bool scan_family_suits(const struct cl_device *device, enum scan_family family);
+
+/* Sources and options of a program; spec->options is `options`. */
+void scan_program_spec(const struct cl_device *device, enum scan_family family,
+                       struct scan_type type, struct cl_program_spec *spec,
+                       char options[SCAN_OPTIONS_ROOM]);
 
 /* out   *kernels: array of the family's kernels, in the order of the enum; lives as long as
  *       programs. Set all arguments before each launch: launches share the kernel objects

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every static check of the tree; prints what a failing one found and ends with its name.
 #
-#   tests/lint.sh [CHECK ...]     layering size format shell python gcc clang tidy cppcheck
+#   tests/lint.sh [CHECK ...]     layering size format shell python gcc clang kernels tidy cppcheck
 #
 # clang-tidy, cppcheck and the two compilers remember what passed (build/lint), so a second run
 # looks only at what changed.
@@ -59,6 +59,21 @@ check_clang() {
     build_with clang clang clang++ "-Wno-unknown-warning-option" all unit-tests kernel-tests
 }
 
+# Every program that any device could ask for. Common files go into each, so not all of their
+# functions and, by type, not all parameters are used.
+check_kernels() {
+    list=$cache/kernels.list
+    ${MAKE:-make} --no-print-directory -s -j"$jobs" build/release/tests/kernels/test_sources &&
+        build/release/tests/kernels/test_sources --list >"$list" && [ -s "$list" ] || return 1
+    # shellcheck disable=SC2016  # the inner shell expands them
+    tr '\n' '\0' <"$list" | xargs -0 -P "$jobs" -n 1 sh -c '
+        options=${1%%"	"*} sources=${1#*"	"}
+        # shellcheck disable=SC2086  # lists of words
+        cat $sources | clang -x cl -cl-std=CL1.2 -Wall -Wextra -Werror -Wno-unused-function \
+            -Wno-unused-parameter -Xclang -fdeclare-opencl-builtins \
+            -Xclang -finclude-default-header -fsyntax-only $options - || { echo "$options: $sources" && exit 1; }' sh
+}
+
 check_tidy() {
     export TIDY_DEFINES="$defines" TIDY_CACHE="$cache/tidy"
     # The examples are written for readers; the client's tests compile them with warnings as errors.
@@ -75,7 +90,7 @@ check_cppcheck() {
 }
 
 failed=''
-[ $# -gt 0 ] || set -- layering size format shell python gcc clang tidy cppcheck
+[ $# -gt 0 ] || set -- layering size format shell python gcc clang kernels tidy cppcheck
 for check in "$@"; do
     started=$(date +%s)
     if "check_$check" >"$cache/$check.log" 2>&1; then

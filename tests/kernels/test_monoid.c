@@ -27,8 +27,9 @@ enum {
     GROUP = 8,
     BLOCK = 256,
     SUPER = 65536,
-    SHAPES = 7,
-    JOBS = 4 * SHAPES
+    SHAPES = 11,
+    JOBS = 4 * SHAPES,
+    NARROW_FROM = 7 /* first of the shapes that only some lengths try */
 };
 
 /* ---- docs/numerics.md over any addition whose identity is 0 ---- */
@@ -140,6 +141,8 @@ static const struct shape {
     {3, 1, {2, 0, 8}, 1}, /* sets of columns */
     {1, 0, {0}, 2},       /* a line with gaps: the generic kernel */
     {2, 0, {0, 2}, 1},    /* pairs */
+    {2, 0, {0, 4}, 1},    /* the other numbers of columns that scan_short.cl takes */
+    {2, 0, {0, 5}, 1},    {2, 0, {0, 6}, 1}, {2, 0, {0, 7}, 1},
 };
 
 struct job {
@@ -204,9 +207,17 @@ static void expect(const struct job *job, const uint64_t *in, uint64_t *want)
     free(e);
 }
 
+/* Shapes that a length is tried with. Two blocks and a superblock show all that the number of
+ * columns can change. */
+static size_t shapes_of(int64_t length)
+{
+    return length <= 600 || length == SUPER + 1 ? SHAPES : NARROW_FROM;
+}
+
 /* All shapes and flags of one length as one batch. */
 static void run_length(const struct bench *bench, enum dtype dtype, int64_t length)
 {
+    const size_t count = 4 * shapes_of(length);
     static struct job jobs[JOBS];
     struct scan_job run[JOBS];
     struct scan_report report;
@@ -214,7 +225,7 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     uint64_t *data = slab_data(bench->slab);
     size_t at = 0;
     size_t want = 0;
-    for (size_t j = 0; j < JOBS; j++) {
+    for (size_t j = 0; j < count; j++) {
         struct job *job = &jobs[j];
         describe(job, dtype, &shapes[j / 4], length, (int)(j % 4));
         job->at = at * sizeof *data;
@@ -229,14 +240,14 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
         want += (size_t)job->plan.out_elements;
         run[j] = (struct scan_job){&job->plan, bench->slab, job->at, job->to};
     }
-    size_t step = bench->alone ? 1 : JOBS;
-    for (size_t j = 0; j < JOBS; j += step) {
+    size_t step = bench->alone ? 1 : count;
+    for (size_t j = 0; j < count; j += step) {
         if (scan_device_run(bench->device, run + j, step, &report, &err) != STATUS_OK) {
             ktest_fail("%s", err.detail);
             return;
         }
     }
-    for (size_t j = 0; j < JOBS; j++) {
+    for (size_t j = 0; j < count; j++) {
         char what[96];
         (void)snprintf(what, sizeof what, "length %lld, shape %zu%s%s", (long long)length,
                        j / 4, (j & 1) != 0 ? ", exclusive" : "",

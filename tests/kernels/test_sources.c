@@ -1,0 +1,132 @@
+/* Does every source compile, with warnings as errors? A vector source that does not is passed
+ * over in silence: the generic kernel gives the same bits (scan_launch.c).
+ *
+ *   test_sources           build some of each with the device's own compiler: every family and
+ *                          every type is among them
+ *   test_sources --list    print every program there is: "OPTIONS<tab>SOURCES". tests/lint.sh
+ *                          has clang look at all of them */
+#include "kernels/scan_program.h"
+#include "tests/lib/ktest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PROGRAMS_MAX = 1024
+};
+
+struct program {
+    enum scan_family family;
+    struct cl_program_spec spec;
+    char options[SCAN_OPTIONS_ROOM];
+};
+
+static struct program programs[PROGRAMS_MAX];
+static size_t count;
+
+static bool same(const struct program *a, const struct program *b)
+{
+    return a->family == b->family && strcmp(a->options, b->options) == 0;
+}
+
+static void add(const struct cl_device *device, enum scan_family family, struct scan_type type)
+{
+    struct program *made = &programs[count];
+    made->family = family;
+    scan_program_spec(device, family, type, &made->spec, made->options);
+    for (size_t i = 0; i < count; i++) {
+        if (same(&programs[i], made)) {
+            return;
+        }
+    }
+    count++;
+}
+
+/* The programs of one family that a kind of device uses, types in order. */
+static void add_family(const struct cl_device *device, enum scan_family family)
+{
+    for (int i = 0; i < DTYPE_COUNT * 4 && scan_family_suits(device, family); i++) {
+        struct scan_type type = {(enum dtype)(i / 4),
+                                 (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
+                                 (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
+        if (type.index == SCAN_INDEX_64 || !scan_family_wide_only(family)) {
+            add(device, family, type);
+        }
+    }
+}
+
+/* Of all families, for a CPU, a GPU, and a GPU without float64. */
+static void find_programs(void)
+{
+    static const struct cl_device kinds[] = {
+        {.gpu_kernels = false}, {.gpu_kernels = true}, {.gpu_kernels = true, .soft_f64 = true}};
+    for (int family = 0; family < SCAN_FAMILY_COUNT; family++) {
+        for (size_t kind = 0; kind < ARRAY_COUNT(kinds); kind++) {
+            add_family(&kinds[kind], (enum scan_family)family);
+        }
+    }
+}
+
+static void list_programs(void)
+{
+    for (size_t i = 0; i < count; i++) {
+        printf("%s\t", programs[i].options);
+        for (size_t s = 0; s < CL_PROGRAM_SOURCES_MAX && programs[i].spec.sources[s]; s++) {
+            printf(" kernels/%s.cl", programs[i].spec.sources[s]);
+        }
+        printf("\n");
+    }
+}
+
+static void build_strictly(const struct cl_device *device, struct program *program)
+{
+    char strict[SCAN_OPTIONS_ROOM + 16];
+    cl_program built = NULL;
+    struct error err = ERROR_INIT;
+    (void)snprintf(strict, sizeof strict, "%s -Werror", program->options);
+    program->spec.options = strict;
+    if (cl_program_build(device, NULL, &program->spec, &built, &err) != STATUS_OK) {
+        ktest_fail("family %d, %s: %s", (int)program->family, strict, err.detail);
+        return;
+    }
+    (void)clReleaseProgram(built);
+}
+
+/* A program of each family, or two, of another type for each. */
+static void the_device_builds_some_of_every_family_and_type(const void *context)
+{
+    enum {
+        TYPES = 11, /* programs of a vector family */
+        APART = 4   /* types between those of two families */
+    };
+    const struct scan_device_options options = {.cache_dir = NULL};
+    struct cl_device device;
+    struct error err = ERROR_INIT;
+    (void)context;
+    if (!ktest_check(cl_device_open(0, &options, &device, &err) == STATUS_OK, err.detail)) {
+        return;
+    }
+    size_t in_family[SCAN_FAMILY_COUNT] = {0};
+    size_t built = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t family = (size_t)programs[i].family;
+        if (in_family[family]++ % TYPES == APART * family % TYPES) {
+            build_strictly(&device, &programs[i]);
+            built++;
+        }
+    }
+    (void)ktest_check(built >= SCAN_FAMILY_COUNT, "every family is built");
+    cl_device_close(&device);
+}
+
+int main(int argc, char **argv)
+{
+    find_programs();
+    if (argc > 1 && strcmp(argv[1], "--list") == 0) {
+        list_programs();
+        return 0;
+    }
+    ktest_run("the device's compiler takes programs of every family and type without a warning",
+              the_device_builds_some_of_every_family_and_type, NULL);
+    return ktest_finish();
+}
