@@ -123,7 +123,8 @@ bool scan_trial_run(struct scan_device *device, const struct scan_trial *trial, 
     unsigned char *data = slab_data(slab);
     memset(data, trial->poison, slab_bytes(slab));
     memcpy(data + l.in_at, trial->in, l.in_bytes);
-    struct scan_job job = {&plan, slab, l.in_at, l.out_at};
+    struct scan_job job = {
+        .plan = &plan, .slab = slab, .in_offset = l.in_at, .out_offset = l.out_at};
     struct scan_report report;
     bool ok = scan_device_run(device, &job, 1, &report, &err) == STATUS_OK;
     if (ok) {
