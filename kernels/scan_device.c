@@ -146,7 +146,8 @@ static struct scan_round make_round(struct scan_device *device, struct scan_repo
 static struct scan_part make_part(const struct scan_job *job)
 {
     return (struct scan_part){.plan = job->plan,
-                              .slab = job->slab,
+                              .in_slab = job->slab,
+                              .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
                               .in_byte = job->in_offset,
                               .out_byte = job->out_offset,
                               .position = job->position,
@@ -168,7 +169,8 @@ static enum status run_box(struct cut_run *run, const struct scan_box *box, stru
     const struct scan_part *whole = run->whole;
     size_t bytes = dtype_info(box->plan.dtype)->bytes;
     struct scan_part part = {.plan = &box->plan,
-                             .slab = whole->slab,
+                             .in_slab = whole->in_slab,
+                             .out_slab = whole->out_slab,
                              .in_byte = whole->in_byte + box->in_first * bytes,
                              .out_byte = whole->out_byte + box->out_first * bytes,
                              .position = whole->position + box->position,
@@ -178,19 +180,21 @@ static enum status run_box(struct cut_run *run, const struct scan_box *box, stru
     if (!run->cut.gathered) {
         return scan_round_run(run->round, &part, 1, err);
     }
-    unsigned char *data = slab_data(whole->slab);
+    unsigned char *in = slab_data(whole->in_slab);
+    unsigned char *out = slab_data(whole->out_slab);
     bool intact = run->round->report->inputs_intact;
-    part.slab = run->rows;
+    part.in_slab = run->rows;
+    part.out_slab = run->rows;
     part.in_byte = 0;
     part.out_byte = 0;
-    scan_box_gather(&run->cut, box, data + whole->in_byte, slab_data(run->rows));
+    scan_box_gather(&run->cut, box, in + whole->in_byte, slab_data(run->rows));
     enum status status = scan_round_run(run->round, &part, 1, err);
     run->round->report->inputs_intact = intact; /* it was the copy that was overwritten */
     if (status == STATUS_OK) {
-        if (whole->in_byte == whole->out_byte) {
+        if (scan_part_in_place(whole)) {
             run->round->report->inputs_intact = false;
         }
-        scan_box_scatter(&run->cut, box, slab_data(run->rows), data + whole->out_byte);
+        scan_box_scatter(&run->cut, box, slab_data(run->rows), out + whole->out_byte);
     }
     return status;
 }
@@ -327,8 +331,8 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
     for (size_t i = 0; i < count; i++) {
         parts[i] = make_part(&jobs[i]);
         if (jobs[i].plan->gaps) {
-            unsigned char *data = slab_data(jobs[i].slab);
-            scan_gaps_zero(jobs[i].plan, data + jobs[i].out_offset);
+            unsigned char *data = slab_data(parts[i].out_slab);
+            scan_gaps_zero(jobs[i].plan, data + parts[i].out_byte);
         }
     }
     enum status status = run_parts(device, parts, count, report, err);

@@ -72,9 +72,9 @@ enum scan_warmth {
 MUST_CHECK enum status scan_device_warm(struct scan_device *device, struct scan_kind kind,
                                         enum scan_warmth warmth, struct error *err);
 
-/* One scan in slab memory. Offsets are bytes, multiples of the element size; out_offset equals
- * in_offset only if plan->in_place, else the ranges are disjoint. Output cells in gaps are
- * zeroed.
+/* One scan in slab memory. Offsets are bytes, multiples of the element size. Output and input
+ * begin at one place only if plan->in_place, else the ranges are disjoint. Output cells in gaps
+ * are zeroed.
  *
  * Or a slice of a scan whose lines are cut along the axis (scan_slice.h), which comes after the
  * slice before it, on whatever device: `carry` holds what the lines sum up to so far. */
@@ -86,6 +86,7 @@ struct scan_job {
     uint64_t *carry; /* borrowed: 2 * plan->lines words, plan->dims <= 1; NULL: a whole scan */
     uint64_t position; /* elements of each line in earlier slices; a multiple of SCAN_BLOCK */
     bool more;         /* a slice follows: plan->axis.size is a multiple of SCAN_BLOCK */
+    struct slab *out_slab; /* borrowed: where out_offset counts; NULL: in `slab` */
 };
 
 struct scan_report {

@@ -42,12 +42,6 @@ static uint64_t out_bytes(const struct scan_part *part)
     return part->plan->out_elements * elem_bytes(part);
 }
 
-/* The output takes the input's place, cell by cell. */
-static bool in_place(const struct scan_part *part)
-{
-    return part->in_byte == part->out_byte;
-}
-
 static uint64_t packed(uint64_t bytes)
 {
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
@@ -77,9 +71,10 @@ static struct scan_group make_group(const struct scan_round *round,
 
 /* ---- in host memory ---- */
 
-static bool wrappable(const struct scan_round *round, const struct slab *slab)
+static bool wrappable(const struct scan_round *round, const struct scan_part *part)
 {
-    return slab_bytes(slab) <= round->device->alloc_limit;
+    uint64_t limit = round->device->alloc_limit;
+    return slab_bytes(part->in_slab) <= limit && slab_bytes(part->out_slab) <= limit;
 }
 
 static void release_wrap(void *handle)
@@ -117,13 +112,15 @@ static enum status wrap_slab(struct cl_device *device, struct slab *slab, cl_mem
     return STATUS_OK;
 }
 
-/* Launch the parts that lie in one slab. */
-static enum status launch_slab(struct scan_round *round, struct slab *slab,
+/* Launch parts whose inputs lie in one slab and outputs in one, as those of `part` do. */
+static enum status launch_slab(struct scan_round *round, const struct scan_part *part,
                                const struct scan_piece *pieces, size_t count, struct error *err)
 {
     struct scan_group group = make_group(round, pieces, count);
-    enum status status = wrap_slab(round->device, slab, &group.in, err);
-    group.out = group.in;
+    enum status status = wrap_slab(round->device, part->in_slab, &group.in, err);
+    if (status == STATUS_OK) {
+        status = wrap_slab(round->device, part->out_slab, &group.out, err);
+    }
     if (status == STATUS_OK) {
         status = scan_launch(round->launcher, &group, &round->report->launches, err);
     }
@@ -133,19 +130,19 @@ static enum status launch_slab(struct scan_round *round, struct slab *slab,
 static void mark_inputs(struct scan_round *round, const struct scan_part *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (in_place(&parts[i])) {
+        if (scan_part_in_place(&parts[i])) {
             round->report->inputs_intact = false;
         }
     }
 }
 
-/* Take the parts that lie in one slab. */
-static size_t take_slab(const struct scan_part *parts, size_t count, const struct slab *slab,
-                        bool *taken, struct scan_piece *pieces)
+/* Take the parts that lie in the slabs of `like`. */
+static size_t take_slab(const struct scan_part *parts, size_t count,
+                        const struct scan_part *like, bool *taken, struct scan_piece *pieces)
 {
     size_t together = 0;
     for (size_t i = 0; i < count; i++) {
-        if (parts[i].slab == slab) {
+        if (parts[i].in_slab == like->in_slab && parts[i].out_slab == like->out_slab) {
             taken[i] = true;
             pieces[together++] = make_piece(&parts[i], 0, 0);
         }
@@ -153,7 +150,7 @@ static size_t take_slab(const struct scan_part *parts, size_t count, const struc
     return together;
 }
 
-/* One launch for each slab that the parts lie in. */
+/* One launch for each slab, or pair of slabs, that the parts lie in. */
 static enum status launch_slabs(struct scan_round *round, const struct scan_part *parts,
                                 size_t count, struct error *err)
 {
@@ -167,8 +164,8 @@ static enum status launch_slabs(struct scan_round *round, const struct scan_part
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         if (!taken[i]) {
-            size_t together = take_slab(parts, count, parts[i].slab, taken, pieces);
-            status = launch_slab(round, parts[i].slab, pieces, together, err);
+            size_t together = take_slab(parts, count, &parts[i], taken, pieces);
+            status = launch_slab(round, &parts[i], pieces, together, err);
         }
     }
     free(pieces);
@@ -199,11 +196,12 @@ static enum status run_windowed(struct scan_round *round, const struct scan_part
     struct scan_piece piece = make_piece(part, in_from, out_from);
     struct scan_group group = make_group(round, &piece, 1);
     enum status status =
-        wrap_range(round->device, part->slab, in_from, in_length, &group.in, err);
-    if (status == STATUS_OK && in_place(part)) {
+        wrap_range(round->device, part->in_slab, in_from, in_length, &group.in, err);
+    if (status == STATUS_OK && scan_part_in_place(part)) {
         group.out = group.in;
     } else if (status == STATUS_OK) {
-        status = wrap_range(round->device, part->slab, out_from, out_length, &group.out, err);
+        status =
+            wrap_range(round->device, part->out_slab, out_from, out_length, &group.out, err);
     }
     if (status == STATUS_OK) {
         mark_inputs(round, part, 1);
@@ -226,7 +224,7 @@ static enum status run_in_host_memory(struct scan_round *round, const struct sca
 {
     uint64_t start = now_ns();
     enum status status = STATUS_OK;
-    if (!wrappable(round, parts[0].slab)) {
+    if (!wrappable(round, &parts[0])) {
         status = run_windowed(round, &parts[0], err);
     } else {
         mark_inputs(round, parts, count);
@@ -279,19 +277,20 @@ static enum status packing_init(struct packing *p, size_t count, struct error *e
 
 static void pack(struct packing *p, const struct scan_part *part)
 {
-    unsigned char *data = slab_data(part->slab);
+    unsigned char *in = slab_data(part->in_slab);
+    unsigned char *out = slab_data(part->out_slab);
     struct scan_piece *piece = &p->pieces[p->count];
     *piece = make_piece(part, part->in_byte, part->out_byte);
     piece->in_first = p->in_total / elem_bytes(part);
     p->up[p->count] =
-        (struct cl_transfer_span){data + part->in_byte, p->in_total, in_bytes(part)};
-    if (in_place(part)) {
+        (struct cl_transfer_span){in + part->in_byte, p->in_total, in_bytes(part)};
+    if (scan_part_in_place(part)) {
         piece->out_first = piece->in_first;
         p->placed[p->placed_count++] = p->up[p->count];
     } else {
         piece->out_first = p->out_total / elem_bytes(part);
         p->apart[p->count - p->placed_count] =
-            (struct cl_transfer_span){data + part->out_byte, p->out_total, out_bytes(part)};
+            (struct cl_transfer_span){out + part->out_byte, p->out_total, out_bytes(part)};
         p->out_total += packed(out_bytes(part));
         p->gaps = p->gaps || part->plan->gaps;
     }
@@ -304,7 +303,7 @@ static void pack_all(struct packing *p, const struct scan_part *parts, size_t co
                      bool placed)
 {
     for (size_t i = 0; i < count; i++) {
-        if (in_place(&parts[i]) == placed) {
+        if (scan_part_in_place(&parts[i]) == placed) {
             pack(p, &parts[i]);
         }
     }
@@ -419,7 +418,7 @@ static bool fits_host_memory(const struct scan_round *round, const struct scan_p
     uint64_t limit = round->device->alloc_limit - WINDOW_ALIGN;
     bool wraps = true;
     for (size_t i = 0; i < count; i++) {
-        wraps = wraps && wrappable(round, parts[i].slab);
+        wraps = wraps && wrappable(round, &parts[i]);
     }
     return wraps || (count == 1 && in_bytes(parts) <= limit && out_bytes(parts) <= limit);
 }
@@ -436,7 +435,7 @@ bool scan_round_fits(const struct scan_round *round, const struct scan_part *par
     bool fits = true;
     for (size_t i = 0; i < count && fits; i++) { /* no overflow: a part is at most INT64_MAX */
         in_total += packed(in_bytes(&parts[i]));
-        out_total += in_place(&parts[i]) ? 0 : packed(out_bytes(&parts[i]));
+        out_total += scan_part_in_place(&parts[i]) ? 0 : packed(out_bytes(&parts[i]));
         fits = in_total <= limit && out_total <= limit;
     }
     return fits;

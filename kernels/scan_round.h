@@ -12,9 +12,10 @@ struct cl_transfer;
 /* A piece and where its cells lie on the host. */
 struct scan_part {
     const struct scan_plan *plan; /* borrowed: geometry of the piece */
-    struct slab *slab;            /* borrowed */
-    uint64_t in_byte;             /* of the input cell of all indices 0 in the slab */
-    uint64_t out_byte;            /* of the output cell */
+    struct slab *in_slab;         /* borrowed */
+    struct slab *out_slab;        /* borrowed; mostly the same */
+    uint64_t in_byte;             /* of the input cell of all indices 0 in its slab */
+    uint64_t out_byte;            /* of the output cell in its slab */
     uint64_t position;            /* as in struct scan_piece */
     uint64_t carry_line;
     bool carry_in;
@@ -29,6 +30,12 @@ struct scan_round {
     uint64_t carry_lines;
     struct scan_report *report; /* added to */
 };
+
+/* The output takes the input's place, cell by cell. */
+static inline bool scan_part_in_place(const struct scan_part *part)
+{
+    return part->in_slab == part->out_slab && part->in_byte == part->out_byte;
+}
 
 /* Can the parts share a round? A part alone that says no has to be cut. */
 bool scan_round_fits(const struct scan_round *round, const struct scan_part *parts,

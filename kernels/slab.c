@@ -24,8 +24,9 @@ struct slab_wrap {
 };
 
 struct slab {
-    unsigned char *data; /* owned: a mapping of `bytes` */
+    unsigned char *data; /* a mapping of `bytes` */
     size_t bytes;
+    bool adopted;            /* the mapping is somebody else's, not owned */
     struct slab_wrap *wraps; /* guarded by wraps_lock */
     struct slab *prev;       /* guarded by wraps_lock, as is next: list of slabs with wraps */
     struct slab *next;
@@ -77,6 +78,17 @@ struct slab *slab_create(size_t bytes)
     }
     if (large) {
         (void)madvise(slab->data, whole, MADV_HUGEPAGE); /* a hint: without it, smaller pages */
+    }
+    return slab;
+}
+
+struct slab *slab_adopt(void *pages, size_t bytes)
+{
+    struct slab *slab = calloc(1, sizeof *slab);
+    if (slab != NULL) {
+        slab->data = pages;
+        slab->bytes = bytes;
+        slab->adopted = true;
     }
     return slab;
 }
@@ -140,7 +152,9 @@ void slab_destroy(struct slab *slab)
         release_wraps(slab, NULL);
     }
     (void)pthread_mutex_unlock(&wraps_lock);
-    (void)munmap(slab->data, slab->bytes);
+    if (!slab->adopted) {
+        (void)munmap(slab->data, slab->bytes);
+    }
     free(slab);
 }
 

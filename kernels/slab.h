@@ -17,6 +17,9 @@ enum {
 /* bytes > 0, rounded up to whole pages; zero-filled on creation. NULL without memory. */
 struct slab *slab_create(size_t bytes);
 
+/* A slab over somebody else's memory: whole pages, which outlive it. NULL without memory. */
+struct slab *slab_adopt(void *pages, size_t bytes);
+
 /* No device may be using it. NULL is fine. Thread: any. */
 void slab_destroy(struct slab *slab);
 

@@ -19,23 +19,27 @@ static size_t align_up(size_t bytes)
 }
 
 /* Lay the tensors out in `slabs` slabs in turn, guard bytes around each. Those that can run in
- * place do so every other time. */
+ * place do so every other time; the output of another lies in whatever slab. */
 static void lay_out(struct scan_case *tensors, size_t count, struct slab **slabs,
                     size_t slab_count)
 {
     size_t used[8] = {0};
+    size_t *out = calloc(count, sizeof *out);
     for (size_t i = 0; i < count; i++) {
         struct scan_case *t = &tensors[i];
         size_t s = i % slab_count;
+        out[i] = s;
         size_t element = dtype_info(t->desc.dtype)->bytes;
         used[s] = align_up(used[s] + 64) + element * scan_draw(4);
         t->in_offset = used[s];
         used[s] += t->in_bytes;
         t->out_offset = t->in_offset;
         if (!t->plan.in_place || scan_draw(2) != 0) {
-            used[s] = align_up(used[s] + 64);
-            t->out_offset = used[s];
-            used[s] += t->out_bytes;
+            size_t o = scan_draw((uint32_t)slab_count);
+            used[o] = align_up(used[o] + 64) + element * scan_draw(4);
+            t->out_offset = used[o];
+            used[o] += t->out_bytes;
+            out[i] = o;
         }
     }
     for (size_t s = 0; s < slab_count; s++) {
@@ -44,14 +48,21 @@ static void lay_out(struct scan_case *tensors, size_t count, struct slab **slabs
     }
     for (size_t i = 0; i < count; i++) {
         tensors[i].slab = slabs[i % slab_count];
+        tensors[i].out_slab = slabs[out[i]];
         unsigned char *data = slab_data(tensors[i].slab);
         memcpy(data + tensors[i].in_offset, tensors[i].in, tensors[i].in_bytes);
     }
+    free(out);
+}
+
+static bool in_place(const struct scan_case *t)
+{
+    return t->slab == t->out_slab && t->in_offset == t->out_offset;
 }
 
 static void check_guards(const struct scan_case *t)
 {
-    const unsigned char *data = slab_data(t->slab);
+    const unsigned char *data = slab_data(t->out_slab);
     bool kept = true;
     for (size_t i = 1; i <= 32; i++) {
         kept = kept && data[t->out_offset - i] == 0xee &&
@@ -62,18 +73,19 @@ static void check_guards(const struct scan_case *t)
 
 static void check_output(const struct scan_case *t, const char *what)
 {
-    const unsigned char *data = slab_data(t->slab);
+    const unsigned char *data = slab_data(t->out_slab);
     size_t bytes = dtype_info(t->desc.dtype)->bytes;
     if (!ktest_same_bytes(data + t->out_offset, t->want, t->out_bytes / bytes, bytes, what)) {
         ktest_fail("  %s %s, rank %d, axis %d of %lld, %s%s%s", dtype_info(t->desc.dtype)->name,
                    t->desc.precision == PRECISION_NATIVE ? "native" : "wide", t->desc.rank,
                    (int)t->desc.axis, (long long)t->plan.axis.size,
-                   t->in_offset == t->out_offset ? "in place" : "apart",
-                   t->desc.exclusive ? " exclusive" : "", t->desc.reverse ? " reverse" : "");
+                   in_place(t) ? "in place" : "apart", t->desc.exclusive ? " exclusive" : "",
+                   t->desc.reverse ? " reverse" : "");
     }
     check_guards(t);
-    if (t->in_offset != t->out_offset) {
-        ktest_same_bytes(data + t->in_offset, t->in, t->in_bytes, 1, "an input apart is kept");
+    if (!in_place(t)) {
+        const unsigned char *input = slab_data(t->slab);
+        ktest_same_bytes(input + t->in_offset, t->in, t->in_bytes, 1, "an input apart is kept");
     }
 }
 
@@ -87,8 +99,11 @@ static void run_batch(struct scan_device *device, struct scan_case *tensors, siz
     struct error err = ERROR_INIT;
     lay_out(tensors, count, slabs, slab_count);
     for (size_t i = 0; i < count; i++) {
-        jobs[i] = (struct scan_job){&tensors[i].plan, tensors[i].slab, tensors[i].in_offset,
-                                    tensors[i].out_offset};
+        jobs[i] = (struct scan_job){.plan = &tensors[i].plan,
+                                    .slab = tensors[i].slab,
+                                    .in_offset = tensors[i].in_offset,
+                                    .out_slab = tensors[i].out_slab,
+                                    .out_offset = tensors[i].out_offset};
     }
     if (scan_device_run(device, jobs, count, &report, &err) != STATUS_OK) {
         ktest_fail("%s: %s", what, err.detail);

@@ -20,7 +20,8 @@ struct scan_case {
     unsigned char *want; /* owned */
     size_t in_bytes;
     size_t out_bytes;
-    struct slab *slab; /* of the run */
+    struct slab *slab;     /* of the run */
+    struct slab *out_slab; /* of its output; NULL: the same */
     size_t in_offset;
     size_t out_offset;
 };
