@@ -8,9 +8,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
     FIRST_HEAD_BYTES = 4096,
+    FORGET_BYTES = 1 << 20,
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
@@ -139,6 +141,25 @@ enum status body_begin(struct exchange *x, struct error *err)
         }
     }
     return head_step(x, err);
+}
+
+void body_forget_text(struct exchange *x, struct json_cut text)
+{
+    struct request *request = &x->request;
+    const uintptr_t page = SLAB_ALIGN;
+    uintptr_t from = ((uintptr_t)text.text + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)text.text + text.bytes) / page * page;
+    if (text.bytes < FORGET_BYTES || to - from > x->head_reserved) {
+        return;
+    }
+    /* Of memory from malloc(), but of whole pages that only this text is on: they read as
+     * zeroes afterwards, which is as good as any other leftovers. */
+    if (madvise(request->head + (from - (uintptr_t)request->head), to - from, MADV_DONTNEED) ==
+        0) {
+        memory_release(request->server->memory, to - from);
+        request->reserved_bytes -= to - from;
+        x->head_reserved -= to - from;
+    }
 }
 
 static enum status feed_head(struct exchange *x, const char *bytes, size_t count, size_t *used,

@@ -18,6 +18,11 @@ MUST_CHECK enum status body_feed(struct exchange *x, const void *bytes, size_t c
 /* The body has ended: checks that the head is complete. Text bodies are not decoded yet. */
 MUST_CHECK enum status body_finish(struct exchange *x, struct error *err);
 
+/* The text of numbers inside the head has been read and will not be again: give its memory and
+ * its part of the budget back before an answer of about its length is printed. Thread: the
+ * request's owner. */
+void body_forget_text(struct exchange *x, struct json_cut text);
+
 /* Reserve more of the memory budget for this request. Thread: its owner. */
 MUST_CHECK enum status body_reserve(struct request *request, uint64_t bytes, struct error *err);
 

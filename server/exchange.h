@@ -121,6 +121,8 @@ struct exchange {
     const char *page_type; /* pages: Content-Type */
     const char *page_text; /* pages: the answer's body; borrowed from answer.head or static */
     size_t page_bytes;
+    struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
+    struct byte_view answer_payload;
     enum door_coding packed; /* Content-Encoding of the answer in answer.head */
 
     struct exchange *next_free; /* list of unused records */

@@ -247,6 +247,9 @@ static enum status prepare(struct request *request)
                                           request->payload_received, err);
     }
     request->call.parallel = NULL;
+    if (status == STATUS_OK && request->call.source == CALL_SOURCE_TEXT) {
+        body_forget_text(x, request->call.data);
+    }
     if (status == STATUS_OK) {
         status = infer_shm_read_input(x, slab_at(request, request->in_offset), err);
     }

@@ -16,6 +16,9 @@
 
 enum {
     EARLY_BYTES = 8192,
+    SEND_WHOLE_BYTES = 1 << 20, /* longer answers are sent in blocks: one send() goes on for as
+                                 * long as the client reads, and the loop stands still */
+    SEND_BLOCK_BYTES = 256 << 10,
     TIMING_BYTES = 128
 };
 
@@ -167,19 +170,50 @@ static void add_timing(struct MHD_Response *response, const struct request *requ
     add(response, "Server-Timing", text);
 }
 
+static size_t copy_from(struct byte_view from, uint64_t position, char *to, size_t room)
+{
+    size_t left = position < from.count ? from.count - (size_t)position : 0;
+    size_t count = left < room ? left : room;
+    if (count > 0) {
+        memcpy(to, (const char *)from.bytes + position, count);
+    }
+    return count;
+}
+
+/* MHD wants the next bytes of a long answer. */
+static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
+{
+    const struct exchange *x = cls;
+    size_t count = copy_from(x->answer_head, position, block, room);
+    uint64_t behind = position > x->answer_head.count ? position - x->answer_head.count : 0;
+    count += copy_from(x->answer_payload, behind, block + count, room - count);
+    return (ssize_t)count;
+}
+
+static struct MHD_Response *body_response(struct exchange *x)
+{
+    struct byte_view head = x->answer_head;
+    struct byte_view payload = x->answer_payload;
+    if (head.count + payload.count > SEND_WHOLE_BYTES) {
+        return MHD_create_response_from_callback(head.count + payload.count, SEND_BLOCK_BYTES,
+                                                 next_block, x, NULL);
+    }
+    if (payload.count == 0) {
+        return make(head);
+    }
+    const struct MHD_IoVec pieces[] = {{head.bytes, head.count},
+                                       {payload.bytes, payload.count}};
+    return MHD_create_response_from_iovec(pieces, ARRAY_COUNT(pieces), NULL, NULL);
+}
+
 static struct MHD_Response *tensor_response(struct exchange *x)
 {
     const struct request *request = &x->request;
     const struct answer *answer = &request->answer;
     const struct infer_bytes bytes = infer_answer_bytes(x);
-    struct MHD_Response *response = NULL;
-    if (bytes.payload.count == 0) {
-        response = make(bytes.head);
-    } else {
-        const struct MHD_IoVec pieces[] = {{bytes.head.bytes, bytes.head.count},
-                                           {bytes.payload.bytes, bytes.payload.count}};
-        response = MHD_create_response_from_iovec(pieces, ARRAY_COUNT(pieces), NULL, NULL);
-    }
+    x->answer_head = bytes.head;
+    x->answer_payload = bytes.payload;
+    struct MHD_Response *response = body_response(x);
     if (response == NULL) {
         return NULL;
     }

@@ -115,24 +115,10 @@ def wrk(server, script, seconds, connections=16):
     return requests, errors
 
 
-def everything_built(server):
-    """Wait until no kernel is left to build: the compiler's memory stays in the process."""
-    client = server.client()
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        devices = client.get("/v1/devices").json()["devices"]
-        if all(device["to_build"] == 0 for device in devices):
-            break
-        time.sleep(0.25)
-    else:
-        pytest.fail("kernels are still being built")
-    client.close()
-
-
 @pytest.mark.release_only
 def test_memory_stays_flat_over_a_hundred_thousand_requests(start_server):
     server = start_server("--log-requests", "false")
-    everything_built(server)
+    server.wait_built()
     _, errors = wrk(server, "mixed.lua", 4)
     assert errors == 0
     warm = server.rss_bytes()
@@ -158,7 +144,7 @@ def test_memory_stays_flat_over_a_hundred_thousand_requests(start_server):
 @pytest.mark.release_only
 def test_memory_stays_flat_over_refusals(start_server):
     server = start_server("--log-requests", "false")
-    everything_built(server)
+    server.wait_built()
     wrk(server, "refused.lua", 2)
     warm = server.rss_bytes()
     requests, errors = wrk(server, "refused.lua", 4)

@@ -80,6 +80,15 @@ class Tallyd:
         self.kill()
         raise AssertionError(f"not ready after {READY_SECONDS} s; its log:\n{self.log}")
 
+    def wait_built(self, seconds=240):
+        """Wait until no kernel is left to build: the compiler's memory stays in the process."""
+        client = self.client()
+        deadline = time.monotonic() + seconds
+        while any(d["to_build"] for d in client.get("/v1/devices").json()["devices"]):
+            assert time.monotonic() < deadline, "kernels are still being built"
+            time.sleep(0.25)
+        client.close()
+
     def check_alive(self):
         status = self.process.poll()
         if status is not None:

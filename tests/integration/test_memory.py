@@ -1,0 +1,63 @@
+"""Peak memory of one request: a tensor is held once, and so is its text."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from support import calls, dtypes
+
+MIB = 1 << 20
+
+
+def peak_of(server, send):
+    """Bytes of resident memory that a request needed at its peak, beyond what was there."""
+    proc = pathlib.Path(f"/proc/{server.process.pid}")
+    (proc / "clear_refs").write_text("5")  # the peak starts anew
+    before = server.rss_bytes()
+    send()
+    line = next(x for x in (proc / "status").read_text().splitlines() if x.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024 - before
+
+
+@pytest.fixture
+def fresh(start_server):
+    """A server that has built every kernel, and run those for float32 rows."""
+    server = start_server("--log-requests", "false")
+    server.wait_built()
+    client = server.client(120)
+    calls.post_raw(client, dtypes.BY_NAME["float32"], np.ones((3, 4), np.float32), axis=1)
+    calls.post_raw(client, dtypes.BY_NAME["float32"], np.ones(1 << 19, np.float32), axis=0)
+    yield server, client
+    client.close()
+    server.stop()
+
+
+@pytest.mark.release_only
+def test_a_raw_tensor_is_held_once(fresh):
+    server, client = fresh
+    body = bytes(192 * MIB)
+
+    def send():
+        answer = client.post(f"/v1/cumsum?dtype=float32&shape={48 * MIB}", body, calls.RAW)
+        assert answer.status == 200 and len(answer.body) == len(body)
+
+    peak = peak_of(server, send)
+    assert peak <= 1.15 * len(body) + 16 * MIB, f"{peak / MIB:.0f} MiB"
+
+
+@pytest.mark.release_only
+def test_a_json_request_holds_its_text_or_its_answer_and_the_tensor(fresh):
+    """The numbers' text is given back before the answer, which is about as long, is printed."""
+    server, client = fresh
+    count = 3 << 20
+    body = b'{"dtype":"float32","axis":1,"shape":[%d,1],"data":[' % count
+    body += b"0.12345679," * (count - 1) + b"0.5]}"
+
+    def send():
+        answer = client.post("/v1/cumsum", body, calls.JSON)
+        assert answer.status == 200 and abs(len(answer.body) - len(body)) < 100
+
+    peak = peak_of(server, send)
+    bound = len(body) + 4 * count
+    assert peak <= 1.05 * bound + 16 * MIB, f"{peak / MIB:.0f} MiB, {bound / MIB:.0f} needed"
