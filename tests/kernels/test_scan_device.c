@@ -330,7 +330,11 @@ static void *run_side(void *context)
         for (size_t i = 0; i < side->count; i++) {
             struct scan_case *c = &side->cases[i];
             unsigned char *data = slab_data(c->slab);
-            struct scan_job job = {&c->plan, c->slab, c->in_offset, c->out_offset};
+            struct scan_job job = {.plan = &c->plan,
+                                   .slab = c->slab,
+                                   .in_offset = c->in_offset,
+                                   .out_slab = c->out_slab,
+                                   .out_offset = c->out_offset};
             struct scan_report report;
             struct error err = ERROR_INIT;
             memcpy(data + c->in_offset, c->in, c->in_bytes);
