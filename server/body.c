@@ -251,20 +251,14 @@ static enum status land(void *context, const void *data, size_t count, struct er
 enum status body_feed(struct exchange *x, const void *bytes, size_t count, struct error *err)
 {
     if (x->inflate != NULL) {
-        return inflate_feed(x->inflate, bytes, count, land, x, err);
+        return packed_body_keep(x, bytes, count, err);
     }
     return land(x, bytes, count, err);
 }
 
-enum status body_finish(struct exchange *x, struct error *err)
+static enum status check_head(const struct exchange *x, struct error *err)
 {
     const struct request *request = &x->request;
-    if (x->inflate != NULL) {
-        enum status status = inflate_finish(x->inflate, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
-    }
     if (!request->decoded && x->head_need != UINT64_MAX &&
         x->head_need != request->head_bytes) {
         return error_set(
@@ -274,4 +268,21 @@ enum status body_finish(struct exchange *x, struct error *err)
             request->head_bytes, x->head_need);
     }
     return STATUS_OK;
+}
+
+enum status body_unpack(struct exchange *x, struct error *err)
+{
+    if (x->inflate == NULL) {
+        return STATUS_OK;
+    }
+    enum status status = packed_body_unpack(x, land, err);
+    return status == STATUS_OK ? check_head(x, err) : status;
+}
+
+enum status body_finish(struct exchange *x, struct error *err)
+{
+    if (x->inflate == NULL) {
+        return check_head(x, err);
+    }
+    return x->request.codec == NULL ? body_unpack(x, err) : STATUS_OK;
 }

@@ -15,8 +15,14 @@ MUST_CHECK enum status body_begin(struct exchange *x, struct error *err);
 MUST_CHECK enum status body_feed(struct exchange *x, const void *bytes, size_t count,
                                  struct error *err);
 
-/* The body has ended: checks that the head is complete. Text bodies are not decoded yet. */
+/* The body has ended: checks that the head is complete. Text bodies are not decoded yet, packed
+ * ones not unpacked. */
 MUST_CHECK enum status body_finish(struct exchange *x, struct error *err);
+
+/* A packed body that has ended: lands it as if it had come unpacked, and finishes it; nothing
+ * to do for others. Thread: the request's owner. err   what body_feed() and body_finish() say;
+ * INVALID_ENCODING; CLIENT_GONE */
+MUST_CHECK enum status body_unpack(struct exchange *x, struct error *err);
 
 /* The text of numbers inside the head has been read and will not be again: give its memory and
  * its part of the budget back before an answer of about its length is printed. Thread: the

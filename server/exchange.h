@@ -16,6 +16,7 @@
 
 #include "server/door.h"
 #include "server/inflate.h"
+#include "server/packed_body.h"
 #include "server/page.h"
 #include "server/request.h"
 #include "server/routes.h"
@@ -110,7 +111,8 @@ struct exchange {
     size_t block_bytes;                         /* what the block must have in the end */
     size_t input_room;                          /* of them, for the input buffer */
     struct shm_region *shm[EXCHANGE_SHM_COUNT]; /* held until the end; NULL: none */
-    struct inflate *inflate;                    /* owned; NULL without Content-Encoding */
+    struct inflate *inflate;                    /* owned; NULL: the body is not packed any more */
+    struct packed_body packed_body;             /* of a tensor's request, until unpacked */
 
     uint64_t refused_ns; /* DRAIN: since when */
     uint64_t drained;    /* bytes dropped since then */

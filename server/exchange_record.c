@@ -82,6 +82,7 @@ static void reset(struct exchange *x)
     x->payload_room = 0;
     x->block_bytes = 0;
     x->inflate = NULL;
+    x->packed_body = (struct packed_body){.bytes = NULL};
     memset(x->shm, 0, sizeof x->shm);
     x->refused_ns = 0;
     x->drained = 0;
@@ -222,6 +223,7 @@ void exchange_end(struct exchange *x)
     free(request->answer.head);
     infer_shm_release(x);
     inflate_destroy(x->inflate);
+    packed_body_free(x);
     memory_give(memory, &request->block);
     if (request->reserved_bytes > 0) {
         memory_release(memory, request->reserved_bytes);

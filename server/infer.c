@@ -17,6 +17,7 @@
 enum {
     FIRST_BLOCK_BYTES = 1 << 20, /* for payload of unknown length */
     INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
+    INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096     /* answers that are compressed on the loop */
 };
 
@@ -230,7 +231,10 @@ static enum status prepare(struct request *request)
 {
     struct exchange *x = exchange_of(request);
     struct error *err = &request->error;
-    enum status status = request->decoded ? STATUS_OK : infer_decode(x, err);
+    enum status status = body_unpack(x, err);
+    if (status == STATUS_OK && !request->decoded) {
+        status = infer_decode(x, err);
+    }
     if (status == STATUS_OK && request->block.bytes < x->block_bytes) {
         status = take_block(x, x->block_bytes, err);
     }
@@ -369,6 +373,9 @@ static bool encode_is_long(const struct exchange *x)
 static bool complete_is_long(const struct exchange *x)
 {
     const struct request *request = &x->request;
+    if (x->inflate != NULL) {
+        return true;
+    }
     if (!request->decoded) {
         return request->head_bytes > request->server->config->inline_json_bytes;
     }
@@ -416,6 +423,10 @@ static void print_job(struct request *request)
 bool infer_submit(struct exchange *x)
 {
     struct request *request = &x->request;
+    if (x->packed_body.count <= INLINE_UNPACK_BYTES &&
+        body_unpack(x, &request->error) != STATUS_OK) {
+        return false;
+    }
     if (complete_is_long(x)) {
         request->state = REQUEST_PARSING;
         codec_pool_submit(request->server->codecs, request, CODEC_LANE_REQUEST, parse_job);

@@ -13,6 +13,7 @@ struct fixture {
     struct server server;
     struct exchange x;
     struct route route;
+    bool packed; /* what begins is gzip */
 };
 
 static int set_up(void **state)
@@ -47,6 +48,7 @@ static int tear_down(void **state)
     int leaked = stats.reserved_bytes != 0;
     free(request->head);
     inflate_destroy(f->x.inflate);
+    packed_body_free(&f->x);
     memory_destroy(f->server.memory);
     free(f);
     return leaked;
@@ -66,6 +68,7 @@ static enum status begin_raw(struct fixture *f, const char *shape, int64_t lengt
     door_init(&f->x.door, true);
     f->x.door.content_length = length;
     f->x.door.chunked = length < 0;
+    f->x.door.coding = f->packed ? DOOR_GZIP : DOOR_IDENTITY;
     return body_begin(&f->x, err);
 }
 
@@ -99,6 +102,87 @@ static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
     assert_int_equal(f->x.request.payload_received, 16);
     assert_memory_equal(input_of(f), bytes, 16);
     assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
+}
+
+/* A packed raw request of 16384 float32 numbers, fed in pieces. */
+static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
+{
+    static char text[65536];
+    static char packed[70000];
+    memset(text, 'x', sizeof text);
+    size_t count = deflate_pack(DOOR_GZIP, (struct byte_view){text, sizeof text},
+                                (struct byte_view){NULL, 0}, packed, sizeof packed);
+    assert_true(count > 0);
+    f->packed = true;
+    assert_int_equal(begin_raw(f, "16384", declared ? (int64_t)count : -1, err), STATUS_OK);
+    for (size_t at = 0; at < count; at += 10) {
+        size_t left = count - at;
+        assert_int_equal(body_feed(&f->x, packed + at, left < 10 ? left : 10, err), STATUS_OK);
+    }
+    assert_int_equal(body_finish(&f->x, err), STATUS_OK);
+    assert_int_equal(f->x.packed_body.count, count);
+    assert_int_equal(f->x.request.payload_received, 0);
+    return count;
+}
+
+static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
+{
+    struct fixture *f = *state;
+    for (int declared = 0; declared < 2; declared++) {
+        struct error err = ERROR_INIT;
+        (void)feed_packed(f, declared != 0, &err);
+        uint64_t reserved = f->x.request.reserved_bytes;
+        size_t kept = f->x.packed_body.capacity;
+        assert_int_equal(body_unpack(&f->x, &err), STATUS_OK);
+        assert_int_equal(f->x.request.payload_received, 65536);
+        assert_int_equal(input_of(f)[0], 'x');
+        assert_int_equal(input_of(f)[65535], 'x');
+        assert_null(f->x.packed_body.bytes);
+        assert_null(f->x.inflate);
+        assert_int_equal(f->x.request.reserved_bytes, reserved - kept);
+        assert_int_equal(body_unpack(&f->x, &err), STATUS_OK); /* nothing is left to do */
+        assert_int_equal(f->x.request.payload_received, 65536);
+        int failed = tear_down(state);
+        assert_int_equal(failed, 0);
+        assert_int_equal(set_up(state), 0);
+        f = *state;
+    }
+}
+
+static void unpacking_for_a_client_that_is_gone_is_given_up(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    (void)feed_packed(f, true, &err);
+    atomic_store(&f->x.request.cancelled, true);
+    assert_int_equal(body_unpack(&f->x, &err), STATUS_CLIENT_GONE);
+    assert_int_equal(f->x.request.payload_received, 0);
+}
+
+static void a_packed_body_over_the_limit_is_refused_as_it_grows(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    static char piece[65536];
+    f->packed = true;
+    enum status status = begin_raw(f, "4", -1, &err);
+    size_t fed = 0;
+    while (status == STATUS_OK && fed < 8 << 20) {
+        status = body_feed(&f->x, piece, sizeof piece, &err);
+        fed += sizeof piece;
+    }
+    assert_int_equal(status, STATUS_TOO_LARGE);
+    assert_int_equal(fed, (4 << 20) + sizeof piece);
+}
+
+static void an_empty_packed_body_is_no_stream(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    f->packed = true;
+    assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
+    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
+    assert_int_equal(body_unpack(&f->x, &err), STATUS_INVALID_ENCODING);
 }
 
 static void wrong_length_is_refused_before_the_body(void **state)
@@ -232,30 +316,6 @@ static void body_that_ends_inside_its_header_is_refused(void **state)
     assert_int_not_equal(status, STATUS_OK);
 }
 
-static void packed_body_is_unpacked_on_its_way(void **state)
-{
-    struct fixture *f = *state;
-    struct error err = ERROR_INIT;
-    char packed[200];
-    const struct byte_view text = {"0123456789abcdef", 16};
-    const struct byte_view none = {"", 0};
-    size_t count = deflate_pack(DOOR_GZIP, text, none, packed, sizeof packed);
-    struct codec_request *request = &f->x.request.codec_request;
-    request->params[0] = (struct codec_param){"dtype", "float32"};
-    request->params[1] = (struct codec_param){"shape", "4"};
-    request->param_count = 2;
-    request->head_bytes = -1;
-    f->x.request.codec = codec_cumsum(CODEC_FORMAT_RAW);
-    door_init(&f->x.door, true);
-    f->x.door.content_length = (int64_t)count;
-    f->x.door.coding = DOOR_GZIP;
-    assert_int_equal(body_begin(&f->x, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->x, packed, count - 3, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->x, packed + count - 3, 3, &err), STATUS_OK);
-    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
-    assert_memory_equal(input_of(f), text.bytes, 16);
-}
-
 static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
 {
     struct fixture *f = *state;
@@ -339,11 +399,17 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(body_that_ends_inside_its_header_is_refused, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(packed_body_is_unpacked_on_its_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(payload_behind_a_long_head_waits_for_its_decoding,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(body_that_never_ends_is_refused_soon, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_packed_body_is_kept_and_lands_when_it_is_unpacked,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unpacking_for_a_client_that_is_gone_is_given_up, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_packed_body_over_the_limit_is_refused_as_it_grows,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_empty_packed_body_is_no_stream, set_up, tear_down),
         cmocka_unit_test_setup_teardown(page_bodies_have_their_own_limit, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,90 @@
+/* One buffer, as long as the declared length or doubled. */
+#include "server/packed_body.h"
+
+#include "server/body.h"
+#include "server/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_BYTES = 4096,
+    STEP_BYTES = 64 << 10 /* unpacked between two looks at whether the client is still there */
+};
+
+static enum status ensure(struct exchange *x, size_t want, struct error *err)
+{
+    struct packed_body *packed = &x->packed_body;
+    int64_t declared = x->door.content_length;
+    if (want <= packed->capacity) {
+        return STATUS_OK;
+    }
+    size_t capacity = packed->capacity > 0 ? 2 * packed->capacity : FIRST_BYTES;
+    if (declared >= 0 && (uint64_t)declared >= want) {
+        capacity = (size_t)declared;
+    }
+    capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
+    enum status status = body_reserve(&x->request, capacity - packed->capacity, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    uint64_t reserved = capacity - packed->capacity;
+    char *grown = realloc(packed->bytes, capacity);
+    if (grown == NULL) {
+        memory_release(x->request.server->memory, reserved);
+        x->request.reserved_bytes -= reserved;
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                         capacity);
+    }
+    packed->bytes = grown;
+    packed->capacity = capacity;
+    return STATUS_OK;
+}
+
+enum status packed_body_keep(struct exchange *x, const void *bytes, size_t count,
+                             struct error *err)
+{
+    struct packed_body *packed = &x->packed_body;
+    if (count > x->body_limit - packed->count) {
+        return error_set(err, STATUS_TOO_LARGE,
+                         "the packed body is longer than %llu bytes, the limit of "
+                         "--max-body-bytes",
+                         (unsigned long long)x->body_limit);
+    }
+    enum status status = ensure(x, packed->count + count, err);
+    if (status == STATUS_OK) {
+        memcpy(packed->bytes + packed->count, bytes, count);
+        packed->count += count;
+    }
+    return status;
+}
+
+enum status packed_body_unpack(struct exchange *x, inflate_sink sink, struct error *err)
+{
+    struct request *request = &x->request;
+    const struct packed_body *packed = &x->packed_body;
+    enum status status = STATUS_OK;
+    for (size_t at = 0; status == STATUS_OK && at < packed->count; at += STEP_BYTES) {
+        size_t left = packed->count - at;
+        if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
+            return error_set(err, STATUS_CLIENT_GONE, "the client closed the connection");
+        }
+        status = inflate_feed(x->inflate, packed->bytes + at,
+                              left < STEP_BYTES ? left : STEP_BYTES, sink, x, err);
+    }
+    if (status == STATUS_OK) {
+        status = inflate_finish(x->inflate, err);
+    }
+    memory_release(request->server->memory, packed->capacity);
+    request->reserved_bytes -= packed->capacity;
+    packed_body_free(x);
+    inflate_destroy(x->inflate);
+    x->inflate = NULL;
+    return status;
+}
+
+void packed_body_free(struct exchange *x)
+{
+    free(x->packed_body.bytes);
+    x->packed_body = (struct packed_body){.bytes = NULL};
+}

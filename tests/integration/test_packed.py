@@ -1,0 +1,71 @@
+"""Bodies with a Content-Encoding: unpacked on the loop if short, by the codec pool if not."""
+
+import gzip
+import time
+import zlib
+
+import numpy as np
+import pytest
+
+from support import calls, dtypes
+
+MIB = 1 << 20
+PACK = {"gzip": gzip.compress, "deflate": zlib.compress}
+FLOAT32 = dtypes.BY_NAME["float32"]
+
+
+@pytest.mark.parametrize("coding", PACK)
+@pytest.mark.parametrize("length", [12, 5000, 1 << 18])
+@pytest.mark.parametrize("form", ["json", "raw", "npy"])
+def test_packed_bodies_of_all_lengths_are_those_unpacked(client, coding, length, form):
+    stored = (np.arange(length) % 97).astype(np.float32)
+    path, body, kind = {
+        "json": (
+            "/v1/cumsum",
+            calls.json_body({"data": stored.tolist(), "dtype": "float32"}),
+            calls.JSON,
+        ),
+        "raw": (f"/v1/cumsum?dtype=float32&shape={length}", stored.tobytes(), calls.RAW),
+        "npy": ("/v1/cumsum", calls.npy_bytes(stored), calls.NPY),
+    }[form]
+    headers = {"Content-Encoding": coding}
+    answer = client.post(path, PACK[coding](body), kind, headers)
+    calls.expect_same(FLOAT32, calls.stored_of(FLOAT32, answer, (length,)), stored)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 300000])
+def test_a_packed_body_that_ends_early_is_refused_and_the_connection_lives(client, cut):
+    rng = np.random.default_rng(1)
+    body = gzip.compress(rng.standard_normal(100000).astype(np.float32).tobytes(), 1)
+    for damaged in (body[:-cut], body[:100] + bytes(50) + body[150:]):
+        answer = client.post(
+            "/v1/cumsum?dtype=float32&shape=100000",
+            damaged,
+            calls.RAW,
+            {"Content-Encoding": "gzip"},
+        )
+        calls.expect_error(answer, 400, field="Content-Encoding")
+    assert client.get("/livez").status == 200
+
+
+def test_bombs_are_refused_while_others_are_served(start_server):
+    server = start_server("--max-body-bytes", "32MiB")
+    bomb = gzip.compress(bytes(40 * MIB))
+    slow = server.client(60)
+    fast = server.client(60)
+    assert fast.post("/v1/cumsum?dtype=int8&shape=2", b"\x01\x02", calls.RAW).body == b"\x01\x03"
+    before = server.rss_bytes()
+    for _ in range(3):
+        start = time.monotonic()
+        answer = slow.post(
+            f"/v1/cumsum?dtype=int8&shape={40 * MIB}", bomb, calls.RAW, {"Content-Encoding": "gzip"}
+        )
+        assert answer.status == 413, answer
+        assert time.monotonic() - start < 30
+        answer = slow.post("/v1/cumsum", bomb, calls.JSON, {"Content-Encoding": "gzip"})
+        assert answer.status in (400, 413), answer
+        assert fast.post("/v1/cumsum?dtype=int8&shape=1", b"\x05", calls.RAW).body == b"\x05"
+    assert server.rss_bytes() - before < 150 * MIB
+    slow.close()
+    fast.close()
+    server.stop()
