@@ -127,5 +127,6 @@ void cl_table_recycle(struct cl_table *table)
     table->first = kept;
     if (kept != NULL) {
         kept->used = 0;
+        kept->next = NULL; /* it is gone */
     }
 }
