@@ -18,6 +18,7 @@ struct cl_device {
     cl_command_queue queue; /* owned; in order */
     struct scan_device_info info;
     uint64_t alloc_limit; /* bytes of one buffer: what the device says, or less for a test */
+    uint64_t part_bytes;  /* of a line that is cut; 0: as it pays */
     bool gpu_kernels;     /* use the kernels for GPUs */
     bool patient;         /* small jobs take the generic kernel until others are built */
     bool soft_f64;        /* add float64 numbers in integers */

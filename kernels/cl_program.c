@@ -18,6 +18,7 @@
     X(scan_table)       \
     X(scan_generic)     \
     X(scan_gpu_tile)    \
+    X(scan_chain)       \
     X(scan_gpu) X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_short)
 
 #define X(name)                                \

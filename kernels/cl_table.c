@@ -60,7 +60,7 @@ static enum status chunk_create(const struct cl_device *device, size_t bytes,
                          size);
     }
     cl_int code = CL_SUCCESS;
-    cl_mem_flags flags = CL_MEM_READ_ONLY | (device->host_memory ? CL_MEM_USE_HOST_PTR : 0);
+    cl_mem_flags flags = CL_MEM_READ_WRITE | (device->host_memory ? CL_MEM_USE_HOST_PTR : 0);
     CL_MAKE(chunk->mem, code,
             clCreateBuffer(device->context, flags, size,
                            device->host_memory ? chunk->host : NULL, &code));

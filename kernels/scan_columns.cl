@@ -233,10 +233,10 @@ static void sums_save(const struct strip *t, const struct column_sums *s, long c
 
 __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
                            __global acc_t *carry, ulong carry_lines,
-                           __global const ulong *table, ulong entry_at, uint entry_count,
-                           ulong dim_at, ulong units)
+                           __global ulong *table, ulong entry_at, uint entry_count,
+                           ulong dim_at, ulong units, ulong chain_at)
 {
-    ulong unit = get_global_id(0);
+    ulong unit = chain_ticket(table + chain_at, chain_at > 0);
     if (unit >= units) {
         return;
     }

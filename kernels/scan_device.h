@@ -51,6 +51,8 @@ struct scan_device_options {
     bool generic_kernels; /* test aid: every job by the kernel that runs any layout */
     bool wide_index;      /* test aid: 64-bit offsets in every launch, however small */
     bool poison;          /* test aid: garbage in scratch memory before it is used */
+    uint64_t part_bytes;  /* test aid: CPU kernels cut every line into parts of about so many
+                             bytes; 0: lines that would keep threads waiting, as it pays */
     bool transfers;       /* test aid: copy, although the device works in host memory */
 };
 

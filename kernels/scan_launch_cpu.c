@@ -17,7 +17,21 @@ enum {
     SHORT_ROW = 256,        /* a block: longer rows are better walked one by one */
     STRIP_MIN = 512,        /* columns of a strip, where there are as many */
     STRIP_MAX = 1024,       /* as in scan_columns.cl */
-    STREAM_BYTES = 64 << 20 /* outputs from here on do not stay in any cache */
+    STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
+    PART_BYTES = 1 << 18,    /* of a part of a line, at most: half an L2 cache or less; the
+                                kernels keep as many totals of blocks */
+    PART_BYTES_MIN = 1 << 15,
+    PARTS_WANTED = 8, /* for each thread */
+    SLOT_WORDS = 4,   /* of a part of a line: half a cache line */
+    TILE_BLOCKS = 8   /* that are added up side by side */
+};
+
+/* What the division of a piece depends on besides itself. */
+struct setting {
+    const struct scan_group *group;
+    uint64_t threads;
+    uint64_t bytes;      /* of all elements of the launch */
+    uint64_t part_bytes; /* of a test; 0: as it pays */
 };
 
 static bool unit_strides(const struct scan_dim *dim)
@@ -66,8 +80,10 @@ static uint64_t unit_bytes(const struct scan_piece *piece)
     return bytes < UNIT_BYTES ? bytes : UNIT_BYTES;
 }
 
-static bool streams(const struct scan_piece *piece, const struct scan_group *group)
+static bool streams(const struct scan_piece *piece, const void *context)
 {
+    const struct setting *setting = context;
+    const struct scan_group *group = setting->group;
     bool apart = group->in != group->out || piece->in_first != piece->out_first;
     return apart && piece->plan->elements * element_bytes(piece) >= STREAM_BYTES;
 }
@@ -77,11 +93,44 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
-/* Whole lines. */
+/* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
+static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
+                            const struct setting *setting)
+{
+    const uint64_t length = piece->plan->axis.size;
+    const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
+    uint64_t bytes = setting->part_bytes;
+    if (bytes == 0) {
+        uint64_t share = setting->bytes / setting->threads;
+        if (setting->threads == 1 || length * columns * element_bytes(piece) <= share / 2) {
+            return length;
+        }
+        bytes = share / PARTS_WANTED;
+        bytes = bytes > PART_BYTES_MIN ? bytes : PART_BYTES_MIN;
+    }
+    bytes = bytes < PART_BYTES ? bytes : PART_BYTES;
+    uint64_t blocks = bytes / block_bytes;
+    blocks -= blocks > TILE_BLOCKS ? blocks % TILE_BLOCKS : 0;
+    uint64_t part = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
+    return part < length ? part : length;
+}
+
+/* Whole lines, or parts of one. */
 static struct scan_units row_units(const struct scan_piece *piece, const void *context)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t line_bytes = plan->axis.size * element_bytes(piece);
+    uint64_t part = part_length(piece, 1, context);
+    if (part < plan->axis.size) {
+        uint64_t parts = ceil_div(plan->axis.size, part);
+        return (struct scan_units){.count = plan->lines * parts,
+                                   .lines = 1,
+                                   .stream = streams(piece, context),
+                                   .parts = parts,
+                                   .part_length = part,
+                                   .slots = plan->lines * parts,
+                                   .slot_words = SLOT_WORDS};
+    }
     uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
@@ -127,7 +176,13 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
 {
     const struct scan_group *group = launch->group;
     const cl_kernel *kernels = NULL;
-    struct scan_table_source source = {pieces, count, bundle_units, group};
+    struct setting setting = {.group = group,
+                              .threads = launch->device->info.compute_units,
+                              .part_bytes = launch->device->part_bytes};
+    for (size_t i = 0; i < count; i++) {
+        setting.bytes += pieces[i].plan->elements * element_bytes(&pieces[i]);
+    }
+    struct scan_table_source source = {pieces, count, bundle_units, &setting};
     if (family == SCAN_FAMILY_CPU_ROWS || family == SCAN_FAMILY_CPU_COLUMNS) {
         source.units_of = family == SCAN_FAMILY_CPU_ROWS ? row_units : column_units;
     }
@@ -146,6 +201,7 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
         CL_ARG(group->in),         CL_ARG(group->out),   CL_ARG(group->carry),
         CL_ARG(carry_lines),       CL_ARG(table.mem),    CL_ARG(table.entry_at),
         CL_ARG(table.entry_count), CL_ARG(table.dim_at), CL_ARG(table.units),
+        CL_ARG(table.chain_at),
     };
     const struct cl_launch run = {kernels[0], args, ARRAY_COUNT(args), table.units, 1};
     return cl_enqueue(launch->device, &run, launches, err);

@@ -31,16 +31,17 @@ static const struct {
 };
 _Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
 
-#define SHORT(inner) {"scan_table", "scan_group", "scan_short"}, {"scan_short"}, inner
+#define SHORT(inner) {"scan_table", "scan_group", "scan_chain", "scan_short"}, {"scan_short"}, inner
 
 static const struct {
-    const char *sources[4]; /* beside soft_f64 and scan_types; up to the first NULL */
+    const char *sources[5]; /* beside soft_f64 and scan_types; up to the first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* beside those of the type; NULL: none */
 } families[] = {
     [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}, NULL},
-    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_rows"}, {"scan_rows"}, NULL},
-    [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_lanes", "scan_columns"},
+    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_chain", "scan_rows"}, {"scan_rows"}, NULL},
+    [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_chain", "scan_lanes",
+                                  "scan_columns"},
                                  {"scan_columns"},
                                  NULL},
     [SCAN_FAMILY_CPU_SHORT_1] = {SHORT("-DINNER=1")},

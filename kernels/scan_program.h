@@ -6,7 +6,7 @@
 #include "kernels/cl_program.h"
 
 /* A family is one .cl file's kernels; scan_program.c has the table. Those for CPUs have one
- * kernel each and take the arguments of the generic one. */
+ * kernel each and take the arguments of the generic one, then where the chain of cut lines is. */
 enum scan_family {
     SCAN_FAMILY_GENERIC,
     SCAN_FAMILY_GPU,

@@ -432,10 +432,10 @@ INLINE void unit_carried(const struct unit *u, __global const struct scan_entry 
 }
 
 __kernel void scan_short(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
-                         ulong carry_lines, __global const ulong *table, ulong entry_at,
-                         uint entry_count, ulong dim_at, ulong units)
+                         ulong carry_lines, __global ulong *table, ulong entry_at,
+                         uint entry_count, ulong dim_at, ulong units, ulong chain_at)
 {
-    ulong number = get_global_id(0);
+    ulong number = chain_ticket(table + chain_at, chain_at > 0);
     if (number >= units) {
         return;
     }

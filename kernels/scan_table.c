@@ -1,6 +1,8 @@
 /* Rows in the order and units of 64 bits that scan_table.cl declares. */
 #include "kernels/scan_table.h"
 
+#include <string.h>
+
 struct entry_row {
     uint64_t first_unit;
     uint64_t in_first;
@@ -15,8 +17,12 @@ struct entry_row {
     uint64_t dim_first;
     uint64_t lines;
     uint64_t unit_lines;
+    uint64_t parts;
+    uint64_t part_length;
+    uint64_t slot;
+    uint64_t slot_words;
 };
-_Static_assert(sizeof(struct entry_row) == 13 * sizeof(uint64_t), "padding in a table row");
+_Static_assert(sizeof(struct entry_row) == 17 * sizeof(uint64_t), "padding in a table row");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
 
 enum {
@@ -24,7 +30,8 @@ enum {
     ENTRY_REVERSE = 2,
     ENTRY_CARRY_IN = 4,
     ENTRY_CARRY_OUT = 8,
-    ENTRY_STREAM = 16
+    ENTRY_STREAM = 16,
+    CHAIN_HEAD = 8 /* as in scan_chain.cl */
 };
 
 static struct entry_row make_row(const struct scan_piece *piece, const struct scan_units *units)
@@ -47,26 +54,36 @@ static struct entry_row make_row(const struct scan_piece *piece, const struct sc
                               .carry = piece->carry_line,
                               .dims = (uint64_t)plan->dims,
                               .lines = plan->lines,
-                              .unit_lines = units->lines};
+                              .unit_lines = units->lines,
+                              .parts = units->parts > 1 ? units->parts : 1,
+                              .part_length = units->part_length,
+                              .slot_words = units->slot_words};
 }
 
-enum status scan_table_fill(struct cl_table *room, const struct scan_table_source *source,
-                            struct scan_table *table, struct error *err)
+/* Where the parts of a table begin. */
+struct extents {
+    uint64_t dims;  /* rows of dimensions */
+    uint64_t words; /* of the chain; 0: none */
+};
+
+static struct extents measure(const struct scan_table_source *source)
 {
-    size_t dims = 0;
+    struct extents all = {0};
     for (size_t i = 0; i < source->count; i++) {
-        dims += (size_t)source->pieces[i].plan->dims;
+        struct scan_units units = source->units_of(&source->pieces[i], source->context);
+        all.dims += (uint64_t)source->pieces[i].plan->dims;
+        all.words += units.parts > 1 ? units.slots * units.slot_words : 0;
     }
-    struct cl_table_part part;
-    size_t entry_bytes = source->count * sizeof(struct entry_row);
-    enum status status =
-        cl_table_take(room, entry_bytes + dims * sizeof(struct scan_dim), &part, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    struct entry_row *row = part.host;
-    struct scan_dim *dim = (struct scan_dim *)(void *)(row + source->count);
+    all.words += all.words > 0 ? CHAIN_HEAD : 0;
+    return all;
+}
+
+/* Write the rows; returns the units of all pieces. */
+static uint64_t fill_rows(const struct scan_table_source *source, struct entry_row *row,
+                          struct scan_dim *dim)
+{
     uint64_t first_unit = 0;
+    uint64_t slot = 0;
     size_t dim_first = 0;
     for (size_t i = 0; i < source->count; i++) {
         const struct scan_plan *plan = source->pieces[i].plan;
@@ -74,15 +91,38 @@ enum status scan_table_fill(struct cl_table *room, const struct scan_table_sourc
         row[i] = make_row(&source->pieces[i], &units);
         row[i].first_unit = first_unit;
         row[i].dim_first = dim_first;
+        row[i].slot = slot;
         for (int d = 0; d < plan->dims; d++) {
             dim[dim_first++] = plan->dim[d];
         }
         first_unit += units.count;
+        slot += units.parts > 1 ? units.slots * units.slot_words : 0;
     }
+    return first_unit;
+}
+
+enum status scan_table_fill(struct cl_table *room, const struct scan_table_source *source,
+                            struct scan_table *table, struct error *err)
+{
+    const struct extents all = measure(source);
+    const size_t entry_bytes = source->count * sizeof(struct entry_row);
+    const size_t dim_bytes = all.dims * sizeof(struct scan_dim);
+    const size_t chain_bytes = all.words * sizeof(uint64_t);
+    struct cl_table_part part;
+    enum status status =
+        cl_table_take(room, entry_bytes + dim_bytes + chain_bytes, &part, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    unsigned char *dims = (unsigned char *)part.host + entry_bytes;
+    memset(dims + dim_bytes, 0, chain_bytes);
+    uint64_t units = fill_rows(source, part.host, (struct scan_dim *)(void *)dims);
+    uint64_t chain_at = (part.offset + entry_bytes + dim_bytes) / sizeof(cl_ulong);
     *table = (struct scan_table){.mem = part.mem,
                                  .entry_at = part.offset / sizeof(cl_ulong),
                                  .entry_count = (cl_uint)source->count,
                                  .dim_at = (part.offset + entry_bytes) / sizeof(cl_ulong),
-                                 .units = first_unit};
+                                 .units = units,
+                                 .chain_at = all.words > 0 ? chain_at : 0};
     return cl_table_publish(room, &part, err);
 }

@@ -1,6 +1,6 @@
 /* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch runs
  * units of work, numbered through all its pieces: what a unit is (a line, some lines, a strip of
- * columns) its kernel says. Filled by scan_launch.c. */
+ * columns, a part of these) its kernel says. Filled by scan_launch.c. */
 
 struct scan_entry {
     ulong first_unit; /* number of its first unit in the launch */
@@ -16,6 +16,10 @@ struct scan_entry {
     ulong dim_first; /* its rows in the table of dimensions: size, input and output stride */
     ulong lines;
     ulong unit_lines; /* lines of a unit, or columns of it */
+    ulong parts;      /* that a line is cut into (scan_chain.cl); 1: whole lines */
+    ulong part_length;
+    ulong slot; /* words from the first slot of the launch to its first */
+    ulong slot_words;
 };
 
 #define ENTRY_EXCLUSIVE 1

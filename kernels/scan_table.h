@@ -1,5 +1,5 @@
 /* The table of a launch, as scan_table.cl reads it: a row for each piece, then the rows of
- * their dimensions. Thread: that of the device. */
+ * their dimensions, then what units of cut lines hand on (scan_chain.cl), zero. Thread: that of the device. */
 #ifndef TALLY_KERNELS_SCAN_TABLE_H
 #define TALLY_KERNELS_SCAN_TABLE_H
 
@@ -11,6 +11,11 @@ struct scan_units {
     uint64_t count; /* > 0 */
     uint64_t lines; /* of each but the last */
     bool stream;    /* store past the caches */
+    /* lines cut into parts (scan_chain.cl): */
+    uint64_t parts;       /* of a line; 0 or 1: units of whole lines */
+    uint64_t part_length; /* elements of each but the last */
+    uint64_t slots;       /* for all parts of all lines or strips */
+    uint64_t slot_words;  /* of each */
 };
 
 /* What a table is filled from. */
@@ -26,7 +31,8 @@ struct scan_table {
     cl_ulong entry_at; /* in 64-bit words */
     cl_uint entry_count;
     cl_ulong dim_at;
-    cl_ulong units; /* of all pieces */
+    cl_ulong units;    /* of all pieces */
+    cl_ulong chain_at; /* tickets and slots; 0: no line is cut */
 };
 
 /* Take room for a table, fill it and publish it. err OUT_OF_MEMORY, DEVICE_ERROR */

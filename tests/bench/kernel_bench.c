@@ -3,7 +3,7 @@
  * noise.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--rounds N] [--cpu-time]
- *                [--json FILE] [--list] [--shape N,N,N --axis N]
+ *                [--json FILE] [--list] [--shape N,N,N --axis N] [--part-bytes N]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU. Scans run in place,
  * as the service runs them, or from one buffer to another ("apart"). --cpu-time counts
@@ -67,6 +67,7 @@ struct settings {
     bool cpu_time;
     bool list;
     size_t bytes; /* of the input */
+    size_t part_bytes; /* of parts that lines are cut into; 0: as the device would */
     int rounds;
     const char *only;
     const char *json;
@@ -409,6 +410,8 @@ static bool parse(int argc, char **argv, struct settings *s)
             s->rounds = (int)strtol(value, NULL, 10);
         } else if (strcmp(name, "--only") == 0) {
             s->only = value;
+        } else if (strcmp(name, "--part-bytes") == 0) {
+            s->part_bytes = strtoul(value, NULL, 10);
         } else if (strcmp(name, "--json") == 0) {
             s->json = value;
         } else if (strcmp(name, "--axis") == 0) {
@@ -433,7 +436,8 @@ static bool parse(int argc, char **argv, struct settings *s)
 static bool bench_run(struct bench *b, FILE *json)
 {
     struct error err = ERROR_INIT;
-    struct scan_device_options options = {.cache_dir = NULL};
+    struct scan_device_options options = {.cache_dir = NULL,
+                                          .part_bytes = b->settings.part_bytes};
     if (scan_device_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return false;
@@ -459,7 +463,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &b.settings)) {
         (void)fprintf(stderr, "usage: kernel_bench [--device N] [--quick] [--only TEXT] "
                               "[--megabytes N] [--rounds N] [--cpu-time] [--json FILE] "
-                              "[--list] [--shape N,N,N --axis N]\n");
+                              "[--list] [--shape N,N,N --axis N] [--part-bytes N]\n");
         return 2;
     }
     make_cases(&b.settings);
