@@ -82,6 +82,20 @@ $(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kern
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
+# The kernels with units that stop at random: chain_delay.cl is appended to scan_types.cl.
+$(B)/tests/kernels/delay_types.cl: kernels/scan_types.cl tests/kernels/chain_delay.cl
+	@mkdir -p $(@D)
+	cat $^ >$@
+$(B)/tests/kernels/delay_embed.S: kernels/embed.S
+	@mkdir -p $(@D)
+	sed 's|kernels/scan_types.cl|$(B)/tests/kernels/delay_types.cl|' $< >$@
+$(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/*.cl)
+	$(CC) $(DEFS) -c -o $@ $<
+$(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \
+    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench

@@ -19,7 +19,7 @@
 #define CHAIN_HEAD  8 /* words: slots do not share a cache line with the tickets */
 #define CHAIN_SPINS 512 /* some microseconds: about what adding up a part takes */
 
-/* A step that tests delay at random. */
+/* A step that tests delay at random (tests/kernels/chain_delay.cl). */
 #if !defined(CHAIN_STEP)
 #define CHAIN_STEP(unit)
 #endif
@@ -70,6 +70,7 @@ INLINE ulong chain_wait(__global const ulong *slots, ulong slot_words, ulong par
         }
         CHAIN_PAUSE();
     }
+    CHAIN_STEP(part)
     while (part > 0 && !chain_ready(slots + part * slot_words)) {
         part--;
     }

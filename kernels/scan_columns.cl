@@ -1,5 +1,6 @@
 /* Lines side by side in memory on a CPU: the axis is strided, neighbouring lines are contiguous.
- * A unit is a strip of columns of one outer index; a work-item (a work-group of one) walks down it,
+ * A unit is a strip of columns of one outer index, or part of one (scan_chain.cl); a work-item (a
+ * work-group of one) walks down it,
  * eight rows at a time: a vector holds one row's elements of GROUP columns, and the group network
  * of docs/numerics.md runs between vectors, without a shuffle. Sums of the strip's columns stay in
  * L1. No barriers. In place is fine: rows are read before they are written.
@@ -208,7 +209,8 @@ INLINE long vector_column(const struct strip *t, uint j, bool backwards)
 }
 
 static void sums_load(const struct strip *t, struct column_sums *s, long column,
-                      __global const acc_t *supers, __global const acc_t *blocks)
+                      volatile __global const acc_t *supers,
+                      volatile __global const acc_t *blocks)
 {
     for (long i = 0; i < GROUP; i++) {
         long c = column + i;
@@ -217,10 +219,11 @@ static void sums_load(const struct strip *t, struct column_sums *s, long column,
             s->blocks.part[i / PART][i % PART] = (lane_t)blocks[c];
         }
     }
+    s->block_base = group_add(s->supers, s->blocks);
 }
 
 static void sums_save(const struct strip *t, const struct column_sums *s, long column,
-                      __global acc_t *supers, __global acc_t *blocks)
+                      volatile __global acc_t *supers, volatile __global acc_t *blocks)
 {
     for (long i = 0; i < GROUP; i++) {
         long c = column + i;
@@ -229,6 +232,110 @@ static void sums_save(const struct strip *t, const struct column_sums *s, long c
             blocks[c] = s->blocks.part[i / PART][i % PART];
         }
     }
+}
+
+/* ---- parts of a strip, of at least GROUP columns ---- */
+
+#define TOTALS_MAX (4096 / ELEM_BYTES / GROUP) /* of vectors of blocks: scan_launch_cpu.c knows */
+
+struct parts {
+    __global ulong *slots; /* S of each column, then B */
+    ulong slot_words;
+    ulong rows; /* of each part but the last */
+    ulong count;
+    uint block; /* of the first part's first row, in its superblock */
+};
+
+/* Totals of all blocks of a part: of the first block's vectors, the second one's and so on. */
+static void part_totals(const struct strip *t, group_t totals[TOTALS_MAX])
+{
+    uint vectors = (t->columns + GROUP - 1) / GROUP;
+    for (ulong row = 0; row < t->rows; row += ROWS) {
+        __global const elem_t *in = t->in + (long)row * t->in_step;
+        group_t *total = totals + row / BLOCK * vectors;
+        for (uint j = 0; j < vectors; j++) {
+            group_t v[ROWS];
+            rows_load(in + vector_column(t, j, false), t->in_step, ROWS, v);
+            group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
+            group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
+            group_t before = row % BLOCK == 0 ? group_splat(LANE_ZERO) : total[j];
+            total[j] = group_add(before, group_add(low, high));
+        }
+    }
+}
+
+INLINE void slot_load(const struct strip *t, __global const ulong *slot,
+                      struct column_sums *sums)
+{
+    __global const acc_t *supers = (__global const acc_t *)(slot + 1);
+    for (uint j = 0; j < (t->columns + GROUP - 1) / GROUP; j++) {
+        sums_load(t, &sums[j], vector_column(t, j, false), supers, supers + t->columns);
+    }
+}
+
+/* Sums of vector j before a part to those after it. block: that of its first, in its superblock. */
+INLINE void part_pass(const struct strip *t, const group_t *totals, uint j, uint block,
+                      struct column_sums *s)
+{
+    uint vectors = (t->columns + GROUP - 1) / GROUP;
+    for (uint b = 0; b < t->rows / BLOCK; b++) {
+        s->blocks = group_add(s->blocks, totals[b * vectors + j]);
+        s->block_base = group_add(s->supers, s->blocks);
+        if (++block == SUPER) {
+            s->supers = s->block_base;
+            s->blocks = group_splat(LANE_ZERO);
+            block = 0;
+        }
+    }
+}
+
+/* The block that a part begins with, in its superblock. */
+INLINE uint part_block(const struct parts *p, ulong part)
+{
+    return (uint)((p->block + part * (p->rows / BLOCK)) % SUPER);
+}
+
+/* The strip's sums before part `part`, given those before the strip; those after the part are
+ * published. t: the part. */
+static void part_sums(const struct strip *t, const struct parts *p, ulong part,
+                      struct column_sums *sums)
+{
+    group_t totals[TOTALS_MAX];
+    group_t missing[TOTALS_MAX];
+    uint vectors = (t->columns + GROUP - 1) / GROUP;
+    bool last = part == p->count - 1;
+    if (!last) {
+        part_totals(t, totals);
+    }
+    ulong known = chain_wait(p->slots, p->slot_words, part);
+    if (known > 0) {
+        slot_load(t, p->slots + known * p->slot_words, sums);
+    }
+    while (known < part) {
+        struct strip other = *t;
+        other.in = t->in - (long)((part - known) * p->rows) * t->in_step;
+        other.rows = p->rows;
+        part_totals(&other, missing);
+        bool ready = chain_ready(p->slots + (known + 1) * p->slot_words);
+        for (uint j = 0; j < vectors && !ready; j++) {
+            part_pass(&other, missing, j, part_block(p, known), &sums[j]);
+        }
+        known++;
+        if (ready) { /* and what was added up may have been results */
+            slot_load(t, p->slots + known * p->slot_words, sums);
+        }
+    }
+    if (last) {
+        return;
+    }
+    __global ulong *slot = p->slots + (part + 1) * p->slot_words;
+    __global acc_t *supers = (__global acc_t *)(slot + 1);
+    for (uint j = 0; j < vectors; j++) {
+        struct column_sums after = sums[j];
+        part_pass(t, totals, j, part_block(p, part), &after);
+        sums_save(t, &after, vector_column(t, j, false), supers, supers + t->columns);
+    }
+    chain_publish(slot);
 }
 
 __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
@@ -246,35 +353,49 @@ __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
     __global const struct scan_entry *e = entries + find_entry(entries, entry_count, unit);
     ulong inner = dims[(e->dim_first + e->dims - 1) * 3];
     ulong strips = max(inner / e->unit_lines, 1UL); /* the last takes what is left over */
+    ulong sets = e->lines / inner;
     ulong own = unit - e->first_unit;
+    ulong part = own / (strips * sets); /* neighbours are of different strips */
+    own %= strips * sets;
     ulong strip = own % strips;
     ulong line = own / strips * inner + strip * e->unit_lines;
+    ulong before = part * e->part_length;
+    bool last = part == e->parts - 1;
     struct line_walk w = walk_from(e, dims, line);
     bool backwards = (e->flags & ENTRY_REVERSE) != 0;
+    ulong first = backwards ? e->length - 1 - before : before;
 
     struct strip t;
     t.columns = (uint)(strip == strips - 1 ? inner - strip * e->unit_lines : e->unit_lines);
-    t.rows = e->length;
+    t.rows = last ? e->length - before : e->part_length;
     t.in_step = backwards ? -(long)e->axis_in : (long)e->axis_in;
     t.out_step = backwards ? -(long)e->axis_out : (long)e->axis_out;
-    t.in = in + w.in + (backwards ? (t.rows - 1) * e->axis_in : 0);
-    t.out = out + w.out + (backwards ? (t.rows - 1) * e->axis_out : 0);
-    t.block = (uint)e->block;
+    t.in = in + w.in + first * e->axis_in;
+    t.out = out + w.out + first * e->axis_out;
+    t.block = (uint)((e->block + before / BLOCK) % SUPER);
     t.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     t.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)t.out % sizeof(elem_part_t) == 0 &&
                e->axis_out * ELEM_BYTES % sizeof(elem_part_t) == 0;
-
 
     struct column_sums sums[VECTORS_MAX];
     uint vectors = (t.columns + GROUP - 1) / GROUP;
     __global acc_t *supers = carry + e->carry + line;
     for (uint j = 0; j < vectors; j++) {
         sums_begin(&sums[j], t.exclusive);
+        sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
         if (e->flags & ENTRY_CARRY_IN) {
             sums_load(&t, &sums[j], vector_column(&t, j, backwards), supers,
                       supers + carry_lines);
         }
-        sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
+    }
+    if (e->parts > 1) {
+        struct parts parts;
+        parts.slots = table + chain_at + CHAIN_HEAD + e->slot + own * e->parts * e->slot_words;
+        parts.slot_words = e->slot_words;
+        parts.rows = e->part_length;
+        parts.count = e->parts;
+        parts.block = (uint)e->block;
+        part_sums(&t, &parts, part, sums);
     }
     if (t.columns >= GROUP && e->axis_in * ELEM_BYTES >= FAR_BYTES) {
         scan_wide(&t, sums, true);
@@ -288,7 +409,7 @@ __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
         n.high = n.low + (t.rows - 1) * e->axis_in + t.columns;
         scan_narrow(&n, sums);
     }
-    for (uint j = 0; j < vectors && (e->flags & ENTRY_CARRY_OUT); j++) {
+    for (uint j = 0; j < vectors && last && (e->flags & ENTRY_CARRY_OUT); j++) {
         sums_save(&t, &sums[j], vector_column(&t, j, backwards), supers, supers + carry_lines);
     }
 }

@@ -9,21 +9,22 @@
 #include <assert.h>
 
 enum {
-    UNIT_BYTES = 1 << 17,   /* of elements in a unit, about */
-    UNITS_WANTED = 32,      /* in a launch that is large enough */
-    UNIT_BYTES_MIN = 16384, /* smaller is not worth starting */
-    SHORT_COLUMNS = 7,      /* most in a bundle of scan_short.cl */
-    ROW_STEP = 64,          /* elements of a step of scan_rows.cl, at most */
-    SHORT_ROW = 256,        /* a block: longer rows are better walked one by one */
-    STRIP_MIN = 512,        /* columns of a strip, where there are as many */
-    STRIP_MAX = 1024,       /* as in scan_columns.cl */
+    UNIT_BYTES = 1 << 17,    /* of elements in a unit, about */
+    UNITS_WANTED = 32,       /* in a launch that is large enough */
+    UNIT_BYTES_MIN = 16384,  /* smaller is not worth starting */
+    SHORT_COLUMNS = 7,       /* most in a bundle of scan_short.cl */
+    ROW_STEP = 64,           /* elements of a step of scan_rows.cl, at most */
+    SHORT_ROW = 256,         /* a block: longer rows are better walked one by one */
+    STRIP_MIN = 512,         /* columns of a strip, where there are as many */
+    STRIP_MAX = 1024,        /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
     PART_BYTES = 1 << 18,    /* of a part of a line, at most: half an L2 cache or less; the
                                 kernels keep as many totals of blocks */
     PART_BYTES_MIN = 1 << 15,
-    PARTS_WANTED = 8, /* for each thread */
-    SLOT_WORDS = 4,   /* of a part of a line: half a cache line */
-    TILE_BLOCKS = 8   /* that are added up side by side */
+    PARTS_WANTED = 8,  /* for each thread */
+    BUSY_PERCENT = 70, /* of the threads' time: less makes parts worth their cost */
+    STRIP_ALIGN = 64,  /* elements: a cache line, at least */
+    TILE_BLOCKS = 8    /* that are added up side by side */
 };
 
 /* What the division of a piece depends on besides itself. */
@@ -93,26 +94,54 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Would threads that take whole lines of so many bytes be idle for longer than adding up all
+ * parts in addition takes? */
+static bool keeps_waiting(uint64_t line_bytes, const struct setting *setting)
+{
+    uint64_t lines = setting->bytes / line_bytes;
+    uint64_t rounds = ceil_div(lines, setting->threads);
+    return lines * 100 < rounds * setting->threads * BUSY_PERCENT;
+}
+
+static uint64_t part_bytes(const struct setting *setting)
+{
+    uint64_t bytes = setting->part_bytes;
+    if (bytes == 0) {
+        bytes = setting->bytes / setting->threads / PARTS_WANTED;
+        bytes = bytes > PART_BYTES_MIN ? bytes : PART_BYTES_MIN;
+    }
+    return bytes < PART_BYTES ? bytes : PART_BYTES;
+}
+
 /* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
 static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
                             const struct setting *setting)
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
-    uint64_t bytes = setting->part_bytes;
-    if (bytes == 0) {
-        uint64_t share = setting->bytes / setting->threads;
-        if (setting->threads == 1 || length * columns * element_bytes(piece) <= share / 2) {
-            return length;
-        }
-        bytes = share / PARTS_WANTED;
-        bytes = bytes > PART_BYTES_MIN ? bytes : PART_BYTES_MIN;
+    if (setting->part_bytes == 0 &&
+        !keeps_waiting(length * columns * element_bytes(piece), setting)) {
+        return length;
     }
-    bytes = bytes < PART_BYTES ? bytes : PART_BYTES;
-    uint64_t blocks = bytes / block_bytes;
+    uint64_t blocks = part_bytes(setting) / block_bytes;
     blocks -= blocks > TILE_BLOCKS ? blocks % TILE_BLOCKS : 0;
     uint64_t part = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
     return part < length ? part : length;
+}
+
+/* Parts of `part` elements of lines, `columns` side by side. */
+static struct scan_units parts_of_lines(const struct scan_piece *piece, uint64_t columns,
+                                        uint64_t part, const void *context)
+{
+    uint64_t parts = ceil_div(piece->plan->axis.size, part);
+    uint64_t count = piece->plan->lines / columns * parts;
+    return (struct scan_units){.count = count,
+                               .lines = columns,
+                               .stream = streams(piece, context),
+                               .parts = parts,
+                               .part_length = part,
+                               .slots = count,
+                               .slot_words = 2 + 2 * columns};
 }
 
 /* Whole lines, or parts of one. */
@@ -122,14 +151,7 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
     uint64_t line_bytes = plan->axis.size * element_bytes(piece);
     uint64_t part = part_length(piece, 1, context);
     if (part < plan->axis.size) {
-        uint64_t parts = ceil_div(plan->axis.size, part);
-        return (struct scan_units){.count = plan->lines * parts,
-                                   .lines = 1,
-                                   .stream = streams(piece, context),
-                                   .parts = parts,
-                                   .part_length = part,
-                                   .slots = plan->lines * parts,
-                                   .slot_words = SLOT_WORDS};
+        return parts_of_lines(piece, 1, part, context);
     }
     uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
@@ -143,11 +165,49 @@ static struct scan_units bundle_units(const struct scan_piece *piece, const void
     const struct scan_plan *plan = piece->plan;
     uint64_t columns = bundle_columns(plan);
     assert(columns > 0); /* or the piece would be of another family */
+    uint64_t part = part_length(piece, columns, context);
+    if (part < plan->axis.size) {
+        return parts_of_lines(piece, columns, part, context);
+    }
     uint64_t bundle_bytes = plan->axis.size * columns * element_bytes(piece);
     uint64_t bundles = ceil_div(unit_bytes(piece), bundle_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines / columns, bundles),
                                .lines = bundles * columns,
                                .stream = streams(piece, context)};
+}
+
+/* Elements of a vector of columns. */
+static uint64_t column_lanes(const struct scan_piece *piece)
+{
+    const struct dtype_info *info = dtype_info(piece->plan->dtype);
+    return info->kind != DTYPE_KIND_FLOAT && info->bytes <= 2 ? 16 : 8;
+}
+
+/* Cut strips that would keep threads waiting: narrower ones, in parts. Narrower than a vector
+ * is left whole. */
+static void cut_strips(const struct scan_piece *piece, const struct setting *setting,
+                       struct scan_units *units)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t inner = plan->dim[plan->dims - 1].size;
+    uint64_t columns = units->lines < inner ? units->lines : inner;
+    if (part_length(piece, columns, setting) == plan->axis.size ||
+        inner < column_lanes(piece)) {
+        return;
+    }
+    uint64_t most = PART_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block in a part */
+    uint64_t strips = ceil_div(inner, most);
+    columns = inner / strips;
+    columns -= columns > 2 * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
+    strips = inner / columns;
+    struct setting narrow = *setting;
+    narrow.part_bytes = part_bytes(setting);
+    units->part_length = part_length(piece, columns, &narrow);
+    units->parts = ceil_div(plan->axis.size, units->part_length);
+    units->lines = columns;
+    units->count = plan->lines / inner * strips * units->parts;
+    units->slot_words = 1 + 2 * (inner - (strips - 1) * columns);
+    units->slots = units->count;
 }
 
 /* Strips of columns; the kernel gives the last of a row what is left over, up to twice as many.
@@ -166,8 +226,10 @@ static struct scan_units column_units(const struct scan_piece *piece, const void
     uint64_t columns =
         wanted < STRIP_MAX / 2 ? ceil_div(wanted, STRIP_MIN) * STRIP_MIN : STRIP_MAX / 2;
     uint64_t strips = inner / columns > 0 ? inner / columns : 1;
-    return (struct scan_units){
+    struct scan_units units = {
         .count = outer * strips, .lines = columns, .stream = streams(piece, context)};
+    cut_strips(piece, context, &units);
+    return units;
 }
 
 enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_family family,

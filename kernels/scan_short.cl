@@ -9,7 +9,7 @@
  * Backwards, all of memory runs backwards, columns too. Groups are loaded whole, also where a
  * bundle ends: what lies behind it reaches only results behind it. Those are stored as well, into
  * a private buffer, where the next bundle overwrites them; from there whole bundles go out. A unit
- * is some bundles, a work-item (a work-group of one) takes one unit. No barriers. In place is
+ * is some bundles, or part of one (scan_chain.cl); a work-item (a work-group of one) takes one. No barriers. In place is
  * fine: cells are read before the buffer they went through is written out. */
 
 #define BLOCK   256 /* rows */
@@ -381,12 +381,12 @@ INLINE void column_set(cells_t *g, uint lane, lane_t x)
 }
 
 /* One bundle of any length, block by block. */
-INLINE void unit_long(const int kind, const struct unit *u, ulong number,
-                      struct bundle_sums *sums, elem_t stage[STRIPE])
+INLINE void unit_long(const int kind, const struct unit *u, struct bundle_sums *sums,
+                      elem_t stage[STRIPE])
 {
     const bool backwards = (kind & BACKWARDS) != 0;
-    __global const elem_t *from = u->in + number * u->in_pitch;
-    __global elem_t *to = u->out + number * u->out_pitch;
+    __global const elem_t *from = u->in;
+    __global elem_t *to = u->out;
     uint block = u->block;
     for (ulong row = 0; row < u->rows; row += BLOCK) {
         uint rows = (uint)min((ulong)BLOCK, u->rows - row);
@@ -410,22 +410,180 @@ INLINE void unit_long(const int kind, const struct unit *u, ulong number,
     }
 }
 
-INLINE void unit_carried(const struct unit *u, __global const struct scan_entry *e,
-                         ulong number, __global acc_t *supers, __global acc_t *blocks,
-                         elem_t stage[STRIPE])
+/* ---- parts of a bundle ---- */
+
+#define PART_TOTALS (1024 / ELEM_BYTES + INNER) /* of columns' blocks: scan_launch_cpu.c knows */
+
+/* S and B of the columns, in the order of the lanes of a row. */
+struct flat_sums {
+    lane_t supers[INNER];
+    lane_t blocks[INNER];
+    uint block;
+};
+
+/* The totals of a block whose first cell is *in. */
+INLINE void block_totals(bool backwards, __global const elem_t *in, lane_t totals[INNER])
 {
-    struct bundle_sums sums = sums_from(u->exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
-    for (uint c = 0; c < INNER && (e->flags & ENTRY_CARRY_IN); c++) {
-        column_set(&sums.supers, COLUMN_LANE(u, c), (lane_t)supers[c]);
-        column_set(&sums.blocks, COLUMN_LANE(u, c), (lane_t)blocks[c]);
+    part_t last = splat(LANE_ZERO); /* of vectors: they hold the last row's lanes */
+    part_t before = splat(LANE_ZERO);
+    for (uint row = 0; row < BLOCK; row += GROUP) {
+        __global const elem_t *at = backwards ? in - row * INNER : in + row * INNER;
+        cells_t q = cells_network(cells_load(backwards, at, false));
+        last = PLUS(last, q.v[VECTORS - 1]);
+        before = PLUS(before, q.v[VECTORS > 1 ? VECTORS - 2 : 0]);
+    }
+    for (int i = 0; i < INNER; i++) {
+        int lane = PART - INNER + i;
+        totals[i] = lane >= 0 ? last[lane & (PART - 1)] : before[(PART + lane) & (PART - 1)];
+    }
+}
+
+/* Those of all blocks of a part. */
+static void part_totals(const struct unit *part, lane_t *totals)
+{
+    bool backwards = part->memory.backwards;
+    for (uint b = 0; b < part->rows / BLOCK; b++) {
+        ulong first = backwards ? (part->rows - (ulong)b * BLOCK) * INNER - 1
+                                : (ulong)b * BLOCK * INNER;
+        block_totals(backwards, part->in + first, totals + b * INNER);
+    }
+}
+
+/* Sums before a part to those after it. */
+INLINE void part_pass(const struct unit *part, const lane_t *totals, struct flat_sums *s)
+{
+    for (uint b = 0; b < part->rows / BLOCK; b++) {
+        bool super = ++s->block == SUPER;
+        for (int i = 0; i < INNER; i++) {
+            s->blocks[i] = PLUS(s->blocks[i], totals[b * INNER + i]);
+            if (super) {
+                s->supers[i] = PLUS(s->supers[i], s->blocks[i]);
+                s->blocks[i] = LANE_ZERO;
+            }
+        }
+        s->block = super ? 0 : s->block;
+    }
+}
+
+INLINE void slot_load(__global const ulong *slot, struct flat_sums *s, ulong block)
+{
+    volatile __global const acc_t *sums = (volatile __global const acc_t *)(slot + 1);
+    for (int i = 0; i < INNER; i++) {
+        s->supers[i] = (lane_t)sums[i];
+        s->blocks[i] = (lane_t)sums[INNER + i];
+    }
+    s->block = (uint)(block % SUPER);
+}
+
+INLINE void slot_store(__global ulong *slot, const struct flat_sums *s)
+{
+    volatile __global acc_t *sums = (volatile __global acc_t *)(slot + 1);
+    for (int i = 0; i < INNER; i++) {
+        sums[i] = s->supers[i];
+        sums[INNER + i] = s->blocks[i];
+    }
+    chain_publish(slot);
+}
+
+struct parts {
+    __global ulong *slots;
+    ulong slot_words;
+    ulong rows; /* of each but the last */
+    ulong count;
+};
+
+/* Part `number` of a bundle. */
+INLINE struct unit part_of(const struct unit *u, const struct parts *p, ulong number)
+{
+    struct unit part = *u;
+    ulong before = number * p->rows;
+    part.rows = number == p->count - 1 ? u->rows - before : p->rows;
+    ulong first = u->memory.backwards ? u->rows - before - part.rows : before;
+    part.in += first * INNER;
+    part.out += first * INNER;
+    part.block = (uint)((u->block + before / BLOCK) % SUPER);
+    return part;
+}
+
+/* The sums before part `number` of a bundle, given those before the bundle in *s; those after the
+ * part are published. */
+static void part_sums(const struct unit *u, const struct parts *p, ulong number,
+                      struct flat_sums *s)
+{
+    lane_t totals[PART_TOTALS];
+    lane_t missing[PART_TOTALS];
+    struct unit part = part_of(u, p, number);
+    bool last = number == p->count - 1;
+    ulong part_blocks = p->rows / BLOCK;
+    if (!last) {
+        part_totals(&part, totals);
+    }
+    ulong known = chain_wait(p->slots, p->slot_words, number);
+    if (known > 0) {
+        slot_load(p->slots + known * p->slot_words, s, u->block + known * part_blocks);
+    }
+    while (known < number) {
+        struct unit other = part_of(u, p, known);
+        part_totals(&other, missing);
+        known++;
+        __global const ulong *slot = p->slots + known * p->slot_words;
+        if (chain_ready(slot)) { /* and what was added up may have been results */
+            slot_load(slot, s, u->block + known * part_blocks);
+        } else {
+            part_pass(&other, missing, s);
+        }
+    }
+    if (!last) {
+        struct flat_sums after = *s;
+        part_pass(&part, totals, &after);
+        slot_store(p->slots + (number + 1) * p->slot_words, &after);
+    }
+}
+
+/* ---- sums in and out ---- */
+
+INLINE struct flat_sums sums_begin(const struct unit *u, __global const struct scan_entry *e,
+                                   __global const acc_t *supers, __global const acc_t *blocks)
+{
+    struct flat_sums s;
+    s.block = u->block;
+    for (uint c = 0; c < INNER; c++) {
+        bool carried = (e->flags & ENTRY_CARRY_IN) != 0;
+        uint lane = COLUMN_LANE(u, c);
+        s.supers[lane] = u->exclusive ? LANE_PLUS_ZERO : LANE_ZERO;
+        s.blocks[lane] = LANE_ZERO;
+        if (carried) {
+            s.supers[lane] = (lane_t)supers[c];
+            s.blocks[lane] = (lane_t)blocks[c];
+        }
+    }
+    return s;
+}
+
+/* A bundle of any length, or part `number` of it; u: the bundle's cells begin at u->in. */
+INLINE void unit_carried(const struct unit *u, __global const struct scan_entry *e,
+                         const struct parts *p, ulong number, __global acc_t *supers,
+                         __global acc_t *blocks, elem_t stage[STRIPE])
+{
+    struct flat_sums flat = sums_begin(u, e, supers, blocks);
+    struct unit part = *u;
+    if (p->count > 1) {
+        part_sums(u, p, number, &flat);
+        part = part_of(u, p, number);
+    }
+    struct bundle_sums sums = sums_from(LANE_ZERO);
+    for (uint i = 0; i < INNER; i++) {
+        column_set(&sums.supers, i, flat.supers[i]);
+        column_set(&sums.blocks, i, flat.blocks[i]);
     }
     sums.base = cells_add(sums.supers, sums.blocks);
-    if (u->memory.backwards) {
-        unit_long(BACKWARDS | EDGE, u, number, &sums, stage);
+    if (part.memory.backwards) {
+        unit_long(BACKWARDS | EDGE, &part, &sums, stage);
     } else {
-        unit_long(EDGE, u, number, &sums, stage);
+        unit_long(EDGE, &part, &sums, stage);
     }
-    for (uint c = 0; c < INNER && (e->flags & ENTRY_CARRY_OUT); c++) {
+    bool last = number == p->count - 1;
+    for (uint c = 0; c < INNER && last && (e->flags & ENTRY_CARRY_OUT); c++) {
         supers[c] = ((const lane_t *)&sums.supers)[COLUMN_LANE(u, c)];
         blocks[c] = ((const lane_t *)&sums.blocks)[COLUMN_LANE(u, c)];
     }
@@ -447,8 +605,10 @@ __kernel void scan_short(__global const elem_t *in, __global elem_t *out, __glob
     bool many = e->dims > (INNER > 1);
     ulong bundles = many ? outer[0] : 1;
     ulong per_unit = e->unit_lines / INNER;
-    ulong first = (number - e->first_unit) * per_unit;
-    ulong end = min(first + per_unit, bundles);
+    ulong own = number - e->first_unit;
+    bool cut = e->parts > 1;
+    ulong first = cut ? own % bundles : own * per_unit; /* neighbours are of different bundles */
+    ulong end = cut ? first + 1 : min(first + per_unit, bundles);
 
     struct unit u;
     u.rows = e->length;
@@ -464,9 +624,19 @@ __kernel void scan_short(__global const elem_t *in, __global elem_t *out, __glob
 
     elem_t stage[STRIPE] __attribute__((aligned(64)));
     if (u.rows > BLOCK || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0) {
+        struct parts parts;
+        parts.slot_words = e->slot_words;
+        parts.rows = e->part_length;
+        parts.count = e->parts;
+        parts.slots =
+            table + chain_at + CHAIN_HEAD + e->slot + first * e->parts * e->slot_words;
         for (; first < end; first++) {
             __global acc_t *supers = carry + e->carry + first * INNER;
-            unit_carried(&u, e, first, supers, supers + carry_lines, stage);
+            struct unit bundle = u;
+            bundle.in += first * u.in_pitch;
+            bundle.out += first * u.out_pitch;
+            unit_carried(&bundle, e, &parts, cut ? own / bundles : 0, supers,
+                         supers + carry_lines, stage);
         }
         return;
     }

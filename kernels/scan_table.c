@@ -109,8 +109,7 @@ enum status scan_table_fill(struct cl_table *room, const struct scan_table_sourc
     const size_t dim_bytes = all.dims * sizeof(struct scan_dim);
     const size_t chain_bytes = all.words * sizeof(uint64_t);
     struct cl_table_part part;
-    enum status status =
-        cl_table_take(room, entry_bytes + dim_bytes + chain_bytes, &part, err);
+    enum status status = cl_table_take(room, entry_bytes + dim_bytes + chain_bytes, &part, err);
     if (status != STATUS_OK) {
         return status;
     }

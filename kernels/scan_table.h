@@ -1,5 +1,6 @@
 /* The table of a launch, as scan_table.cl reads it: a row for each piece, then the rows of
- * their dimensions, then what units of cut lines hand on (scan_chain.cl), zero. Thread: that of the device. */
+ * their dimensions, then what units of cut lines hand on (scan_chain.cl), zero. Thread: that of
+ * the device. */
 #ifndef TALLY_KERNELS_SCAN_TABLE_H
 #define TALLY_KERNELS_SCAN_TABLE_H
 

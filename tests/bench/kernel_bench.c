@@ -66,7 +66,7 @@ struct settings {
     bool quick;
     bool cpu_time;
     bool list;
-    size_t bytes; /* of the input */
+    size_t bytes;      /* of the input */
     size_t part_bytes; /* of parts that lines are cut into; 0: as the device would */
     int rounds;
     const char *only;

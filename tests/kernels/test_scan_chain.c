@@ -1,0 +1,106 @@
+/* Lines cut into parts, with units that stop at random (chain_delay.cl) and more threads than
+ * cores: whoever waits for a part in vain adds it up himself, while its own unit may wake up
+ * and overwrite it. Hundreds of launches end, each with the oracle's bytes. */
+#include "kernels/scan_device.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ROUNDS = 12,
+    JOBS = 3,
+    ALIGN = 64
+};
+
+static const struct shape {
+    const char *name;
+    int rank;
+    int64_t sizes[2];
+    int axis;
+} shapes[] = {
+    {"one row", 1, {70001}, 0},          {"three rows", 2, {3, 20000}, 1},
+    {"columns", 2, {3000, 24}, 0},       {"columns and a rest", 2, {2100, 37}, 0},
+    {"three columns", 2, {20003, 3}, 0}, {"seven columns", 2, {5001, 7}, 0},
+};
+
+static const struct {
+    enum dtype dtype;
+    enum precision precision;
+} kinds[] = {
+    {DTYPE_F32, PRECISION_WIDE}, {DTYPE_F32, PRECISION_NATIVE}, {DTYPE_I8, PRECISION_WIDE}};
+
+/* The same tensor as three jobs of one launch, in place and apart, so that units of one line
+ * wait while those of others run. */
+static void run_round(struct scan_device *device, const struct scan_case *t, struct slab *slab,
+                      const char *name)
+{
+    unsigned char *data = slab_data(slab);
+    size_t pitch = (t->in_bytes + ALIGN - 1) / ALIGN * ALIGN;
+    struct scan_job jobs[JOBS];
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    for (size_t j = 0; j < JOBS; j++) {
+        bool apart = j == JOBS - 1;
+        memcpy(data + j * pitch, t->in, t->in_bytes);
+        jobs[j] = (struct scan_job){.plan = &t->plan,
+                                    .slab = slab,
+                                    .in_offset = j * pitch,
+                                    .out_offset = (apart ? JOBS : j) * pitch};
+    }
+    if (scan_device_run(device, jobs, JOBS, &report, &err) != STATUS_OK) {
+        ktest_fail("%s: %s", name, err.detail);
+        return;
+    }
+    size_t bytes = dtype_info(t->desc.dtype)->bytes;
+    for (size_t j = 0; j < JOBS; j++) {
+        (void)ktest_same_bytes(data + jobs[j].out_offset, t->want, t->out_bytes / bytes, bytes,
+                               name);
+    }
+}
+
+static void run_shape(struct scan_device *device, const struct shape *shape, size_t kind)
+{
+    for (int flags = 0; flags < 4; flags++) {
+        struct scan_case t;
+        struct scan_desc desc = scan_describe(kinds[kind].dtype, kinds[kind].precision,
+                                              shape->rank, shape->sizes, shape->axis);
+        desc.exclusive = (flags & 1) != 0;
+        desc.reverse = (flags & 2) != 0;
+        if (!scan_case_init(&t, &desc, false)) {
+            return;
+        }
+        struct slab *slab = slab_create((JOBS + 1) * (t.in_bytes + ALIGN));
+        for (int round = 0; slab != NULL && round < ROUNDS / 4; round++) {
+            run_round(device, &t, slab, shape->name);
+        }
+        ktest_check(slab != NULL, "there is memory");
+        slab_destroy(slab);
+        scan_case_deinit(&t);
+    }
+}
+
+static void delayed_units_change_nothing(const void *context)
+{
+    (void)context;
+    struct scan_device_options options = {.part_bytes = 1};
+    struct scan_device *device = scan_case_device(&options);
+    for (size_t s = 0; s < ARRAY_COUNT(shapes) && device != NULL; s++) {
+        for (size_t kind = 0; kind < ARRAY_COUNT(kinds); kind++) {
+            run_shape(device, &shapes[s], kind);
+        }
+    }
+    scan_device_close(device);
+}
+
+int main(void)
+{
+    /* more threads than cores, where the runtime is PoCL */
+    (void)setenv("POCL_MAX_PTHREAD_COUNT", "5", 1);
+    (void)setenv("POCL_CPU_MAX_CU_COUNT", "5", 1);
+    ktest_run("units that stop at random change no byte, and every launch ends",
+              delayed_units_change_nothing, NULL);
+    return ktest_finish();
+}
