@@ -57,7 +57,8 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
 static bool fits(const struct batch *batch, const struct request *request,
                  const struct batcher_options *options)
 {
-    return batch->bytes < options->max_bytes &&
+    return batch->first->slice.of == NULL && request->slice.of == NULL && /* run alone */
+           batch->bytes < options->max_bytes &&
            request->block.bytes <= options->max_bytes - batch->bytes &&
            scan_plan_batches_with(&batch->first->plan, &request->plan);
 }
@@ -93,7 +94,8 @@ static void form(struct queue *queue, struct queue_lane *lane,
 static uint64_t company_until_ns(const struct queue *queue, const struct queue_lane *lane,
                                  const struct batcher_options *options)
 {
-    if (options->delay_ns == 0 || queue->closed || lane->count >= options->max_requests) {
+    if (options->delay_ns == 0 || queue->closed || lane->first->slice.of != NULL ||
+        lane->count >= options->max_requests) {
         return 0;
     }
     return lane->first->times.queued + options->delay_ns;

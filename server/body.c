@@ -4,6 +4,7 @@
 #include "server/config.h"
 #include "server/infer.h"
 #include "server/server.h"
+#include "server/slices.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -118,7 +119,11 @@ static enum status head_step(struct exchange *x, struct error *err)
         x->spill = true;
         return STATUS_OK;
     }
-    return infer_decode(x, err);
+    status = infer_decode(x, err);
+    if (status == STATUS_OK) {
+        slices_begin(x);
+    }
+    return status;
 }
 
 enum status body_begin(struct exchange *x, struct error *err)
@@ -213,6 +218,7 @@ static enum status feed_payload(struct exchange *x, const char *bytes, size_t co
         if (status != STATUS_OK) {
             return status;
         }
+        slices_begin(x);
     }
     /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
     if (request->payload_received < x->payload_room) {
@@ -221,6 +227,7 @@ static enum status feed_payload(struct exchange *x, const char *bytes, size_t co
         memcpy(input + request->payload_received, bytes, count < room ? count : room);
     }
     request->payload_received = end;
+    slices_feed(x);
     return STATUS_OK;
 }
 

@@ -84,6 +84,9 @@ X(batch_max_bytes,     SIZE,   "16MiB",          1,          CONFIG_TIB,       "
   "Most tensor bytes in one launch of several requests.")                                          \
 X(batch_delay_us,      UINT,   "0",              0,          1000000,          "us",               \
   "How long an idle device waits for company before it runs a batch that is not full.")            \
+X(slice_bytes,         SIZE,   "4MiB",           0,          CONFIG_TIB,       "bytes",            \
+  "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
+  "arrives, where its layout and the axis allow. 0: never.")                                       \
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
   "Threads that parse and print long JSON texts. 0: one per core.")                                \
 GROUP("Log")                                                                                       \

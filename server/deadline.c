@@ -12,6 +12,7 @@
 #include "server/loop.h"
 #include "server/metrics.h"
 #include "server/respond.h"
+#include "server/slices.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -114,6 +115,19 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
 }
 
+/* A device that hangs keeps the slice it has, but not the client. */
+static void check_slice(struct exchange *x)
+{
+    if (!slices_give_up(x)) {
+        return;
+    }
+    if (x->phase == EXCHANGE_BODY) {
+        exchange_refuse(x);
+    } else if (x->phase == EXCHANGE_SUSPENDED) {
+        loop_resume(x);
+    }
+}
+
 static void check(struct conn *conn, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
@@ -140,6 +154,7 @@ static void check(struct conn *conn, uint64_t now_ns)
         }
         break;
     case CONN_BODY:
+        check_slice(conn->exchange);
         check_body(conn, age_ns, now_ns);
         break;
     case CONN_ANSWERING:
@@ -148,6 +163,7 @@ static void check(struct conn *conn, uint64_t now_ns)
         }
         break;
     case CONN_WAITING:
+        check_slice(conn->exchange);
         break;
     }
 }
@@ -163,6 +179,7 @@ static void hung_up(struct conn *conn)
         if (!atomic_exchange(&conn->exchange->request.cancelled, true)) {
             metrics_add(conn->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
         }
+        slices_cancel(conn->exchange);
         break;
     case CONN_BODY:
         if (conn->exchange->body_received == conn->body_at_hangup) {

@@ -192,14 +192,19 @@ static enum status open_exchange(struct exchange *x)
 }
 
 /* The request is refused while its body is still to come, or coming. */
-static enum exchange_step begin_drain(struct exchange *x, uint64_t left)
+static void begin_drain(struct exchange *x, uint64_t left)
 {
     x->phase = EXCHANGE_DRAIN;
     x->refused_ns = clock_now_ns();
     if (left > KEEP_ALIVE_DRAIN_BYTES) {
         respond_early(x);
     }
-    return EXCHANGE_GO_ON;
+}
+
+void exchange_refuse(struct exchange *x)
+{
+    int64_t length = x->door.content_length;
+    begin_drain(x, length < 0 ? 0 : (uint64_t)length - x->body_received);
 }
 
 enum exchange_step exchange_header(struct exchange *x, const char *method)
@@ -217,7 +222,8 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
         x->close = true;
         return EXCHANGE_ANSWER;
     }
-    return begin_drain(x, door->content_length > 0 ? (uint64_t)door->content_length : 0);
+    begin_drain(x, door->content_length > 0 ? (uint64_t)door->content_length : 0);
+    return EXCHANGE_GO_ON;
 }
 
 /* ---- the body ---- */
@@ -240,8 +246,8 @@ enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t c
     if (body_feed(x, bytes, count, &x->request.error) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
-    int64_t length = x->door.content_length;
-    return begin_drain(x, length < 0 ? 0 : (uint64_t)length - x->body_received);
+    exchange_refuse(x);
+    return EXCHANGE_GO_ON;
 }
 
 static void make_page(struct exchange *x)

@@ -81,6 +81,7 @@ enum exchange_shm {
 };
 
 struct shm_region;
+struct slices;
 
 struct exchange {
     struct request request; /* first: what the other layers see */
@@ -111,8 +112,9 @@ struct exchange {
     size_t block_bytes;                         /* what the block must have in the end */
     size_t input_room;                          /* of them, for the input buffer */
     struct shm_region *shm[EXCHANGE_SHM_COUNT]; /* held until the end; NULL: none */
-    struct inflate *inflate;                    /* owned; NULL: the body is not packed any more */
-    struct packed_body packed_body;             /* of a tensor's request, until unpacked */
+    struct inflate *inflate;        /* owned; NULL: the body is not packed any more */
+    struct packed_body packed_body; /* of a tensor's request, until unpacked */
+    struct slices *slices;          /* owned; NULL: not scanned while it arrives */
 
     uint64_t refused_ns; /* DRAIN: since when */
     uint64_t drained;    /* bytes dropped since then */
@@ -163,5 +165,8 @@ enum exchange_step {
 enum exchange_step exchange_header(struct exchange *x, const char *method);
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *x);
+
+/* In EXCHANGE_BODY, between MHD's calls: request.error says why the rest is not wanted. */
+void exchange_refuse(struct exchange *x);
 
 #endif

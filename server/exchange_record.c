@@ -7,6 +7,7 @@
 #include "server/loop.h"
 #include "server/metrics.h"
 #include "server/share.h"
+#include "server/slices.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -65,6 +66,10 @@ static void reset(struct exchange *x)
     request->upload_ns = 0;
     request->compute_ns = 0;
     request->download_ns = 0;
+    request->slice.of = NULL;
+    request->slice.carry = NULL;
+    request->slice.position = 0;
+    request->slice.more = false;
     request->next = NULL;
     x->magic = EXCHANGE_MAGIC;
     x->phase = EXCHANGE_NEW;
@@ -83,6 +88,7 @@ static void reset(struct exchange *x)
     x->block_bytes = 0;
     x->inflate = NULL;
     x->packed_body = (struct packed_body){.bytes = NULL};
+    x->slices = NULL;
     memset(x->shm, 0, sizeof x->shm);
     x->refused_ns = 0;
     x->drained = 0;
@@ -222,6 +228,7 @@ void exchange_end(struct exchange *x)
     }
     free(request->answer.head);
     infer_shm_release(x);
+    slices_release(x);
     inflate_destroy(x->inflate);
     packed_body_free(x);
     memory_give(memory, &request->block);

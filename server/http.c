@@ -132,7 +132,7 @@ void http_stop(struct http *http)
     wake_loops(http);
     for (size_t i = 0; i < http->loop_count; i++) {
         loop_stop(&http->loops[i]);
-        in_use = in_use || http->loops[i].suspended > 0;
+        in_use = in_use || http->loops[i].suspended + http->loops[i].slices_out > 0;
     }
     listen_close(&http->listeners);
     if (!in_use) {

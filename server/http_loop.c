@@ -18,6 +18,7 @@
 #include "server/infer.h"
 #include "server/log.h"
 #include "server/respond.h"
+#include "server/slices.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -185,17 +186,28 @@ static void on_daemon_readable(uv_poll_t *poll, int status, int events)
     listener->need_run = true;
 }
 
+void loop_resume(struct exchange *x)
+{
+    x->phase = EXCHANGE_READY;
+    x->loop->suspended--;
+    x->conn->listener->need_run = true;
+    MHD_resume_connection(x->request.connection);
+}
+
 static void take_back(struct request *request)
 {
+    if (request->slice.of != NULL) {
+        request = slices_take_back(request);
+    }
+    if (request == NULL) {
+        return;
+    }
     struct exchange *x = exchange_of(request);
     assert(x->magic == EXCHANGE_MAGIC && x->phase == EXCHANGE_SUSPENDED);
     if (!x->loop->stopping && infer_advance(x)) {
         return;
     }
-    x->phase = EXCHANGE_READY;
-    x->loop->suspended--;
-    x->conn->listener->need_run = true;
-    MHD_resume_connection(request->connection);
+    loop_resume(x);
 }
 
 static void look_at_orders(struct http_loop *loop);
@@ -303,10 +315,10 @@ static void stop_daemons(struct http_loop *loop)
             (void)MHD_run(listener->daemon);
         }
     }
-    if (loop->suspended > 0) {
+    if (loop->suspended + loop->slices_out > 0) {
         /* A hung device still has requests: MHD would abort. The process is about to end. */
         log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
-                    loop->suspended);
+                    loop->suspended + loop->slices_out);
         return;
     }
     for (size_t i = 0; i < loop->listener_count; i++) {
@@ -440,7 +452,7 @@ void loop_stop(struct http_loop *loop)
     if (loop->started) {
         (void)uv_thread_join(&loop->thread);
     }
-    if (loop->magic != LOOP_MAGIC || loop->suspended > 0) {
+    if (loop->magic != LOOP_MAGIC || loop->suspended + loop->slices_out > 0) {
         return; /* never begun, or still in use by a hung device */
     }
     if (!loop->started) {

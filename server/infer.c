@@ -10,6 +10,7 @@
 #include "server/infer_shm.h"
 #include "server/queue.h"
 #include "server/server.h"
+#include "server/slices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -397,6 +398,9 @@ static bool launch(struct request *request)
     if (request->plan.pattern == SCAN_EMPTY) {
         encode(request);
         return false;
+    }
+    if (slices_begun(exchange_of(request))) {
+        return slices_end(exchange_of(request));
     }
     return queue_try_push(request->server->queue, request, &request->error) == STATUS_OK;
 }

@@ -42,7 +42,8 @@ struct http_loop {
     struct listener listeners[LISTEN_SOCKETS];
     struct conn *conns;
     atomic_size_t conn_count;
-    size_t suspended; /* exchanges with someone else */
+    size_t suspended;  /* exchanges with someone else */
+    size_t slices_out; /* slices with someone else */
     struct exchange *free_exchanges;
     size_t free_count;
     bool draining; /* as seen by this loop */
@@ -65,6 +66,9 @@ void loop_stop(struct http_loop *loop);
 
 /* Run the daemons before the loop sleeps. */
 void loop_wake(struct http_loop *loop);
+
+/* The request of a suspended exchange is through: its answer can be sent. */
+void loop_resume(struct exchange *x);
 
 /* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */
 void deadline_sweep(struct http_loop *loop);

@@ -1,21 +1,26 @@
 /* The record of one request, from its first header byte to its last answer byte.
  *
- * state        owner thread    holds                       leaves when
- * -----------  --------------  --------------------------
- * ------------------------------------------ RECEIVING    loop            head bytes,
- * reservation     the body is complete, or it is refused PARSING      codec pool      + slab
- * memory               complete() is done (large texts only) QUEUED       queue           +
- * plan                      a worker takes it, or it is cancelled RUNNING      device worker +
- * plan, input becomes       the batch is finished on the device: output posted to the loop,
- * error says how it went PRINTING     codec pool      + answer text               encode() is
- * done (large texts only) FINISHED     loop            answer or error             the answer
- * is queued with MHD ANSWERING    loop (MHD)      answer, slab memory         NOTIFY_COMPLETED:
- * everything is freed
+ * | state     | owner, thread | holds                | leaves when |
+ * |-----------|---------------|----------------------|------------------------------------------|
+ * | RECEIVING | loop          | head, reservation    | the body is complete, or it is refused |
+ * | PARSING   | codec pool    | + slab memory        | complete() is done (large texts only) |
+ * | QUEUED    | queue         | + plan               | a worker takes it, or it is cancelled |
+ * | RUNNING   | device worker | + plan; the input    | the batch is finished on the device: it
+ * | |           |               | becomes the output   | is posted to the loop, error says how
+ * | | SLICED    | loop          | + plan, a slice out  | its last slice came back
+ * (server/slices) | | PRINTING  | codec pool    | + answer text        | encode() is done
+ * (large texts only)      | | FINISHED  | loop          | answer or error      | the answer is
+ * queued with MHD            | | ANSWERING | loop (MHD)    | answer, slab memory  |
+ * NOTIFY_COMPLETED: everything is freed    |
  *
  * A request is in exactly one state; the hand-over call (queue_try_push, batcher_take,
  * codec_pool_submit, completion_post) is the transfer of ownership, and nobody touches a
- * request it does not own but for `cancelled`. While it is not owned by the loop its connection
- * is suspended, so MHD cannot end it. */
+ * request it does not own but for `cancelled`. While it is not owned by the loop, and in
+ * SLICED, its connection is suspended, so MHD cannot end it.
+ *
+ * A slice of a large tensor is a request too (`slice.of`), QUEUED and RUNNING like any other
+ * while the one that it is a slice of is RECEIVING or SLICED. It owns its bytes of the block:
+ * that one writes behind them only. */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
@@ -29,12 +34,14 @@ struct MHD_Connection;
 struct completion;
 struct route;
 struct server;
+struct slices;
 
 enum request_state {
     REQUEST_RECEIVING,
     REQUEST_PARSING,
     REQUEST_QUEUED,
     REQUEST_RUNNING,
+    REQUEST_SLICED,
     REQUEST_PRINTING,
     REQUEST_FINISHED,
     REQUEST_ANSWERING
@@ -52,6 +59,16 @@ struct request_times {
     uint64_t started;  /* taken by a worker */
     uint64_t computed; /* device done */
     uint64_t finished; /* its answer is encoded, or it failed */
+};
+
+/* A part of a tensor that is scanned by itself (server/slices.h); constant while it is out, but
+ * for `overdue`. */
+struct request_slice {
+    struct slices *of; /* it belongs to this; NULL: not a slice but a request of a client */
+    uint64_t *carry;   /* borrowed; as in struct scan_job, and so are the next two */
+    uint64_t position;
+    bool more;
+    atomic_bool overdue; /* any thread: its device gives no answer */
 };
 
 struct request {
@@ -78,6 +95,7 @@ struct request {
     char *head;        /* owned: body bytes before the payload, NUL after the last */
     size_t head_bytes; /* bytes in it */
     size_t head_capacity;
+    struct request_slice slice;
     struct memory_block block; /* slab range with input and output buffer */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */
     size_t out_offset;         /* of the output buffer in block.slab, bytes */

@@ -150,6 +150,11 @@ bool worker_call_end(struct worker *worker)
 static struct request *take_batch_away(struct worker *worker)
 {
     struct request *first = worker->batch;
+    if (first != NULL && first->slice.of != NULL) {
+        /* A slice, alone: its loop may be writing beside it. It stays, and says so. */
+        atomic_store_explicit(&first->slice.overdue, true, memory_order_relaxed);
+        return NULL;
+    }
     for (struct request *request = first; request != NULL; request = request->next) {
         worker->orphans[worker->orphan_count++] = request->block;
         worker->orphan_reserved += request->reserved_bytes;

@@ -27,7 +27,10 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
         worker->jobs[i] = (struct scan_job){.plan = &worker->plans[i],
                                             .slab = request->block.slab,
                                             .in_offset = request->in_offset,
-                                            .out_offset = request->out_offset};
+                                            .out_offset = request->out_offset,
+                                            .carry = request->slice.carry,
+                                            .position = request->slice.position,
+                                            .more = request->slice.more};
         bytes += request->block.bytes;
     }
     return bytes;
@@ -60,7 +63,7 @@ static void count_success(struct worker *worker, const struct request *first, si
     }
     (void)pthread_mutex_lock(&worker->lock);
     worker->stats.batches++;
-    worker->stats.requests += count;
+    worker->stats.requests += first->slice.more ? 0 : count; /* the last slice counts */
     worker->stats.elements += elements;
     worker->stats.bytes += bytes;
     worker->stats.busy_ns += busy_ns;
@@ -134,11 +137,17 @@ static enum outcome run_once(struct worker *worker, struct request *first, size_
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
     uint64_t bytes = fill_jobs(worker, first);
+    bool slice = first->slice.of != NULL;
     worker_call_begin(worker, first, count, bytes);
     enum status status =
         worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
     if (!worker_call_end(worker)) {
-        return OUTCOME_OUT; /* the requests were taken away */
+        if (slice) {
+            completion_fail(first, STATUS_DEVICE_ERROR,
+                            "device %zu (%s) did not answer in time", worker->number,
+                            worker->info.name);
+        }
+        return OUTCOME_OUT; /* other requests were taken away */
     }
     if (status == STATUS_OK) {
         finish(worker, first, count, &report);

@@ -1,0 +1,277 @@
+/* One record per sliced request: the slice, as a request, and what is done. See slices.h. */
+#include "server/slices.h"
+
+#include "kernels/scan_slice.h"
+#include "server/body.h"
+#include "server/clock.h"
+#include "server/config.h"
+#include "server/infer_shm.h"
+#include "server/loop.h"
+#include "server/metrics.h"
+#include "server/queue.h"
+
+#include <stdlib.h>
+
+enum {
+    CARRY_BYTES = 1 << 20 /* most, for the sums that slices hand on */
+};
+
+struct slices {
+    struct request slice;
+    struct exchange *x; /* NULL: it ended before its slice came back */
+    struct http_loop *loop;
+    struct scan_slicing slicing;
+    uint64_t step_bytes;
+    uint64_t done;       /* steps computed */
+    uint64_t out;        /* steps of the slice that is out; 0: none is */
+    uint64_t next_bytes; /* payload that makes it worth while to try the queue */
+    uint64_t queue_ns;   /* what the slices so far took */
+    uint64_t compute_ns;
+    struct memory_block block; /* left by a request that ended; held for the slice */
+    uint64_t reserved_bytes;
+    uint64_t carry[]; /* chained: struct scan_job, carry */
+};
+
+/* ---- which requests ---- */
+
+/* The payload is the input buffer, byte by byte and in its place for good. */
+static bool lands_as_it_is(struct exchange *x)
+{
+    const struct request *request = &x->request;
+    const struct scan_call *call = &request->call;
+    return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
+           !call->byte_swap && !call->axis_pending && !infer_shm_used(x) &&
+           x->inflate == NULL && !x->spill && request->block.bytes >= x->block_bytes;
+}
+
+static uint64_t tensor_bytes(const struct scan_plan *plan)
+{
+    return plan->elements * dtype_info(plan->dtype)->bytes;
+}
+
+static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
+{
+    uint64_t least = request->server->config->slice_bytes;
+    uint64_t bytes = tensor_bytes(&request->plan);
+    if (least == 0 || bytes / 2 < least || request->call.payload_max < bytes ||
+        !scan_slicing_make(&request->plan, slicing)) {
+        return false;
+    }
+    return !slicing->chained || request->plan.lines * 2 * sizeof(uint64_t) <= CARRY_BYTES;
+}
+
+void slices_begin(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct error ignored = ERROR_INIT;
+    struct scan_slicing slicing;
+    if (x->slices != NULL || !lands_as_it_is(x) || !worth_slicing(request, &slicing)) {
+        return;
+    }
+    size_t carry = slicing.chained ? (size_t)request->plan.lines * 2 * sizeof(uint64_t) : 0;
+    size_t bytes = sizeof(struct slices) + carry;
+    if (body_reserve(request, bytes, &ignored) != STATUS_OK) {
+        return;
+    }
+    struct slices *slices = calloc(1, bytes);
+    if (slices == NULL) {
+        return; /* the reservation is given back with the request */
+    }
+    slices->x = x;
+    slices->loop = x->loop;
+    slices->slicing = slicing;
+    slices->step_bytes = slicing.step * dtype_info(request->plan.dtype)->bytes;
+    slices->slice =
+        (struct request){.magic = REQUEST_MAGIC,
+                         .completion = request->completion,
+                         .server = request->server,
+                         .deadline_ns = request->deadline_ns,
+                         .planned = true,
+                         .device = -1,
+                         .slice = {.of = slices, .carry = carry > 0 ? slices->carry : NULL}};
+    x->slices = slices;
+}
+
+/* ---- handing over ---- */
+
+/* Queue everything up to step `end`. */
+static enum status push(struct slices *slices, uint64_t end, struct error *err)
+{
+    const struct exchange *x = slices->x;
+    const struct request *whole = &x->request;
+    struct request *slice = &slices->slice;
+    size_t at = (size_t)(slices->done * slices->step_bytes);
+    scan_slicing_plan(&slices->slicing, slices->done, end - slices->done, &slice->plan);
+    slice->block = (struct memory_block){.slab = whole->block.slab,
+                                         .offset = whole->block.offset + at,
+                                         .bytes = (size_t)tensor_bytes(&slice->plan)};
+    slice->in_offset = whole->in_offset + at;
+    slice->out_offset = whole->out_offset + at;
+    slice->slice.position = scan_slicing_position(&slices->slicing, slices->done);
+    slice->slice.more = end < slices->slicing.steps;
+    atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
+    slice->model = slice->slice.more ? -1 : whole->model; /* counted once */
+    slice->retries = 0;
+    uint64_t count = end - slices->done;
+    enum status status = queue_try_push(whole->server->queue, slice, err);
+    if (status == STATUS_OK) {
+        bool first = slices->done == 0;
+        slices->out = count;
+        slices->loop->slices_out++;
+        metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
+        metrics_add(whole->server->metrics, METRICS_COUNTER_SLICED_REQUESTS, first);
+    }
+    return status;
+}
+
+void slices_feed(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    if (slices == NULL || slices->out > 0) {
+        return;
+    }
+    struct error ignored = ERROR_INIT;
+    uint64_t received = x->request.payload_received;
+    uint64_t least = x->request.server->config->slice_bytes;
+    uint64_t arrived = received / slices->step_bytes;
+    if (received < slices->next_bytes || arrived >= slices->slicing.steps ||
+        (arrived - slices->done) * slices->step_bytes < least) {
+        return; /* the last slice waits for the verdict on the whole body */
+    }
+    if (push(slices, arrived, &ignored) != STATUS_OK) {
+        slices->next_bytes = received + least;
+    }
+}
+
+bool slices_begun(const struct exchange *x)
+{
+    return x->slices != NULL && (x->slices->out > 0 || x->slices->done > 0);
+}
+
+bool slices_end(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    x->request.state = REQUEST_SLICED;
+    return slices->out > 0 ||
+           push(slices, slices->slicing.steps, &x->request.error) == STATUS_OK;
+}
+
+/* ---- coming back ---- */
+
+static void account(struct slices *slices)
+{
+    struct request *whole = &slices->x->request;
+    const struct request *slice = &slices->slice;
+    slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
+    slices->compute_ns += clock_span_ns(slice->times.started, slice->times.computed);
+    whole->upload_ns += slice->upload_ns;
+    whole->compute_ns += slice->compute_ns;
+    whole->download_ns += slice->download_ns;
+    whole->device = slice->device;
+    whole->batch = slice->batch;
+}
+
+/* The request's times: as if its slices had waited and run one after the other at the end. */
+static void settle_times(const struct slices *slices)
+{
+    struct request_times *times = &slices->x->request.times;
+    times->computed = slices->slice.times.computed;
+    times->started = times->computed - slices->compute_ns;
+    times->queued = times->started - slices->queue_ns;
+}
+
+static void destroy(struct slices *slices)
+{
+    struct memory *memory = slices->slice.server->memory;
+    memory_give(memory, &slices->block);
+    if (slices->reserved_bytes > 0) {
+        memory_release(memory, slices->reserved_bytes);
+    }
+    free(slices);
+}
+
+/* A slice of a request that waits for nothing but its slices. */
+static struct request *go_on(struct slices *slices)
+{
+    struct request *whole = &slices->x->request;
+    if (slices->done < slices->slicing.steps) {
+        bool more = push(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
+        return more ? NULL : whole;
+    }
+    settle_times(slices);
+    return whole;
+}
+
+struct request *slices_take_back(struct request *slice)
+{
+    struct slices *slices = slice->slice.of;
+    struct exchange *x = slices->x;
+    uint64_t steps = slices->out;
+    slices->loop->slices_out--;
+    slices->out = 0;
+    if (x == NULL) {
+        destroy(slices);
+        return NULL;
+    }
+    bool waiting = x->phase == EXCHANGE_SUSPENDED;
+    if (slice->error.status != STATUS_OK) {
+        if (waiting || x->phase == EXCHANGE_BODY) {
+            x->request.error = slice->error;
+        }
+        if (x->phase == EXCHANGE_BODY) {
+            exchange_refuse(x);
+        }
+        return waiting ? &x->request : NULL;
+    }
+    slices->done += steps;
+    account(slices);
+    if (waiting) {
+        return go_on(slices);
+    }
+    if (x->phase == EXCHANGE_BODY) {
+        slices_feed(x);
+    }
+    return NULL;
+}
+
+/* ---- ending early ---- */
+
+void slices_cancel(struct exchange *x)
+{
+    if (x->slices != NULL) {
+        atomic_store_explicit(&x->slices->slice.cancelled, true, memory_order_relaxed);
+    }
+}
+
+void slices_release(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    struct request *whole = &x->request;
+    x->slices = NULL;
+    if (slices == NULL) {
+        return;
+    }
+    if (slices->out == 0) {
+        destroy(slices);
+        return;
+    }
+    atomic_store_explicit(&slices->slice.cancelled, true, memory_order_relaxed);
+    slices->x = NULL;
+    slices->block = whole->block;
+    slices->reserved_bytes = whole->reserved_bytes;
+    whole->block = (struct memory_block){.slab = NULL};
+    whole->reserved_bytes = 0;
+}
+
+bool slices_give_up(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    if (slices == NULL || slices->out == 0 ||
+        !atomic_load_explicit(&slices->slice.slice.overdue, memory_order_relaxed)) {
+        return false;
+    }
+    slices_release(x);
+    (void)error_set(&x->request.error, STATUS_DEVICE_ERROR,
+                    "the device that scans this tensor gives no answer; try again");
+    return true;
+}

@@ -1,0 +1,356 @@
+"""Large tensors are scanned in slices while they arrive: the bits are those of the whole, whatever
+the format, type, axis and pace, and whatever happens on the way."""
+
+import json
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from support import calls, dtypes, oracle
+from support.http import post_bytes
+from support.tallyd import Tallyd
+
+SLICE = 16 << 10
+FLAGS = ["--slice-bytes", str(SLICE)]
+TWO_DEVICES = {"POCL_DEVICES": "pthread pthread"}
+
+
+@pytest.fixture(scope="module")
+def server(log_dir):
+    """Two devices, so that the slices of a tensor take turns on them."""
+    server = Tallyd(log_dir / "slices.log", FLAGS, env=TWO_DEVICES)
+    yield server
+    server.check_alive()
+    server.stop()
+
+
+def counter(server, name):
+    client = server.client()
+    page = client.get("/metrics").body.decode()
+    client.close()
+    (value,) = [line.split()[-1] for line in page.splitlines() if line.startswith(name + " ")]
+    return int(value)
+
+
+def await_counter(server, name, more_than):
+    deadline = time.monotonic() + 30
+    while counter(server, name) <= more_than:
+        assert time.monotonic() < deadline, f"{name} stays at {more_than}"
+        time.sleep(0.002)
+
+
+def send_by_parts(server, request, cuts=(0.6,), sliced=True):
+    """Send a request up to each cut and wait until a slice of that was handed over."""
+    with server.wire() as wire:
+        begun, at = counter(server, "tally_sliced_requests_total"), 0
+        for cut in cuts:
+            end = int(len(request) * cut)
+            before = counter(server, "tally_slices_total")
+            wire.send(request[at:end])
+            if sliced:
+                await_counter(server, "tally_slices_total", before)
+            else:
+                time.sleep(0.02)
+            at = end
+        answer = wire.send(request[at:]).answer()
+    assert counter(server, "tally_sliced_requests_total") == begun + (1 if sliced else 0)
+    return answer
+
+
+def raw_request(dtype, stored, **attributes):
+    path = "/v1/cumsum" + calls.query(dtype=dtype.name, shape=list(stored.shape), **attributes)
+    return post_bytes(path, stored.tobytes(), [("Content-Type", calls.RAW)])
+
+
+def framed_request(path, document, payload):
+    head = json.dumps(document).encode()
+    headers = [("Content-Type", calls.RAW), ("Inference-Header-Content-Length", str(len(head)))]
+    return post_bytes(path, head + payload, headers)
+
+
+def framed_payload(answer):
+    assert answer.status == 200, answer
+    return answer.body[int(answer.headers["Inference-Header-Content-Length"]) :]
+
+
+def tensor(dtype, shape, seed=5):
+    return dtype.random(np.random.default_rng(seed), shape)
+
+
+# Shape and axis; some are in the middle of a block, some exactly at the end of one or a slice.
+GEOMETRIES = [
+    ((70001,), 0),
+    ((1, 65536, 1), 1),
+    ((300, 257), 1),
+    ((4096, 16), 1),
+    ((2000, 33), 0),
+    ((8, 256, 32), 1),
+    ((5, 4, 4099), 2),
+    ((4096, 1, 16), 1),
+]
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_every_type_and_axis_has_the_bits_of_the_whole(server, dtype):
+    for i, (shape, axis) in enumerate(GEOMETRIES):
+        chained = all(size == 1 for size in shape[:axis])
+        attributes = {
+            "axis": axis,
+            "exclusive": i % 2 == 0,
+            "reverse": i % 3 != 0 and not chained,
+            "precision": "native" if i % 4 == 1 else "wide",
+        }
+        stored = tensor(dtype, shape)
+        answer = send_by_parts(server, raw_request(dtype, stored, **attributes), (0.5, 0.8))
+        actual = calls.stored_of(dtype, answer, shape)
+        calls.expect_same(dtype, actual, stored, **attributes)
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+@pytest.mark.parametrize("steps", [2, 3, 8])
+def test_sizes_around_the_ends_of_slices(server, steps, extra):
+    dtype = dtypes.BY_NAME["float32"]
+    stored = tensor(dtype, (steps * SLICE // 4 + extra,))
+    sliced = stored.nbytes >= 2 * SLICE
+    request = raw_request(dtype, stored)
+    answer = send_by_parts(server, request, (0.85,), sliced)
+    calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored)
+
+
+def test_npy(server):
+    dtype = dtypes.BY_NAME["int16"]
+    stored = tensor(dtype, (500, 300))
+    path = "/v1/cumsum" + calls.query(axis=1)
+    for order in "C", "F":
+        body = calls.npy_bytes(np.asarray(stored, order=order))
+        request = post_bytes(path, body, [("Content-Type", calls.NPY)])
+        answer = send_by_parts(server, request, sliced=order == "C")
+        calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored, axis=1)
+
+
+def test_npy_answered_in_json(server):
+    dtype = dtypes.BY_NAME["float64"]
+    stored = tensor(dtype, (90, 100))
+    headers = [("Content-Type", calls.NPY), ("Accept", calls.JSON)]
+    request = post_bytes("/v1/cumsum?axis=1", calls.npy_bytes(stored), headers)
+    answer = send_by_parts(server, request)
+    calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored, axis=1)
+
+
+def test_directml_binary(server):
+    dtype = dtypes.BY_NAME["uint32"]
+    stored = tensor(dtype, (1, 3, 200, 150))
+    described = {"DataType": "UINT32", "Sizes": list(stored.shape)}
+    document = {
+        "desc": {
+            "InputTensor": described,
+            "OutputTensor": described,
+            "Axis": 2,
+            "AxisDirection": "DECREASING",
+            "HasExclusiveSum": True,
+        }
+    }
+    request = framed_request("/v1/directml/cumulative_summation", document, stored.tobytes())
+    payload = framed_payload(send_by_parts(server, request))
+    actual = np.frombuffer(payload, dtype.storage).reshape(stored.shape)
+    calls.expect_same(dtype, actual, stored, axis=2, exclusive=True, reverse=True)
+
+
+def test_openvino_binary(server):
+    dtype = dtypes.BY_NAME["bfloat16"]
+    stored = tensor(dtype, (400, 300))
+    data = {"precision": "BF16", "shape": [400, 300], "binary_data_size": stored.nbytes}
+    axis = {"precision": "I64", "shape": [], "data": 1}
+    request = framed_request("/v1/openvino/cumsum-3", {"inputs": [data, axis]}, stored.tobytes())
+    actual = np.frombuffer(framed_payload(send_by_parts(server, request)), dtype.storage)
+    calls.expect_same(dtype, actual.reshape(stored.shape), stored, axis=1)
+    # an axis that comes after the tensor is not known in time
+    axis = {"precision": "I64", "shape": [], "binary_data_size": 8}
+    payload = stored.tobytes() + np.array(1, "<i8").tobytes()
+    request = framed_request("/v1/openvino/cumsum-3", {"inputs": [data, axis]}, payload)
+    actual = np.frombuffer(
+        framed_payload(send_by_parts(server, request, sliced=False)), dtype.storage
+    )
+    calls.expect_same(dtype, actual.reshape(stored.shape), stored, axis=1)
+
+
+@pytest.mark.parametrize("binary_output", [True, False])
+def test_v2_binary(server, binary_output):
+    dtype = dtypes.BY_NAME["int64"]
+    stored = tensor(dtype, (100, 90))
+    tensor_input = {
+        "name": "x",
+        "shape": [100, 90],
+        "datatype": "INT64",
+        "parameters": {"binary_data_size": stored.nbytes},
+    }
+    document = {
+        "parameters": {"axis": 1, "binary_data_output": binary_output},
+        "inputs": [tensor_input],
+    }
+    request = framed_request("/v2/models/cumsum/infer", document, stored.tobytes())
+    answer = send_by_parts(server, request)
+    if binary_output:
+        actual = np.frombuffer(framed_payload(answer), dtype.storage)
+    else:
+        actual = dtype.from_json(answer.json()["outputs"][0]["data"])
+    calls.expect_same(dtype, actual.reshape(stored.shape), stored, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [
+        ((70000,), {"reverse": True}),
+        ((300, 300), {"reverse": True}),
+        ((100, 700), {"axis": 0}),
+        ((300, 300), {"axis": 1, "output_strides": [301, 1]}),
+        ((300, 300), {"axis": 1, "output_strides": [1, 300]}),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_cut_is_scanned_as_a_whole(server, shape, attributes):
+    dtype = dtypes.BY_NAME["int32"]
+    stored = tensor(dtype, shape)
+    answer = send_by_parts(server, raw_request(dtype, stored, **attributes), sliced=False)
+    assert answer.status == 200, answer
+    if "output_strides" not in attributes:
+        calls.expect_same(dtype, calls.stored_of(dtype, answer, shape), stored, **attributes)
+
+
+def test_a_chunked_body_once_its_memory_is_there(server):
+    dtype = dtypes.BY_NAME["float32"]
+    stored = tensor(dtype, (1 << 20,))
+    body = stored.tobytes()
+    path = "/v1/cumsum" + calls.query(dtype=dtype.name, shape=list(stored.shape))
+    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: {calls.RAW}\r\n"
+    chunks = b"".join(
+        b"%x\r\n%s\r\n" % (len(body[at : at + 50000]), body[at : at + 50000])
+        for at in range(0, len(body), 50000)
+    )
+    request = head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    answer = send_by_parts(server, request, (0.9,))
+    calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored)
+
+
+def test_a_client_that_leaves_takes_its_slices_with_it(server):
+    dtype = dtypes.BY_NAME["float32"]
+    request = raw_request(dtype, tensor(dtype, (200000,)))
+    for cut in (0.3, 0.6, 0.9, 0.999):
+        before = counter(server, "tally_slices_total")
+        with server.wire() as wire:
+            wire.send(request[: int(len(request) * cut)])
+            await_counter(server, "tally_slices_total", before)
+    deadline = time.monotonic() + 30
+    while counter(server, "tally_memory_reserved_bytes") > 0:
+        assert time.monotonic() < deadline, "memory is held for clients that are gone"
+        time.sleep(0.02)
+
+
+def test_a_client_that_leaves_at_random_is_no_harm_to_others(server):
+    dtype = dtypes.BY_NAME["float32"]
+    stored = tensor(dtype, (100000,))
+    request = raw_request(dtype, stored)
+    expected = oracle.cumsum(dtype, stored).tobytes()
+    stop = threading.Event()
+
+    def leave(seed):
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            with server.wire() as wire:
+                wire.send(request[: int(rng.integers(len(request)))])
+            time.sleep(0.02)
+
+    leavers = [threading.Thread(target=leave, args=(seed,)) for seed in range(3)]
+    for leaver in leavers:
+        leaver.start()
+    try:
+        for _ in range(20):
+            with server.wire() as wire:
+                assert wire.send(request).answer().body == expected
+    finally:
+        stop.set()
+        for leaver in leavers:
+            leaver.join()
+
+
+def test_small_requests_pass_between_slices(server):
+    dtype = dtypes.BY_NAME["float32"]
+    stored = tensor(dtype, (1 << 20,))
+    request = raw_request(dtype, stored)
+    small = np.array([1, 2, 3, 4], np.int32)
+    with server.wire() as wire:
+        client = server.client()
+        for at in range(0, len(request), 1 << 18):
+            wire.send(request[at : at + (1 << 18)])
+            answer = client.post("/v1/cumsum?dtype=int32&shape=4", small.tobytes(), calls.RAW)
+            assert np.frombuffer(answer.body, np.int32).tolist() == [1, 3, 6, 10]
+        answer = wire.answer()
+        client.close()
+    calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored)
+
+
+def test_a_sliced_request_counts_once(server):
+    dtype = dtypes.BY_NAME["float32"]
+    stored = tensor(dtype, (70000,))
+    path = "/v2/models/cumsum/infer"
+    tensor_input = {
+        "name": "x",
+        "shape": [70000],
+        "datatype": "FP32",
+        "parameters": {"binary_data_size": stored.nbytes},
+    }
+    client = server.client()
+
+    def stats():
+        (model,) = client.get("/v2/models/cumsum/stats").json()["model_stats"]
+        devices = client.get("/v1/devices").json()["devices"]
+        return (
+            model["inference_count"],
+            model["execution_count"],
+            sum(device["requests"] for device in devices),
+        )
+
+    before = stats()
+    request = framed_request(path, {"inputs": [tensor_input]}, stored.tobytes())
+    answer = send_by_parts(server, request, (0.4, 0.8))
+    assert answer.status == 200
+    assert "compute;dur=" in answer.headers["Server-Timing"]
+    assert stats() == tuple(count + 1 for count in before)
+    client.close()
+
+
+def test_a_drain_waits_for_a_sliced_request(start_server):
+    server = start_server(*FLAGS)
+    dtype = dtypes.BY_NAME["float32"]
+    stored = tensor(dtype, (100000,))
+    request = raw_request(dtype, stored)
+    with server.wire() as wire:
+        wire.send(request[: len(request) // 2])
+        await_counter(server, "tally_slices_total", 0)
+        server.signal(signal.SIGTERM)
+        time.sleep(0.2)
+        answer = wire.send(request[len(request) // 2 :]).answer()
+    calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored)
+    assert server.wait(30) == 0
+
+
+def test_a_drain_does_not_wait_for_a_client_that_left(start_server):
+    server = start_server(*FLAGS)
+    dtype = dtypes.BY_NAME["float32"]
+    request = raw_request(dtype, tensor(dtype, (3000000,)))
+    with server.wire() as wire:
+        wire.send(request[: len(request) - 1])
+        await_counter(server, "tally_slices_total", 0)
+    server.signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+
+
+def test_without_slices_the_whole_is_scanned(start_server):
+    server = start_server("--slice-bytes", "0")
+    dtype = dtypes.BY_NAME["float32"]
+    stored = tensor(dtype, (4 << 20,))
+    answer = send_by_parts(server, raw_request(dtype, stored), sliced=False)
+    assert calls.stored_of(dtype, answer, stored.shape)[0] == stored[0]
