@@ -7,7 +7,7 @@
 #   test   what the test suites need, and a Python environment in build/venv
 #   lint   the checkers of `make lint`
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
-#   tools  optional debugging aids: oclgrind, valgrind
+#   tools  what only the kernel proofs use: oclgrind
 #
 # Quick when nothing is missing: one dpkg-query. Safe to run again and again, and side by side.
 # TALLY_NO_INSTALL=1 never installs, only reports. VENV=DIR puts the Python environment elsewhere.
@@ -18,9 +18,9 @@ venv=${VENV:-$top/build/venv}
 
 run_packages="make gcc g++ libc6-dev pkg-config libmicrohttpd-dev libjansson-dev libuv1-dev
     zlib1g-dev libcurl4-openssl-dev ocl-icd-opencl-dev opencl-headers"
-test_packages="libcmocka-dev curl wrk python3 python3-venv"
+test_packages="libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh nodejs golang-go"
 lint_packages="clang clang-tidy cppcheck shellcheck python3 python3-venv git"
-tools_packages="oclgrind valgrind"
+tools_packages="oclgrind"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
 die() {

@@ -118,7 +118,6 @@ def good_json():
     case("flat_three_dimensions", f32.reshape(3, 2, 2), {"shape": [3, 2, 2]}, False, axis=1)
     case("inferred_int64", np.array([1, -2, 3]), {}, True, dtype=False)
     case("inferred_float64", np.array([1, 0.1, 0.2]), {}, True, dtype=False, data="[1,0.1,0.2]")
-    case("inferred_uint64", np.array([2**63, 5], np.uint64), {}, True, dtype=False)
     case("float16", np.array([0.1, 0.2, 65504, 1e-7], np.float16), {}, True)
     case("float64", np.array([[0.1, 0.2], [5e-324, 0], [1e22, 1e16], [1e-7, 1]]), {}, True, axis=1)
     case("specials", np.array([1, np.inf, 1, -np.inf, 2]), {}, True)
@@ -229,6 +228,13 @@ def bad():
         "invalid_data",
         "data[1][0]",
         body=b'{"dtype":"int8","data":[[1,2],[200,3]]}',
+    )
+    case(
+        "json",
+        "error_inferred_range",
+        "invalid_data",
+        "data[1]",
+        body=b'{"data":[5,9223372036854775808]}',
     )
     case("json", "error_axis", "invalid_axis", "axis", body=b'{"data":[1,2],"axis":1}')
     case("json", "error_syntax", "invalid_json", body=b'{"data":[1,2]')
