@@ -10,7 +10,7 @@
  * row hold elements of rows to come and go nowhere. */
 
 #define STRIP_MAX    1024
-#define FAR_BYTES    1024
+#define FAR_BYTES    384 /* from here on the hardware does not fetch the next rows by itself */
 #define VECTORS_MAX  (STRIP_MAX / GROUP + 1)
 
 struct strip {
@@ -68,13 +68,14 @@ INLINE struct row_ends ends_after(const struct strip *t, ulong row)
     return ends;
 }
 
-/* Ask for the next eight rows of these columns. */
+/* Ask for the next eight rows of these columns, into L2: in L1 they would drive out this row's, all
+ * the more where rows are a power of two apart and share its sets. */
 INLINE void rows_prefetch(__global const elem_t *in, const struct strip *t, ulong row)
 {
     if (row + 2 * ROWS <= t->rows) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            __builtin_prefetch((const void *)(ulong)(in + (ROWS + r) * t->in_step));
+            __builtin_prefetch((const void *)(ulong)(in + (ROWS + r) * t->in_step), 0, 2);
         }
     }
 }
@@ -249,13 +250,18 @@ struct parts {
 /* Totals of all blocks of a part: of the first block's vectors, the second one's and so on. */
 static void part_totals(const struct strip *t, group_t totals[TOTALS_MAX])
 {
+    bool far = abs_diff(t->in_step, 0L) * ELEM_BYTES >= FAR_BYTES;
     uint vectors = (t->columns + GROUP - 1) / GROUP;
     for (ulong row = 0; row < t->rows; row += ROWS) {
         __global const elem_t *in = t->in + (long)row * t->in_step;
         group_t *total = totals + row / BLOCK * vectors;
         for (uint j = 0; j < vectors; j++) {
             group_t v[ROWS];
-            rows_load(in + vector_column(t, j, false), t->in_step, ROWS, v);
+            __global const elem_t *first = in + vector_column(t, j, false);
+            rows_load(first, t->in_step, ROWS, v);
+            if (far) {
+                rows_prefetch(first, t, row);
+            }
             group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
             group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
             group_t before = row % BLOCK == 0 ? group_splat(LANE_ZERO) : total[j];
