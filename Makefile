@@ -174,11 +174,18 @@ $(BIN)/bare_mhd: $(B)/tests/bench/bare_mhd.o
 BENCH_BIN := $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench
 bench:
 	@VENV=build/bench-venv sh deploy/install-deps.sh bench
+	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
 	@$(MAKE) --no-print-directory $(BENCH_BIN)
 	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
 bench-quick: deps-test
 	@$(MAKE) --no-print-directory $(BENCH_BIN)
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
+
+# Minutes of everything at once, and whether memory grows: make soak ARGS='--seconds 3600'.
+.PHONY: soak
+soak: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd
+	@python3 tests/load/soak.py $(ARGS)
 
 D := $(DESTDIR)$(PREFIX)
 install: all client

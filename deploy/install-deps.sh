@@ -1,12 +1,13 @@
 #!/bin/sh
 # Install what Tally needs and this machine lacks, with apt-get (Debian 12 and 13, Ubuntu 24.04).
 #
-#   deploy/install-deps.sh [run] [test] [lint] [bench] [tools]      (default: run)
+#   deploy/install-deps.sh [run] [test] [lint] [bench] [mlserver] [tools]      (default: run)
 #
 #   run    compilers, libraries, an OpenCL driver for the CPU
 #   test   what the test suites need, and a Python environment in build/venv
 #   lint   the checkers of `make lint`
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
+#   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
 #   tools  what only the kernel proofs use: oclgrind
 #
 # Quick when nothing is missing: one dpkg-query. Safe to run again and again, and side by side.
@@ -107,8 +108,9 @@ main() {
         test) wanted="$wanted $run_packages $test_packages" ;;
         lint) wanted="$wanted $run_packages $lint_packages" ;;
         bench) wanted="$wanted $run_packages $test_packages" ;;
+        mlserver) wanted="$wanted python3 python3-venv" ;;
         tools) ;;
-        *) die "no group '$group'; there are: run, test, lint, bench, tools" ;;
+        *) die "no group '$group'; there are: run, test, lint, bench, mlserver, tools" ;;
         esac
     done
     command -v dpkg-query >/dev/null 2>&1 ||
@@ -123,6 +125,7 @@ main() {
         test) make_venv "$top/tests/requirements.txt" ;;
         lint) make_venv "$top/tests/requirements-lint.txt" ;;
         bench) make_venv "$top/tests/bench/requirements-peers.txt" ;;
+        mlserver) make_venv "$top/tests/bench/requirements-mlserver.txt" ;;
         tools)
             # shellcheck disable=SC2046,SC2086
             install_packages $(optional $(missing_of $tools_packages))

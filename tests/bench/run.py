@@ -66,6 +66,11 @@ def main():
     parser.add_argument(
         "--python", default=sys.executable, help="interpreter that has the peers' packages"
     )
+    parser.add_argument(
+        "--mlserver",
+        default=load.ROOT / "build/mlserver-venv/bin/mlserver",
+        help="the command of MLServer, which has an environment of its own",
+    )
     args = parser.parse_args()
     wanted = args.only or (("kernels", "service", "startup") if args.quick else SECTIONS)
     OUT.mkdir(parents=True, exist_ok=True)
@@ -81,7 +86,7 @@ def main():
         "kernels": lambda: kernels(args.quick),
         "peers": lambda: __import__("compute").peers(args.quick, note, args.python),
         "service": lambda: service.service(args.quick, note),
-        "frameworks": lambda: service.frameworks(args.quick, note, args.python),
+        "frameworks": lambda: service.frameworks(args.quick, note, args.python, args.mlserver),
         "startup": lambda: service.startup(args.quick, note),
     }
     for name in wanted:

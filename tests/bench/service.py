@@ -2,12 +2,14 @@
 what a user would otherwise run. Every ratio is taken from interleaved runs on one machine."""
 
 import contextlib
+import http.client
 import json
 import os
 import random
 import struct
 import sys
 import tempfile
+import threading
 import pathlib
 
 import load
@@ -76,7 +78,7 @@ def works(quick):
     ).encode()
     v2, header = v2_body([3, 4], small)
     mib = 1 << 20
-    sweep = (1, 32) if quick else (1, 2, 4, 8, 16, 32, 64, 128)
+    sweep = (1, 32) if quick else (1, 4, 32, 128)
     for c in sweep:
         yield Work(
             f"small JSON c={c}", "/v1/cumsum", JSON, small_json, answer_bytes=110, connections=c
@@ -105,9 +107,57 @@ def works(quick):
         connections=2,
         echo=True,
     )
-    for count, c in ((1024, 16), (65536, 4), (1 << 20, 2)):
+    for count, c in ((1024, 16), (65536, 1), (65536, 4), (1 << 20, 1), (1 << 20, 4)):
         body = json_body(count)
         yield Work(f"JSON {count} numbers c={c}", "/v1/cumsum", JSON, body, connections=c)
+
+
+@contextlib.contextmanager
+def large_requests(base, mib):
+    """Raw tensors of `mib` MiB, one after the other, until the block ends."""
+    elements = mib << 18
+    data, stop, seen = raw_body(elements), threading.Event(), []
+
+    def send():
+        connection = http.client.HTTPConnection(base.split("//")[1], timeout=60)
+        path, room = f"/v1/cumsum?dtype=float32&shape={elements}", bytearray(1 << 20)
+        while not stop.is_set():
+            connection.request("POST", path, data, {"Content-Type": RAW})
+            answer = connection.getresponse()
+            while answer.readinto(room):
+                pass
+            seen.append(answer.status)
+        connection.close()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+
+
+def beside_large(base, note):
+    """Small requests alone, and beside 256 MiB ones that keep one connection busy."""
+    note("small JSON c=8 beside 256 MiB")
+    small = next(works(quick=True)).body
+    with load.body_file(small) as body:
+        args = {"content_type": JSON, "seconds": 4, "connections": 8}
+        load.wrk(base + "/v1/cumsum", body, **args)
+        alone = load.wrk(base + "/v1/cumsum", body, **args)
+        with large_requests(base, 256) as seen:
+            beside = load.wrk(base + "/v1/cumsum", body, **args)
+    if not seen or set(seen) != {200}:
+        raise RuntimeError(f"the large requests were answered with {set(seen)}")
+    return {
+        "work": "small JSON c=8 beside 256 MiB",
+        "requests_per_second": round(beside["rps"], 1),
+        "p50_us": beside["p50_us"],
+        "p99_us": beside["p99_us"],
+        "alone_p50_us": alone["p50_us"],
+        "alone_p99_us": alone["p99_us"],
+    }
 
 
 @contextlib.contextmanager
@@ -124,10 +174,11 @@ def bare(work):
 
 def service(quick, note):
     """(c): tallyd against bare_mhd."""
-    seconds, rounds = (2, 1) if quick else (4, 3)
+    seconds, rounds = (2, 1) if quick else (2, 3)
     rows = []
     with load.tallyd() as (tally, base):
         load.wait_built(base)
+        rows.append(beside_large(base, note))
         for work in works(quick):
             note(work.name)
             with load.body_file(work.body) as body, bare(work) as (floor, floor_url):
@@ -188,7 +239,7 @@ def fastapi(python, engine):
 
 
 @contextlib.contextmanager
-def mlserver(python):
+def mlserver(command):
     http, grpc, metrics = load.free_port(), load.free_port(), load.free_port()
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "settings.json").write_text(
@@ -207,16 +258,18 @@ def mlserver(python):
             json.dumps({"name": "cumsum", "implementation": "mlserver_sum.CumulativeSum"})
         )
         environment = {"PYTHONPATH": str(load.HERE / "peers")}
-        command = [str(pathlib.Path(python).parent / "mlserver"), "start", folder]
         with load.process(
-            command, f"http://127.0.0.1:{http}/v2/health/ready", env=environment, timeout=120
+            [str(command), "start", folder],
+            f"http://127.0.0.1:{http}/v2/health/ready",
+            env=environment,
+            timeout=120,
         ) as child:
             yield child, f"http://127.0.0.1:{http}"
 
 
-def frameworks(quick, note, python):
+def frameworks(quick, note, python, mlserver_command):
     """(d): the same requests against FastAPI + NumPy, FastAPI + PyTorch and MLServer."""
-    seconds, rounds = (2, 1) if quick else (4, 3)
+    seconds, rounds = (2, 1) if quick else (2, 3)
     mib = 1 << 20
     small_json = json.dumps(
         {"data": [[2, 1, 3, 5], [3, 8, 7, 3], [9, 6, 2, 4]], "dtype": "float32", "axis": 1}
@@ -268,7 +321,7 @@ def frameworks(quick, note, python):
     peers = [
         ("FastAPI + NumPy", lambda: fastapi(python, "numpy"), web),
         ("FastAPI + PyTorch", lambda: fastapi(python, "torch"), web),
-        ("MLServer", lambda: mlserver(python), v2),
+        ("MLServer", lambda: mlserver(mlserver_command), v2),
     ]
     rows = []
     for name, start, jobs in peers:
