@@ -38,7 +38,8 @@ static const struct {
 };
 
 enum {
-    OPTIONS_ROOM = 1024
+    OPTIONS_ROOM = 1024,
+    KEY_ROOM = 2048
 };
 
 /* Strict IEEE arithmetic is the default of OpenCL C; nothing here may loosen it. */
@@ -114,21 +115,30 @@ static enum status build_failed(const struct cl_device *device, cl_program progr
     return status;
 }
 
-static enum status from_source(const struct cl_device *device, struct texts *texts,
-                               const struct cl_program_spec *spec, cl_program *program,
-                               struct error *err)
+static void all_options(const struct cl_program_spec *spec, char options[OPTIONS_ROOM])
 {
+    (void)snprintf(options, OPTIONS_ROOM, "%s%s", base_options, spec->options);
+}
+
+enum status cl_program_build(const struct cl_device *device, const struct cl_program_spec *spec,
+                             cl_program *program, struct error *err)
+{
+    struct texts texts;
+    char options[OPTIONS_ROOM];
     cl_program made = NULL;
     cl_int code = CL_SUCCESS;
-    CL_MAKE(made, code,
-            clCreateProgramWithSource(device->context, texts->count, texts->text, texts->bytes,
-                                      &code));
-    enum status status = cl_check(code, "clCreateProgramWithSource", err);
+    enum status status = find_texts(spec, &texts, err);
     if (status != STATUS_OK) {
         return status;
     }
-    char options[OPTIONS_ROOM];
-    (void)snprintf(options, sizeof options, "%s%s", base_options, spec->options);
+    CL_MAKE(made, code,
+            clCreateProgramWithSource(device->context, texts.count, texts.text, texts.bytes,
+                                      &code));
+    status = cl_check(code, "clCreateProgramWithSource", err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    all_options(spec, options);
     CL_TRY(code, clBuildProgram(made, 1, &device->id, options, NULL, NULL));
     if (code != CL_SUCCESS) {
         if (code == CL_BUILD_PROGRAM_FAILURE && spec->refused != NULL) {
@@ -189,29 +199,37 @@ static void to_cache(cl_program program, const char *cache_dir, const char *key)
     free(binary);
 }
 
-enum status cl_program_build(const struct cl_device *device, const char *cache_dir,
-                             const struct cl_program_spec *spec, cl_program *program,
-                             struct error *err)
+/* Options and key of an entry; false: there is no cache, or no such source. */
+static bool find_entry(const struct cl_device *device, const char *cache_dir,
+                       const struct cl_program_spec *spec, char options[OPTIONS_ROOM],
+                       char key[KEY_ROOM])
 {
     struct texts texts;
+    struct error err = ERROR_INIT;
+    if (cache_dir == NULL || cache_dir[0] == '\0' ||
+        find_texts(spec, &texts, &err) != STATUS_OK) {
+        return false;
+    }
+    all_options(spec, options);
+    cache_key(device, &texts, options, key, KEY_ROOM);
+    return true;
+}
+
+cl_program cl_program_load(const struct cl_device *device, const char *cache_dir,
+                           const struct cl_program_spec *spec)
+{
     char options[OPTIONS_ROOM];
-    char key[2048];
-    bool caching = cache_dir != NULL && cache_dir[0] != '\0';
-    (void)snprintf(options, sizeof options, "%s%s", base_options, spec->options);
-    enum status status = find_texts(spec, &texts, err);
-    if (status != STATUS_OK) {
-        return status;
+    char key[KEY_ROOM];
+    bool caching = find_entry(device, cache_dir, spec, options, key);
+    return caching ? from_cache(device, cache_dir, key, options) : NULL;
+}
+
+void cl_program_store(const struct cl_device *device, const char *cache_dir,
+                      const struct cl_program_spec *spec, cl_program program)
+{
+    char options[OPTIONS_ROOM];
+    char key[KEY_ROOM];
+    if (find_entry(device, cache_dir, spec, options, key)) {
+        to_cache(program, cache_dir, key);
     }
-    cache_key(device, &texts, options, key, sizeof key);
-    cl_program built = caching ? from_cache(device, cache_dir, key, options) : NULL;
-    if (built == NULL) {
-        status = from_source(device, &texts, spec, &built, err);
-        if (status == STATUS_OK && caching) {
-            to_cache(built, cache_dir, key);
-        }
-    }
-    if (status == STATUS_OK) {
-        *program = built;
-    }
-    return status;
 }

@@ -62,7 +62,9 @@ struct check {
     struct slab *slab;
     size_t bytes; /* of an element */
     enum dtype dtype;
-    bool wrong; /* a result was wrong */
+    unsigned kernel; /* that the check is of */
+    bool tried;      /* some shape was for it */
+    bool wrong;      /* a result was wrong */
 };
 
 static void put(const struct check *check, uint64_t at, uint64_t bits)
@@ -102,8 +104,11 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {{3, 4, 1}, {0}},    {{1, 70001, 1}, {0}}, {{5, 700, 1}, {0}},   {{70, 9, 1}, {0}},
-    {{1, 300, 70}, {0}}, {{2, 300, 3}, {0}},   {{1, 37, 1100}, {0}}, {{3, 21, 5}, {1, 3, 70}},
+    {{3, 4, 1}, {0}},     {{1, 70001, 1}, {0}},       {{5, 700, 1}, {0}},
+    {{70, 9, 1}, {0}},    {{1, 300, 70}, {0}},        {{2, 300, 3}, {0}},
+    {{1, 37, 1100}, {0}}, {{3, 21, 5}, {1, 3, 70}},   {{2, 300, 2}, {0}},
+    {{2, 300, 4}, {0}},   {{2, 300, 5}, {0}},         {{2, 300, 6}, {0}},
+    {{2, 300, 7}, {0}},   {{3, 21, 5}, {500, 2, 60}},
 };
 
 enum {
@@ -175,6 +180,10 @@ static enum status check_shape(struct check *check, const struct scan_desc *desc
 {
     struct scan_plan plan;
     enum status status = scan_plan_make(desc, &plan, err);
+    if (status == STATUS_OK && !scan_device_tries(check->device, check->kernel, &plan)) {
+        return STATUS_OK;
+    }
+    check->tried = true;
     if (status == STATUS_OK) {
         status = visit(check, &plan, false, err);
     }
@@ -192,6 +201,9 @@ static enum status check_floats(struct check *check, enum precision precision,
         .dtype = check->dtype, .precision = precision, .rank = 1, .sizes = {3}};
     struct scan_plan plan;
     enum status status = scan_plan_make(&desc, &plan, err);
+    if (status == STATUS_OK && !scan_device_tries(check->device, check->kernel, &plan)) {
+        return STATUS_OK;
+    }
     put(check, 0, 1);
     put(check, 1, 1);
     put(check, 2, nan_bits(check->dtype, false));
@@ -208,24 +220,38 @@ static enum status check_floats(struct check *check, enum precision precision,
     return get(check, 2) == nan ? STATUS_OK : wrong(check, "a NaN", get(check, 2), nan, err);
 }
 
-enum status scan_canary_run(struct scan_device *device, enum dtype dtype,
-                            enum precision precision, bool *wrong_result, struct error *err)
+static enum status check_kernel(struct check *check, enum precision precision,
+                                struct error *err)
 {
-    struct check check = {.device = device, .dtype = dtype, .bytes = dtype_info(dtype)->bytes};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < 4 * ARRAY_COUNT(shapes) && status == STATUS_OK; i++) {
+        struct scan_desc desc =
+            describe(&shapes[i / 4], check->dtype, precision, (i & 1) != 0, (i & 2) != 0);
+        status = check_shape(check, &desc, err);
+    }
+    if (status == STATUS_OK && !check->tried) {
+        status = error_set(err, STATUS_INTERNAL, "no start-up check tries the kernel");
+    }
+    if (status == STATUS_OK && dtype_info(check->dtype)->kind == DTYPE_KIND_FLOAT) {
+        status = check_floats(check, precision, err);
+    }
+    return status;
+}
+
+enum status scan_canary_run(struct scan_device *device, const struct scan_build *build,
+                            bool *wrong_result, struct error *err)
+{
+    enum dtype dtype = build->kind.dtype;
+    struct check check = {.device = device,
+                          .dtype = dtype,
+                          .kernel = build->kernel,
+                          .bytes = dtype_info(dtype)->bytes};
     *wrong_result = false;
     check.slab = slab_create(MOST_CELLS * check.bytes);
     if (check.slab == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
     }
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < 4 * ARRAY_COUNT(shapes) && status == STATUS_OK; i++) {
-        struct scan_desc desc =
-            describe(&shapes[i / 4], dtype, precision, (i & 1) != 0, (i & 2) != 0);
-        status = check_shape(&check, &desc, err);
-    }
-    if (status == STATUS_OK && dtype_info(dtype)->kind == DTYPE_KIND_FLOAT) {
-        status = check_floats(&check, precision, err);
-    }
+    enum status status = check_kernel(&check, build->kind.precision, err);
     if (status == STATUS_OK && cl_fault_canary()) {
         status = wrong(&check, "a test's fault", 1, 0, err);
     }

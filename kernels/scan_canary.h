@@ -4,11 +4,15 @@
 
 #include "kernels/scan_device.h"
 
-/* Run the check for a type through scan_device_run().
+/* Run the check for a kernel through scan_device_run().
  * out   *wrong_result: a result was wrong (set in any case)
  * err   DEVICE_ERROR: a result is wrong, or the device failed; OUT_OF_MEMORY */
-MUST_CHECK enum status scan_canary_run(struct scan_device *device, enum dtype dtype,
-                                       enum precision precision, bool *wrong_result,
+MUST_CHECK enum status scan_canary_run(struct scan_device *device,
+                                       const struct scan_build *build, bool *wrong_result,
                                        struct error *err);
+
+/* scan_device.c, for scan_canary.c: does the check of this kernel need jobs of this plan? */
+bool scan_device_tries(const struct scan_device *device, unsigned kernel,
+                       const struct scan_plan *plan);
 
 #endif

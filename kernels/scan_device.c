@@ -9,9 +9,11 @@
 #include "kernels/scan_canary.h"
 #include "kernels/scan_cut.h"
 #include "kernels/scan_gaps.h"
+#include "kernels/scan_program.h"
 #include "kernels/scan_round.h"
 #include "kernels/slab_wrap.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,30 +111,64 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
     return STATUS_OK;
 }
 
-enum status scan_device_warm(struct scan_device *device, struct scan_kind kind,
-                             enum scan_warmth warmth, struct error *err)
+bool scan_device_uses(const struct scan_device *device, unsigned kernel)
 {
-    enum dtype dtype = kind.dtype;
-    enum precision precision = kind.precision;
-    enum status status = scan_launcher_prepare(device->launcher, kind, warmth, err);
+    return scan_launcher_uses(device->launcher, kernel);
+}
+
+bool scan_device_needs(const struct scan_device *device, unsigned kernel)
+{
+    return scan_device_uses(device, kernel) && !scan_family_wide_only((enum scan_family)kernel);
+}
+
+bool scan_device_has(struct scan_device *device, const struct scan_build *build)
+{
+    return scan_launcher_has(device->launcher, build);
+}
+
+bool scan_device_wanted(struct scan_device *device, struct scan_build *build)
+{
+    return scan_launcher_wanted(device->launcher, build);
+}
+
+void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TEXT])
+{
+    char family[SCAN_BUILD_TEXT / 2];
+    scan_family_describe((enum scan_family)build->kernel, family, sizeof family);
+    (void)snprintf(text, SCAN_BUILD_TEXT, "%s%s %s", dtype_info(build->kind.dtype)->name,
+                   build->kind.precision == PRECISION_NATIVE ? " (native)" : "", family);
+}
+
+enum status scan_device_warm(struct scan_device *device, const struct scan_build *build,
+                             bool compile, struct error *err)
+{
+    enum status status = scan_launcher_prepare(device->launcher, build, compile, err);
     if (status != STATUS_OK) {
         return status;
     }
     struct error first = ERROR_INIT;
     bool wrong = false;
-    status = scan_canary_run(device, dtype, precision, &wrong, &first);
+    status = scan_canary_run(device, build, &wrong, &first);
     if (wrong && !device->verified && device->cl.host_memory) {
         struct error second = ERROR_INIT;
         if (use_transfers(device, &second) == STATUS_OK &&
-            scan_canary_run(device, dtype, precision, &wrong, &second) == STATUS_OK) {
+            scan_canary_run(device, build, &wrong, &second) == STATUS_OK) {
             status = STATUS_OK;
         }
     }
     if (status != STATUS_OK) {
         return error_set(err, status, "%s", first.detail);
     }
+    struct scan_build wanted;
+    (void)scan_launcher_wanted(device->launcher, &wanted); /* by the check, not by a job */
     device->verified = true;
     return STATUS_OK;
+}
+
+bool scan_device_tries(const struct scan_device *device, unsigned kernel,
+                       const struct scan_plan *plan)
+{
+    return scan_launcher_tries(device->launcher, kernel, plan);
 }
 
 static struct scan_round make_round(struct scan_device *device, struct scan_report *report)
@@ -336,6 +372,9 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
         }
     }
     enum status status = run_parts(device, parts, count, report, err);
+    if (status == STATUS_OK) {
+        scan_launcher_save(device->launcher);
+    }
     if (parts != few) {
         free(parts);
     }

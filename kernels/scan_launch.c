@@ -18,11 +18,8 @@ enum {
     LOCAL_GPU = 64
 };
 
-/* Smaller jobs are done by the generic kernel long before a program could be built (about a
- * second). */
-enum {
-    PATIENT_ELEMENTS = 1 << 18
-};
+_Static_assert((int)SCAN_FAMILY_GENERIC == (int)SCAN_BUILD_GENERIC, "a kernel's number");
+_Static_assert((int)SCAN_FAMILY_COUNT <= (int)SCAN_BUILD_KERNELS, "no room for a family");
 
 struct scan_launcher {
     struct cl_device *device;       /* borrowed */
@@ -33,6 +30,8 @@ struct scan_launcher {
     struct scan_piece *few; /* owned: the pieces of a group that share a launch */
     size_t few_room;
     bool vectors; /* a CPU: use the vector kernels */
+    bool wanting; /* a job would rather have run on `wanted` */
+    struct scan_build wanted;
 };
 
 enum status scan_launcher_create(struct cl_device *device, const char *cache_dir,
@@ -91,23 +90,65 @@ static enum status find_vectors(struct scan_launcher *launcher, enum scan_family
     return error_set(err, status, "%s", why.detail);
 }
 
-enum status scan_launcher_prepare(struct scan_launcher *launcher, struct scan_kind kind,
-                                  enum scan_warmth warmth, struct error *err)
+bool scan_launcher_uses(const struct scan_launcher *launcher, unsigned kernel)
+{
+    if (kernel >= SCAN_FAMILY_COUNT) {
+        return false;
+    }
+    enum scan_family family = (enum scan_family)kernel;
+    bool vectors = scan_family_wide_only(family);
+    return scan_family_suits(launcher->device, family) && (launcher->vectors || !vectors);
+}
+
+bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build)
+{
+    struct scan_type type = {build->kind.dtype, build->kind.precision, SCAN_INDEX_32};
+    return scan_programs_built(launcher->programs, (enum scan_family)build->kernel, type);
+}
+
+bool scan_launcher_wanted(struct scan_launcher *launcher, struct scan_build *build)
+{
+    bool wanting = launcher->wanting;
+    *build = launcher->wanted;
+    launcher->wanting = false;
+    return wanting;
+}
+
+enum status scan_launcher_prepare(struct scan_launcher *launcher,
+                                  const struct scan_build *build, bool compile,
+                                  struct error *err)
 {
     const cl_kernel *kernels = NULL;
-    struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_32};
-    enum status status =
-        scan_programs_find(launcher->programs, SCAN_FAMILY_GENERIC, type, &kernels, err);
-    if (status == STATUS_OK && launcher->device->gpu_kernels) {
-        status = scan_programs_find(launcher->programs, SCAN_FAMILY_GPU, type, &kernels, err);
+    enum scan_family family = (enum scan_family)build->kernel;
+    struct scan_type type = {build->kind.dtype, build->kind.precision, SCAN_INDEX_32};
+    if (!scan_launcher_uses(launcher, build->kernel)) {
+        return error_set(err, STATUS_UNSUPPORTED, "the device does not use this kernel");
     }
-    bool all = launcher->vectors && warmth == SCAN_WARM_ALL;
-    for (int family = SCAN_FAMILY_CPU_ROWS;
-         all && family <= SCAN_FAMILY_CPU_SHORT_1 && status == STATUS_OK; family++) {
-        bool usable = false;
-        status = find_vectors(launcher, (enum scan_family)family, type, &usable, err);
+    bool vectors = scan_family_wide_only(family);
+    if (vectors && scan_programs_refused(launcher->programs, family)) {
+        return error_set(err, STATUS_UNSUPPORTED, "the compiler does not take this kernel");
+    }
+    scan_programs_set_compiling(launcher->programs, compile);
+    enum status status = scan_programs_find(launcher->programs, family, type, &kernels, err);
+    scan_programs_set_compiling(launcher->programs, true);
+    if (status != STATUS_OK && vectors && scan_programs_refused(launcher->programs, family)) {
+        err->status = STATUS_UNSUPPORTED;
+        return STATUS_UNSUPPORTED;
     }
     return status;
+}
+
+bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
+                         const struct scan_plan *plan)
+{
+    const struct scan_piece piece = {.plan = plan};
+    bool vectors = scan_family_wide_only((enum scan_family)kernel);
+    return !launcher->vectors || !vectors || scan_cpu_family(&piece) == kernel;
+}
+
+void scan_launcher_save(struct scan_launcher *launcher)
+{
+    scan_programs_save(launcher->programs);
 }
 
 /* Offsets up to the piece's last cell fit signed 32-bit indices. */
@@ -214,8 +255,10 @@ static enum status cpu_family(struct scan_launcher *launcher, const struct scan_
     bool usable = true;
     enum status status = STATUS_OK;
     *family = launcher->vectors ? scan_cpu_family(piece) : SCAN_FAMILY_GENERIC;
-    if (launcher->device->patient && piece->plan->elements < PATIENT_ELEMENTS &&
+    if (launcher->device->patient && *family != SCAN_FAMILY_GENERIC &&
         !scan_programs_built(launcher->programs, *family, type)) {
+        launcher->wanting = true;
+        launcher->wanted = (struct scan_build){{type.dtype, type.precision}, *family};
         *family = SCAN_FAMILY_GENERIC;
     }
     if (*family != SCAN_FAMILY_GENERIC) {

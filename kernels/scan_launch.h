@@ -43,11 +43,23 @@ MUST_CHECK enum status scan_launcher_create(struct cl_device *device, const char
 /* The device is idle; NULL is fine. */
 void scan_launcher_destroy(struct scan_launcher *launcher);
 
-/* Have the programs for a type built. scan_launch() does it too.
- * err   DEVICE_ERROR, OUT_OF_MEMORY */
+/* Have a program loaded or, if that is allowed, built. scan_launch() does it too.
+ * err   as scan_device_warm() */
 MUST_CHECK enum status scan_launcher_prepare(struct scan_launcher *launcher,
-                                             struct scan_kind kind, enum scan_warmth warmth,
+                                             const struct scan_build *build, bool compile,
                                              struct error *err);
+
+/* As the functions of scan_device.h. */
+bool scan_launcher_uses(const struct scan_launcher *launcher, unsigned kernel);
+bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build);
+bool scan_launcher_wanted(struct scan_launcher *launcher, struct scan_build *build);
+
+/* Does the start-up check of a kernel need jobs of this plan? */
+bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
+                         const struct scan_plan *plan);
+
+/* What was compiled has been launched: keep it in the cache. */
+void scan_launcher_save(struct scan_launcher *launcher);
 
 /* Enqueue everything the group needs; adds to *launches. Nothing of the group is borrowed after
  * the call but its buffers. */

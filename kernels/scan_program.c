@@ -60,6 +60,7 @@ _Static_assert(ARRAY_COUNT(families) == SCAN_FAMILY_COUNT, "a family has no sour
 struct built {
     cl_program program;                  /* owned; NULL until built */
     cl_kernel kernels[SCAN_KERNELS_MAX]; /* owned */
+    bool unsaved;                        /* compiled here, not in the cache yet */
 };
 
 struct scan_programs {
@@ -67,6 +68,8 @@ struct scan_programs {
     char *cache_dir;          /* owned; NULL: no cache */
     struct built built[SCAN_FAMILY_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
     bool refused[SCAN_FAMILY_COUNT];
+    bool no_compiling;
+    bool unsaved; /* some are */
 };
 
 enum status scan_programs_create(struct cl_device *device, const char *cache_dir,
@@ -183,8 +186,15 @@ static enum status build(struct scan_programs *programs, enum scan_family family
     struct cl_program_spec spec;
     scan_program_spec(programs->device, family, type, &spec, options);
     spec.refused = &programs->refused[family];
-    enum status status =
-        cl_program_build(programs->device, programs->cache_dir, &spec, &made.program, err);
+    enum status status = STATUS_OK;
+    made.program = cl_program_load(programs->device, programs->cache_dir, &spec);
+    if (made.program == NULL) {
+        if (programs->no_compiling) {
+            return error_set(err, STATUS_NOT_FOUND, "the kernel is not in the cache");
+        }
+        status = cl_program_build(programs->device, &spec, &made.program, err);
+        made.unsaved = true;
+    }
     if (status == STATUS_OK) {
         status = make_kernels(family, &made, err);
     }
@@ -192,17 +202,30 @@ static enum status build(struct scan_programs *programs, enum scan_family family
         release(&made);
         return status;
     }
+    programs->unsaved = programs->unsaved || made.unsaved;
     *out = made;
     return STATUS_OK;
+}
+
+static struct built *place_of(struct scan_programs *programs, enum scan_family family,
+                              struct scan_type type)
+{
+    enum scan_index index = scan_family_wide_only(family) ? SCAN_INDEX_64 : type.index;
+    return &programs->built[family][types[type.dtype].stored][is_native(type)][index];
+}
+
+void scan_programs_set_compiling(struct scan_programs *programs, bool allowed)
+{
+    programs->no_compiling = !allowed;
 }
 
 enum status scan_programs_find(struct scan_programs *programs, enum scan_family family,
                                struct scan_type type, const cl_kernel **kernels,
                                struct error *err)
 {
-    struct built *found =
-        &programs->built[family][types[type.dtype].stored][is_native(type)][type.index];
+    struct built *found = place_of(programs, family, type);
     if (found->program == NULL) {
+        type.index = scan_family_wide_only(family) ? SCAN_INDEX_64 : type.index;
         enum status status = build(programs, family, type, found, err);
         if (status != STATUS_OK) {
             return status;
@@ -212,11 +235,43 @@ enum status scan_programs_find(struct scan_programs *programs, enum scan_family 
     return STATUS_OK;
 }
 
-bool scan_programs_built(const struct scan_programs *programs, enum scan_family family,
+bool scan_programs_built(struct scan_programs *programs, enum scan_family family,
                          struct scan_type type)
 {
-    return programs->built[family][types[type.dtype].stored][is_native(type)][SCAN_INDEX_64]
-               .program != NULL;
+    return place_of(programs, family, type)->program != NULL;
+}
+
+static void save(struct scan_programs *programs, enum scan_family family, struct scan_type type)
+{
+    struct built *built = place_of(programs, family, type);
+    char options[SCAN_OPTIONS_ROOM];
+    struct cl_program_spec spec;
+    if (built->unsaved) {
+        scan_program_spec(programs->device, family, type, &spec, options);
+        cl_program_store(programs->device, programs->cache_dir, &spec, built->program);
+        built->unsaved = false;
+    }
+}
+
+void scan_programs_save(struct scan_programs *programs)
+{
+    const size_t each = 2 * SCAN_INDEX_COUNT;
+    for (size_t i = 0; programs->unsaved && i < SCAN_FAMILY_COUNT * DTYPE_COUNT * each; i++) {
+        enum scan_family family = (enum scan_family)(i / each / DTYPE_COUNT);
+        struct scan_type type = {(enum dtype)(i / each % DTYPE_COUNT),
+                                 (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
+                                 (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
+        type.index = scan_family_wide_only(family) ? SCAN_INDEX_64 : type.index;
+        save(programs, family, type);
+    }
+    programs->unsaved = false;
+}
+
+void scan_family_describe(enum scan_family family, char *text, size_t room)
+{
+    const char *option = families[family].option;
+    (void)snprintf(text, room, "%s%s%s", families[family].kernels[0], option != NULL ? " " : "",
+                   option != NULL ? option : "");
 }
 
 bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family)

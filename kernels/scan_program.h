@@ -70,9 +70,13 @@ void scan_program_spec(const struct cl_device *device, enum scan_family family,
                        struct scan_type type, struct cl_program_spec *spec,
                        char options[SCAN_OPTIONS_ROOM]);
 
+/* Whether scan_programs_find() may compile; at first it may. */
+void scan_programs_set_compiling(struct scan_programs *programs, bool allowed);
+
 /* out   *kernels: array of the family's kernels, in the order of the enum; lives as long as
  *       programs. Set all arguments before each launch: launches share the kernel objects
- * err   DEVICE_ERROR with the end of the build log; OUT_OF_MEMORY */
+ * err   NOT_FOUND: it is not in the cache, and must not be compiled; DEVICE_ERROR with the end
+ *       of the build log; OUT_OF_MEMORY */
 MUST_CHECK enum status scan_programs_find(struct scan_programs *programs,
                                           enum scan_family family, struct scan_type type,
                                           const cl_kernel **kernels, struct error *err);
@@ -81,10 +85,15 @@ MUST_CHECK enum status scan_programs_find(struct scan_programs *programs,
  * would fail again. */
 bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family);
 
-/* Would scan_programs_find() return at once? (type.index is not looked at: vector families have
- * one program for both.) */
-bool scan_programs_built(const struct scan_programs *programs, enum scan_family family,
+/* Would scan_programs_find() return at once? */
+bool scan_programs_built(struct scan_programs *programs, enum scan_family family,
                          struct scan_type type);
+
+/* Put what was compiled, and launched since, into the cache. */
+void scan_programs_save(struct scan_programs *programs);
+
+/* For logs: "scan_generic", "scan_short -DINNER=3". */
+void scan_family_describe(enum scan_family family, char *text, size_t room);
 
 /* Bytes of an accumulator of the type in device memory. */
 size_t scan_type_acc_bytes(struct scan_type type);

@@ -9,7 +9,10 @@ const struct device_driver device_driver_opencl = {
     .list = scan_devices_list,
     .open = scan_device_open,
     .close = scan_device_close,
+    .uses = scan_device_uses,
+    .needs = scan_device_needs,
     .warm = scan_device_warm,
+    .wanted = scan_device_wanted,
     .run = scan_device_run,
 };
 

@@ -51,37 +51,6 @@ static void on_changed(void *argument)
     (void)pthread_mutex_unlock(&pool->changing);
 }
 
-/* Only float32 and narrower floats know two precisions. */
-static bool has_native(enum dtype dtype)
-{
-    const struct dtype_info *info = dtype_info(dtype);
-    return info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4;
-}
-
-static void add_steps(struct worker_plan *plan, unsigned dtypes, enum precision precision,
-                      enum scan_warmth warmth)
-{
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        bool known = precision == PRECISION_WIDE || has_native((enum dtype)dtype);
-        if (known && (dtypes >> dtype & 1) != 0) {
-            plan->warm[plan->warm_count++] =
-                (struct warm_step){{(enum dtype)dtype, precision}, warmth};
-        }
-    }
-}
-
-/* Before ready, what answers any request of the chosen types; then the best kernels, for those
- * types first, as clients mostly ask for them. */
-static void plan_warm_up(struct worker_plan *plan, unsigned dtypes)
-{
-    unsigned all = (1U << DTYPE_COUNT) - 1;
-    add_steps(plan, dtypes, PRECISION_WIDE, SCAN_WARM_GENERIC);
-    plan->warm_first = plan->warm_count;
-    add_steps(plan, dtypes, PRECISION_WIDE, SCAN_WARM_ALL);
-    add_steps(plan, all & ~dtypes, PRECISION_WIDE, SCAN_WARM_ALL);
-    add_steps(plan, all, PRECISION_NATIVE, SCAN_WARM_ALL);
-}
-
 static enum status fill_plan(struct server *server, const struct device_driver *driver,
                              struct worker_plan *plan, struct error *err)
 {
@@ -102,9 +71,9 @@ static enum status fill_plan(struct server *server, const struct device_driver *
         .back_off_ns = NS_PER_S < config->device_timeout_ms * NS_PER_MS
                            ? NS_PER_S
                            : config->device_timeout_ms * NS_PER_MS,
+        .warm_dtypes = dtypes,
         .changed = on_changed,
     };
-    plan_warm_up(plan, dtypes);
     return STATUS_OK;
 }
 

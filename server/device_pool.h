@@ -31,8 +31,11 @@ struct device_driver {
     enum status (*open)(size_t number, const struct scan_device_options *options,
                         struct scan_device **device, struct error *err);
     void (*close)(struct scan_device *device);
-    enum status (*warm)(struct scan_device *device, struct scan_kind kind,
-                        enum scan_warmth warmth, struct error *err);
+    bool (*uses)(const struct scan_device *device, unsigned kernel);
+    bool (*needs)(const struct scan_device *device, unsigned kernel);
+    enum status (*warm)(struct scan_device *device, const struct scan_build *build,
+                        bool compile, struct error *err);
+    bool (*wanted)(struct scan_device *device, struct scan_build *build);
     enum status (*run)(struct scan_device *device, const struct scan_job *jobs, size_t count,
                        struct scan_report *report, struct error *err);
 };
@@ -79,9 +82,11 @@ struct device_stats {
     uint64_t bytes; /* input and output bytes of them */
     uint64_t errors;
     uint64_t busy_ns;
-    uint64_t running; /* requests it is working on now */
-    uint64_t
-        to_build; /* element types whose best kernels are still to be built, in quiet moments */
+    uint64_t running;  /* requests it is working on now */
+    uint64_t to_build; /* kernels still to be built or loaded, in the background */
+    uint64_t builds;   /* kernels compiled since the start */
+    uint64_t build_failures;
+    uint64_t build_ns; /* that took */
 };
 
 size_t device_pool_count(const struct device_pool *pool);

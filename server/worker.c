@@ -5,6 +5,7 @@
 #include "server/completion.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/queue.h"
 #include "server/request.h"
 
 #include <assert.h>
@@ -13,12 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A worker that waited this long for work, this often in a row, builds what is not warm yet,
- * one type at a time: what arrives meanwhile waits up to a second. (Building beside the worker,
- * on a second handle of the device, does not help: PoCL holds a lock that every launch needs.)
- */
-#define IDLE_WAIT_NS    (250 * NS_PER_MS)
-#define NOTHING_ELSE_NS (3600 * NS_PER_S)
+/* It is quiet when the worker waited for work this often in a row, in vain. */
 enum {
     QUIET_WAITS = 8
 };
@@ -47,6 +43,7 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
     *worker =
         (struct worker){.magic = WORKER_MAGIC, .plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
+    warm_up_init(&worker->warm);
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -192,46 +189,7 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     }
 }
 
-static void note_to_build(struct worker *worker)
-{
-    (void)pthread_mutex_lock(&worker->lock);
-    worker->stats.to_build = worker->plan->warm_count - worker->warm_next;
-    (void)pthread_mutex_unlock(&worker->lock);
-}
-
-/* One warm-up step. An error other than the device's own is noted and passed over: the type
- * then reports it to those who ask for it. False: the device is out of use. */
-static bool warm_one(struct worker *worker)
-{
-    const struct warm_step *step = &worker->plan->warm[worker->warm_next++];
-    struct error err = ERROR_INIT;
-    uint64_t began_ns = clock_now_ns();
-    worker_call_begin(worker, NULL, 0, 0);
-    enum status status =
-        worker->plan->driver->warm(worker->device, step->kind, step->warmth, &err);
-    if (!worker_call_end(worker)) {
-        return false;
-    }
-    note_to_build(worker);
-    if (status == STATUS_OK) {
-        log_message(log_of(worker), LOG_DEBUG, "device %zu: %s%s%s is warm after %llu ms",
-                    worker->number, dtype_info(step->kind.dtype)->name,
-                    step->kind.precision == PRECISION_NATIVE ? " (native)" : "",
-                    step->warmth == SCAN_WARM_ALL ? "" : " (generic kernel)",
-                    (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS));
-        return true;
-    }
-    error_prefix(&err, dtype_info(step->kind.dtype)->name);
-    if (status == STATUS_DEVICE_ERROR) {
-        worker_fail(worker, err.detail);
-        return false;
-    }
-    log_message(log_of(worker), LOG_WARN, "device %zu (%s): %s", worker->number,
-                worker->info.name, err.detail);
-    return true;
-}
-
-static bool is_stopping(struct worker *worker)
+bool worker_is_stopping(struct worker *worker)
 {
     (void)pthread_mutex_lock(&worker->lock);
     bool stopping = worker->stopping;
@@ -255,12 +213,8 @@ static bool open_device(struct worker *worker)
         worker_fail(worker, err.detail);
         return false;
     }
-    worker->warm_next = 0;
-    note_to_build(worker);
-    while (worker->warm_next < plan->warm_first) {
-        if (is_stopping(worker) || !warm_one(worker)) {
-            return false;
-        }
+    if (!warm_up_begin(worker)) {
+        return false;
     }
     (void)pthread_mutex_lock(&worker->lock);
     set_state(worker, DEVICE_READY, NULL);
@@ -272,27 +226,33 @@ static bool open_device(struct worker *worker)
     return true;
 }
 
+/* Run a batch once the kernels are there that it cannot do without. */
+static bool run_batch(struct worker *worker, struct request *first, size_t count)
+{
+    const struct scan_plan *plan = &first->plan;
+    if (!warm_up_for(worker, (struct scan_kind){plan->dtype, plan->precision})) {
+        queue_return(worker->plan->server->queue, first);
+        return false;
+    }
+    return worker_run(worker, first, count);
+}
+
 /* Run a batch, or use the quiet: one look at the queue. False: the device is out of use. */
 static bool serve_once(struct worker *worker, unsigned *idle_waits, bool *closed)
 {
     const struct worker_plan *plan = worker->plan;
-    bool more_to_warm = worker->warm_next < plan->warm_count;
     struct request *first = NULL;
     size_t count = 0;
-    enum batcher_result result =
-        batcher_take(plan->server->queue, &plan->batch,
-                     more_to_warm ? IDLE_WAIT_NS : NOTHING_ELSE_NS, &first, &count);
+    enum batcher_result result = batcher_take(plan->server->queue, &plan->batch,
+                                              warm_up_wait_ns(worker), &first, &count);
     *closed = result == BATCHER_CLOSED;
     if (result == BATCHER_TAKEN) {
         *idle_waits = 0;
-        bool usable = worker_run(worker, first, count);
+        bool usable = run_batch(worker, first, count);
         worker->failures = usable ? 0 : worker->failures;
-        return usable;
+        return usable && warm_up_tick(worker, false);
     }
-    if (*closed || !more_to_warm || ++*idle_waits < QUIET_WAITS) {
-        return true;
-    }
-    return warm_one(worker);
+    return *closed || warm_up_tick(worker, ++*idle_waits >= QUIET_WAITS);
 }
 
 /* Returns when the queue is closed (true) or the device is out of use (false). */
@@ -332,7 +292,8 @@ static void *worker_main(void *argument)
     (void)pthread_setname_np(pthread_self(), "tally-device");
     bool leave = false;
     while (!leave) {
-        leave = open_device(worker) ? serve(worker) || is_stopping(worker) : false;
+        leave = open_device(worker) ? serve(worker) || worker_is_stopping(worker) : false;
+        warm_up_stop(&worker->warm);
         worker->plan->driver->close(worker->device);
         worker->device = NULL;
         leave = leave || back_off(worker);

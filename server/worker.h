@@ -14,18 +14,13 @@
 #include "server/batcher.h"
 #include "server/device_pool.h"
 #include "server/memory.h"
+#include "server/warm_up.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 enum {
-    WORKER_MAGIC = 0x7a11304,
-    WARM_STEPS_MAX = 3 * DTYPE_COUNT
-};
-
-struct warm_step {
-    struct scan_kind kind;
-    enum scan_warmth warmth;
+    WORKER_MAGIC = 0x7a11304
 };
 
 /* What all workers share; constant once they run, but for usable. */
@@ -34,11 +29,9 @@ struct worker_plan {
     const struct device_driver *driver; /* borrowed */
     struct scan_device_options open_options;
     struct batcher_options batch;
-    uint64_t timeout_ns;  /* --device-timeout-ms */
-    uint64_t back_off_ns; /* first wait before a failed device is tried again; doubles */
-    size_t warm_first;    /* steps before ready */
-    size_t warm_count;
-    struct warm_step warm[WARM_STEPS_MAX];
+    uint64_t timeout_ns;         /* --device-timeout-ms */
+    uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
+    unsigned warm_dtypes;        /* bits: the types of --warm */
     void (*changed)(void *pool); /* a state changed; thread: any */
     void *pool;
 };
@@ -69,7 +62,7 @@ struct worker {
     struct scan_device *device; /* NULL: closed */
     struct scan_job *jobs;
     struct scan_plan *plans; /* copies: the requests may be taken away */
-    size_t warm_next;
+    struct warm_up warm;
     unsigned failures; /* in a row, for the back-off */
 };
 
@@ -100,6 +93,8 @@ void worker_call_begin(struct worker *worker, struct request *batch, size_t coun
                        uint64_t bytes);
 /* False: it came back too late; the orphans have been returned, the device is FAILED. */
 bool worker_call_end(struct worker *worker);
+/* worker.c, for warm_up.c. */
+bool worker_is_stopping(struct worker *worker);
 /* The device is out of use. */
 void worker_fail(struct worker *worker, const char *reason);
 

@@ -6,6 +6,7 @@
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
+#include <ftw.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -381,19 +382,27 @@ static void devices_share_slabs_side_by_side(const void *context)
     }
 }
 
-static void warming_checks_every_type(const void *context)
+static void warm_all(struct scan_device *device, struct scan_kind kind)
+{
+    char text[SCAN_BUILD_TEXT];
+    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS; kernel++) {
+        const struct scan_build build = {kind, kernel};
+        struct error err = ERROR_INIT;
+        if (scan_device_uses(device, kernel) &&
+            scan_device_warm(device, &build, true, &err) != STATUS_OK) {
+            scan_build_describe(&build, text);
+            ktest_fail("%s: %s", text, err.detail);
+        }
+    }
+}
+
+static void warming_checks_every_kernel_of_every_type(const void *context)
 {
     const struct scan_way *way = context;
     struct scan_device *device = scan_case_device(&way->options);
     for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
-        for (int precision = 0; precision < 2; precision++) {
-            struct error err = ERROR_INIT;
-            if (scan_device_warm(
-                    device, (struct scan_kind){(enum dtype)type, (enum precision)precision},
-                    SCAN_WARM_ALL, &err) != STATUS_OK) {
-                ktest_fail("%s: %s", dtype_info((enum dtype)type)->name, err.detail);
-            }
-        }
+        warm_all(device, (struct scan_kind){(enum dtype)type, PRECISION_WIDE});
+        warm_all(device, (struct scan_kind){(enum dtype)type, PRECISION_NATIVE});
     }
     if (device != NULL && way->options.transfers == false) {
         ktest_check(scan_device_info(device)->host_memory ==
@@ -401,6 +410,52 @@ static void warming_checks_every_type(const void *context)
                     "a CPU works in host memory");
     }
     scan_device_close(device);
+}
+
+static int remove_file(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    (void)info;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+/* A patient device: what is not built is not waited for, and is remembered. */
+static void a_cached_kernel_loads_and_a_missing_one_is_asked_for(const void *context)
+{
+    (void)context;
+    char directory[] = "/tmp/tally-warm-XXXXXX";
+    struct error err = ERROR_INIT;
+    if (!ktest_check(mkdtemp(directory) != NULL, "a directory can be made")) {
+        return;
+    }
+    const struct scan_device_options options = {.cache_dir = directory, .patient = true};
+    const struct scan_build generic = {{DTYPE_I16, PRECISION_WIDE}, SCAN_BUILD_GENERIC};
+    struct scan_build wanted = generic;
+    struct scan_device *first = scan_case_device(&options);
+    struct scan_device *second = scan_case_device(&options);
+    if (first != NULL && second != NULL) {
+        ktest_check(scan_device_warm(second, &generic, false, &err) == STATUS_NOT_FOUND,
+                    "nothing is in the cache");
+        ktest_check(!scan_device_has(second, &generic), "and nothing is loaded");
+        ktest_check(scan_device_warm(first, &generic, true, &err) == STATUS_OK, err.detail);
+        ktest_check(scan_device_warm(second, &generic, false, &err) == STATUS_OK,
+                    "what one device has built another one loads");
+        ktest_check(scan_device_has(second, &generic), "and has");
+        ktest_check(!scan_device_wanted(second, &wanted), "no job wanted more");
+        int64_t size = 100000;
+        struct scan_desc line = scan_describe(DTYPE_I16, PRECISION_WIDE, 1, &size, 0);
+        run_descs(second, &line, 1, "by the generic kernel");
+        bool vectors = scan_device_info(second)->kind == SCAN_DEVICE_CPU;
+        ktest_check(scan_device_wanted(second, &wanted) == vectors, "a job wanted more");
+        ktest_check(!vectors || (wanted.kernel != SCAN_BUILD_GENERIC &&
+                                 scan_device_uses(second, wanted.kernel) &&
+                                 scan_device_warm(second, &wanted, true, &err) == STATUS_OK),
+                    "which can be built");
+    }
+    scan_device_close(first);
+    scan_device_close(second);
+    (void)nftw(directory, remove_file, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Long lines, short ones and columns together: reduce, superblocks, lines and scan once each.
@@ -454,7 +509,8 @@ int main(void)
         {"large tensors agree with the oracle", large_tensors_agree_with_the_oracle},
         {"a batch of hundreds agrees with the oracle",
          a_batch_of_hundreds_agrees_with_the_oracle},
-        {"warming checks every type", warming_checks_every_type},
+        {"warming checks every kernel of every type",
+         warming_checks_every_kernel_of_every_type},
     };
     for (size_t i = 0; i < sizeof per_way / sizeof *per_way; i++) {
         for (size_t w = 0; w < SCAN_WAYS; w++) {
@@ -465,6 +521,8 @@ int main(void)
     }
     ktest_run("offsets beyond 32 bits are right", offsets_beyond_32_bits_are_right, NULL);
     ktest_run("devices share slabs side by side", devices_share_slabs_side_by_side, NULL);
+    ktest_run("a cached kernel loads, and a missing one is asked for",
+              a_cached_kernel_loads_and_a_missing_one_is_asked_for, NULL);
     ktest_run("a batch on a GPU takes four launches", a_batch_on_a_gpu_takes_four_launches,
               NULL);
     ktest_run("devices that do not exist are refused", devices_that_do_not_exist_are_refused,

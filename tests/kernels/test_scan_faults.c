@@ -77,6 +77,9 @@ static void every_failing_call_is_reported_and_survived(const void *context)
     scan_case_deinit(&t);
 }
 
+/* Not patient: the check of the generic kernel has the others built too. */
+static const struct scan_build int32 = {{DTYPE_I32, PRECISION_WIDE}, SCAN_BUILD_GENERIC};
+
 /* The same while a device is opened and warmed; it can be opened again each time. */
 static void every_failing_call_of_a_start_is_survived(const void *context)
 {
@@ -89,8 +92,7 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
         cl_fault_set(&fault);
         enum status status = scan_device_open(0, &way->options, &device, &err);
         if (status == STATUS_OK) {
-            status = scan_device_warm(device, (struct scan_kind){DTYPE_I32, PRECISION_WIDE},
-                                      SCAN_WARM_ALL, &err);
+            status = scan_device_warm(device, &int32, true, &err);
         }
         started = cl_fault_calls() <= skip;
         cl_fault_set(NULL);
@@ -112,8 +114,7 @@ static void a_wrong_result_at_the_start_is_noticed(const void *context)
     struct error err = ERROR_INIT;
     cl_fault_set(&fault);
     if (device != NULL) {
-        ktest_check(scan_device_warm(device, (struct scan_kind){DTYPE_I32, PRECISION_WIDE},
-                                     SCAN_WARM_ALL, &err) == STATUS_DEVICE_ERROR,
+        ktest_check(scan_device_warm(device, &int32, true, &err) == STATUS_DEVICE_ERROR,
                     "a wrong result is a device error");
         ktest_check(strstr(err.detail, "computes wrongly") != NULL, "and says so");
     }
@@ -121,9 +122,7 @@ static void a_wrong_result_at_the_start_is_noticed(const void *context)
     scan_device_close(device);
     device = scan_case_device(&scan_ways[0].options);
     struct error fresh = ERROR_INIT;
-    if (device != NULL &&
-        scan_device_warm(device, (struct scan_kind){DTYPE_I32, PRECISION_WIDE}, SCAN_WARM_ALL,
-                         &fresh) != STATUS_OK) {
+    if (device != NULL && scan_device_warm(device, &int32, true, &fresh) != STATUS_OK) {
         ktest_fail("after opening it again: %s", fresh.detail);
     }
     scan_device_close(device);

@@ -85,7 +85,7 @@ static void build_strictly(const struct cl_device *device, struct program *progr
     struct error err = ERROR_INIT;
     (void)snprintf(strict, sizeof strict, "%s -Werror", program->options);
     program->spec.options = strict;
-    if (cl_program_build(device, NULL, &program->spec, &built, &err) != STATUS_OK) {
+    if (cl_program_build(device, &program->spec, &built, &err) != STATUS_OK) {
         ktest_fail("family %d, %s: %s", (int)program->family, strict, err.detail);
         return;
     }

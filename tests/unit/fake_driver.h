@@ -87,13 +87,34 @@ static inline void fake_close(struct scan_device *device)
     free(device);
 }
 
-static inline enum status fake_warm(struct scan_device *device, struct scan_kind kind,
-                                    enum scan_warmth warmth, struct error *err)
+/* Three kernels, one of which jobs cannot do without. */
+static inline bool fake_uses(const struct scan_device *device, unsigned kernel)
 {
     (void)device;
-    (void)kind;
-    (void)warmth;
-    (void)err;
+    return kernel < 3;
+}
+
+static inline bool fake_needs(const struct scan_device *device, unsigned kernel)
+{
+    (void)device;
+    return kernel == SCAN_BUILD_GENERIC;
+}
+
+static inline bool fake_wanted(struct scan_device *device, struct scan_build *build)
+{
+    (void)device;
+    (void)build;
+    return false;
+}
+
+static inline enum status fake_warm(struct scan_device *device, const struct scan_build *build,
+                                    bool compile, struct error *err)
+{
+    (void)device;
+    (void)build;
+    if (!compile) {
+        return error_set(err, STATUS_NOT_FOUND, "there is no cache");
+    }
     atomic_fetch_add(&fake.warm_steps, 1);
     return STATUS_OK;
 }
@@ -145,7 +166,10 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
 static const struct device_driver fake_driver = {.list = fake_list,
                                                  .open = fake_open,
                                                  .close = fake_close,
+                                                 .uses = fake_uses,
+                                                 .needs = fake_needs,
                                                  .warm = fake_warm,
+                                                 .wanted = fake_wanted,
                                                  .run = fake_run};
 
 /* A whole server without HTTP. */
