@@ -31,7 +31,8 @@ static const struct {
 };
 _Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
 
-#define SHORT(inner) {"scan_table", "scan_group", "scan_chain", "scan_short"}, {"scan_short"}, inner
+#define SHORT(inner) \
+    {"scan_table", "scan_group", "scan_chain", "scan_short"}, {"scan_short"}, inner
 
 static const struct {
     const char *sources[5]; /* beside soft_f64 and scan_types; up to the first NULL */
@@ -39,7 +40,9 @@ static const struct {
     const char *option; /* beside those of the type; NULL: none */
 } families[] = {
     [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}, NULL},
-    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_chain", "scan_rows"}, {"scan_rows"}, NULL},
+    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_chain", "scan_rows"},
+                              {"scan_rows"},
+                              NULL},
     [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_chain", "scan_lanes",
                                   "scan_columns"},
                                  {"scan_columns"},

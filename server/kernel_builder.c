@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    NICE = 10 /* a tenth of the share of a thread that serves */
+    NICE = 5 /* a third of the share of a thread that serves */
 };
 
 void kernel_builder_init(struct kernel_builder *builder)

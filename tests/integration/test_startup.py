@@ -4,15 +4,17 @@ import http.client
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from support import calls
-from support.tallyd import BINARY, KERNEL_CACHE, TOP, free_port
+from support.tallyd import BINARY, KERNEL_CACHE, MODE, TOP, free_port
 
 PATH = "/v1/cumsum?dtype=int32&shape=4"
 BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
@@ -180,7 +182,6 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
 
 
 def wait_for(server, path):
-    import time
 
     for _ in range(3000):
         server.check_alive()
@@ -231,6 +232,138 @@ def test_a_kernel_cache_that_cannot_be_written_is_done_without(start_server, tmp
     (tmp_path / "file").write_text("not a directory")
     server = start_server("--kernel-cache", str(tmp_path / "file" / "below"), "--warm", "int32")
     assert works(server)
+    server.stop()
+
+
+def children(server):
+    """Process ids of the processes that build kernels for a server."""
+    listing = pathlib.Path(f"/proc/{server.pid}/task").glob("*/children")
+    return [int(pid) for path in listing for pid in path.read_text().split()]
+
+
+def until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.01)
+
+
+def device(server):
+    client = server.client()
+    try:
+        return client.get("/v1/devices").json()["devices"][0]
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def cold(start_server, tmp_path):
+    """A server with an empty kernel cache, and a POCL_CACHE_DIR that is empty, too."""
+
+    def start(*flags, **options):
+        return start_server(
+            "--kernel-cache",
+            str(tmp_path / "cold"),
+            "--warm",
+            "int32",
+            *flags,
+            env={"POCL_CACHE_DIR": str(tmp_path / "pocl")},
+            **options,
+        )
+
+    (tmp_path / "pocl").mkdir()
+    return start
+
+
+def test_requests_are_answered_quickly_while_kernels_are_built_in_a_child(cold):
+    server = cold()
+    client = server.client()
+    times = []
+    while device(server)["builds"] < 6:  # the generic kernel, and five in the background
+        for _ in range(20):
+            started = time.monotonic()
+            assert client.post(PATH, BODY, calls.RAW).body == SUMS
+            times.append(time.monotonic() - started)
+        time.sleep(0.01)
+    client.close()
+    state = device(server)
+    assert state["to_build"] > 0 and state["build_us"] > 0 and state["build_failures"] == 0
+    times.sort()
+    # A step in the service itself would take half a second on an idle machine.
+    assert times[len(times) * 95 // 100] < 0.2, times[-5:]
+    # The compiler alone is more than 130 MiB.
+    if MODE == "release":
+        assert server.rss_bytes() < 120 << 20
+    metrics = server.client().get("/metrics").body.decode()
+    assert "tally_device_kernel_builds_total{" in metrics
+    server.stop()
+
+
+def test_a_child_that_is_killed_while_it_builds_is_noted_and_replaced(cold):
+    server = cold("--log-level", "debug")
+    until(lambda: children(server))
+    killed = set()
+    for pid in children(server):
+        # Past its start, which is not a build: it has mapped the OpenCL driver.
+        os.kill(pid, signal.SIGKILL)
+        killed.add(pid)
+    until(lambda: set(children(server)) - killed)
+    assert works(server)
+    until(lambda: device(server)["builds"] >= 3)
+    pid = children(server)[0]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: device(server)["build_failures"] >= 1)
+    assert "ended by signal 9" in server.log
+    before = device(server)["builds"]
+    until(lambda: device(server)["builds"] > before)
+    assert works(server) and device(server)["state"] == "ready"
+    server.stop()
+
+
+def test_no_child_outlives_the_service(cold):
+    server = cold()
+    until(lambda: children(server))
+    builders = children(server)
+    server.stop(timeout=20)
+    assert not any(pathlib.Path(f"/proc/{pid}").exists() for pid in builders)
+    server = cold()
+    until(lambda: children(server))
+    builders = children(server)
+    server.process.kill()
+    server.process.wait(10)
+    until(lambda: not any(is_running(pid) for pid in builders), 20)
+
+
+def is_running(pid):
+    """Not gone, and not waiting for someone to ask how it went."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+def test_a_child_inherits_nothing_but_its_connection(cold):
+    server = cold()
+    until(lambda: children(server))
+    pid = children(server)[0]
+    sockets = []
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            sockets += [link.name] if "socket:" in os.readlink(link) else []
+        except OSError:
+            pass
+    assert sockets == ["3"]
+    server.stop()
+
+
+def test_a_cache_that_keeps_nothing_is_done_without(start_server, tmp_path):
+    """A directory in which not even root can make files."""
+    server = start_server(
+        "--kernel-cache", "/sys", "--warm", "int32", env={"POCL_CACHE_DIR": str(tmp_path)}
+    )
+    assert "kernels are built in the service itself" in server.log
+    assert works(server) and not children(server)
     server.stop()
 
 
