@@ -86,7 +86,8 @@ struct codec {
     enum status (*decode)(const struct codec_request *request, struct byte_view head,
                           struct scan_call *call, struct error *err);
 
-    /* input has room for max(call->input_bytes, call->payload_max) bytes and holds the
+    /* input has room for max(call->input_bytes, call->payload_max) bytes (source SHM: for
+     * payload_max) and holds the
      * payload_bytes received; 64-byte aligned. Payload longer than payload_max was dropped by
      * the caller, who passes its true length all the same. */
     enum status (*complete)(struct scan_call *call, void *input, uint64_t payload_bytes,

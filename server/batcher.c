@@ -51,7 +51,7 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
     }
     batch->last = request;
     batch->count++;
-    batch->bytes += request->block.bytes;
+    batch->bytes += request_bytes(request);
 }
 
 static bool fits(const struct batch *batch, const struct request *request,
@@ -59,7 +59,7 @@ static bool fits(const struct batch *batch, const struct request *request,
 {
     return batch->first->slice.of == NULL && request->slice.of == NULL && /* run alone */
            batch->bytes < options->max_bytes &&
-           request->block.bytes <= options->max_bytes - batch->bytes &&
+           request_bytes(request) <= options->max_bytes - batch->bytes &&
            scan_plan_batches_with(&batch->first->plan, &request->plan);
 }
 

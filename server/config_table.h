@@ -33,6 +33,9 @@ X(per_client_requests, UINT,   "0",              0,          1000000,          "
   "Requests of one client address at a time; beyond them it gets 429. 0: no limit.")               \
 X(allow_client_shm,    BOOL,   "false",          0,          1,                "true|false",       \
   "Let clients on this machine pass tensors in POSIX shared memory (v2 protocol).")                \
+X(shm_zero_copy,       BOOL,   "false",          0,          1,                "true|false",       \
+  "Work in clients' shared memory where it is instead of copying it: faster, for clients that do "  \
+  "not change it meanwhile (needs --allow-client-shm).")                                           \
 X(shm_key_prefix,      TEXT,   "",               0,          200,              "text",             \
   "Names of shared memory objects that clients may register must begin with this.")                \
 GROUP("Limits on requests")                                                                        \

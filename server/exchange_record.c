@@ -2,11 +2,11 @@
  * counting, logging and giving everything back; see exchange.h. */
 #include "server/clock.h"
 #include "server/exchange.h"
-#include "server/infer_shm.h"
 #include "server/log.h"
 #include "server/loop.h"
 #include "server/metrics.h"
 #include "server/share.h"
+#include "server/shm.h"
 #include "server/slices.h"
 
 #include <arpa/inet.h>
@@ -34,9 +34,8 @@ static struct exchange *take_record(struct http_loop *loop)
 
 /* A record as new, but for the buffers it keeps. Field by field: most of its bytes are tables
  * that are written before they are read. */
-static void reset(struct exchange *x)
+static void reset_request(struct request *request)
 {
-    struct request *request = &x->request;
     request->magic = REQUEST_MAGIC;
     request->state = REQUEST_RECEIVING;
     atomic_store_explicit(&request->cancelled, false, memory_order_relaxed);
@@ -54,6 +53,8 @@ static void reset(struct exchange *x)
     request->planned = false;
     request->head_bytes = 0;
     request->block = (struct memory_block){.slab = NULL};
+    memset(request->shm, 0, sizeof request->shm);
+    request->shm_bytes = 0;
     request->out_bytes = 0;
     request->payload_received = 0;
     request->reserved_bytes = 0;
@@ -71,6 +72,11 @@ static void reset(struct exchange *x)
     request->slice.position = 0;
     request->slice.more = false;
     request->next = NULL;
+}
+
+static void reset(struct exchange *x)
+{
+    reset_request(&x->request);
     x->magic = EXCHANGE_MAGIC;
     x->phase = EXCHANGE_NEW;
     x->post = false;
@@ -89,7 +95,6 @@ static void reset(struct exchange *x)
     x->inflate = NULL;
     x->packed_body = (struct packed_body){.bytes = NULL};
     x->slices = NULL;
-    memset(x->shm, 0, sizeof x->shm);
     x->refused_ns = 0;
     x->drained = 0;
     x->answered_early = false;
@@ -227,7 +232,7 @@ void exchange_end(struct exchange *x)
         request->codec->release(&request->call);
     }
     free(request->answer.head);
-    infer_shm_release(x);
+    shm_release_all(request->shm);
     slices_release(x);
     inflate_destroy(x->inflate);
     packed_body_free(x);

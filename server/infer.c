@@ -27,6 +27,12 @@ static char *slab_at(const struct request *request, size_t offset)
     return (char *)slab_data(request->block.slab) + offset;
 }
 
+static char *output_of(const struct request *request)
+{
+    struct tensor_place place = request_output(request);
+    return (char *)slab_data(place.slab) + place.offset;
+}
+
 /* ---- sizes and memory ---- */
 
 static enum status plan(struct request *request, struct error *err)
@@ -68,21 +74,24 @@ static enum status measure(struct exchange *x, struct error *err)
     struct request *request = &x->request;
     const struct scan_call *call = &request->call;
     uint64_t planned = request->plan.out_elements * dtype_info(call->desc.dtype)->bytes;
-    uint64_t input = larger(call->input_bytes, call->payload_max);
     uint64_t total = 0;
     request->out_bytes = larger(planned, call->output_bytes);
-    if (request->plan.in_place) {
-        total = larger(input, request->out_bytes);
+    infer_shm_place(x);
+    bool shared_in = request->shm[REQUEST_SHM_INPUT].in_use.slab != NULL;
+    bool shared_out = request->shm[REQUEST_SHM_OUTPUT].in_use.slab != NULL;
+    bool one_place = request->plan.in_place && !shared_in && !shared_out;
+    uint64_t input = larger(shared_in ? 0 : call->input_bytes, call->payload_max);
+    uint64_t output = shared_out ? 0 : request->out_bytes;
+    if (one_place) {
+        total = larger(input, output);
     } else if (__builtin_add_overflow(input, MEMORY_ALIGN - 1, &input) ||
-               __builtin_add_overflow(input & ~(uint64_t)(MEMORY_ALIGN - 1), request->out_bytes,
-                                      &total)) {
+               __builtin_add_overflow(input & ~(uint64_t)(MEMORY_ALIGN - 1), output, &total)) {
         total = UINT64_MAX;
     }
     if (total > SIZE_MAX / 2) {
         return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
     }
-    input = request->plan.in_place ? input : input & ~(uint64_t)(MEMORY_ALIGN - 1);
-    x->input_room = (size_t)input;
+    x->output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
     x->block_bytes = (size_t)total;
     return STATUS_OK;
 }
@@ -92,7 +101,7 @@ static void place(struct exchange *x)
     struct request *request = &x->request;
     uint64_t room = request->block.bytes;
     request->in_offset = request->block.offset;
-    request->out_offset = request->in_offset + (request->plan.in_place ? 0 : x->input_room);
+    request->out_offset = request->in_offset + x->output_at;
     x->payload_room =
         (size_t)(room < request->call.payload_max ? room : request->call.payload_max);
 }
@@ -193,7 +202,7 @@ enum status infer_decode(struct exchange *x, struct error *err)
         status = measure(x, err);
     }
     if (status == STATUS_OK) {
-        status = body_reserve(request, answer_text_bytes(request), err);
+        status = body_reserve(request, answer_text_bytes(request) + request->shm_bytes, err);
     }
     if (status != STATUS_OK) {
         return status;
@@ -208,7 +217,7 @@ static void zero_output_tail(struct request *request)
 {
     size_t planned =
         (size_t)request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
-    char *output = slab_at(request, request->out_offset);
+    char *output = output_of(request);
     if (request->plan.pattern == SCAN_EMPTY) {
         planned = 0; /* nothing will be computed */
     }
@@ -342,7 +351,7 @@ static void blame_client(struct request *request)
 static void encode(struct request *request)
 {
     struct exchange *x = exchange_of(request);
-    const char *output = slab_at(request, request->out_offset);
+    const char *output = output_of(request);
     answer_clear(&request->answer);
     enum status status = infer_shm_write_output(x, output, request->out_bytes, &request->error);
     struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
@@ -368,7 +377,7 @@ static bool encode_is_long(const struct exchange *x)
     bool packs = x->door.accept_coding != DOOR_IDENTITY;
     return answer_text_bytes(request) > request->server->config->inline_json_bytes ||
            (packs && request->out_bytes > INLINE_PACK_BYTES) ||
-           (infer_shm_used(x) && request->out_bytes > INLINE_MOVE_BYTES);
+           (infer_shm_copies(x, REQUEST_SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
 static bool complete_is_long(const struct exchange *x)
@@ -380,7 +389,7 @@ static bool complete_is_long(const struct exchange *x)
     if (!request->decoded) {
         return request->head_bytes > request->server->config->inline_json_bytes;
     }
-    if (infer_shm_used(x)) {
+    if (infer_shm_copies(x, REQUEST_SHM_INPUT)) {
         return request->call.input_bytes > INLINE_MOVE_BYTES;
     }
     return request->payload_received > INLINE_MOVE_BYTES &&

@@ -5,7 +5,7 @@
 #include "server/shm.h"
 
 static enum status hold(struct exchange *x, const struct shm_window *window,
-                        enum exchange_shm which, struct error *err)
+                        enum request_shm_tensor which, struct error *err)
 {
     struct shm_registry *registry = x->request.server->shm;
     if (window->region[0] == '\0') {
@@ -19,28 +19,69 @@ static enum status hold(struct exchange *x, const struct shm_window *window,
             err, STATUS_FORBIDDEN,
             "shared memory is for clients on this machine: loopback or Unix socket");
     }
-    return shm_acquire(registry, window, &x->shm[which], err);
+    return shm_acquire(registry, window, &x->request.shm[which].region, err);
 }
 
 enum status infer_shm_hold(struct exchange *x, struct error *err)
 {
     const struct scan_call *call = &x->request.call;
-    enum status status = hold(x, &call->input_shm, EXCHANGE_SHM_INPUT, err);
+    enum status status = hold(x, &call->input_shm, REQUEST_SHM_INPUT, err);
     if (status == STATUS_OK) {
-        status = hold(x, &call->axis_shm, EXCHANGE_SHM_AXIS, err);
+        status = hold(x, &call->axis_shm, REQUEST_SHM_AXIS, err);
     }
     if (status == STATUS_OK) {
-        status = hold(x, &call->output_shm, EXCHANGE_SHM_OUTPUT, err);
+        status = hold(x, &call->output_shm, REQUEST_SHM_OUTPUT, err);
     }
     return status;
 }
 
-void infer_shm_release(struct exchange *x)
+static bool in_use(const struct request_shm *shm)
 {
-    for (int i = 0; i < EXCHANGE_SHM_COUNT; i++) {
-        shm_release(x->shm[i]);
-        x->shm[i] = NULL;
+    return shm->in_use.slab != NULL;
+}
+
+static void place_input(struct request *request, size_t align)
+{
+    struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
+    const struct scan_call *call = &request->call;
+    if (in->region != NULL && call->input_bytes > 0 &&
+        call->input_shm.bytes >= call->input_bytes) {
+        in->in_use = shm_place(in->region, &call->input_shm, align);
+        request->shm_bytes += in_use(in) ? call->input_bytes : 0;
     }
+}
+
+/* An output over its input replaces it, in the same pages, if the plan allows that; one that
+ * meets it otherwise is copied. */
+static void place_output(struct request *request, size_t align)
+{
+    const struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
+    struct request_shm *out = &request->shm[REQUEST_SHM_OUTPUT];
+    const struct scan_call *call = &request->call;
+    if (out->region == NULL || request->out_bytes == 0 ||
+        call->output_shm.bytes < request->out_bytes) {
+        return;
+    }
+    enum shm_overlap overlap = SHM_APART;
+    if (in_use(in)) {
+        overlap = shm_overlap(in->region, &call->input_shm, call->input_bytes, out->region,
+                              &call->output_shm, request->out_bytes);
+    }
+    if (overlap == SHM_APART) {
+        out->in_use = shm_place(out->region, &call->output_shm, align);
+        request->shm_bytes += in_use(out) ? request->out_bytes : 0;
+    } else if (overlap == SHM_SAME && request->plan.in_place &&
+               request->out_bytes <= call->input_bytes) {
+        out->in_use = in->in_use;
+    }
+}
+
+void infer_shm_place(struct exchange *x)
+{
+    struct request *request = &x->request;
+    size_t align = dtype_info(request->call.desc.dtype)->bytes;
+    place_input(request, align);
+    place_output(request, align);
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -51,7 +92,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 enum status infer_shm_read_axis(struct exchange *x, struct error *err)
 {
     struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->shm[EXCHANGE_SHM_AXIS];
+    const struct shm_region *region = x->request.shm[REQUEST_SHM_AXIS].region;
     if (region == NULL) {
         return STATUS_OK;
     }
@@ -62,8 +103,8 @@ enum status infer_shm_read_axis(struct exchange *x, struct error *err)
 enum status infer_shm_read_input(struct exchange *x, void *input, struct error *err)
 {
     const struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->shm[EXCHANGE_SHM_INPUT];
-    if (region == NULL) {
+    const struct shm_region *region = x->request.shm[REQUEST_SHM_INPUT].region;
+    if (!infer_shm_copies(x, REQUEST_SHM_INPUT)) {
         return STATUS_OK;
     }
     if (call->input_shm.bytes < call->input_bytes) {
@@ -75,13 +116,29 @@ enum status infer_shm_read_input(struct exchange *x, void *input, struct error *
     return shm_read(region, &call->input_shm, input, call->input_bytes, err);
 }
 
+/* What a device worked on is what the client shared. */
+static enum status verify(const struct request *request, struct error *err)
+{
+    const struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
+    const struct request_shm *out = &request->shm[REQUEST_SHM_OUTPUT];
+    enum status status = STATUS_OK;
+    if (in_use(in)) {
+        status = shm_verify(in->region, &request->call.input_shm, err);
+    }
+    if (status == STATUS_OK && in_use(out)) {
+        status = shm_verify(out->region, &request->call.output_shm, err);
+    }
+    return status;
+}
+
 enum status infer_shm_write_output(struct exchange *x, const void *output, uint64_t bytes,
                                    struct error *err)
 {
     const struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->shm[EXCHANGE_SHM_OUTPUT];
-    if (region == NULL) {
-        return STATUS_OK;
+    const struct shm_region *region = x->request.shm[REQUEST_SHM_OUTPUT].region;
+    enum status status = verify(&x->request, err);
+    if (status != STATUS_OK || !infer_shm_copies(x, REQUEST_SHM_OUTPUT)) {
+        return status;
     }
     if (call->output_shm.bytes < bytes) {
         return error_set(err, STATUS_SHM_ERROR,
@@ -94,5 +151,12 @@ enum status infer_shm_write_output(struct exchange *x, const void *output, uint6
 
 bool infer_shm_used(const struct exchange *x)
 {
-    return x->shm[EXCHANGE_SHM_INPUT] != NULL || x->shm[EXCHANGE_SHM_OUTPUT] != NULL;
+    const struct request_shm *shm = x->request.shm;
+    return shm[REQUEST_SHM_INPUT].region != NULL || shm[REQUEST_SHM_OUTPUT].region != NULL;
+}
+
+bool infer_shm_copies(const struct exchange *x, enum request_shm_tensor tensor)
+{
+    const struct request_shm *shm = &x->request.shm[tensor];
+    return shm->region != NULL && !in_use(shm);
 }

@@ -25,6 +25,12 @@ struct memory_block {
     unsigned bin;      /* private to memory.c */
 };
 
+/* Where a tensor begins. */
+struct tensor_place {
+    struct slab *slab; /* borrowed; NULL: nowhere */
+    size_t offset;     /* bytes */
+};
+
 struct memory_options {
     uint64_t budget_bytes;      /* --memory-budget */
     uint64_t small_slab_bytes;  /* of a shared slab: 1 KiB times a power of two */

@@ -39,7 +39,7 @@ void queue_destroy(struct queue *queue)
 
 enum lane_kind queue_lane_of(const struct request *request)
 {
-    return request->block.bytes > QUEUE_LARGE_BYTES ? LANE_LARGE : LANE_SMALL;
+    return request_bytes(request) > QUEUE_LARGE_BYTES ? LANE_LARGE : LANE_SMALL;
 }
 
 static size_t total_count(const struct queue *queue)
@@ -58,7 +58,7 @@ static void append(struct queue *queue, struct request *request)
     }
     lane->last = request;
     lane->count++;
-    queue->bytes += request->block.bytes;
+    queue->bytes += request_bytes(request);
 }
 
 static void prepend(struct queue *queue, struct request *request)
@@ -70,7 +70,7 @@ static void prepend(struct queue *queue, struct request *request)
     }
     lane->first = request;
     lane->count++;
-    queue->bytes += request->block.bytes;
+    queue->bytes += request_bytes(request);
 }
 
 struct request *queue_unlink(struct queue *queue, struct queue_lane *lane,
@@ -82,7 +82,7 @@ struct request *queue_unlink(struct queue *queue, struct queue_lane *lane,
         lane->last = previous;
     }
     lane->count--;
-    queue->bytes -= request->block.bytes;
+    queue->bytes -= request_bytes(request);
     request->next = NULL;
     return request;
 }
@@ -103,7 +103,7 @@ static enum status admit(const struct queue *queue, const struct request *reques
                          "%zu requests wait for a device already (--queue-depth); try again",
                          queue->options.max_requests);
     }
-    if (request->block.bytes > queue->options.max_bytes - queue->bytes && queue->bytes > 0) {
+    if (request_bytes(request) > queue->options.max_bytes - queue->bytes && queue->bytes > 0) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%llu bytes of tensors wait for a device already; try again",
                          (unsigned long long)queue->bytes);

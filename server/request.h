@@ -32,6 +32,7 @@
 
 struct MHD_Connection;
 struct completion;
+struct shm_region;
 struct route;
 struct server;
 struct slices;
@@ -49,6 +50,19 @@ enum request_state {
 
 enum {
     REQUEST_MAGIC = 0x7a11e57
+};
+
+/* Tensors that may lie in clients' shared memory. */
+enum request_shm_tensor {
+    REQUEST_SHM_INPUT,
+    REQUEST_SHM_AXIS,
+    REQUEST_SHM_OUTPUT,
+    REQUEST_SHM_COUNT
+};
+
+struct request_shm {
+    struct shm_region *region;  /* held until the end; NULL: not in shared memory */
+    struct tensor_place in_use; /* zero copy: the device works there; else it is copied */
 };
 
 /* Monotonic times in nanoseconds, 0 until it happened. */
@@ -96,7 +110,9 @@ struct request {
     size_t head_bytes; /* bytes in it */
     size_t head_capacity;
     struct request_slice slice;
-    struct memory_block block; /* slab range with input and output buffer */
+    struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
+    struct request_shm shm[REQUEST_SHM_COUNT];
+    uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */
     size_t out_offset;         /* of the output buffer in block.slab, bytes */
     uint64_t out_bytes;        /* of the output buffer */
@@ -115,5 +131,28 @@ struct request {
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
 };
+
+/* Where the device finds the input and leaves the output. */
+static inline struct tensor_place request_input(const struct request *request)
+{
+    const struct tensor_place *shared = &request->shm[REQUEST_SHM_INPUT].in_use;
+    return shared->slab != NULL
+               ? *shared
+               : (struct tensor_place){request->block.slab, request->in_offset};
+}
+
+static inline struct tensor_place request_output(const struct request *request)
+{
+    const struct tensor_place *shared = &request->shm[REQUEST_SHM_OUTPUT].in_use;
+    return shared->slab != NULL
+               ? *shared
+               : (struct tensor_place){request->block.slab, request->out_offset};
+}
+
+/* Tensor memory that it keeps busy. */
+static inline uint64_t request_bytes(const struct request *request)
+{
+    return request->block.bytes + request->shm_bytes;
+}
 
 #endif

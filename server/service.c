@@ -43,9 +43,16 @@ static enum status open_shm(const struct config *config, struct server *server,
                             struct error *err)
 {
     const struct shm_options options = {.enabled = true,
+                                        .zero_copy = config->shm_zero_copy,
                                         .max_regions = SHM_REGIONS,
                                         .max_bytes = INT64_MAX,
                                         .key_prefix = config->shm_key_prefix};
+    if (config->shm_zero_copy && !config->allow_client_shm) {
+        return error_set(
+            err, STATUS_INVALID_REQUEST,
+            "--shm-zero-copy says how shared memory is used, and does not allow it: "
+            "add --allow-client-shm");
+    }
     return config->allow_client_shm ? shm_create(&options, &server->shm, err) : STATUS_OK;
 }
 

@@ -2,6 +2,8 @@
  * guards the table; a region is immutable but for its count of users. */
 #include "server/shm.h"
 
+#include "server/shm_map.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +23,9 @@ enum {
 struct shm_region {
     atomic_uint users; /* the table is one */
     int fd;            /* owned */
+    dev_t device;      /* with inode: which object it is */
+    ino_t inode;
+    struct shm_map *map; /* owned; NULL: windows are copied */
     struct kserve_shm_region info;
 };
 
@@ -264,9 +269,15 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
         (void)close(fd);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another region");
     }
+    struct stat object;
     atomic_init(&entry->users, 1);
     entry->fd = fd;
     entry->info = *region;
+    if (registry->options.zero_copy && fstat(fd, &object) == 0) {
+        entry->device = object.st_dev;
+        entry->inode = object.st_ino;
+        entry->map = shm_map_create(fd, region->offset, region->byte_size);
+    }
     lock(registry);
     status = insert(registry, entry, err);
     unlock(registry);
@@ -355,9 +366,57 @@ enum status shm_acquire(struct shm_registry *registry, const struct shm_window *
 void shm_release(struct shm_region *region)
 {
     if (region != NULL && atomic_fetch_sub(&region->users, 1) == 1) {
+        shm_map_destroy(region->map);
         (void)close(region->fd);
         free(region);
     }
+}
+
+void shm_release_all(struct request_shm shm[REQUEST_SHM_COUNT])
+{
+    for (int i = 0; i < REQUEST_SHM_COUNT; i++) {
+        shm_release(shm[i].region);
+        shm[i] = (struct request_shm){.region = NULL};
+    }
+}
+
+struct tensor_place shm_place(const struct shm_region *region, const struct shm_window *window,
+                              size_t align)
+{
+    struct tensor_place place = {.slab = NULL};
+    if (region->map == NULL || shm_map_broken(region->map)) {
+        return place;
+    }
+    size_t offset = shm_map_offset(region->map) + (size_t)window->offset;
+    if (offset % align == 0) {
+        place.slab = shm_map_slab(region->map);
+        place.offset = offset;
+    }
+    return place;
+}
+
+enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window *a_window,
+                             uint64_t a_bytes, const struct shm_region *b,
+                             const struct shm_window *b_window, uint64_t b_bytes)
+{
+    uint64_t a_begin = a->info.offset + a_window->offset; /* both checked against the object */
+    uint64_t b_begin = b->info.offset + b_window->offset;
+    if (a->device != b->device || a->inode != b->inode || a_begin + a_bytes <= b_begin ||
+        b_begin + b_bytes <= a_begin) {
+        return SHM_APART;
+    }
+    return a_begin == b_begin ? SHM_SAME : SHM_OVERLAP;
+}
+
+enum status shm_verify(const struct shm_region *region, const struct shm_window *window,
+                       struct error *err)
+{
+    if (region->map != NULL && shm_map_broken(region->map)) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "pages of the shared memory object were missing while a device worked "
+                         "on it: it became smaller, or /dev/shm is full; register it again");
+    }
+    return check_window(region, window, err);
 }
 
 /* One pread or pwrite, whichever pointer is given; again if a signal came. */

@@ -7,6 +7,7 @@
 #include "server/metrics.h"
 #include "server/queue.h"
 #include "server/request.h"
+#include "server/shm.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -132,7 +133,8 @@ bool worker_call_end(struct worker *worker)
     if (!in_time) {
         struct memory *memory = worker->plan->server->memory;
         for (size_t i = 0; i < orphan_count; i++) {
-            memory_give(memory, &worker->orphans[i]);
+            memory_give(memory, &worker->orphans[i].block);
+            shm_release_all(worker->orphans[i].shm);
         }
         memory_release(memory, orphan_reserved);
         worker->plan->changed(worker->plan->pool);
@@ -153,7 +155,10 @@ static struct request *take_batch_away(struct worker *worker)
         return NULL;
     }
     for (struct request *request = first; request != NULL; request = request->next) {
-        worker->orphans[worker->orphan_count++] = request->block;
+        struct worker_orphan *orphan = &worker->orphans[worker->orphan_count++];
+        orphan->block = request->block;
+        memcpy(orphan->shm, request->shm, sizeof orphan->shm);
+        memset(request->shm, 0, sizeof request->shm);
         worker->orphan_reserved += request->reserved_bytes;
         request->block = (struct memory_block){0};
         request->reserved_bytes = 0;

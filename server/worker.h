@@ -14,6 +14,7 @@
 #include "server/batcher.h"
 #include "server/device_pool.h"
 #include "server/memory.h"
+#include "server/request.h"
 #include "server/warm_up.h"
 
 #include <pthread.h>
@@ -21,6 +22,12 @@
 
 enum {
     WORKER_MAGIC = 0x7a11304
+};
+
+/* What a device may still write to after its request was answered. */
+struct worker_orphan {
+    struct memory_block block;
+    struct request_shm shm[REQUEST_SHM_COUNT];
 };
 
 /* What all workers share; constant once they run, but for usable. */
@@ -53,7 +60,7 @@ struct worker {
     uint64_t call_timeout_ns;  /* how long it was given */
     struct request *batch;     /* owned: what the device runs; NULL: nothing, or taken away */
     size_t batch_count;
-    struct memory_block *orphans; /* owned array; blocks of a batch that was taken away */
+    struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
     size_t orphan_count;
     uint64_t orphan_reserved;
     struct device_stats stats; /* the counting part */

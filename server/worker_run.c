@@ -24,14 +24,17 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
     size_t i = 0;
     for (const struct request *request = first; request != NULL; request = request->next, i++) {
         copy_plan(&worker->plans[i], &request->plan);
+        struct tensor_place in = request_input(request);
+        struct tensor_place out = request_output(request);
         worker->jobs[i] = (struct scan_job){.plan = &worker->plans[i],
-                                            .slab = request->block.slab,
-                                            .in_offset = request->in_offset,
-                                            .out_offset = request->out_offset,
+                                            .slab = in.slab,
+                                            .in_offset = in.offset,
+                                            .out_slab = out.slab,
+                                            .out_offset = out.offset,
                                             .carry = request->slice.carry,
                                             .position = request->slice.position,
                                             .more = request->slice.more};
-        bytes += request->block.bytes;
+        bytes += request_bytes(request);
     }
     return bytes;
 }

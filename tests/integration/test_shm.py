@@ -7,6 +7,7 @@ import os
 import pathlib
 import socket
 import threading
+import time
 from multiprocessing import shared_memory
 
 import numpy as np
@@ -18,9 +19,11 @@ from support.tallyd import Tallyd, free_port
 from tritonclient.utils import InferenceServerException
 
 
-@pytest.fixture(scope="module")
-def shm_server(tmp_path_factory):
-    server = Tallyd(tmp_path_factory.mktemp("shm") / "log", ("--allow-client-shm",))
+@pytest.fixture(scope="module", params=["copies", "zero_copy"])
+def shm_server(tmp_path_factory, request):
+    """Every test runs with both: but for speed, well-behaved clients see no difference."""
+    flags = ("--allow-client-shm", *(["--shm-zero-copy"] if request.param == "zero_copy" else []))
+    server = Tallyd(tmp_path_factory.mktemp("shm") / "log", flags)
     yield server
     server.check_alive()
     server.stop()
@@ -160,6 +163,25 @@ def test_shared_memory_in_only_and_out_only(v2, http):
         assert view.view(np.int32)[8:12].tolist() == [5, 11, 0, 0]
 
 
+@pytest.mark.parametrize("in_at", [0, 2, 8])
+@pytest.mark.parametrize("out_at", [0, 1, 4, 12, 400])
+@pytest.mark.parametrize("second_name", [False, True])
+def test_input_and_output_anywhere_in_one_object(v2, http, in_at, out_at, second_name):
+    """The same place, overlapping, apart, at odd addresses, and one object under two names."""
+    with memory(4096) as (name, view, _):
+        assert register(http, "r", name, 0, 4096).status == 200
+        assert register(http, "s", name, 4, 4092).status == 200
+        view[:] = 9
+        view[in_at : in_at + 64] = np.arange(16, dtype="<i4").view(np.uint8)
+        target = ("s", 64, out_at - 4) if second_name and out_at >= 4 else ("r", 64, out_at)
+        answer = infer(http, [16], "r", 64, in_at, target)
+        assert answer.status == 200, answer
+        actual = view[out_at : out_at + 64].copy().view("<i4")
+        assert (actual == np.cumsum(np.arange(16))).all()
+        touched = set(range(in_at, in_at + 64)) | set(range(out_at, out_at + 64))
+        assert all(view[i] == 9 for i in range(4096) if i not in touched)
+
+
 def test_the_axis_in_shared_memory(v2, http):
     with memory(64) as (name, view, _):
         view.view(np.int32)[:4] = [1, 2, 3, 4]
@@ -275,6 +297,108 @@ def test_an_object_that_shrinks_and_grows_all_the_time(shm_server, v2, http):
             stop.set()
             thread.join()
         shm_server.check_alive()
+
+
+@pytest.fixture(scope="module", params=["copies", "zero_copy"])
+def waiting_server(tmp_path_factory, request):
+    """Its device starts half a second after a request has come: time to change the memory."""
+    flags = ["--allow-client-shm", "--batch-delay-us=500000", "--warm=int32"]
+    zero_copy = request.param == "zero_copy"
+    server = Tallyd(
+        tmp_path_factory.mktemp("shm") / "log", (*flags, *(["--shm-zero-copy"] * zero_copy))
+    )
+    yield server, zero_copy
+    server.check_alive()
+    server.stop()
+
+
+@contextlib.contextmanager
+def while_it_waits(server, *arguments):
+    """Sends infer(*arguments); its answer is in the list after the block."""
+    answers = []
+
+    def send():
+        client = server.client()
+        answers.append(infer(client, *arguments))
+        client.close()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    time.sleep(0.2)
+    yield answers
+    thread.join()
+
+
+def test_a_client_that_changes_its_input_changes_only_its_own_answer(waiting_server):
+    server, zero_copy = waiting_server
+    with memory(1 << 16) as (name, view, _):
+        client = server.client()
+        assert register(client, "r", name, 0, 1 << 16).status == 200
+        values = view.view("<i4")
+        values[:1000] = 1
+        with while_it_waits(server, [1000], "r", 4000, 0, ("r", 4000, 8192)) as answers:
+            values[:1000] = 2
+        assert answers[0].status == 200
+        # where the device works in the client's pages it sees the change, a copy does not
+        assert values[2048 + 999] == (2000 if zero_copy else 1000)
+        client.post("/v2/systemsharedmemory/unregister")
+        client.close()
+
+
+@pytest.mark.parametrize("output", [None, ("r", 1 << 20, 0), ("r", 1 << 20, 1 << 20)])
+def test_pages_that_are_gone_when_the_device_comes_to_them(waiting_server, output):
+    """Truncated between the request's checks and the kernel: SIGBUS in a thread of the driver."""
+    server, zero_copy = waiting_server
+    with memory(1 << 21) as (name, view, path):
+        client = server.client()
+        assert register(client, "r", name, 0, 1 << 21).status == 200
+        with while_it_waits(server, [1 << 18], "r", 1 << 20, 0, output) as answers:
+            os.truncate(path, 0)
+        if zero_copy:
+            calls.expect_error(answers[0], 400, "shared_memory_error", says="missing")
+        elif output:
+            calls.expect_error(answers[0], 400, "shared_memory_error", says="smaller")
+        else:
+            assert answers[0].status == 200  # its input was copied in time
+        server.check_alive()
+        os.truncate(path, 1 << 21)
+        view.view("<i4")[: 1 << 18] = 1
+        answer = infer(client, [1 << 18], "r", 1 << 20, 0, ("r", 1 << 20, 1 << 20))
+        assert answer.status == 200 and view.view("<i4")[-1] == 1 << 18  # copied from now on
+        client.post("/v2/systemsharedmemory/unregister")
+        client.close()
+
+
+def test_a_region_outlives_its_registration_for_requests_that_wait(waiting_server):
+    server, _ = waiting_server
+    with memory(1 << 16) as (name, view, path):
+        client = server.client()
+        assert register(client, "r", name, 0, 1 << 16).status == 200
+        view.view("<i4")[:1000] = 1
+        with while_it_waits(server, [1000], "r", 4000, 0, ("r", 4000, 8192)) as answers:
+            assert client.post("/v2/systemsharedmemory/unregister").status == 200
+            path.unlink()
+        assert answers[0].status == 200 and view.view("<i4")[2048 + 999] == 1000
+        maps = pathlib.Path(f"/proc/{server.pid}/maps").read_text()
+        assert name not in maps
+        client.close()
+
+
+def test_shared_memory_counts_against_the_memory_budget(start_server):
+    for flags in ([], ["--shm-zero-copy"]):
+        server = start_server("--allow-client-shm", "--memory-budget=1MiB", *flags)
+        client = server.client()
+        with memory(1 << 21) as (name, _, _path):
+            assert register(client, "r", name, 0, 1 << 21).status == 200
+            answer = infer(client, [1 << 19], "r", 1 << 21, 0, ("r", 1 << 21, 0))
+            calls.expect_error(answer, 413, "too_large", says="--memory-budget")
+            assert infer(client, [1000], "r", 4000, 0, ("r", 4000, 0)).status == 200
+        client.close()
+
+
+def test_zero_copy_alone_allows_nothing(start_server):
+    server = start_server("--shm-zero-copy", wait=False)
+    assert server.wait() == 2 and "add --allow-client-shm" in server.log
 
 
 def test_unregistering_while_requests_run(shm_server, v2, http):

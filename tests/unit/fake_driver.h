@@ -123,8 +123,9 @@ static inline enum status fake_warm(struct scan_device *device, const struct sca
 static inline void fake_compute(const struct scan_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        unsigned char *bytes = slab_data(jobs[i].slab);
-        bytes[jobs[i].out_offset] = (unsigned char)(bytes[jobs[i].in_offset] + 1);
+        const unsigned char *in = slab_data(jobs[i].slab);
+        unsigned char *out = slab_data(jobs[i].out_slab);
+        out[jobs[i].out_offset] = (unsigned char)(in[jobs[i].in_offset] + 1);
         if (jobs[i].plan->elements == 0) {
             abort();
         }

@@ -1,10 +1,14 @@
 /* device_pool.h with devices that fail on order: selection, readiness, retry, hanging,
  * recovery, and all of it at once. */
 #include "server/device_select.h"
+#include "server/shm.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_driver.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Short times: a device hangs after 50 ms, a failed one is tried again after 50 ms and more. */
 static const char *const quick[] = {"--device-timeout-ms=50", NULL};
@@ -199,6 +203,71 @@ static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **s
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_OK);
     fake_release(&fakes, request);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+/* A registered region of that name, held once; the object is unlinked. */
+static struct shm_region *share(struct shm_registry *registry, const char *name)
+{
+    struct kserve_shm_region region = {.byte_size = 4096};
+    struct shm_window window = {.bytes = 4096};
+    struct shm_region *held = NULL;
+    struct error err = ERROR_INIT;
+    (void)snprintf(region.name, sizeof region.name, "%s", name);
+    (void)snprintf(region.key, sizeof region.key, "%s", name);
+    (void)snprintf(window.region, sizeof window.region, "%s", name);
+    int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(shm_register(registry, &region, true, &err), STATUS_OK);
+    assert_int_equal(shm_acquire(registry, &window, &held, &err), STATUS_OK);
+    (void)close(fd);
+    (void)shm_unlink(name);
+    return held;
+}
+
+static bool is_mapped(const char *name)
+{
+    char line[4096];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        found = found || strstr(line, name) != NULL;
+    }
+    (void)fclose(maps);
+    return found;
+}
+
+static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    const struct shm_options options = {
+        .enabled = true, .zero_copy = true, .max_regions = 1, .max_bytes = 4096};
+    struct shm_registry *registry = NULL;
+    struct error err = ERROR_INIT;
+    char name[64];
+    (void)snprintf(name, sizeof name, "/tally_pool_%d", (int)getpid());
+    assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
+    start(&fakes, 1);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
+    const struct shm_window window = {.bytes = 4096};
+    struct request_shm *shm = &request->shm[REQUEST_SHM_INPUT];
+    shm->region = share(registry, name);
+    shm->in_use = shm_place(shm->region, &window, 4);
+    assert_non_null(shm->in_use.slab);
+    assert_int_equal(queue_try_push(fakes.server.queue, request, &request->error), STATUS_OK);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
+    assert_null(request->shm[REQUEST_SHM_INPUT].region);
+    fake_release(&fakes, request);
+    shm_destroy(registry);
+    assert_true(is_mapped(name)); /* the device still reads there */
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    assert_false(is_mapped(name));
+    expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
 }
 
@@ -398,6 +467,7 @@ int main(void)
         cmocka_unit_test(without_a_second_device_a_retry_ends_at_once),
         cmocka_unit_test(a_batch_that_is_too_much_is_run_one_by_one),
         cmocka_unit_test(a_hanging_device_gives_its_requests_up_but_not_their_memory),
+        cmocka_unit_test(a_hanging_device_keeps_the_shared_memory_it_works_in),
         cmocka_unit_test(the_other_device_goes_on_while_one_hangs),
         cmocka_unit_test(a_device_that_never_returns_keeps_the_pool_from_being_freed),
         cmocka_unit_test(devices_that_do_not_open_leave_a_broken_pool),

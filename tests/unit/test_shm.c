@@ -383,6 +383,136 @@ static void a_result_larger_than_its_window_is_refused(void **state)
     shm_destroy(registry);
 }
 
+static struct shm_registry *zero_copy_registry(void)
+{
+    const struct shm_options options = {
+        .enabled = true, .zero_copy = true, .max_regions = 8, .max_bytes = UINT64_MAX};
+    struct shm_registry *registry = NULL;
+    struct error err = ERROR_INIT;
+    assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
+    return registry;
+}
+
+static struct shm_region *acquire(struct shm_registry *registry,
+                                  const struct shm_window *window)
+{
+    struct shm_region *region = NULL;
+    struct error err = ERROR_INIT;
+    assert_int_equal(shm_acquire(registry, window, &region, &err), STATUS_OK);
+    return region;
+}
+
+static void zero_copy_places_aligned_windows_in_the_objects_own_pages(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = zero_copy_registry();
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 8, 56), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 4, 16);
+    struct shm_region *region = acquire(registry, &window);
+    struct tensor_place place = shm_place(region, &window, 4);
+    assert_non_null(place.slab);
+    unsigned char *bytes = (unsigned char *)slab_data(place.slab) + place.offset;
+    assert_int_equal(bytes[0], 12);
+    bytes[0] = 99;
+    unsigned char copied = 0;
+    assert_int_equal(shm_read(region, &window, &copied, 1, &err), STATUS_OK);
+    assert_int_equal(copied, 99);
+    assert_null(shm_place(region, &window, 8).slab);
+    shm_release(region);
+    shm_destroy(registry);
+}
+
+static void without_zero_copy_nothing_is_mapped(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = registry_with(4, 100);
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 64), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 16);
+    struct shm_region *region = acquire(registry, &window);
+    assert_null(shm_place(region, &window, 1).slab);
+    shm_release(region);
+    shm_destroy(registry);
+}
+
+static void windows_over_the_same_bytes_are_recognised_under_any_name(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = zero_copy_registry();
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("a", 0, 64), &err), STATUS_OK);
+    assert_int_equal(try_register(registry, region_of("b", 16, 48), &err), STATUS_OK);
+    struct shm_window a = window_of("a", 16, 16);
+    struct shm_window b = window_of("b", 0, 16);
+    struct shm_region *first = acquire(registry, &a);
+    struct shm_region *second = acquire(registry, &b);
+    assert_int_equal(shm_overlap(first, &a, 16, second, &b, 16), SHM_SAME);
+    b.offset = 15;
+    assert_int_equal(shm_overlap(first, &a, 16, second, &b, 16), SHM_OVERLAP);
+    b.offset = 16;
+    assert_int_equal(shm_overlap(first, &a, 16, second, &b, 16), SHM_APART);
+    a.offset = 0;
+    b.offset = 0;
+    assert_int_equal(shm_overlap(first, &a, 16, second, &b, 16), SHM_APART);
+    assert_int_equal(shm_overlap(first, &a, 17, second, &b, 16), SHM_OVERLAP);
+    assert_int_equal(shm_overlap(second, &b, 16, first, &a, 17), SHM_OVERLAP);
+    shm_release(first);
+    shm_release(second);
+    shm_destroy(registry);
+}
+
+static void an_object_that_shrinks_in_use_is_noticed_and_copied_afterwards(void **state)
+{
+    (void)state;
+    make_object(64);
+    struct shm_registry *registry = zero_copy_registry();
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 64), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 64);
+    struct shm_region *region = acquire(registry, &window);
+    struct tensor_place place = shm_place(region, &window, 1);
+    assert_int_equal(shm_verify(region, &window, &err), STATUS_OK);
+
+    int fd = shm_open(key, O_RDWR, 0);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(shm_verify(region, &window, &err), STATUS_SHM_ERROR);
+    assert_int_equal(*((volatile unsigned char *)slab_data(place.slab) + place.offset), 0);
+    assert_int_equal(ftruncate(fd, 64), 0);
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_verify(region, &window, &err), STATUS_SHM_ERROR);
+    assert_non_null(strstr(err.detail, "missing"));
+    assert_null(shm_place(region, &window, 1).slab);
+    unsigned char bytes[64];
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(shm_read(region, &window, bytes, 64, &err), STATUS_OK);
+    (void)close(fd);
+    shm_release(region);
+    shm_destroy(registry);
+}
+
+static void a_request_gives_all_its_regions_back(void **state)
+{
+    (void)state;
+    make_object(64);
+    size_t before = open_fds();
+    struct shm_registry *registry = zero_copy_registry();
+    struct error err;
+    assert_int_equal(try_register(registry, region_of("r", 0, 64), &err), STATUS_OK);
+    struct shm_window window = window_of("r", 0, 64);
+    struct request_shm shm[REQUEST_SHM_COUNT] = {{.region = acquire(registry, &window)}};
+    shm[REQUEST_SHM_OUTPUT].region = acquire(registry, &window);
+    shm_destroy(registry);
+    assert_int_equal(open_fds(), before + 1);
+    shm_release_all(shm);
+    assert_null(shm[REQUEST_SHM_OUTPUT].region);
+    assert_int_equal(open_fds(), before);
+    shm_release_all(shm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +532,11 @@ int main(void)
         TEST(a_region_in_use_outlives_its_registration),
         TEST(no_outcome_leaves_a_file_descriptor_behind),
         TEST(a_result_larger_than_its_window_is_refused),
+        TEST(zero_copy_places_aligned_windows_in_the_objects_own_pages),
+        TEST(without_zero_copy_nothing_is_mapped),
+        TEST(windows_over_the_same_bytes_are_recognised_under_any_name),
+        TEST(an_object_that_shrinks_in_use_is_noticed_and_copied_afterwards),
+        TEST(a_request_gives_all_its_regions_back),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

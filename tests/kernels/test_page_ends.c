@@ -1,0 +1,121 @@
+/* Tensors that end with the last byte of a slab's last page or begin with the first one of its
+ * first, and nothing but unmapped pages around: a read or write beyond a tensor, harmless
+ * elsewhere, would be beyond a client's shared memory here. Runs on the first OpenCL device. */
+#include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A slab of whole pages between two that cannot be touched. */
+struct island {
+    unsigned char *base; /* owned: the mapping with both */
+    struct slab *slab;   /* owned */
+    size_t bytes;
+};
+
+static bool island_create(struct island *island, size_t bytes)
+{
+    island->bytes = (bytes + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
+    void *base = mmap(NULL, island->bytes + (size_t)2 * SLAB_ALIGN, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    island->base = base;
+    island->slab = NULL;
+    if (base != MAP_FAILED &&
+        mprotect(island->base + SLAB_ALIGN, island->bytes, PROT_READ | PROT_WRITE) == 0) {
+        island->slab = slab_adopt(island->base + SLAB_ALIGN, island->bytes);
+    }
+    return island->slab != NULL;
+}
+
+static void island_destroy(struct island *island)
+{
+    slab_destroy(island->slab);
+    (void)munmap(island->base, island->bytes + (size_t)2 * SLAB_ALIGN);
+}
+
+static const struct {
+    int rank;
+    int64_t sizes[3];
+    int axis;
+} shapes[] = {
+    {1, {1}, 0},       {1, {5}, 0},       {1, {70001}, 0},      {1, {1024}, 0},
+    {2, {1000, 3}, 1}, {2, {333, 7}, 1},  {2, {100, 31}, 1},    {2, {50, 300}, 1},
+    {2, {3, 5000}, 1}, {2, {1000, 3}, 0}, {2, {333, 7}, 0},     {2, {77, 31}, 0},
+    {2, {70, 130}, 0}, {2, {9, 2000}, 0}, {3, {5, 11, 3}, 1},   {3, {3, 40, 70}, 1},
+    {2, {1, 5}, 1},    {2, {5, 1}, 0},    {3, {2, 3, 4097}, 2}, {2, {4099, 2}, 0},
+};
+
+/* One scan at the ends, or at the beginnings, of two islands, or in place in one. */
+static void run_at(struct scan_device *device, const struct scan_case *c, bool at_end,
+                   bool in_place)
+{
+    struct island in = {.slab = NULL};
+    struct island out = {.slab = NULL};
+    if (!island_create(&in, c->in_bytes) || !island_create(&out, c->out_bytes)) {
+        ktest_fail("no memory for the test");
+        return;
+    }
+    struct scan_job job = {.plan = &c->plan,
+                           .slab = in.slab,
+                           .in_offset = at_end ? in.bytes - c->in_bytes : 0,
+                           .out_slab = in_place ? in.slab : out.slab,
+                           .out_offset = at_end ? out.bytes - c->out_bytes : 0};
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    char what[160];
+    (void)snprintf(what, sizeof what, "%s %s, %lld x %lld x %lld, axis %d, %s, %s",
+                   dtype_info(c->desc.dtype)->name,
+                   c->desc.precision == PRECISION_NATIVE ? "native" : "wide",
+                   (long long)c->desc.sizes[0], (long long)c->desc.sizes[1],
+                   (long long)c->desc.sizes[2], (int)c->desc.axis, at_end ? "ends" : "begins",
+                   in_place ? "in place" : "apart");
+    memcpy((unsigned char *)slab_data(in.slab) + job.in_offset, c->in, c->in_bytes);
+    if (scan_device_run(device, &job, 1, &report, &err) != STATUS_OK) {
+        ktest_fail("%s: %s", what, err.detail);
+    } else {
+        size_t bytes = dtype_info(c->desc.dtype)->bytes;
+        (void)ktest_same_bytes((unsigned char *)slab_data(job.out_slab) + job.out_offset,
+                               c->want, c->out_bytes / bytes, bytes, what);
+    }
+    island_destroy(&in);
+    island_destroy(&out);
+}
+
+static void nothing_beyond_the_pages_of_a_slab_is_touched(const void *context)
+{
+    static const struct scan_kind kinds[] = {
+        {DTYPE_F32, PRECISION_WIDE},  {DTYPE_F32, PRECISION_NATIVE},
+        {DTYPE_BF16, PRECISION_WIDE}, {DTYPE_F64, PRECISION_WIDE},
+        {DTYPE_I8, PRECISION_WIDE},   {DTYPE_I64, PRECISION_WIDE}};
+    const struct scan_way *way = context;
+    struct scan_device *device = scan_case_device(&way->options);
+    for (size_t k = 0; k < ARRAY_COUNT(kinds) && device != NULL; k++) {
+        for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
+            struct scan_desc desc =
+                scan_describe(kinds[k].dtype, kinds[k].precision, shapes[s].rank,
+                              shapes[s].sizes, shapes[s].axis);
+            struct scan_case c;
+            if (!scan_case_init(&c, &desc, false)) {
+                continue;
+            }
+            for (int i = 0; i < 4; i++) {
+                run_at(device, &c, i % 2 == 0, i / 2 == 0);
+            }
+            scan_case_deinit(&c);
+        }
+    }
+    scan_device_close(device);
+}
+
+int main(void)
+{
+    char sentence[160];
+    for (size_t w = 0; w < SCAN_WAYS; w++) {
+        (void)snprintf(sentence, sizeof sentence,
+                       "nothing beyond the pages of a slab is touched, %s", scan_ways[w].name);
+        ktest_run(sentence, nothing_beyond_the_pages_of_a_slab_is_touched, &scan_ways[w]);
+    }
+    return ktest_finish();
+}

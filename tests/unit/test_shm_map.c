@@ -1,0 +1,217 @@
+/* shm_map.h: maps of shared memory survive the loss of their pages, and nothing else does. */
+#include "proto/macros.h"
+#include "server/shm_map.h"
+#include "tests/lib/unit.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    PAGE = SLAB_ALIGN
+};
+
+/* An object of that many bytes, each page filled with its number from 1; already unlinked. */
+static int make_object(size_t bytes)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "/tally_map_test_%d", (int)getpid());
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(shm_unlink(name), 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    for (size_t at = 0; at < bytes; at++) {
+        unsigned char byte = (unsigned char)(1 + at / PAGE);
+        assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+        at += at % PAGE == 0 ? PAGE - 2 : 0; /* the first and the last of each page */
+    }
+    return fd;
+}
+
+static volatile unsigned char *bytes_of(const struct shm_map *map)
+{
+    return (unsigned char *)slab_data(shm_map_slab(map)) + shm_map_offset(map);
+}
+
+static void a_map_is_the_object_at_any_offset(void **state)
+{
+    (void)state;
+    int fd = make_object(3 * PAGE);
+    struct shm_map *map = shm_map_create(fd, PAGE - 1, PAGE + 2);
+    assert_non_null(map);
+    assert_int_equal(shm_map_offset(map), PAGE - 1);
+    assert_int_equal(slab_bytes(shm_map_slab(map)), 3 * PAGE);
+    assert_int_equal(bytes_of(map)[0], 1);
+    assert_int_equal(bytes_of(map)[1], 2);
+    assert_int_equal(bytes_of(map)[PAGE + 1], 3);
+    bytes_of(map)[1] = 77;
+    unsigned char byte = 0;
+    assert_int_equal(pread(fd, &byte, 1, PAGE), 1);
+    assert_int_equal(byte, 77);
+    assert_false(shm_map_broken(map));
+    shm_map_destroy(map);
+    close(fd);
+}
+
+static void pages_that_are_taken_away_read_as_zero_and_break_the_map(void **state)
+{
+    (void)state;
+    int fd = make_object(4 * PAGE);
+    struct shm_map *map = shm_map_create(fd, 0, 4 * PAGE);
+    struct shm_map *other = shm_map_create(fd, 0, PAGE);
+    assert_int_equal(ftruncate(fd, 2 * PAGE), 0);
+    assert_int_equal(bytes_of(map)[PAGE], 2);
+    assert_false(shm_map_broken(map));
+    assert_int_equal(bytes_of(map)[3 * PAGE], 0);
+    assert_true(shm_map_broken(map));
+    bytes_of(map)[2 * PAGE] = 5; /* below the first fault: one more */
+    assert_int_equal(bytes_of(map)[2 * PAGE], 5);
+    assert_int_equal(bytes_of(map)[PAGE], 2);
+    assert_false(shm_map_broken(other));
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(bytes_of(other)[0], 0);
+    assert_true(shm_map_broken(other));
+    shm_map_destroy(map);
+    shm_map_destroy(other);
+    struct shm_map *again = shm_map_create(fd, 0, PAGE);
+    assert_false(shm_map_broken(again));
+    shm_map_destroy(again);
+    close(fd);
+}
+
+static void *write_all(void *argument)
+{
+    const struct shm_map *map = argument;
+    size_t bytes = slab_bytes(shm_map_slab(map));
+    for (int round = 0; round < 20; round++) {
+        for (size_t at = 0; at < bytes; at += 512) {
+            bytes_of(map)[at] = (unsigned char)round;
+        }
+    }
+    return NULL;
+}
+
+static void threads_may_fault_at_once_while_other_maps_come_and_go(void **state)
+{
+    (void)state;
+    enum {
+        BYTES = 256 * PAGE
+    };
+    int fd = make_object(BYTES);
+    struct shm_map *map = shm_map_create(fd, 0, BYTES);
+    pthread_t threads[3];
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, write_all, map), 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        struct shm_map *passing = shm_map_create(fd, 0, BYTES);
+        assert_int_equal(ftruncate(fd, i % 7 * PAGE), 0);
+        assert_int_equal(ftruncate(fd, BYTES), 0);
+        shm_map_destroy(passing);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(ftruncate(fd, 0), 0);
+    (void)write_all(map);
+    assert_true(shm_map_broken(map));
+    shm_map_destroy(map);
+    close(fd);
+}
+
+static void the_number_of_maps_is_bounded(void **state)
+{
+    (void)state;
+    static struct shm_map *maps[SHM_MAPS_MAX];
+    int fd = make_object(PAGE);
+    for (size_t i = 0; i < SHM_MAPS_MAX; i++) {
+        maps[i] = shm_map_create(fd, 0, PAGE);
+        assert_non_null(maps[i]);
+    }
+    assert_null(shm_map_create(fd, 0, PAGE));
+    shm_map_destroy(maps[17]);
+    maps[17] = shm_map_create(fd, 0, PAGE);
+    assert_non_null(maps[17]);
+    for (size_t i = 0; i < SHM_MAPS_MAX; i++) {
+        shm_map_destroy(maps[i]);
+    }
+    close(fd);
+}
+
+static void maps_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    int fd = make_object(PAGE);
+    assert_null(shm_map_create(fd, 0, 0));
+    assert_null(shm_map_create(fd, 0, UINT64_MAX));
+    assert_null(shm_map_create(fd, 0, UINT64_C(17) << 40));
+    assert_null(shm_map_create(-1, 0, PAGE));
+    shm_map_destroy(NULL);
+    close(fd);
+}
+
+/* How a child ends that does this with no core file left behind. */
+static int end_of(void (*action)(void))
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        action();
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void with_default_action(void)
+{
+    (void)signal(SIGBUS, SIG_DFL); /* instead of what cmocka put there */
+    int fd = make_object(PAGE);
+    struct shm_map *map = shm_map_create(fd, 0, PAGE); /* installs the handler */
+    if (map == NULL) {
+        _exit(1);
+    }
+}
+
+static void touch_foreign_pages(void)
+{
+    with_default_action();
+    int fd = make_object(PAGE);
+    volatile char *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    if (ftruncate(fd, 0) == 0) {
+        (void)page[0];
+    }
+}
+
+static void be_sent_the_signal(void)
+{
+    with_default_action();
+    (void)kill(getpid(), SIGBUS);
+}
+
+static void any_other_bus_error_ends_the_process(void **state)
+{
+    (void)state;
+    assert_int_equal(end_of(touch_foreign_pages), SIGBUS);
+    assert_int_equal(end_of(be_sent_the_signal), SIGBUS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_other_bus_error_ends_the_process),
+        cmocka_unit_test(a_map_is_the_object_at_any_offset),
+        cmocka_unit_test(pages_that_are_taken_away_read_as_zero_and_break_the_map),
+        cmocka_unit_test(threads_may_fault_at_once_while_other_maps_come_and_go),
+        cmocka_unit_test(the_number_of_maps_is_bounded),
+        cmocka_unit_test(maps_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
