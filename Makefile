@@ -53,6 +53,15 @@ $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
+# The service with faults on demand (kernels/cl_fault.h): TALLY_TEST_CL_FAULT.
+$(B)/tests/cl_fault.o: kernels/cl_fault.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -DTALLY_FAULTS -c -o $@ $<
+$(B)/tests/tallyd_faults: $(B)/tests/cl_fault.o \
+    $(call objs,server/main.c $(SERVER_SRC) $(filter-out kernels/cl_fault.c,$(KERNEL_SRC)) $(PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
+
 # An archive: a unit test links what it uses, and builds while other parts are still being written.
 $(B)/libunit.a: $(call objs,$(TESTLIB_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
 	@mkdir -p $(@D)
@@ -202,7 +211,7 @@ install: all client
 	install -d $(D)/share/man/man8
 	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8
 
-unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC))
+unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
 test: deps-test

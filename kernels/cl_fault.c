@@ -1,87 +1,159 @@
-/* The fault setting is written by tests while no device works, and read by everybody. */
+/* The setting is written by tests and read by everybody; `active` keeps those who have no
+ * faults from ever waiting for the lock. */
 #include "kernels/cl_fault.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 #ifdef TALLY_FAULTS
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #endif
 
-static atomic_bool active; /* guards `setting`: written before it is set */
-static struct cl_fault setting;
-static atomic_uint calls;
-static atomic_uint canaries;
+static atomic_bool active; /* there is a setting */
+static pthread_mutex_t setting_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cl_fault setting; /* guarded by setting_lock, as are the counters */
+static uint32_t calls;
+static uint32_t canaries;
 
 void cl_fault_set(const struct cl_fault *fault)
 {
-    atomic_store(&active, false);
-    atomic_store(&calls, 0);
-    atomic_store(&canaries, 0);
-    if (fault != NULL) {
-        setting = *fault;
-        atomic_store(&active, true);
-    }
+    (void)pthread_mutex_lock(&setting_lock);
+    calls = 0;
+    canaries = 0;
+    setting = fault != NULL ? *fault : (struct cl_fault){0};
+    atomic_store(&active, fault != NULL);
+    (void)pthread_mutex_unlock(&setting_lock);
 }
 
 uint32_t cl_fault_calls(void)
 {
-    return atomic_load(&calls);
+    (void)pthread_mutex_lock(&setting_lock);
+    uint32_t made = calls;
+    (void)pthread_mutex_unlock(&setting_lock);
+    return made;
+}
+
+static bool inactive(void)
+{
+    return !atomic_load_explicit(&active, memory_order_relaxed);
 }
 
 cl_int cl_fault_next(void)
 {
-    if (!atomic_load_explicit(&active, memory_order_relaxed) || !atomic_load(&active)) {
+    if (inactive()) {
         return CL_SUCCESS;
     }
-    uint32_t number = atomic_fetch_add(&calls, 1);
+    (void)pthread_mutex_lock(&setting_lock);
+    uint32_t number = calls++;
     bool fails = number >= setting.skip && number - setting.skip < setting.count;
-    return fails ? setting.code : CL_SUCCESS;
+    cl_int code = fails ? setting.code : CL_SUCCESS;
+    (void)pthread_mutex_unlock(&setting_lock);
+    return code;
 }
 
 bool cl_fault_canary(void)
 {
-    return atomic_load(&active) && atomic_fetch_add(&canaries, 1) < setting.canary;
+    if (inactive()) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&setting_lock);
+    bool wrong = canaries < setting.canary;
+    canaries += wrong;
+    (void)pthread_mutex_unlock(&setting_lock);
+    return wrong;
+}
+
+bool cl_fault_build(const char *options)
+{
+    if (inactive()) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&setting_lock);
+    bool refused = setting.build[0] != '\0' && strstr(options, setting.build) != NULL;
+    (void)pthread_mutex_unlock(&setting_lock);
+    return refused;
 }
 
 void cl_fault_hang(void)
 {
-    if (!atomic_load(&active) || setting.hang_ms == 0) {
+    if (inactive()) {
         return;
     }
-    struct timespec pause = {.tv_sec = setting.hang_ms / 1000,
-                             .tv_nsec = (long)(setting.hang_ms % 1000) * 1000000};
+    (void)pthread_mutex_lock(&setting_lock);
+    uint32_t ms = setting.hang_ms;
+    (void)pthread_mutex_unlock(&setting_lock);
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     (void)nanosleep(&pause, NULL);
 }
 
 #ifdef TALLY_FAULTS
-/* Value of "name=value" in a comma-separated text, 0 without one. */
-static long fault_field(const char *text, const char *name)
+/* What follows "name=" in a comma-separated text, NULL without one. */
+static const char *fault_field(const char *text, const char *name)
 {
     size_t length = strlen(name);
     for (const char *at = text; at != NULL; at = strchr(at, ',')) {
         at += *at == ',';
         if (strncmp(at, name, length) == 0 && at[length] == '=') {
-            return strtol(at + length + 1, NULL, 10);
+            return at + length + 1;
         }
     }
-    return 0;
+    return NULL;
+}
+
+static long fault_number(const char *text, const char *name)
+{
+    const char *value = fault_field(text, name);
+    return value != NULL ? strtol(value, NULL, 10) : 0;
+}
+
+static void set_from_text(const char *text)
+{
+    struct cl_fault fault = {.code = (cl_int)fault_number(text, "code"),
+                             .skip = (uint32_t)fault_number(text, "skip"),
+                             .count = (uint32_t)fault_number(text, "count"),
+                             .canary = (uint32_t)fault_number(text, "canary"),
+                             .hang_ms = (uint32_t)fault_number(text, "hang_ms")};
+    const char *build = fault_field(text, "build");
+    if (build != NULL) {
+        (void)snprintf(fault.build, sizeof fault.build, "%.*s", (int)strcspn(build, ","),
+                       build);
+    }
+    cl_fault_set(&fault);
+}
+
+static void read_text(const char *source, char *text, size_t room)
+{
+    text[0] = '\0';
+    FILE *file = source[0] == '@' ? fopen(source + 1, "r") : NULL;
+    if (file != NULL) {
+        text[fread(text, 1, room - 1, file)] = '\0';
+        text[strcspn(text, "\n")] = '\0';
+        (void)fclose(file);
+    } else if (source[0] != '@') {
+        (void)snprintf(text, room, "%s", source);
+    }
 }
 
 void cl_fault_from_environment(void)
 {
-    const char *text = getenv("TALLY_TEST_CL_FAULT"); /* NOLINT(concurrency-mt-unsafe) */
-    if (text == NULL || atomic_load(&active)) {
+    static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+    static char known[256]; /* guarded by known_lock: what is set already */
+    char text[sizeof known];
+    const char *source = getenv("TALLY_TEST_CL_FAULT"); /* NOLINT(concurrency-mt-unsafe) */
+    if (source == NULL) {
         return;
     }
-    struct cl_fault fault = {.code = (cl_int)fault_field(text, "code"),
-                             .skip = (uint32_t)fault_field(text, "skip"),
-                             .count = (uint32_t)fault_field(text, "count"),
-                             .canary = (uint32_t)fault_field(text, "canary"),
-                             .hang_ms = (uint32_t)fault_field(text, "hang_ms")};
-    cl_fault_set(&fault);
+    (void)pthread_mutex_lock(&known_lock);
+    read_text(source, text, sizeof text);
+    if (strcmp(text, known) != 0) {
+        (void)strcpy(known, text);
+        set_from_text(text);
+    }
+    (void)pthread_mutex_unlock(&known_lock);
 }
 #else
 void cl_fault_from_environment(void) {}

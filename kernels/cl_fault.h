@@ -1,7 +1,8 @@
 /* Faults on demand, so that tests can see what happens when a device fails. Inert unless a test
  * asks: then one atomic load per OpenCL call. In builds with -DTALLY_FAULTS the environment can
- * ask too: TALLY_TEST_CL_FAULT="skip=12,count=1,code=-5", "canary=1", "hang_ms=500".
- * Thread: any; the setting is one for the process. */
+ * ask too: TALLY_TEST_CL_FAULT="skip=12,count=1,code=-5", "canary=1", "hang_ms=500",
+ * "build=-DELEM_F32", or "@FILE" for a file with such a text, which may change while the
+ * process runs. Thread: any; the setting is one for the process. */
 #ifndef TALLY_KERNELS_CL_FAULT_H
 #define TALLY_KERNELS_CL_FAULT_H
 
@@ -15,12 +16,14 @@ struct cl_fault {
     uint32_t count;   /* calls that fail then; those after them work again */
     uint32_t canary;  /* start-up checks that see a wrong result */
     uint32_t hang_ms; /* every wait for the device takes this much longer */
+    char build[32];   /* programs with this in their options do not compile; "": all do */
 };
 
 /* NULL: no faults. Also starts counting calls from 0. */
 void cl_fault_set(const struct cl_fault *fault);
 
-/* Read TALLY_TEST_CL_FAULT; does nothing without -DTALLY_FAULTS. */
+/* Read TALLY_TEST_CL_FAULT, at each opening of a device and each run; does nothing without
+ * -DTALLY_FAULTS. */
 void cl_fault_from_environment(void);
 
 /* OpenCL calls made since cl_fault_set(). */
@@ -31,6 +34,9 @@ cl_int cl_fault_next(void);
 
 /* To be asked by each start-up check: true to see a wrong result. */
 bool cl_fault_canary(void);
+
+/* To be asked before a source is compiled: true to have the compiler refuse it. */
+bool cl_fault_build(const char *options);
 
 /* To be called after each wait for the device. */
 void cl_fault_hang(void);

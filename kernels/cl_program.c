@@ -139,7 +139,11 @@ enum status cl_program_build(const struct cl_device *device, const struct cl_pro
         return status;
     }
     all_options(spec, options);
-    CL_TRY(code, clBuildProgram(made, 1, &device->id, options, NULL, NULL));
+    if (cl_fault_build(options)) {
+        code = CL_BUILD_PROGRAM_FAILURE;
+    } else {
+        CL_TRY(code, clBuildProgram(made, 1, &device->id, options, NULL, NULL));
+    }
     if (code != CL_SUCCESS) {
         if (code == CL_BUILD_PROGRAM_FAILURE && spec->refused != NULL) {
             *spec->refused = true;

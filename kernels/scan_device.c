@@ -355,6 +355,7 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
     struct scan_part few[ON_STACK];
     struct scan_part *parts = few;
     *report = (struct scan_report){.inputs_intact = true};
+    cl_fault_from_environment();
     if (jobs[0].carry != NULL) {
         return run_slice(device, jobs, report, err);
     }

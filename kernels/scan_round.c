@@ -127,9 +127,11 @@ static enum status launch_slab(struct scan_round *round, const struct scan_part 
     return status;
 }
 
-static void mark_inputs(struct scan_round *round, const struct scan_part *parts, size_t count)
+/* What was enqueued since there were `before` launches may have overwritten inputs. */
+static void mark_inputs(struct scan_round *round, uint32_t before,
+                        const struct scan_part *parts, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && round->report->launches != before; i++) {
         if (scan_part_in_place(&parts[i])) {
             round->report->inputs_intact = false;
         }
@@ -204,8 +206,9 @@ static enum status run_windowed(struct scan_round *round, const struct scan_part
             wrap_range(round->device, part->out_slab, out_from, out_length, &group.out, err);
     }
     if (status == STATUS_OK) {
-        mark_inputs(round, part, 1);
+        uint32_t before = round->report->launches;
         status = scan_launch(round->launcher, &group, &round->report->launches, err);
+        mark_inputs(round, before, part, 1);
     }
     struct error ignored = ERROR_INIT;
     enum status finished =
@@ -227,8 +230,9 @@ static enum status run_in_host_memory(struct scan_round *round, const struct sca
     if (!wrappable(round, &parts[0])) {
         status = run_windowed(round, &parts[0], err);
     } else {
-        mark_inputs(round, parts, count);
+        uint32_t before = round->report->launches;
         status = launch_slabs(round, parts, count, err);
+        mark_inputs(round, before, parts, count);
         struct error ignored = ERROR_INIT;
         enum status finished =
             cl_device_finish(round->device, status == STATUS_OK ? err : &ignored);

@@ -128,6 +128,60 @@ static void a_wrong_result_at_the_start_is_noticed(const void *context)
     scan_device_close(device);
 }
 
+/* The rows' kernel of the CPU does not compile: another runs them. */
+static void a_kernel_that_does_not_build_gives_way(const void *context)
+{
+    (void)context;
+    struct cl_fault fault = {.build =
+                                 "-DINDEX=ulong"}; /* what the vector kernels are built with */
+    struct scan_case c = fault_tensor();
+    struct scan_device *device = scan_case_device(&scan_ways[0].options);
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    cl_fault_set(&fault);
+    for (int run = 0; run < 2 && device != NULL; run++) {
+        if (run_once(device, &c, &report, &err) != STATUS_OK) {
+            ktest_fail("without its best kernel: %s", err.detail);
+        }
+    }
+    cl_fault_set(NULL);
+    scan_device_close(device);
+    scan_case_deinit(&c);
+}
+
+static void a_type_that_does_not_build_fails_alone(const void *context)
+{
+    const struct scan_way *way = context;
+    struct cl_fault fault = {.build = "-DELEM_F32"};
+    struct scan_case c = fault_tensor();
+    struct scan_case other;
+    struct scan_desc desc =
+        scan_describe(DTYPE_I16, PRECISION_WIDE, 2, (const int64_t[]){40, 700}, 0);
+    (void)scan_case_init(&other, &desc, false);
+    struct scan_device *device = scan_case_device(&way->options);
+    struct scan_report report;
+    struct error err = ERROR_INIT;
+    cl_fault_set(&fault);
+    if (device != NULL) {
+        ktest_check(run_once(device, &c, &report, &err) == STATUS_DEVICE_ERROR &&
+                        strstr(err.detail, "clBuildProgram") != NULL,
+                    "a type without a program is a device error that says so");
+        ktest_check(report.inputs_intact, "and its input is intact");
+        struct error fine = ERROR_INIT;
+        if (run_once(device, &other, &report, &fine) != STATUS_OK) {
+            ktest_fail("another type: %s", fine.detail);
+        }
+        cl_fault_set(NULL);
+        if (run_once(device, &c, &report, &fine) != STATUS_OK) {
+            ktest_fail("when it builds again: %s", fine.detail);
+        }
+    }
+    cl_fault_set(NULL);
+    scan_device_close(device);
+    scan_case_deinit(&other);
+    scan_case_deinit(&c);
+}
+
 static void a_slow_device_is_waited_for(const void *context)
 {
     (void)context;
@@ -269,6 +323,7 @@ int main(void)
          every_failing_call_is_reported_and_survived},
         {"every failing call of a start is survived",
          every_failing_call_of_a_start_is_survived},
+        {"a type that does not build fails alone", a_type_that_does_not_build_fails_alone},
     };
     for (size_t i = 0; i < sizeof per_way / sizeof *per_way; i++) {
         for (size_t w = 0; w < SCAN_WAYS; w++) {
@@ -278,6 +333,8 @@ int main(void)
         }
     }
     ktest_run("a wrong result at the start is noticed", a_wrong_result_at_the_start_is_noticed,
+              NULL);
+    ktest_run("a kernel that does not build gives way", a_kernel_that_does_not_build_gives_way,
               NULL);
     ktest_run("a slow device is waited for", a_slow_device_is_waited_for, NULL);
     ktest_run("the report tells what was spent", the_report_tells_what_was_spent, NULL);

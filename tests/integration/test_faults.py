@@ -1,0 +1,198 @@
+"""Devices that fail under a running service: whatever OpenCL does, an answer is right or an error.
+
+The server is the one with faults on demand (kernels/cl_fault.h); a file says what fails and may
+change while it runs. PoCL offers its CPU as two devices, so that there is one to retry on.
+"""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.tallyd import BINARY, MODE, TOP
+
+FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
+VALUES = np.arange(1, 4001, dtype=np.float32)
+SUMS = np.cumsum(VALUES, dtype=np.float64).astype(np.float32)
+PATH = f"/v1/cumsum?dtype=float32&shape={VALUES.size}"
+SLOW_START = 120  # seconds until a device is back, on a busy machine
+
+
+def until(done):
+    deadline = time.monotonic() + SLOW_START
+    while not done():
+        assert time.monotonic() < deadline, done
+        time.sleep(0.02)
+
+
+class Faults:
+    """A server and what fails in it."""
+
+    def __init__(self, start_server, path, *flags, devices=1, text="", wait=True):
+        self.path = path
+        self.say(text)
+        env = {"TALLY_TEST_CL_FAULT": f"@{path}", "POCL_DEVICES": " ".join(["pthread"] * devices)}
+        # no cache of programs: a build is to happen
+        self.server = start_server(
+            "--kernel-cache=", "--warm=float32", *flags, env=env, binary=FAULTY, wait=wait
+        )
+        if wait:
+            until(self.connects)
+            until(self.is_well)
+
+    def say(self, text):
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(text)
+        temporary.rename(self.path)
+
+    def ask(self):
+        """One request; an answer that is not an error must be right. Returns the status."""
+        answer = self.client.post(PATH, VALUES.tobytes(), calls.RAW)
+        self.server.check_alive()
+        if answer.status == 200:
+            assert np.array_equal(np.frombuffer(answer.body, np.float32), SUMS)
+        else:
+            assert answer.status in (500, 503), answer.body
+            assert answer.status != 503 or "Retry-After" in answer.headers
+            self.detail = calls.expect_error(answer, answer.status)["error"]
+        return answer.status
+
+    def connects(self):
+        self.client = self.server.client()
+        try:
+            return self.client.get("/livez").status == 200
+        except OSError:
+            return False
+
+    def devices(self):
+        return self.client.get("/v1/devices").json()["devices"]
+
+    def states(self):
+        return [device["state"] for device in self.devices()]
+
+    def is_not_ready(self):
+        return self.client.get("/readyz").status == 503
+
+    def is_well(self):
+        answers = self.ask() == 200 and self.client.get("/readyz").status == 200
+        return answers and set(self.states()) == {"ready"}
+
+    def heals(self):
+        """Without faults all is well again, by itself."""
+        self.say("")
+        until(self.is_well)
+
+
+@pytest.fixture
+def faults(start_server, tmp_path):
+    def make(*flags, **options):
+        return Faults(start_server, tmp_path / "fault", *flags, **options)
+
+    return make
+
+
+def test_every_failing_call_is_answered_clearly_and_survived(faults):
+    service = faults("--device-timeout-ms=20000")
+    statuses = set()
+    for skip in range(0, 14, 2):  # a warm run makes fewer calls
+        service.say(f"skip={skip},count=1,code=-5")
+        statuses.add(service.ask())
+        service.heals()
+    assert statuses == {200, 503}
+
+
+def test_a_failing_call_is_retried_on_the_other_device(faults):
+    service = faults(devices=2)
+    service.say("skip=0,count=1,code=-5")
+    assert service.ask() == 200
+    page = service.client.get("/metrics").body.decode()
+    assert "\ntally_batch_retries_total 1\n" in page
+    assert sorted(device["errors"] for device in service.devices()) == [0, 1]
+    service.heals()
+
+
+def test_a_lost_device_is_out_of_use_until_it_is_back(faults):
+    service = faults()
+    service.say("skip=0,count=1000000000,code=-2")  # CL_DEVICE_NOT_AVAILABLE, from now on
+    assert service.ask() == 503
+    until(lambda: service.states() == ["failed"])
+    assert "CL_DEVICE_NOT_AVAILABLE" in service.devices()[0]["last_error"]
+    until(service.is_not_ready)
+    assert service.client.get("/livez").status == 200
+    assert service.ask() == 503
+    service.heals()
+
+
+def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
+    service = faults("--device-timeout-ms=1000")
+    service.say("hang_ms=4000")
+    start = time.monotonic()
+    assert service.ask() == 503
+    assert time.monotonic() - start < 3.9
+    assert "--device-timeout-ms" in service.detail
+    assert "ready" not in service.states()
+    until(service.is_not_ready)
+    service.heals()
+
+
+def test_the_other_device_answers_while_one_hangs(faults):
+    service = faults("--device-timeout-ms=1000", devices=2)
+    service.say("hang_ms=3000")
+    assert service.ask() == 503
+    service.say("")
+    statuses = [service.ask() for _ in range(20)]
+    assert statuses.count(200) == 20
+    service.heals()
+
+
+def test_a_device_that_computes_wrongly_is_not_taken_back(faults):
+    service = faults()
+    service.say("skip=0,count=1,code=-5,canary=2")  # it fails, and then adds wrongly, twice
+    assert service.ask() == 503
+    until(lambda: "computes wrongly" in service.devices()[0]["last_error"])
+    assert service.devices()[0]["state"] != "ready"
+    until(service.is_well)  # the next trial finds it right
+
+
+@pytest.mark.parametrize("text", ["canary=1000000", "build=-DELEM_F32", "skip=3,count=9999,code=-6"])
+def test_a_service_without_a_single_good_device_does_not_start(faults, text):
+    service = faults(text=text, wait=False)
+    assert service.server.wait(SLOW_START) not in (0, None)
+    assert "none of the OpenCL devices can be used" in service.server.log
+
+
+def test_a_kernel_that_does_not_build_gives_way_to_another(faults):
+    service = faults(text="build=-DINDEX=ulong")  # the vector kernels of a CPU
+    for _ in range(5):
+        assert service.ask() == 200
+    assert service.states() == ["ready"]
+
+
+def test_a_type_that_does_not_build_is_an_error_and_others_go_on(faults):
+    service = faults(text="build=-DELEM_I16")
+    path = "/v1/cumsum?dtype=int16&shape=4"
+    answer = service.client.post(path, np.arange(4, dtype=np.int16).tobytes(), calls.RAW)
+    calls.expect_error(answer, 503)
+    until(service.is_well)  # with float32, the fault still there
+    service.heals()
+    answer = service.client.post(path, np.arange(4, dtype=np.int16).tobytes(), calls.RAW)
+    assert np.array_equal(np.frombuffer(answer.body, np.int16), [0, 1, 3, 6])
+
+
+def test_running_out_of_device_memory_is_an_error_of_the_request(faults):
+    service = faults()
+    service.say("skip=0,count=1000000000,code=-4")  # CL_MEM_OBJECT_ALLOCATION_FAILURE
+    assert service.ask() in (500, 503)
+    service.say("")
+    service.heals()
+
+
+def test_the_ordinary_server_knows_no_faults(start_server):
+    server = start_server(env={"TALLY_TEST_CL_FAULT": "skip=0,count=1000000000,code=-5"})
+    assert BINARY != FAULTY
+    client = server.client()
+    answer = client.post(PATH, VALUES.tobytes(), calls.RAW)
+    assert answer.status == 200
+    assert np.array_equal(np.frombuffer(answer.body, np.float32), SUMS)
