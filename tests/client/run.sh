@@ -151,21 +151,21 @@ example() { # example NAME TEXT [static]
         shows "$2" env LD_LIBRARY_PATH="$d/lib" "$scratch/$1"
 }
 
-command_tests() {
-    TALLY=$bin/tally python3 tests/client/test_cli.py >"$scratch/cli" 2>&1
+command_tests() { # command_tests NAME FILE
+    TALLY=$bin/tally python3 "$2" >"$scratch/cli" 2>&1
     local status=$? line
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$scratch/cli" | tail -n 1)
     if [ -z "$line" ]; then
         cat "$scratch/cli"
-        echo "not ok - the tally command: exit status $status"
+        echo "not ok - $1: exit status $status"
         failed=$((failed + 1))
         return
     fi
+    [ "$status" = 0 ] || cat "$scratch/cli"
+    echo "$([ "$status" = 0 ] || printf 'not ')ok - $1: $line"
     # shellcheck disable=SC2086  # six words
     set -- $line
     passed=$((passed + $1)) failed=$((failed + $3)) skipped=$((skipped + $5))
-    [ "$status" = 0 ] || cat "$scratch/cli"
-    echo "$([ "$status" = 0 ] || printf 'not ')ok - the tally command: $line"
 }
 
 # other NAME TOOL COMMAND...: a client in another language prints the sums.
@@ -211,7 +211,8 @@ if start_server; then
     check "examples/cumsum.c, linked statically" example cumsum "1 3 6 10 30 60" static
     check "examples/directml.c" example directml "0 2 3 6 0 3 11 18 0 9 15 17"
     check "examples/async.c" example async "100 of 100 sums, the last one is 99000"
-    command_tests
+    command_tests "the tally command" tests/client/test_cli.py
+    command_tests "the tally command over TLS" tests/client/test_tls.py
     other cumsum.sh curl env "PATH=$bin:$PATH" sh docs/clients/cumsum.sh
     other cumsum.mjs node node docs/clients/cumsum.mjs
     other cumsum.go go env GOFLAGS=-mod=mod GOCACHE="$scratch/go" go run docs/clients/cumsum.go

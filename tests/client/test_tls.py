@@ -1,0 +1,163 @@
+"""The `tally` command over TLS: a proxy with a certificate of its own in front of the real server.
+
+Plain Python and openssl:  TALLY=build/bin/tally TALLY_URL=http://HOST:PORT python3 tests/client/test_tls.py
+"""
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import urllib.parse
+
+TALLY = os.path.abspath(os.environ["TALLY"])
+PLAIN = urllib.parse.urlsplit(os.environ["TALLY_URL"])
+TENSOR, SUMS = b"[1, 2, 3]", [1, 3, 6]
+UNREACHED = 3  # exit status: the server was not reached, or the connection broke
+
+
+def tally(url, *arguments, stdin=TENSOR):
+    """cumsum of a small tensor; exit status, answer, what it says on standard error."""
+    done = subprocess.run(
+        [TALLY, "cumsum", "--url", url, *arguments], input=stdin, capture_output=True, timeout=60
+    )
+    assert b"Sanitizer" not in done.stderr and b"runtime error" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def make_certificate(folder, name, host):
+    """Self-signed, for that host only, an authority by itself."""
+    certificate, key = (os.path.join(folder, f"{name}.{kind}") for kind in ("pem", "key"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        + ["-nodes", "-days", "2", "-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}"]
+        + ["-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+class Proxy:
+    """Takes TLS apart and passes every byte on to the server."""
+
+    def __init__(self, certificate, key):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate, key)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.passed = 0  # connections whose handshake succeeded
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                raw, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(raw,), daemon=True).start()
+
+    def _serve(self, raw):
+        try:
+            with self.context.wrap_socket(raw, server_side=True) as client:
+                self.passed += 1
+                with socket.create_connection((PLAIN.hostname, PLAIN.port)) as server:
+                    answers = threading.Thread(target=self._pump, args=(server, client))
+                    answers.start()
+                    self._pump(client, server)
+                    answers.join()
+        except OSError:
+            pass  # what a client that refuses the certificate leaves behind
+
+    @staticmethod
+    def _pump(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+class Tls(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.certificate, key = make_certificate(cls.folder.name, "server", "localhost")
+        cls.stranger, _ = make_certificate(cls.folder.name, "stranger", "localhost")
+        cls.proxy = Proxy(cls.certificate, key)
+        cls.url = f"https://localhost:{cls.proxy.port}"
+        cls.other_name = f"https://127.0.0.1:{cls.proxy.port}"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.proxy.listener.close()
+        cls.folder.cleanup()
+
+    def expect_sums(self, *arguments):
+        passed = self.proxy.passed
+        status, out, told = tally(*arguments)
+        self.assertEqual((status, told), (0, ""))
+        answer = json.loads(out)
+        self.assertEqual(answer["data"] if isinstance(answer, dict) else answer, SUMS)
+        self.assertGreater(self.proxy.passed, passed)
+
+    def expect_refusal(self, words, *arguments):
+        status, out, told = tally(*arguments)
+        self.assertEqual((status, out), (UNREACHED, b""))
+        self.assertRegex(told.lower(), words)
+        self.assertEqual(len(told.strip().splitlines()), 1, told)
+
+    def test_an_unknown_authority_is_refused(self):
+        self.expect_refusal("certificate", self.url)
+
+    def test_another_authority_is_refused(self):
+        self.expect_refusal("certificate", self.url, "--cacert", self.stranger)
+
+    def test_the_authority_that_is_named_is_accepted(self):
+        self.expect_sums(self.url, "--cacert", self.certificate)
+
+    def test_a_certificate_for_another_host_is_refused(self):
+        words = "certificate|host name|hostname|does not match|subject name"
+        self.expect_refusal(words, self.other_name, "--cacert", self.certificate)
+
+    def test_insecure_accepts_whatever_certificate(self):
+        for flag in ("-k", "--insecure"):
+            self.expect_sums(self.url, flag)
+            self.expect_sums(self.other_name, flag)
+
+    def test_an_authority_file_that_is_not_there_is_named(self):
+        missing = os.path.join(self.folder.name, "missing.pem")
+        status, out, told = tally(self.url, "--cacert", missing)
+        self.assertNotEqual(status, 0)
+        self.assertEqual(out, b"")
+        self.assertIn("missing.pem", told)
+
+    def test_a_port_without_tls_is_said_to_be_one(self):
+        self.expect_refusal("tls|ssl", f"https://{PLAIN.hostname}:{PLAIN.port}", "-k")
+
+    def test_a_port_with_tls_does_not_answer_plain_http(self):
+        status, out, told = tally(self.url.replace("https", "http"))
+        self.assertEqual((status, out), (UNREACHED, b""))
+        self.assertNotEqual(told, "")
+
+    def test_other_commands_take_the_options_too(self):
+        for command in ("health", "version", "devices"):
+            for arguments, status in (((), UNREACHED), (("--cacert", self.certificate), 0)):
+                done = subprocess.run(
+                    [TALLY, command, "--url", self.url, *arguments], capture_output=True, timeout=60
+                )
+                self.assertEqual(done.returncode, status, (command, arguments, done.stderr))
+
+
+if __name__ == "__main__":
+    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2)
+    result = unittest.main(exit=False, testRunner=runner).result
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
+    sys.exit(failed > 0)
