@@ -67,7 +67,9 @@ def split(x, low):
     for index in range(int(shift.max()) // LIMB + 3):
         move = shift - index * LIMB  # of the 53 bits, in this limb
         up, down = np.clip(move, 0, LIMB), np.clip(-move, 0, 62)
-        yield sign * np.where(move >= 0, (magnitude & (MASK >> up)) << up, (magnitude >> down) & MASK)
+        yield sign * np.where(
+            move >= 0, (magnitude & (MASK >> up)) << up, (magnitude >> down) & MASK
+        )
 
 
 def value_of(limbs, low):
@@ -155,7 +157,9 @@ def measure(x, name, exact, places, run, unit):
     if unit is not None:
         fine = keeps_bound(error, np.where(finite, got, 0.0), exact, name, unit, places)
         # infinite only where the sum, or what may stand in its place, leaves the type's range
-        wide = np.abs(exact.value) >= np.finfo(np.float32 if name == "bfloat16" else name).max * 0.99
+        wide = (
+            np.abs(exact.value) >= np.finfo(np.float32 if name == "bfloat16" else name).max * 0.99
+        )
         kept = bool(np.all(np.where(finite, fine, wide & ~np.isnan(got))))
     return ratio.max(), ratio.mean(), int((~finite).sum()), kept
 

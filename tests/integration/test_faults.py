@@ -156,7 +156,9 @@ def test_a_device_that_computes_wrongly_is_not_taken_back(faults):
     until(service.is_well)  # the next trial finds it right
 
 
-@pytest.mark.parametrize("text", ["canary=1000000", "build=-DELEM_F32", "skip=3,count=9999,code=-6"])
+@pytest.mark.parametrize(
+    "text", ["canary=1000000", "build=-DELEM_F32", "skip=3,count=9999,code=-6"]
+)
 def test_a_service_without_a_single_good_device_does_not_start(faults, text):
     service = faults(text=text, wait=False)
     assert service.server.wait(SLOW_START) not in (0, None)
