@@ -258,8 +258,9 @@ static void save(struct scan_programs *programs, enum scan_family family, struct
 
 void scan_programs_save(struct scan_programs *programs)
 {
-    const size_t each = 2 * SCAN_INDEX_COUNT;
-    for (size_t i = 0; programs->unsaved && i < SCAN_FAMILY_COUNT * DTYPE_COUNT * each; i++) {
+    const size_t each = (size_t)2 * SCAN_INDEX_COUNT;
+    for (size_t i = 0; programs->unsaved && i < (size_t)SCAN_FAMILY_COUNT * DTYPE_COUNT * each;
+         i++) {
         enum scan_family family = (enum scan_family)(i / each / DTYPE_COUNT);
         struct scan_type type = {(enum dtype)(i / each % DTYPE_COUNT),
                                  (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,

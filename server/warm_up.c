@@ -7,7 +7,7 @@
 #include "server/machine.h"
 #include "server/worker.h"
 
-#include <string.h>
+#include <stdio.h>
 
 /* Between batches a kernel is loaded this often; a busy child is looked after as often. */
 #define LOAD_EVERY_NS (20 * NS_PER_MS)
@@ -163,6 +163,7 @@ static bool warm_step(struct worker *worker, size_t step, bool compile)
 {
     const struct device_driver *driver = worker->plan->driver;
     struct error err = ERROR_INIT;
+    uint64_t began_ns = clock_now_ns();
     worker_call_begin(worker, NULL, 0, 0);
     enum status status =
         driver->warm(worker->device, &worker->warm.steps[step].build, compile, &err);
@@ -170,7 +171,10 @@ static bool warm_step(struct worker *worker, size_t step, bool compile)
         return false;
     }
     if (status == STATUS_OK) {
-        note(worker, LOG_DEBUG, step, compile ? "built here" : "loaded");
+        char what[64];
+        (void)snprintf(what, sizeof what, "%s in %llu us", compile ? "built here" : "loaded",
+                       (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_US));
+        note(worker, LOG_DEBUG, step, what);
         set_step(worker, step, DONE);
         return true;
     }
