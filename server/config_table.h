@@ -80,7 +80,7 @@ X(kernel_cache,        TEXT,   "auto",           0,          4000,             "
   "empty: nowhere.")                                                                               \
 X(warm,                TEXT,   "float32,float64,int32,int64", 0, 1024,         "types",            \
   "Element types whose kernels are built before the service is ready: a comma-separated list, all " \
-  "or none. The others follow in the background.")                                                 \
+  "or none. The others follow in the background, built by a child process if there is a kernel cache.")                             \
 X(batch_max_requests,  UINT,   "256",            1,          4096,             "requests",         \
   "Most requests in one launch.")                                                                  \
 X(batch_max_bytes,     SIZE,   "16MiB",          1,          CONFIG_TIB,       "bytes",            \
