@@ -102,7 +102,7 @@ def tallyd(*flags, env=None):
         yield child, base
 
 
-def wait_built(base, seconds=180):
+def wait_built(base, seconds=600):
     """Until every kernel is built: a cold cache would be measured otherwise, not the service."""
     deadline = time.perf_counter() + seconds
     while time.perf_counter() < deadline:
@@ -125,11 +125,12 @@ def shm_dir():
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None):
+def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None, delay_ms=0):
     """One wrk run; the numbers of post.lua, requests a second, and the server's CPU seconds."""
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is missing: sh deploy/install-deps.sh test")
     env = {**os.environ, "BODY": body, "CONTENT_TYPE": content_type, "EXTRA": extra}
+    env["DELAY_MS"] = str(delay_ms)
     before = cpu_seconds(pid) if pid else 0
     out = subprocess.run(
         [

@@ -1,4 +1,5 @@
 -- One body, posted again and again. Environment: BODY (file), CONTENT_TYPE, EXTRA ("Name: value" lines).
+-- DELAY_MS: each connection waits so long before its next request, on average (uniform, 1 to twice that).
 -- Prints one line of JSON at the end; latencies in microseconds.
 wrk.method = "POST"
 wrk.headers["Content-Type"] = os.getenv("CONTENT_TYPE") or "application/json"
@@ -9,6 +10,13 @@ end
 local file = assert(io.open(os.getenv("BODY"), "rb"))
 wrk.body = file:read("*a")
 file:close()
+
+local delay_ms = tonumber(os.getenv("DELAY_MS") or "0")
+if delay_ms > 0 then
+  function delay()
+    return math.random(1, 2 * delay_ms - 1)
+  end
+end
 
 function done(summary, latency, requests)
   local errors = summary.errors

@@ -160,6 +160,26 @@ def beside_large(base, note):
     }
 
 
+def paced(base, note):
+    """Latencies at about 80 % of the rate that 32 connections reach when they never pause."""
+    note("small raw at 80 % of the top rate")
+    delay_ms, between_s = 4, 0.0045
+    url = base + "/v1/cumsum?dtype=float32&shape=3,4&axis=1"
+    with load.body_file(raw_body(12)) as body:
+        args = {"content_type": RAW, "seconds": 4}
+        top = load.wrk(url, body, connections=32, **args)["rps"]
+        connections = max(1, round(0.8 * top * between_s))
+        run = load.wrk(url, body, connections=connections, delay_ms=delay_ms, **args)
+    return {
+        "work": f"small raw c={connections}, paced",
+        "requests_per_second": round(run["rps"], 1),
+        "p50_us": run["p50_us"],
+        "p99_us": run["p99_us"],
+        "rate_over_top": round(run["rps"] / top, 2),
+        "p99_over_p50": round(run["p99_us"] / run["p50_us"], 1),
+    }
+
+
 @contextlib.contextmanager
 def bare(work):
     """The floor: libmicrohttpd alone, taking the body and answering as many bytes (or the body itself)."""
@@ -179,6 +199,7 @@ def service(quick, note):
     with load.tallyd() as (tally, base):
         load.wait_built(base)
         rows.append(beside_large(base, note))
+        rows.append(paced(base, note))
         for work in works(quick):
             note(work.name)
             with load.body_file(work.body) as body, bare(work) as (floor, floor_url):
