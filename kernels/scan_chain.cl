@@ -70,9 +70,9 @@ INLINE ulong chain_wait(__global const ulong *slots, ulong slot_words, ulong par
         }
         CHAIN_PAUSE();
     }
-    CHAIN_STEP(part)
     while (part > 0 && !chain_ready(slots + part * slot_words)) {
         part--;
     }
+    CHAIN_STEP((ulong)slots + part)
     return part;
 }

@@ -198,7 +198,7 @@ static void cut_strips(const struct scan_piece *piece, const struct setting *set
     uint64_t most = PART_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block in a part */
     uint64_t strips = ceil_div(inner, most);
     columns = inner / strips;
-    columns -= columns > 2 * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
+    columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
     strips = inner / columns;
     struct setting narrow = *setting;
     narrow.part_bytes = part_bytes(setting);

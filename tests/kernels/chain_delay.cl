@@ -4,16 +4,18 @@
 static inline void chain_delay(ulong step)
 {
     ulong random = step;
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_readcyclecounter)
-    random += __builtin_readcyclecounter();
-#endif
-#endif
     random = (random ^ (random >> 31)) * 0xBF58476D1CE4E5B9UL;
     random = (random ^ (random >> 27)) * 0x94D049BB133111EBUL;
     random ^= random >> 32;
-    uint turns = random % 32 == 0 ? 60000 : random % 8 == 0 ? (uint)(random >> 40) % 20000 : 0;
-    for (volatile uint i = 0; i < turns; i++) {
+    uint turns = 0;
+    if (random % 32 == 0) {
+        turns = 60000;
+    } else if (random % 8 == 0) {
+        turns = (uint)(random >> 8) % 20000u;
+    }
+    volatile uint turn = 0;
+    for (uint i = 0; i < turns; i++) {
+        turn = i;
     }
 }
 #define CHAIN_STEP(step) chain_delay(step);

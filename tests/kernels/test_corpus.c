@@ -308,18 +308,22 @@ static void run_device(size_t number, const struct scan_device_options *flags,
         size_t skew;
         bool in_place;
         uint64_t max_alloc_bytes;
+        uint64_t part_bytes;
     } ways[] = {
-        {"alone", 1, 0, false, 0},
-        {"alone, in place, misaligned", 1, 3, true, 0},
-        {"in batches", BATCH, 0, true, 0},
-        {"in batches, misaligned", BATCH, 1, false, 0},
-        {"cut to pieces of 64 KiB", 1, 0, false, 65536},
-        {"cut to pieces of 64 KiB, in place", 1, 0, true, 65536},
+        {"alone", 1, 0, false, 0, 0},
+        {"alone, in place, misaligned", 1, 3, true, 0, 0},
+        {"in batches", BATCH, 0, true, 0, 0},
+        {"in batches, misaligned", BATCH, 1, false, 0, 0},
+        {"in parts of a block, in place", 1, 0, true, 0, 1},
+        {"in batches in parts of 20 KiB", BATCH, 1, false, 0, 20480},
+        {"cut to pieces of 64 KiB", 1, 0, false, 65536, 0},
+        {"cut to pieces of 64 KiB in parts of a block, in place", 1, 0, true, 65536, 1},
     };
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
         struct scan_device_options options = *flags;
         options.cache_dir = getenv("TALLY_KERNEL_CACHE");
         options.max_alloc_bytes = ways[w].max_alloc_bytes;
+        options.part_bytes = ways[w].part_bytes;
         struct run run = {.slab = slab,
                           .most = ways[w].most,
                           .skew = ways[w].skew,

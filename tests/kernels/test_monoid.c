@@ -12,9 +12,9 @@
  *
  * Proven for the generic kernel, the GPU kernels and the vector kernels for CPUs with vectors
  * of 2 x 4 and 1 x 8 lanes, at the lengths below, both directions, inclusive and exclusive,
- * whole and with sums carried between pieces. Not proven here: conversions of elements
- * (test_corpus), the integer shortcuts (integer addition is associative), stores past the
- * caches (from 64 MiB on). */
+ * whole, in parts that hand their sums on, and with sums carried between pieces. Not proven
+ * here: conversions of elements (test_corpus), the integer shortcuts (integer addition is
+ * associative), stores past the caches (from 64 MiB on). */
 #include "kernels/scan_device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
