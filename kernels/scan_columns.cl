@@ -380,8 +380,8 @@ __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
     t.out = out + w.out + first * e->axis_out;
     t.block = (uint)((e->block + before / BLOCK) % SUPER);
     t.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    t.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)t.out % sizeof(elem_part_t) == 0 &&
-               e->axis_out * ELEM_BYTES % sizeof(elem_part_t) == 0;
+    t.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)t.out % sizeof(elem_pack_t) == 0 &&
+               e->axis_out * ELEM_BYTES % sizeof(elem_pack_t) == 0;
 
     struct column_sums sums[VECTORS_MAX];
     uint vectors = (t.columns + GROUP - 1) / GROUP;

@@ -35,6 +35,18 @@ typedef acc_t lane_t;
 typedef VECTOR(lane_t, PART) part_t;
 typedef VECTOR(elem_t, PART) elem_part_t;
 typedef elem_part_t elem_part_any_t __attribute__((aligned(ELEM_BYTES)));
+/* Elements that are converted together, loaded and stored as one vector. */
+#if defined(ELEM_F16) || defined(ELEM_BF16)
+#define PACK 8
+#else
+#define PACK PART
+#endif
+#define PACK_PARTS (PACK / PART)
+typedef VECTOR(elem_t, PACK) elem_pack_t;
+typedef elem_pack_t elem_pack_any_t __attribute__((aligned(ELEM_BYTES)));
+typedef struct {
+    part_t part[PACK_PARTS];
+} pack_t;
 typedef struct {
     part_t part[PARTS];
 } group_t;
@@ -43,6 +55,7 @@ typedef struct {
 #define PLUS(a, b) ((a) + (b))
 #endif
 #define EACH_PART _Pragma("unroll") for (int i = 0; i < PARTS; i++)
+#define EACH_PACK _Pragma("unroll") for (int i = 0; i < PARTS; i += PACK_PARTS)
 
 /* Element bits that load as LANE_ZERO. */
 #if defined(ACC_INT)
@@ -87,98 +100,114 @@ typedef struct {
                             15)
 #endif
 
+#if PACK == PART
+#define REVERSED_PACK(v) REVERSED(v)
+#else
+#define REVERSED_PACK(v) __builtin_shufflevector(v, v, 7, 6, 5, 4, 3, 2, 1, 0)
+#endif
+
 /* ---- conversions ---- */
 #if defined(ELEM_F16) && defined(__F16C__) && !defined(PORTABLE_F16)
 #define HARDWARE_F16
 #endif
 
 #if defined(ELEM_F16) || defined(ELEM_BF16)
-typedef VECTOR(float, PART) float_part_t;
-typedef VECTOR(uint, PART) uint_part_t;
-typedef VECTOR(int, PART) int_part_t;
-#define AS_UINT(x)  __builtin_astype(x, uint_part_t)
-#define AS_FLOAT(x) __builtin_astype(x, float_part_t)
+typedef VECTOR(float, PACK) float_pack_t;
+typedef VECTOR(uint, PACK) uint_pack_t;
+#define AS_UINT(x)  __builtin_astype(x, uint_pack_t)
+#define AS_FLOAT(x) __builtin_astype(x, float_pack_t)
 
-/* As acc_to_odd_float(): a float that rounds to 16 bits as the accumulator itself does. */
+#if defined(HARDWARE_F16)
+INLINE float_pack_t pack_to_float(elem_pack_t x)
+{
+    return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
+}
+INLINE elem_pack_t pack_from_float(float_pack_t x)
+{
+    return __builtin_astype(__builtin_ia32_vcvtps2ph256(x, 0), elem_pack_t);
+}
+#elif defined(ELEM_F16)
+/* The scalar conversions of scan_types.cl, lane by lane. */
+INLINE float_pack_t pack_to_float(elem_pack_t x)
+{
+    uint_pack_t half_bits = __builtin_convertvector(x, uint_pack_t);
+    uint_pack_t magnitude = (half_bits & 0x7FFF) << 13;
+    uint_pack_t rebias = magnitude + (112u << 23);
+    uint_pack_t small = AS_UINT(AS_FLOAT(rebias + (1u << 23)) - as_float(113u << 23));
+    uint_pack_t bits = magnitude < (1u << 23) ? small : rebias;
+    bits = magnitude >= (31u << 23) ? magnitude + (224u << 23) : bits;
+    return AS_FLOAT(bits | (half_bits & 0x8000) << 16);
+}
+INLINE elem_pack_t pack_from_float(float_pack_t x)
+{
+    uint_pack_t bits = AS_UINT(x);
+    uint_pack_t magnitude = bits & 0x7FFFFFFF;
+    uint_pack_t sign = (bits >> 16) & 0x8000;
+    uint_pack_t small = AS_UINT(AS_FLOAT(magnitude) + 0.5f) - as_uint(0.5f);
+    uint_pack_t normal = (magnitude + ((magnitude >> 13) & 1) + 0xFFF - (112u << 23)) >> 13;
+    uint_pack_t rounded = magnitude < (113u << 23) ? small : normal;
+    rounded = magnitude >= (143u << 23) ? (uint_pack_t)0x7C00 : rounded;
+    rounded = magnitude > 0x7F800000 ? (uint_pack_t)0x7E00 : rounded;
+    return __builtin_convertvector(sign | rounded, elem_pack_t);
+}
+#else
+INLINE float_pack_t pack_to_float(elem_pack_t x)
+{
+    return AS_FLOAT(__builtin_convertvector(x, uint_pack_t) << 16);
+}
+INLINE elem_pack_t pack_from_float(float_pack_t x)
+{
+    uint_pack_t bits = AS_UINT(x);
+    uint_pack_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    rounded = x == x ? rounded : (uint_pack_t)0x7FC0;
+    return __builtin_convertvector(rounded, elem_pack_t);
+}
+#endif
+
+#if defined(ACC_F64)
+/* As acc_to_odd_float(): floats that round to 16 bits as the accumulators themselves do. */
+typedef VECTOR(float, PART) float_part_t;
 INLINE float_part_t to_odd_float(part_t x)
 {
-#if defined(ACC_F64)
     typedef VECTOR(ulong, PART) ulong_part_t;
     const ulong low = (1UL << 29) - 1;
     ulong_part_t bits = __builtin_astype(x, ulong_part_t);
     bits = (bits | ((bits & low) + low)) & ~low;
     return __builtin_convertvector(__builtin_astype(bits, part_t), float_part_t);
-#else
-    return x;
-#endif
 }
-#endif
-
-#if defined(HARDWARE_F16) && PART == 4
-INLINE part_t widen(elem_part_t x)
+INLINE pack_t widen(elem_pack_t x)
 {
-    short8 wide = __builtin_astype(__builtin_shufflevector(x, x, 0, 1, 2, 3, -1, -1, -1, -1), short8);
-    return __builtin_convertvector(__builtin_ia32_vcvtph2ps(wide), part_t);
+    float_pack_t f = pack_to_float(x);
+    pack_t p;
+    p.part[0] = __builtin_convertvector(__builtin_shufflevector(f, f, 0, 1, 2, 3), part_t);
+    p.part[1] = __builtin_convertvector(__builtin_shufflevector(f, f, 4, 5, 6, 7), part_t);
+    return p;
 }
-INLINE elem_part_t narrow(part_t x)
+INLINE elem_pack_t narrow(pack_t p)
 {
-    short8 r = __builtin_ia32_vcvtps2ph(to_odd_float(x), 0);
-    return __builtin_astype(__builtin_shufflevector(r, r, 0, 1, 2, 3), elem_part_t);
-}
-#elif defined(HARDWARE_F16)
-INLINE part_t widen(elem_part_t x)
-{
-    return __builtin_ia32_vcvtph2ps256(__builtin_astype(x, short8));
-}
-INLINE elem_part_t narrow(part_t x)
-{
-    return __builtin_astype(__builtin_ia32_vcvtps2ph256(x, 0), elem_part_t);
-}
-#elif defined(ELEM_F16)
-/* The scalar conversions of scan_types.cl, lane by lane. */
-INLINE part_t widen(elem_part_t x)
-{
-    uint_part_t half_bits = __builtin_convertvector(x, uint_part_t);
-    uint_part_t magnitude = (half_bits & 0x7FFF) << 13;
-    uint_part_t rebias = magnitude + (112u << 23);
-    uint_part_t small = AS_UINT(AS_FLOAT(rebias + (1u << 23)) - as_float(113u << 23));
-    uint_part_t bits = magnitude < (1u << 23) ? small : rebias;
-    bits = magnitude >= (31u << 23) ? magnitude + (224u << 23) : bits;
-    return __builtin_convertvector(AS_FLOAT(bits | (half_bits & 0x8000) << 16), part_t);
-}
-INLINE elem_part_t narrow(part_t x)
-{
-    uint_part_t bits = AS_UINT(to_odd_float(x));
-    uint_part_t magnitude = bits & 0x7FFFFFFF;
-    uint_part_t sign = (bits >> 16) & 0x8000;
-    uint_part_t small = AS_UINT(AS_FLOAT(magnitude) + 0.5f) - as_uint(0.5f);
-    uint_part_t normal = (magnitude + ((magnitude >> 13) & 1) + 0xFFF - (112u << 23)) >> 13;
-    uint_part_t rounded = magnitude < (113u << 23) ? small : normal;
-    rounded = magnitude >= (143u << 23) ? (uint_part_t)0x7C00 : rounded;
-    rounded = magnitude > 0x7F800000 ? (uint_part_t)0x7E00 : rounded;
-    return __builtin_convertvector(sign | rounded, elem_part_t);
-}
-#elif defined(ELEM_BF16)
-INLINE part_t widen(elem_part_t x)
-{
-    uint_part_t bits = __builtin_convertvector(x, uint_part_t) << 16;
-    return __builtin_convertvector(AS_FLOAT(bits), part_t);
-}
-INLINE elem_part_t narrow(part_t x)
-{
-    uint_part_t bits = AS_UINT(to_odd_float(x));
-    uint_part_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    rounded = (bits & 0x7FFFFFFF) > 0x7F800000 ? (uint_part_t)0x7FC0 : rounded;
-    return __builtin_convertvector(rounded, elem_part_t);
+    return pack_from_float(__builtin_shufflevector(
+        to_odd_float(p.part[0]), to_odd_float(p.part[1]), 0, 1, 2, 3, 4, 5, 6, 7));
 }
 #else
-INLINE part_t widen(elem_part_t x)
+INLINE pack_t widen(elem_pack_t x)
 {
-    return __builtin_convertvector(x, part_t);
+    pack_t p = {{pack_to_float(x)}};
+    return p;
 }
-INLINE elem_part_t narrow(part_t x)
+INLINE elem_pack_t narrow(pack_t p)
 {
-    return __builtin_convertvector(x, elem_part_t);
+    return pack_from_float(p.part[0]);
+}
+#endif
+#else
+INLINE pack_t widen(elem_pack_t x)
+{
+    pack_t p = {{__builtin_convertvector(x, part_t)}};
+    return p;
+}
+INLINE elem_pack_t narrow(pack_t p)
+{
+    return __builtin_convertvector(p.part[0], elem_pack_t);
 }
 #endif
 
@@ -199,11 +228,32 @@ INLINE part_t splat(lane_t x)
     return (part_t)(x);
 }
 
+/* The parts of a group that go together, from part i on. */
+INLINE void group_put(group_t *g, int i, elem_pack_t x)
+{
+    pack_t p = widen(x);
+    g->part[i] = p.part[0];
+#if PACK_PARTS == 2
+    g->part[i + 1] = p.part[1];
+#endif
+}
+
+INLINE elem_pack_t group_get(const group_t *g, int i)
+{
+    pack_t p;
+    p.part[0] = g->part[i];
+#if PACK_PARTS == 2
+    p.part[1] = g->part[i + 1];
+#endif
+    elem_pack_t x = narrow(p);
+    return CANONICAL(x);
+}
+
 /* The group that begins at *p. */
 INLINE group_t group_load(__global const elem_t *p)
 {
     group_t g;
-    EACH_PART { g.part[i] = widen(((__global const elem_part_any_t *)(p + i * PART))[0]); }
+    EACH_PACK { group_put(&g, i, ((__global const elem_pack_any_t *)(p + i * PART))[0]); }
     return g;
 }
 
@@ -211,10 +261,10 @@ INLINE group_t group_load(__global const elem_t *p)
 INLINE group_t group_load_reverse(__global const elem_t *p)
 {
     group_t g;
-    EACH_PART
+    EACH_PACK
     {
-        elem_part_t x = ((__global const elem_part_any_t *)(p - i * PART - (PART - 1)))[0];
-        g.part[i] = widen(REVERSED(x));
+        elem_pack_t x = ((__global const elem_pack_any_t *)(p - i * PART - (PACK - 1)))[0];
+        group_put(&g, i, REVERSED_PACK(x));
     }
     return g;
 }
@@ -222,45 +272,36 @@ INLINE group_t group_load_reverse(__global const elem_t *p)
 INLINE group_t group_load_private(const elem_t *p)
 {
     group_t g;
-    EACH_PART { g.part[i] = widen(((const elem_part_any_t *)(p + i * PART))[0]); }
+    EACH_PACK { group_put(&g, i, ((const elem_pack_any_t *)(p + i * PART))[0]); }
     return g;
 }
 
 INLINE void group_store(__global elem_t *p, group_t g)
 {
-    EACH_PART
-    {
-        elem_part_t x = narrow(g.part[i]);
-        ((__global elem_part_any_t *)(p + i * PART))[0] = CANONICAL(x);
-    }
+    EACH_PACK { ((__global elem_pack_any_t *)(p + i * PART))[0] = group_get(&g, i); }
 }
 
 INLINE void group_store_reverse(__global elem_t *p, group_t g)
 {
-    EACH_PART
+    EACH_PACK
     {
-        elem_part_t x = REVERSED(narrow(g.part[i]));
-        ((__global elem_part_any_t *)(p - i * PART - (PART - 1)))[0] = CANONICAL(x);
+        elem_pack_t x = group_get(&g, i);
+        ((__global elem_pack_any_t *)(p - i * PART - (PACK - 1)))[0] = REVERSED_PACK(x);
     }
 }
 
-/* Past the caches; p must be aligned to elem_part_t. */
+/* Past the caches; p must be aligned to elem_pack_t. */
 INLINE void group_stream(__global elem_t *p, group_t g)
 {
-    EACH_PART
+    EACH_PACK
     {
-        elem_part_t x = narrow(g.part[i]);
-        STREAM_STORE(CANONICAL(x), (__global elem_part_t *)(p + i * PART));
+        STREAM_STORE(group_get(&g, i), (__global elem_pack_t *)(p + i * PART));
     }
 }
 
 INLINE void group_store_private(elem_t *p, group_t g)
 {
-    EACH_PART
-    {
-        elem_part_t x = narrow(g.part[i]);
-        ((elem_part_any_t *)(p + i * PART))[0] = CANONICAL(x);
-    }
+    EACH_PACK { ((elem_pack_any_t *)(p + i * PART))[0] = group_get(&g, i); }
 }
 
 /* Kogge-Stone on `count` groups side by side: while one waits for its shuffles the others add. */

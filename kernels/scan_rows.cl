@@ -354,7 +354,7 @@ __kernel void scan_rows(__global const elem_t *in, __global elem_t *out, __globa
         ulong first = r.reverse ? e->length - 1 - before : before;
         r.in = in + w.in + first;
         r.out = out + w.out + first;
-        r.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)r.out % sizeof(elem_part_t) == 0;
+        r.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)r.out % sizeof(elem_pack_t) == 0;
         struct row_sums s = line_sums(e, w.line, carry, carry_lines);
         if (cut) {
             s = part_sums(&r, &parts, part, s);

@@ -165,15 +165,30 @@ struct memory {
     bool backwards;
 };
 
-/* The group whose first cell is *p. first: only its first vector, the others being zeros. */
+/* The vectors of a pack, of which j is the first. alone: only that one has cells. */
+#if PACK_PARTS == 2
+#define PUT(g, j, x, alone)                                                                    \
+    pack_t p_ = widen(x);                                                                      \
+    g.v[j] = p_.part[0];                                                                       \
+    if (!(alone)) {                                                                            \
+        g.v[(j) + 1 < VECTORS ? (j) + 1 : (j)] = p_.part[1];                                   \
+    }
+#define GET(g, j, alone)                                                                       \
+    ((pack_t){{g.v[j], g.v[!(alone) && (j) + 1 < VECTORS ? (j) + 1 : (j)]}})
+#else
+#define PUT(g, j, x, alone) g.v[j] = widen(x).part[0];
+#define GET(g, j, alone)    ((pack_t){{g.v[j]}})
+#endif
+
+/* The group whose first cell is *p. first: only its first pack, the others being zeros. */
 INLINE cells_t cells_load(bool backwards, __global const elem_t *p, bool first)
 {
     cells_t g = cells_splat(LANE_ZERO);
 #define LOAD(j)                                                                                \
-    if (!first || (j) == 0) {                                                                  \
-        __global const elem_t *at = backwards ? p - (j)*PART - (PART - 1) : p + (j)*PART;      \
-        elem_part_t x = ((__global const elem_part_any_t *)at)[0];                             \
-        g.v[j] = widen(backwards ? REVERSED(x) : x);                                           \
+    if ((j) % PACK_PARTS == 0 && (!first || (j) == 0)) {                                       \
+        __global const elem_t *at = backwards ? p - (j)*PART - (PACK - 1) : p + (j)*PART;      \
+        elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];                             \
+        PUT(g, j, backwards ? REVERSED_PACK(x) : x, first)                                     \
     }
     EACH_VECTOR(LOAD)
     return g;
@@ -188,7 +203,10 @@ static cells_t cells_load_edge(const struct memory *m, __global const elem_t *p)
         __global const elem_t *at = m->backwards ? p - i : p + i;
         edge[i] = at >= m->low && at < m->high ? *at : ELEM_ZERO;
     }
-#define LOAD_EDGE(j) g.v[j] = widen(((const elem_part_any_t *)(edge + (j)*PART))[0]);
+#define LOAD_EDGE(j)                                                                           \
+    if ((j) % PACK_PARTS == 0) {                                                               \
+        PUT(g, j, ((const elem_pack_any_t *)(edge + (j)*PART))[0], false)                      \
+    }
     EACH_VECTOR(LOAD_EDGE)
     return g;
 }
@@ -197,11 +215,11 @@ static cells_t cells_load_edge(const struct memory *m, __global const elem_t *p)
 INLINE void cells_store(bool backwards, elem_t *p, cells_t g, bool first)
 {
 #define STORE(j)                                                                               \
-    if (!first || (j) == 0) {                                                                  \
-        elem_t *at = backwards ? p - (j)*PART - (PART - 1) : p + (j)*PART;                     \
-        elem_part_t x = narrow(g.v[j]);                                                        \
-        x = backwards ? REVERSED(x) : x;                                                       \
-        ((elem_part_any_t *)at)[0] = CANONICAL(x);                                             \
+    if ((j) % PACK_PARTS == 0 && (!first || (j) == 0)) {                                       \
+        elem_t *at = backwards ? p - (j)*PART - (PACK - 1) : p + (j)*PART;                     \
+        elem_pack_t x = narrow(GET(g, j, first));                                               \
+        x = backwards ? REVERSED_PACK(x) : x;                                                  \
+        ((elem_pack_any_t *)at)[0] = CANONICAL(x);                                             \
     }
     EACH_VECTOR(STORE)
 }
