@@ -19,7 +19,8 @@
     X(scan_generic)     \
     X(scan_gpu_tile)    \
     X(scan_chain)       \
-    X(scan_gpu) X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_short)
+    X(scan_gpu)         \
+    X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_strided) X(scan_short)
 
 #define X(name)                                \
     extern const char kernel_##name##_begin[]; \

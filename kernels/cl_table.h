@@ -1,6 +1,6 @@
-/* Small tables that the host writes and kernels read (and may write, for each other): launches take room from it until the
- * queue has been emptied. Works in host memory where the device does, else by a copy before the
- * launch. Thread: that of the device. */
+/* Small tables that the host writes and kernels read (and may write, for each other): launches
+ * take room from it until the queue has been emptied. Works in host memory where the device
+ * does, else by a copy before the launch. Thread: that of the device. */
 #ifndef TALLY_KERNELS_CL_TABLE_H
 #define TALLY_KERNELS_CL_TABLE_H
 

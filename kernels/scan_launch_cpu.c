@@ -18,6 +18,8 @@ enum {
     STRIP_MIN = 512,         /* columns of a strip, where there are as many */
     STRIP_MAX = 1024,        /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
+    STRIDED_UNITS = 8,       /* bundles are wide: not as many units as of other kernels */
+    LANE_BYTES = 64,         /* of lines side by side in scan_strided.cl: a cache line */
     PART_BYTES = 1 << 18,    /* of a part of a line, at most: half an L2 cache or less; the
                                 kernels keep as many totals of blocks */
     PART_BYTES_MIN = 1 << 15,
@@ -55,7 +57,7 @@ enum scan_family scan_cpu_family(const struct scan_piece *piece)
     const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
     bool rows = unit_strides(&plan->axis);
     if (!rows && (inner == NULL || !unit_strides(inner))) {
-        return SCAN_FAMILY_GENERIC;
+        return SCAN_FAMILY_CPU_STRIDED;
     }
     uint64_t columns = bundle_columns(plan);
     bool ragged =
@@ -232,6 +234,41 @@ static struct scan_units column_units(const struct scan_piece *piece, const void
     return units;
 }
 
+/* The dimension whose lines a bundle of scan_strided.cl takes side by side: the one with the
+ * smallest stride on the side where the axis is not contiguous; that of the output where it is
+ * on neither. */
+static uint64_t bundled_dim(const struct scan_plan *plan)
+{
+    int best = plan->dims > 0 ? plan->dims - 1 : 0; /* the smallest output stride */
+    for (int i = 0; i < plan->dims && plan->axis.out_stride == 1; i++) {
+        uint64_t stride = plan->dim[i].in_stride;
+        uint64_t least = plan->dim[best].in_stride;
+        if (stride > 0 && (least == 0 || stride < least)) {
+            best = i;
+        }
+    }
+    return (uint64_t)best;
+}
+
+/* LANES of scan_strided.cl by the bytes of an element. */
+static const uint64_t strided_lanes[] = {[1] = 128, [2] = 64, [4] = 64, [8] = 32};
+
+/* Lines, bundle by bundle. Whole cache lines of them, but every thread some. */
+static struct scan_units strided_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t least = LANE_BYTES / element_bytes(piece);
+    uint64_t bundle = strided_lanes[element_bytes(piece)];
+    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    lines = ceil_div(lines, bundle) * bundle;
+    uint64_t fair = ceil_div(ceil_div(plan->lines, STRIDED_UNITS), least) * least;
+    lines = lines < fair ? lines : fair;
+    return (struct scan_units){.count = ceil_div(plan->lines, lines),
+                               .lines = lines,
+                               .stream = streams(piece, context),
+                               .bundled = bundled_dim(plan)};
+}
+
 enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_family family,
                              const struct scan_piece *pieces, size_t count, uint32_t *launches,
                              struct error *err)
@@ -247,6 +284,9 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
     struct scan_table_source source = {pieces, count, bundle_units, &setting};
     if (family == SCAN_FAMILY_CPU_ROWS || family == SCAN_FAMILY_CPU_COLUMNS) {
         source.units_of = family == SCAN_FAMILY_CPU_ROWS ? row_units : column_units;
+    }
+    if (family == SCAN_FAMILY_CPU_STRIDED) {
+        source.units_of = strided_units;
     }
     struct scan_table table;
     struct scan_type type = launch->type;

@@ -6,12 +6,14 @@
 #include "kernels/cl_program.h"
 
 /* A family is one .cl file's kernels; scan_program.c has the table. Those for CPUs have one
- * kernel each and take the arguments of the generic one, then where the chain of cut lines is. */
+ * kernel each and take the arguments of the generic one, then where the chain of cut lines is.
+ */
 enum scan_family {
     SCAN_FAMILY_GENERIC,
     SCAN_FAMILY_GPU,
     SCAN_FAMILY_CPU_ROWS,
     SCAN_FAMILY_CPU_COLUMNS,
+    SCAN_FAMILY_CPU_STRIDED,
     SCAN_FAMILY_CPU_SHORT_1, /* scan_short.cl for so many lines side by side */
     SCAN_FAMILY_CPU_SHORT_2,
     SCAN_FAMILY_CPU_SHORT_3,

@@ -20,6 +20,7 @@ struct scan_entry {
     ulong part_length;
     ulong slot; /* words from the first slot of the launch to its first */
     ulong slot_words;
+    ulong bundled;    /* scan_strided.cl: the dimension whose lines go side by side */
 };
 
 #define ENTRY_EXCLUSIVE 1

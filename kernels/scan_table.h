@@ -17,6 +17,7 @@ struct scan_units {
     uint64_t part_length; /* elements of each but the last */
     uint64_t slots;       /* for all parts of all lines or strips */
     uint64_t slot_words;  /* of each */
+    uint64_t bundled;     /* dimension whose lines go side by side, where a kernel asks */
 };
 
 /* What a table is filled from. */

@@ -3,7 +3,8 @@
  * noise.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--rounds N] [--cpu-time]
- *                [--json FILE] [--list] [--shape N,N,N --axis N] [--part-bytes N]
+ *                [--json FILE] [--list] [--part-bytes N]
+ *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU. Scans run in place,
  * as the service runs them, or from one buffer to another ("apart"). --cpu-time counts
@@ -19,8 +20,16 @@
 
 enum {
     ROUNDS_MAX = 101,
-    CASES_MAX = 512,
+    CASES_MAX = 1024,
     COPY_ITEMS_CPU = 64
+};
+
+/* How one side of a scan lies in memory. */
+struct side {
+    const char *order; /* its dimensions, outermost first: "10" is transposed; NULL: "012" */
+    int64_t step;      /* elements from one to the next in the innermost one; 0: 1 */
+    int64_t pad;       /* elements behind each run of that dimension */
+    const char *once;  /* dimensions that are repeated (stride 0); NULL: none */
 };
 
 struct layout {
@@ -28,24 +37,54 @@ struct layout {
     int rank;
     int64_t sizes[3]; /* -1: what fills the buffer */
     int axis;
-    int64_t spread; /* elements from one to the next in memory; 0 or 1: packed */
+    struct side in;
+    struct side out;
+    const int64_t *strides; /* instead of `in`, if not NULL */
+    const int64_t *output_strides;
 };
 
 /* clang-format off */
+#define PLAIN         {NULL, 0, 0, NULL}
+#define ORDER(text)   {text, 0, 0, NULL}
+#define STEPPED(step) {NULL, step, 0, NULL}
+#define PADDED(cells) {NULL, 0, cells, NULL}
+#define ONCE(text)    {NULL, 0, 0, text}
+#define PACKED(name, rank, sizes, axis)      {name, rank, sizes, axis, PLAIN, PLAIN, NULL, NULL}
+#define LAID(name, rank, sizes, axis, in, out) {name, rank, sizes, axis, in, out, NULL, NULL}
+#define S(...) {__VA_ARGS__}
 static const struct layout layouts[] = {
-    {"rows of 4",       2, {-1, 4}, 1, 0},         {"rows of 16",      2, {-1, 16}, 1, 0},
-    {"rows of 64",      2, {-1, 64}, 1, 0},        {"rows of 100",     2, {-1, 100}, 1, 0},
-    {"rows of 256",     2, {-1, 256}, 1, 0},       {"rows of 1Ki",     2, {-1, 1024}, 1, 0},
-    {"rows of 1001",    2, {-1, 1001}, 1, 0},      {"rows of 16Ki",    2, {-1, 16384}, 1, 0},
-    {"rows of 1Mi",     2, {-1, 1 << 20}, 1, 0},   {"one row",         1, {-1}, 0, 0},
-    {"columns of 2",    2, {-1, 2}, 0, 0},         {"columns of 3",    2, {-1, 3}, 0, 0},
-    {"columns of 7",    2, {-1, 7}, 0, 0},         {"columns of 16",   2, {-1, 16}, 0, 0},
-    {"columns of 31",   2, {-1, 31}, 0, 0},        {"columns of 64",   2, {-1, 64}, 0, 0},
-    {"columns of 1Ki",  2, {-1, 1024}, 0, 0},      {"columns of 1000", 2, {-1, 1000}, 0, 0},
-    {"columns of 64Ki", 2, {-1, 65536}, 0, 0},     {"short columns",   3, {-1, 8, 1024}, 1, 0},
-    {"middle axis of 64x7", 3, {-1, 64, 7}, 1, 0}, {"middle axis of 4x3", 3, {-1, 4, 3}, 1, 0},
-    {"every second element", 2, {-1, 1024}, 1, 2}, {"every second line", 2, {-1, 1024}, 0, 2},
+    PACKED("rows of 4", 2, S(-1, 4), 1),         PACKED("rows of 16", 2, S(-1, 16), 1),
+    PACKED("rows of 64", 2, S(-1, 64), 1),       PACKED("rows of 100", 2, S(-1, 100), 1),
+    PACKED("rows of 256", 2, S(-1, 256), 1),     PACKED("rows of 1Ki", 2, S(-1, 1024), 1),
+    PACKED("rows of 1001", 2, S(-1, 1001), 1),   PACKED("rows of 16Ki", 2, S(-1, 16384), 1),
+    PACKED("rows of 1Mi", 2, S(-1, 1 << 20), 1), PACKED("one row", 1, S(-1), 0),
+    PACKED("columns of 2", 2, S(-1, 2), 0),      PACKED("columns of 3", 2, S(-1, 3), 0),
+    PACKED("columns of 7", 2, S(-1, 7), 0),      PACKED("columns of 16", 2, S(-1, 16), 0),
+    PACKED("columns of 31", 2, S(-1, 31), 0),    PACKED("columns of 64", 2, S(-1, 64), 0),
+    PACKED("columns of 1Ki", 2, S(-1, 1024), 0), PACKED("columns of 1000", 2, S(-1, 1000), 0),
+    PACKED("columns of 64Ki", 2, S(-1, 65536), 0),
+    PACKED("short columns", 3, S(-1, 8, 1024), 1),
+    PACKED("middle axis of 64x7", 3, S(-1, 64, 7), 1),
+    PACKED("middle axis of 4x3", 3, S(-1, 4, 3), 1),
+    LAID("every second element", 2, S(-1, 1024), 1, STEPPED(2), STEPPED(2)),
+    LAID("every second line", 2, S(-1, 1024), 0, STEPPED(2), STEPPED(2)),
+    LAID("every second element, packed", 2, S(-1, 1024), 1, STEPPED(2), PLAIN),
+    LAID("every third line, packed", 2, S(-1, 1024), 0, STEPPED(3), PLAIN),
+    LAID("padded rows", 2, S(-1, 1000), 1, PADDED(24), PADDED(24)),
+    LAID("padded columns", 2, S(-1, 1000), 0, PADDED(24), PADDED(24)),
+    LAID("transposed input, rows", 2, S(-1, 4096), 1, ORDER("10"), PLAIN),
+    LAID("transposed input, columns", 2, S(-1, 4096), 0, ORDER("10"), PLAIN),
+    LAID("transposed input, 1000 columns", 2, S(-1, 1000), 0, ORDER("10"), PLAIN),
+    LAID("transposed output, rows", 2, S(-1, 4096), 1, PLAIN, ORDER("10")),
+    LAID("transposed output, columns", 2, S(-1, 4096), 0, PLAIN, ORDER("10")),
+    LAID("channels last to first", 3, S(-1, 64, 1024), 1, ORDER("021"), PLAIN),
+    LAID("channels first to last", 3, S(-1, 64, 1024), 1, PLAIN, ORDER("021")),
+    LAID("transposed around the axis", 3, S(64, -1, 256), 1, ORDER("210"), PLAIN),
+    LAID("one row repeated", 2, S(-1, 1024), 0, ONCE("0"), PLAIN),
+    LAID("one column repeated", 2, S(-1, 1024), 1, ONCE("1"), PLAIN),
+    LAID("one column repeated, lines of 16", 2, S(-1, 16), 1, ONCE("1"), PLAIN),
 };
+#undef S
 /* clang-format on */
 
 struct bench_case {
@@ -71,7 +110,9 @@ struct settings {
     int rounds;
     const char *only;
     const char *json;
-    struct layout shape; /* of --shape; rank 0: the table of layouts */
+    struct layout shape;   /* of --shape; rank 0: the table of layouts */
+    int64_t strides[2][3]; /* of the shape, given ones */
+    int stride_count[2];
 };
 
 struct result {
@@ -96,22 +137,48 @@ static void add_case(const struct layout *layout, enum dtype dtype, enum precisi
     }
 }
 
-/* --shape: float32, wide, one tensor of just that shape. */
-static bool parse_shape(const char *text, struct settings *s)
+/* Up to three numbers; how many, 0 if the text is something else. */
+static int parse_numbers(const char *text, int64_t least, int64_t numbers[3])
 {
-    uint64_t elements = 1;
-    s->shape = (struct layout){.name = text};
-    for (const char *at = text; *at != '\0' && s->shape.rank < 3;) {
+    int count = 0;
+    for (const char *at = text; *at != '\0'; count++) {
         char *end = NULL;
-        int64_t size = strtoll(at, &end, 10);
-        if (end == at || size <= 0 || __builtin_mul_overflow(elements, size, &elements)) {
-            return false;
+        int64_t number = strtoll(at, &end, 10);
+        if (end == at || number < least || count == 3) {
+            return 0;
         }
-        s->shape.sizes[s->shape.rank++] = size;
+        numbers[count] = number;
         at = *end == ',' ? end + 1 : end;
     }
-    s->bytes = elements * sizeof(float);
-    return s->shape.rank > 0;
+    return count;
+}
+
+/* --shape: float32, wide, one tensor of just that shape, in a buffer that holds both sides. */
+static bool settle_shape(struct settings *s)
+{
+    uint64_t most = 1;
+    struct layout *l = &s->shape;
+    for (int d = 0; d < l->rank; d++) {
+        if (__builtin_mul_overflow(most, l->sizes[d], &most)) {
+            return false;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        uint64_t span = 1;
+        for (int d = 0; d < s->stride_count[i]; d++) {
+            uint64_t reach = 0;
+            if (__builtin_mul_overflow(l->sizes[d] - 1, s->strides[i][d], &reach) ||
+                __builtin_add_overflow(span, reach, &span)) {
+                return false;
+            }
+        }
+        most = span > most ? span : most;
+    }
+    l->strides = s->stride_count[0] > 0 ? s->strides[0] : NULL;
+    l->output_strides = s->stride_count[1] > 0 ? s->strides[1] : NULL;
+    return (s->stride_count[0] == 0 || s->stride_count[0] == l->rank) &&
+           (s->stride_count[1] == 0 || s->stride_count[1] == l->rank) &&
+           !__builtin_mul_overflow(most, sizeof(float), &s->bytes);
 }
 
 static void make_cases(const struct settings *s)
@@ -156,28 +223,56 @@ static void describe(const struct bench_case *c, char *text, size_t room)
                    c->apart ? ", apart" : "");
 }
 
-/* The largest tensor of the layout in `bytes`. */
+static int64_t at_least_1(int64_t step)
+{
+    return step > 1 ? step : 1;
+}
+
+/* The strides of a side; returns the elements that it spans, or would if nothing was repeated.
+ */
+static int64_t lay_out(const struct side *side, const struct scan_desc *desc, int64_t *strides)
+{
+    int64_t stride = at_least_1(side->step);
+    for (int i = desc->rank - 1; i >= 0; i--) {
+        int d = side->order != NULL ? side->order[i] - '0' : i;
+        bool once = side->once != NULL && strchr(side->once, '0' + d) != NULL;
+        strides[d] = once ? 0 : stride;
+        stride = stride * desc->sizes[d] + (i == desc->rank - 1 ? side->pad : 0);
+    }
+    return stride;
+}
+
+/* The largest tensor of the layout whose sides fit in `bytes` each. */
 static struct scan_desc make_desc(const struct bench_case *c, size_t bytes)
 {
     const struct layout *l = c->layout;
-    int64_t spread = l->spread > 1 ? l->spread : 1;
-    int64_t room = (int64_t)(bytes / dtype_info(c->dtype)->bytes) / spread;
     struct scan_desc desc = {.dtype = c->dtype,
                              .precision = c->precision,
                              .rank = l->rank,
                              .axis = l->axis,
                              .exclusive = c->exclusive,
                              .reverse = c->reverse};
-    for (int d = 1; d < l->rank; d++) {
-        room /= l->sizes[d];
+    int open = -1;
+    for (int d = 0; d < l->rank; d++) {
+        open = l->sizes[d] < 0 ? d : open;
+        desc.sizes[d] = l->sizes[d] < 0 ? 1 : l->sizes[d];
     }
-    for (int d = l->rank - 1; d >= 0; d--) {
-        desc.sizes[d] = l->sizes[d] < 0 ? room : l->sizes[d];
-        desc.strides[d] = d == l->rank - 1 ? spread : desc.strides[d + 1] * desc.sizes[d + 1];
-        desc.output_strides[d] = desc.strides[d];
+    int64_t in = lay_out(&l->in, &desc, desc.strides);
+    int64_t out = lay_out(&l->out, &desc, desc.output_strides);
+    if (open >= 0) {
+        int64_t room = (int64_t)(bytes / dtype_info(c->dtype)->bytes);
+        desc.sizes[open] = room / (in > out ? in : out);
+        (void)lay_out(&l->in, &desc, desc.strides);
+        (void)lay_out(&l->out, &desc, desc.output_strides);
     }
-    desc.has_strides = spread > 1;
-    desc.has_output_strides = spread > 1;
+    if (l->strides != NULL) {
+        memcpy(desc.strides, l->strides, sizeof l->sizes);
+    }
+    if (l->output_strides != NULL) {
+        memcpy(desc.output_strides, l->output_strides, sizeof l->sizes);
+    }
+    desc.has_strides = true;
+    desc.has_output_strides = true;
     return desc;
 }
 
@@ -326,8 +421,9 @@ static bool run_case(struct bench *b, const struct bench_case *c, struct result 
     }
     double payload = 2.0 * (double)plan.elements * (double)dtype_info(c->dtype)->bytes;
     double copied = 2.0 * (double)b->settings.bytes;
+    bool apart = c->apart || !plan.in_place;
     struct scan_job job = {
-        .plan = &plan, .slab = b->slabs[0], .out_offset = c->apart ? b->settings.bytes : 0};
+        .plan = &plan, .slab = b->slabs[0], .out_offset = apart ? b->settings.bytes : 0};
     memset(slab_data(b->slabs[0]), 1, slab_bytes(b->slabs[0]));
     double seconds = 0;
     if (!scan_once(b, &job, &seconds) || !copy_run(&b->copy)) { /* compiles, touches pages */
@@ -389,8 +485,9 @@ static bool parse(int argc, char **argv, struct settings *s)
 {
     *s = (struct settings){.bytes = (size_t)256 << 20, .rounds = 7};
     bool sized = false;
+    bool wrong = false;
     int axis = 0;
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc && !wrong; i++) {
         const char *name = argv[i];
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(name, "--quick") == 0) {
@@ -417,15 +514,23 @@ static bool parse(int argc, char **argv, struct settings *s)
         } else if (strcmp(name, "--axis") == 0) {
             axis = (int)strtol(value, NULL, 10);
         } else if (strcmp(name, "--shape") == 0) {
-            sized = parse_shape(value, s);
-            if (!sized) {
-                return false;
-            }
+            s->shape.name = value;
+            s->shape.rank = parse_numbers(value, 1, s->shape.sizes);
+            wrong = s->shape.rank == 0;
+        } else if (strcmp(name, "--strides") == 0) {
+            s->stride_count[0] = parse_numbers(value, 0, s->strides[0]);
+            wrong = s->stride_count[0] == 0;
+        } else if (strcmp(name, "--output-strides") == 0) {
+            s->stride_count[1] = parse_numbers(value, 0, s->strides[1]);
+            wrong = s->stride_count[1] == 0;
         } else {
             return false;
         }
     }
-    if (s->quick && !sized) {
+    if (wrong || (s->shape.rank > 0 && !settle_shape(s))) {
+        return false;
+    }
+    if (s->quick && !sized && s->shape.rank == 0) {
         s->bytes = (size_t)128 << 20;
     }
     s->shape.axis = axis;
@@ -463,7 +568,8 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &b.settings)) {
         (void)fprintf(stderr, "usage: kernel_bench [--device N] [--quick] [--only TEXT] "
                               "[--megabytes N] [--rounds N] [--cpu-time] [--json FILE] "
-                              "[--list] [--shape N,N,N --axis N] [--part-bytes N]\n");
+                              "[--list] [--shape N,N,N --axis N [--strides N,N,N] "
+                              "[--output-strides N,N,N]] [--part-bytes N]\n");
         return 2;
     }
     make_cases(&b.settings);

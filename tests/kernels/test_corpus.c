@@ -64,6 +64,15 @@ static const struct layout layouts[] = {
     {"a broadcast outer dimension", 3, {4, 5, 33}, 2, {0, 33, 1}, PACKED, false},
     {"overlapping windows", 2, {50, 16}, 1, {3, 1}, PACKED, false},
     {"every second element", 2, {20, 100}, 1, {200, 2}, {300, 3}, false},
+    {"every second line, transposed", 2, {9, 600}, 1, {2, 20}, {1, 9}, false},
+    {"dimensions swapped around the axis", 3, {20, 9, 40}, 1, {1, 20, 180}, PACKED, false},
+    {"a row repeated, to a transposed output",
+     3,
+     {3, 140, 20},
+     1,
+     {0, 0, 1},
+     {1, 3, 420},
+     false},
 };
 
 struct test_case {

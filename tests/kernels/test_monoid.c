@@ -27,7 +27,7 @@ enum {
     GROUP = 8,
     BLOCK = 256,
     SUPER = 65536,
-    SHAPES = 11,
+    SHAPES = 12,
     JOBS = 4 * SHAPES,
     NARROW_FROM = 7 /* first of the shapes that only some lengths try */
 };
@@ -132,17 +132,18 @@ static const struct shape {
     int rank;
     int axis;
     int64_t sizes[3]; /* 0: the length */
-    int64_t step;     /* of the input along the axis; 1: packed */
+    int64_t step;     /* of the input along the axis; 1: packed; 0: it is transposed */
 } shapes[SHAPES] = {
     {1, 0, {0}, 1},       /* a line */
     {2, 1, {3, 0}, 1},    /* rows */
     {2, 0, {0, 11}, 1},   /* columns: a vector and one that overlaps it */
     {2, 0, {0, 3}, 1},    /* columns narrower than a vector */
     {3, 1, {2, 0, 8}, 1}, /* sets of columns */
-    {1, 0, {0}, 2},       /* a line with gaps: the generic kernel */
+    {1, 0, {0}, 2},       /* a line with gaps: scan_strided.cl, or the generic kernel */
     {2, 0, {0, 2}, 1},    /* pairs */
     {2, 0, {0, 4}, 1},    /* the other numbers of columns that scan_short.cl takes */
-    {2, 0, {0, 5}, 1},    {2, 0, {0, 6}, 1}, {2, 0, {0, 7}, 1},
+    {2, 0, {0, 5}, 1},    {2, 0, {0, 6}, 1},
+    {2, 0, {0, 7}, 1},    {2, 1, {5, 0}, 0}, /* rows from lines side by side: scan_strided.cl */
 };
 
 struct job {
@@ -172,6 +173,10 @@ static void describe(struct job *job, enum dtype dtype, const struct shape *shap
                                .reverse = (flags & 2) != 0,
                                .has_strides = shape->step != 1,
                                .strides = {shape->step}};
+    if (shape->step == 0) {
+        desc->strides[0] = 1;
+        desc->strides[1] = shape->sizes[0];
+    }
     for (int d = 0; d < shape->rank; d++) {
         desc->sizes[d] = shape->sizes[d] == 0 ? length : shape->sizes[d];
     }
@@ -189,13 +194,14 @@ static void expect(const struct job *job, const uint64_t *in, uint64_t *want)
     for (int d = (int)desc->axis + 1; d < desc->rank; d++) {
         inner *= (size_t)desc->sizes[d];
     }
-    size_t in_step = desc->has_strides ? (size_t)desc->strides[0] : inner;
+    size_t in_step = desc->has_strides ? (size_t)desc->strides[desc->axis] : inner;
     uint64_t *x = calloc(n, sizeof *x);
     uint64_t *e = calloc(n + 1, sizeof *e);
     for (size_t line = 0; line < job->plan.lines; line++) {
         size_t first = line / inner * n * inner + line % inner;
+        size_t in_first = desc->has_strides ? line * (size_t)desc->strides[0] : first;
         for (size_t k = 0; k < n; k++) {
-            x[k] = in[first + (desc->reverse ? n - 1 - k : k) * in_step];
+            x[k] = in[in_first + (desc->reverse ? n - 1 - k : k) * in_step];
         }
         prefix(tree_plus, desc->exclusive ? 1 : 0, x, n, e);
         for (size_t k = 0; k < n; k++) {
