@@ -38,6 +38,8 @@ static struct {
     atomic_uint runs[FAKE_DEVICES];
     atomic_uint opens[FAKE_DEVICES];
     atomic_uint warm_steps;
+    bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
+    atomic_uint out_of_order; /* slices that did not follow the one before them */
 } fake;
 
 static inline void fake_reset(size_t count)
@@ -49,6 +51,8 @@ static inline void fake_reset(size_t count)
         atomic_store(&fake.opens[i], 0);
     }
     atomic_store(&fake.warm_steps, 0);
+    fake.every_byte = false;
+    atomic_store(&fake.out_of_order, 0);
 }
 
 static inline enum status fake_list(struct scan_device_info *infos, size_t room, size_t *count,
@@ -132,6 +136,22 @@ static inline void fake_compute(const struct scan_job *jobs, size_t count)
     }
 }
 
+/* What fake_compute() left out. The carry of a slice counts the elements before it. */
+static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct scan_plan *plan = jobs[i].plan;
+        unsigned char *bytes = (unsigned char *)slab_data(jobs[i].slab) + jobs[i].out_offset;
+        for (size_t k = 1; k < plan->elements * dtype_info(plan->dtype)->bytes; k++) {
+            bytes[k]++;
+        }
+        if (jobs[i].carry != NULL) {
+            atomic_fetch_add(&fake.out_of_order, jobs[i].carry[0] != jobs[i].position);
+            jobs[i].carry[0] += plan->axis.size;
+        }
+    }
+}
+
 static inline enum status fake_run(struct scan_device *device, const struct scan_job *jobs,
                                    size_t count, struct scan_report *report, struct error *err)
 {
@@ -161,6 +181,9 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
         break;
     }
     fake_compute(jobs, count);
+    if (fake.every_byte) {
+        fake_compute_rest(jobs, count);
+    }
     return STATUS_OK;
 }
 

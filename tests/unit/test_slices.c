@@ -1,0 +1,583 @@
+/* slices.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
+ * is scanned once, in order, whatever devices do and clients send. */
+#include "server/http.h"
+#include "server/log.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_driver.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    SLICE = 64 << 10,
+    TENSOR = 1 << 20
+};
+
+struct fixture {
+    struct fake_server fakes;
+    struct http *http;
+    char path[64];
+    int fd; /* a client's connection */
+};
+
+static void set_up(struct fixture *f, size_t devices, const char *flag)
+{
+    struct error err = ERROR_INIT;
+    char listen[80];
+    *f = (struct fixture){.fd = -1};
+    (void)snprintf(f->path, sizeof f->path, "/tmp/tally-test-slices-%d", (int)getpid());
+    (void)snprintf(listen, sizeof listen, "--listen=unix:%s", f->path);
+    const char *words[] = {"--slice-bytes=64KiB",
+                           "--device-timeout-ms=100",
+                           "--log-level=error",
+                           listen,
+                           flag,
+                           NULL};
+    fake_reset(devices);
+    fake.every_byte = true;
+    assert_true(fake_server_init(&f->fakes, words, &err));
+    const struct log_options log = {.fd = STDERR_FILENO, .level = LOG_ERROR};
+    assert_int_equal(log_open(&log, &f->fakes.server.log, &err), STATUS_OK);
+    assert_int_equal(http_start(&f->fakes.server, &f->http, &err), STATUS_OK);
+    assert_int_equal(device_pool_start(f->fakes.server.devices, &err), STATUS_OK);
+    assert_true(fake_await_health(&f->fakes, DEVICE_POOL_USABLE));
+}
+
+static void close_client(struct fixture *f)
+{
+    if (f->fd >= 0) {
+        (void)close(f->fd);
+        f->fd = -1;
+    }
+}
+
+/* As service.c does; nothing may be left, and no slice came out of order. */
+static void tear_down(struct fixture *f)
+{
+    struct memory_stats stats;
+    close_client(f);
+    for (size_t i = 0; i < FAKE_DEVICES; i++) {
+        atomic_store(&fake.mode[i], FAKE_WORKS);
+    }
+    queue_close(f->fakes.server.queue);
+    assert_true(device_pool_destroy(f->fakes.server.devices));
+    http_stop(f->http);
+    memory_stats(f->fakes.server.memory, &stats);
+    assert_int_equal(stats.block_count, 0);
+    assert_int_equal(stats.reserved_bytes, 0);
+    assert_int_equal(atomic_load(&fake.out_of_order), 0);
+    f->fakes.server.devices = NULL;
+    assert_true(fake_server_deinit(&f->fakes));
+    log_close(f->fakes.server.log);
+    (void)unlink(f->path);
+}
+
+/* ---- a client ---- */
+
+static void connect_client(struct fixture *f)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const struct timeval patience = {.tv_sec = 20};
+    memcpy(address.sun_path, f->path, strlen(f->path) + 1);
+    f->fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(setsockopt(f->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    assert_int_equal(connect(f->fd, (struct sockaddr *)&address, sizeof address), 0);
+}
+
+static void send_all(struct fixture *f, const void *bytes, size_t count)
+{
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t sent = send(f->fd, at, count, MSG_NOSIGNAL);
+        assert_true(sent > 0);
+        at += sent;
+        count -= (size_t)sent;
+    }
+}
+
+static unsigned char byte_at(size_t i)
+{
+    return (unsigned char)(i * 7 + i / 251);
+}
+
+/* Bytes [from, to) of the tensor. */
+static void send_payload(struct fixture *f, size_t from, size_t to)
+{
+    unsigned char piece[8192];
+    while (from < to) {
+        size_t count = to - from < sizeof piece ? to - from : sizeof piece;
+        for (size_t i = 0; i < count; i++) {
+            piece[i] = byte_at(from + i);
+        }
+        send_all(f, piece, count);
+        from += count;
+    }
+}
+
+static void send_head(struct fixture *f, const char *query, const char *field)
+{
+    char text[512];
+    int bytes = snprintf(text, sizeof text,
+                         "POST /v1/cumsum?dtype=uint8&%s HTTP/1.1\r\nHost: h\r\n%s"
+                         "Content-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n",
+                         query, field, TENSOR);
+    send_all(f, text, (size_t)bytes);
+}
+
+static const char *const row = "shape=1048576";
+static const char *const rows = "shape=4096,256&axis=1";
+
+/* Read the answer: its status, and its body behind *body. */
+static int read_answer(struct fixture *f, unsigned char *bytes, size_t room,
+                       unsigned char **body, size_t *count)
+{
+    size_t got = 0;
+    size_t wanted = SIZE_MAX;
+    *body = NULL;
+    while (got < wanted && got < room - 1) {
+        ssize_t read = recv(f->fd, bytes + got, room - 1 - got, 0);
+        if (read <= 0) {
+            break;
+        }
+        got += (size_t)read;
+        bytes[got] = '\0';
+        char *end = *body == NULL ? strstr((char *)bytes, "\r\n\r\n") : NULL;
+        if (end != NULL) {
+            const char *length = strstr((char *)bytes, "Content-Length: ");
+            *body = (unsigned char *)end + 4;
+            wanted = (size_t)(*body - bytes) + (length ? strtoul(length + 16, NULL, 10) : 0);
+        }
+    }
+    if (*body == NULL) {
+        return 0;
+    }
+    *count = got - (size_t)(*body - bytes);
+    return (int)strtol((char *)bytes + 9, NULL, 10);
+}
+
+static int expect_status(struct fixture *f, const char *says)
+{
+    unsigned char bytes[4096];
+    unsigned char *body;
+    size_t count;
+    int status = read_answer(f, bytes, sizeof bytes, &body, &count);
+    if (says != NULL) {
+        assert_non_null(body);
+        assert_non_null(strstr((char *)body, says));
+    }
+    return status;
+}
+
+/* Every byte was touched once. */
+static void expect_scanned(struct fixture *f)
+{
+    static unsigned char bytes[TENSOR + 4096];
+    unsigned char *body;
+    size_t count;
+    assert_int_equal(read_answer(f, bytes, sizeof bytes, &body, &count), 200);
+    assert_int_equal(count, TENSOR);
+    for (size_t i = 0; i < count; i++) {
+        if (body[i] != (unsigned char)(byte_at(i) + 1)) {
+            fail_msg("byte %zu is %u, not %u", i, body[i], byte_at(i) + 1U);
+        }
+    }
+}
+
+static unsigned runs(void)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < FAKE_DEVICES; i++) {
+        sum += atomic_load(&fake.runs[i]);
+    }
+    return sum;
+}
+
+static void tick(struct fixture *f)
+{
+    device_pool_tick(f->fakes.server.devices, clock_now_ns());
+    (void)queue_sweep(f->fakes.server.queue, clock_now_ns());
+    (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+static void await_runs(struct fixture *f, unsigned more_than)
+{
+    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (runs() <= more_than) {
+        assert_true(clock_now_ns() < give_up_ns);
+        tick(f);
+    }
+}
+
+static void await_no_memory_held(struct fixture *f)
+{
+    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
+    struct memory_stats stats;
+    do {
+        assert_true(clock_now_ns() < give_up_ns);
+        tick(f);
+        memory_stats(f->fakes.server.memory, &stats);
+    } while (stats.reserved_bytes > 0);
+}
+
+/* Ticks as main does, while a test waits in recv(). */
+struct ticker {
+    struct fixture *f;
+    atomic_bool stop;
+    pthread_t thread;
+};
+
+static void *ticker_main(void *argument)
+{
+    struct ticker *ticker = argument;
+    while (!atomic_load(&ticker->stop)) {
+        tick(ticker->f);
+    }
+    return NULL;
+}
+
+static void ticker_start(struct ticker *ticker, struct fixture *f)
+{
+    ticker->f = f;
+    atomic_init(&ticker->stop, false);
+    assert_int_equal(pthread_create(&ticker->thread, NULL, ticker_main, ticker), 0);
+}
+
+static void ticker_stop(struct ticker *ticker)
+{
+    atomic_store(&ticker->stop, true);
+    (void)pthread_join(ticker->thread, NULL);
+}
+
+/* Everything up to `count` bytes, once a slice of it runs or has run. */
+static void begin(struct fixture *f, const char *query, size_t count)
+{
+    unsigned before = runs();
+    connect_client(f);
+    send_head(f, query, "");
+    send_payload(f, 0, count);
+    await_runs(f, before);
+}
+
+/* ---- tests ---- */
+
+static void every_byte_is_scanned_once_and_in_order(void **state)
+{
+    const char *const queries[] = {row, rows, "shape=1024,1,1024&axis=2&reverse=true",
+                                   "shape=65536,16", "shape=2,2048,256&axis=1"};
+    (void)state;
+    for (size_t devices = 1; devices <= 3; devices += 2) {
+        struct fixture f;
+        set_up(&f, devices, NULL);
+        for (size_t i = 0; i < ARRAY_COUNT(queries); i++) {
+            unsigned before = runs();
+            begin(&f, queries[i], TENSOR * 2 / 3);
+            send_payload(&f, TENSOR * 2 / 3, TENSOR);
+            expect_scanned(&f);
+            assert_true(runs() - before >= 2);
+            close_client(&f);
+        }
+        tear_down(&f);
+    }
+}
+
+static void a_client_that_sends_bit_by_bit_is_scanned_bit_by_bit(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up(&f, 2, NULL);
+    begin(&f, row, SLICE);
+    for (size_t at = SLICE; at < TENSOR - SLICE; at += SLICE) {
+        unsigned before = runs();
+        send_payload(&f, at, at + SLICE);
+        await_runs(&f, before);
+    }
+    send_payload(&f, TENSOR - SLICE, TENSOR);
+    expect_scanned(&f);
+    assert_int_equal(runs(), TENSOR / SLICE);
+    tear_down(&f);
+}
+
+static void a_slice_runs_elsewhere_if_its_input_is_intact(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up(&f, 2, NULL);
+    atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
+    for (int round = 0; round < 20 && atomic_load(&fake.runs[0]) == 0; round++) {
+        begin(&f, row, TENSOR / 2);
+        send_payload(&f, TENSOR / 2, TENSOR);
+        expect_scanned(&f);
+        close_client(&f);
+    }
+    assert_true(atomic_load(&fake.runs[0]) > 0);
+    tear_down(&f);
+}
+
+static void a_slice_that_is_lost_ends_its_request_before_the_body_ends(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up(&f, 1, NULL);
+    atomic_store(&fake.mode[0], FAKE_FAILS);
+    begin(&f, rows, TENSOR / 4);
+    assert_int_equal(expect_status(&f, "it caught fire; try again"), 503);
+    tear_down(&f);
+}
+
+static void a_last_slice_that_is_lost_ends_its_request(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up(&f, 1, NULL);
+    begin(&f, rows, TENSOR / 2);
+    atomic_store(&fake.mode[0], FAKE_FAILS);
+    send_payload(&f, TENSOR / 2, TENSOR);
+    assert_int_equal(expect_status(&f, "it caught fire; try again"), 503);
+    tear_down(&f);
+}
+
+/* The device hangs with a slice; `sent` bytes of the tensor have come by then. */
+static void hang(size_t sent)
+{
+    struct fixture f;
+    struct ticker ticker;
+    struct memory_stats stats;
+    set_up(&f, 1, NULL);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    begin(&f, row, TENSOR / 2);
+    send_payload(&f, TENSOR / 2, sent);
+    ticker_start(&ticker, &f);
+    assert_int_equal(expect_status(&f, "gives no answer; try again"), 503);
+    ticker_stop(&ticker);
+    close_client(&f);
+    memory_stats(f.fakes.server.memory, &stats);
+    assert_int_equal(stats.block_count, 1); /* the device may still write there */
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    await_no_memory_held(&f);
+    assert_true(fake_await_health(&f.fakes, DEVICE_POOL_USABLE));
+    begin(&f, row, TENSOR / 2);
+    send_payload(&f, TENSOR / 2, TENSOR);
+    expect_scanned(&f);
+    tear_down(&f);
+}
+
+static void a_device_that_hangs_in_the_middle_of_a_body_keeps_its_memory_only(void **state)
+{
+    (void)state;
+    hang(TENSOR - 1);
+}
+
+static void a_device_that_hangs_after_the_body_keeps_its_memory_only(void **state)
+{
+    (void)state;
+    hang(TENSOR);
+}
+
+/* The client leaves while its slice runs. */
+static void leave(size_t sent)
+{
+    struct fixture f;
+    struct memory_stats stats;
+    set_up(&f, 1, "--device-timeout-ms=60000");
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    begin(&f, row, TENSOR / 2);
+    send_payload(&f, TENSOR / 2, sent);
+    close_client(&f);
+    for (int i = 0; i < 400 && http_connections(f.http) > 0; i++) {
+        tick(&f);
+    }
+    memory_stats(f.fakes.server.memory, &stats);
+    assert_int_equal(stats.block_count, 1);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    await_no_memory_held(&f);
+    begin(&f, rows, TENSOR / 2);
+    send_payload(&f, TENSOR / 2, TENSOR);
+    expect_scanned(&f);
+    tear_down(&f);
+}
+
+static void a_client_that_leaves_in_the_middle_leaves_its_memory_to_the_slice(void **state)
+{
+    (void)state;
+    leave(TENSOR * 3 / 4);
+}
+
+static void a_client_that_leaves_after_its_body_leaves_its_memory_to_the_slice(void **state)
+{
+    (void)state;
+    leave(TENSOR);
+}
+
+/* A request that is not HTTP's keeps the only device. */
+static struct request *occupy(struct fixture *f)
+{
+    struct request *request = fake_tensor(&f->fakes, DTYPE_U8, 16);
+    unsigned before = runs();
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    assert_int_equal(queue_try_push(f->fakes.server.queue, request, &request->error), 0);
+    while (runs() == before) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return request;
+}
+
+static void a_slice_that_cannot_be_queued_waits_for_the_next(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up(&f, 1, "--device-timeout-ms=60000");
+    struct request *first = occupy(&f);
+    queue_close(f.fakes.server.queue); /* a reason like any other */
+    connect_client(&f);
+    send_head(&f, row, "");
+    send_payload(&f, 0, TENSOR - 1);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    assert_int_equal(runs(), 1);
+    send_payload(&f, TENSOR - 1, TENSOR);
+    assert_int_equal(expect_status(&f, "shutting down"), 503); /* in the end it is one */
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_ptr_equal(fake_finished(&f.fakes), first);
+    fake_release(&f.fakes, first);
+    tear_down(&f);
+}
+
+static void slices_grow_while_the_device_is_busy(void **state)
+{
+    struct fixture f;
+    (void)state;
+    set_up(&f, 1, "--device-timeout-ms=60000");
+    struct request *first = occupy(&f);
+    connect_client(&f);
+    send_head(&f, row, "");
+    send_payload(&f, 0, TENSOR - 1); /* one slice waits; all others gather behind it */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_ptr_equal(fake_finished(&f.fakes), first);
+    await_runs(&f, 2);
+    send_payload(&f, TENSOR - 1, TENSOR);
+    expect_scanned(&f);
+    assert_int_equal(runs(), 4);
+    fake_release(&f.fakes, first);
+    tear_down(&f);
+}
+
+static void a_deadline_that_passes_ends_the_request_before_the_body_ends(void **state)
+{
+    struct fixture f;
+    struct ticker ticker;
+    (void)state;
+    set_up(&f, 1, "--device-timeout-ms=60000");
+    struct request *first = occupy(&f);
+    connect_client(&f);
+    send_head(&f, row, "X-Request-Timeout-Ms: 50\r\n");
+    send_payload(&f, 0, TENSOR / 2);
+    ticker_start(&ticker, &f);
+    assert_int_equal(expect_status(&f, "deadline"), 504);
+    ticker_stop(&ticker);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_ptr_equal(fake_finished(&f.fakes), first);
+    fake_release(&f.fakes, first);
+    tear_down(&f);
+}
+
+static void stopping_with_slices_out_leaves_nothing(void **state)
+{
+    (void)state;
+    for (size_t sent = TENSOR / 4; sent <= TENSOR; sent += TENSOR / 4) {
+        struct fixture f;
+        set_up(&f, 2, NULL);
+        connect_client(&f);
+        send_head(&f, row, "");
+        send_payload(&f, 0, sent);
+        int fd = f.fd;
+        f.fd = -1; /* stays open while the server stops */
+        tear_down(&f);
+        (void)close(fd);
+    }
+}
+
+/* ---- all at once ---- */
+
+struct visitor {
+    struct fixture f; /* a copy: connections of its own */
+    unsigned seed;
+    pthread_t thread;
+};
+
+static void *visit(void *argument)
+{
+    struct visitor *visitor = argument;
+    struct fixture *f = &visitor->f;
+    for (int i = 0; i < 12; i++) {
+        size_t cut = (size_t)rand_r(&visitor->seed) % TENSOR;
+        connect_client(f);
+        send_head(f, i % 2 == 0 ? row : rows, "");
+        send_payload(f, 0, cut);
+        if (i % 3 != 0) {
+            send_payload(f, cut, TENSOR);
+        }
+        if (i % 3 == 1) {
+            unsigned char bytes[4096];
+            unsigned char *body;
+            size_t count;
+            int status = read_answer(f, bytes, sizeof bytes, &body, &count);
+            assert_true(status == 200 || status == 503);
+        }
+        close_client(f);
+    }
+    return NULL;
+}
+
+static void clients_come_and_go_while_devices_fail_and_come_back(void **state)
+{
+    enum {
+        VISITORS = 4
+    };
+    struct visitor visitors[VISITORS];
+    struct fixture f;
+    (void)state;
+    set_up(&f, 3, "--http-loops=2");
+    for (unsigned i = 0; i < VISITORS; i++) {
+        visitors[i] = (struct visitor){.f = f, .seed = i};
+        assert_int_equal(pthread_create(&visitors[i].thread, NULL, visit, &visitors[i]), 0);
+    }
+    for (int i = 0; i < 30; i++) {
+        atomic_store(&fake.mode[i % 2], i % 3 == 0 ? FAKE_FAILS_INTACT : FAKE_WORKS);
+        for (int k = 0; k < 5; k++) {
+            tick(&f);
+        }
+    }
+    for (unsigned i = 0; i < VISITORS; i++) {
+        (void)pthread_join(visitors[i].thread, NULL);
+    }
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    atomic_store(&fake.mode[1], FAKE_WORKS);
+    await_no_memory_held(&f);
+    begin(&f, row, TENSOR / 2);
+    send_payload(&f, TENSOR / 2, TENSOR);
+    expect_scanned(&f);
+    tear_down(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_is_scanned_once_and_in_order),
+        cmocka_unit_test(a_client_that_sends_bit_by_bit_is_scanned_bit_by_bit),
+        cmocka_unit_test(a_slice_runs_elsewhere_if_its_input_is_intact),
+        cmocka_unit_test(a_slice_that_is_lost_ends_its_request_before_the_body_ends),
+        cmocka_unit_test(a_last_slice_that_is_lost_ends_its_request),
+        cmocka_unit_test(a_device_that_hangs_in_the_middle_of_a_body_keeps_its_memory_only),
+        cmocka_unit_test(a_device_that_hangs_after_the_body_keeps_its_memory_only),
+        cmocka_unit_test(a_client_that_leaves_in_the_middle_leaves_its_memory_to_the_slice),
+        cmocka_unit_test(a_client_that_leaves_after_its_body_leaves_its_memory_to_the_slice),
+        cmocka_unit_test(a_slice_that_cannot_be_queued_waits_for_the_next),
+        cmocka_unit_test(slices_grow_while_the_device_is_busy),
+        cmocka_unit_test(a_deadline_that_passes_ends_the_request_before_the_body_ends),
+        cmocka_unit_test(stopping_with_slices_out_leaves_nothing),
+        cmocka_unit_test(clients_come_and_go_while_devices_fail_and_come_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
