@@ -121,15 +121,26 @@ size_t http_connections(struct http *http)
     return count;
 }
 
-void http_stop(struct http *http)
+void http_halt(struct http *http)
 {
-    bool in_use = false;
     if (http == NULL) {
         return;
     }
     atomic_store(&http->draining, true);
     atomic_store(&http->stopping, true);
     wake_loops(http);
+    for (size_t i = 0; i < http->loop_count; i++) {
+        loop_join(&http->loops[i]);
+    }
+}
+
+void http_stop(struct http *http)
+{
+    bool in_use = false;
+    if (http == NULL) {
+        return;
+    }
+    http_halt(http);
     for (size_t i = 0; i < http->loop_count; i++) {
         loop_stop(&http->loops[i]);
         in_use = in_use || http->loops[i].suspended + http->loops[i].slices_out > 0;

@@ -27,8 +27,12 @@ void http_drain(struct http *http);
 /* Open connections of all loops. Thread: any. */
 size_t http_connections(struct http *http);
 
-/* Close what is left, join the loops, free. The workers have stopped and everything they had
- * was posted. NULL is fine. Thread: main. */
+/* End the loops' threads: from here on HTTP hands nothing to queue, workers or codec pool and
+ * asks nothing of them, so that they can be taken down. NULL is fine. Thread: main. */
+void http_halt(struct http *http);
+
+/* Close what is left and free. Halts if that was not done; the workers and the codec pool have
+ * stopped by now, and everything they had was posted. NULL is fine. Thread: main. */
 void http_stop(struct http *http);
 
 #endif

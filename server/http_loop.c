@@ -204,7 +204,10 @@ static void take_back(struct request *request)
     }
     struct exchange *x = exchange_of(request);
     assert(x->magic == EXCHANGE_MAGIC && x->phase == EXCHANGE_SUSPENDED);
-    if (!x->loop->stopping && infer_advance(x)) {
+    if (x->loop->stopping && request->state != REQUEST_FINISHED) {
+        (void)error_set(&request->error, STATUS_DRAINING, "the service is shutting down");
+    }
+    if (infer_advance(x)) {
         return;
     }
     loop_resume(x);
@@ -305,7 +308,8 @@ static void on_heartbeat(uv_timer_t *timer)
     loop_wake(loop);
 }
 
-/* After the loop has ended: everything suspended has come back or never will. */
+/* After the loop's thread has ended, which this one is now instead: everything suspended has
+ * come back or never will. */
 static void stop_daemons(struct http_loop *loop)
 {
     on_done(&loop->done, 0, 0);
@@ -335,7 +339,6 @@ static void loop_thread(void *arg)
     while (!loop->stopping) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }
-    stop_daemons(loop);
 }
 
 /* ---- starting and ending ---- */
@@ -447,10 +450,18 @@ static void close_handle(uv_handle_t *handle, void *arg)
     }
 }
 
+void loop_join(struct http_loop *loop)
+{
+    if (loop->started && !loop->joined) {
+        (void)uv_thread_join(&loop->thread);
+        loop->joined = true;
+    }
+}
+
 void loop_stop(struct http_loop *loop)
 {
-    if (loop->started) {
-        (void)uv_thread_join(&loop->thread);
+    if (loop->joined) {
+        stop_daemons(loop);
     }
     if (loop->magic != LOOP_MAGIC || loop->suspended + loop->slices_out > 0) {
         return; /* never begun, or still in use by a hung device */

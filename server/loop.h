@@ -32,6 +32,7 @@ struct http_loop {
     const atomic_bool *stopping_order;
     uv_thread_t thread;
     bool started;
+    bool joined;
     uv_loop_t uv;
     uv_poll_t done; /* on completion.fd */
     uv_timer_t heartbeat;
@@ -61,7 +62,9 @@ enum {
  * most `limit` connections. Whatever the result, loop_stop() is due. Thread: main. */
 MUST_CHECK enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
                                   unsigned limit, struct error *err);
-/* The stopping order was given: join the thread, free everything that is not in use. */
+/* The stopping order was given: join the thread, if that was not done. Thread: main. */
+void loop_join(struct http_loop *loop);
+/* The thread was joined: end what is left, free everything that is not in use. Thread: main. */
 void loop_stop(struct http_loop *loop);
 
 /* Run the daemons before the loop sleeps. */

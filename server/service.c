@@ -96,6 +96,9 @@ static void take_down(struct server *server, struct http *http, int code)
     if (server->queue != NULL) {
         queue_close(server->queue);
     }
+    if (code != EXIT_CODE_FAILED) {
+        http_halt(http); /* clients may be there: some ways to end do not drain */
+    }
     bool stopped = code != EXIT_CODE_FAILED && device_pool_destroy(server->devices);
     kernel_cache_close(server->kernel_cache);
     if (!stopped) {

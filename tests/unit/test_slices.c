@@ -62,13 +62,16 @@ static void tear_down(struct fixture *f)
         atomic_store(&fake.mode[i], FAKE_WORKS);
     }
     queue_close(f->fakes.server.queue);
+    http_halt(f->http);
     assert_true(device_pool_destroy(f->fakes.server.devices));
+    codec_pool_destroy(f->fakes.server.codecs);
     http_stop(f->http);
     memory_stats(f->fakes.server.memory, &stats);
     assert_int_equal(stats.block_count, 0);
     assert_int_equal(stats.reserved_bytes, 0);
     assert_int_equal(atomic_load(&fake.out_of_order), 0);
     f->fakes.server.devices = NULL;
+    f->fakes.server.codecs = NULL;
     assert_true(fake_server_deinit(&f->fakes));
     log_close(f->fakes.server.log);
     (void)unlink(f->path);
