@@ -9,11 +9,9 @@
 #include "kernels/scan_canary.h"
 #include "kernels/scan_cut.h"
 #include "kernels/scan_gaps.h"
-#include "kernels/scan_program.h"
 #include "kernels/scan_round.h"
 #include "kernels/slab_wrap.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +116,7 @@ bool scan_device_uses(const struct scan_device *device, unsigned kernel)
 
 bool scan_device_needs(const struct scan_device *device, unsigned kernel)
 {
-    return scan_device_uses(device, kernel) && !scan_family_wide_only((enum scan_family)kernel);
+    return scan_launcher_needs(device->launcher, kernel);
 }
 
 bool scan_device_has(struct scan_device *device, const struct scan_build *build)
@@ -129,14 +127,6 @@ bool scan_device_has(struct scan_device *device, const struct scan_build *build)
 bool scan_device_wanted(struct scan_device *device, struct scan_build *build)
 {
     return scan_launcher_wanted(device->launcher, build);
-}
-
-void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TEXT])
-{
-    char family[SCAN_BUILD_TEXT / 2];
-    scan_family_describe((enum scan_family)build->kernel, family, sizeof family);
-    (void)snprintf(text, SCAN_BUILD_TEXT, "%s%s %s", dtype_info(build->kind.dtype)->name,
-                   build->kind.precision == PRECISION_NATIVE ? " (native)" : "", family);
 }
 
 enum status scan_device_warm(struct scan_device *device, const struct scan_build *build,

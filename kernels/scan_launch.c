@@ -10,6 +10,7 @@
 #include "kernels/scan_table.h"
 #include "proto/macros.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size. */
@@ -98,6 +99,20 @@ bool scan_launcher_uses(const struct scan_launcher *launcher, unsigned kernel)
     enum scan_family family = (enum scan_family)kernel;
     bool vectors = scan_family_wide_only(family);
     return scan_family_suits(launcher->device, family) && (launcher->vectors || !vectors);
+}
+
+bool scan_launcher_needs(const struct scan_launcher *launcher, unsigned kernel)
+{
+    return scan_launcher_uses(launcher, kernel) &&
+           !scan_family_wide_only((enum scan_family)kernel);
+}
+
+void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TEXT])
+{
+    char family[SCAN_BUILD_TEXT / 2];
+    scan_family_describe((enum scan_family)build->kernel, family, sizeof family);
+    (void)snprintf(text, SCAN_BUILD_TEXT, "%s%s %s", dtype_info(build->kind.dtype)->name,
+                   build->kind.precision == PRECISION_NATIVE ? " (native)" : "", family);
 }
 
 bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build)
