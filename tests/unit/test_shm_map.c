@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,13 +86,16 @@ static void pages_that_are_taken_away_read_as_zero_and_break_the_map(void **stat
     close(fd);
 }
 
+/* Every page, at a place of its caller's own. */
 static void *write_all(void *argument)
 {
+    static atomic_size_t callers;
     const struct shm_map *map = argument;
+    size_t mine = atomic_fetch_add(&callers, 1) % 512;
     size_t bytes = slab_bytes(shm_map_slab(map));
     for (int round = 0; round < 20; round++) {
         for (size_t at = 0; at < bytes; at += 512) {
-            bytes_of(map)[at] = (unsigned char)round;
+            bytes_of(map)[at + mine] = (unsigned char)round;
         }
     }
     return NULL;
