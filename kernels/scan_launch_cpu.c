@@ -23,10 +23,11 @@ enum {
     PART_BYTES = 1 << 18,    /* of a part of a line, at most: half an L2 cache or less; the
                                 kernels keep as many totals of blocks */
     PART_BYTES_MIN = 1 << 15,
-    PARTS_WANTED = 8,  /* for each thread */
-    BUSY_PERCENT = 70, /* of the threads' time: less makes parts worth their cost */
-    STRIP_ALIGN = 64,  /* elements: a cache line, at least */
-    TILE_BLOCKS = 8    /* that are added up side by side */
+    CUT_BYTES_MIN = 1 << 19, /* a shorter line is done before a second thread has woken */
+    PARTS_WANTED = 8,        /* for each thread */
+    BUSY_PERCENT = 70,       /* of the threads' time: less makes parts worth their cost */
+    STRIP_ALIGN = 64,        /* elements: a cache line, at least */
+    TILE_BLOCKS = 8          /* that are added up side by side */
 };
 
 /* What the division of a piece depends on besides itself. */
@@ -100,6 +101,10 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
  * parts in addition takes? */
 static bool keeps_waiting(uint64_t line_bytes, const struct setting *setting)
 {
+    bool countable = setting->group->count == 1 || setting->bytes <= UINT32_MAX;
+    if (line_bytes < CUT_BYTES_MIN || !countable) { /* tickets have 32 bits */
+        return false;
+    }
     uint64_t lines = setting->bytes / line_bytes;
     uint64_t rounds = ceil_div(lines, setting->threads);
     return lines * 100 < rounds * setting->threads * BUSY_PERCENT;
