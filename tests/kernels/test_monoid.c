@@ -272,7 +272,8 @@ static void every_length_gives_the_written_tree(const void *context)
                           .slab = slab_create((size_t)160 << 21),
                           .want = malloc((size_t)160 << 21),
                           .alone = way->options.gpu_kernels};
-    bool few = way->options.max_alloc_bytes != 0 || way->options.transfers;
+    bool few = way->options.max_alloc_bytes != 0 || way->options.transfers ||
+               way->options.part_bytes > 1;
     for (int kind = 0; kind < 2 && bench.device != NULL; kind++) {
         enum dtype dtype = kind == 0 ? DTYPE_F64 : DTYPE_I64;
         for (int64_t n = 1; n <= 2100; n += few || (n > 600 && kind == 1) ? 37 : 1) {
