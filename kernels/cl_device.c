@@ -5,6 +5,7 @@
 #include "kernels/cl_error.h"
 #include "kernels/cl_fault.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,6 +160,18 @@ static enum status create_queue(struct cl_device *device, struct error *err)
     return cl_check(code, "clCreateCommandQueue", err);
 }
 
+static const char *lookback_text(const struct cl_device *device,
+                                 const struct scan_device_options *options)
+{
+    if (options->lookback == SCAN_LOOKBACK_OFF) {
+        return "off";
+    }
+    if (device->lookback == SCAN_LOOKBACK_OFF) {
+        return "not for this device";
+    }
+    return device->lookback == SCAN_LOOKBACK_ON ? "on, untried" : "not tried yet";
+}
+
 enum status cl_device_open(size_t number, const struct scan_device_options *options,
                            struct cl_device *device, struct error *err)
 {
@@ -202,6 +215,11 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     opened.gpu_kernels =
         options->gpu_kernels || opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
     opened.host_memory = opened.info.host_memory && !options->transfers;
+    opened.lookback =
+        opened.gpu_kernels && !opened.generic_kernels ? options->lookback : SCAN_LOOKBACK_OFF;
+    opened.lookback_test = options->lookback_test;
+    (void)snprintf(opened.info.lookback, sizeof opened.info.lookback, "%s",
+                   lookback_text(&opened, options));
     *device = opened;
     return STATUS_OK;
 }

@@ -20,12 +20,14 @@ struct cl_device {
     uint64_t alloc_limit; /* bytes of one buffer: what the device says, or less for a test */
     uint64_t part_bytes;  /* of a line that is cut; 0: as it pays */
     bool gpu_kernels;     /* use the kernels for GPUs */
-    bool patient;         /* jobs take the generic kernel until others are built */
-    bool soft_f64;        /* add float64 numbers in integers */
-    bool generic_kernels; /* use no other kernel than the generic one */
-    bool wide_index;      /* never the kernels with 32-bit offsets */
-    bool poison;          /* leave garbage in scratch memory (cl_poison) */
-    bool host_memory;     /* kernels work in the slabs themselves */
+    enum scan_lookback lookback;
+    unsigned lookback_test; /* SCAN_LOOKBACK_* bits */
+    bool patient;           /* jobs take the generic kernel until others are built */
+    bool soft_f64;          /* add float64 numbers in integers */
+    bool generic_kernels;   /* use no other kernel than the generic one */
+    bool wide_index;        /* never the kernels with 32-bit offsets */
+    bool poison;            /* leave garbage in scratch memory (cl_poison) */
+    bool host_memory;       /* kernels work in the slabs themselves */
 };
 
 /* Describe the usable devices in platform order.

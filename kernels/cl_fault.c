@@ -18,12 +18,14 @@ static pthread_mutex_t setting_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cl_fault setting; /* guarded by setting_lock, as are the counters */
 static uint32_t calls;
 static uint32_t canaries;
+static uint32_t trials;
 
 void cl_fault_set(const struct cl_fault *fault)
 {
     (void)pthread_mutex_lock(&setting_lock);
     calls = 0;
     canaries = 0;
+    trials = 0;
     setting = fault != NULL ? *fault : (struct cl_fault){0};
     atomic_store(&active, fault != NULL);
     (void)pthread_mutex_unlock(&setting_lock);
@@ -78,6 +80,18 @@ bool cl_fault_build(const char *options)
     return refused;
 }
 
+bool cl_fault_lookback(void)
+{
+    if (inactive()) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&setting_lock);
+    bool wrong = trials < setting.lookback;
+    trials += wrong;
+    (void)pthread_mutex_unlock(&setting_lock);
+    return wrong;
+}
+
 void cl_fault_hang(void)
 {
     if (inactive()) {
@@ -116,6 +130,7 @@ static void set_from_text(const char *text)
                              .skip = (uint32_t)fault_number(text, "skip"),
                              .count = (uint32_t)fault_number(text, "count"),
                              .canary = (uint32_t)fault_number(text, "canary"),
+                             .lookback = (uint32_t)fault_number(text, "lookback"),
                              .hang_ms = (uint32_t)fault_number(text, "hang_ms")};
     const char *build = fault_field(text, "build");
     if (build != NULL) {

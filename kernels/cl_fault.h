@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 struct cl_fault {
-    cl_int code;      /* what the failing calls return; CL_SUCCESS: no call fails */
-    uint32_t skip;    /* calls that work first */
-    uint32_t count;   /* calls that fail then; those after them work again */
-    uint32_t canary;  /* start-up checks that see a wrong result */
-    uint32_t hang_ms; /* every wait for the device takes this much longer */
-    char build[32];   /* programs with this in their options do not compile; "": all do */
+    cl_int code;       /* what the failing calls return; CL_SUCCESS: no call fails */
+    uint32_t skip;     /* calls that work first */
+    uint32_t count;    /* calls that fail then; those after them work again */
+    uint32_t canary;   /* start-up checks that see a wrong result */
+    uint32_t lookback; /* trials of look-back that see one */
+    uint32_t hang_ms;  /* every wait for the device takes this much longer */
+    char build[32];    /* programs with this in their options do not compile; "": all do */
 };
 
 /* NULL: no faults. Also starts counting calls from 0. */
@@ -34,6 +35,9 @@ cl_int cl_fault_next(void);
 
 /* To be asked by each start-up check: true to see a wrong result. */
 bool cl_fault_canary(void);
+
+/* The same for each trial of look-back. */
+bool cl_fault_lookback(void);
 
 /* To be asked before a source is compiled: true to have the compiler refuse it. */
 bool cl_fault_build(const char *options);

@@ -18,8 +18,9 @@
     X(scan_table)       \
     X(scan_generic)     \
     X(scan_gpu_tile)    \
-    X(scan_chain)       \
     X(scan_gpu)         \
+    X(scan_lookback)    \
+    X(scan_chain)       \
     X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_strided) X(scan_short)
 
 #define X(name)                                \

@@ -21,6 +21,7 @@ kernel_\name\()_end:
     embed scan_short, "kernels/scan_short.cl"
     embed scan_gpu_tile, "kernels/scan_gpu_tile.cl"
     embed scan_gpu, "kernels/scan_gpu.cl"
+    embed scan_lookback, "kernels/scan_lookback.cl"
     embed scan_generic, "kernels/scan_generic.cl"
 
     .section .note.GNU-stack, "", @progbits

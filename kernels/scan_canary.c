@@ -7,6 +7,7 @@
 #include "kernels/cl_fault.h"
 #include "proto/macros.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Small numbers -2..3 in bits of a type: floats from a table, integers as they are. */
@@ -257,5 +258,114 @@ enum status scan_canary_run(struct scan_device *device, const struct scan_build 
     }
     slab_destroy(check.slab);
     *wrong_result = check.wrong;
+    return status;
+}
+
+/* ---- look-back ---- */
+
+enum {
+    TRIAL_LINE = 150000,   /* two superblocks and some */
+    TRIAL_RUNS = 50,       /* of that line, compared each time */
+    TRIAL_TILE = 8192,     /* elements, about */
+    TRIAL_RESIDENT = 8,    /* work-groups of 256 that a compute unit holds */
+    TRIAL_CELLS = 1 << 24, /* what is worth the time at the start */
+    TRIAL_SLOW_NS = 2000000000
+};
+
+/* A line of more tiles than a device runs at a time. */
+static uint64_t long_line(struct scan_device *device)
+{
+    uint64_t units = scan_device_info(device)->compute_units;
+    uint64_t cells = units * TRIAL_RESIDENT * 2 * TRIAL_TILE;
+    cells = cells < TRIAL_CELLS ? cells : TRIAL_CELLS;
+    return cells > 2 * TRIAL_LINE ? cells : 2 * TRIAL_LINE;
+}
+
+/* The same line again and again: the same bits each time. */
+static enum status repeat_line(struct check *check, enum precision precision, uint64_t *ns,
+                               struct error *err)
+{
+    const struct shape line = {{1, TRIAL_LINE, 1}, {0}};
+    struct scan_desc desc = describe(&line, check->dtype, precision, false, false);
+    struct scan_plan plan;
+    struct scan_report report;
+    size_t bytes = TRIAL_LINE * check->bytes;
+    unsigned char *data = slab_data(check->slab);
+    unsigned char *first = malloc(bytes);
+    struct scan_job job = {.plan = &plan, .slab = check->slab, .out_offset = bytes};
+    if (first == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+    }
+    enum status status = scan_plan_make(&desc, &plan, err);
+    if (status == STATUS_OK) {
+        status = visit(check, &plan, false, err);
+    }
+    for (int i = 0; i < TRIAL_RUNS && status == STATUS_OK; i++) {
+        memset(data + bytes, 0xA5, bytes);
+        status = scan_device_run(check->device, &job, 1, &report, err);
+        *ns += report.compute_ns;
+        if (status == STATUS_OK && i == 0) {
+            memcpy(first, data + bytes, bytes);
+            status = visit_line(check, &plan, TRIAL_LINE, true, err);
+        } else if (status == STATUS_OK && memcmp(first, data + bytes, bytes) != 0) {
+            status = wrong(check, "a repeated sum", 1, 0, err);
+        }
+    }
+    free(first);
+    return status;
+}
+
+/* A line in place, in one direction or another. */
+static enum status trial_line(struct check *check, enum precision precision, uint64_t cells,
+                              int flags, struct error *err)
+{
+    const struct shape line = {{1, (int64_t)cells, 1}, {0}};
+    struct scan_desc desc =
+        describe(&line, check->dtype, precision, (flags & 1) != 0, (flags & 2) != 0);
+    return check_shape(check, &desc, err);
+}
+
+enum status scan_canary_usual(struct scan_device *device, struct scan_kind kind, uint64_t *ns,
+                              struct error *err)
+{
+    struct check check = {
+        .device = device, .dtype = kind.dtype, .bytes = dtype_info(kind.dtype)->bytes};
+    *ns = 0;
+    check.slab = slab_create(2 * TRIAL_LINE * check.bytes);
+    if (check.slab == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+    }
+    enum status status = repeat_line(&check, kind.precision, ns, err);
+    slab_destroy(check.slab);
+    return status;
+}
+
+enum status scan_canary_lookback(struct scan_device *device, struct scan_kind kind, bool first,
+                                 uint64_t usual_ns, struct error *err)
+{
+    struct check check = {
+        .device = device, .dtype = kind.dtype, .bytes = dtype_info(kind.dtype)->bytes};
+    uint64_t cells = first ? long_line(device) : 2 * TRIAL_LINE;
+    uint64_t ns = 0;
+    check.slab = slab_create(cells * check.bytes);
+    if (check.slab == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+    }
+    enum status status = trial_line(&check, kind.precision, cells, 0, err);
+    for (int flags = 1; flags < 4 && status == STATUS_OK; flags++) {
+        status = trial_line(&check, kind.precision, TRIAL_LINE, flags, err);
+    }
+    if (status == STATUS_OK) {
+        status = repeat_line(&check, kind.precision, &ns, err);
+    }
+    if (status == STATUS_OK && cl_fault_lookback()) {
+        status = wrong(&check, "a test's fault", 1, 0, err);
+    }
+    if (status == STATUS_OK && ns > TRIAL_SLOW_NS && ns > 4 * usual_ns) {
+        status = error_set(err, STATUS_DEVICE_ERROR, "%d lines took %llu ms instead of %llu",
+                           (int)TRIAL_RUNS, (unsigned long long)(ns / 1000000),
+                           (unsigned long long)(usual_ns / 1000000));
+    }
+    slab_destroy(check.slab);
     return status;
 }

@@ -15,4 +15,17 @@ MUST_CHECK enum status scan_canary_run(struct scan_device *device,
 bool scan_device_tries(const struct scan_device *device, unsigned kernel,
                        const struct scan_plan *plan);
 
+/* Time for a number of scans of a long line as they are launched now.
+ * err   DEVICE_ERROR, OUT_OF_MEMORY */
+MUST_CHECK enum status scan_canary_usual(struct scan_device *device, struct scan_kind kind,
+                                         uint64_t *ns, struct error *err);
+
+/* The trial of look-back, which the device uses for the kind now: lines in every direction, the
+ * same one many times, and, the first time on a device, one of more tiles than run at a time.
+ * usual_ns  what scan_canary_usual() took before
+ * err       DEVICE_ERROR: a result is wrong, or much slower than usual, or the device failed;
+ *           OUT_OF_MEMORY */
+MUST_CHECK enum status scan_canary_lookback(struct scan_device *device, struct scan_kind kind,
+                                            bool first, uint64_t usual_ns, struct error *err);
+
 #endif

@@ -9,6 +9,7 @@
 #include "kernels/scan_canary.h"
 #include "kernels/scan_cut.h"
 #include "kernels/scan_gaps.h"
+#include "kernels/scan_program.h"
 #include "kernels/scan_round.h"
 #include "kernels/slab_wrap.h"
 
@@ -20,8 +21,15 @@ enum {
     GATHER_BYTES = 64 << 20 /* largest gathered box */
 };
 
+enum lookback_state {
+    LOOKBACK_UNTRIED,
+    LOOKBACK_WORKS, /* for the kinds tried so far */
+    LOOKBACK_FAILED
+};
+
 struct scan_device {
     struct cl_device cl;
+    enum lookback_state lookback;
     struct scan_launcher *launcher; /* owned */
     struct cl_transfer *transfer;   /* owned; NULL while the device works in host memory */
     char *cache_dir;                /* owned; NULL: none */
@@ -109,6 +117,42 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
     return STATUS_OK;
 }
 
+static void note_lookback(struct scan_device *device, const char *text)
+{
+    char *note = device->cl.info.lookback;
+    size_t length = strnlen(text, sizeof device->cl.info.lookback - 1);
+    memcpy(note, text, length);
+    note[length] = '\0';
+}
+
+/* Long lines of the kind go in one pass if that proves right on this device; if it does not, or
+ * not for one kind, it is not used at all. */
+static void try_lookback(struct scan_device *device, struct scan_kind kind)
+{
+    if (device->cl.lookback != SCAN_LOOKBACK_AUTO || device->lookback == LOOKBACK_FAILED) {
+        return;
+    }
+    uint64_t usual_ns = 0;
+    struct error why = ERROR_INIT;
+    enum status status = scan_canary_usual(device, kind, &usual_ns, &why);
+    if (status == STATUS_OK) {
+        status = scan_launcher_use_lookback(device->launcher, kind, &why);
+    }
+    if (status == STATUS_OK) {
+        status = scan_canary_lookback(device, kind, device->lookback == LOOKBACK_UNTRIED,
+                                      usual_ns, &why);
+    }
+    if (status == STATUS_OK) {
+        device->lookback = LOOKBACK_WORKS;
+        note_lookback(device, "on");
+        return;
+    }
+    scan_launcher_drop_lookback(device->launcher);
+    device->lookback = LOOKBACK_FAILED;
+    error_prefix(&why, "given up");
+    note_lookback(device, why.detail);
+}
+
 bool scan_device_uses(const struct scan_device *device, unsigned kernel)
 {
     return scan_launcher_uses(device->launcher, kernel);
@@ -133,6 +177,10 @@ enum status scan_device_warm(struct scan_device *device, const struct scan_build
                              bool compile, struct error *err)
 {
     enum status status = scan_launcher_prepare(device->launcher, build, compile, err);
+    if (status == STATUS_OK && build->kernel == SCAN_FAMILY_LOOKBACK) {
+        try_lookback(device, build->kind);
+        return status;
+    }
     if (status != STATUS_OK) {
         return status;
     }

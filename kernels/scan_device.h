@@ -26,7 +26,8 @@ struct scan_device_info {
     uint64_t memory_bytes;
     uint64_t max_alloc_bytes;
     bool fp64;
-    bool host_memory; /* works in host memory: no transfers */
+    bool host_memory;   /* works in host memory: no transfers */
+    char lookback[160]; /* how it runs long lines: in one pass (look-back), or why not */
 };
 
 /* Every usable device of every platform, in platform order; the position is its number.
@@ -41,19 +42,36 @@ struct scan_kind {
     enum precision precision;
 };
 
+/* May long lines be scanned in one pass, work-groups looking back at each other's sums
+ * (scan_lookback.cl)? Only by the kernels for GPUs; the bits are the same. */
+enum scan_lookback {
+    SCAN_LOOKBACK_AUTO, /* where a trial at the start was right and fast */
+    SCAN_LOOKBACK_ON,   /* wherever a line is longer than a tile, untried */
+    SCAN_LOOKBACK_OFF
+};
+
+/* Bits of lookback_test. */
+enum {
+    SCAN_LOOKBACK_FALLBACK = 1, /* sum everything anew that another work-group should publish */
+    SCAN_LOOKBACK_DELAY = 2,    /* some work-groups publish late */
+    SCAN_LOOKBACK_OMIT = 4      /* some publish nothing, unless in place */
+};
+
 struct scan_device_options {
     const char *cache_dir;    /* for program binaries; NULL or "": no cache */
     uint64_t max_alloc_bytes; /* test aid: no buffer larger than this; 0: as the device says */
     bool gpu_kernels;         /* use the GPU versions on any device */
+    enum scan_lookback lookback;
     bool patient;  /* a job does not wait for a better kernel to be built: the generic one runs
                       it. The bits are the same */
     bool soft_f64; /* test aid: do as a device without fp64 does */
-    bool generic_kernels; /* test aid: every job by the kernel that runs any layout */
-    bool wide_index;      /* test aid: 64-bit offsets in every launch, however small */
-    bool poison;          /* test aid: garbage in scratch memory before it is used */
-    uint64_t part_bytes;  /* test aid: CPU kernels cut every line into parts of about so many
-                             bytes; 0: lines that would keep threads waiting, as it pays */
-    bool transfers;       /* test aid: copy, although the device works in host memory */
+    bool generic_kernels;   /* test aid: every job by the kernel that runs any layout */
+    bool wide_index;        /* test aid: 64-bit offsets in every launch, however small */
+    unsigned lookback_test; /* test aid: SCAN_LOOKBACK_* bits to put look-back to the test */
+    bool poison;            /* test aid: garbage in scratch memory before it is used */
+    uint64_t part_bytes;    /* test aid: CPU kernels cut every line into parts of about so many
+                               bytes; 0: lines that would keep threads waiting, as it pays */
+    bool transfers;         /* test aid: copy, although the device works in host memory */
 };
 
 MUST_CHECK enum status scan_device_open(size_t number,

@@ -6,12 +6,14 @@
 #include "kernels/cl_table.h"
 #include "kernels/scan_launch_cpu.h"
 #include "kernels/scan_launch_gpu.h"
+#include "kernels/scan_launch_lookback.h"
 #include "kernels/scan_program.h"
 #include "kernels/scan_table.h"
 #include "proto/macros.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size. */
 enum {
@@ -28,7 +30,9 @@ struct scan_launcher {
     struct cl_table table;
     struct scan_scratch blocks; /* sums that kernels for GPUs hand on */
     struct scan_scratch superblocks;
-    struct scan_piece *few; /* owned: the pieces of a group that share a launch */
+    struct scan_scratch lookback;    /* sums that work-groups of a launch publish */
+    bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
+    struct scan_piece *few;          /* owned: the pieces of a group that share a launch */
     size_t few_room;
     bool vectors; /* a CPU: use the vector kernels */
     bool wanting; /* a job would rather have run on `wanted` */
@@ -64,6 +68,7 @@ void scan_launcher_destroy(struct scan_launcher *launcher)
     cl_table_deinit(&launcher->table);
     scan_scratch_deinit(&launcher->blocks);
     scan_scratch_deinit(&launcher->superblocks);
+    scan_scratch_deinit(&launcher->lookback);
     free(launcher->few);
     free(launcher);
 }
@@ -98,13 +103,16 @@ bool scan_launcher_uses(const struct scan_launcher *launcher, unsigned kernel)
     }
     enum scan_family family = (enum scan_family)kernel;
     bool vectors = scan_family_wide_only(family);
-    return scan_family_suits(launcher->device, family) && (launcher->vectors || !vectors);
+    bool possible =
+        family != SCAN_FAMILY_LOOKBACK || launcher->device->lookback == SCAN_LOOKBACK_AUTO;
+    return scan_family_suits(launcher->device, family) && possible &&
+           (launcher->vectors || !vectors);
 }
 
 bool scan_launcher_needs(const struct scan_launcher *launcher, unsigned kernel)
 {
     return scan_launcher_uses(launcher, kernel) &&
-           !scan_family_wide_only((enum scan_family)kernel);
+           !scan_family_optional((enum scan_family)kernel);
 }
 
 void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TEXT])
@@ -139,14 +147,14 @@ enum status scan_launcher_prepare(struct scan_launcher *launcher,
     if (!scan_launcher_uses(launcher, build->kernel)) {
         return error_set(err, STATUS_UNSUPPORTED, "the device does not use this kernel");
     }
-    bool vectors = scan_family_wide_only(family);
-    if (vectors && scan_programs_refused(launcher->programs, family)) {
+    bool optional = scan_family_optional(family);
+    if (optional && scan_programs_refused(launcher->programs, family)) {
         return error_set(err, STATUS_UNSUPPORTED, "the compiler does not take this kernel");
     }
     scan_programs_set_compiling(launcher->programs, compile);
     enum status status = scan_programs_find(launcher->programs, family, type, &kernels, err);
     scan_programs_set_compiling(launcher->programs, true);
-    if (status != STATUS_OK && vectors && scan_programs_refused(launcher->programs, family)) {
+    if (status != STATUS_OK && optional && scan_programs_refused(launcher->programs, family)) {
         err->status = STATUS_UNSUPPORTED;
         return STATUS_UNSUPPORTED;
     }
@@ -164,6 +172,35 @@ bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
 void scan_launcher_save(struct scan_launcher *launcher)
 {
     scan_programs_save(launcher->programs);
+}
+
+enum status scan_launcher_use_lookback(struct scan_launcher *launcher, struct scan_kind kind,
+                                       struct error *err)
+{
+    const cl_kernel *kernels = NULL;
+    struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_32};
+    enum status status =
+        scan_programs_find(launcher->programs, SCAN_FAMILY_LOOKBACK, type, &kernels, err);
+    if (status == STATUS_OK) {
+        launcher->looks_back[kind.dtype][kind.precision == PRECISION_NATIVE] = true;
+    }
+    return status;
+}
+
+void scan_launcher_drop_lookback(struct scan_launcher *launcher)
+{
+    memset(launcher->looks_back, 0, sizeof launcher->looks_back);
+}
+
+/* Lines so long go by look-back. */
+static uint64_t lookback_from(const struct scan_launcher *launcher, struct scan_type type)
+{
+    if (launcher->device->lookback == SCAN_LOOKBACK_ON) {
+        return 1;
+    }
+    return launcher->looks_back[type.dtype][type.precision == PRECISION_NATIVE]
+               ? SCAN_LOOKBACK_LENGTH
+               : UINT64_MAX;
 }
 
 /* Offsets up to the piece's last cell fit signed 32-bit indices. */
@@ -210,16 +247,20 @@ static enum status run_generic(struct scan_launcher *launcher, const struct scan
     return cl_enqueue(launcher->device, &launch, launches, err);
 }
 
-/* The pieces that go one way, appended to launcher->few. */
-static size_t take_way(struct scan_launcher *launcher, const struct scan_group *group,
-                       enum scan_gpu_way way, size_t at)
+/* Sort the pieces of a group by the way they go into launcher->few; ends[way]: where those of a
+ * way end. */
+static void sort_ways(struct scan_launcher *launcher, const struct scan_group *group,
+                      uint64_t lookback_from, size_t ends[SCAN_GPU_WAYS])
 {
-    for (size_t i = 0; i < group->count; i++) {
-        if (scan_gpu_way(&group->pieces[i]) == way) {
-            launcher->few[at++] = group->pieces[i];
+    size_t at = 0;
+    for (int way = 0; way < SCAN_GPU_WAYS; way++) {
+        for (size_t i = 0; i < group->count; i++) {
+            if (scan_gpu_way(&group->pieces[i], lookback_from) == (enum scan_gpu_way)way) {
+                launcher->few[at++] = group->pieces[i];
+            }
         }
+        ends[way] = at;
     }
-    return at;
 }
 
 /* The kernels for GPUs, whatever the device: a few launches for all pieces of the group. */
@@ -234,13 +275,20 @@ static enum status run_gpu(struct scan_launcher *launcher, const struct scan_gro
                                            group,
                                            type};
     struct scan_group rest = *group;
-    size_t spines = take_way(launcher, group, SCAN_GPU_SPINE, 0);
-    size_t tiled = take_way(launcher, group, SCAN_GPU_TILE, spines);
+    size_t ends[SCAN_GPU_WAYS];
+    sort_ways(launcher, group, lookback_from(launcher, type), ends);
+    size_t apart = ends[SCAN_GPU_LOOKBACK];
+    size_t tiled = ends[SCAN_GPU_TILE];
     rest.pieces = launcher->few + tiled;
-    rest.count = take_way(launcher, group, SCAN_GPU_GENERIC, tiled) - tiled;
+    rest.count = group->count - tiled;
     enum status status = STATUS_OK;
-    if (tiled > 0) {
-        status = scan_gpu_enqueue(&launch, launcher->few, tiled, launches, err);
+    if (apart > 0) {
+        status = scan_lookback_enqueue(&launch, &launcher->lookback, launcher->few, apart,
+                                       launches, err);
+    }
+    if (status == STATUS_OK && tiled > apart) {
+        status = scan_gpu_enqueue(&launch, launcher->few + apart, ends[SCAN_GPU_SPINE] - apart,
+                                  tiled - apart, launches, err);
     }
     if (status == STATUS_OK && rest.count > 0) {
         status = run_generic(launcher, &rest, type, launches, err);

@@ -62,6 +62,13 @@ bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
 /* What was compiled has been launched: keep it in the cache. */
 void scan_launcher_save(struct scan_launcher *launcher);
 
+/* Let long lines of a kind go by look-back, or no longer: in the beginning none do, unless the
+ * device was opened with SCAN_LOOKBACK_ON. Builds the program.
+ * err   DEVICE_ERROR, OUT_OF_MEMORY */
+MUST_CHECK enum status scan_launcher_use_lookback(struct scan_launcher *launcher,
+                                                  struct scan_kind kind, struct error *err);
+void scan_launcher_drop_lookback(struct scan_launcher *launcher); /* for every kind */
+
 /* Enqueue everything the group needs; adds to *launches. Nothing of the group is borrowed after
  * the call but its buffers. */
 MUST_CHECK enum status scan_launch(struct scan_launcher *launcher,

@@ -38,13 +38,19 @@ enum status scan_scratch_grow(struct scan_scratch *scratch, struct cl_device *de
     return cl_poison(device, scratch->mem, scratch->bytes, err);
 }
 
-enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece)
+enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece, uint64_t lookback_from)
 {
     const struct scan_plan *plan = piece->plan;
     if (plan->pattern != SCAN_ROWS && plan->lines >= LINES_FILLING_GPU) {
         return SCAN_GPU_GENERIC;
     }
-    return scan_shape_has_spine(piece) ? SCAN_GPU_SPINE : SCAN_GPU_TILE;
+    if (!scan_shape_has_spine(piece)) {
+        return SCAN_GPU_TILE;
+    }
+    bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
+    bool carries = piece->carry_in || piece->carry_out;
+    return contiguous && !carries && plan->axis.size >= lookback_from ? SCAN_GPU_LOOKBACK
+                                                                      : SCAN_GPU_SPINE;
 }
 
 static enum status enqueue_spine(const struct scan_gpu_launch *launch, const cl_kernel *kernels,
@@ -107,25 +113,14 @@ static enum status make_scratch(const struct scan_gpu_launch *launch,
     return status;
 }
 
-static size_t count_spines(const struct scan_piece *pieces, size_t count)
-{
-    size_t spines = 0;
-    while (spines < count && scan_gpu_way(&pieces[spines]) == SCAN_GPU_SPINE) {
-        spines++;
-    }
-    return spines;
-}
-
 enum status scan_gpu_enqueue(const struct scan_gpu_launch *launch,
-                             const struct scan_piece *pieces, size_t count, uint32_t *launches,
-                             struct error *err)
+                             const struct scan_piece *pieces, size_t spines, size_t count,
+                             uint32_t *launches, struct error *err)
 {
     const cl_kernel *kernels = NULL;
     struct scan_shapes shapes;
-    const struct scan_shape_source source = {.group = launch->group,
-                                             .pieces = pieces,
-                                             .count = count,
-                                             .spines = count_spines(pieces, count)};
+    const struct scan_shape_source source = {
+        .group = launch->group, .pieces = pieces, .count = count, .spines = spines};
     enum status status =
         scan_programs_find(launch->programs, SCAN_FAMILY_GPU, launch->type, &kernels, err);
     if (status == STATUS_OK) {

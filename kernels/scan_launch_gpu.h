@@ -20,12 +20,14 @@ void scan_scratch_deinit(struct scan_scratch *scratch);
 
 /* How a piece is best run on a GPU. */
 enum scan_gpu_way {
-    SCAN_GPU_SPINE,   /* reduce-then-scan: four launches for all such pieces together */
-    SCAN_GPU_TILE,    /* each line within a tile: one launch */
-    SCAN_GPU_GENERIC, /* so many columns that a work-item each is enough */
+    SCAN_GPU_LOOKBACK, /* long contiguous lines in one pass: one launch */
+    SCAN_GPU_SPINE,    /* reduce-then-scan: four launches for all such pieces together */
+    SCAN_GPU_TILE,     /* each line within a tile: one launch */
+    SCAN_GPU_GENERIC,  /* so many columns that a work-item each is enough */
     SCAN_GPU_WAYS
 };
-enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece);
+/* lookback_from: lines so long may go by SCAN_GPU_LOOKBACK */
+enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece, uint64_t lookback_from);
 
 struct scan_gpu_launch {
     struct cl_device *device;
@@ -37,10 +39,10 @@ struct scan_gpu_launch {
     struct scan_type type;
 };
 
-/* Enqueue the kernels for `count` pieces, those that go by SCAN_GPU_SPINE first; adds to
- * *launches. */
+/* Enqueue the kernels for `count` pieces, first `spines` that go by SCAN_GPU_SPINE, then those
+ * that go by SCAN_GPU_TILE; adds to *launches. */
 MUST_CHECK enum status scan_gpu_enqueue(const struct scan_gpu_launch *launch,
-                                        const struct scan_piece *pieces, size_t count,
-                                        uint32_t *launches, struct error *err);
+                                        const struct scan_piece *pieces, size_t spines,
+                                        size_t count, uint32_t *launches, struct error *err);
 
 #endif

@@ -57,6 +57,7 @@ static const struct {
     [SCAN_FAMILY_CPU_SHORT_5] = {SHORT("-DINNER=5")},
     [SCAN_FAMILY_CPU_SHORT_6] = {SHORT("-DINNER=6")},
     [SCAN_FAMILY_CPU_SHORT_7] = {SHORT("-DINNER=7")},
+    [SCAN_FAMILY_LOOKBACK] = {{"scan_gpu_tile", "scan_lookback"}, {"gpu_lookback"}, NULL},
     [SCAN_FAMILY_GPU] = {{"scan_gpu_tile", "scan_gpu"},
                          {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
                          NULL},
@@ -159,25 +160,39 @@ static enum status make_kernels(enum scan_family family, struct built *built, st
     return STATUS_OK;
 }
 
-bool scan_family_wide_only(enum scan_family family)
+static bool is_for_gpus(enum scan_family family)
+{
+    return family == SCAN_FAMILY_GPU || family == SCAN_FAMILY_LOOKBACK;
+}
+
+bool scan_family_optional(enum scan_family family)
 {
     return family != SCAN_FAMILY_GENERIC && family != SCAN_FAMILY_GPU;
 }
 
+bool scan_family_wide_only(enum scan_family family)
+{
+    return family != SCAN_FAMILY_GENERIC && !is_for_gpus(family);
+}
+
 bool scan_family_suits(const struct cl_device *device, enum scan_family family)
 {
-    bool for_gpus = family == SCAN_FAMILY_GPU;
     return family == SCAN_FAMILY_GENERIC ||
-           (!device->generic_kernels && for_gpus == device->gpu_kernels);
+           (!device->generic_kernels && is_for_gpus(family) == device->gpu_kernels);
 }
 
 void scan_program_spec(const struct cl_device *device, enum scan_family family,
                        struct scan_type type, struct cl_program_spec *spec,
                        char options[SCAN_OPTIONS_ROOM])
 {
-    (void)snprintf(options, SCAN_OPTIONS_ROOM, "%s %s -DINDEX=%s %s", types[type.dtype].element,
-                   acc_option(device, type), type.index == SCAN_INDEX_32 ? "uint" : "ulong",
-                   families[family].option != NULL ? families[family].option : "");
+    char test[32] = "";
+    if (family == SCAN_FAMILY_LOOKBACK && device->lookback_test != 0) {
+        (void)snprintf(test, sizeof test, "-DLOOKBACK_TEST=%u", device->lookback_test);
+    }
+    (void)snprintf(options, SCAN_OPTIONS_ROOM, "%s %s -DINDEX=%s %s%s",
+                   types[type.dtype].element, acc_option(device, type),
+                   type.index == SCAN_INDEX_32 ? "uint" : "ulong",
+                   families[family].option != NULL ? families[family].option : "", test);
     *spec = (struct cl_program_spec){.sources = {"soft_f64", "scan_types"}, .options = options};
     for (size_t i = 0; i < ARRAY_COUNT(families[family].sources); i++) {
         spec->sources[2 + i] = families[family].sources[i];

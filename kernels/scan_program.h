@@ -11,6 +11,7 @@
 enum scan_family {
     SCAN_FAMILY_GENERIC,
     SCAN_FAMILY_GPU,
+    SCAN_FAMILY_LOOKBACK,
     SCAN_FAMILY_CPU_ROWS,
     SCAN_FAMILY_CPU_COLUMNS,
     SCAN_FAMILY_CPU_STRIDED,
@@ -60,6 +61,9 @@ struct scan_type {
 enum {
     SCAN_OPTIONS_ROOM = 128
 };
+
+/* Can jobs do without the family, on other kernels? Then the compiler may refuse its source. */
+bool scan_family_optional(enum scan_family family);
 
 /* Has the family 64-bit offsets only? They cost a CPU nothing, and one program will do. */
 bool scan_family_wide_only(enum scan_family family);

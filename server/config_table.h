@@ -75,6 +75,11 @@ GROUP("Devices")                                                                
 X(devices,             TEXT,   "all",            1,          4096,             "list",             \
   "OpenCL devices to use: all, cpu, gpu, or a comma-separated list of numbers and parts of names " \
   "(tallyd --list-devices shows them).")                                                           \
+X(gpu_kernels,         BOOL,   "false",          0,          1,                "true|false",       \
+  "Run the kernels for GPUs on CPUs too: to test them.")                                           \
+X(gpu_lookback,        CHOICE, "auto",           0,          0,                "auto|on|off",      \
+  "Scan long lines on GPUs in one pass. auto: where a trial at the start proves right and fast; "  \
+  "on: untried; off: always in two.")                                                              \
 X(kernel_cache,        TEXT,   "auto",           0,          4000,             "directory",        \
   "Where compiled kernels are kept between runs. auto: tally below $XDG_CACHE_HOME or ~/.cache; "  \
   "empty: nowhere.")                                                                               \

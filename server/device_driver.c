@@ -14,6 +14,7 @@ const struct device_driver device_driver_opencl = {
     .warm = scan_device_warm,
     .wanted = scan_device_wanted,
     .run = scan_device_run,
+    .info = scan_device_info,
 };
 
 int device_list_print(FILE *out)

@@ -63,7 +63,10 @@ static enum status fill_plan(struct server *server, const struct device_driver *
     *plan = (struct worker_plan){
         .server = server,
         .driver = driver,
-        .open_options = {.cache_dir = config->kernel_cache, .patient = true},
+        .open_options = {.cache_dir = config->kernel_cache,
+                         .gpu_kernels = config->gpu_kernels,
+                         .lookback = (enum scan_lookback)config->gpu_lookback,
+                         .patient = true},
         .batch = {.max_requests = (size_t)config->batch_max_requests,
                   .max_bytes = config->batch_max_bytes,
                   .delay_ns = config->batch_delay_us * NS_PER_US},

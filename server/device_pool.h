@@ -38,6 +38,7 @@ struct device_driver {
     bool (*wanted)(struct scan_device *device, struct scan_build *build);
     enum status (*run)(struct scan_device *device, const struct scan_job *jobs, size_t count,
                        struct scan_report *report, struct error *err);
+    const struct scan_device_info *(*info)(const struct scan_device *device);
 };
 
 extern const struct device_driver device_driver_opencl;
@@ -72,8 +73,9 @@ enum device_state {
 const char *device_state_name(enum device_state state); /* "opening", "ready", … */
 
 struct device_stats {
-    size_t number; /* as --list-devices and scan_devices_list() count */
-    struct scan_device_info info;
+    size_t number;                /* as --list-devices and scan_devices_list() count */
+    struct scan_device_info info; /* as listed */
+    char lookback[160];           /* as in struct scan_device_info, now */
     enum device_state state;
     char last_error[512]; /* "" if it never failed */
     uint64_t batches;

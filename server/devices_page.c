@@ -37,6 +37,7 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
     json_writer_bool(w, info->fp64);
     json_writer_key(w, "host_memory");
     json_writer_bool(w, info->host_memory);
+    put_text(w, "lookback", stats->lookback);
     put_number(w, "running", stats->running);
     put_number(w, "requests", stats->requests);
     put_number(w, "batches", stats->batches);

@@ -8,6 +8,7 @@
 #include "server/worker.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Between batches a kernel is loaded this often; a busy child is looked after as often. */
 #define LOAD_EVERY_NS (20 * NS_PER_MS)
@@ -93,8 +94,10 @@ static void list_steps(struct worker *worker)
     add_steps(worker, true, false);
     add_steps(worker, false, false);
     warm->left = warm->count;
+    /* a child opens the device as it is, and does not know of --gpu-kernels */
     warm->children = worker->plan->open_options.cache_dir != NULL &&
-                     worker->plan->open_options.cache_dir[0] != '\0';
+                     worker->plan->open_options.cache_dir[0] != '\0' &&
+                     !worker->plan->open_options.gpu_kernels;
     warm->here_ns = clock_now_ns();
 }
 
@@ -156,6 +159,21 @@ static void note(struct worker *worker, enum log_level level, size_t step, const
                 what);
 }
 
+/* How the device runs long lines now: a trial may have changed that. */
+static void note_lookback(struct worker *worker)
+{
+    const char *lookback = worker->plan->driver->info(worker->device)->lookback;
+    char *noted = worker->stats.lookback;
+    (void)pthread_mutex_lock(&worker->lock);
+    bool changed = strcmp(noted, lookback) != 0 && noted[0] != '\0';
+    (void)snprintf(noted, sizeof worker->stats.lookback, "%s", lookback);
+    (void)pthread_mutex_unlock(&worker->lock);
+    if (changed) {
+        log_message(worker->plan->server->log, LOG_INFO, "device %zu (%s): look-back: %s",
+                    worker->number, worker->info.name, lookback);
+    }
+}
+
 /* ---- loading and compiling in the worker ---- */
 
 /* One call of the driver for a step. False: the device is out of use. */
@@ -170,6 +188,7 @@ static bool warm_step(struct worker *worker, size_t step, bool compile)
     if (!worker_call_end(worker)) {
         return false;
     }
+    note_lookback(worker);
     if (status == STATUS_OK) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s in %llu us", compile ? "built here" : "loaded",
@@ -363,6 +382,7 @@ bool warm_up_begin(struct worker *worker)
 {
     struct warm_up *warm = &worker->warm;
     list_steps(worker);
+    note_lookback(worker);
     for (size_t i = 0; i < warm->count; i++) {
         set_step(worker, i, UNKNOWN);
     }

@@ -3,15 +3,17 @@
  * noise.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--rounds N] [--cpu-time]
- *                [--json FILE] [--list] [--part-bytes N]
+ *                [--json FILE] [--list] [--part-bytes N] [--gpu-kernels]
+ *                [--lookback on|off|both]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU. Scans run in place,
  * as the service runs them, or from one buffer to another ("apart"). --cpu-time counts
- * processor time instead of wall time: for a CPU shared with others. Links libOpenCL alone. */
-#include "kernels/cl_device.h"
-#include "kernels/cl_program.h"
+ * processor time instead of wall time: for a CPU shared with others. --gpu-kernels runs those
+ * on any device; --lookback says how they scan long rows (both: every scan twice). Links
+ * libOpenCL alone. */
 #include "kernels/scan_device.h"
+#include "tests/bench/device_copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,6 @@
 enum {
     ROUNDS_MAX = 101,
     CASES_MAX = 1024,
-    COPY_ITEMS_CPU = 64
 };
 
 /* How one side of a scan lies in memory. */
@@ -105,8 +106,10 @@ struct settings {
     bool quick;
     bool cpu_time;
     bool list;
-    size_t bytes;      /* of the input */
-    size_t part_bytes; /* of parts that lines are cut into; 0: as the device would */
+    bool gpu_kernels;
+    const char *lookback; /* NULL: on, off or both were not asked for */
+    size_t bytes;         /* of the input */
+    size_t part_bytes;    /* of parts that lines are cut into; 0: as the device would */
     int rounds;
     const char *only;
     const char *json;
@@ -276,93 +279,6 @@ static struct scan_desc make_desc(const struct bench_case *c, size_t bytes)
     return desc;
 }
 
-/* ---- the copy ---- */
-
-static const char copy_source[] =
-    "typedef float chunk_t __attribute__((ext_vector_type(16)));\n"
-    "__kernel void copy_cpu(__global const chunk_t *in, __global chunk_t *out, ulong count)\n"
-    "{\n"
-    "    ulong first = get_global_id(0) * count;\n"
-    "    for (ulong i = first; i < first + count; i++)\n"
-    "        __builtin_nontemporal_store(in[i], out + i);\n"
-    "}\n";
-static const char copy_source_gpu[] =
-    "__kernel void copy_gpu(__global const float4 *in, __global float4 *out, ulong count)\n"
-    "{\n"
-    "    out[get_global_id(0)] = in[get_global_id(0)];\n"
-    "}\n";
-
-struct copy {
-    struct cl_device cl;
-    cl_program program;
-    cl_kernel kernel;
-    cl_mem buffers[2];
-    size_t items;
-};
-
-static bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2],
-                      size_t bytes)
-{
-    struct scan_device_options options = {.cache_dir = NULL};
-    struct error err = ERROR_INIT;
-    cl_int code = CL_SUCCESS;
-    if (cl_device_open(number, &options, &copy->cl, &err) != STATUS_OK) {
-        (void)fprintf(stderr, "%s\n", err.detail);
-        return false;
-    }
-    bool host = copy->cl.host_memory;
-    const char *text = host ? copy_source : copy_source_gpu;
-    copy->program = clCreateProgramWithSource(copy->cl.context, 1, &text, NULL, &code);
-    if (code == CL_SUCCESS) {
-        code = clBuildProgram(copy->program, 1, &copy->cl.id, "-cl-std=CL1.2", NULL, NULL);
-    }
-    if (code == CL_SUCCESS) {
-        copy->kernel = clCreateKernel(copy->program, host ? "copy_cpu" : "copy_gpu", &code);
-    }
-    cl_ulong count = host ? bytes / 64 / COPY_ITEMS_CPU : 1;
-    copy->items = host ? COPY_ITEMS_CPU : bytes / 16;
-    for (cl_uint i = 0; i < 2 && code == CL_SUCCESS; i++) {
-        copy->buffers[i] =
-            clCreateBuffer(copy->cl.context,
-                           host ? CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR : CL_MEM_READ_WRITE,
-                           bytes, host ? slab_data(slabs[i]) : NULL, &code);
-        if (code == CL_SUCCESS) {
-            code = clSetKernelArg(copy->kernel, i, sizeof(cl_mem), &copy->buffers[i]);
-        }
-    }
-    if (code == CL_SUCCESS) {
-        code = clSetKernelArg(copy->kernel, 2, sizeof count, &count);
-    }
-    if (code != CL_SUCCESS) {
-        (void)fprintf(stderr, "the copy kernel failed: OpenCL error %d\n", (int)code);
-    }
-    return code == CL_SUCCESS;
-}
-
-static bool copy_run(struct copy *copy)
-{
-    size_t local = copy->cl.host_memory ? 1 : 256;
-    cl_int code = clEnqueueNDRangeKernel(copy->cl.queue, copy->kernel, 1, NULL, &copy->items,
-                                         &local, 0, NULL, NULL);
-    return code == CL_SUCCESS && clFinish(copy->cl.queue) == CL_SUCCESS;
-}
-
-static void copy_close(struct copy *copy)
-{
-    for (int i = 0; i < 2; i++) {
-        if (copy->buffers[i] != NULL) {
-            (void)clReleaseMemObject(copy->buffers[i]);
-        }
-    }
-    if (copy->kernel != NULL) {
-        (void)clReleaseKernel(copy->kernel);
-    }
-    if (copy->program != NULL) {
-        (void)clReleaseProgram(copy->program);
-    }
-    cl_device_close(&copy->cl);
-}
-
 /* ---- measuring ---- */
 
 struct bench {
@@ -452,9 +368,9 @@ static bool wanted(const struct settings *s, const struct bench_case *c, const c
     return (!s->quick || c->quick) && (s->only == NULL || strstr(text, s->only) != NULL);
 }
 
-static bool run_all(struct bench *b, FILE *json)
+static bool run_all(struct bench *b, FILE *json, bool *first)
 {
-    bool first = true;
+    bool any = false;
     (void)printf("%-48s %10s %10s %7s\n", "scan", "GB/s", "copy GB/s", "ratio");
     for (size_t i = 0; i < case_count; i++) {
         char text[128];
@@ -470,13 +386,15 @@ static bool run_all(struct bench *b, FILE *json)
         (void)fflush(stdout);
         if (json != NULL) {
             (void)fprintf(json,
-                          "%s\n  {\"scan\": \"%s\", \"gb_per_s\": %.3f, "
+                          "%s\n  {\"scan\": \"%s\", \"lookback\": \"%s\", \"gb_per_s\": %.3f, "
                           "\"copy_gb_per_s\": %.3f, \"ratio\": %.4f}",
-                          first ? "" : ",", text, r.gigabytes, r.copy, r.ratio);
+                          *first ? "" : ",", text, scan_device_info(b->device)->lookback,
+                          r.gigabytes, r.copy, r.ratio);
         }
-        first = false;
+        *first = false;
+        any = true;
     }
-    return !first;
+    return any;
 }
 
 /* ---- main ---- */
@@ -496,6 +414,8 @@ static bool parse(int argc, char **argv, struct settings *s)
             s->cpu_time = true;
         } else if (strcmp(name, "--list") == 0) {
             s->list = true;
+        } else if (strcmp(name, "--gpu-kernels") == 0) {
+            s->gpu_kernels = true;
         } else if (value == NULL) {
             return false;
         } else if (i++, strcmp(name, "--device") == 0) {
@@ -511,6 +431,12 @@ static bool parse(int argc, char **argv, struct settings *s)
             s->part_bytes = strtoul(value, NULL, 10);
         } else if (strcmp(name, "--json") == 0) {
             s->json = value;
+        } else if (strcmp(name, "--lookback") == 0) {
+            s->lookback = value;
+            if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0 &&
+                strcmp(value, "both") != 0) {
+                return false;
+            }
         } else if (strcmp(name, "--axis") == 0) {
             axis = (int)strtol(value, NULL, 10);
         } else if (strcmp(name, "--shape") == 0) {
@@ -538,15 +464,30 @@ static bool parse(int argc, char **argv, struct settings *s)
            s->rounds <= ROUNDS_MAX;
 }
 
-static bool bench_run(struct bench *b, FILE *json)
+/* Every case, long rows on GPUs by look-back or not. */
+static bool bench_way(struct bench *b, enum scan_lookback lookback, FILE *json, bool *first)
 {
     struct error err = ERROR_INIT;
-    struct scan_device_options options = {.cache_dir = NULL,
+    struct scan_device_options options = {.gpu_kernels = b->settings.gpu_kernels,
+                                          .lookback = lookback,
                                           .part_bytes = b->settings.part_bytes};
     if (scan_device_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return false;
     }
+    (void)printf("%s, driver %s, %u compute units, %zu MiB, look-back: %s\n",
+                 scan_device_info(b->device)->name, scan_device_info(b->device)->driver,
+                 scan_device_info(b->device)->compute_units, b->settings.bytes >> 20,
+                 scan_device_info(b->device)->lookback);
+    bool ok = run_all(b, json, first);
+    scan_device_close(b->device);
+    b->device = NULL;
+    return ok;
+}
+
+static bool bench_run(struct bench *b, FILE *json)
+{
+    const char *lookback = b->settings.lookback != NULL ? b->settings.lookback : "off";
     b->slabs[0] = slab_create(2 * b->settings.bytes);
     b->slabs[1] = slab_create(b->settings.bytes);
     if (b->slabs[0] == NULL || b->slabs[1] == NULL) {
@@ -557,9 +498,15 @@ static bool bench_run(struct bench *b, FILE *json)
     if (!copy_open(&b->copy, b->settings.device, b->slabs, b->settings.bytes)) {
         return false;
     }
-    (void)printf("%s, %u compute units, %zu MiB\n", scan_device_info(b->device)->name,
-                 scan_device_info(b->device)->compute_units, b->settings.bytes >> 20);
-    return run_all(b, json);
+    bool first = true;
+    bool ok = true;
+    if (strcmp(lookback, "on") != 0) {
+        ok = bench_way(b, SCAN_LOOKBACK_OFF, json, &first);
+    }
+    if (ok && strcmp(lookback, "off") != 0) {
+        ok = bench_way(b, SCAN_LOOKBACK_ON, json, &first);
+    }
+    return ok;
 }
 
 int main(int argc, char **argv)
@@ -569,7 +516,8 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: kernel_bench [--device N] [--quick] [--only TEXT] "
                               "[--megabytes N] [--rounds N] [--cpu-time] [--json FILE] "
                               "[--list] [--shape N,N,N --axis N [--strides N,N,N] "
-                              "[--output-strides N,N,N]] [--part-bytes N]\n");
+                              "[--output-strides N,N,N]] [--part-bytes N] "
+                              "[--gpu-kernels] [--lookback on|off|both]\n");
         return 2;
     }
     make_cases(&b.settings);

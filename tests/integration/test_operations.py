@@ -48,7 +48,7 @@ def test_devices_are_listed_with_their_state(client):
     devices = document["devices"]
     assert len(devices) >= 1
     for device in devices:
-        for key in ("name", "platform", "type", "state"):
+        for key in ("name", "platform", "type", "state", "lookback"):
             assert isinstance(device[key], str) and device[key], device
         for key in ("requests", "batches", "elements", "bytes", "errors", "running"):
             assert isinstance(device[key], int) and device[key] >= 0, device

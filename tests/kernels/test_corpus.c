@@ -4,6 +4,7 @@
  * oracle's bytes, and so they all give the same: tests/matrix/run.sh runs it under many.
  *
  *   test_corpus [--device N | --device all] [--gpu-kernels] [--generic-kernels] [--wide-index]
+ *               [--lookback | --hostile-lookback]
  *               [--soft-f64] [--quick | --tiny] [--list]
  *
  * Links libOpenCL alone. */
@@ -223,7 +224,7 @@ struct run {
     size_t most;   /* jobs in one call */
     size_t skew;   /* elements added to every offset, so that bases are misaligned */
     bool in_place; /* wherever the plan allows it */
-    char title[160];
+    char title[224];
 };
 
 static size_t round_up(size_t bytes)
@@ -342,15 +343,34 @@ static void run_device(size_t number, const struct scan_device_options *flags,
             (void)fprintf(stderr, "device %zu: %s\n", number, error.detail);
             exit(1);
         }
-        (void)snprintf(run.title, sizeof run.title, "%.80s%s%s%s%s: %zu cases %s",
+        (void)snprintf(run.title, sizeof run.title, "%.80s%s%s%s%s%s: %zu cases %s",
                        scan_device_info(run.device)->name,
                        flags->gpu_kernels ? " (GPU kernels)" : "",
+                       flags->lookback_test != 0               ? " (hostile look-back)"
+                       : flags->lookback != SCAN_LOOKBACK_AUTO ? " (look-back)"
+                                                               : "",
                        flags->generic_kernels ? " (generic kernel)" : "",
                        flags->wide_index ? " (64-bit offsets)" : "",
                        flags->soft_f64 ? " (no fp64)" : "", case_count, ways[w].name);
         ktest_run(run.title, run_all, &run);
         scan_device_close(run.device);
     }
+}
+
+/* --lookback: long lines in one pass; --hostile-lookback: and work-groups that publish late, or
+ * nothing, or believe nothing. */
+static bool take_lookback(const char *argument, struct scan_device_options *flags)
+{
+    bool hostile = strcmp(argument, "--hostile-lookback") == 0;
+    if (!hostile && strcmp(argument, "--lookback") != 0) {
+        return false;
+    }
+    flags->gpu_kernels = true;
+    flags->lookback = SCAN_LOOKBACK_ON;
+    flags->poison = true;
+    flags->lookback_test =
+        hostile ? SCAN_LOOKBACK_FALLBACK | SCAN_LOOKBACK_DELAY | SCAN_LOOKBACK_OMIT : 0;
+    return true;
 }
 
 static const struct {
@@ -395,10 +415,11 @@ static bool take_arguments(int argc, char **argv, size_t devices, struct argumen
             bool all = strcmp(argv[++i], "all") == 0;
             a->first = all ? 0 : strtoul(argv[i], NULL, 10);
             a->last = all ? devices - 1 : a->first;
-        } else if (!take_switch(argv[i], &a->flags)) {
+        } else if (!take_switch(argv[i], &a->flags) && !take_lookback(argv[i], &a->flags)) {
             (void)fprintf(stderr,
                           "usage: %s [--device N|all] [--gpu-kernels] [--generic-kernels] "
-                          "[--wide-index] [--soft-f64] [--quick | --tiny] [--list]\n",
+                          "[--lookback | --hostile-lookback] [--wide-index] [--soft-f64] "
+                          "[--quick | --tiny] [--list]\n",
                           argv[0]);
             return false;
         }

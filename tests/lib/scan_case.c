@@ -93,6 +93,8 @@ const struct scan_way scan_ways[SCAN_WAYS] = {
     {"cut in host memory", {.max_alloc_bytes = 20000}},
     {"cut with transfers", {.max_alloc_bytes = 20000, .transfers = true, .poison = true}},
     {"by GPU kernels", {.gpu_kernels = true, .poison = true}},
+    {"by GPU kernels that look back",
+     {.gpu_kernels = true, .lookback = SCAN_LOOKBACK_ON, .poison = true}},
     {"cut by GPU kernels with transfers",
      {.max_alloc_bytes = 60000, .transfers = true, .gpu_kernels = true, .poison = true}},
 };

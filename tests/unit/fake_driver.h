@@ -187,6 +187,13 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
     return STATUS_OK;
 }
 
+static inline const struct scan_device_info *fake_info(const struct scan_device *device)
+{
+    static const struct scan_device_info info = {.lookback = "as it likes"};
+    (void)device;
+    return &info;
+}
+
 static const struct device_driver fake_driver = {.list = fake_list,
                                                  .open = fake_open,
                                                  .close = fake_close,
@@ -194,7 +201,8 @@ static const struct device_driver fake_driver = {.list = fake_list,
                                                  .needs = fake_needs,
                                                  .warm = fake_warm,
                                                  .wanted = fake_wanted,
-                                                 .run = fake_run};
+                                                 .run = fake_run,
+                                                 .info = fake_info};
 
 /* A whole server without HTTP. */
 struct fake_server {

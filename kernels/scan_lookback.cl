@@ -1,0 +1,348 @@
+/* Long contiguous lines in one pass: one read, one write, one launch (decoupled look-back with
+ * decoupled fallback). Bits as everywhere: every sum below is in docs/numerics.md's fixed order,
+ * so what work-groups find of each other decides how soon they know a sum, never what it is.
+ *
+ * Tiles are taken by ticket. A tile is some blocks of one superblock:
+ *
+ *   1  load the tile into registers, chain its groups; publish the total of each of its blocks
+ *   2  B: the totals of the superblock's earlier blocks, each read by a lane of its own, added in
+ *      order by one. The superblock's last tile publishes the superblock's total T[s] = B[256]
+ *   3  S: the nearest published S[a], a <= s, plus T[a], T[a+1], ... T[s-1], read by a lane each,
+ *      added in order by one. Who has computed S[s] publishes it
+ *   4  write the tile
+ *
+ * No work-group relies on another one running. A lane that has looked for a block's total LOOKS
+ * times in vain sums the block from the input (fallback), and publishes that. In place, the input
+ * of an earlier tile may be output by then: but a tile overwrites nothing before the totals of all
+ * its blocks are published, so a lane that has summed a block looks once more, and takes what is
+ * published if it is.
+ *
+ * Memory order. A published sum is four words of 32 bits, each a flag and 16 bits of the sum: a
+ * word that has its flag is right by itself, whatever else is visible, so sums need no fences. Two
+ * places do: between publishing a tile's totals and overwriting its input (writer), and between
+ * summing a block from the input and looking once more (reader). FENCE is the device-wide fence
+ * there; and the last look is an atomic operation, which no cache answers.
+ *
+ * Sources: Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
+ * (2016); Smith, Levien and Owens, "Decoupled Fallback" (SPAA 2025).
+ *
+ * Tests build it with -DLOOKBACK_TEST=bits: see TEST_FALLBACK and its like.
+ * Needs scan_gpu_tile.cl before it. */
+
+/* Groups of a lane: about 64 bytes of elements, so that enough loads are under way. */
+#define LANE_GROUPS (ELEM_BYTES == 8 ? 2 : ELEM_BYTES == 4 ? 4 : 8)
+#define TILE_GROUPS (LANE_GROUPS * LANES) /* scan_launch_lookback.c has the same */
+#define TILE_BLOCKS (TILE_GROUPS / BLOCK_GROUPS)
+
+#define TEST_FALLBACK 1 /* every look is in vain but the last */
+#define TEST_DELAY    2 /* some tiles take their time before they publish */
+#define TEST_OMIT     4 /* some tiles publish nothing, where that is safe: not in place */
+#ifndef LOOKBACK_TEST
+#define LOOKBACK_TEST 0
+#endif
+/* Superblocks that lanes look at side by side; further back, one lane does. */
+#if LOOKBACK_TEST
+#define WINDOW 2
+#else
+#define WINDOW 128
+#endif
+/* One tile in so many. */
+#define CHOSEN(ticket, out_of) (((ticket) * 2654435761u >> 16) % (out_of) == 0)
+#if LOOKBACK_TEST & TEST_FALLBACK
+#define LOOKS 0
+#else
+#define LOOKS 256
+#endif
+
+#if defined(__NV_CL_C_VERSION)
+#define FENCE() asm volatile("membar.gl;" ::: "memory") /* mem_fence may stop at the work-group */
+#else
+#define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#endif
+
+/* ---- published sums ---- */
+
+#define STATE_HEAD 64 /* words before the slots: the ticket counter, in a line of its own */
+#define SLOT_WORDS 4
+#define PUBLISHED  0x10000u
+
+union slot_bits {
+    acc_t sum;
+    ulong bits;
+};
+
+static void publish(volatile __global uint *slot, acc_t sum)
+{
+    union slot_bits value;
+    value.bits = 0;
+    value.sum = sum;
+    for (uint i = 0; i < SLOT_WORDS; i++) {
+        (void)atomic_xchg(slot + i, PUBLISHED | ((uint)(value.bits >> (16 * i)) & 0xFFFF));
+    }
+}
+
+static int unpack(uint4 words, acc_t *sum)
+{
+    union slot_bits value;
+    uint4 part = words & 0xFFFF;
+    value.bits = (ulong)(part.x | part.y << 16) | (ulong)(part.z | part.w << 16) << 32;
+    *sum = value.sum;
+    return (words.x & words.y & words.z & words.w & PUBLISHED) != 0;
+}
+
+static int look(volatile __global uint *slot, acc_t *sum)
+{
+    return unpack(*(volatile __global uint4 *)slot, sum);
+}
+
+/* What is published now, past every cache. */
+static int last_look(volatile __global uint *slot, acc_t *sum)
+{
+    uint4 words;
+    words.x = atomic_or(slot, 0);
+    words.y = atomic_or(slot + 1, 0);
+    words.z = atomic_or(slot + 2, 0);
+    words.w = atomic_or(slot + 3, 0);
+    return unpack(words, sum);
+}
+
+/* ---- sums of earlier tiles ---- */
+
+/* A line and where its sums are published. */
+struct chain {
+    __global const elem_t *in;
+    __global const struct gpu_shape *shape;
+    index_t offset;                    /* of the line's first element in `in` */
+    volatile __global uint *blocks;    /* slots: totals of the line's blocks */
+    volatile __global uint *totals;    /* T of its superblocks */
+    volatile __global uint *anchors;   /* S of its superblocks */
+};
+
+/* Sum a whole block from the input. */
+static acc_t sum_block(const struct chain *chain, index_t block)
+{
+    acc_t c = ACC_ZERO;
+    for (uint g = 0; g < BLOCK_GROUPS; g++) {
+        elem_t e[GROUP];
+        acc_t q[GROUP];
+        load_group(chain->in, chain->shape, chain->offset, block * BLOCK + g * GROUP, GROUP, e);
+        group_sums(e, q);
+        c = acc_add(c, q[GROUP - 1]);
+    }
+    return c;
+}
+
+static acc_t block_total(const struct chain *chain, index_t block)
+{
+    volatile __global uint *slot = chain->blocks + block * SLOT_WORDS;
+    acc_t total;
+    for (uint i = 0; i < LOOKS; i++) {
+        if (look(slot, &total)) {
+            return total;
+        }
+    }
+    acc_t own = sum_block(chain, block);
+    FENCE();
+    if (last_look(slot, &total)) {
+        return total;
+    }
+    publish(slot, own);
+    return own;
+}
+
+/* T of a superblock, block by block. */
+static acc_t sum_superblock(const struct chain *chain, index_t superblock)
+{
+    acc_t b = ACC_ZERO;
+    for (uint i = 0; i < BLOCKS; i++) {
+        b = acc_add(b, block_total(chain, superblock * BLOCKS + i));
+    }
+    publish(chain->totals + superblock * SLOT_WORDS, b);
+    return b;
+}
+
+/* T of superblock s, or S[s + 1]: returns whether *sum is the latter. */
+static int total_or_anchor(const struct chain *chain, index_t superblock, acc_t *sum)
+{
+    for (uint i = 0; i < LOOKS; i++) {
+        if (look(chain->anchors + (superblock + 1) * SLOT_WORDS, sum)) {
+            return 1;
+        }
+        if (look(chain->totals + superblock * SLOT_WORDS, sum)) {
+            return 0;
+        }
+    }
+    *sum = sum_superblock(chain, superblock);
+    return 0;
+}
+
+/* S of superblock s of a line from far back: for the rare case that no S was found in the window.
+ */
+static acc_t walk_back(const struct chain *chain, index_t s)
+{
+    index_t a = s;
+    acc_t sum = chain->shape->exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
+    while (a > 0) {
+        acc_t anchor;
+        if (look(chain->anchors + a * SLOT_WORDS, &anchor)) {
+            sum = anchor;
+            break;
+        }
+        a--;
+    }
+    for (; a < s; a++) {
+        acc_t total;
+        sum = total_or_anchor(chain, a, &total) ? total : acc_add(sum, total);
+    }
+    return sum;
+}
+
+/* S[s] from what the lanes have found of the superblocks before it: entry j is T[s - 1 - j], or
+ * S[s - j] if `anchored`. */
+static acc_t chain_window(const struct chain *chain, index_t s, __local const acc_t *window,
+                          __local const uchar *anchored)
+{
+    uint seen = s < WINDOW ? (uint)s : WINDOW;
+    uint j = 0;
+    while (j < seen && !anchored[j]) {
+        j++;
+    }
+    acc_t sum = j < seen ? window[j] : walk_back(chain, s - seen);
+    while (j-- > 0) {
+        sum = acc_add(sum, window[j]);
+    }
+    return sum;
+}
+
+/* ---- tests ---- */
+
+static void dawdle(volatile __global uint *state, uint ticket, uint lane)
+{
+#if LOOKBACK_TEST & TEST_DELAY
+    for (uint i = 0; i < 100000 && lane == 0 && CHOSEN(ticket, 3); i++) {
+        (void)*state;
+    }
+#endif
+}
+
+/* ---- the kernel ---- */
+
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulong *table,
+             ulong index_at, uint count, ulong anchors_at, ulong totals_at,
+             volatile __global uint *state)
+{
+    __local acc_t totals[SLOTS(TILE_GROUPS)]; /* group totals, then c[g] */
+    __local acc_t own_total[TILE_BLOCKS];     /* block totals of the tile, then B[b] */
+    __local acc_t earlier[BLOCKS];            /* totals of the superblock's earlier blocks */
+    __local acc_t window[WINDOW];
+    __local uchar anchored[WINDOW];
+    __local acc_t line_sum[1];
+    __local uint ticket[1];
+    uint lane = (uint)get_local_id(0);
+    if (lane == 0) {
+        ticket[0] = atomic_inc(state);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    index_t number;
+    __global const struct gpu_shape *shape =
+        find_shape(table, index_at, count, BY_GROUP, ticket[0], &number);
+    index_t line = number / (index_t)shape->tiles;
+    index_t tile = number % (index_t)shape->tiles;
+    index_t length = (index_t)shape->length;
+    index_t block = tile * TILE_BLOCKS; /* the tile's first, in the line */
+    index_t superblock = block / BLOCKS;
+    uint before = (uint)(block % BLOCKS); /* blocks of its superblock that earlier tiles have */
+    uint blocks = shape->blocks - block < TILE_BLOCKS ? (uint)(shape->blocks - block) : TILE_BLOCKS;
+    int last = superblock + 1 == shape->superblocks;
+    int ends = before + blocks == BLOCKS && !last; /* its superblock, and others follow */
+    index_t out_offset;
+    struct chain chain;
+    chain.in = in;
+    chain.shape = shape;
+    line_offsets(shape, line, &chain.offset, &out_offset);
+    volatile __global uint *slots = state + STATE_HEAD;
+    index_t own = (index_t)shape->superblock_at + line * (index_t)shape->superblocks;
+    chain.blocks = slots + ((index_t)shape->block_at + line * (index_t)shape->blocks) * SLOT_WORDS;
+    chain.anchors = slots + ((index_t)anchors_at + own) * SLOT_WORDS;
+    chain.totals = slots + ((index_t)totals_at + own) * SLOT_WORDS;
+
+    elem_t e[LANE_GROUPS][GROUP];
+#pragma unroll
+    for (uint r = 0; r < LANE_GROUPS; r++) {
+        uint group = r * LANES + lane;
+        index_t first = block * BLOCK + group * GROUP;
+        index_t left = first < length ? length - first : 0;
+        load_group(in, shape, chain.offset, first, left < GROUP ? (uint)left : GROUP, e[r]);
+    }
+    dawdle(state, ticket[0], lane);
+#pragma unroll
+    for (uint r = 0; r < LANE_GROUPS; r++) {
+        acc_t q[GROUP];
+        group_sums(e[r], q);
+        totals[SLOT(r * LANES + lane)] = q[GROUP - 1];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    int silent = 0;
+#if LOOKBACK_TEST & TEST_OMIT
+    silent = CHOSEN(ticket[0], 2) && ((__global const elem_t *)out != in || out_offset != chain.offset);
+#endif
+    if (lane < blocks) {
+        own_total[lane] = chain_block(totals, lane * BLOCK_GROUPS, BLOCK_GROUPS);
+        if (!silent) {
+            publish(chain.blocks + (block + lane) * SLOT_WORDS, own_total[lane]);
+        }
+        FENCE();
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* from here on the input may go */
+
+    if (lane < before) {
+        earlier[lane] = block_total(&chain, block - before + lane);
+    }
+    if (lane < WINDOW && lane < superblock) {
+        acc_t sum;
+        anchored[lane] = (uchar)total_or_anchor(&chain, superblock - 1 - lane, &sum);
+        window[lane] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    acc_t b = ACC_ZERO;
+    if (lane == 0) {
+        for (uint i = 0; i < before; i++) {
+            b = acc_add(b, earlier[i]);
+        }
+        for (uint i = 0; i < blocks; i++) {
+            acc_t total = own_total[i];
+            own_total[i] = b;
+            b = acc_add(b, total);
+        }
+        if (ends && !silent) {
+            publish(chain.totals + superblock * SLOT_WORDS, b);
+        }
+    }
+    if (lane == LANES / 2) {
+        line_sum[0] = chain_window(&chain, superblock, window, anchored);
+        if (!silent && superblock > 0 && !anchored[0]) {
+            publish(chain.anchors + superblock * SLOT_WORDS, line_sum[0]);
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    acc_t s = line_sum[0];
+    if (lane == 0 && ends && !silent) {
+        publish(chain.anchors + (superblock + 1) * SLOT_WORDS, acc_add(s, b));
+    }
+#pragma unroll
+    for (uint r = 0; r < LANE_GROUPS; r++) {
+        uint group = r * LANES + lane;
+        index_t first = block * BLOCK + group * GROUP;
+        if (first < length) {
+            acc_t q[GROUP];
+            group_sums(e[r], q);
+            write_group(out, shape, out_offset, first,
+                        length - first < GROUP ? (uint)(length - first) : GROUP, s,
+                        own_total[group / BLOCK_GROUPS], totals[SLOT(group)], q);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+/* The copy kernel, with OpenCL alone: what a scan is measured against. */
+#include "tests/bench/device_copy.h"
+
+#include <stdio.h>
+
+enum {
+    COPY_ITEMS_CPU = 64
+};
+
+static const char copy_source[] =
+    "typedef float chunk_t __attribute__((ext_vector_type(16)));\n"
+    "__kernel void copy_cpu(__global const chunk_t *in, __global chunk_t *out, ulong count)\n"
+    "{\n"
+    "    ulong first = get_global_id(0) * count;\n"
+    "    for (ulong i = first; i < first + count; i++)\n"
+    "        __builtin_nontemporal_store(in[i], out + i);\n"
+    "}\n";
+static const char copy_source_gpu[] =
+    "__kernel void copy_gpu(__global const float4 *in, __global float4 *out, ulong count)\n"
+    "{\n"
+    "    out[get_global_id(0)] = in[get_global_id(0)];\n"
+    "}\n";
+
+bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes)
+{
+    struct scan_device_options options = {.cache_dir = NULL};
+    struct error err = ERROR_INIT;
+    cl_int code = CL_SUCCESS;
+    if (cl_device_open(number, &options, &copy->cl, &err) != STATUS_OK) {
+        (void)fprintf(stderr, "%s\n", err.detail);
+        return false;
+    }
+    bool host = copy->cl.host_memory;
+    const char *text = host ? copy_source : copy_source_gpu;
+    copy->program = clCreateProgramWithSource(copy->cl.context, 1, &text, NULL, &code);
+    if (code == CL_SUCCESS) {
+        code = clBuildProgram(copy->program, 1, &copy->cl.id, "-cl-std=CL1.2", NULL, NULL);
+    }
+    if (code == CL_SUCCESS) {
+        copy->kernel = clCreateKernel(copy->program, host ? "copy_cpu" : "copy_gpu", &code);
+    }
+    cl_ulong count = host ? bytes / 64 / COPY_ITEMS_CPU : 1;
+    copy->items = host ? COPY_ITEMS_CPU : bytes / 16;
+    for (cl_uint i = 0; i < 2 && code == CL_SUCCESS; i++) {
+        copy->buffers[i] =
+            clCreateBuffer(copy->cl.context,
+                           host ? CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR : CL_MEM_READ_WRITE,
+                           bytes, host ? slab_data(slabs[i]) : NULL, &code);
+        if (code == CL_SUCCESS) {
+            code = clSetKernelArg(copy->kernel, i, sizeof(cl_mem), &copy->buffers[i]);
+        }
+    }
+    if (code == CL_SUCCESS) {
+        code = clSetKernelArg(copy->kernel, 2, sizeof count, &count);
+    }
+    if (code != CL_SUCCESS) {
+        (void)fprintf(stderr, "the copy kernel failed: OpenCL error %d\n", (int)code);
+    }
+    return code == CL_SUCCESS;
+}
+
+bool copy_run(struct copy *copy)
+{
+    size_t local = copy->cl.host_memory ? 1 : 256;
+    cl_int code = clEnqueueNDRangeKernel(copy->cl.queue, copy->kernel, 1, NULL, &copy->items,
+                                         &local, 0, NULL, NULL);
+    return code == CL_SUCCESS && clFinish(copy->cl.queue) == CL_SUCCESS;
+}
+
+void copy_close(struct copy *copy)
+{
+    for (int i = 0; i < 2; i++) {
+        if (copy->buffers[i] != NULL) {
+            (void)clReleaseMemObject(copy->buffers[i]);
+        }
+    }
+    if (copy->kernel != NULL) {
+        (void)clReleaseKernel(copy->kernel);
+    }
+    if (copy->program != NULL) {
+        (void)clReleaseProgram(copy->program);
+    }
+    cl_device_close(&copy->cl);
+}

@@ -1,0 +1,23 @@
+/* A copy on a device, with streaming stores on a CPU: the floor of what moves as many bytes.
+ * One thread. */
+#ifndef TALLY_TESTS_BENCH_DEVICE_COPY_H
+#define TALLY_TESTS_BENCH_DEVICE_COPY_H
+
+#include "kernels/cl_device.h"
+
+struct copy {
+    struct cl_device cl;
+    cl_program program;
+    cl_kernel kernel;
+    cl_mem buffers[2];
+    size_t items;
+};
+
+/* Copy `bytes` from one slab to the other where the device works in host memory, else between
+ * two buffers of its own. False: it says why on standard error; copy_close() is due either way.
+ */
+bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes);
+bool copy_run(struct copy *copy); /* and wait */
+void copy_close(struct copy *copy);
+
+#endif

@@ -1,0 +1,281 @@
+/* Look-back (scan_lookback.cl) with everything against it: work-groups that publish late or
+ * nothing at all, that believe nothing, one thread for all of them, garbage in their memory;
+ * and the trial that decides whether it is used. Every output is compared with the oracle. */
+#include "kernels/cl_fault.h"
+#include "kernels/scan_device.h"
+#include "kernels/scan_program.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    HANG_S = 400 /* a run on one thread takes some seconds */
+};
+
+static const struct way {
+    const char *name;
+    unsigned test;
+} ways[] = {
+    {"as it is", 0},
+    {"with tiles that publish late", SCAN_LOOKBACK_DELAY},
+    {"with tiles that publish nothing", SCAN_LOOKBACK_OMIT},
+    {"believing nothing", SCAN_LOOKBACK_FALLBACK},
+    {"believing nothing, with tiles that publish late or nothing",
+     SCAN_LOOKBACK_FALLBACK | SCAN_LOOKBACK_DELAY | SCAN_LOOKBACK_OMIT},
+};
+
+static struct scan_device *open_device(enum scan_lookback lookback, unsigned test)
+{
+    const struct scan_device_options options = {
+        .gpu_kernels = true, .lookback = lookback, .lookback_test = test, .poison = true};
+    return scan_case_device(&options);
+}
+
+/* Run a case in place or apart, `skew` elements into its slab, and compare. */
+static uint32_t run_case(struct scan_device *device, const struct scan_case *c, bool in_place,
+                         size_t skew, const char *what)
+{
+    size_t bytes = dtype_info(c->desc.dtype)->bytes;
+    size_t in = skew * bytes;
+    size_t out = in_place ? in : in + (c->in_bytes + 63) / 64 * 64;
+    struct slab *slab = slab_create(out + c->out_bytes);
+    struct scan_job job = {.plan = &c->plan, .slab = slab, .in_offset = in, .out_offset = out};
+    struct scan_report report = {0};
+    struct error err = ERROR_INIT;
+    unsigned char *data = slab_data(slab);
+    memcpy(data + in, c->in, c->in_bytes);
+    if (scan_device_run(device, &job, 1, &report, &err) != STATUS_OK) {
+        ktest_fail("%s: %s", what, err.detail);
+    } else {
+        (void)ktest_same_bytes(data + out, c->want, c->out_bytes / bytes, bytes, what);
+    }
+    slab_destroy(slab);
+    return report.launches;
+}
+
+static void lines_agree_with_the_oracle(const void *context)
+{
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_I8, DTYPE_F64, DTYPE_BF16};
+    static const int64_t most[] = {9000, 70000, 200000};
+    enum {
+        ROUNDS = 4 * ARRAY_COUNT(types)
+    };
+    const struct way *way = context;
+    struct scan_device *device = open_device(SCAN_LOOKBACK_ON, way->test);
+    for (int i = 0; i < ROUNDS && device != NULL; i++) {
+        enum dtype dtype = types[(size_t)i / 4];
+        int64_t length = 2049 + scan_draw((uint32_t)most[i % 3]);
+        int64_t lines = 1 + scan_draw(150000 / (uint32_t)length + 1);
+        struct scan_desc desc =
+            scan_describe(dtype, PRECISION_WIDE, 2, (const int64_t[]){lines, length}, 1);
+        desc.exclusive = (i & 1) != 0;
+        desc.reverse = (i & 2) != 0;
+        struct scan_case c;
+        if (!scan_case_init(&c, &desc, i % 3 == 0)) {
+            continue;
+        }
+        uint32_t launches = run_case(device, &c, false, scan_draw(3), "apart");
+        ktest_check(launches == 1, "one launch");
+        (void)run_case(device, &c, true, scan_draw(3), "in place");
+        scan_case_deinit(&c);
+    }
+    scan_device_close(device);
+}
+
+/* More superblocks than a work-group looks at side by side (128, or 2 under test): it walks
+ * further back. */
+static void a_line_longer_than_the_window_agrees(const void *context)
+{
+    const struct way *way = context;
+    struct scan_device *device = open_device(SCAN_LOOKBACK_ON, way->test);
+    const int64_t length[] = {(way->test == 0 ? 140 : 7) * 65536 + 77};
+    struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+    struct scan_case c;
+    if (device != NULL && scan_case_init(&c, &desc, false)) {
+        (void)run_case(device, &c, true, 0, "a long line in place");
+        (void)run_case(device, &c, false, 0, "a long line");
+        scan_case_deinit(&c);
+    }
+    scan_device_close(device);
+}
+
+static void a_batch_of_lines_is_one_launch(const void *context)
+{
+    (void)context;
+    enum {
+        JOBS = 20,
+        ROOM = 400000
+    };
+    struct scan_device *device = open_device(SCAN_LOOKBACK_ON, SCAN_LOOKBACK_DELAY);
+    struct scan_case cases[JOBS];
+    struct scan_job jobs[JOBS];
+    struct scan_report report = {0};
+    struct error err = ERROR_INIT;
+    struct slab *slab = slab_create((size_t)JOBS * ROOM);
+    unsigned char *data = slab_data(slab);
+    for (size_t i = 0; i < JOBS; i++) {
+        const int64_t length[] = {3000 + scan_draw(90000)};
+        struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+        (void)scan_case_init(&cases[i], &desc, false);
+        memcpy(data + i * ROOM, cases[i].in, cases[i].in_bytes);
+        jobs[i] = (struct scan_job){.plan = &cases[i].plan,
+                                    .slab = slab,
+                                    .in_offset = i * ROOM,
+                                    .out_offset = i * ROOM};
+    }
+    ktest_check(scan_device_run(device, jobs, JOBS, &report, &err) == STATUS_OK, err.detail);
+    ktest_check(report.launches == 1, "one launch for all");
+    for (size_t i = 0; i < JOBS; i++) {
+        (void)ktest_same_bytes(data + i * ROOM, cases[i].want, cases[i].out_bytes / 4, 4,
+                               "a line of a batch");
+        scan_case_deinit(&cases[i]);
+    }
+    slab_destroy(slab);
+    scan_device_close(device);
+}
+
+static void a_thousand_launches_give_the_same_bits(const void *context)
+{
+    (void)context;
+    struct scan_device *device = open_device(SCAN_LOOKBACK_ON, 0);
+    const int64_t length[] = {140001};
+    struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+    struct scan_case c;
+    struct error err = ERROR_INIT;
+    if (device == NULL || !scan_case_init(&c, &desc, false)) {
+        return;
+    }
+    struct slab *slab = slab_create(2 * c.in_bytes);
+    unsigned char *data = slab_data(slab);
+    struct scan_job job = {.plan = &c.plan, .slab = slab, .out_offset = c.in_bytes};
+    memcpy(data, c.in, c.in_bytes);
+    for (int i = 0; i < 1000; i++) {
+        struct scan_report report;
+        memset(data + c.in_bytes, 0xA5, c.out_bytes);
+        if (scan_device_run(device, &job, 1, &report, &err) != STATUS_OK) {
+            ktest_fail("%s", err.detail);
+            break;
+        }
+        if (!ktest_same_bytes(data + c.in_bytes, c.want, c.out_bytes / 4, 4, "a launch")) {
+            break;
+        }
+    }
+    slab_destroy(slab);
+    scan_case_deinit(&c);
+    scan_device_close(device);
+}
+
+/* ---- the trial ---- */
+
+/* Launches of a long line on a device that has been warmed; what it says of look-back. */
+static uint32_t launches_after_warming(enum scan_lookback lookback, char *says, size_t room)
+{
+    struct scan_device *device = open_device(lookback, 0);
+    const int64_t length[] = {100000};
+    struct scan_desc desc = scan_describe(DTYPE_F32, PRECISION_WIDE, 1, length, 0);
+    struct error err = ERROR_INIT;
+    struct scan_case c;
+    if (device == NULL || !scan_case_init(&c, &desc, false)) {
+        return 0;
+    }
+    const struct scan_build build = {{DTYPE_F32, PRECISION_WIDE}, SCAN_FAMILY_LOOKBACK};
+    enum status status = lookback == SCAN_LOOKBACK_AUTO ? STATUS_OK : STATUS_UNSUPPORTED;
+    ktest_check(scan_device_warm(device, &build, true, &err) == status, err.detail);
+    uint32_t launches = run_case(device, &c, true, 0, "a long line after warming");
+    (void)snprintf(says, room, "%s", scan_device_info(device)->lookback);
+    scan_case_deinit(&c);
+    scan_device_close(device);
+    return launches;
+}
+
+static void a_device_that_passes_the_trial_looks_back(const void *context)
+{
+    (void)context;
+    char says[200] = "";
+    ktest_check(launches_after_warming(SCAN_LOOKBACK_AUTO, says, sizeof says) == 1,
+                "one launch");
+    ktest_check(strcmp(says, "on") == 0, says);
+}
+
+static void a_device_that_fails_the_trial_reduces_then_scans(const void *context)
+{
+    (void)context;
+    char says[200] = "";
+    const struct cl_fault fault = {.lookback = 1};
+    cl_fault_set(&fault);
+    uint32_t launches = launches_after_warming(SCAN_LOOKBACK_AUTO, says, sizeof says);
+    cl_fault_set(NULL);
+    ktest_check(launches == 4, "four launches");
+    ktest_check(strstr(says, "given up: ") == says, says);
+}
+
+static void look_back_can_be_forbidden(const void *context)
+{
+    (void)context;
+    char says[200] = "";
+    ktest_check(launches_after_warming(SCAN_LOOKBACK_OFF, says, sizeof says) == 4,
+                "four launches");
+    ktest_check(strcmp(says, "off") == 0, says);
+}
+
+/* ---- one thread ---- */
+
+static void run_ways(void)
+{
+    char sentence[160];
+    for (size_t i = 0; i < ARRAY_COUNT(ways); i++) {
+        (void)snprintf(sentence, sizeof sentence, "lines agree with the oracle, %s",
+                       ways[i].name);
+        ktest_run(sentence, lines_agree_with_the_oracle, &ways[i]);
+    }
+}
+
+/* The same tests in a process whose PoCL has one thread: work-groups run one after the other. A
+ * work-group that waited for a later one would hang. */
+static void one_thread_is_enough(const void *context)
+{
+    const char *program = context;
+    (void)fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)alarm(HANG_S);
+        (void)setenv("POCL_MAX_PTHREAD_COUNT", "1", 1);
+        (void)setenv("POCL_CPU_MAX_CU_COUNT", "1", 1);
+        (void)execl(program, program, "one-thread", (char *)NULL);
+        _exit(127);
+    }
+    int status = -1;
+    ktest_check(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+                    WEXITSTATUS(status) == 0,
+                "it ends, with the right bits");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "one-thread") == 0) {
+        run_ways();
+        return ktest_finish();
+    }
+    ktest_run("on one thread every way ends and agrees", one_thread_is_enough, argv[0]);
+    run_ways();
+    for (size_t i = 0; i < ARRAY_COUNT(ways); i++) {
+        char sentence[160];
+        (void)snprintf(sentence, sizeof sentence, "a line longer than the window agrees, %s",
+                       ways[i].name);
+        ktest_run(sentence, a_line_longer_than_the_window_agrees, &ways[i]);
+    }
+    ktest_run("a batch of lines is one launch", a_batch_of_lines_is_one_launch, NULL);
+    ktest_run("a thousand launches give the same bits", a_thousand_launches_give_the_same_bits,
+              NULL);
+    ktest_run("a device that passes the trial looks back",
+              a_device_that_passes_the_trial_looks_back, NULL);
+    ktest_run("a device that fails the trial reduces, then scans",
+              a_device_that_fails_the_trial_reduces_then_scans, NULL);
+    ktest_run("look-back can be forbidden", look_back_can_be_forbidden, NULL);
+    return ktest_finish();
+}
