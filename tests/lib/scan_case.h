@@ -40,7 +40,7 @@ struct scan_way {
 };
 
 enum {
-    SCAN_WAYS = 8
+    SCAN_WAYS = 9
 };
 extern const struct scan_way scan_ways[SCAN_WAYS];
 
