@@ -367,7 +367,6 @@ static enum status run_slice(struct scan_device *device, const struct scan_job *
 {
     struct scan_round round = make_round(device, report);
     struct scan_part part = make_part(job);
-    cl_int code = CL_SUCCESS;
     enum status status = create_carry(&device->cl, &round, job->plan->lines,
                                       part.carry_in ? job->carry : NULL, err);
     if (status == STATUS_OK) {
@@ -375,6 +374,7 @@ static enum status run_slice(struct scan_device *device, const struct scan_job *
                                                    : run_cut(device, &round, &part, err);
     }
     if (status == STATUS_OK && part.carry_out) {
+        cl_int code = CL_SUCCESS;
         CL_TRY(code, clEnqueueReadBuffer(device->cl.queue, round.carry, CL_TRUE, 0,
                                          (size_t)job->plan->lines * 2 * sizeof(cl_ulong),
                                          job->carry, 0, NULL, NULL));
