@@ -21,6 +21,7 @@
     X(scan_gpu)         \
     X(scan_lookback)    \
     X(scan_chain)       \
+    X(scan_bundle)      \
     X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_strided) X(scan_short)
 
 #define X(name)                                \

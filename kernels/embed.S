@@ -18,6 +18,7 @@ kernel_\name\()_end:
     embed scan_rows, "kernels/scan_rows.cl"
     embed scan_columns, "kernels/scan_columns.cl"
     embed scan_strided, "kernels/scan_strided.cl"
+    embed scan_bundle, "kernels/scan_bundle.cl"
     embed scan_short, "kernels/scan_short.cl"
     embed scan_gpu_tile, "kernels/scan_gpu_tile.cl"
     embed scan_gpu, "kernels/scan_gpu.cl"

@@ -31,8 +31,9 @@ static const struct {
 };
 _Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
 
-#define SHORT(inner) \
-    {"scan_table", "scan_group", "scan_chain", "scan_short"}, {"scan_short"}, inner
+#define SHORT(inner)                                                                         \
+    {"scan_table", "scan_group", "scan_chain", "scan_bundle", "scan_short"}, {"scan_short"}, \
+        inner
 
 static const struct {
     const char *sources[5]; /* beside soft_f64 and scan_types; up to the first NULL */
