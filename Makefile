@@ -222,9 +222,11 @@ asan tsan: deps-test
 lint: deps-lint
 	@sh tests/lint.sh
 
-# What takes minutes: the structure of the kernels, and the corpus under every OpenCL runtime.
-.PHONY: kernel-proofs
-kernel-proofs: $(B)/tests/kernels/test_monoid
+# What takes minutes: the structure of the kernels, the corpus under every OpenCL runtime, and under Oclgrind.
+.PHONY: kernel-proofs oclgrind
+oclgrind: deps-tools
+	@sh tests/oclgrind/run.sh
+kernel-proofs: deps-tools $(B)/tests/kernels/test_monoid
 	@$(B)/tests/kernels/test_monoid
 	@sh tests/matrix/run.sh
 

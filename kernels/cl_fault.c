@@ -165,7 +165,7 @@ void cl_fault_from_environment(void)
     (void)pthread_mutex_lock(&known_lock);
     read_text(source, text, sizeof text);
     if (strcmp(text, known) != 0) {
-        (void)strcpy(known, text);
+        (void)snprintf(known, sizeof known, "%s", text);
         set_from_text(text);
     }
     (void)pthread_mutex_unlock(&known_lock);

@@ -258,8 +258,10 @@ static void run_batch(struct test_case *first, size_t count, const struct run *r
     struct error error = ERROR_INIT;
     (void)place(first, count, run);
     for (size_t i = 0; i < count; i++) {
-        jobs[i] = (struct scan_job){&first[i].plan, run->slab, first[i].in_offset,
-                                    first[i].out_offset};
+        jobs[i] = (struct scan_job){.plan = &first[i].plan,
+                                    .slab = run->slab,
+                                    .in_offset = first[i].in_offset,
+                                    .out_offset = first[i].out_offset};
     }
     if (scan_device_run(run->device, jobs, count, &report, &error) != STATUS_OK) {
         ktest_fail("%s: %s", first->name, error.detail);
@@ -310,7 +312,7 @@ static int by_type(const void *a, const void *b)
 }
 
 static void run_device(size_t number, const struct scan_device_options *flags,
-                       struct slab *slab)
+                       enum amount amount, struct slab *slab)
 {
     static const struct {
         const char *name;
@@ -319,17 +321,21 @@ static void run_device(size_t number, const struct scan_device_options *flags,
         bool in_place;
         uint64_t max_alloc_bytes;
         uint64_t part_bytes;
+        bool tiny; /* one of the few for an interpreter */
     } ways[] = {
-        {"alone", 1, 0, false, 0, 0},
-        {"alone, in place, misaligned", 1, 3, true, 0, 0},
-        {"in batches", BATCH, 0, true, 0, 0},
-        {"in batches, misaligned", BATCH, 1, false, 0, 0},
-        {"in parts of a block, in place", 1, 0, true, 0, 1},
-        {"in batches in parts of 20 KiB", BATCH, 1, false, 0, 20480},
-        {"cut to pieces of 64 KiB", 1, 0, false, 65536, 0},
-        {"cut to pieces of 64 KiB in parts of a block, in place", 1, 0, true, 65536, 1},
+        {"alone", 1, 0, false, 0, 0, false},
+        {"alone, in place, misaligned", 1, 3, true, 0, 0, true},
+        {"in batches", BATCH, 0, true, 0, 0, false},
+        {"in batches, misaligned", BATCH, 1, false, 0, 0, true},
+        {"in parts of a block, in place", 1, 0, true, 0, 1, false},
+        {"in batches in parts of 20 KiB", BATCH, 1, false, 0, 20480, false},
+        {"cut to pieces of 64 KiB", 1, 0, false, 65536, 0, false},
+        {"cut to pieces of 64 KiB in parts of a block, in place", 1, 0, true, 65536, 1, true},
     };
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
+        if (amount == AMOUNT_TINY && !ways[w].tiny) {
+            continue;
+        }
         struct scan_device_options options = *flags;
         options.cache_dir = getenv("TALLY_KERNEL_CACHE");
         options.max_alloc_bytes = ways[w].max_alloc_bytes;
@@ -454,7 +460,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t d = arguments.first; d <= arguments.last && d < count; d++) {
-        run_device(d, &arguments.flags, slab);
+        run_device(d, &arguments.flags, arguments.amount, slab);
     }
     slab_destroy(slab);
     return ktest_finish();

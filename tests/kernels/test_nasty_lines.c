@@ -71,7 +71,7 @@ static void large_terms_that_cancel_leave_the_small_ones(const void *context)
     static float want[N];
     for (int i = 0; i < N; i++) { /* 1e8, 1, -1e8 in turn: exact in float64 */
         const float turn[] = {1e8F, 1, -1e8F};
-        double sum = i / 3 + (i % 3 > 0) + (i % 3 < 2 ? 1e8 : 0);
+        double sum = (double)(i / 3 + (i % 3 > 0)) + (i % 3 < 2 ? 1e8 : 0);
         in[i] = turn[i % 3];
         want[i] = (float)sum;
     }
@@ -79,53 +79,63 @@ static void large_terms_that_cancel_leave_the_small_ones(const void *context)
                     "1e8, 1, -1e8");
 }
 
+enum {
+    SPECIAL_LENGTH = 1300,
+    SPECIAL_LINES = 3,
+    SPECIAL_CELLS = SPECIAL_LENGTH * SPECIAL_LINES,
+    SPECIAL_APART = 5
+};
+
+/* The sums of the middle line from cell `seam` on, that cell being infinite (or a NaN) and the
+ * one SPECIAL_APART after it negative infinity. */
+static void expect_special(float *line, size_t step, size_t seam, bool nan)
+{
+    const uint32_t canonical = 0x7FC00000;
+    for (size_t k = seam; k < SPECIAL_LENGTH; k++) {
+        line[k * step] = INFINITY;
+        if (nan || k >= seam + SPECIAL_APART) {
+            memcpy(&line[k * step], &canonical, sizeof canonical);
+        }
+    }
+}
+
+static void check_seam(struct scan_device *device, const struct scan_desc *desc,
+                       const float *clean_in, const float *clean, size_t seam)
+{
+    static float in[SPECIAL_CELLS];
+    static float want[SPECIAL_CELLS];
+    size_t step = desc->axis == 0 ? SPECIAL_LINES : 1;
+    size_t middle = desc->axis == 0 ? 1 : SPECIAL_LENGTH;
+    bool nan = seam % 2 != 0;
+    memcpy(in, clean_in, sizeof in);
+    memcpy(want, clean, sizeof want);
+    in[middle + seam * step] = nan ? NAN : INFINITY;
+    if (seam + SPECIAL_APART < SPECIAL_LENGTH) {
+        in[middle + (seam + SPECIAL_APART) * step] = -INFINITY;
+    }
+    expect_special(want + middle, step, seam, nan);
+    (void)scan_trial_plain(device, desc, in, want, desc->axis == 0 ? "a column" : "a row");
+}
+
 /* An infinity in one line, then its negative; or a NaN: at both sides of every seam. */
 static void special_values_reach_nothing_before_or_beside_them(const void *context)
 {
-    enum {
-        N = 1300,
-        LINES = 3
-    };
-    static const size_t seams[] = {0, 1, 7, 8, 255, 256, 511, 512, 1023, 1024, N - 2, N - 1};
-    static float in[N * LINES];
-    static float want[N * LINES];
-    static float clean[N * LINES];
-    struct scan_device *device = scan_trial_device(*(const size_t *)context);
+    static const size_t seams[] = {
+        0, 1, 7, 8, 255, 256, 511, 512, 1023, 1024, SPECIAL_LENGTH - 2, SPECIAL_LENGTH - 1};
+    static float in[SPECIAL_CELLS];
+    static float clean[SPECIAL_CELLS];
     for (int columns = 0; columns < 2; columns++) {
         struct scan_desc desc = scan_trial_desc(DTYPE_F32, (enum precision)columns, 0);
-        size_t step = columns ? LINES : 1;
         desc.rank = 2;
-        desc.sizes[0] = columns ? N : LINES;
-        desc.sizes[1] = columns ? LINES : N;
+        desc.sizes[0] = columns ? SPECIAL_LENGTH : SPECIAL_LINES;
+        desc.sizes[1] = columns ? SPECIAL_LINES : SPECIAL_LENGTH;
         desc.axis = columns ? 0 : 1;
-        for (size_t i = 0; i < (size_t)N * LINES; i++) {
+        for (size_t i = 0; i < SPECIAL_CELLS; i++) {
             in[i] = (float)(i % 89) - 31.25F;
         }
         oracle_scan(&desc, in, clean);
         for (size_t s = 0; s < ARRAY_COUNT(seams); s++) {
-            float *line = in + (columns ? 1 : N); /* the middle one */
-            bool nan = s % 2 != 0;
-            size_t second = seams[s] + 5 < N ? seams[s] + 5 : N;
-            float kept = line[seams[s] * step];
-            float kept_second = second < N ? line[second * step] : 0;
-            line[seams[s] * step] = nan ? NAN : INFINITY;
-            if (second < N) {
-                line[second * step] = -INFINITY;
-            }
-            memcpy(want, clean, sizeof want);
-            for (size_t k = seams[s]; k < N; k++) {
-                const uint32_t canonical = 0x7FC00000;
-                float *at = want + (line - in) + k * step;
-                *at = INFINITY;
-                if (nan || k >= second) {
-                    memcpy(at, &canonical, sizeof *at);
-                }
-            }
-            (void)scan_trial_plain(device, &desc, in, want, columns ? "a column" : "a row");
-            line[seams[s] * step] = kept;
-            if (second < N) {
-                line[second * step] = kept_second;
-            }
+            check_seam(scan_trial_device(*(const size_t *)context), &desc, in, clean, seams[s]);
         }
     }
 }

@@ -3,9 +3,9 @@
 #
 #   tests/matrix/run.sh [--quick]
 #
-# PoCL with one thread and with all, each of its work-group methods, the GPU kernels on it; Intel's
-# CPU runtime (from the Python package index, into build/matrix-venv); and every other device that
-# the system's ICD loader finds. Each run compares every output with the oracle byte for byte, so
+# PoCL with one thread and with all, each of its work-group methods, the generic and the GPU kernels
+# on it, with 32 and 64-bit offsets; Intel's CPU runtime (from the Python package index, into build/matrix-venv); and every other device that
+# the system's ICD loader finds; last Oclgrind (tests/oclgrind/run.sh; not with --quick). Each run compares every output with the oracle byte for byte, so
 # that all that pass agree. Prints one row a run; ends with "N passed, N failed".
 set -eu
 
@@ -54,6 +54,9 @@ if [ -n "$pocl" ]; then
     for method in loopvec loops repl; do
         run "PoCL, work-group method $method" "OCL_ICD_VENDORS=$pocl" "POCL_WORK_GROUP_METHOD=$method" --
     done
+    run "PoCL, generic kernel" "OCL_ICD_VENDORS=$pocl" -- --generic-kernels
+    run "PoCL, generic kernel, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --generic-kernels --wide-index
+    run "PoCL, GPU kernels, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels --wide-index
     run "PoCL, GPU kernels" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels
     run "PoCL, GPU kernels, no fp64" "OCL_ICD_VENDORS=$pocl" -- --soft-f64
     run "PoCL, GPU kernels, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 -- --gpu-kernels
@@ -76,6 +79,18 @@ for icd in /etc/OpenCL/vendors/*.icd; do
     *) run "$(basename "$icd" .icd), every device" "OCL_ICD_VENDORS=$icd" -- --device all ;;
     esac
 done
+
+if [ "$quick" != --quick ]; then
+    log=$logs/oclgrind.log
+    if sh tests/oclgrind/run.sh >"$log" 2>&1; then
+        passed=$((passed + 1))
+        printf '%-44s %-10s %s\n' "Oclgrind" same "$(tail -n 1 "$log")"
+    else
+        failed=$((failed + 1))
+        printf '%-44s %-10s %s\n' "Oclgrind" REPORTS "$(tail -n 1 "$log")"
+        cat "$log"
+    fi
+fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]
