@@ -91,6 +91,7 @@ def schemathesis(server, folder, *arguments):
         capture_output=True,
         text=True,
         timeout=280,
+        cwd=folder,  # where it leaves what it found
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
