@@ -58,6 +58,9 @@ if [ -n "$pocl" ]; then
     run "PoCL, generic kernel, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --generic-kernels --wide-index
     run "PoCL, GPU kernels, 64-bit offsets" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels --wide-index
     run "PoCL, GPU kernels" "OCL_ICD_VENDORS=$pocl" -- --gpu-kernels
+    run "PoCL, GPU kernels, look-back" "OCL_ICD_VENDORS=$pocl" -- --lookback
+    run "PoCL, GPU kernels, hostile look-back" "OCL_ICD_VENDORS=$pocl" -- --hostile-lookback
+    run "PoCL, GPU kernels, look-back, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 -- --lookback
     run "PoCL, GPU kernels, no fp64" "OCL_ICD_VENDORS=$pocl" -- --soft-f64
     run "PoCL, GPU kernels, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 -- --gpu-kernels
 fi
@@ -72,6 +75,7 @@ mkdir -p "$vendors"
 printf '%s\n' "$venv/lib/libintelocl.so" >"$vendors/intel.icd"
 run "Intel CPU runtime" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" --
 run "Intel CPU runtime, GPU kernels" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" -- --gpu-kernels
+run "Intel CPU runtime, GPU kernels, look-back" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" -- --lookback
 
 for icd in /etc/OpenCL/vendors/*.icd; do
     case $icd in
