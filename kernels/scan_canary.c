@@ -278,7 +278,8 @@ static uint64_t long_line(struct scan_device *device)
     uint64_t units = scan_device_info(device)->compute_units;
     uint64_t cells = units * TRIAL_RESIDENT * 2 * TRIAL_TILE;
     cells = cells < TRIAL_CELLS ? cells : TRIAL_CELLS;
-    return cells > 2 * TRIAL_LINE ? cells : 2 * TRIAL_LINE;
+    const uint64_t least = UINT64_C(2) * TRIAL_LINE;
+    return cells > least ? cells : least;
 }
 
 /* The same line again and again: the same bits each time. */
@@ -331,7 +332,7 @@ enum status scan_canary_usual(struct scan_device *device, struct scan_kind kind,
     struct check check = {
         .device = device, .dtype = kind.dtype, .bytes = dtype_info(kind.dtype)->bytes};
     *ns = 0;
-    check.slab = slab_create(2 * TRIAL_LINE * check.bytes);
+    check.slab = slab_create((size_t)2 * TRIAL_LINE * check.bytes);
     if (check.slab == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
     }
@@ -345,7 +346,7 @@ enum status scan_canary_lookback(struct scan_device *device, struct scan_kind ki
 {
     struct check check = {
         .device = device, .dtype = kind.dtype, .bytes = dtype_info(kind.dtype)->bytes};
-    uint64_t cells = first ? long_line(device) : 2 * TRIAL_LINE;
+    uint64_t cells = first ? long_line(device) : UINT64_C(2) * TRIAL_LINE;
     uint64_t ns = 0;
     check.slab = slab_create(cells * check.bytes);
     if (check.slab == NULL) {
