@@ -277,9 +277,11 @@ static uint64_t long_line(struct scan_device *device)
 {
     uint64_t units = scan_device_info(device)->compute_units;
     uint64_t cells = units * TRIAL_RESIDENT * 2 * TRIAL_TILE;
-    cells = cells < TRIAL_CELLS ? cells : TRIAL_CELLS;
     const uint64_t least = UINT64_C(2) * TRIAL_LINE;
-    return cells > least ? cells : least;
+    if (cells < least) {
+        return least;
+    }
+    return cells < TRIAL_CELLS ? cells : TRIAL_CELLS;
 }
 
 /* The same line again and again: the same bits each time. */

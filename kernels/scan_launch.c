@@ -247,20 +247,17 @@ static enum status run_generic(struct scan_launcher *launcher, const struct scan
     return cl_enqueue(launcher->device, &launch, launches, err);
 }
 
-/* Sort the pieces of a group by the way they go into launcher->few; ends[way]: where those of a
- * way end. */
-static void sort_ways(struct scan_launcher *launcher, const struct scan_group *group,
-                      uint64_t lookback_from, size_t ends[SCAN_GPU_WAYS])
+/* Put the pieces of a group that go one way at launcher->few[at] and after; gives where they
+ * end. */
+static size_t take_way(struct scan_launcher *launcher, const struct scan_group *group,
+                       uint64_t lookback_from, enum scan_gpu_way way, size_t at)
 {
-    size_t at = 0;
-    for (int way = 0; way < SCAN_GPU_WAYS; way++) {
-        for (size_t i = 0; i < group->count; i++) {
-            if (scan_gpu_way(&group->pieces[i], lookback_from) == (enum scan_gpu_way)way) {
-                launcher->few[at++] = group->pieces[i];
-            }
+    for (size_t i = 0; i < group->count; i++) {
+        if (scan_gpu_way(&group->pieces[i], lookback_from) == way) {
+            launcher->few[at++] = group->pieces[i];
         }
-        ends[way] = at;
     }
+    return at;
 }
 
 /* The kernels for GPUs, whatever the device: a few launches for all pieces of the group. */
@@ -275,8 +272,13 @@ static enum status run_gpu(struct scan_launcher *launcher, const struct scan_gro
                                            group,
                                            type};
     struct scan_group rest = *group;
-    size_t ends[SCAN_GPU_WAYS];
-    sort_ways(launcher, group, lookback_from(launcher, type), ends);
+    size_t ends[SCAN_GPU_WAYS] = {0}; /* of each way's pieces in launcher->few */
+    size_t end = 0;
+    for (int way = 0; way < SCAN_GPU_WAYS; way++) {
+        end = take_way(launcher, group, lookback_from(launcher, type), (enum scan_gpu_way)way,
+                       end);
+        ends[way] = end;
+    }
     size_t apart = ends[SCAN_GPU_LOOKBACK];
     size_t tiled = ends[SCAN_GPU_TILE];
     rest.pieces = launcher->few + tiled;

@@ -244,7 +244,10 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
         job->want = want;
         expect(job, data + job->at / sizeof *data, bench->want + want);
         want += (size_t)job->plan.out_elements;
-        run[j] = (struct scan_job){&job->plan, bench->slab, job->at, job->to};
+        run[j] = (struct scan_job){.plan = &job->plan,
+                                   .slab = bench->slab,
+                                   .in_offset = job->at,
+                                   .out_offset = job->to};
     }
     size_t step = bench->alone ? 1 : count;
     for (size_t j = 0; j < count; j += step) {

@@ -293,7 +293,7 @@ static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stri
     unsigned char *data = slab_data(slab);
     memcpy(data, t.in, t.in_bytes / 2);
     memcpy(data + (size_t)stride * bytes, t.in + t.in_bytes / 2, t.in_bytes / 2);
-    struct scan_job job = {&plan, slab, 0, out};
+    struct scan_job job = {.plan = &plan, .slab = slab, .out_offset = out};
     struct scan_report report;
     if (scan_device_run(device, &job, 1, &report, &err) != STATUS_OK) {
         ktest_fail("%s", err.detail);
@@ -478,7 +478,10 @@ static void a_batch_on_a_gpu_takes_four_launches(const void *context)
         struct scan_desc desc =
             scan_describe(DTYPE_F32, PRECISION_WIDE, 2, sizes[i % 4], i % 3 == 0 ? 0 : 1);
         ktest_check(scan_plan_make(&desc, &plans[i], &err) == STATUS_OK, "a plan");
-        jobs[i] = (struct scan_job){&plans[i], slab, i * 1000000, i * 1000000};
+        jobs[i] = (struct scan_job){.plan = &plans[i],
+                                    .slab = slab,
+                                    .in_offset = i * 1000000,
+                                    .out_offset = i * 1000000};
     }
     ktest_check(scan_device_run(device, jobs, JOBS, &report, &err) == STATUS_OK, err.detail);
     ktest_check(report.launches == 5, "four launches, and one for many columns of one element");
