@@ -1,4 +1,4 @@
-/* Any layout: one work-item per line, walking it group by group in the association of
+/* Any layout: a work-item walks some lines, mostly one, group by group in the association of
  * docs/numerics.md. No barriers, no local memory. A launch is a table of pieces with their lines
  * numbered through, so that one launch runs many small requests, each with its own shape and
  * flags. In place is fine: a group is read before it is written. */
@@ -48,20 +48,10 @@ static void group_scan(acc_t v[GROUP])
     }
 }
 
-__kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
-                           __global acc_t *carry, ulong carry_lines,
-                           __global const ulong *table, ulong entry_at, uint entry_count,
-                           ulong dim_at, ulong lines)
+static void scan_line(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
+                      ulong carry_lines, __global const struct scan_entry *e,
+                      __global const ulong *dims, ulong own)
 {
-    ulong line = get_global_id(0);
-    if (line >= lines) {
-        return;
-    }
-    __global const struct scan_entry *entries =
-        (__global const struct scan_entry *)(table + entry_at);
-    __global const ulong *dims = table + dim_at;
-    __global const struct scan_entry *e = entries + find_entry(entries, entry_count, line);
-    ulong own = line - e->first_unit;
     struct line_walk w = walk_from(e, dims, own);
     index_t from = (index_t)w.in;
     index_t to = (index_t)w.out;
@@ -107,5 +97,24 @@ __kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
     if (e->flags & ENTRY_CARRY_OUT) {
         carry[e->carry + own] = s.supers;
         carry[carry_lines + e->carry + own] = s.blocks;
+    }
+}
+
+__kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
+                           __global acc_t *carry, ulong carry_lines,
+                           __global const ulong *table, ulong entry_at, uint entry_count,
+                           ulong dim_at, ulong units)
+{
+    ulong unit = get_global_id(0);
+    if (unit >= units) {
+        return;
+    }
+    __global const struct scan_entry *entries =
+        (__global const struct scan_entry *)(table + entry_at);
+    __global const struct scan_entry *e = entries + find_entry(entries, entry_count, unit);
+    ulong line = (unit - e->first_unit) * e->unit_lines;
+    ulong end = min(line + e->unit_lines, e->lines);
+    for (; line < end; line++) {
+        scan_line(in, out, carry, carry_lines, e, table + dim_at, line);
     }
 }

@@ -18,7 +18,8 @@
 /* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size. */
 enum {
     LOCAL_CPU = 4,
-    LOCAL_GPU = 64
+    LOCAL_GPU = 64,
+    GRID_CPU = 65000 /* work-items of a launch, about */
 };
 
 _Static_assert((int)SCAN_FAMILY_GENERIC == (int)SCAN_BUILD_GENERIC, "a kernel's number");
@@ -123,9 +124,16 @@ void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TE
                    build->kind.precision == PRECISION_NATIVE ? " (native)" : "", family);
 }
 
+/* Where the generic kernel stands in for vector kernels until they are built, it has one
+ * program for offsets of any width, as they have. */
+static enum scan_index usual_index(const struct scan_launcher *launcher)
+{
+    return launcher->vectors ? SCAN_INDEX_64 : SCAN_INDEX_32;
+}
+
 bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build)
 {
-    struct scan_type type = {build->kind.dtype, build->kind.precision, SCAN_INDEX_32};
+    struct scan_type type = {build->kind.dtype, build->kind.precision, usual_index(launcher)};
     return scan_programs_built(launcher->programs, (enum scan_family)build->kernel, type);
 }
 
@@ -143,7 +151,7 @@ enum status scan_launcher_prepare(struct scan_launcher *launcher,
 {
     const cl_kernel *kernels = NULL;
     enum scan_family family = (enum scan_family)build->kernel;
-    struct scan_type type = {build->kind.dtype, build->kind.precision, SCAN_INDEX_32};
+    struct scan_type type = {build->kind.dtype, build->kind.precision, usual_index(launcher)};
     if (!scan_launcher_uses(launcher, build->kernel)) {
         return error_set(err, STATUS_UNSUPPORTED, "the device does not use this kernel");
     }
@@ -213,11 +221,24 @@ static bool fits_32(const struct scan_piece *piece)
            plan->axis.size <= most;
 }
 
-/* In the generic kernel a unit is a line. */
+/* Units of a piece in the generic kernel: a line each, or more where there are too many lines.
+ */
 static struct scan_units line_units(const struct scan_piece *piece, const void *context)
 {
-    (void)context;
-    return (struct scan_units){.count = piece->plan->lines, .lines = 1};
+    const uint64_t *most = context;
+    uint64_t all = piece->plan->lines;
+    uint64_t lines = all / *most + (all % *most != 0);
+    return (struct scan_units){.count = all / lines + (all % lines != 0), .lines = lines};
+}
+
+/* Most units of each piece. PoCL compiles a kernel anew for launches of 65535 work-items or
+ * more, in the middle of the launch. */
+static uint64_t units_most(const struct scan_launcher *launcher, size_t pieces)
+{
+    if (launcher->device->gpu_kernels) {
+        return UINT64_MAX;
+    }
+    return pieces < GRID_CPU ? GRID_CPU / pieces : 1;
 }
 
 /* One launch for all pieces of the group. */
@@ -225,7 +246,8 @@ static enum status run_generic(struct scan_launcher *launcher, const struct scan
                                struct scan_type type, uint32_t *launches, struct error *err)
 {
     const cl_kernel *kernels = NULL;
-    const struct scan_table_source source = {group->pieces, group->count, line_units, NULL};
+    const uint64_t most = units_most(launcher, group->count);
+    const struct scan_table_source source = {group->pieces, group->count, line_units, &most};
     struct scan_table table;
     enum status status =
         scan_programs_find(launcher->programs, SCAN_FAMILY_GENERIC, type, &kernels, err);
@@ -381,7 +403,8 @@ enum status scan_launch(struct scan_launcher *launcher, const struct scan_group 
     const struct scan_plan *first = group->pieces[0].plan;
     struct scan_type type = {first->dtype, first->precision, SCAN_INDEX_32};
     for (size_t i = 0; i < group->count; i++) {
-        bool narrow = fits_32(&group->pieces[i]) && !launcher->device->wide_index;
+        bool narrow = usual_index(launcher) == SCAN_INDEX_32 && fits_32(&group->pieces[i]) &&
+                      !launcher->device->wide_index;
         type.index = narrow ? type.index : SCAN_INDEX_64;
     }
     enum status status = make_room(launcher, group->count, err);

@@ -75,6 +75,7 @@ static enum status fill_plan(struct server *server, const struct device_driver *
                            ? NS_PER_S
                            : config->device_timeout_ms * NS_PER_MS,
         .warm_dtypes = dtypes,
+        .build_ahead = config->build_ahead,
         .changed = on_changed,
     };
     return STATUS_OK;

@@ -26,6 +26,7 @@ enum {
 };
 
 enum step_state {
+    UNASKED, /* no job has wanted it */
     UNKNOWN, /* whether the cache has it */
     MISSING,
     ASKED,
@@ -62,6 +63,15 @@ static bool has_kind(struct scan_kind kind)
            (info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4);
 }
 
+/* Wait until a job wants it: every kernel takes time to build and memory to keep, and jobs have
+ * the generic one meanwhile. Look-back, of GPUs, is tried beforehand. */
+static bool waits_for_jobs(const struct worker *worker, unsigned kernel)
+{
+    return !worker->plan->build_ahead && worker->info.kind == SCAN_DEVICE_CPU &&
+           !worker->plan->open_options.gpu_kernels &&
+           !worker->plan->driver->needs(worker->device, kernel);
+}
+
 /* The kernels of the types that --warm names, or of the others. */
 static void add_steps(struct worker *worker, bool named, bool needed)
 {
@@ -77,7 +87,10 @@ static void add_steps(struct worker *worker, bool named, bool needed)
         if (is_named == named && has_kind(build.kind) &&
             driver->uses(worker->device, build.kernel) &&
             driver->needs(worker->device, build.kernel) == needed) {
-            warm->steps[warm->count++] = (struct warm_up_step){build, UNKNOWN, 0};
+            bool waits = waits_for_jobs(worker, build.kernel);
+            warm->left += !waits;
+            warm->steps[warm->count++] =
+                (struct warm_up_step){build, waits ? UNASKED : UNKNOWN, 0};
         }
     }
 }
@@ -93,7 +106,6 @@ static void list_steps(struct worker *worker)
     add_steps(worker, false, true);
     add_steps(worker, true, false);
     add_steps(worker, false, false);
-    warm->left = warm->count;
     /* a child opens the device as it is, and does not know of --gpu-kernels */
     warm->children = worker->plan->open_options.cache_dir != NULL &&
                      worker->plan->open_options.cache_dir[0] != '\0' &&
@@ -129,14 +141,18 @@ static bool is_needed(const struct worker *worker, size_t step)
     return worker->plan->driver->needs(worker->device, worker->warm.steps[step].build.kernel);
 }
 
+static bool is_left(enum step_state state)
+{
+    return state != UNASKED && state < DONE;
+}
+
 static void set_step(struct worker *worker, size_t step, enum step_state state)
 {
     struct warm_up *warm = &worker->warm;
-    bool was_over = warm->steps[step].state >= DONE;
-    bool is_over = state >= DONE;
+    bool was_left = is_left((enum step_state)warm->steps[step].state);
     warm->steps[step].state = (unsigned char)state;
     warm->next_load = state == UNKNOWN && step < warm->next_load ? step : warm->next_load;
-    warm->left += (size_t)was_over - (size_t)is_over;
+    warm->left += (size_t)is_left(state) - (size_t)was_left;
     (void)pthread_mutex_lock(&worker->lock);
     worker->stats.to_build = warm->left;
     (void)pthread_mutex_unlock(&worker->lock);
@@ -383,9 +399,9 @@ bool warm_up_begin(struct worker *worker)
     struct warm_up *warm = &worker->warm;
     list_steps(worker);
     note_lookback(worker);
-    for (size_t i = 0; i < warm->count; i++) {
-        set_step(worker, i, UNKNOWN);
-    }
+    (void)pthread_mutex_lock(&worker->lock);
+    worker->stats.to_build = warm->left;
+    (void)pthread_mutex_unlock(&worker->lock);
     size_t most = machine_cores() < WARM_UP_CHILDREN ? 1 : WARM_UP_CHILDREN;
     bool usable = finish_steps(worker, 0, warm->first, most);
     for (size_t i = 1; i < WARM_UP_CHILDREN; i++) {
@@ -427,19 +443,30 @@ static bool load_one(struct worker *worker, size_t wanted, uint64_t now_ns)
     return step == NO_STEP || warm_step(worker, step, false);
 }
 
+/* The step of the kernel that jobs wanted lately; it is left to do from now on. */
+static size_t look_for_wanted(struct worker *worker)
+{
+    struct scan_build build;
+    if (!worker->plan->driver->wanted(worker->device, &build)) {
+        return NO_STEP;
+    }
+    size_t step = find_step(&worker->warm, &build);
+    if (step != NO_STEP && worker->warm.steps[step].state == UNASKED) {
+        set_step(worker, step, UNKNOWN);
+    }
+    return step;
+}
+
 bool warm_up_tick(struct worker *worker, bool quiet)
 {
     struct warm_up *warm = &worker->warm;
-    struct scan_build build;
+    size_t wanted = look_for_wanted(worker);
     if (warm->left == 0 ||
         lifecycle_phase(worker->plan->server->lifecycle) >= LIFECYCLE_DRAINING) {
         warm_up_stop(warm);
         return true;
     }
     uint64_t now_ns = clock_now_ns();
-    size_t wanted = worker->plan->driver->wanted(worker->device, &build)
-                        ? find_step(warm, &build)
-                        : NO_STEP;
     if (!load_one(worker, wanted, now_ns) || !tend_children(worker, 1, warm->count, wanted)) {
         return false;
     }

@@ -1,5 +1,6 @@
 /* Which kernels a device's worker has, and how it gets the others. Private to the worker.
  *
+ *   UNASKED --a job wants it, or --build-ahead--> UNKNOWN
  *   UNKNOWN --in the cache--> DONE
  *      +------- not there --> MISSING --> ASKED (a child builds it) --> UNKNOWN
  *                                |  +---- it failed ------------------> FAILED, or HERE
@@ -35,7 +36,7 @@ struct warm_up {
     struct warm_up_step steps[WARM_UP_STEPS_MAX]; /* in the order they are built */
     size_t count;
     size_t first;     /* steps before ready */
-    size_t left;      /* steps that are neither DONE nor FAILED */
+    size_t left;      /* steps that are neither UNASKED, DONE nor FAILED */
     size_t next_load; /* no step before it is UNKNOWN */
     bool children;    /* they can be used */
     unsigned useless; /* children that could not start */

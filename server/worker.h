@@ -39,6 +39,7 @@ struct worker_plan {
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
     unsigned warm_dtypes;        /* bits: the types of --warm */
+    bool build_ahead;            /* kernels that no job has wanted, too */
     void (*changed)(void *pool); /* a state changed; thread: any */
     void *pool;
 };

@@ -165,10 +165,20 @@ def test_a_service_without_a_single_good_device_does_not_start(faults, text):
     assert "none of the OpenCL devices can be used" in service.server.log
 
 
-def test_a_kernel_that_does_not_build_gives_way_to_another(faults):
-    service = faults(text="build=-DINDEX=ulong")  # the vector kernels of a CPU
-    for _ in range(5):
-        assert service.ask() == 200
+def test_a_kernel_that_does_not_build_gives_way_to_another(faults, tmp_path):
+    cache = ("--kernel-cache", str(tmp_path / "cache"), "--warm", "float32")
+    service = faults(*cache, text="build=-DINNER=3")  # the kernel of a CPU for three columns
+    x = np.arange(3000, dtype=np.int32).reshape(1000, 3)
+    path = "/v1/cumsum?dtype=int32&shape=1000,3"
+
+    def has_failed():
+        answer = service.client.post(path, x.tobytes(), calls.RAW)
+        assert answer.status == 200
+        assert np.array_equal(np.frombuffer(answer.body, np.int32).reshape(x.shape), x.cumsum(0))
+        return service.devices()[0]["build_failures"] > 0
+
+    until(has_failed)
+    assert has_failed()
     assert service.states() == ["ready"]
 
 
