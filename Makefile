@@ -227,7 +227,7 @@ lint: deps-lint
 oclgrind: deps-tools
 	@sh tests/oclgrind/run.sh
 kernel-proofs: deps-tools $(B)/tests/kernels/test_monoid
-	@$(B)/tests/kernels/test_monoid
+	@$(B)/tests/kernels/test_monoid --all
 	@sh tests/matrix/run.sh
 
 image:

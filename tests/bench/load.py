@@ -103,7 +103,7 @@ def tallyd(*flags, env=None):
 
 
 def wait_built(base, seconds=600):
-    """Until every kernel is built: a cold cache would be measured otherwise, not the service."""
+    """Until the kernels that requests have wanted are there: their building is not measured."""
     deadline = time.perf_counter() + seconds
     while time.perf_counter() < deadline:
         with urllib.request.urlopen(base + "/v1/devices", timeout=30) as answer:

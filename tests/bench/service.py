@@ -145,6 +145,9 @@ def beside_large(base, note):
     with load.body_file(small) as body:
         args = {"content_type": JSON, "seconds": 4, "connections": 8}
         load.wrk(base + "/v1/cumsum", body, **args)
+        with large_requests(base, 256):
+            load.wrk(base + "/v1/cumsum", body, **{**args, "seconds": 1})
+        load.wait_built(base)
         alone = load.wrk(base + "/v1/cumsum", body, **args)
         with large_requests(base, 256) as seen:
             beside = load.wrk(base + "/v1/cumsum", body, **args)
@@ -197,9 +200,6 @@ def service(quick, note):
     seconds, rounds = (2, 1) if quick else (2, 3)
     rows = []
     with load.tallyd() as (tally, base):
-        load.wait_built(base)
-        rows.append(beside_large(base, note))
-        rows.append(paced(base, note))
         for work in works(quick):
             note(work.name)
             with load.body_file(work.body) as body, bare(work) as (floor, floor_url):
@@ -215,7 +215,8 @@ def service(quick, note):
                 }
                 load.wrk(
                     base + work.path, body, **{**args, "seconds": 1}
-                )  # warm both ends of the path
+                )  # warm both ends of the path, and say which kernels are wanted
+                load.wait_built(base)
                 results = load.interleave(runs, rounds)
             mid = load.median_by(results["tallyd"], "rps")
             rows.append(
@@ -234,6 +235,8 @@ def service(quick, note):
                     "ratio_to_bare_mhd": round(load.ratio(results, "tallyd", "bare", "rps"), 3),
                 }
             )
+        rows.append(beside_large(base, note))
+        rows.append(paced(base, note))
     return rows
 
 
@@ -348,14 +351,13 @@ def frameworks(quick, note, python, mlserver_command):
     for name, start, jobs in peers:
         try:
             with load.tallyd() as (_, ours), start() as (_, theirs):
-                load.wait_built(ours)
                 for work, our_path, their_path, kind, data, connections in jobs:
                     note(f"{name}: {work}")
                     rows.append(
                         compare(
                             name,
                             work,
-                            (ours + our_path, theirs + their_path),
+                            (ours, our_path, theirs + their_path),
                             kind,
                             data,
                             seconds,
@@ -370,8 +372,12 @@ def frameworks(quick, note, python, mlserver_command):
 
 
 def compare(peer, work, urls, kind, data, seconds, connections, rounds):
+    base, path, their_url = urls
+    urls = (base + path, their_url)
     with load.body_file(data) as body:
         args = {"content_type": kind, "seconds": seconds, "connections": connections}
+        load.wrk(urls[0], body, **{**args, "seconds": 1})
+        load.wait_built(base)
         results = load.interleave(
             {
                 name: (lambda u=url: load.wrk(u, body, **args))

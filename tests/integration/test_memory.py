@@ -22,7 +22,7 @@ def peak_of(server, send):
 
 @pytest.fixture
 def fresh(start_server):
-    """A server that has built every kernel, and run those for float32 rows."""
+    """A server that has the kernels it needs, and has run those for float32 rows."""
     server = start_server("--log-requests", "false")
     server.wait_built()
     client = server.client(120)

@@ -80,8 +80,8 @@ class Tallyd:
         self.kill()
         raise AssertionError(f"not ready after {READY_SECONDS} s; its log:\n{self.log}")
 
-    def wait_built(self, seconds=400):
-        """Wait until no kernel is left to build or load."""
+    def wait_built(self, seconds=120):
+        """Wait until no kernel that a request wanted is left to build or load."""
         client = self.client()
         deadline = time.monotonic() + seconds
         while any(d["to_build"] for d in client.get("/v1/devices").json()["devices"]):
