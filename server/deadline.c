@@ -197,6 +197,19 @@ static void hung_up(struct conn *conn)
     }
 }
 
+bool deadline_left_inside_body(struct exchange *x)
+{
+    int64_t length = x->door.content_length;
+    char next;
+    /* of a chunked body the rest may be in libmicrohttpd's buffer already */
+    if (length < 0 || x->body_received >= (uint64_t)length ||
+        recv(x->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+        return false;
+    }
+    refuse(x->conn, STATUS_LENGTH_MISMATCH, "the connection was closed inside the body");
+    return true;
+}
+
 static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)
 {
     if (count == 0 || poll(fds, count, 0) <= 0) {

@@ -156,7 +156,9 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     if (*data_bytes > 0) {
         size_t count = *data_bytes;
         *data_bytes = 0;
-        return take_step(x, exchange_data(x, data, count));
+        enum exchange_step step = exchange_data(x, data, count);
+        bool left = x->phase == EXCHANGE_BODY && deadline_left_inside_body(x);
+        return take_step(x, left ? EXCHANGE_CLOSE : step);
     }
     if (x->phase == EXCHANGE_READY) {
         return take_step(x, EXCHANGE_ANSWER);

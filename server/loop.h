@@ -75,5 +75,10 @@ void loop_resume(struct exchange *x);
 
 /* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */
 void deadline_sweep(struct http_loop *loop);
+/* After a piece of a body: true if the client has closed its side before the end. It is
+ * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
+ * an end that comes together with data, and a sweep would be late: what the body reserved waits
+ * with it. */
+bool deadline_left_inside_body(struct exchange *x);
 
 #endif

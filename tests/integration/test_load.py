@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import re
+import socket
 import subprocess
 import time
 
@@ -169,3 +170,31 @@ def test_memory_of_large_tensors_is_given_back(start_server):
         time.sleep(0.5)
     assert server.rss_bytes() - before <= 32 * MIB
     server.stop()
+
+
+def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server):
+    server = start_server()
+    head = b"POST /v1/cumsum?dtype=float32&shape=100000 HTTP/1.1\r\nHost: tally\r\n"
+    head += b"Content-Type: application/octet-stream\r\nContent-Length: 400000\r\n\r\n"
+    end = time.monotonic() + 3
+    left = []
+
+    def leave():
+        while time.monotonic() < end:
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(head + bytes(100000))
+            left.append(1)
+
+    before = server.rss_bytes()
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        leavers = [pool.submit(leave) for _ in range(3)]
+        client = server.client()
+        served = 0
+        while time.monotonic() < end:
+            answer = client.post("/v1/cumsum?dtype=int8&shape=2", b"\x01\x02", calls.RAW)
+            assert answer.status == 200 and answer.body == b"\x01\x03"
+            served += 1
+        for leaver in leavers:
+            leaver.result()
+    assert served > 100 and len(left) > 300
+    assert server.rss_bytes() - before < 128 * MIB
