@@ -154,24 +154,14 @@ static void zeros_infinities_and_overflow_follow_the_book(const void *context)
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        ktest_function test;
-    } tests[] = {
-        {"integers wrap at their own width", integers_wrap_at_their_own_width},
+    static const struct scan_trial_test tests[] = {
+        {"integers wrap at their own width", integers_wrap_at_their_own_width, false},
         {"16-bit floats round once, to nearest even",
-         sixteen_bit_floats_round_once_to_nearest_even},
+         sixteen_bit_floats_round_once_to_nearest_even, false},
         {"zeros, infinities and overflow follow the book",
-         zeros_infinities_and_overflow_follow_the_book},
+         zeros_infinities_and_overflow_follow_the_book, false},
     };
-    for (size_t way = 0; way < TRIAL_DEVICES; way++) {
-        for (size_t i = 0; i < ARRAY_COUNT(tests); i++) {
-            char sentence[160];
-            (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[i].name,
-                           scan_trial_device_name(way));
-            ktest_run(sentence, tests[i].test, &way);
-        }
-    }
+    scan_trial_each(tests, ARRAY_COUNT(tests));
     scan_trial_close();
     return ktest_finish();
 }

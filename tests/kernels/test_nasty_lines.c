@@ -232,11 +232,7 @@ static void five_million_times_a_two_thousandth_is_right_to_the_bit(const void *
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        ktest_function test;
-        bool long_lines;
-    } tests[] = {
+    static const struct scan_trial_test tests[] = {
         {"counting does not stick", counting_does_not_stick, false},
         {"subnormals are counted, not flushed", subnormals_are_counted_not_flushed, false},
         {"large terms that cancel leave the small ones",
@@ -251,17 +247,7 @@ int main(void)
         {"five million times 0.0005 is right to the bit",
          five_million_times_a_two_thousandth_is_right_to_the_bit, true},
     };
-    for (size_t way = 0; way < TRIAL_DEVICES; way++) {
-        bool quick = way == 0 || strcmp(scan_trial_device_name(way), "GPU kernels") == 0;
-        for (size_t i = 0; i < ARRAY_COUNT(tests); i++) {
-            char sentence[160];
-            (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[i].name,
-                           scan_trial_device_name(way));
-            if (quick || !tests[i].long_lines) {
-                ktest_run(sentence, tests[i].test, &way);
-            }
-        }
-    }
+    scan_trial_each(tests, ARRAY_COUNT(tests));
     scan_trial_close();
     return ktest_finish();
 }

@@ -372,27 +372,18 @@ static void run_huge(void)
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        ktest_function test;
-    } tests[] = {
+    static const struct scan_trial_test tests[] = {
         {"results do not depend on what lay in memory",
-         results_do_not_depend_on_what_lay_in_memory},
-        {"a thousand launches give the same bits", a_thousand_launches_give_the_same_bits},
+         results_do_not_depend_on_what_lay_in_memory, false},
+        {"a thousand launches give the same bits", a_thousand_launches_give_the_same_bits,
+         false},
         {"rows are right with offsets beyond 32 bits",
-         rows_are_right_with_offsets_beyond_32_bits},
+         rows_are_right_with_offsets_beyond_32_bits, false},
     };
     int one_unit = run_on_one_unit();
     ktest_run("one compute unit gives the same bits", one_compute_unit_gives_the_same_bits,
               &one_unit);
-    for (size_t way = 0; way < TRIAL_DEVICES; way++) {
-        for (size_t i = 0; i < ARRAY_COUNT(tests); i++) {
-            char sentence[160];
-            (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[i].name,
-                           scan_trial_device_name(way));
-            ktest_run(sentence, tests[i].test, &way);
-        }
-    }
+    scan_trial_each(tests, ARRAY_COUNT(tests));
     run_huge();
     scan_trial_close();
     return ktest_finish();

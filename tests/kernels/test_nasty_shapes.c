@@ -245,30 +245,22 @@ static void empty_tensors_need_no_device_and_bad_axes_make_no_plan(const void *c
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        ktest_function test;
-    } tests[] = {
-        {"lengths around every edge are right", lengths_around_every_edge_are_right},
-        {"every number of blocks before is counted", every_number_of_blocks_before_is_counted},
-        {"many lines pass every limit of a grid", many_lines_pass_every_limit_of_a_grid},
+    static const struct scan_trial_test tests[] = {
+        {"lengths around every edge are right", lengths_around_every_edge_are_right, false},
+        {"every number of blocks before is counted", every_number_of_blocks_before_is_counted,
+         false},
+        {"many lines pass every limit of a grid", many_lines_pass_every_limit_of_a_grid, false},
         {"both flags work on every pattern and type, in place and apart",
-         both_flags_work_on_every_pattern_and_type_in_place_and_apart},
-        {"any misalignment is right", any_misalignment_is_right},
-        {"different scans take turns on one device", different_scans_take_turns_on_one_device},
+         both_flags_work_on_every_pattern_and_type_in_place_and_apart, false},
+        {"any misalignment is right", any_misalignment_is_right, false},
+        {"different scans take turns on one device", different_scans_take_turns_on_one_device,
+         false},
         {"many dimensions that do not fold are right",
-         many_dimensions_that_do_not_fold_are_right},
-        {"an axis of one element is a copy or zeros",
-         an_axis_of_one_element_is_a_copy_or_zeros},
+         many_dimensions_that_do_not_fold_are_right, false},
+        {"an axis of one element is a copy or zeros", an_axis_of_one_element_is_a_copy_or_zeros,
+         false},
     };
-    for (size_t way = 0; way < TRIAL_DEVICES; way++) {
-        for (size_t i = 0; i < ARRAY_COUNT(tests); i++) {
-            char sentence[160];
-            (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[i].name,
-                           scan_trial_device_name(way));
-            ktest_run(sentence, tests[i].test, &way);
-        }
-    }
+    scan_trial_each(tests, ARRAY_COUNT(tests));
     ktest_run("empty tensors need no device and bad axes make no plan",
               empty_tensors_need_no_device_and_bad_axes_make_no_plan, NULL);
     scan_trial_close();

@@ -5,6 +5,7 @@
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,4 +186,19 @@ void scan_trial_line(const void *way, struct scan_desc desc, const void *in, con
     desc.sizes[1] = COLUMNS;
     (void)scan_trial_plain(device, &desc, both, wanted, what);
     free(both);
+}
+
+void scan_trial_each(const struct scan_trial_test *tests, size_t count)
+{
+    for (size_t way = 0; way < TRIAL_DEVICES; way++) {
+        const char *name = scan_trial_device_name(way);
+        bool quick = way == 0 || strcmp(name, "GPU kernels") == 0;
+        for (size_t i = 0; i < count; i++) {
+            char sentence[160];
+            (void)snprintf(sentence, sizeof sentence, "%s, by %s", tests[i].name, name);
+            if (quick || !tests[i].slow) {
+                ktest_run(sentence, tests[i].test, &way);
+            }
+        }
+    }
 }

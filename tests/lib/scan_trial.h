@@ -5,6 +5,7 @@
 #define TALLY_TESTS_LIB_SCAN_TRIAL_H
 
 #include "kernels/scan_device.h"
+#include "tests/lib/ktest.h"
 
 struct scan_trial {
     const struct scan_desc *desc;
@@ -42,5 +43,14 @@ enum {
 struct scan_device *scan_trial_device(size_t number); /* NULL: failed the test */
 const char *scan_trial_device_name(size_t number);
 void scan_trial_close(void);
+
+/* A test that takes a pointer to a device's number. */
+struct scan_trial_test {
+    const char *name; /* of the sentence; the device's is added */
+    ktest_function test;
+    bool slow; /* only for the kernels that a service runs */
+};
+/* Run tests on every device. */
+void scan_trial_each(const struct scan_trial_test *tests, size_t count);
 
 #endif
