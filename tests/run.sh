@@ -31,13 +31,14 @@ export LSAN_OPTIONS="suppressions=$supp/lsan.supp:print_suppressions=0"
 export TSAN_OPTIONS="suppressions=$supp/tsan.supp:halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0:ignore_noninstrumented_modules=1"
 export POCL_CACHE_DIR="${POCL_CACHE_DIR:-$PWD/build/pocl-cache}"
 
-# Programs: cmocka suites, kernel suites, shell suites. Each leaves its counts in $logs/*.count.
+# Programs: shell suites, kernel suites, cmocka suites, the longest first, so that no core is idle
+# at the end. Each leaves its counts in $logs/*.count.
 programs=''
-for source in tests/unit/test_*.c tests/kernels/test_*.c; do
+[ ! -e tests/client/run.sh ] || programs=tests/client/run.sh
+for source in tests/kernels/test_*.c tests/unit/test_*.c; do
     [ -e "$source" ] || continue
     programs="$programs $build/${source%.c}"
 done
-[ ! -e tests/client/run.sh ] || programs="$programs tests/client/run.sh"
 export TALLY_BUILD="$build" TALLY_BIN="$bin" TALLY_MODE="$mode" TALLY_LOGS="$logs"
 # shellcheck disable=SC2086  # a list of words
 [ -z "$programs" ] || printf '%s\n' $programs | xargs -P "$jobs" -I{} sh tests/run_one.sh {}
