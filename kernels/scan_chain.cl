@@ -17,7 +17,7 @@
  * there, then these sums. They are written once, or again with the same bits. */
 
 #define CHAIN_HEAD  8 /* words: slots do not share a cache line with the tickets */
-#define CHAIN_SPINS 512 /* some microseconds: about what adding up a part takes */
+#define CHAIN_SPINS 4096 /* tens of microseconds: some times what adding up a part takes */
 
 /* A step that tests delay at random (tests/kernels/chain_delay.cl). */
 #if !defined(CHAIN_STEP)

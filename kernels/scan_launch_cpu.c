@@ -25,7 +25,9 @@ enum {
     PART_BYTES_MIN = 1 << 15,
     CUT_BYTES_MIN = 1 << 19, /* a shorter line is done before a second thread has woken */
     PARTS_WANTED = 8,        /* for each thread */
-    BUSY_PERCENT = 70,       /* of the threads' time: less makes parts worth their cost */
+    BUSY_PERCENT = 70,       /* of the threads' time: less makes parts worth their cost, */
+    BUSY_LIGHT_PERCENT = 45, /* or, where one thread alone comes close to memory's speed */
+    NARROW_STRIP = 7,        /* lines side by side; wider strips cost more in parts */
     STRIP_ALIGN = 64,        /* elements: a cache line, at least */
     TILE_BLOCKS = 8          /* that are added up side by side */
 };
@@ -99,7 +101,8 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 
 /* Would threads that take whole lines of so many bytes be idle for longer than adding up all
  * parts in addition takes? */
-static bool keeps_waiting(uint64_t line_bytes, const struct setting *setting)
+static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
+                          const struct setting *setting)
 {
     bool countable = setting->group->count == 1 || setting->bytes <= UINT32_MAX;
     if (line_bytes < CUT_BYTES_MIN || !countable) { /* tickets have 32 bits */
@@ -107,7 +110,7 @@ static bool keeps_waiting(uint64_t line_bytes, const struct setting *setting)
     }
     uint64_t lines = setting->bytes / line_bytes;
     uint64_t rounds = ceil_div(lines, setting->threads);
-    return lines * 100 < rounds * setting->threads * BUSY_PERCENT;
+    return lines * 100 < rounds * setting->threads * busy_percent;
 }
 
 static uint64_t part_bytes(const struct setting *setting)
@@ -120,14 +123,23 @@ static uint64_t part_bytes(const struct setting *setting)
     return bytes < PART_BYTES ? bytes : PART_BYTES;
 }
 
+/* Sums wider than their elements keep a thread's vector units busy. */
+static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
+{
+    const struct dtype_info *info = dtype_info(piece->plan->dtype);
+    bool heavy = info->kind == DTYPE_KIND_FLOAT && info->bytes < 8 &&
+                 piece->plan->precision == PRECISION_WIDE;
+    return heavy && columns <= NARROW_STRIP ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
+}
+
 /* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
 static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
                             const struct setting *setting)
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
-    if (setting->part_bytes == 0 &&
-        !keeps_waiting(length * columns * element_bytes(piece), setting)) {
+    if (setting->part_bytes == 0 && !keeps_waiting(length * columns * element_bytes(piece),
+                                                   busy_percent(piece, columns), setting)) {
         return length;
     }
     uint64_t blocks = part_bytes(setting) / block_bytes;

@@ -37,7 +37,7 @@ def cpu_seconds(pid):
     ]:
         with contextlib.suppress(OSError):
             fields = stat.read_text().rsplit(")", 1)[1].split()
-            total += (int(fields[11]) + int(fields[12])) / tick
+            total += sum(int(n) for n in fields[11:15]) / tick  # its own, and of ended children
     return total
 
 
