@@ -27,7 +27,6 @@ enum {
     PARTS_WANTED = 8,        /* for each thread */
     BUSY_PERCENT = 70,       /* of the threads' time: less makes parts worth their cost, */
     BUSY_LIGHT_PERCENT = 45, /* or, where one thread alone comes close to memory's speed */
-    NARROW_STRIP = 7,        /* lines side by side; wider strips cost more in parts */
     STRIP_ALIGN = 64,        /* elements: a cache line, at least */
     TILE_BLOCKS = 8          /* that are added up side by side */
 };
@@ -123,13 +122,14 @@ static uint64_t part_bytes(const struct setting *setting)
     return bytes < PART_BYTES ? bytes : PART_BYTES;
 }
 
-/* Sums wider than their elements keep a thread's vector units busy. */
+/* Sums wider than their elements keep a thread's vector units busy; of strips wider than a
+ * bundle the parts cost too much all the same. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
 {
     const struct dtype_info *info = dtype_info(piece->plan->dtype);
     bool heavy = info->kind == DTYPE_KIND_FLOAT && info->bytes < 8 &&
                  piece->plan->precision == PRECISION_WIDE;
-    return heavy && columns <= NARROW_STRIP ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
+    return heavy && columns <= SHORT_COLUMNS ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
 }
 
 /* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
