@@ -207,6 +207,7 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
         opened.alloc_limit = ALLOC_LIMIT_MIN;
     }
     opened.part_bytes = options->part_bytes;
+    opened.family = options->family;
     opened.patient = options->patient;
     opened.soft_f64 = options->soft_f64 || !opened.info.fp64;
     opened.generic_kernels = options->generic_kernels;

@@ -71,7 +71,9 @@ struct scan_device_options {
     bool poison;            /* test aid: garbage in scratch memory before it is used */
     uint64_t part_bytes;    /* test aid: CPU kernels cut every line into parts of about so many
                                bytes; 0: lines that would keep threads waiting, as it pays */
-    bool transfers;         /* test aid: copy, although the device works in host memory */
+    const char *family; /* test aid: run every job by the family of this kernel ("scan_rows",
+                           "gpu_scan"), UNSUPPORTED where they cannot; NULL: as suits it */
+    bool transfers;     /* test aid: copy, although the device works in host memory */
 };
 
 MUST_CHECK enum status scan_device_open(size_t number,

@@ -40,6 +40,27 @@ struct scan_launcher {
     struct scan_build wanted;
 };
 
+/* Was the device opened to run every job by this family? */
+static bool runs_all_by(const struct scan_launcher *launcher, enum scan_family family)
+{
+    const char *kernel = launcher->device->family;
+    return kernel != NULL && scan_family_has(family, kernel);
+}
+
+static enum status check_family(const struct scan_launcher *launcher, struct error *err)
+{
+    bool known = launcher->device->family == NULL;
+    for (int i = 0; i < SCAN_FAMILY_COUNT; i++) {
+        enum scan_family family = (enum scan_family)i;
+        known = known ||
+                (family != SCAN_FAMILY_LOOKBACK && runs_all_by(launcher, family) &&
+                 scan_family_suits(launcher->device, family)); /* look-back has its option */
+    }
+    return known ? STATUS_OK
+                 : error_set(err, STATUS_UNSUPPORTED, "the device has no kernel %s",
+                             launcher->device->family);
+}
+
 enum status scan_launcher_create(struct cl_device *device, const char *cache_dir,
                                  struct scan_launcher **out, struct error *err)
 {
@@ -47,12 +68,15 @@ enum status scan_launcher_create(struct cl_device *device, const char *cache_dir
     if (launcher == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the launcher of a device");
     }
-    enum status status = scan_programs_create(device, cache_dir, &launcher->programs, err);
+    launcher->device = device;
+    enum status status = check_family(launcher, err);
+    if (status == STATUS_OK) {
+        status = scan_programs_create(device, cache_dir, &launcher->programs, err);
+    }
     if (status != STATUS_OK) {
         free(launcher);
         return status;
     }
-    launcher->device = device;
     launcher->vectors = device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels &&
                         !device->generic_kernels;
     cl_table_init(&launcher->table, device);
@@ -272,10 +296,10 @@ static enum status run_generic(struct scan_launcher *launcher, const struct scan
 /* Put the pieces of a group that go one way at launcher->few[at] and after; gives where they
  * end. */
 static size_t take_way(struct scan_launcher *launcher, const struct scan_group *group,
-                       uint64_t lookback_from, enum scan_gpu_way way, size_t at)
+                       const struct scan_gpu_limits *limits, enum scan_gpu_way way, size_t at)
 {
     for (size_t i = 0; i < group->count; i++) {
-        if (scan_gpu_way(&group->pieces[i], lookback_from) == way) {
+        if (scan_gpu_way(&group->pieces[i], limits) == way) {
             launcher->few[at++] = group->pieces[i];
         }
     }
@@ -293,12 +317,14 @@ static enum status run_gpu(struct scan_launcher *launcher, const struct scan_gro
                                            &launcher->superblocks,
                                            group,
                                            type};
+    const struct scan_gpu_limits limits = {
+        lookback_from(launcher, type),
+        runs_all_by(launcher, SCAN_FAMILY_GPU) ? UINT64_MAX : SCAN_GPU_LINES};
     struct scan_group rest = *group;
     size_t ends[SCAN_GPU_WAYS] = {0}; /* of each way's pieces in launcher->few */
     size_t end = 0;
     for (int way = 0; way < SCAN_GPU_WAYS; way++) {
-        end = take_way(launcher, group, lookback_from(launcher, type), (enum scan_gpu_way)way,
-                       end);
+        end = take_way(launcher, group, &limits, (enum scan_gpu_way)way, end);
         ends[way] = end;
     }
     size_t apart = ends[SCAN_GPU_LOOKBACK];
@@ -334,14 +360,36 @@ static enum status make_room(struct scan_launcher *launcher, size_t pieces, stru
     return STATUS_OK;
 }
 
-/* The family for a piece on a CPU, its program built. */
+/* The family for a piece on a CPU: the best one, or the one that runs everything. */
+static enum status choose_family(const struct scan_launcher *launcher,
+                                 const struct scan_piece *piece, enum scan_family *family,
+                                 struct error *err)
+{
+    if (launcher->device->family == NULL) {
+        *family = launcher->vectors ? scan_cpu_family(piece) : SCAN_FAMILY_GENERIC;
+        return STATUS_OK;
+    }
+    for (int i = 0; i < SCAN_FAMILY_COUNT; i++) {
+        enum scan_family other = (enum scan_family)i;
+        if (runs_all_by(launcher, other) && scan_cpu_can(other, piece)) {
+            *family = other;
+            return STATUS_OK;
+        }
+    }
+    return error_set(err, STATUS_UNSUPPORTED, "%s cannot run this layout",
+                     launcher->device->family);
+}
+
+/* The same, its program built. */
 static enum status cpu_family(struct scan_launcher *launcher, const struct scan_piece *piece,
                               struct scan_type type, enum scan_family *family,
                               struct error *err)
 {
     bool usable = true;
-    enum status status = STATUS_OK;
-    *family = launcher->vectors ? scan_cpu_family(piece) : SCAN_FAMILY_GENERIC;
+    enum status status = choose_family(launcher, piece, family, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
     if (launcher->device->patient && *family != SCAN_FAMILY_GENERIC &&
         !scan_programs_built(launcher->programs, *family, type)) {
         launcher->wanting = true;
@@ -411,7 +459,8 @@ enum status scan_launch(struct scan_launcher *launcher, const struct scan_group 
     if (status != STATUS_OK) {
         return status;
     }
-    if (!launcher->device->gpu_kernels || launcher->device->generic_kernels) {
+    if (!launcher->device->gpu_kernels || launcher->device->generic_kernels ||
+        runs_all_by(launcher, SCAN_FAMILY_GENERIC)) {
         return run_families(launcher, group, type, launches, err);
     }
     return run_gpu(launcher, group, type, launches, err);

@@ -70,6 +70,19 @@ enum scan_family scan_cpu_family(const struct scan_piece *piece)
     return rows ? SCAN_FAMILY_CPU_ROWS : SCAN_FAMILY_CPU_COLUMNS;
 }
 
+bool scan_cpu_can(enum scan_family family, const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    bool rows = unit_strides(&plan->axis);
+    bool columns = !rows && plan->dims > 0 && unit_strides(&plan->dim[plan->dims - 1]);
+    if (family == SCAN_FAMILY_CPU_ROWS || family == SCAN_FAMILY_CPU_COLUMNS) {
+        return family == SCAN_FAMILY_CPU_ROWS ? rows : columns;
+    }
+    bool packed = (rows || columns) && bundle_columns(plan) > 0;
+    return family < SCAN_FAMILY_CPU_SHORT_1 ||
+           (packed && family - SCAN_FAMILY_CPU_SHORT_1 + 1 == bundle_columns(plan));
+}
+
 static uint64_t element_bytes(const struct scan_piece *piece)
 {
     return dtype_info(piece->plan->dtype)->bytes;

@@ -17,6 +17,9 @@ struct scan_cpu_launch {
 /* The family whose kernel runs the piece. */
 enum scan_family scan_cpu_family(const struct scan_piece *piece);
 
+/* Could kernels of the family run it too, with the same bits? Not of kernels for GPUs. */
+bool scan_cpu_can(enum scan_family family, const struct scan_piece *piece);
+
 /* Enqueue pieces of one family in one launch; adds to *launches. */
 MUST_CHECK enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch,
                                         enum scan_family family,

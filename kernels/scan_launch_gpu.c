@@ -8,8 +8,7 @@
 #include "proto/macros.h"
 
 enum {
-    SPINE_LOCAL = 64,
-    LINES_FILLING_GPU = 1 << 15 /* a work-item each keeps every compute unit busy */
+    SPINE_LOCAL = 64
 };
 
 void scan_scratch_deinit(struct scan_scratch *scratch)
@@ -38,10 +37,11 @@ enum status scan_scratch_grow(struct scan_scratch *scratch, struct cl_device *de
     return cl_poison(device, scratch->mem, scratch->bytes, err);
 }
 
-enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece, uint64_t lookback_from)
+enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece,
+                               const struct scan_gpu_limits *limits)
 {
     const struct scan_plan *plan = piece->plan;
-    if (plan->pattern != SCAN_ROWS && plan->lines >= LINES_FILLING_GPU) {
+    if (plan->pattern != SCAN_ROWS && plan->lines >= limits->generic_from) {
         return SCAN_GPU_GENERIC;
     }
     if (!scan_shape_has_spine(piece)) {
@@ -49,8 +49,8 @@ enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece, uint64_t lookback
     }
     bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
     bool carries = piece->carry_in || piece->carry_out;
-    return contiguous && !carries && plan->axis.size >= lookback_from ? SCAN_GPU_LOOKBACK
-                                                                      : SCAN_GPU_SPINE;
+    bool looks_back = contiguous && !carries && plan->axis.size >= limits->lookback_from;
+    return looks_back ? SCAN_GPU_LOOKBACK : SCAN_GPU_SPINE;
 }
 
 static enum status enqueue_spine(const struct scan_gpu_launch *launch, const cl_kernel *kernels,

@@ -26,8 +26,15 @@ enum scan_gpu_way {
     SCAN_GPU_GENERIC,  /* so many columns that a work-item each is enough */
     SCAN_GPU_WAYS
 };
-/* lookback_from: lines so long may go by SCAN_GPU_LOOKBACK */
-enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece, uint64_t lookback_from);
+struct scan_gpu_limits {
+    uint64_t lookback_from; /* elements of lines that may go by SCAN_GPU_LOOKBACK */
+    uint64_t generic_from;  /* lines, columns or strided, that go by SCAN_GPU_GENERIC */
+};
+enum {
+    SCAN_GPU_LINES = 1 << 15 /* a work-item each keeps every compute unit busy */
+};
+enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece,
+                               const struct scan_gpu_limits *limits);
 
 struct scan_gpu_launch {
     struct cl_device *device;

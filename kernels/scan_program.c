@@ -290,6 +290,15 @@ void scan_programs_save(struct scan_programs *programs)
     programs->unsaved = false;
 }
 
+bool scan_family_has(enum scan_family family, const char *kernel)
+{
+    bool has = false;
+    for (size_t i = 0; i < SCAN_KERNELS_MAX && families[family].kernels[i] != NULL; i++) {
+        has = has || strcmp(families[family].kernels[i], kernel) == 0;
+    }
+    return has;
+}
+
 void scan_family_describe(enum scan_family family, char *text, size_t room)
 {
     const char *option = families[family].option;

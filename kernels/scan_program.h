@@ -98,6 +98,9 @@ bool scan_programs_built(struct scan_programs *programs, enum scan_family family
 /* Put what was compiled, and launched since, into the cache. */
 void scan_programs_save(struct scan_programs *programs);
 
+/* Is a kernel of that name one of the family's? */
+bool scan_family_has(enum scan_family family, const char *kernel);
+
 /* For logs: "scan_generic", "scan_short -DINNER=3". */
 void scan_family_describe(enum scan_family family, char *text, size_t room);
 

@@ -4,14 +4,16 @@
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--rounds N] [--cpu-time]
  *                [--json FILE] [--list] [--part-bytes N] [--gpu-kernels]
- *                [--lookback on|off|both]
+ *                [--lookback on|off|both] [--family KERNEL]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU. Scans run in place,
  * as the service runs them, or from one buffer to another ("apart"). --cpu-time counts
  * processor time instead of wall time: for a CPU shared with others. --gpu-kernels runs those
- * on any device; --lookback says how they scan long rows (both: every scan twice). Links
- * libOpenCL alone. */
+ * on any device; --lookback says how they scan long rows (both: every scan twice).
+ * --family runs everything by the family of one kernel (scan_rows, scan_columns, scan_short,
+ * scan_strided, scan_generic, gpu_scan) and leaves out what that cannot. Links libOpenCL alone.
+ */
 #include "kernels/scan_device.h"
 #include "tests/bench/device_copy.h"
 
@@ -113,6 +115,7 @@ struct settings {
     int rounds;
     const char *only;
     const char *json;
+    const char *family;
     struct layout shape;   /* of --shape; rank 0: the table of layouts */
     int64_t strides[2][3]; /* of the shape, given ones */
     int stride_count[2];
@@ -308,22 +311,23 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-/* Seconds of one scan on the device, transfers left out. */
-static bool scan_once(struct bench *b, const struct scan_job *job, double *seconds)
+/* Seconds of one scan on the device, transfers left out. UNSUPPORTED: see --family. */
+static enum status scan_once(struct bench *b, const struct scan_job *job, double *seconds)
 {
     struct scan_report report = {0};
     struct error err = ERROR_INIT;
     double start = now_s(b);
-    if (scan_device_run(b->device, job, 1, &report, &err) != STATUS_OK) {
+    enum status status = scan_device_run(b->device, job, 1, &report, &err);
+    if (status != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
-        return false;
+        return status;
     }
     bool host = scan_device_info(b->device)->host_memory;
     *seconds = host ? now_s(b) - start : 1e-9 * (double)report.compute_ns;
-    return true;
+    return STATUS_OK;
 }
 
-static bool run_case(struct bench *b, const struct bench_case *c, struct result *result)
+static enum status run_case(struct bench *b, const struct bench_case *c, struct result *result)
 {
     static double scans[ROUNDS_MAX];
     static double copies[ROUNDS_MAX];
@@ -333,7 +337,7 @@ static bool run_case(struct bench *b, const struct bench_case *c, struct result 
     struct scan_desc desc = make_desc(c, b->settings.bytes);
     if (scan_plan_make(&desc, &plan, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
-        return false;
+        return err.status;
     }
     double payload = 2.0 * (double)plan.elements * (double)dtype_info(c->dtype)->bytes;
     double copied = 2.0 * (double)b->settings.bytes;
@@ -342,17 +346,19 @@ static bool run_case(struct bench *b, const struct bench_case *c, struct result 
         .plan = &plan, .slab = b->slabs[0], .out_offset = apart ? b->settings.bytes : 0};
     memset(slab_data(b->slabs[0]), 1, slab_bytes(b->slabs[0]));
     double seconds = 0;
-    if (!scan_once(b, &job, &seconds) || !copy_run(&b->copy)) { /* compiles, touches pages */
-        return false;
+    enum status status = scan_once(b, &job, &seconds); /* compiles, touches pages */
+    if (status != STATUS_OK || !copy_run(&b->copy)) {
+        return status != STATUS_OK ? status : STATUS_DEVICE_ERROR;
     }
     for (int i = 0; i < b->settings.rounds; i++) {
         double start = now_s(b);
         if (!copy_run(&b->copy)) {
-            return false;
+            return STATUS_DEVICE_ERROR;
         }
         copies[i] = copied / (now_s(b) - start) / 1e9;
-        if (!scan_once(b, &job, &seconds)) {
-            return false;
+        status = scan_once(b, &job, &seconds);
+        if (status != STATUS_OK) {
+            return status;
         }
         scans[i] = payload / seconds / 1e9;
         ratios[i] = scans[i] / copies[i];
@@ -360,7 +366,7 @@ static bool run_case(struct bench *b, const struct bench_case *c, struct result 
     result->gigabytes = median(scans, b->settings.rounds);
     result->copy = median(copies, b->settings.rounds);
     result->ratio = median(ratios, b->settings.rounds);
-    return true;
+    return STATUS_OK;
 }
 
 static bool wanted(const struct settings *s, const struct bench_case *c, const char *text)
@@ -374,12 +380,16 @@ static bool run_all(struct bench *b, FILE *json, bool *first)
     (void)printf("%-48s %10s %10s %7s\n", "scan", "GB/s", "copy GB/s", "ratio");
     for (size_t i = 0; i < case_count; i++) {
         char text[128];
-        struct result r;
+        struct result r = {0};
         describe(&cases[i], text, sizeof text);
         if (!wanted(&b->settings, &cases[i], text)) {
             continue;
         }
-        if (!run_case(b, &cases[i], &r)) {
+        enum status status = run_case(b, &cases[i], &r);
+        if (status == STATUS_UNSUPPORTED && b->settings.shape.rank == 0) {
+            continue;
+        }
+        if (status != STATUS_OK) {
             return false;
         }
         (void)printf("%-48s %10.2f %10.2f %7.2f\n", text, r.gigabytes, r.copy, r.ratio);
@@ -431,6 +441,8 @@ static bool parse(int argc, char **argv, struct settings *s)
             s->part_bytes = strtoul(value, NULL, 10);
         } else if (strcmp(name, "--json") == 0) {
             s->json = value;
+        } else if (strcmp(name, "--family") == 0) {
+            s->family = value;
         } else if (strcmp(name, "--lookback") == 0) {
             s->lookback = value;
             if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0 &&
@@ -470,6 +482,7 @@ static bool bench_way(struct bench *b, enum scan_lookback lookback, FILE *json, 
     struct error err = ERROR_INIT;
     struct scan_device_options options = {.gpu_kernels = b->settings.gpu_kernels,
                                           .lookback = lookback,
+                                          .family = b->settings.family,
                                           .part_bytes = b->settings.part_bytes};
     if (scan_device_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
@@ -517,7 +530,7 @@ int main(int argc, char **argv)
                               "[--megabytes N] [--rounds N] [--cpu-time] [--json FILE] "
                               "[--list] [--shape N,N,N --axis N [--strides N,N,N] "
                               "[--output-strides N,N,N]] [--part-bytes N] "
-                              "[--gpu-kernels] [--lookback on|off|both]\n");
+                              "[--gpu-kernels] [--lookback on|off|both] [--family KERNEL]\n");
         return 2;
     }
     make_cases(&b.settings);

@@ -1,0 +1,126 @@
+/* Kernels of different families run one layout and give one result: what lets the choice
+ * between them be a matter of speed alone. Each family of the CPU runs every layout here that
+ * it can, is compared with the oracle, and refuses the others. */
+#include "kernels/scan_device.h"
+#include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ROWS = 1,
+    COLUMNS = 2,
+    SHORT = 4,
+    ALWAYS = 8
+};
+
+static const struct {
+    const char *kernel;
+    int bit;
+} families[] = {
+    {"scan_rows", ROWS},      {"scan_columns", COLUMNS}, {"scan_short", SHORT},
+    {"scan_strided", ALWAYS}, {"scan_generic", ALWAYS},
+};
+
+static const struct {
+    const char *name;
+    int rank;
+    int64_t sizes[3];
+    int axis;
+    int64_t strides[3]; /* of the input; all 0: packed */
+    int can;
+} shapes[] = {
+    {"short rows", 2, {37, 5}, 1, {0}, ALWAYS | ROWS | SHORT},
+    {"rows of more than a block", 2, {9, 300}, 1, {0}, ALWAYS | ROWS | SHORT},
+    {"one row of superblocks", 1, {140001}, 0, {0}, ALWAYS | ROWS | SHORT},
+    {"narrow columns", 2, {700, 3}, 0, {0}, ALWAYS | COLUMNS | SHORT},
+    {"narrow columns in sets", 3, {3, 500, 7}, 1, {0}, ALWAYS | COLUMNS | SHORT},
+    {"columns", 2, {300, 41}, 0, {0}, ALWAYS | COLUMNS},
+    {"transposed input", 2, {50, 300}, 1, {1, 50}, ALWAYS},
+    {"one line with gaps", 1, {999}, 0, {2}, ALWAYS},
+};
+
+static const struct scan_kind kinds[] = {{DTYPE_F32, PRECISION_WIDE},
+                                         {DTYPE_F32, PRECISION_NATIVE},
+                                         {DTYPE_F16, PRECISION_WIDE},
+                                         {DTYPE_F64, PRECISION_WIDE},
+                                         {DTYPE_I8, PRECISION_WIDE}};
+
+static struct scan_desc describe(size_t shape, struct scan_kind kind)
+{
+    struct scan_desc desc = scan_describe(kind.dtype, kind.precision, shapes[shape].rank,
+                                          shapes[shape].sizes, shapes[shape].axis);
+    desc.has_strides = shapes[shape].strides[0] > 0;
+    memcpy(desc.strides, shapes[shape].strides, sizeof shapes[shape].strides);
+    return desc;
+}
+
+/* One scan, apart; whether it ran as it should or was refused as it should be. */
+static void run(struct scan_device *device, const struct scan_case *c, bool can,
+                const char *what)
+{
+    struct error err = ERROR_INIT;
+    struct scan_report report;
+    size_t out_at = (c->in_bytes + 63) / 64 * 64;
+    struct slab *slab = slab_create(out_at + c->out_bytes);
+    struct scan_job job = {.plan = &c->plan, .slab = slab, .out_offset = out_at};
+    unsigned char *data = slab_data(slab);
+    memcpy(data, c->in, c->in_bytes);
+    enum status status = scan_device_run(device, &job, 1, &report, &err);
+    if (status != (can ? STATUS_OK : STATUS_UNSUPPORTED)) {
+        ktest_fail("%s: status %d, %s", what, (int)status, err.detail);
+    } else if (can) {
+        size_t bytes = dtype_info(c->desc.dtype)->bytes;
+        ktest_same_bytes(data + out_at, c->want, c->out_bytes / bytes, bytes, what);
+    }
+    slab_destroy(slab);
+}
+
+static void every_layout(const void *context)
+{
+    const size_t family = *(const size_t *)context;
+    struct scan_device_options options = {.family = families[family].kernel};
+    struct scan_device *device = scan_case_device(&options);
+    if (device == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            struct scan_case c;
+            struct scan_desc desc = describe(i, kinds[k]);
+            if (scan_case_init(&c, &desc, true)) {
+                run(device, &c, (shapes[i].can & families[family].bit) != 0, shapes[i].name);
+                scan_case_deinit(&c);
+            }
+        }
+    }
+    scan_device_close(device);
+}
+
+static void a_kernel_that_the_device_lacks_is_refused(const void *context)
+{
+    (void)context;
+    static const char *const missing[] = {"gpu_scan", "gpu_lookback", "scan_nothing", ""};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) {
+        struct scan_device_options options = {.family = missing[i]};
+        struct scan_device *device = NULL;
+        struct error err = ERROR_INIT;
+        enum status status = scan_device_open(0, &options, &device, &err);
+        ktest_check(status == STATUS_UNSUPPORTED && device == NULL, missing[i]);
+        ktest_check(strstr(err.detail, "no kernel") != NULL, "the refusal says so");
+    }
+}
+
+int main(void)
+{
+    char sentence[128];
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        (void)snprintf(sentence, sizeof sentence, "%s runs what it can, with the same bits",
+                       families[f].kernel);
+        ktest_run(sentence, every_layout, &f);
+    }
+    ktest_run("a kernel that the device lacks is refused",
+              a_kernel_that_the_device_lacks_is_refused, NULL);
+    return ktest_finish();
+}
