@@ -108,7 +108,7 @@ $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/te
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench
-$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c tests/bench/device_copy.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c tests/bench/bench_cases.c tests/bench/device_copy.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
