@@ -5,7 +5,8 @@
  *            --> on_done: requests came back, their connections are resumed
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
  *   uv_check --> run_daemons: MHD_run() for each daemon with something to do, up to RUNS times;
- *                if one is still not through, an idle handle keeps the loop from sleeping
+ *                if one is still not through, an idle handle keeps the loop from sleeping.
+ *                The devices are woken after each run, for all that it has queued
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
@@ -17,6 +18,7 @@
 #include "server/config.h"
 #include "server/infer.h"
 #include "server/log.h"
+#include "server/queue.h"
 #include "server/respond.h"
 #include "server/slices.h"
 
@@ -244,11 +246,17 @@ static bool has_pending(struct listener *listener)
            (MHD_get_timeout(listener->daemon, &timeout_ms) == MHD_YES && timeout_ms == 0);
 }
 
+static void run_once(struct listener *listener)
+{
+    (void)MHD_run(listener->daemon);
+    queue_wake(listener->loop->server->queue);
+}
+
 static bool run_daemon(struct listener *listener)
 {
     for (int run = 0; run < HTTP_RUNS; run++) {
         listener->need_run = false;
-        (void)MHD_run(listener->daemon);
+        run_once(listener);
         if (!has_pending(listener)) {
             return false;
         }
@@ -318,7 +326,7 @@ static void stop_daemons(struct http_loop *loop)
     for (size_t i = 0; i < loop->listener_count; i++) {
         struct listener *listener = &loop->listeners[i];
         for (int run = 0; run < HTTP_STOP_RUNS; run++) {
-            (void)MHD_run(listener->daemon);
+            run_once(listener);
         }
     }
     if (loop->suspended + loop->slices_out > 0) {

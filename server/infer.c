@@ -398,7 +398,8 @@ static bool complete_is_long(const struct exchange *x)
 
 /* ---- handing over ---- */
 
-/* Prepare, then queue or answer. True: handed over to the queue. Thread: the owner. */
+/* Prepare, then queue or answer. True: handed over to the queue, whose takers are to be woken.
+ * Thread: the owner. */
 static bool launch(struct request *request)
 {
     if (prepare(request) != STATUS_OK) {
@@ -418,7 +419,9 @@ static bool launch(struct request *request)
 static void parse_job(struct request *request)
 {
     struct completion *completion = request->completion;
+    struct queue *queue = request->server->queue;
     if (launch(request)) {
+        queue_wake(queue);
         return;
     }
     request->state = REQUEST_FINISHED;

@@ -119,10 +119,19 @@ enum status queue_try_push(struct queue *queue, struct request *request, struct 
         request->state = REQUEST_QUEUED;
         request->times.queued = clock_now_ns();
         append(queue, request);
-        (void)pthread_cond_signal(&queue->arrived);
+        atomic_store_explicit(&queue->unannounced, true, memory_order_relaxed);
     }
     (void)pthread_mutex_unlock(&queue->lock);
     return status;
+}
+
+void queue_wake(struct queue *queue)
+{
+    /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
+    if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) &&
+        atomic_exchange_explicit(&queue->unannounced, false, memory_order_relaxed)) {
+        (void)pthread_cond_broadcast(&queue->arrived);
+    }
 }
 
 void queue_return(struct queue *queue, struct request *first)

@@ -34,10 +34,15 @@ MUST_CHECK enum status queue_create(const struct queue_options *options, struct 
 void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
 /* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
- * times.queued. Never blocks.
+ * times.queued. Never blocks. A taker that is awake may have it at once; those that sleep are
+ * woken by queue_wake(), which is due soon.
  * err   QUEUE_FULL, DRAINING (closed), NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_try_push(struct queue *queue, struct request *request,
                                       struct error *err);
+
+/* Wake the takers for what was pushed: once for all requests that a loop read in one go, which
+ * then share a launch instead of waking a device one by one. Cheap if nothing was. */
+void queue_wake(struct queue *queue);
 
 /* Put a chain (linked by next) back at the head of its lane, in its order, to run on another
  * device. Not bounded: it was admitted before. Without a device in use it ends with

@@ -6,6 +6,7 @@
 #include "server/request.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum lane_kind {
     LANE_SMALL,
@@ -20,8 +21,9 @@ struct queue_lane {
 };
 
 struct queue {
-    pthread_mutex_t lock;   /* guards everything below but options */
-    pthread_cond_t arrived; /* monotonic clock */
+    atomic_bool unannounced; /* something was pushed, and nobody was woken for it yet */
+    pthread_mutex_t lock;    /* guards everything below but options */
+    pthread_cond_t arrived;  /* monotonic clock */
     struct queue_options options;
     struct queue_lane lanes[LANE_COUNT];
     enum lane_kind turn; /* lane that is served next if anything waits in it */

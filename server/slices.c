@@ -116,6 +116,7 @@ static enum status push(struct slices *slices, uint64_t end, struct error *err)
     enum status status = queue_try_push(whole->server->queue, slice, err);
     if (status == STATUS_OK) {
         bool first = slices->done == 0;
+        queue_wake(whole->server->queue); /* long, and alone: there is no company to wait for */
         slices->out = count;
         slices->loop->slices_out++;
         metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);

@@ -29,6 +29,7 @@ static inline struct request *push(struct queue *queue, enum dtype dtype, int64_
 {
     struct request *request = fake_request(&completion, dtype, elements);
     assert_int_equal(queue_try_push(queue, request, &request->error), STATUS_OK);
+    queue_wake(queue);
     return request;
 }
 

@@ -156,6 +156,7 @@ struct taker {
     struct queue *queue;
     pthread_t thread;
     size_t requests;
+    size_t batches;
 };
 
 static void *take_until_closed(void *argument)
@@ -171,6 +172,7 @@ static void *take_until_closed(void *argument)
         }
         if (result == BATCHER_TAKEN) { /* a timeout: it only dropped some */
             taker->requests += count;
+            taker->batches++;
             completion_post(first->completion, first);
         }
     }
@@ -191,6 +193,35 @@ static void a_push_wakes_a_waiting_taker(void **state)
     assert_int_equal(taker.requests, 20);
 }
 
+/* The taker sleeps (or is about to) when they are pushed, and is not woken by the first. */
+static void what_is_pushed_together_is_taken_together(void **state)
+{
+    enum {
+        TOGETHER = 4
+    };
+    struct taker taker = {.queue = *state};
+    struct request *pushed[TOGETHER];
+    struct request *rest = NULL;
+    assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
+    struct request *alone = push(*state, DTYPE_F32, 4);
+    assert_ptr_equal(fake_await(&completion, &rest, 10000), alone);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL); /* it sleeps again */
+    for (int i = 0; i < TOGETHER; i++) {
+        pushed[i] = fake_request(&completion, DTYPE_F32, 4);
+        assert_int_equal(queue_try_push(*state, pushed[i], &pushed[i]->error), STATUS_OK);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    queue_wake(*state);
+    for (int i = 0; i < TOGETHER; i++) {
+        assert_ptr_equal(fake_await(&completion, &rest, 10000), pushed[i]);
+        free(pushed[i]);
+    }
+    free(alone);
+    queue_close(*state);
+    pthread_join(taker.thread, NULL);
+    assert_int_equal(taker.batches, 2);
+}
+
 enum {
     PUSHERS = 3,
     PUSHES = 3000,
@@ -208,6 +239,7 @@ static void *push_many(void *argument)
         if (queue_try_push(queue, request, &request->error) != STATUS_OK) {
             abort();
         }
+        queue_wake(queue);
     }
     return NULL;
 }
@@ -269,6 +301,7 @@ int main(void)
         T(a_taker_gives_up_after_its_timeout),
         T(a_delay_waits_for_company_but_not_for_longer),
         T(a_push_wakes_a_waiting_taker),
+        T(what_is_pushed_together_is_taken_together),
         T(nothing_is_lost_or_taken_twice_among_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,6 +40,7 @@ static struct request *push(struct fake_server *fakes, enum dtype dtype)
 {
     struct request *request = fake_tensor(fakes, dtype, 16);
     assert_int_equal(queue_try_push(fakes->server.queue, request, &request->error), STATUS_OK);
+    queue_wake(fakes->server.queue);
     return request;
 }
 
@@ -258,6 +259,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     shm->in_use = shm_place(shm->region, &window, 4);
     assert_non_null(shm->in_use.slab);
     assert_int_equal(queue_try_push(fakes.server.queue, request, &request->error), STATUS_OK);
+    queue_wake(fakes.server.queue);
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
     assert_null(request->shm[REQUEST_SHM_INPUT].region);
@@ -399,6 +401,7 @@ static void *push_many(void *argument)
         if (queue_try_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
             completion_post(request->completion, request);
         }
+        queue_wake(fakes->server.queue);
         if (i % 16 == 0) {
             (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }

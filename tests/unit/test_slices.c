@@ -420,6 +420,7 @@ static struct request *occupy(struct fixture *f)
     unsigned before = runs();
     atomic_store(&fake.mode[0], FAKE_HANGS);
     assert_int_equal(queue_try_push(f->fakes.server.queue, request, &request->error), 0);
+    queue_wake(f->fakes.server.queue);
     while (runs() == before) {
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
