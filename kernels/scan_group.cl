@@ -1,8 +1,9 @@
 /* The group of docs/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add, store.
  * group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer addition
  * is associative: any grouping gives the same bits). 64-bit accumulators are kept as two parts of
- * four: 512-bit vectors were slower where it was measured (docs/performance.md), and PoCL's
- * work-group function does not tell the compiler to prefer shorter ones.
+ * four: shuffles of 512-bit vectors were slower (docs/performance.md), and PoCL's work-group
+ * function does not tell the compiler to prefer shorter ones. Where no lane meets another
+ * (-DVERTICAL) the whole vectors are faster, conversions above all.
  *
  * lane_t   what a lane holds: acc_t, for integers elem_t
  * part_t   PART lanes; as sum: the same sum in every lane
@@ -20,7 +21,10 @@ typedef acc_t lane_t;
 #define LANE_PLUS_ZERO ACC_PLUS_ZERO
 #endif
 
-#if defined(ACC_F64) || defined(ELEM_I64)
+#if defined(VERTICAL) && defined(ACC_F64)
+#define PART  8
+#define PARTS 1
+#elif defined(ACC_F64) || defined(ELEM_I64)
 #define PART  4
 #define PARTS 2
 #elif defined(ELEM_I8) || defined(ELEM_I16)
@@ -124,7 +128,8 @@ INLINE float_pack_t pack_to_float(elem_pack_t x)
 }
 INLINE elem_pack_t pack_from_float(float_pack_t x)
 {
-    return __builtin_astype(__builtin_ia32_vcvtps2ph256(x, 0), elem_pack_t);
+    elem_pack_t bits = __builtin_astype(__builtin_ia32_vcvtps2ph256(x, 0), elem_pack_t);
+    return __builtin_convertvector(x == x, short8) ? bits : (elem_pack_t)0x7E00;
 }
 #elif defined(ELEM_F16)
 /* The scalar conversions of scan_types.cl, lane by lane. */
@@ -175,6 +180,17 @@ INLINE float_part_t to_odd_float(part_t x)
     bits = (bits | ((bits & low) + low)) & ~low;
     return __builtin_convertvector(__builtin_astype(bits, part_t), float_part_t);
 }
+#if PACK_PARTS == 1
+INLINE pack_t widen(elem_pack_t x)
+{
+    pack_t p = {{__builtin_convertvector(pack_to_float(x), part_t)}};
+    return p;
+}
+INLINE elem_pack_t narrow(pack_t p)
+{
+    return pack_from_float(to_odd_float(p.part[0]));
+}
+#else
 INLINE pack_t widen(elem_pack_t x)
 {
     float_pack_t f = pack_to_float(x);
@@ -188,6 +204,7 @@ INLINE elem_pack_t narrow(pack_t p)
     return pack_from_float(__builtin_shufflevector(
         to_odd_float(p.part[0]), to_odd_float(p.part[1]), 0, 1, 2, 3, 4, 5, 6, 7));
 }
+#endif
 #else
 INLINE pack_t widen(elem_pack_t x)
 {
@@ -211,13 +228,12 @@ INLINE elem_pack_t narrow(pack_t p)
 }
 #endif
 
-/* Any NaN among elements as the type's positive quiet one. A macro for vectors of any length. */
+/* Any NaN among elements as the type's positive quiet one: what narrow() has left to do. A macro
+ * for vectors of any length. */
 #if defined(ELEM_F32)
 #define CANONICAL(v) ((v) == (v) ? (v) : as_float(0x7FC00000))
 #elif defined(ELEM_F64)
 #define CANONICAL(v) ((v) == (v) ? (v) : as_double(0x7FF8000000000000UL))
-#elif defined(ELEM_F16)
-#define CANONICAL(v) (((v) & (ushort)0x7FFF) > (ushort)0x7C00 ? (ushort)0x7E00 : (v))
 #else
 #define CANONICAL(v) (v)
 #endif

@@ -27,10 +27,11 @@ INLINE group_t group_add(group_t a, group_t b)
     return a;
 }
 
-/* The network over eight rows; integers may as well be chained. */
+/* The network over eight rows. Sums that are exact in any order are chained instead: those of
+ * integers, and of eight float16 numbers in float64 (docs/numerics.md). */
 INLINE void rows_scan(group_t v[ROWS])
 {
-#if defined(ACC_INT)
+#if defined(ACC_INT) || (defined(ELEM_F16) && defined(ACC_F64))
 #pragma unroll
     for (int r = 1; r < ROWS; r++) {
         v[r] = group_add(v[r - 1], v[r]);

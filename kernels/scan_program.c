@@ -47,7 +47,7 @@ static const struct {
     [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_chain", "scan_lanes",
                                   "scan_columns"},
                                  {"scan_columns"},
-                                 NULL},
+                                 "-DVERTICAL"},
     [SCAN_FAMILY_CPU_STRIDED] = {{"scan_table", "scan_group", "scan_lanes", "scan_strided"},
                                  {"scan_strided"},
                                  NULL},
