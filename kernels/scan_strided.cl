@@ -324,7 +324,8 @@ INLINE void tile_store(const struct layout *w, const struct bundle *b, long row,
 /* Cells of one side that will be needed soon. The hardware does not see them coming: a tile is
  * a few cache lines here and a few there. They are asked for item by item, in between
  * additions: an item is what the tile has of a line or of a row, whichever is denser in memory.
- */
+ * Into L2: where lines are a power of two apart a tile's cells share a few sets of L1 and would
+ * drive each other out. */
 struct ahead {
     __global const elem_t *first; /* of row 0 of the tile, but for the line's offset */
     const long *at;               /* lines' offsets */
@@ -358,9 +359,10 @@ INLINE void ask(const struct ahead *a, uint item)
     if (item < a->items) {
         long at = a->by_line ? a->at[item] : a->at[0] + (long)item * a->pitch;
         __global const elem_t *p = a->first + at;
-        for (ulong i = 0; i <= a->span; i += a->hop) {
-            __builtin_prefetch((const void *)(ulong)(p + i));
+        for (ulong i = 0; i < a->span; i += a->hop) {
+            __builtin_prefetch((const void *)(ulong)(p + i), 0, 2);
         }
+        __builtin_prefetch((const void *)(ulong)(p + a->span), 0, 2);
     }
 }
 
