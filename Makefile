@@ -74,7 +74,7 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
-    LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+    LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take
 
 $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
 	@mkdir -p $(@D)

@@ -17,12 +17,14 @@ struct builder {
     size_t at;     /* next byte of text */
     size_t copied; /* text before this is in the skeleton */
     int depth;
-    char *skeleton; /* owned */
+    struct arena arena; /* owned: everything below, and the tree */
+    char *skeleton;
     size_t skeleton_bytes;
     size_t skeleton_capacity;
-    struct json_array *arrays; /* owned */
-    size_t *skeleton_at;       /* owned: place of each array's stand-in */
+    struct json_array *arrays;
     int array_count;
+    int array_room;
+    size_t skeleton_at[LIMIT_TENSORS]; /* place of each array's stand-in */
 };
 
 static enum status append(struct builder *b, const char *text, size_t bytes, struct error *err)
@@ -38,10 +40,13 @@ static enum status append(struct builder *b, const char *text, size_t bytes, str
     }
     size_t need = b->skeleton_bytes + bytes;
     if (need > b->skeleton_capacity) {
-        size_t capacity = need > SIZE_MAX / 2 ? need : need * 2;
-        char *grown = realloc(b->skeleton, capacity);
+        size_t capacity = need * 2; /* no overflow: the limit is far below */
+        char *grown = arena_take(&b->arena, capacity);
         if (grown == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
+        }
+        if (b->skeleton_bytes > 0) {
+            memcpy(grown, b->skeleton, b->skeleton_bytes);
         }
         b->skeleton = grown;
         b->skeleton_capacity = capacity;
@@ -121,13 +126,20 @@ static enum status add_array(struct builder *b, struct error *err)
         return error_set(err, STATUS_INVALID_JSON,
                          "the request holds more than %d \"data\" arrays", LIMIT_TENSORS);
     }
-    if (b->arrays == NULL) {
-        b->arrays = malloc(LIMIT_TENSORS * sizeof *b->arrays);
-        b->skeleton_at = malloc(LIMIT_TENSORS * sizeof *b->skeleton_at);
+    if (b->array_count < b->array_room) {
+        return STATUS_OK;
     }
-    if (b->arrays == NULL || b->skeleton_at == NULL) {
+    /* Nearly every request has one; a record is large. */
+    int room = b->array_room == 0 ? 1 : LIMIT_TENSORS;
+    struct json_array *grown = arena_take(&b->arena, (size_t)room * sizeof *grown);
+    if (grown == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
     }
+    if (b->array_count > 0) {
+        memcpy(grown, b->arrays, (size_t)b->array_count * sizeof *grown);
+    }
+    b->arrays = grown;
+    b->array_room = room;
     return STATUS_OK;
 }
 
@@ -210,35 +222,53 @@ static enum status build(struct builder *b, struct error *err)
                                : status;
 }
 
-/* jansson tells "no memory" from "no JSON" in most places only, and loses the rest of a long
- * string without a word: what counts is whether an allocation failed while it parsed. */
+/* jansson takes the nodes of a tree from the arena of the document that this thread reads just
+ * now, so that they cost no call of malloc() each and go back together. It tells "no memory"
+ * from "no JSON" in most places only, and loses the rest of a long string without a word: what
+ * counts is whether an allocation failed while it parsed. */
+static _Thread_local struct arena *filling; /* NULL: no document is being read */
 static _Thread_local bool allocation_failed;
 
 static void *allocate(size_t bytes)
 {
-    void *block = malloc(bytes);
+    void *block = filling != NULL ? arena_take(filling, bytes) : malloc(bytes);
     allocation_failed = allocation_failed || block == NULL;
     return block;
 }
 
-static void watch_allocations(void)
+static void deallocate(void *block)
 {
-    json_set_alloc_funcs(allocate, free);
+    if (filling == NULL) {
+        free(block);
+    }
 }
 
-static enum status load(const struct builder *b, json_t **out, struct error *err)
+static void take_over_allocations(void)
 {
-    static pthread_once_t watching = PTHREAD_ONCE_INIT;
+    json_set_alloc_funcs(allocate, deallocate);
+}
+
+static enum status load(struct builder *b, json_t **out, struct error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     json_error_t trouble;
-    (void)pthread_once(&watching, watch_allocations);
+    (void)pthread_once(&once, take_over_allocations);
     allocation_failed = false;
+    filling = &b->arena;
     json_t *root = json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, &trouble);
+    filling = NULL;
     if (allocation_failed) {
-        json_decref(root);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
     }
     if (root == NULL) {
         size_t place = trouble.position > 0 ? original(b, (size_t)trouble.position) : 0;
+        if (json_error_code(&trouble) == json_error_null_character) {
+            return error_set(
+                err, STATUS_INVALID_JSON,
+                "a string in the body holds \\u0000, which none here may: leave it "
+                "out (byte %zu)",
+                place);
+        }
         return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
                          trouble.text, place);
     }
@@ -259,12 +289,12 @@ static enum status parse(struct builder *b, struct json_doc *doc, struct error *
         return status;
     }
     if (!json_is_object(root)) {
-        json_decref(root);
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is valid JSON, but not an object: expected {\"data\": ...}");
     }
-    *doc = (struct json_doc){.root = root, .arrays = b->arrays, .array_count = b->array_count};
-    b->arrays = NULL;
+    *doc = (struct json_doc){
+        .root = root, .arrays = b->arrays, .array_count = b->array_count, .arena = b->arena};
+    b->arena = (struct arena){.chunks = NULL};
     return STATUS_OK;
 }
 
@@ -282,16 +312,13 @@ enum status json_doc_parse(const char *text, size_t bytes, struct json_doc *doc,
     if (status == STATUS_OK) {
         status = parse(&b, doc, err);
     }
-    free(b.skeleton);
-    free(b.arrays);
-    free(b.skeleton_at);
+    arena_release(&b.arena);
     return status;
 }
 
 void json_doc_deinit(struct json_doc *doc)
 {
-    json_decref(doc->root);
-    free(doc->arrays);
+    arena_release(&doc->arena); /* the tree too */
     *doc = (struct json_doc){.root = NULL};
 }
 

@@ -6,14 +6,16 @@
 #ifndef TALLY_PROTO_JSON_DOC_H
 #define TALLY_PROTO_JSON_DOC_H
 
+#include "proto/arena.h"
 #include "proto/json_tensor.h"
 
 #include <jansson.h>
 
 struct json_doc {
-    json_t *root;              /* owned; an object */
-    struct json_array *arrays; /* owned; in the order of the text */
+    json_t *root;              /* an object; borrowed, like its nodes: nothing is added to it */
+    struct json_array *arrays; /* in the order of the text */
     int array_count;
+    struct arena arena; /* owned: the tree and the arrays */
 };
 
 /* Parse text[0..bytes), which must outlive *doc.

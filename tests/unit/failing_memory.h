@@ -1,8 +1,11 @@
 /* The Nth allocation fails. For programs linked with --wrap of malloc and its like (Makefile):
  * allocations of the code under test are counted, those inside libraries are not, but for
- * jansson, which takes its memory from proto/json_doc.c. One thread. */
+ * jansson, which takes its memory from proto/json_doc.c. What is taken from an arena counts,
+ * and fails, too: a chunk may end anywhere. One thread. */
 #ifndef TALLY_TESTS_UNIT_FAILING_MEMORY_H
 #define TALLY_TESTS_UNIT_FAILING_MEMORY_H
+
+#include "proto/arena.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +20,8 @@ void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
 void __wrap_free(void *block);
+void *__real_arena_take(struct arena *arena, size_t bytes);
+void *__wrap_arena_take(struct arena *arena, size_t bytes);
 
 static struct {
     bool counting;
@@ -50,6 +55,11 @@ static void *memory_counted(void *block)
 {
     memory.live += memory.counting && block != NULL;
     return block;
+}
+
+void *__wrap_arena_take(struct arena *arena, size_t bytes)
+{
+    return memory_fails() ? NULL : __real_arena_take(arena, bytes);
 }
 
 void *__wrap_malloc(size_t size)

@@ -1,0 +1,60 @@
+/* Chunks of doubling size: a long document needs few, a short one just the first. */
+#include "proto/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum {
+    FIRST_BYTES = 4000, /* with malloc()'s own word within 4 KiB */
+    MOST_BYTES = 1 << 18
+};
+
+struct arena_chunk {
+    struct arena_chunk *older;
+    size_t bytes;
+    _Alignas(max_align_t) char data[];
+};
+
+static bool add_chunk(struct arena *arena, size_t bytes)
+{
+    size_t want = arena->chunks == NULL ? FIRST_BYTES : arena->chunks->bytes * 2;
+    want = want < MOST_BYTES ? want : MOST_BYTES;
+    want = want > bytes ? want : bytes;
+    struct arena_chunk *chunk = malloc(sizeof *chunk + want);
+    if (chunk == NULL) {
+        return false;
+    }
+    chunk->older = arena->chunks;
+    chunk->bytes = want;
+    arena->chunks = chunk;
+    arena->free = chunk->data;
+    arena->left = want;
+    return true;
+}
+
+void *arena_take(struct arena *arena, size_t bytes)
+{
+    const size_t unit = _Alignof(max_align_t);
+    if (bytes > SIZE_MAX / 2) {
+        return NULL;
+    }
+    size_t whole = (bytes + unit - 1) / unit * unit;
+    if ((whole > arena->left || arena->chunks == NULL) && !add_chunk(arena, whole)) {
+        return NULL;
+    }
+    void *taken = arena->free;
+    arena->free += whole;
+    arena->left -= whole;
+    return taken;
+}
+
+void arena_release(struct arena *arena)
+{
+    while (arena->chunks != NULL) {
+        struct arena_chunk *chunk = arena->chunks;
+        arena->chunks = chunk->older;
+        free(chunk);
+    }
+    *arena = (struct arena){.chunks = NULL};
+}
