@@ -75,7 +75,9 @@ def test_under_steady_load_no_answer_is_wrong_or_half_sent(start_server):
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(load, seed) for seed in range(8)]
-        time.sleep(1.5)
+        latest = time.monotonic() + 30
+        while len(outcomes) < 500 and time.monotonic() < latest:
+            time.sleep(0.1)
         server.signal(signal.SIGTERM)
         status = server.wait(30)
         stop.set()

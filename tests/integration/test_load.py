@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import subprocess
+import threading
 import time
 
 import numpy as np
@@ -176,11 +177,12 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
     server = start_server()
     head = b"POST /v1/cumsum?dtype=float32&shape=100000 HTTP/1.1\r\nHost: tally\r\n"
     head += b"Content-Type: application/octet-stream\r\nContent-Length: 400000\r\n\r\n"
-    end = time.monotonic() + 3
+    latest = time.monotonic() + 60  # for a server under a sanitizer on a busy machine
+    done = threading.Event()
     left = []
 
     def leave():
-        while time.monotonic() < end:
+        while not done.is_set():
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
                 connection.sendall(head + bytes(100000))
             left.append(1)
@@ -190,11 +192,12 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
         leavers = [pool.submit(leave) for _ in range(3)]
         client = server.client()
         served = 0
-        while time.monotonic() < end:
+        while (served < 1000 or len(left) < 1000) and time.monotonic() < latest:
             answer = client.post("/v1/cumsum?dtype=int8&shape=2", b"\x01\x02", calls.RAW)
             assert answer.status == 200 and answer.body == b"\x01\x03"
             served += 1
+        done.set()
         for leaver in leavers:
             leaver.result()
-    assert served > 100 and len(left) > 300
+    assert served >= 100 and len(left) >= 300
     assert server.rss_bytes() - before < 128 * MIB
