@@ -117,6 +117,11 @@ $(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
 
+# Preloaded, it counts what a process calls: tests/integration/test_small_requests.py.
+$(B)/tests/libcount_calls.so: tests/integration/support/count_calls.c
+	@mkdir -p $(@D)
+	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
+
 # Fuzz targets, each with its corpus, for FUZZ_SECONDS each; what crashes lies in build/fuzz/found/.
 FUZZ_SECONDS ?= 30
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -211,7 +216,7 @@ install: all client
 	install -d $(D)/share/man/man8
 	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8
 
-unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults
+unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(B)/tests/libcount_calls.so
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
 test: deps-test

@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    FIRST_CAPACITY = 256
+    FIRST_CAPACITY =
+        1000 /* the answer to a small request, within what malloc() keeps at hand */
 };
 
 void json_writer_init(struct json_writer *w)

@@ -1,0 +1,80 @@
+"""What a small request costs in calls: allocations and locks of our own, system calls."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.tallyd import TOP, Tallyd
+
+CALLERS = ("tallyd", "libmicrohttpd", "libjansson", "other")
+CALLS = ("allocate", "lock", "receive", "send", "epoll_ctl")
+COUNT = 200
+
+
+class Counters:
+    def __init__(self, path):
+        self.path = path
+        path.write_bytes(bytes(8 * len(CALLERS) * len(CALLS)))
+
+    def read(self):
+        numbers = struct.unpack(f"{len(CALLERS) * len(CALLS)}Q", self.path.read_bytes())
+        return np.array(numbers).reshape(len(CALLS), len(CALLERS))
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("count")
+    counters = Counters(folder / "counters")
+    library = TOP / "build/release/tests/libcount_calls.so"
+    env = {"LD_PRELOAD": str(library), "COUNT_CALLS": str(counters.path)}
+    server = Tallyd(folder / "tallyd.log", ("--log-requests", "false"), env=env)
+    yield server, counters
+    server.stop()
+
+
+ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
+V2 = {"name": "x", "shape": [3, 4], "datatype": "FP32", "parameters": {"binary_data_size": 48}}
+V2_HEAD = json.dumps({"parameters": {"binary_data_output": True}, "inputs": [V2]}).encode()
+FRAMED = {"Inference-Header-Content-Length": str(len(V2_HEAD))}
+DIALECTS = {
+    "raw": ("/v1/cumsum?dtype=float32&shape=3,4&axis=1", ROWS.tobytes(), calls.RAW, {}),
+    "json": (
+        "/v1/cumsum",
+        json.dumps({"data": ROWS.tolist(), "dtype": "float32", "axis": 1}).encode(),
+        calls.JSON,
+        {},
+    ),
+    "v2": ("/v2/models/cumsum/infer", V2_HEAD + ROWS.tobytes(), calls.RAW, FRAMED),
+}
+# Ours, for a request that has a launch to itself, which takes two. json: the document's arena and
+# the answer's text, which is an allocation seen twice. v2: its record, too.
+ALLOCATIONS = {"raw": 2, "json": 4, "v2": 5}
+
+
+def per_request(counted, dialect):
+    server, counters = counted
+    client = server.client()
+    for _ in range(20):  # records and connection are there, the kernels loaded
+        assert client.post(*DIALECTS[dialect]).status == 200
+    server.wait_built()
+    before = counters.read()
+    for _ in range(COUNT):
+        assert client.post(*DIALECTS[dialect]).status == 200
+    found = (counters.read() - before) / COUNT
+    client.close()
+    return {call: dict(zip(CALLERS, row)) for call, row in zip(CALLS, found)}
+
+
+@pytest.mark.release_only
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_small_request_takes_few_allocations_and_system_calls(counted, dialect):
+    found = per_request(counted, dialect)
+    assert found["allocate"]["tallyd"] <= ALLOCATIONS[dialect] + 0.2, found
+    assert found["allocate"]["libjansson"] <= 0.1, found
+    assert found["lock"]["tallyd"] <= 9.5, found
+    assert found["send"]["libmicrohttpd"] <= 1.1, found
+    assert found["receive"]["libmicrohttpd"] <= 3.2, found
+    assert found["epoll_ctl"]["libmicrohttpd"] <= 2.1, found
