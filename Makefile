@@ -195,7 +195,7 @@ bench-quick: deps-test
 	@$(MAKE) --no-print-directory $(BENCH_BIN)
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
 
-# Minutes of everything at once, and whether memory grows: make soak ARGS='--seconds 3600'.
+# A day's requests of every kind, in minutes, and whether memory grows: make soak ARGS='--requests 8640000 --rounds 10'.
 .PHONY: soak
 soak: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
