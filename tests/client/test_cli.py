@@ -9,7 +9,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import tempfile
 import threading
 import time
 import unittest
+
+from lib.accept import listen
 
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
@@ -55,9 +56,8 @@ class Server:
         self.heads = []
         self.lock = threading.Lock()
         self.stopped = threading.Event()
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = listen(self._serve)
         self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self):
         return self
@@ -65,14 +65,6 @@ class Server:
     def __exit__(self, *_):
         self.stopped.set()
         self.listener.close()
-
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
         try:

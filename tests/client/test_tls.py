@@ -14,6 +14,8 @@ import threading
 import unittest
 import urllib.parse
 
+from lib.accept import listen
+
 TALLY = os.path.abspath(os.environ["TALLY"])
 PLAIN = urllib.parse.urlsplit(os.environ["TALLY_URL"])
 TENSOR, SUMS = b"[1, 2, 3]", [1, 3, 6]
@@ -48,18 +50,9 @@ class Proxy:
     def __init__(self, certificate, key):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(certificate, key)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
         self.passed = 0  # connections whose handshake succeeded
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                raw, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(raw,), daemon=True).start()
+        self.listener = listen(self._serve)
+        self.port = self.listener.getsockname()[1]
 
     def _serve(self, raw):
         try:
