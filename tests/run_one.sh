@@ -9,11 +9,19 @@ name=$(printf '%s' "${program#"$TALLY_BUILD"/tests/}" | tr '/.' '--')
 log=$TALLY_LOGS/$name.log
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
+started=$(date +%s)
+limit=1500 # for what hangs: a busy machine is ten times as slow as an idle one
 case $program in
-*.sh) timeout -k 10 300 sh "$program" >"$log" 2>&1 ;;
-*) timeout -k 10 300 "$program" >"$log" 2>&1 ;;
+*.sh) timeout -k 10 "$limit" sh "$program" >"$log" 2>&1 ;;
+*) timeout -k 10 "$limit" "$program" >"$log" 2>&1 ;;
 esac
 status=$?
+
+# How long it took, and how much processor time that was: user and system time of its processes.
+cost="$(($(date +%s) - started)) s, processor $(times | awk 'NR == 2 {
+    split($1, user, /[ms]/); split($2, kernel, /[ms]/)
+    printf "%.1f s", 60 * (user[1] + kernel[1]) + user[2] + kernel[2] }')"
+echo "# took $cost" >>"$log"
 
 closing=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
 if [ -z "$closing" ]; then
@@ -40,7 +48,7 @@ closing=$(printf '%s\n' "$closing" | awk -v status="$status" '
 printf '%s\n' "$closing" >"$TALLY_LOGS/$name.count"
 
 case $closing in
-*" 0 failed"*) printf '%-40s %s\n' "$name" "$closing" ;;
+*" 0 failed"*) printf '%-34s %s (%s)\n' "$name" "$closing" "$cost" ;;
 *)
     printf '==== %s failed (exit status %s), the end of its log:\n' "$name" "$status"
     tail -n 60 "$log"

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     REASONS_PRINTED = 5
@@ -17,11 +18,13 @@ static struct {
 
 void ktest_run(const char *sentence, ktest_function test, const void *context)
 {
+    clock_t started = clock(); /* processor time: of all threads */
     state.reasons = 0;
     test(context);
+    double seconds = (double)(clock() - started) / CLOCKS_PER_SEC;
     if (state.reasons == 0) {
         state.passed++;
-        printf("[ OK ] %s\n", sentence);
+        printf("[ OK ] %s (%.1f s)\n", sentence, seconds);
     } else {
         state.failed++;
         printf("[ FAILED ] %s (%u reasons)\n", sentence, state.reasons);

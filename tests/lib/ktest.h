@@ -1,6 +1,6 @@
 /* A test runner that needs nothing but libc, so that kernel tests also build on a bare GPU
- * machine. Prints "[ OK ] sentence" or "[ FAILED ] sentence" for each test and "N passed, N
- * failed" at the end. One thread. */
+ * machine. Prints "[ OK ] sentence (seconds of processor time)" or "[ FAILED ] sentence" for
+ * each test and "N passed, N failed" at the end. One thread. */
 #ifndef TALLY_TESTS_LIB_KTEST_H
 #define TALLY_TESTS_LIB_KTEST_H
 
