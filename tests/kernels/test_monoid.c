@@ -32,7 +32,7 @@ enum {
     NARROW_FROM = 7 /* first of the shapes that only some lengths try */
 };
 
-static bool all; /* --all: every length up to 2100; without it, every one up to 600 */
+static bool all; /* --all: every length in every way; without it, in the two plainest ways */
 
 /* ---- docs/numerics.md over any addition whose identity is 0 ---- */
 
@@ -268,24 +268,47 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     }
 }
 
+static const int64_t long_ones[] = {4095,  4097,  65279, 65280, 65281,  65535, 65536,
+                                    65537, 65544, 65791, 65793, 131073, 131329};
+
+/* The lengths that one way tries with one element type. */
+struct lengths {
+    int64_t dense; /* every length up to here; from there on */
+    int64_t step;
+    size_t long_first; /* of long_ones */
+    size_t long_step;
+};
+
+/* All of them on the CPU's and on the GPU's kernels; the other ways share the long ones. */
+static struct lengths lengths_of(size_t number, int kind)
+{
+    const struct scan_device_options *options = &scan_ways[number].options;
+    bool few = options->max_alloc_bytes != 0 || options->transfers || options->part_bytes > 1;
+    bool plain = !few && options->part_bytes == 0 && options->lookback == SCAN_LOOKBACK_AUTO;
+    if (all) {
+        return (struct lengths){few ? 0 : 600, kind == 0 && !few ? 1 : 37, 0, few ? 3 : 1};
+    }
+    if (plain && kind == 0) {
+        return (struct lengths){600, 37, 0, 1};
+    }
+    return (struct lengths){few ? 0 : 300, 37, (number + 5 * (size_t)kind) % 6, 6};
+}
+
 static void every_length_gives_the_written_tree(const void *context)
 {
-    static const int64_t long_ones[] = {4095,  4097,  65279, 65280, 65281,  65535, 65536,
-                                        65537, 65544, 65791, 65793, 131073, 131329};
     const struct scan_way *way = context;
     struct bench bench = {.device = scan_case_device(&way->options),
                           .slab = slab_create((size_t)160 << 21),
                           .want = malloc((size_t)160 << 21),
                           .alone = way->options.gpu_kernels};
-    bool few = way->options.max_alloc_bytes != 0 || way->options.transfers ||
-               way->options.part_bytes > 1;
     for (int kind = 0; kind < 2 && bench.device != NULL; kind++) {
         enum dtype dtype = kind == 0 ? DTYPE_F64 : DTYPE_I64;
-        int64_t sparse = all && kind == 0 ? 1 : 37;
-        for (int64_t n = 1; n <= 2100; n += few ? 37 : n > 600 ? sparse : 1) {
+        struct lengths lengths = lengths_of((size_t)(way - scan_ways), kind);
+        for (int64_t n = 1; n <= 2100; n += n > lengths.dense ? lengths.step : 1) {
             run_length(&bench, dtype, n);
         }
-        for (size_t i = 0; i < ARRAY_COUNT(long_ones); i += few ? 3 : 1) {
+        for (size_t i = lengths.long_first; i < ARRAY_COUNT(long_ones);
+             i += lengths.long_step) {
             run_length(&bench, dtype, long_ones[i]);
         }
     }
