@@ -5,7 +5,7 @@
 #
 #   run    compilers, libraries, an OpenCL driver for the CPU
 #   test   what the test suites need, and a Python environment in build/venv
-#   lint   the checkers of `make lint`
+#   lint   the checkers of `make lint`, and a Python environment in build/lint-venv
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
 #   tools  what only the kernel proofs use: oclgrind
@@ -15,7 +15,6 @@
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-venv=${VENV:-$top/build/venv}
 
 run_packages="make gcc g++ libc6-dev pkg-config libmicrohttpd-dev libjansson-dev libuv1-dev
     zlib1g-dev libcurl4-openssl-dev ocl-icd-opencl-dev opencl-headers"
@@ -74,9 +73,10 @@ apt_install() {
         -o DPkg::Lock::Timeout=300 "$@" >&2
 }
 
-# The Python environment of the tests, made anew when requirements.txt changes.
+# make_venv NAME REQUIREMENTS: a Python environment, brought up to date when its requirements change.
 make_venv() {
-    requirements=$1
+    venv=${VENV:-$top/build/$1}
+    requirements=$2
     stamp=$venv/.$(basename "$requirements" .txt).$(cksum <"$requirements" | tr ' ' -)
     [ -e "$stamp" ] && return 0
     [ -z "${TALLY_NO_INSTALL:-}" ] || die "$venv lacks $requirements (TALLY_NO_INSTALL is set)"
@@ -84,7 +84,8 @@ make_venv() {
     mkdir -p "$venv"
     [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" ||
         die "python3 -m venv $venv failed; is python3-venv of this Python installed?"
-    "$venv/bin/pip" install -q --disable-pip-version-check -r "$requirements" >&2 ||
+    # Not compiled ahead: most of it is never imported, and the rest Python compiles once.
+    "$venv/bin/pip" install -q --no-compile --disable-pip-version-check -r "$requirements" >&2 ||
         die "pip could not install $requirements; is the Python package index reachable?"
     : >"$stamp"
 }
@@ -122,10 +123,10 @@ main() {
     install_packages $missing
     for group in "$@"; do
         case $group in
-        test) make_venv "$top/tests/requirements.txt" ;;
-        lint) make_venv "$top/tests/requirements-lint.txt" ;;
-        bench) make_venv "$top/tests/bench/requirements-peers.txt" ;;
-        mlserver) make_venv "$top/tests/bench/requirements-mlserver.txt" ;;
+        test) make_venv venv "$top/tests/requirements.txt" ;;
+        lint) make_venv lint-venv "$top/tests/requirements-lint.txt" ;;
+        bench) make_venv venv "$top/tests/bench/requirements-peers.txt" ;;
+        mlserver) make_venv venv "$top/tests/bench/requirements-mlserver.txt" ;;
         tools)
             # shellcheck disable=SC2046,SC2086
             install_packages $(optional $(missing_of $tools_packages))

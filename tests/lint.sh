@@ -9,7 +9,7 @@ set -u
 
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
-venv=${VENV:-build/venv}
+venv=${VENV:-build/lint-venv}
 cache=build/lint
 mkdir -p "$cache/tidy" "$cache/cppcheck"
 defines="-std=c17 -D_GNU_SOURCE -I. -DTALLY_VERSION=\"lint\" -DCL_TARGET_OPENCL_VERSION=120"
