@@ -22,7 +22,7 @@
     X(scan_lookback)    \
     X(scan_chain)       \
     X(scan_bundle)      \
-    X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_strided) X(scan_short)
+    X(scan_group) X(scan_lanes) X(scan_rows) X(scan_columns) X(scan_square) X(scan_strided) X(scan_crossed) X(scan_short)
 
 #define X(name)                                \
     extern const char kernel_##name##_begin[]; \

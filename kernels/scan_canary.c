@@ -101,20 +101,34 @@ static enum status wrong(struct check *check, const char *what, uint64_t got, ui
 /* Shapes of [outer, length, inner] with the axis in the middle. */
 struct shape {
     int64_t sizes[3];
-    int64_t strides[3]; /* 0 0 0: packed */
+    int64_t strides[3];        /* 0 0 0: packed */
+    int64_t output_strides[3]; /* 0 0 0: those of the input, in place */
 };
 
 static const struct shape shapes[] = {
-    {{3, 4, 1}, {0}},     {{1, 70001, 1}, {0}},       {{5, 700, 1}, {0}},
-    {{70, 9, 1}, {0}},    {{1, 300, 70}, {0}},        {{2, 300, 3}, {0}},
-    {{1, 37, 1100}, {0}}, {{3, 21, 5}, {1, 3, 70}},   {{2, 300, 2}, {0}},
-    {{2, 300, 4}, {0}},   {{2, 300, 5}, {0}},         {{2, 300, 6}, {0}},
-    {{2, 300, 7}, {0}},   {{3, 21, 5}, {500, 2, 60}},
+    {{3, 4, 1}, {0}, {0}},
+    {{1, 70001, 1}, {0}, {0}},
+    {{5, 700, 1}, {0}, {0}},
+    {{70, 9, 1}, {0}, {0}},
+    {{1, 300, 70}, {0}, {0}},
+    {{2, 300, 3}, {0}, {0}},
+    {{1, 37, 1100}, {0}, {0}},
+    {{3, 21, 5}, {1, 3, 70}, {0}},
+    {{2, 300, 2}, {0}, {0}},
+    {{2, 300, 4}, {0}, {0}},
+    {{2, 300, 5}, {0}, {0}},
+    {{2, 300, 6}, {0}, {0}},
+    {{2, 300, 7}, {0}, {0}},
+    {{3, 21, 5}, {500, 2, 60}, {0}},
+    {{70, 41, 67},
+     {1, 70, 2870},
+     {2747, 67, 1}}, /* whole squares of scan_crossed.cl and rests */
 };
 
 enum {
-    MOST_CELLS = 70001
+    MOST_CELLS = 70 * 9 * 67 * 2 /* the last shape's two sides */
 };
+_Static_assert(MOST_CELLS >= 70001, "a shape is larger");
 
 static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
                                  enum precision precision, bool exclusive, bool reverse)
@@ -129,7 +143,8 @@ static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
     desc.has_strides = shape->strides[0] != 0;
     desc.has_output_strides = desc.has_strides;
     memcpy(desc.strides, shape->strides, sizeof shape->strides);
-    memcpy(desc.output_strides, shape->strides, sizeof shape->strides);
+    const int64_t *out = shape->output_strides[0] != 0 ? shape->output_strides : shape->strides;
+    memcpy(desc.output_strides, out, sizeof shape->strides);
     return desc;
 }
 
@@ -137,9 +152,10 @@ static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
 static enum status visit_line(struct check *check, const struct scan_plan *plan, uint64_t start,
                               bool compare, struct error *err)
 {
+    uint64_t stride = compare ? plan->axis.out_stride : plan->axis.in_stride;
     for (uint64_t k = 0; k < plan->axis.size; k++) {
         uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
-        uint64_t at = start + index * plan->axis.in_stride;
+        uint64_t at = start + index * stride;
         int value = compare ? sum_before(plan->exclusive ? k : k + 1) : value_at(k);
         uint64_t bits = small_bits(check->dtype, value) & mask(check);
         if (!compare) {
@@ -151,16 +167,23 @@ static enum status visit_line(struct check *check, const struct scan_plan *plan,
     return STATUS_OK;
 }
 
-/* Every line of a plan in place. */
+/* The output's first cell: where layouts differ it follows the input. */
+static uint64_t output_at(const struct scan_plan *plan)
+{
+    return plan->in_place ? 0 : plan->in_elements;
+}
+
+/* Every line of a plan. */
 static enum status visit(struct check *check, const struct scan_plan *plan, bool compare,
                          struct error *err)
 {
     enum status status = STATUS_OK;
     for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line++) {
         uint64_t rest = line;
-        uint64_t start = 0;
+        uint64_t start = compare ? output_at(plan) : 0;
         for (int d = plan->dims - 1; d >= 0; d--) {
-            start += rest % plan->dim[d].size * plan->dim[d].in_stride;
+            const struct scan_dim *dim = &plan->dim[d];
+            start += rest % dim->size * (compare ? dim->out_stride : dim->in_stride);
             rest /= plan->dim[d].size;
         }
         status = visit_line(check, plan, start, compare, err);
@@ -171,7 +194,8 @@ static enum status visit(struct check *check, const struct scan_plan *plan, bool
 static enum status run_one(const struct check *check, const struct scan_plan *plan,
                            struct error *err)
 {
-    struct scan_job job = {.plan = plan, .slab = check->slab};
+    struct scan_job job = {
+        .plan = plan, .slab = check->slab, .out_offset = output_at(plan) * check->bytes};
     struct scan_report report;
     return scan_device_run(check->device, &job, 1, &report, err);
 }
@@ -288,7 +312,7 @@ static uint64_t long_line(struct scan_device *device)
 static enum status repeat_line(struct check *check, enum precision precision, uint64_t *ns,
                                struct error *err)
 {
-    const struct shape line = {{1, TRIAL_LINE, 1}, {0}};
+    const struct shape line = {{1, TRIAL_LINE, 1}, {0}, {0}};
     struct scan_desc desc = describe(&line, check->dtype, precision, false, false);
     struct scan_plan plan;
     struct scan_report report;
@@ -322,7 +346,7 @@ static enum status repeat_line(struct check *check, enum precision precision, ui
 static enum status trial_line(struct check *check, enum precision precision, uint64_t cells,
                               int flags, struct error *err)
 {
-    const struct shape line = {{1, (int64_t)cells, 1}, {0}};
+    const struct shape line = {{1, (int64_t)cells, 1}, {0}, {0}};
     struct scan_desc desc =
         describe(&line, check->dtype, precision, (flags & 1) != 0, (flags & 2) != 0);
     return check_shape(check, &desc, err);

@@ -20,6 +20,7 @@ enum {
     STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
     STRIDED_UNITS = 8,       /* bundles are wide: not as many units as of other kernels */
     LANE_BYTES = 64,         /* of lines side by side in scan_strided.cl: a cache line */
+    CROSSED_MIN = 4,         /* lines of both dimensions that scan_crossed.cl is worth it for */
     PART_BYTES = 1 << 18,    /* of a part of a line, at most: half an L2 cache or less; the
                                 kernels keep as many totals of blocks */
     PART_BYTES_MIN = 1 << 15,
@@ -53,13 +54,38 @@ static uint64_t bundle_columns(const struct scan_plan *plan)
     return packed && plan->dims <= (single ? 1 : 2) && columns <= SHORT_COLUMNS ? columns : 0;
 }
 
+/* The dimension that is contiguous on the input where another one, the last, is on the output
+ * and the axis on neither (scan_crossed.cl); -1: there is none. */
+static int crossed_dim(const struct scan_plan *plan)
+{
+    int last = plan->dims - 1;
+    bool across = plan->axis.in_stride > 1 && plan->axis.out_stride > 1;
+    if (!across || last < 1 || plan->dim[last].out_stride != 1) {
+        return -1;
+    }
+    for (int d = last - 1; d >= 0; d--) {
+        if (plan->dim[d].in_stride == 1) {
+            return d;
+        }
+    }
+    return -1;
+}
+
+/* Are both dimensions long enough for squares? */
+static bool crosses(const struct scan_plan *plan)
+{
+    int crossed = crossed_dim(plan);
+    return crossed >= 0 && plan->dim[crossed].size >= CROSSED_MIN &&
+           plan->dim[plan->dims - 1].size >= CROSSED_MIN;
+}
+
 enum scan_family scan_cpu_family(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
     const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
     bool rows = unit_strides(&plan->axis);
     if (!rows && (inner == NULL || !unit_strides(inner))) {
-        return SCAN_FAMILY_CPU_STRIDED;
+        return crosses(plan) ? SCAN_FAMILY_CPU_CROSSED : SCAN_FAMILY_CPU_STRIDED;
     }
     uint64_t columns = bundle_columns(plan);
     bool ragged =
@@ -77,6 +103,9 @@ bool scan_cpu_can(enum scan_family family, const struct scan_piece *piece)
     bool columns = !rows && plan->dims > 0 && unit_strides(&plan->dim[plan->dims - 1]);
     if (family == SCAN_FAMILY_CPU_ROWS || family == SCAN_FAMILY_CPU_COLUMNS) {
         return family == SCAN_FAMILY_CPU_ROWS ? rows : columns;
+    }
+    if (family == SCAN_FAMILY_CPU_CROSSED) {
+        return crossed_dim(plan) >= 0;
     }
     bool packed = (rows || columns) && bundle_columns(plan) > 0;
     return family < SCAN_FAMILY_CPU_SHORT_1 ||
@@ -299,6 +328,27 @@ static struct scan_units strided_units(const struct scan_piece *piece, const voi
                                .bundled = bundled_dim(plan)};
 }
 
+/* Squares of lines, a cache line of both dimensions. */
+static struct scan_units crossed_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t side = LANE_BYTES / element_bytes(piece);
+    uint64_t bundled = (uint64_t)plan->dims - 1;
+    int found = crossed_dim(plan);
+    assert(found >= 0); /* or the piece would be of another family */
+    uint64_t crossed = (uint64_t)found;
+    uint64_t squares = plan->lines / plan->dim[bundled].size / plan->dim[crossed].size;
+    squares *= ceil_div(plan->dim[bundled].size, side);
+    squares *= ceil_div(plan->dim[crossed].size, side);
+    uint64_t square_bytes = side * side * plan->axis.size * element_bytes(piece);
+    uint64_t each = ceil_div(unit_bytes(piece), square_bytes);
+    return (struct scan_units){.count = ceil_div(squares, each),
+                               .lines = each,
+                               .stream = streams(piece, context),
+                               .bundled = bundled,
+                               .crossed = crossed};
+}
+
 enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_family family,
                              const struct scan_piece *pieces, size_t count, uint32_t *launches,
                              struct error *err)
@@ -317,6 +367,9 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
     }
     if (family == SCAN_FAMILY_CPU_STRIDED) {
         source.units_of = strided_units;
+    }
+    if (family == SCAN_FAMILY_CPU_CROSSED) {
+        source.units_of = crossed_units;
     }
     struct scan_table table;
     struct scan_type type = launch->type;

@@ -15,6 +15,7 @@ enum scan_family {
     SCAN_FAMILY_CPU_ROWS,
     SCAN_FAMILY_CPU_COLUMNS,
     SCAN_FAMILY_CPU_STRIDED,
+    SCAN_FAMILY_CPU_CROSSED,
     SCAN_FAMILY_CPU_SHORT_1, /* scan_short.cl for so many lines side by side */
     SCAN_FAMILY_CPU_SHORT_2,
     SCAN_FAMILY_CPU_SHORT_3,

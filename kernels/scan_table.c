@@ -22,8 +22,9 @@ struct entry_row {
     uint64_t slot;
     uint64_t slot_words;
     uint64_t bundled;
+    uint64_t crossed;
 };
-_Static_assert(sizeof(struct entry_row) == 18 * sizeof(uint64_t), "padding in a table row");
+_Static_assert(sizeof(struct entry_row) == 19 * sizeof(uint64_t), "padding in a table row");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
 
 enum {
@@ -59,7 +60,8 @@ static struct entry_row make_row(const struct scan_piece *piece, const struct sc
                               .parts = units->parts > 1 ? units->parts : 1,
                               .part_length = units->part_length,
                               .slot_words = units->slot_words,
-                              .bundled = units->bundled};
+                              .bundled = units->bundled,
+                              .crossed = units->crossed};
 }
 
 /* Where the parts of a table begin. */

@@ -21,6 +21,7 @@ struct scan_entry {
     ulong slot; /* words from the first slot of the launch to its first */
     ulong slot_words;
     ulong bundled;    /* scan_strided.cl: the dimension whose lines go side by side */
+    ulong crossed;    /* scan_crossed.cl: the other one */
 };
 
 #define ENTRY_EXCLUSIVE 1

@@ -18,6 +18,7 @@ struct scan_units {
     uint64_t slots;       /* for all parts of all lines or strips */
     uint64_t slot_words;  /* of each */
     uint64_t bundled;     /* dimension whose lines go side by side, where a kernel asks */
+    uint64_t crossed;     /* the other such dimension of scan_crossed.cl */
 };
 
 /* What a table is filled from. */

@@ -12,23 +12,24 @@ enum {
     ROWS = 1,
     COLUMNS = 2,
     SHORT = 4,
-    ALWAYS = 8
+    CROSSED = 8,
+    ALWAYS = 16
 };
 
 static const struct {
     const char *kernel;
     int bit;
 } families[] = {
-    {"scan_rows", ROWS},      {"scan_columns", COLUMNS}, {"scan_short", SHORT},
-    {"scan_strided", ALWAYS}, {"scan_generic", ALWAYS},
+    {"scan_rows", ROWS},       {"scan_columns", COLUMNS}, {"scan_short", SHORT},
+    {"scan_crossed", CROSSED}, {"scan_strided", ALWAYS},  {"scan_generic", ALWAYS},
 };
 
 static const struct {
     const char *name;
     int rank;
-    int64_t sizes[3];
+    int64_t sizes[4];
     int axis;
-    int64_t strides[3]; /* of the input; all 0: packed */
+    int64_t strides[4]; /* of the input; all 0: packed */
     int can;
 } shapes[] = {
     {"short rows", 2, {37, 5}, 1, {0}, ALWAYS | ROWS | SHORT},
@@ -39,6 +40,10 @@ static const struct {
     {"columns", 2, {300, 41}, 0, {0}, ALWAYS | COLUMNS},
     {"transposed input", 2, {50, 300}, 1, {1, 50}, ALWAYS},
     {"one line with gaps", 1, {999}, 0, {2}, ALWAYS},
+    {"transposed around the axis", 3, {19, 300, 37}, 1, {1, 19, 5700}, ALWAYS | CROSSED},
+    {"a narrow one around the axis", 3, {3, 41, 70}, 1, {1, 3, 123}, ALWAYS | CROSSED},
+    {"whole squares around the axis", 3, {64, 17, 64}, 1, {1, 64, 1100}, ALWAYS | CROSSED},
+    {"one of two outer dimensions", 4, {5, 3, 33, 34}, 2, {7000, 1, 102, 3}, ALWAYS | CROSSED},
 };
 
 static const struct scan_kind kinds[] = {{DTYPE_F32, PRECISION_WIDE},

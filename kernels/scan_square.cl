@@ -1,0 +1,63 @@
+/* Squares of elements, transposed in registers: what turns lines that lie along memory into lines
+ * side by side, and back. */
+#if ELEM_BYTES == 8
+#define SIDE 4 /* elements */
+#elif ELEM_BYTES == 1
+#define SIDE 16
+#else
+#define SIDE 8
+#endif
+#define LINE (64 / ELEM_BYTES) /* elements of a cache line */
+
+typedef VECTOR(elem_t, SIDE) side_t;
+typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
+
+/* Written out: what is an array here must end in registers (see EACH_VECTOR of scan_short.cl).
+ */
+#if SIDE == 4
+#define LOW_HALVES(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_HALVES(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define EACH_SIDE(do_)    do_(0) do_(1) do_(2) do_(3)
+#define EACH_HALF(do_)    do_(0) do_(1)
+#elif SIDE == 8
+#define LOW_HALVES(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_HALVES(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define EACH_SIDE(do_)    do_(0) do_(1) do_(2) do_(3) do_(4) do_(5) do_(6) do_(7)
+#define EACH_HALF(do_)    do_(0) do_(1) do_(2) do_(3)
+#else
+#define LOW_HALVES(a, b) \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_HALVES(a, b) \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define EACH_HALF(do_) do_(0) do_(1) do_(2) do_(3) do_(4) do_(5) do_(6) do_(7)
+#define EACH_SIDE(do_) \
+    EACH_HALF(do_) do_(8) do_(9) do_(10) do_(11) do_(12) do_(13) do_(14) do_(15)
+#endif
+
+/* A square: after log2(SIDE) perfect shuffles rows are columns. */
+INLINE void transpose(side_t v[SIDE])
+{
+    side_t w[SIDE];
+#define SHUFFLE(to, from, i)                                 \
+    to[2 * (i)] = LOW_HALVES(from[i], from[(i) + SIDE / 2]); \
+    to[2 * (i) + 1] = HIGH_HALVES(from[i], from[(i) + SIDE / 2]);
+#define THERE(i) SHUFFLE(w, v, i)
+#define BACK(i)  SHUFFLE(v, w, i)
+    EACH_HALF(THERE)
+    EACH_HALF(BACK)
+#if SIDE == 8
+    EACH_HALF(THERE)
+#define KEEP(i) v[i] = w[i];
+    EACH_SIDE(KEEP)
+#elif SIDE == 16
+    EACH_HALF(THERE)
+    EACH_HALF(BACK)
+#endif
+}
+
+/* Asked for into L2: where lines are a power of two apart their cells share a few sets of L1 and
+ * would drive each other out. */
+INLINE void ask_for(__global const elem_t *p)
+{
+    __builtin_prefetch((const void *)(ulong)p, 0, 2);
+}
