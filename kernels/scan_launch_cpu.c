@@ -18,6 +18,7 @@ enum {
     STRIP_MIN = 512,         /* columns of a strip, where there are as many */
     STRIP_MAX = 1024,        /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
+    STREAM_APART = 16 << 20, /* of lines far apart, whose loads the hardware does not foresee */
     STRIDED_UNITS = 8,       /* bundles are wide: not as many units as of other kernels */
     LANE_BYTES = 64,         /* of lines side by side in scan_strided.cl: a cache line */
     CROSSED_MIN = 4,         /* lines of both dimensions that scan_crossed.cl is worth it for */
@@ -127,12 +128,17 @@ static uint64_t unit_bytes(const struct scan_piece *piece)
     return bytes < UNIT_BYTES ? bytes : UNIT_BYTES;
 }
 
-static bool streams(const struct scan_piece *piece, const void *context)
+static bool streams_from(uint64_t bytes, const struct scan_piece *piece, const void *context)
 {
     const struct setting *setting = context;
     const struct scan_group *group = setting->group;
     bool apart = group->in != group->out || piece->in_first != piece->out_first;
-    return apart && piece->plan->elements * element_bytes(piece) >= STREAM_BYTES;
+    return apart && piece->plan->elements * element_bytes(piece) >= bytes;
+}
+
+static bool streams(const struct scan_piece *piece, const void *context)
+{
+    return streams_from(STREAM_BYTES, piece, context);
 }
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -324,7 +330,7 @@ static struct scan_units strided_units(const struct scan_piece *piece, const voi
     lines = lines < fair ? lines : fair;
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
-                               .stream = streams(piece, context),
+                               .stream = streams_from(STREAM_APART, piece, context),
                                .bundled = bundled_dim(plan)};
 }
 
@@ -344,7 +350,7 @@ static struct scan_units crossed_units(const struct scan_piece *piece, const voi
     uint64_t each = ceil_div(unit_bytes(piece), square_bytes);
     return (struct scan_units){.count = ceil_div(squares, each),
                                .lines = each,
-                               .stream = streams(piece, context),
+                               .stream = streams_from(STREAM_APART, piece, context),
                                .bundled = bundled,
                                .crossed = crossed};
 }

@@ -57,19 +57,26 @@ INLINE bool is_unit(long step)
     return step == 1 || step == -1;
 }
 
+/* Is a step so short that a vector is better loaded from a few cache lines than one by one? */
+INLINE bool is_near(long step)
+{
+    return step != 0 && abs(step) <= NEAR;
+}
+
 /* Lines along memory: squares of SIDE lines and SIDE rows. */
 INLINE void load_along(const struct layout *w, const struct bundle *b, long row, uint rows,
                        elem_t *cells)
 {
     const bool back = w->in_step < 0;
+    const ulong step = abs(w->in_step);
     __global const elem_t *in = w->in + row * w->in_step;
     uint whole = rows - rows % SIDE;
     for (uint lane = 0; lane < b->padded; lane += SIDE) {
         const long *at = b->in + lane;
         for (uint r = 0; r < whole; r += SIDE) {
             side_t v[SIDE];
-            __global const elem_t *p = back ? in - r - (SIDE - 1) : in + r;
-#define LOAD_LINE(i) v[i] = ((__global const side_any_t *)(p + at[i]))[0];
+            __global const elem_t *p = in + (long)(back ? r + SIDE - 1 : r) * w->in_step;
+#define LOAD_LINE(i) v[i] = side_load(p + at[i], step);
             EACH_SIDE(LOAD_LINE)
             transpose(v);
             elem_t *to = cells + (back ? r + SIDE - 1 : r) * LANES + lane;
@@ -89,19 +96,19 @@ INLINE void load_along(const struct layout *w, const struct bundle *b, long row,
 INLINE void load_across(const struct layout *w, const struct bundle *b, long row, uint rows,
                         elem_t *cells)
 {
+    const ulong step = (ulong)w->in_next;
     __global const elem_t *in = w->in + row * w->in_step;
     for (uint r = 0; r < rows; r++, in += w->in_step, cells += LANES) {
         if (b->together) {
             __global const elem_t *p = in + b->in[0];
             for (uint lane = 0; lane < b->count; lane += SIDE) {
-                ((side_t *)(cells + lane))[0] = ((__global const side_any_t *)(p + lane))[0];
+                ((side_t *)(cells + lane))[0] = side_load(p + lane * step, step);
             }
             continue;
         }
         for (uint lane = 0; lane < b->count; lane += SIDE) {
             if (b->run[lane / SIDE]) {
-                ((side_t *)(cells + lane))[0] =
-                    ((__global const side_any_t *)(in + b->in[lane]))[0];
+                ((side_t *)(cells + lane))[0] = side_load(in + b->in[lane], step);
                 continue;
             }
             for (uint i = lane; i < min(lane + SIDE, b->count); i++) {
@@ -135,10 +142,10 @@ INLINE void load_each(const struct layout *w, const struct bundle *b, long row, 
 INLINE void tile_load(const struct layout *w, const struct bundle *b, long row, uint rows,
                       elem_t *cells)
 {
-    if (is_unit(w->in_step)) {
+    if (is_near(w->in_step) && !(is_near(w->in_next) && w->in_next < abs(w->in_step))) {
         load_along(w, b, row, rows, cells);
     } else {
-        if (w->in_next == 1) {
+        if (is_near(w->in_next)) {
             load_across(w, b, row, rows, cells);
         } else {
             load_each(w, b, row, rows, cells);
