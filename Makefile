@@ -112,6 +112,10 @@ $(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c tests/bench/bench_ca
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
+$(BIN)/scan_turns: $(call objs,tests/bench/scan_turns.c tests/bench/bench_cases.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
 # Micro-benchmarks of proto: build/release/tests/bench/json_bench.
 $(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
@@ -185,14 +189,15 @@ client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 $(BIN)/bare_mhd: $(B)/tests/bench/bare_mhd.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lmicrohttpd
-BENCH_BIN := $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench
+.PHONY: bench-tools
+bench-tools: $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench $(BIN)/scan_turns
 bench:
 	@VENV=build/bench-venv sh deploy/install-deps.sh bench
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
-	@$(MAKE) --no-print-directory $(BENCH_BIN)
+	@$(MAKE) --no-print-directory bench-tools
 	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
 bench-quick: deps-test
-	@$(MAKE) --no-print-directory $(BENCH_BIN)
+	@$(MAKE) --no-print-directory bench-tools
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
 
 # A day's requests of every kind, in minutes, and whether memory grows: make soak ARGS='--requests 8640000 --rounds 10'.

@@ -21,7 +21,10 @@ logs=$build/test-logs
 rm -rf "$logs"
 mkdir -p "$logs"
 
-${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" all unit-tests kernel-tests
+targets='all unit-tests kernel-tests'
+[ "$mode" != release ] || targets="$targets bench-tools"
+# shellcheck disable=SC2086  # a list of words
+${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" $targets
 
 # A run that is cut short (second signal) leaves its threads to the end of the process.
 supp=$PWD/tests/sanitizers

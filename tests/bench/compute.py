@@ -1,9 +1,17 @@
-"""The same cumulative sums in NumPy, PyTorch, OpenVINO and ONNX Runtime, all on the CPU, beside Tally's kernels.
+"""(b) The same cumulative sums in NumPy, PyTorch, OpenVINO and ONNX Runtime, all on the CPU.
 
-Both sides work on tensors in memory: no HTTP. GB/s counts the payload, bytes read plus bytes written.
+No HTTP: tensors are in memory, outputs too, each engine in a process of its own. Engines and
+Tally take turns, call by call, after one call each that warms up; a ratio is the median over
+rounds of the engine's time to Tally's in the same round. Inputs are small random integers in
+whatever type, whose sums are exact in all of them: so that all outputs must be equal. float32 in
+both precisions: wide sums in float64, which the engines do not, native in float32 as they do.
 """
 
+import contextlib
 import json
+import os
+import select
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -12,129 +20,253 @@ import time
 import numpy as np
 
 import load
+from report import Goal, Row, failed, geometric_mean, number, spread
 
-# Shapes that nobody tuned for: primes and odd sizes among round ones.
+ENGINES = ("numpy", "torch", "openvino", "onnxruntime")
+FLAGS = ("exclusive", "reverse")
+MEAN_GOAL = Goal(">=", 3)
+CALL_SECONDS = 30
+CASE_SECONDS = 5  # when so many are over a case ends, after ROUNDS_MIN rounds
+ROUNDS = 7
+ROUNDS_MIN = 3
+REST_SECONDS = 0.01  # between turns: threads of an engine spin for a while after a call
+
+# Shapes that nobody tuned for: primes and odd sizes, 64 MiB and small ones.
 CASES = [
-    ((1 << 26,), 0),
-    ((4096, 16384), 1),
-    ((65536, 1021), 1),
-    ((1 << 20, 61), 1),
-    ((1 << 22, 16), 1),
-    ((16384, 4096), 0),
-    ((61, 1 << 20), 0),
-    ((1 << 20, 31), 0),
-    ((1 << 22, 3), 0),
-    ((257, 509, 509), 1),
+    ("float32", (16777213,), 0),
+    ("float32", (1021, 16411), 1),
+    ("float32", (16411, 1021), 1),
+    ("float32", (131101, 127), 1),
+    ("float32", (1000003, 16), 1),
+    ("float32", (3000017, 5), 1),
+    ("float32", (16411, 1021), 0),
+    ("float32", (61, 262147), 0),
+    ("float32", (262147, 61), 0),
+    ("float32", (500009, 31), 0),
+    ("float32", (2396741, 7), 0),
+    ("float32", (5592419, 3), 0),
+    ("float32", (257, 255, 251), 1),
+    ("float32", (127, 8, 16411), 1),
+    ("float32", (16411, 1021), 1, "exclusive", "reverse"),
+    ("float32", (16411, 1021), 0, "reverse"),
+    ("float64", (8209, 1021), 1),
+    ("float64", (8209, 1021), 0),
+    ("float16", (524309, 61), 1),
+    ("float16", (32003, 509), 0),
+    ("int32", (16411, 1021), 1),
+    ("int32", (16411, 1021), 0),
+    ("int64", (8209, 1021), 1),
+    ("int8", (65537, 1021), 1),
+    ("uint8", (65537, 1021), 0),
+    ("float32", (1021, 1021), 1),
+    ("float32", (1021, 1021), 0),
+    ("float32", (100, 1000), 1),
+    ("float32", (100, 1000), 0),
+    ("float32", (1000,), 0),
+    ("float32", (3, 4), 1),
 ]
-QUICK = [CASES[0], CASES[1], CASES[5], CASES[7]]
+QUICK = [CASES[i] for i in (0, 2, 6, 9, 27)]
+LIMITS = {"float16": 1}  # of the inputs' size, or 8
+REASON_LENGTH = 60
 
 
-def timed(call, payload, seconds):
-    """GB/s of the median call, after one that warms up."""
-    call()
-    times = []
-    end = time.perf_counter() + seconds
-    while not times or (time.perf_counter() < end and len(times) < 25):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return payload / statistics.median(times) / 1e9
+class Turns:
+    """A process that does one call for every line it gets."""
+
+    def __init__(self, command, env=None):
+        self.errors = tempfile.TemporaryFile()
+        self.child = load.start(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env={**os.environ, **(env or {})},
+        )
+
+    def line(self, seconds):
+        if not select.select([self.child.stdout], [], [], seconds)[0]:
+            raise RuntimeError(f"no answer in {seconds} s")
+        answer = self.child.stdout.readline().decode().strip()
+        if not answer:
+            self.errors.seek(0)
+            said = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise RuntimeError(f"it ended: {' '.join(said)}")
+        return answer
+
+    def ask(self, text="go", seconds=CALL_SECONDS):
+        with contextlib.suppress(BrokenPipeError):
+            self.child.stdin.write(text.encode() + b"\n")
+            self.child.stdin.flush()
+        return self.line(seconds)
+
+    def close(self):
+        load.end(self.child, patience=0)
+        for file in (self.child.stdin, self.child.stdout, self.errors):
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
 
 
-def numpy_call(x, axis):
-    out = np.empty_like(x)
-    return lambda: np.cumsum(x, axis=axis, out=out)
+class Engine:
+    """An engine's process, started when first needed and again after it has died or hung."""
+
+    def __init__(self, python, name):
+        self.command = [python, load.HERE / "peers" / "compute_turns.py"]
+        self.name, self.turns = name, None
+
+    def prepare(self, case):
+        """Why it cannot run the case, or None."""
+        if self.turns is None:
+            self.turns = Turns(self.command, {"ENGINE": self.name})
+        answer = self.attempt(json.dumps(case), 2 * CALL_SECONDS)
+        return None if answer == "ready" else answer
+
+    def attempt(self, text, seconds=CALL_SECONDS):
+        """Its answer, or "no: " and why not."""
+        try:
+            return self.turns.ask(text, seconds)
+        except RuntimeError as error:
+            self.close()
+            return f"no: {error}"
+
+    def close(self):
+        if self.turns is not None:
+            self.turns.close()
+            self.turns = None
 
 
-def torch_call(x, axis):
-    import torch
-
-    torch.set_num_threads(2)
-    tensor = torch.from_numpy(x)
-    out = torch.empty_like(tensor)
-    return lambda: torch.cumsum(tensor, dim=axis, out=out)
+def folder():
+    """Where tensors lie: in memory if there is room."""
+    shm = load.shm_dir()
+    roomy = shm and shutil.disk_usage(shm).free > 1 << 30
+    return tempfile.TemporaryDirectory(prefix=load.PREFIX, dir=shm if roomy else None)
 
 
-def openvino_call(x, axis):
-    import openvino as ov
-    from openvino import opset3
-
-    data = opset3.parameter(x.shape, x.dtype.type)
-    model = ov.Model([opset3.cum_sum(data, opset3.constant(axis, np.int32))], [data])
-    request = ov.compile_model(
-        model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-    ).create_infer_request()
-    request.set_input_tensor(ov.Tensor(x, shared_memory=True))
-    return request.infer
+def describe(dtype, shape, axis, *flags):
+    return " ".join(["x".join(map(str, shape)), f"axis {axis}", dtype, *flags])
 
 
-def onnxruntime_call(x, axis):
-    import onnx
-    import onnxruntime as ort
-
-    kind = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("CumSum", ["x", "axis"], ["y"])],
-        "sum",
-        [onnx.helper.make_tensor_value_info("x", kind, x.shape)],
-        [onnx.helper.make_tensor_value_info("y", kind, x.shape)],
-        [onnx.helper.make_tensor("axis", onnx.TensorProto.INT64, [], [axis])],
-    )
-    model = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 14)], ir_version=9
-    )
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 2
-    session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    binding = session.io_binding()
-    binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(x))
-    binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(np.empty_like(x)))
-    return lambda: session.run_with_iobinding(binding)
+def rounds_of(calls, settings):
+    """Seconds of each, round by round; a call that fails drops out with its reason."""
+    times, lost = {name: [] for name in calls}, {}
+    began, done = time.monotonic(), 0
+    while done < (settings.rounds or ROUNDS):
+        if done >= ROUNDS_MIN and time.monotonic() - began > CASE_SECONDS:
+            break
+        for name in [n for n in calls if n not in lost]:
+            answer = calls[name]()
+            if answer.startswith("no: "):
+                lost[name] = answer.removeprefix("no: ")
+            else:
+                times[name].append(float(answer))
+            time.sleep(REST_SECONDS)
+        done += 1
+    return {name: seen for name, seen in times.items() if name not in lost}, lost
 
 
-def tally(shape, axis):
-    """GB/s of Tally's kernel on the shape, float32 in wide precision, from the kernel benchmark."""
-    with tempfile.NamedTemporaryFile() as rows:
-        command = [load.BIN / "kernel_bench", "--shape", ",".join(map(str, shape))]
-        command += ["--axis", str(axis), "--json", rows.name]
-        subprocess.run(command, check=True, capture_output=True)
-        return json.load(rows)[0]["gb_per_s"]
+def same(path, other, dtype):
+    return bool(np.array_equal(np.fromfile(path, dtype), np.fromfile(other, dtype)))
 
 
-ENGINES = {
-    "numpy": numpy_call,
-    "torch": torch_call,
-    "openvino": openvino_call,
-    "onnxruntime": onnxruntime_call,
-}
+def measure(where, engines, settings, dtype, shape, axis, *flags):
+    """Seconds by engine and precision, which outputs differ from Tally's, and who has no answer."""
+    limit = LIMITS.get(dtype, 8)
+    x = np.random.default_rng(1).integers(-limit, limit, shape, "i1", endpoint=True)
+    source = os.path.join(where, "x")
+    x.astype(dtype).tofile(source)
+    case = {"dtype": dtype, "shape": shape, "axis": axis, "input": source}
+    case.update({flag: flag in flags for flag in FLAGS})
+    calls, lost, scans = {}, {}, []
+    outputs = {name: os.path.join(where, name) for name in (*engines, "wide", "native")}
+    words = [",".join(map(str, shape)), str(axis), ",".join(flags) or "-", source]
+    try:
+        for precision in ("wide", "native") if dtype in ("float16", "float32") else ("wide",):
+            command = [load.BIN / "scan_turns", dtype, precision, *words, outputs[precision]]
+            scans.append(Turns(command))
+            scans[-1].line(2 * CALL_SECONDS)
+            calls[precision] = scans[-1].ask
+        for name, engine in engines.items():
+            reason = engine.prepare({**case, "output": outputs[name]})
+            if reason:
+                lost[name] = reason.removeprefix("no: ")
+            else:
+                calls[name] = lambda engine=engine: engine.attempt("go")
+        unequal = [n for n in calls if not same(outputs["wide"], outputs[n], dtype)]
+        times, late = rounds_of(calls, settings)
+    finally:
+        for turns in scans:
+            turns.close()
+    return times, unequal, {**lost, **late}
 
 
-def peers(quick, note, _python):
-    rows = []
-    for shape, axis in QUICK if quick else CASES:
-        note(f"{shape} axis {axis}")
-        x = np.random.default_rng(1).random(shape, dtype=np.float32) - np.float32(0.5)
-        payload = 2 * x.nbytes
-        row = {"shape": "x".join(map(str, shape)), "axis": axis, "dtype": "float32"}
-        ours = []
-        for name, make in ENGINES.items():
-            ours.append(tally(shape, axis))
-            theirs = timed(make(x, axis), payload, 1 if quick else 3)
-            row[f"{name} GB/s"] = round(theirs, 2)
-            row[f"tally/{name}"] = round(ours[-1] / theirs, 2)
-        row["tally GB/s"] = round(statistics.median(ours), 2)
-        rows.append(row)
-    ratios = [row[f"tally/{name}"] for row in rows for name in ENGINES]
-    rows.append(
-        {
-            "shape": "all",
-            "axis": "",
-            "dtype": "",
-            "tally GB/s": "",
-            "geometric mean of ratios": round(float(np.exp(np.mean(np.log(ratios)))), 2),
-            "least": min(ratios),
+def rows_of(case, times, unequal, lost):
+    payload = 2 * np.dtype(case[0]).itemsize * int(np.prod(case[1]))
+    speed = {n: payload / statistics.median(seen) / 1e9 for n, seen in times.items()}
+    for precision in [n for n in ("wide", "native") if n in times]:
+        against = {
+            n: spread([peer / ours for peer, ours in zip(times[n], times[precision])])
+            for n in times
+            if n not in ("wide", "native")
         }
-    )
-    return rows
+        work = f"{describe(*case)}{' ' + precision if 'native' in times else ''}"
+        if not against:
+            yield failed(work, "", "; ".join(f"{n}: {why}" for n, why in lost.items()))
+            continue
+        fastest = min(against, key=lambda n: against[n]["ratio"])
+        notes = [f"{n} {number(r['ratio'])}" for n, r in against.items()]
+        notes += [f"{n}: {why[:REASON_LENGTH]}" for n, why in lost.items()]
+        notes += [f"OUTPUT OF {n} DIFFERS" for n in unequal]
+        yield Row(
+            work,
+            fastest,
+            **against[fastest],
+            goal=Goal(">", 1),
+            notes=f"{speed[precision]:.2f} GB/s; " + ", ".join(notes),
+            precision=precision,
+            ratios={n: r["ratio"] for n, r in against.items()},
+            gb_per_s=speed,
+            unequal=unequal,
+            lost=lost,
+        )
+
+
+def means(rows):
+    """Geometric means over all shapes, against each engine and all of them, and who lost where."""
+    rows = [row for row in rows if row.ratio is not None]
+    for precision in ("wide", "native"):
+        own = [r for r in rows if r.figures["precision"] == precision]
+        for name in [*ENGINES, "all"]:
+            seen = [r.figures["ratios"] for r in own]
+            ratios = [v for ratios in seen for n, v in ratios.items() if name in (n, "all")]
+            if ratios:
+                work = f"geometric mean of {len(ratios)}, {precision}"
+                yield Row(work, name, geometric_mean(ratios), goal=MEAN_GOAL)
+        losses = [
+            f"{n} on {r.work}: {number(v)}"
+            for r in own
+            for n, v in r.figures["ratios"].items()
+            if v <= 1
+        ]
+        if own:
+            work = f"shapes on which a peer is faster, {precision}"
+            yield Row(
+                work, "any", len(losses), goal=Goal("<", 1), notes="; ".join(losses) or "none"
+            )
+
+
+def section(settings):
+    cases = QUICK if settings.quick else CASES
+    cases = [c for c in cases if settings.match is None or settings.match in describe(*c)]
+    engines = {name: Engine(settings.python, name) for name in settings.engines or ENGINES}
+    rows = []
+    try:
+        with folder() as where:
+            for case in cases:
+                settings.note(describe(*case))
+                try:
+                    rows += rows_of(case, *measure(where, engines, settings, *case))
+                except RuntimeError as error:
+                    rows.append(failed(describe(*case), "", f"scan_turns: {error}"))
+    finally:
+        for engine in engines.values():
+            engine.close()
+    return rows + list(means(rows))

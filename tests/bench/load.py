@@ -1,16 +1,18 @@
 """Servers to load and the load itself: processes on loopback, wrk, and what they cost.
 
-Everything is bounded in time; a process that was started here is ended here, by its own handle.
+Everything is bounded in time. A process that was started here has a process group of its own and
+is ended here with it, whatever happens in between; should the runner be killed, it goes along.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
-import statistics
 import subprocess
 import tempfile
 import time
@@ -18,7 +20,10 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-BIN = ROOT / "build" / "bin"
+BIN = ROOT / os.environ.get("TALLY_BIN", "build/bin")
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+PREFIX = f"tally_bench_{os.getpid()}_"  # of files in shared folders
 
 
 def free_port():
@@ -56,25 +61,53 @@ def rss_bytes(pid, field="VmRSS"):
     return int(re.search(rf"{field}:\s+(\d+)", text).group(1)) * 1024
 
 
+def start(command, **more):
+    """A process that leads a group of its own, and dies with this one."""
+
+    def die_with_parent():
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    command = [str(word) for word in command]
+    return subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_parent, **more)
+
+
+def end(child, patience=30):
+    """End a process of start() and everything that it started."""
+    if child.poll() is None:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(patience)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # what it left behind, or itself
+    child.wait()
+
+
+def run(command, seconds, **more):
+    """What a command prints; it has so many seconds."""
+    child = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    try:
+        out, errors = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{command[0]} took more than {seconds} s") from None
+    finally:
+        end(child, patience=0)
+    if child.returncode != 0:
+        last = (errors.strip() or out.strip() or "nothing said").splitlines()[-1]
+        raise RuntimeError(f"{command[0]} ended with {child.returncode}: {last}")
+    return out
+
+
 @contextlib.contextmanager
 def process(command, url, *, env=None, timeout=60):
     """Run a server until the block ends; `url` answering 200 means it is ready."""
-    log = tempfile.TemporaryFile()
-    started = time.perf_counter()
-    child = subprocess.Popen(
-        command, stdout=log, stderr=log, env={**os.environ, **(env or {})}, cwd=HERE
-    )
-    try:
-        child.ready_seconds = wait_ready(child, url, started + timeout, log) - started
-        yield child
-    finally:
-        child.terminate()
+    with tempfile.TemporaryFile() as log:
+        started = time.perf_counter()
+        child = start(command, stdout=log, stderr=log, env={**os.environ, **(env or {})}, cwd=HERE)
         try:
-            child.wait(30)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        log.close()
+            child.ready_seconds = wait_ready(child, url, started + timeout, log) - started
+            yield child
+        finally:
+            end(child)
 
 
 def wait_ready(child, url, deadline, log):
@@ -87,9 +120,8 @@ def wait_ready(child, url, deadline, log):
                     return time.perf_counter()
         time.sleep(0.005)
     log.seek(0)
-    raise RuntimeError(
-        f"{child.args} did not become ready:\n{log.read().decode(errors='replace')[-3000:]}"
-    )
+    said = log.read().decode(errors="replace").strip()[-3000:]
+    raise RuntimeError(f"{child.args[0]} did not become ready: {said}")
 
 
 @contextlib.contextmanager
@@ -115,7 +147,7 @@ def wait_built(base, seconds=600):
 
 @contextlib.contextmanager
 def body_file(data):
-    with tempfile.NamedTemporaryFile(dir=shm_dir()) as f:
+    with tempfile.NamedTemporaryFile(prefix=PREFIX, dir=shm_dir()) as f:
         f.write(data)
         f.flush()
         yield f.name
@@ -132,25 +164,9 @@ def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None, de
     env = {**os.environ, "BODY": body, "CONTENT_TYPE": content_type, "EXTRA": extra}
     env["DELAY_MS"] = str(delay_ms)
     before = cpu_seconds(pid) if pid else 0
-    out = subprocess.run(
-        [
-            "wrk",
-            "-t1",
-            f"-c{connections}",
-            f"-d{seconds}s",
-            "--timeout",
-            "30s",
-            "--latency",
-            "-s",
-            str(HERE / "post.lua"),
-            url,
-        ],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=seconds + 90,
-        check=True,
-    ).stdout
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s"]
+    command += ["--latency", "-s", str(HERE / "post.lua"), url]
+    out = run(command, seconds + 60, env=env)
     result = json.loads(re.search(r"^RESULT (.*)$", out, re.M).group(1))
     result["rps"] = result["requests"] / result["seconds"]
     result["cpu_seconds"] = cpu_seconds(pid) - before if pid else None
@@ -171,11 +187,11 @@ def interleave(runs, rounds):
     """Call every named run once a round; the results of each name, in order."""
     results = {name: [] for name in runs}
     for _ in range(rounds):
-        for name, run in runs.items():
-            results[name].append(run())
+        for name, call in runs.items():
+            results[name].append(call())
     return results
 
 
-def ratio(results, name, base, key):
-    """Median over rounds of name's figure divided by base's in the same round."""
-    return statistics.median(a[key] / b[key] for a, b in zip(results[name], results[base]))
+def ratios(results, name, base, key):
+    """name's figure divided by base's, round by round."""
+    return [a[key] / b[key] for a, b in zip(results[name], results[base])]

@@ -1,53 +1,35 @@
-"""`make bench`: one table of ratios, each from interleaved runs on this machine, and a JSON copy in build/bench/."""
+"""`make bench`: one table of ratios, each from one run on this machine, and a JSON copy of every
+section in build/bench/. Sections print what they are at on standard error."""
 
 import argparse
+import importlib
 import json
 import os
+import pathlib
 import platform
-import subprocess
+import signal
 import sys
 import time
 
 import load
+from report import failed, print_table
 
-OUT = load.ROOT / "build" / "bench"
-SECTIONS = ("kernels", "peers", "service", "frameworks", "startup")
-
-
-def note(text):
-    print(f"  ... {text}", file=sys.stderr, flush=True)
-
-
-def kernels(quick):
-    """(a): the kernel benchmark, which needs nothing but libOpenCL."""
-    target = OUT / "kernels.json"
-    subprocess.run(
-        [str(load.BIN / "kernel_bench"), "--json", str(target), *(["--quick"] if quick else [])],
-        check=True,
-    )
-    return json.loads(target.read_text())
-
-
-def table(rows):
-    rows = [r for r in rows if r]
-    heads = list(dict.fromkeys(k for r in rows for k in r))
-    cells = [[str(r.get(h, "")) for h in heads] for r in rows]
-    widths = [max(len(h), *(len(c[i]) for c in cells)) for i, h in enumerate(heads)]
-    for line in [heads, ["-" * w for w in widths], *cells]:
-        print("  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip())
+# Name on the command line, and the module whose section() gives its rows.
+SECTIONS = {
+    "kernels": "kernels",
+    "peers": "compute",
+    "service": "service",
+    "frameworks": "frameworks",
+    "startup": "startup",
+}
+QUICK = ("kernels", "service", "startup")  # the others need packages from the network
 
 
 def machine():
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in open("/proc/cpuinfo")
-            if line.startswith("model name")
-        ),
-        "unknown",
-    )
+    lines = open("/proc/cpuinfo").read().splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": model,
+        "cpu": names[0] if names else "unknown",
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "load_average": os.getloadavg()[0],
@@ -55,48 +37,66 @@ def machine():
     }
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="about a minute: fewer cases, one round"
-    )
-    parser.add_argument(
-        "--only", choices=SECTIONS, action="append", help="sections to run (repeatable)"
-    )
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter that has the peers' packages"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--quick", action="store_true", help="about a minute: fewer cases, one round")
+    add("--only", choices=SECTIONS, action="append", help="sections to run (repeatable)")
+    add("--match", help="only work whose name contains this text")
+    add("--rounds", type=int, help="instead of what each section thinks right")
+    add("--bytes", type=int, action="append", help="kernels: tensors of so many bytes")
+    add("--cpu-time", action="store_true", help="kernels: count processor time, not wall time")
+    add("--engines", nargs="+", help="peers: only these")
+    add("--out", type=pathlib.Path, default=load.ROOT / "build" / "bench", help="for the JSON")
+    add("--python", default=sys.executable, help="interpreter that has the peers' packages")
+    add(
         "--mlserver",
         default=load.ROOT / "build/mlserver-venv/bin/mlserver",
         help="the command of MLServer, which has an environment of its own",
     )
-    args = parser.parse_args()
-    wanted = args.only or (("kernels", "service", "startup") if args.quick else SECTIONS)
-    OUT.mkdir(parents=True, exist_ok=True)
+    settings = parser.parse_args()
+    settings.note = lambda text: print(f"  ... {text}", file=sys.stderr, flush=True)
+    return settings
+
+
+def section_rows(name, settings):
+    """The rows of a section; one that fails as a whole does not take the others along."""
+    try:
+        return importlib.import_module(SECTIONS[name]).section(settings)
+    except (RuntimeError, OSError, ImportError) as error:
+        return [failed("all", "", error)]
+
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    signal.signal(signal.SIGTERM, stop)
+    settings = arguments()
+    settings.out.mkdir(parents=True, exist_ok=True)
     facts = machine()
     print(
         f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.2f} before the run"
     )
     if facts["load_average"] > 0.5:
         print("bench: the machine is busy; figures will be off, ratios less so", file=sys.stderr)
-    import service
-
-    sections = {
-        "kernels": lambda: kernels(args.quick),
-        "peers": lambda: __import__("compute").peers(args.quick, note, args.python),
-        "service": lambda: service.service(args.quick, note),
-        "frameworks": lambda: service.frameworks(args.quick, note, args.python, args.mlserver),
-        "startup": lambda: service.startup(args.quick, note),
-    }
-    for name in wanted:
-        print(f"\n== {name}")
-        rows = sections[name]()
-        (OUT / f"{name}.json").write_text(json.dumps({"machine": facts, "rows": rows}, indent=1))
-        if name != "kernels":  # the kernel benchmark prints its own
-            table(rows)
-    print(f"\nmachine-readable: {OUT}/*.json")
+    tables = {}
+    for name in settings.only or (QUICK if settings.quick else SECTIONS):
+        began = time.monotonic()
+        rows = section_rows(name, settings)
+        tables[name] = rows
+        facts["seconds"] = round(time.monotonic() - began, 1)
+        document = {"machine": facts, "rows": [row.as_json() for row in rows]}
+        (settings.out / f"{name}.json").write_text(json.dumps(document, indent=1))
+    print_table(tables)
+    print(f"machine-readable: {settings.out}/*.json")
+    lost = [row for rows in tables.values() for row in rows if "error" in row.figures]
+    return 1 if lost else 0
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("bench: interrupted")

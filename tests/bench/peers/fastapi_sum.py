@@ -1,8 +1,13 @@
-"""What a user would otherwise write: NumPy or PyTorch behind FastAPI. ENGINE=numpy|torch."""
+"""What a user would otherwise write: NumPy or PyTorch behind FastAPI. ENGINE=numpy|torch.
+
+As fast as that goes without leaving Python: orjson reads and prints arrays, handlers are
+asynchronous, and there is a process for each core, so each takes one thread.
+"""
 
 import os
 
 import numpy as np
+import orjson
 from fastapi import FastAPI, Request, Response
 
 ENGINE = os.environ.get("ENGINE", "numpy")
@@ -11,10 +16,10 @@ app = FastAPI()
 if ENGINE == "torch":
     import torch
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
 
     def cumsum(x, axis):
-        return torch.cumsum(torch.from_numpy(x), dim=axis).numpy()
+        return torch.cumsum(torch.from_numpy(x), dim=axis, dtype=torch.float32).numpy()
 
 else:
 
@@ -29,17 +34,22 @@ def ready():
 
 @app.post("/json")
 async def from_json(request: Request):
-    body = await request.json()
+    body = orjson.loads(await request.body())
     x = np.asarray(body["data"], dtype=body.get("dtype", "float32"))
     y = cumsum(x, body.get("axis", 0))
-    return {"dtype": str(y.dtype), "shape": y.shape, "data": y.tolist()}
+    answer = {"dtype": str(y.dtype), "shape": y.shape, "data": np.ascontiguousarray(y)}
+    return Response(
+        orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json"
+    )
 
 
 @app.post("/raw")
 async def from_raw(request: Request):
     query = request.query_params
-    x = np.frombuffer(await request.body(), dtype=query["dtype"]).reshape(
-        [int(n) for n in query["shape"].split(",")]
-    )
-    y = cumsum(x.copy() if ENGINE == "torch" else x, int(query.get("axis", 0)))
+    body = await request.body()
+    if ENGINE == "torch":
+        body = bytearray(body)  # PyTorch wants memory that it may write to
+    x = np.frombuffer(body, dtype=query["dtype"])
+    x = x.reshape([int(n) for n in query["shape"].split(",")])
+    y = cumsum(x, int(query.get("axis", 0)))
     return Response(np.ascontiguousarray(y).tobytes(), media_type="application/octet-stream")
