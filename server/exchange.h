@@ -97,12 +97,13 @@ struct exchange {
     uint64_t head_need;     /* what the codec wants in the head; UINT64_MAX: everything */
     bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
     size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
-    uint64_t head_reserved;         /* of request.reserved_bytes: for the head */
-    uint64_t block_reserved;        /* of request.reserved_bytes: for the block */
-    size_t payload_room;            /* bytes for payload in the block as it is */
-    size_t block_bytes;             /* what the block must have in the end */
-    size_t output_at;               /* of them, before the output buffer */
-    struct inflate *inflate;        /* owned; NULL: the body is not packed any more */
+    uint64_t head_reserved;  /* of request.reserved_bytes: for the head */
+    uint64_t block_reserved; /* of request.reserved_bytes: for the block; grows with a body
+                              * of unknown length, up to block_bytes */
+    size_t payload_room;     /* bytes for payload in what is reserved of the block */
+    size_t block_bytes;      /* what the block must have in the end */
+    size_t output_at;        /* of them, before the output buffer */
+    struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body packed_body; /* of a tensor's request, until unpacked */
     struct slices *slices;          /* owned; NULL: not scanned while it arrives */
 

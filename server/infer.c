@@ -99,50 +99,43 @@ static enum status measure(struct exchange *x, struct error *err)
 static void place(struct exchange *x)
 {
     struct request *request = &x->request;
-    uint64_t room = request->block.bytes;
+    uint64_t room = x->block_reserved;
     request->in_offset = request->block.offset;
     request->out_offset = request->in_offset + x->output_at;
     x->payload_room =
         (size_t)(room < request->call.payload_max ? room : request->call.payload_max);
 }
 
-/* Exchange the block for one of at least `bytes`, keeping the payload. */
-static enum status take_block(struct exchange *x, size_t bytes, struct error *err)
+/* Have the block, and `bytes` of it within the memory budget. Its whole place is taken at once,
+ * because pages that nobody wrote to cost nothing: what came need never be moved. */
+static enum status hold_block(struct exchange *x, uint64_t bytes, struct error *err)
 {
     struct request *request = &x->request;
-    struct memory *memory = request->server->memory;
-    struct memory_block block = {.slab = NULL};
-    uint64_t before = x->block_reserved;
-    enum status status = body_reserve(request, bytes, err);
+    enum status status = body_reserve(request, bytes - x->block_reserved, err);
     if (status != STATUS_OK) {
         return status;
     }
     x->block_reserved = bytes;
-    status = memory_take(memory, bytes, &block, err);
-    if (status != STATUS_OK) {
-        return status;
+    if (request->block.slab == NULL) {
+        status = memory_take(request->server->memory, x->block_bytes, &request->block, err);
     }
-    if (request->block.slab != NULL) {
-        memcpy((char *)slab_data(block.slab) + block.offset,
-               slab_at(request, request->in_offset), (size_t)request->payload_received);
-        memory_give(memory, &request->block);
-        memory_release(memory, before);
-        request->reserved_bytes -= before;
+    if (status == STATUS_OK) {
+        place(x);
     }
-    request->block = block;
-    place(x);
-    return STATUS_OK;
+    return status;
 }
 
 enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err)
 {
-    size_t have = x->request.block.slab == NULL ? 0 : x->request.block.bytes;
-    uint64_t want = larger(bytes, larger(2 * (uint64_t)have, FIRST_BLOCK_BYTES));
+    uint64_t have = x->block_reserved;
+    uint64_t want = larger(bytes, larger(2 * have, FIRST_BLOCK_BYTES));
     if (have >= x->block_bytes) {
         return STATUS_OK;
     }
-    /* Growing once more soon would only copy again. */
-    return take_block(x, want > x->block_bytes / 2 ? x->block_bytes : (size_t)want, err);
+    /* What the budget never has is refused now, what is nearly whole asked for once. */
+    bool whole =
+        want > x->block_bytes / 2 || x->block_bytes > memory_budget(x->request.server->memory);
+    return hold_block(x, whole ? x->block_bytes : want, err);
 }
 
 /* ---- decoding ---- */
@@ -208,7 +201,7 @@ enum status infer_decode(struct exchange *x, struct error *err)
         return status;
     }
     bool unknown = request->codec_request.body_bytes < 0 && request->call.payload_max > 0;
-    return unknown ? infer_grow(x, 1, err) : take_block(x, x->block_bytes, err);
+    return unknown ? infer_grow(x, 1, err) : hold_block(x, x->block_bytes, err);
 }
 
 /* ---- completing ---- */
@@ -245,8 +238,8 @@ static enum status prepare(struct request *request)
     if (status == STATUS_OK && !request->decoded) {
         status = infer_decode(x, err);
     }
-    if (status == STATUS_OK && request->block.bytes < x->block_bytes) {
-        status = take_block(x, x->block_bytes, err);
+    if (status == STATUS_OK && x->block_reserved < x->block_bytes) {
+        status = hold_block(x, x->block_bytes, err);
     }
     if (status == STATUS_OK && x->spill) {
         unspill(x);

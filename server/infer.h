@@ -13,7 +13,7 @@
  * Thread: the owner of the request. */
 MUST_CHECK enum status infer_decode(struct exchange *x, struct error *err);
 
-/* Make room for `bytes` bytes of payload, at most call.payload_max; what is there is kept. */
+/* Make room for `bytes` bytes of payload, at most call.payload_max, where the others are. */
 MUST_CHECK enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err);
 
 /* The body is complete. True: the request was handed over, suspend; false: request.error or

@@ -79,6 +79,11 @@ enum status memory_create(const struct memory_options *options, struct memory **
     return STATUS_OK;
 }
 
+uint64_t memory_budget(const struct memory *memory)
+{
+    return memory->options.budget_bytes;
+}
+
 static void destroy_slab(struct slab *slab)
 {
     UNPOISON(slab_data(slab), slab_bytes(slab));

@@ -42,13 +42,15 @@ MUST_CHECK enum status memory_create(const struct memory_options *options, struc
                                      struct error *err);
 void memory_destroy(struct memory *memory); /* every block is back; NULL is fine */
 
+uint64_t memory_budget(const struct memory *memory);
+
 /* Reserve bytes of the budget, or say by how much they exceed it (OUT_OF_MEMORY, or TOO_LARGE
  * if they never fit). Released in any number of parts. */
 MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);
 
-/* A block of at least `bytes` (0 is fine); the caller has reserved for it. Content is undefined
- * but never another client's: callers overwrite or zero what they send. */
+/* A block of at least `bytes` (0 is fine); the caller reserves before it writes to it. Content
+ * is undefined but never another client's: callers overwrite or zero what they send. */
 MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
                                    struct memory_block *block, struct error *err);
 void memory_give(struct memory *memory, struct memory_block *block); /* NULL slab is fine */

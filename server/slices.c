@@ -41,7 +41,7 @@ static bool lands_as_it_is(struct exchange *x)
     const struct scan_call *call = &request->call;
     return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
            !call->byte_swap && !call->axis_pending && !infer_shm_used(x) &&
-           x->inflate == NULL && !x->spill && request->block.bytes >= x->block_bytes;
+           x->inflate == NULL && !x->spill && x->block_reserved >= x->block_bytes;
 }
 
 static uint64_t tensor_bytes(const struct scan_plan *plan)

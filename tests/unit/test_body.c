@@ -236,14 +236,15 @@ static void memory_that_is_taken_refuses_the_next(void **state)
     memory_release(f->server.memory, 15 << 20);
 }
 
-static void chunked_payload_grows_and_keeps_what_came(void **state)
+static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
     size_t total = 3 << 20;
     unsigned char piece[1000];
     assert_int_equal(begin_raw(f, "786432", -1, &err), STATUS_OK);
-    assert_true(f->x.request.block.bytes < total);
+    const char *place = input_of(f);
+    assert_true(f->x.request.reserved_bytes < total);
     for (size_t at = 0; at < total;) {
         size_t count = total - at < sizeof piece ? total - at : sizeof piece;
         for (size_t i = 0; i < count; i++) {
@@ -251,14 +252,27 @@ static void chunked_payload_grows_and_keeps_what_came(void **state)
         }
         assert_int_equal(body_feed(&f->x, piece, count, &err), STATUS_OK);
         at += count;
+        assert_true(f->x.request.reserved_bytes >= at);
     }
     assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
+    assert_int_equal(f->x.request.reserved_bytes, total);
+    assert_ptr_equal(input_of(f), place);
     const unsigned char *input = (const unsigned char *)input_of(f);
     for (size_t i = 0; i < total; i++) {
         if (input[i] != (unsigned char)(i * 31 >> 3)) {
             fail_msg("byte %zu is wrong", i);
         }
     }
+}
+
+static void a_chunked_tensor_beyond_the_whole_budget_is_refused_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(begin_raw(f, "1073741824", -1, &err), STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "--memory-budget"));
+    assert_int_equal(f->x.request.reserved_bytes, 0);
+    assert_null(f->x.request.block.slab);
 }
 
 static void excess_payload_is_counted_but_not_kept(void **state)
@@ -392,8 +406,10 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(chunked_payload_grows_and_keeps_what_came, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(chunked_payload_is_reserved_as_it_comes_and_never_moved,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_chunked_tensor_beyond_the_whole_budget_is_refused_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(excess_payload_is_counted_but_not_kept, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(npy_header_goes_aside_whatever_the_pieces, set_up,
