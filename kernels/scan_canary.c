@@ -7,6 +7,7 @@
 #include "kernels/cl_fault.h"
 #include "proto/macros.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ struct check {
 static void put(const struct check *check, uint64_t at, uint64_t bits)
 {
     unsigned char *data = slab_data(check->slab);
+    assert((at + 1) * check->bytes <= slab_bytes(check->slab)); /* MOST_CELLS */
     memcpy(data + at * check->bytes, &bits, check->bytes); /* hosts here are little-endian */
 }
 
@@ -126,7 +128,7 @@ static const struct shape shapes[] = {
 };
 
 enum {
-    MOST_CELLS = 70 * 9 * 67 * 2 /* the last shape's two sides */
+    MOST_CELLS = 70 * 41 * 67 * 2 /* the last shape's two sides */
 };
 _Static_assert(MOST_CELLS >= 70001, "a shape is larger");
 
