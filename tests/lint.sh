@@ -59,19 +59,23 @@ check_clang() {
     build_with clang clang clang++ "-Wno-unknown-warning-option" all unit-tests kernel-tests
 }
 
-# Every program that any device could ask for. Common files go into each, so not all of their
-# functions and, by type, not all parameters are used.
+# Every program that any device could ask for, float16 also as on processors that convert it. Common
+# files go into each, so not all of their functions and, by type, not all parameters are used.
 check_kernels() {
     list=$cache/kernels.list
     ${MAKE:-make} --no-print-directory -s -j"$jobs" build/release/tests/kernels/test_sources &&
         build/release/tests/kernels/test_sources --list >"$list" && [ -s "$list" ] || return 1
     # shellcheck disable=SC2016  # the inner shell expands them
     tr '\n' '\0' <"$list" | xargs -0 -P "$jobs" -n 1 sh -c '
-        options=${1%%"	"*} sources=${1#*"	"}
+        options=${1%%"	"*} sources=${1#*"	"} machines=-mno-f16c
+        case $options in *ELEM_F16*) machines="-mno-f16c -mf16c" ;; esac
         # shellcheck disable=SC2086  # lists of words
-        cat $sources | clang -x cl -cl-std=CL1.2 -Wall -Wextra -Werror -Wno-unused-function \
-            -Wno-unused-parameter -Xclang -fdeclare-opencl-builtins \
-            -Xclang -finclude-default-header -fsyntax-only $options - || { echo "$options: $sources" && exit 1; }' sh
+        for machine in $machines; do
+            cat $sources | clang -target x86_64-linux-gnu $machine -x cl -cl-std=CL1.2 \
+                -Wall -Wextra -Werror -Wno-unused-function -Wno-unused-parameter -Xclang -fdeclare-opencl-builtins \
+                -Xclang -finclude-default-header -fsyntax-only $options - ||
+                { echo "$options $machine: $sources" && exit 1; }
+        done' sh
 }
 
 check_tidy() {

@@ -67,8 +67,13 @@ static void find_programs(void)
     }
 }
 
+/* Those that only tests ask for, too. */
 static void list_programs(void)
 {
+    const struct cl_device hostile = {
+        .gpu_kernels = true,
+        .lookback_test = SCAN_LOOKBACK_FALLBACK | SCAN_LOOKBACK_DELAY | SCAN_LOOKBACK_OMIT};
+    add_family(&hostile, SCAN_FAMILY_LOOKBACK);
     for (size_t i = 0; i < count; i++) {
         printf("%s\t", programs[i].options);
         for (size_t s = 0; s < CL_PROGRAM_SOURCES_MAX && programs[i].spec.sources[s]; s++) {
