@@ -1,5 +1,5 @@
 # Tally: `make run` starts the service, `make test` proves it; both install what is missing first.
-# Modes are separate trees: MODE=release (default), debug, asan, tsan.
+# Modes are separate trees: MODE=release (default), debug, asan, tsan; host-asan and host-msan (tests/hostcl/run.sh).
 MODE    ?= release
 CC      ?= cc
 CXX     ?= c++
@@ -22,6 +22,13 @@ OPT_debug   := -Og -g3
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
+# The kernels themselves under sanitizers: tests/hostcl stands for libOpenCL.
+HOST_host-asan := -O1 -g -fsanitize=address,alignment,bounds,bool,signed-integer-overflow,integer-divide-by-zero \
+                  -fno-sanitize-recover=all
+HOST_host-msan := -O1 -g -fsanitize=memory
+OPT_host-asan  := $(HOST_host-asan) -fno-omit-frame-pointer
+OPT_host-msan  := $(HOST_host-msan) -fno-omit-frame-pointer
+CFLAGS_hostcl   = -DHOSTCL_COMPILER='"$(CC)"' -DHOSTCL_FLAGS='"$(HOST_$(MODE))"'
 WERROR  ?=
 DEFS    := -D_GNU_SOURCE -DTALLY_VERSION='"$(VERSION)"' -I. -DCL_TARGET_OPENCL_VERSION=120
 CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(WARN) $(CWARN) $(WERROR) $(DEFS) $(CFLAGS_$(firstword $(subst /, ,$<))) -MMD -MP $(CFLAGS)
@@ -29,7 +36,7 @@ CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) -Wall -Wextra $(WERROR) $(DEFS)
 LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
 # What each layer links with.
-LIBS_kernels := -lOpenCL -lpthread -lm
+LIBS_kernels := $(if $(HOST_$(MODE)),-rdynamic -ldl,-lOpenCL) -lpthread -lm
 LIBS_proto   := -ljansson -lm
 LIBS_server  := -lmicrohttpd -luv -lz
 LIBS_client  := -lcurl -lpthread
@@ -43,6 +50,7 @@ CLI_SRC     := $(wildcard client/cli/*.c)
 TESTLIB_SRC := $(wildcard tests/lib/*.c)
 UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
+HOSTCL_SRC  := $(if $(HOST_$(MODE)),$(wildcard tests/hostcl/hostcl*.c))
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
 KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
 
@@ -76,7 +84,7 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
     LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take
 
-$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(HOSTCL_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -87,7 +95,7 @@ $(B)/tests/kernels/tree_embed.S: kernels/embed.S
 $(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
+    $(call objs,$(TESTLIB_SRC) $(HOSTCL_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -101,7 +109,12 @@ $(B)/tests/kernels/delay_embed.S: kernels/embed.S
 $(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
+    $(call objs,$(TESTLIB_SRC) $(HOSTCL_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
+# Faults that the sanitizers must find: tests/hostcl/run.sh.
+$(B)/tests/hostcl/planted: $(call objs,tests/hostcl/planted.c $(HOSTCL_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -141,7 +154,7 @@ fuzz-%: $(B)/tests/fuzz/fuzz_%
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(if $(filter tests/%,$<),-Wno-conversion -Wno-sign-conversion -Wno-float-equal -Wno-double-promotion -Wno-cast-align) -c -o $@ $<
+	$(CC) $(CFLAGS_ALL) $(if $(filter tests/hostcl/%,$<),$(CFLAGS_hostcl)) $(if $(filter tests/%,$<),-Wno-conversion -Wno-sign-conversion -Wno-float-equal -Wno-double-promotion -Wno-cast-align) -c -o $@ $<
 $(B)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
@@ -232,12 +245,15 @@ asan tsan: deps-test
 lint: deps-lint
 	@sh tests/lint.sh
 
-# What takes minutes: the structure of the kernels, the corpus under every OpenCL runtime, and under Oclgrind.
-.PHONY: kernel-proofs oclgrind
+# What takes minutes: the structure of the kernels, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind.
+.PHONY: kernel-proofs kernel-sanitize oclgrind
+kernel-sanitize: deps-tools
+	@sh tests/hostcl/run.sh $(ARGS)
 oclgrind: deps-tools
 	@sh tests/oclgrind/run.sh
 kernel-proofs: deps-tools $(B)/tests/kernels/test_monoid
 	@$(B)/tests/kernels/test_monoid --all
+	@sh tests/hostcl/run.sh
 	@sh tests/matrix/run.sh
 
 image:

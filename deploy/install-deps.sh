@@ -8,7 +8,7 @@
 #   lint   the checkers of `make lint`, and a Python environment in build/lint-venv
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
-#   tools  what only the kernel proofs use: oclgrind
+#   tools  what only the kernel proofs use: clang with its sanitizers, oclgrind
 #
 # Quick when nothing is missing: one dpkg-query. Safe to run again and again, and side by side.
 # TALLY_NO_INSTALL=1 never installs, only reports. VENV=DIR puts the Python environment elsewhere.
@@ -20,7 +20,7 @@ run_packages="make gcc g++ libc6-dev pkg-config libmicrohttpd-dev libjansson-dev
     zlib1g-dev libcurl4-openssl-dev ocl-icd-opencl-dev opencl-headers"
 test_packages="libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh nodejs golang-go"
 lint_packages="clang clang-tidy cppcheck shellcheck python3 python3-venv git"
-tools_packages="oclgrind"
+tools_packages="clang oclgrind"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
 die() {
@@ -130,6 +130,8 @@ main() {
         tools)
             # shellcheck disable=SC2046,SC2086
             install_packages $(optional $(missing_of $tools_packages))
+            # shellcheck disable=SC2046
+            install_packages $(optional $(missing_of "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"))
             ;;
         esac
     done

@@ -5,11 +5,12 @@
  *
  *   test_corpus [--device N | --device all] [--gpu-kernels] [--generic-kernels] [--wide-index]
  *               [--lookback | --hostile-lookback]
- *               [--soft-f64] [--quick | --tiny] [--list]
+ *               [--soft-f64] [--quick | --tiny] [--way N] [--list]
  *
  * Links libOpenCL alone. */
 #include "kernels/scan_device.h"
 #include "tests/lib/ktest.h"
+#include "tests/lib/memory_marks.h"
 #include "tests/lib/oracle.h"
 
 #include <inttypes.h>
@@ -237,6 +238,8 @@ static size_t place(struct test_case *first, size_t count, const struct run *run
 {
     size_t at = 0;
     unsigned char *base = slab_data(run->slab);
+    memory_forbid(base, slab_bytes(run->slab));
+    memory_forget(base, slab_bytes(run->slab));
     for (size_t i = 0; i < count; i++) {
         struct test_case *test = &first[i];
         size_t skew = run->skew * dtype_info(test->desc.dtype)->bytes;
@@ -245,7 +248,10 @@ static size_t place(struct test_case *first, size_t count, const struct run *run
         bool shared = run->in_place && test->plan.in_place;
         test->out_offset = shared ? test->in_offset : at + skew;
         at += shared ? 0 : round_up(test->out_bytes + skew);
+        memory_allow(base + test->in_offset, test->in_bytes);
+        memory_allow(base + test->out_offset, test->out_bytes);
         memset(base + test->out_offset, 0xA5, test->out_bytes);
+        memory_forget(base + test->out_offset, test->out_bytes);
         fill(test, base + test->in_offset);
     }
     return at;
@@ -311,8 +317,9 @@ static int by_type(const void *a, const void *b)
     return kind != 0 ? kind : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
+/* way: 1 for the first, 0 for all that the amount has. */
 static void run_device(size_t number, const struct scan_device_options *flags,
-                       enum amount amount, struct slab *slab)
+                       enum amount amount, size_t way, struct slab *slab)
 {
     static const struct {
         const char *name;
@@ -333,7 +340,7 @@ static void run_device(size_t number, const struct scan_device_options *flags,
         {"cut to pieces of 64 KiB in parts of a block, in place", 1, 0, true, 65536, 1, true},
     };
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
-        if (amount == AMOUNT_TINY && !ways[w].tiny) {
+        if (way != 0 ? w + 1 != way : amount == AMOUNT_TINY && !ways[w].tiny) {
             continue;
         }
         struct scan_device_options options = *flags;
@@ -404,6 +411,7 @@ struct arguments {
     size_t first; /* devices */
     size_t last;
     enum amount amount;
+    size_t way;
     bool list;
     struct scan_device_options flags;
 };
@@ -415,6 +423,8 @@ static bool take_arguments(int argc, char **argv, size_t devices, struct argumen
             a->amount = AMOUNT_QUICK;
         } else if (strcmp(argv[i], "--tiny") == 0) {
             a->amount = AMOUNT_TINY;
+        } else if (strcmp(argv[i], "--way") == 0 && i + 1 < argc) {
+            a->way = strtoul(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--list") == 0) {
             a->list = true;
         } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
@@ -425,7 +435,7 @@ static bool take_arguments(int argc, char **argv, size_t devices, struct argumen
             (void)fprintf(stderr,
                           "usage: %s [--device N|all] [--gpu-kernels] [--generic-kernels] "
                           "[--lookback | --hostile-lookback] [--wide-index] [--soft-f64] "
-                          "[--quick | --tiny] [--list]\n",
+                          "[--quick | --tiny] [--way N] [--list]\n",
                           argv[0]);
             return false;
         }
@@ -460,8 +470,9 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t d = arguments.first; d <= arguments.last && d < count; d++) {
-        run_device(d, &arguments.flags, arguments.amount, slab);
+        run_device(d, &arguments.flags, arguments.amount, arguments.way, slab);
     }
+    memory_allow(slab_data(slab), slab_bytes(slab));
     slab_destroy(slab);
     return ktest_finish();
 }

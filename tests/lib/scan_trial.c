@@ -3,6 +3,7 @@
 #include "tests/lib/scan_trial.h"
 
 #include "tests/lib/ktest.h"
+#include "tests/lib/memory_marks.h"
 #include "tests/lib/oracle.h"
 
 #include <stdio.h>
@@ -123,11 +124,16 @@ bool scan_trial_run(struct scan_device *device, const struct scan_trial *trial, 
     }
     unsigned char *data = slab_data(slab);
     memset(data, trial->poison, slab_bytes(slab));
+    memory_forbid(data, slab_bytes(slab));
+    memory_forget(data, slab_bytes(slab));
+    memory_allow(data + l.in_at, l.in_bytes);
+    memory_allow(data + l.out_at, l.out_bytes);
     memcpy(data + l.in_at, trial->in, l.in_bytes);
     struct scan_job job = {
         .plan = &plan, .slab = slab, .in_offset = l.in_at, .out_offset = l.out_at};
     struct scan_report report;
     bool ok = scan_device_run(device, &job, 1, &report, &err) == STATUS_OK;
+    memory_allow(data, slab_bytes(slab));
     if (ok) {
         check_surroundings(data, &l, trial);
         memcpy(out, data + l.out_at, l.out_bytes);

@@ -1,0 +1,50 @@
+/* What a test knows of memory that the sanitizer it is built with cannot know: nothing, without
+ * one. AddressSanitizer counts in words of 8 bytes: a forbidden range that begins within one
+ * begins with the next. */
+#ifndef TALLY_TESTS_LIB_MEMORY_MARKS_H
+#define TALLY_TESTS_LIB_MEMORY_MARKS_H
+
+#include <stddef.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#define MEMORY_FORBID(at, bytes) __asan_poison_memory_region(at, bytes)
+#define MEMORY_ALLOW(at, bytes)  __asan_unpoison_memory_region(at, bytes)
+#elif __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define MEMORY_FORGET(at, bytes) __msan_poison(at, bytes)
+#endif
+#endif
+
+/* No one may touch these bytes. */
+static inline void memory_forbid(const void *at, size_t bytes)
+{
+    (void)at;
+    (void)bytes;
+#if defined(MEMORY_FORBID)
+    MEMORY_FORBID(at, bytes);
+#endif
+}
+
+/* Or may again. */
+static inline void memory_allow(const void *at, size_t bytes)
+{
+    (void)at;
+    (void)bytes;
+#if defined(MEMORY_ALLOW)
+    MEMORY_ALLOW(at, bytes);
+#endif
+}
+
+/* No result may depend on what is in these bytes, until they are written again. */
+static inline void memory_forget(const void *at, size_t bytes)
+{
+    (void)at;
+    (void)bytes;
+#if defined(MEMORY_FORGET)
+    MEMORY_FORGET(at, bytes);
+#endif
+}
+
+#endif
