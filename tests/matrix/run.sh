@@ -7,18 +7,12 @@
 # on it, with 32 and 64-bit offsets; Intel's CPU runtime (from the Python package index, into build/matrix-venv); and every other device that
 # the system's ICD loader finds; last Oclgrind (tests/oclgrind/run.sh; not with --quick). Each run compares every output with the oracle byte for byte, so
 # that all that pass agree. Prints one row a run; ends with "N passed, N failed".
-set -eu
-
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 quick=${1:-}
-build=build/release
+name=matrix
+. tests/lib/rows.sh
 program=$build/tests/kernels/test_corpus
 ${MAKE:-make} --no-print-directory -s "$program"
-logs=$build/matrix-logs
-rm -rf "$logs"
-mkdir -p "$logs"
-passed=0
-failed=0
 
 # run NAME [VARIABLE=VALUE ...] -- [argument ...]
 run() {
@@ -30,17 +24,13 @@ run() {
         shift
     done
     shift
-    log=$logs/$(printf '%s' "$name" | tr ' /' '__').log
+    log=$(log_of "$name")
+    result=DIFFERENT
     # shellcheck disable=SC2086  # words: the settings, and --quick or nothing
     if env $settings timeout -k 10 900 "$program" "$@" $quick >"$log" 2>&1; then
         result=same
-        passed=$((passed + 1))
-    else
-        result=DIFFERENT
-        failed=$((failed + 1))
     fi
-    printf '%-44s %-10s %s\n' "$name" "$result" "$(tail -n 1 "$log")"
-    [ "$result" = same ] || grep -v '^\[ OK' "$log" | head -n 20
+    row "$name" "$result" "$log"
 }
 
 pocl=''
@@ -86,15 +76,10 @@ done
 
 if [ "$quick" != --quick ]; then
     log=$logs/oclgrind.log
+    result=REPORTS
     if sh tests/oclgrind/run.sh >"$log" 2>&1; then
-        passed=$((passed + 1))
-        printf '%-44s %-10s %s\n' "Oclgrind" same "$(tail -n 1 "$log")"
-    else
-        failed=$((failed + 1))
-        printf '%-44s %-10s %s\n' "Oclgrind" REPORTS "$(tail -n 1 "$log")"
-        cat "$log"
+        result=same
     fi
+    row "Oclgrind" "$result" "$log"
 fi
-
-printf '%d passed, %d failed\n' "$passed" "$failed"
-[ "$failed" -eq 0 ]
+rows_end
