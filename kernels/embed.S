@@ -18,6 +18,7 @@ kernel_\name\()_end:
     embed scan_rows, "kernels/scan_rows.cl"
     embed scan_columns, "kernels/scan_columns.cl"
     embed scan_square, "kernels/scan_square.cl"
+    embed scan_abreast, "kernels/scan_abreast.cl"
     embed scan_strided, "kernels/scan_strided.cl"
     embed scan_crossed, "kernels/scan_crossed.cl"
     embed scan_bundle, "kernels/scan_bundle.cl"

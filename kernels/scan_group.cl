@@ -4,6 +4,7 @@
  * four: shuffles of 512-bit vectors were slower (docs/performance.md), and PoCL's work-group
  * function does not tell the compiler to prefer shorter ones. Where no lane meets another
  * (-DVERTICAL) the whole vectors are faster, conversions above all.
+ * -DEIGHT_LANES: one part of eight, whatever the type.
  *
  * lane_t   what a lane holds: acc_t, for integers elem_t
  * part_t   PART lanes; as sum: the same sum in every lane
@@ -21,7 +22,7 @@ typedef acc_t lane_t;
 #define LANE_PLUS_ZERO ACC_PLUS_ZERO
 #endif
 
-#if defined(VERTICAL) && defined(ACC_F64)
+#if defined(EIGHT_LANES) || (defined(VERTICAL) && defined(ACC_F64))
 #define PART  8
 #define PARTS 1
 #elif defined(ACC_F64) || defined(ELEM_I64)

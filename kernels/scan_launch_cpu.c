@@ -15,6 +15,9 @@ enum {
     SHORT_COLUMNS = 7,       /* most in a bundle of scan_short.cl */
     ROW_STEP = 64,           /* elements of a step of scan_rows.cl, at most */
     SHORT_ROW = 256,         /* a block: longer rows are better walked one by one */
+    ABREAST_SIDE = 8,        /* lines and elements of a square of scan_abreast.cl */
+    ABREAST_ROW = 1024,      /* from here on rows of 16-bit floats are walked one by one */
+    ABREAST_LINES = 64,      /* fewer leave lanes empty */
     STRIP_MIN = 512,         /* columns of a strip, where there are as many */
     STRIP_MAX = 1024,        /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
@@ -80,6 +83,31 @@ static bool crosses(const struct scan_plan *plan)
            plan->dim[plan->dims - 1].size >= CROSSED_MIN;
 }
 
+/* Could scan_abreast.cl run it? Lines side by side, none of them cut. */
+static bool can_abreast(const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    return unit_strides(&plan->axis) && plan->dims <= 1 && !piece->carry_in &&
+           !piece->carry_out;
+}
+
+/* Is it the fastest (docs/performance.md)? */
+static bool suits_abreast(const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    const struct dtype_info *info = dtype_info(plan->dtype);
+    uint64_t length = plan->axis.size;
+    if (!can_abreast(piece) || plan->lines < ABREAST_LINES) {
+        return false;
+    }
+    if (length == 2 || length == 4) { /* several in a row of a square, if without gaps */
+        return plan->dim[0].in_stride == length && plan->dim[0].out_stride == length &&
+               info->bytes <= 4;
+    }
+    return info->kind == DTYPE_KIND_FLOAT && info->bytes == 2 && length >= ABREAST_SIDE &&
+           length < ABREAST_ROW;
+}
+
 enum scan_family scan_cpu_family(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
@@ -87,6 +115,9 @@ enum scan_family scan_cpu_family(const struct scan_piece *piece)
     bool rows = unit_strides(&plan->axis);
     if (!rows && (inner == NULL || !unit_strides(inner))) {
         return crosses(plan) ? SCAN_FAMILY_CPU_CROSSED : SCAN_FAMILY_CPU_STRIDED;
+    }
+    if (suits_abreast(piece)) {
+        return SCAN_FAMILY_CPU_ABREAST;
     }
     uint64_t columns = bundle_columns(plan);
     bool ragged =
@@ -107,6 +138,9 @@ bool scan_cpu_can(enum scan_family family, const struct scan_piece *piece)
     }
     if (family == SCAN_FAMILY_CPU_CROSSED) {
         return crossed_dim(plan) >= 0;
+    }
+    if (family == SCAN_FAMILY_CPU_ABREAST) {
+        return can_abreast(piece);
     }
     bool packed = (rows || columns) && bundle_columns(plan) > 0;
     return family < SCAN_FAMILY_CPU_SHORT_1 ||
@@ -221,6 +255,17 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
         return parts_of_lines(piece, 1, part, context);
     }
     uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
+    return (struct scan_units){.count = ceil_div(plan->lines, lines),
+                               .lines = lines,
+                               .stream = streams(piece, context)};
+}
+
+/* Whole lines, eight at a time. */
+static struct scan_units abreast_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    lines = ceil_div(lines, ABREAST_SIDE) * ABREAST_SIDE;
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
                                .stream = streams(piece, context)};
@@ -370,6 +415,9 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
     struct scan_table_source source = {pieces, count, bundle_units, &setting};
     if (family == SCAN_FAMILY_CPU_ROWS || family == SCAN_FAMILY_CPU_COLUMNS) {
         source.units_of = family == SCAN_FAMILY_CPU_ROWS ? row_units : column_units;
+    }
+    if (family == SCAN_FAMILY_CPU_ABREAST) {
+        source.units_of = abreast_units;
     }
     if (family == SCAN_FAMILY_CPU_STRIDED) {
         source.units_of = strided_units;

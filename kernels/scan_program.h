@@ -14,6 +14,7 @@ enum scan_family {
     SCAN_FAMILY_LOOKBACK,
     SCAN_FAMILY_CPU_ROWS,
     SCAN_FAMILY_CPU_COLUMNS,
+    SCAN_FAMILY_CPU_ABREAST,
     SCAN_FAMILY_CPU_STRIDED,
     SCAN_FAMILY_CPU_CROSSED,
     SCAN_FAMILY_CPU_SHORT_1, /* scan_short.cl for so many lines side by side */

@@ -1,7 +1,9 @@
 /* Squares of elements, transposed in registers: what turns lines that lie along memory into lines
  * side by side, and back. */
-#if ELEM_BYTES == 8
-#define SIDE 4 /* elements */
+#if defined(EIGHT_LANES)
+#define SIDE 8 /* elements */
+#elif ELEM_BYTES == 8
+#define SIDE 4
 #elif ELEM_BYTES == 1
 #define SIDE 16
 #else

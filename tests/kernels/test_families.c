@@ -13,7 +13,8 @@ enum {
     COLUMNS = 2,
     SHORT = 4,
     CROSSED = 8,
-    ALWAYS = 16
+    ABREAST = 16,
+    ALWAYS = 32
 };
 
 static const struct {
@@ -21,7 +22,8 @@ static const struct {
     int bit;
 } families[] = {
     {"scan_rows", ROWS},       {"scan_columns", COLUMNS}, {"scan_short", SHORT},
-    {"scan_crossed", CROSSED}, {"scan_strided", ALWAYS},  {"scan_generic", ALWAYS},
+    {"scan_abreast", ABREAST}, {"scan_crossed", CROSSED}, {"scan_strided", ALWAYS},
+    {"scan_generic", ALWAYS},
 };
 
 static const struct {
@@ -32,9 +34,13 @@ static const struct {
     int64_t strides[4]; /* of the input; all 0: packed */
     int can;
 } shapes[] = {
-    {"short rows", 2, {37, 5}, 1, {0}, ALWAYS | ROWS | SHORT},
-    {"rows of more than a block", 2, {9, 300}, 1, {0}, ALWAYS | ROWS | SHORT},
-    {"one row of superblocks", 1, {140001}, 0, {0}, ALWAYS | ROWS | SHORT},
+    {"rows of two", 2, {71, 2}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
+    {"rows of four", 2, {39, 4}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
+    {"short rows", 2, {37, 5}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
+    {"rows of two groups", 2, {21, 16}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
+    {"rows of four with gaps", 2, {19, 4}, 1, {7, 1}, ALWAYS | ROWS | SHORT | ABREAST},
+    {"rows of more than a block", 2, {9, 300}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
+    {"one row of superblocks", 1, {140001}, 0, {0}, ALWAYS | ROWS | SHORT | ABREAST},
     {"narrow columns", 2, {700, 3}, 0, {0}, ALWAYS | COLUMNS | SHORT},
     {"narrow columns in sets", 3, {3, 500, 7}, 1, {0}, ALWAYS | COLUMNS | SHORT},
     {"columns", 2, {300, 41}, 0, {0}, ALWAYS | COLUMNS},
@@ -94,10 +100,13 @@ static void every_layout(const void *context)
     if (device == NULL) {
         return;
     }
+    const size_t ways = 4 * sizeof kinds / sizeof *kinds;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (size_t k = 0; k < ways; k++) {
             struct scan_case c;
-            struct scan_desc desc = describe(i, kinds[k]);
+            struct scan_desc desc = describe(i, kinds[k / 4]);
+            desc.exclusive = (k & 1) != 0;
+            desc.reverse = (k & 2) != 0;
             if (scan_case_init(&c, &desc, true)) {
                 run(device, &c, (shapes[i].can & families[family].bit) != 0, shapes[i].name);
                 scan_case_deinit(&c);

@@ -29,7 +29,8 @@ enum {
     SUPER = 65536,
     SHAPES = 13,
     JOBS = 4 * SHAPES,
-    NARROW_FROM = 7 /* first of the shapes that only some lengths try */
+    NARROW_FROM = 7, /* first of the shapes that only some lengths try */
+    ROWS_ONLY = 2    /* shapes that scan_abreast.cl runs */
 };
 
 static bool all; /* --all: every length in every way; without it, in the two plainest ways */
@@ -162,6 +163,7 @@ struct bench {
     struct slab *slab;
     uint64_t *want; /* as much as the slab */
     bool alone;     /* one job a run: in a batch, small ones are left to the generic kernel */
+    size_t most;    /* shapes */
 };
 
 static void describe(struct job *job, enum dtype dtype, const struct shape *shape,
@@ -229,7 +231,8 @@ static size_t shapes_of(int64_t length)
 /* All shapes and flags of one length as one batch. */
 static void run_length(const struct bench *bench, enum dtype dtype, int64_t length)
 {
-    const size_t count = 4 * shapes_of(length);
+    const size_t count =
+        4 * (shapes_of(length) < bench->most ? shapes_of(length) : bench->most);
     static struct job jobs[JOBS];
     struct scan_job run[JOBS];
     struct scan_report report;
@@ -304,7 +307,8 @@ static void every_length_gives_the_written_tree(const void *context)
     struct bench bench = {.device = scan_case_device(&way->options),
                           .slab = slab_create((size_t)160 << 21),
                           .want = malloc((size_t)160 << 21),
-                          .alone = way->options.gpu_kernels};
+                          .alone = way->options.gpu_kernels,
+                          .most = SHAPES};
     for (int kind = 0; kind < 2 && bench.device != NULL; kind++) {
         enum dtype dtype = kind == 0 ? DTYPE_F64 : DTYPE_I64;
         struct lengths lengths = lengths_of((size_t)(way - scan_ways), kind);
@@ -315,6 +319,22 @@ static void every_length_gives_the_written_tree(const void *context)
              i += lengths.long_step) {
             run_length(&bench, dtype, long_ones[i]);
         }
+    }
+    scan_device_close(bench.device);
+    slab_destroy(bench.slab);
+    free(bench.want);
+}
+
+static void lines_abreast_give_the_written_tree(const void *context)
+{
+    (void)context;
+    const struct scan_device_options options = {.family = "scan_abreast"};
+    struct bench bench = {.device = scan_case_device(&options),
+                          .slab = slab_create((size_t)4 << 20),
+                          .want = malloc((size_t)4 << 20),
+                          .most = ROWS_ONLY};
+    for (int64_t n = 2; n <= 1100 && bench.device != NULL; n += n > 70 ? 37 : 1) {
+        run_length(&bench, DTYPE_F64, n);
     }
     scan_device_close(bench.device);
     slab_destroy(bench.slab);
@@ -332,5 +352,6 @@ int main(int argc, char **argv)
                        scan_ways[w].name);
         ktest_run(sentence, every_length_gives_the_written_tree, &scan_ways[w]);
     }
+    ktest_run("lines abreast give the written tree", lines_abreast_give_the_written_tree, NULL);
     return ktest_finish();
 }
