@@ -8,6 +8,7 @@ import pytest
 from support import calls, dtypes
 
 MIB = 1 << 20
+SPARE = 8 * MIB  # stacks, buffers of connections; 1 to 2 MiB were seen
 
 
 def peak_of(server, send):
@@ -22,12 +23,16 @@ def peak_of(server, send):
 
 @pytest.fixture
 def fresh(start_server):
-    """A server that has the kernels it needs, and has run those for float32 rows."""
+    """A server that has run what it will run, but on small tensors: the kernels they want are
+    built and loaded, and their checks are over."""
     server = start_server("--log-requests", "false")
-    server.wait_built()
     client = server.client(120)
-    calls.post_raw(client, dtypes.BY_NAME["float32"], np.ones((3, 4), np.float32), axis=1)
-    calls.post_raw(client, dtypes.BY_NAME["float32"], np.ones(1 << 19, np.float32), axis=0)
+    for shape in ((3, 4), (1 << 19,), (1 << 17, 1)):
+        ones = np.ones(shape, np.float32)
+        for _ in range(2):  # wanted, then used
+            calls.post_raw(client, dtypes.BY_NAME["float32"], ones, axis=len(shape) - 1)
+            server.wait_built()
+    calls.post_json(client, dtypes.BY_NAME["float32"], np.ones((4, 1), np.float32), axis=1)
     yield server, client
     client.close()
     server.stop()
@@ -43,7 +48,7 @@ def test_a_raw_tensor_is_held_once(fresh):
         assert answer.status == 200 and len(answer.body) == len(body)
 
     peak = peak_of(server, send)
-    assert peak <= 1.15 * len(body) + 16 * MIB, f"{peak / MIB:.0f} MiB"
+    assert peak <= len(body) + SPARE, f"{peak / MIB:.0f} MiB"
 
 
 @pytest.mark.release_only
@@ -60,4 +65,4 @@ def test_a_json_request_holds_its_text_or_its_answer_and_the_tensor(fresh):
 
     peak = peak_of(server, send)
     bound = len(body) + 4 * count
-    assert peak <= 1.05 * bound + 16 * MIB, f"{peak / MIB:.0f} MiB, {bound / MIB:.0f} needed"
+    assert peak <= bound + SPARE, f"{peak / MIB:.0f} MiB, {bound / MIB:.0f} needed"
