@@ -60,7 +60,7 @@ skip() {
 suite() {
     local name="$1" ok not_ok status
     shift
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 120 "$@" >"$scratch/log" 2>&1
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 600 "$@" >"$scratch/log" 2>&1
     status=$?
     ok=$(grep -c '^ok ' "$scratch/log")
     not_ok=$(grep -c '^not ok ' "$scratch/log")

@@ -127,10 +127,10 @@ def test_a_lost_device_is_out_of_use_until_it_is_back(faults):
 
 def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
     service = faults("--device-timeout-ms=1000")
-    service.say("hang_ms=4000")
+    service.say("hang_ms=8000")
     start = time.monotonic()
     assert service.ask() == 503
-    assert time.monotonic() - start < 3.9
+    assert time.monotonic() - start < 7.9
     assert "--device-timeout-ms" in service.detail
     assert "ready" not in service.states()
     until(service.is_not_ready)
