@@ -245,13 +245,15 @@ asan tsan: deps-test
 lint: deps-lint
 	@sh tests/lint.sh
 
-# What takes minutes: the structure of the kernels, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind.
+# What takes minutes: the structure of the kernels, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
+# clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
 kernel-sanitize: deps-tools
 	@sh tests/hostcl/run.sh $(ARGS)
 oclgrind: deps-tools
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-tools $(B)/tests/kernels/test_monoid
+kernel-proofs: deps-tools deps-lint $(B)/tests/kernels/test_monoid
+	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@$(B)/tests/kernels/test_monoid --all
 	@sh tests/hostcl/run.sh
 	@sh tests/matrix/run.sh
