@@ -1,6 +1,9 @@
-/* Run one kernel of planted.cl: planted NAME. Ends with a sanitizer's report, or prints "no
- * report". */
+/* Run one kernel of planted.cl: planted NAME [slab]. Ends with a sanitizer's report, or prints
+ * "no report". slab: the buffer is in the middle of memory that is marked as tests mark it. */
+#include "tests/lib/memory_marks.h"
+
 #include <CL/cl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +14,27 @@ enum {
 };
 
 /* data: 0, 33, INT_MAX, and a word that nobody has written. */
-static void run(const char *source, const char *name)
+static cl_mem make_buffer(bool in_slab)
+{
+    static _Alignas(64) cl_int slab[4 * WORDS];
+    cl_int code = CL_SUCCESS;
+    if (!in_slab) {
+        return clCreateBuffer(NULL, CL_MEM_READ_WRITE, WORDS * sizeof *slab, NULL, &code);
+    }
+    memory_forbid(slab, sizeof slab);
+    memory_forget(slab, sizeof slab);
+    memory_allow(slab + WORDS, WORDS * sizeof *slab);
+    return clCreateBuffer(NULL, CL_MEM_USE_HOST_PTR, WORDS * sizeof *slab, slab + WORDS, &code);
+}
+
+static void run(const char *source, const char *name, bool in_slab)
 {
     static const cl_int words[WORDS - 1] = {0, 33, 0x7FFFFFFF};
     size_t length = strlen(source);
     const size_t items = 2;
     cl_int code = CL_SUCCESS;
     cl_int result = 0;
-    cl_mem data = clCreateBuffer(NULL, CL_MEM_READ_WRITE, WORDS * sizeof *words, NULL, &code);
+    cl_mem data = make_buffer(in_slab);
     cl_program program = clCreateProgramWithSource(NULL, 1, &source, &length, &code);
     code = clBuildProgram(program, 0, NULL, "-cl-std=CL1.2", NULL, NULL);
     cl_kernel kernel = code == CL_SUCCESS ? clCreateKernel(program, name, &code) : NULL;
@@ -40,10 +56,10 @@ int main(int argc, char **argv)
 {
     static char source[TEXT_ROOM];
     FILE *file = fopen("tests/hostcl/planted.cl", "r");
-    if (file == NULL || argc != 2 || fread(source, 1, sizeof source - 1, file) == 0) {
+    if (file == NULL || argc < 2 || fread(source, 1, sizeof source - 1, file) == 0) {
         return 2;
     }
     (void)fclose(file);
-    run(source, argv[1]);
+    run(source, argv[1], argc > 2);
     return 0;
 }

@@ -1,15 +1,15 @@
 #!/bin/sh
-# The kernels under clang's sanitizers: compiled for the processor like any C (tests/hostcl/hostcl.h),
-# they run the tests of tests/kernels in the same process:
+# The kernels under clang's sanitizers: compiled for the processor like any C, they run the tests of
+# tests/kernels in the same process (tests/hostcl/hostcl.h):
 #
 #   tests/hostcl/run.sh [--all]
 #
 # AddressSanitizer sees each access outside a tensor or a scratch buffer (tests forbid what lies
 # around tensors: tests/lib/memory_marks.h), UndefinedBehaviorSanitizer indices, overflows and
-# alignment, MemorySanitizer every branch, address and result that depends on memory nobody wrote, lane by
-# lane. First a kernel with each fault must be reported (planted.cl). Programs are compiled once and kept
-# in build/host-*/programs: some minutes the first time. --all: with more tests. Prints a row a run; ends with
-# "N passed, N failed".
+# alignment, MemorySanitizer every branch, address and result that depends on memory nobody wrote,
+# bit by bit. First a kernel with each fault must be reported (planted.cl). Programs are compiled
+# once and kept in build/host-*/programs: some minutes the first time. --all: with more tests.
+# Prints a row a run; ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
 all=${1:-}
 name=hostcl
@@ -30,23 +30,29 @@ done
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0
 
-# planted MODE KERNEL TEXT
+# planted MODE TEXT KERNEL [slab]
 planted() {
-    log=$(log_of "planted $2")
-    HOSTCL_CACHE=build/$1/programs "build/$1/tests/hostcl/planted" "$2" >"$log" 2>&1 || true
+    mode=$1
+    text=$2
+    shift 2
+    log=$(log_of "planted $*")
+    HOSTCL_CACHE=build/$mode/programs "build/$mode/tests/hostcl/planted" "$@" >"$log" 2>&1 || true
     result=ok
-    grep -q "$3" "$log" || result=SILENCE
-    echo "$3" >>"$log"
-    row "a planted fault is reported: $2" "$result" "$log"
+    grep -q "$text" "$log" || result=SILENCE
+    echo "$text" >>"$log"
+    row "a planted fault is reported: $*" "$result" "$log"
 }
-planted host-asan read_beyond 'heap-buffer-overflow'
-planted host-asan write_before 'heap-buffer-overflow'
-planted host-asan index_too_far 'out of bounds for type'
-planted host-asan overflow 'signed integer overflow'
-planted host-asan misaligned 'misaligned address'
-planted host-asan skip_a_barrier '1 of 2 work-items met at a barrier'
-planted host-msan decide_by_unwritten 'use-of-uninitialized-value'
-planted host-msan result_of_unwritten 'use-of-uninitialized-value'
+planted host-asan 'heap-buffer-overflow' read_beyond
+planted host-asan 'heap-buffer-overflow' write_before
+planted host-asan 'use-after-poison' read_beyond slab
+planted host-asan 'use-after-poison' write_before slab
+planted host-asan 'out of bounds for type' index_too_far
+planted host-asan 'signed integer overflow' overflow
+planted host-asan 'misaligned address' misaligned
+planted host-asan '1 of 2 work-items met at a barrier' skip_a_barrier
+planted host-msan 'use-of-uninitialized-value' decide_by_unwritten
+planted host-msan 'use-of-uninitialized-value' result_of_unwritten
+planted host-msan 'use-of-uninitialized-value' result_of_unwritten slab
 
 # check MODE PROGRAM [ARGUMENT ...]
 check() {
@@ -61,6 +67,11 @@ check() {
     fi
     row "$mode: $program $*" "$result" "$log"
 }
+# compile for both at once; what comes of it is looked at below
+for mode in host-asan host-msan; do
+    HOSTCL_CACHE=build/$mode/programs "build/$mode/tests/kernels/test_corpus" --tiny >/dev/null 2>&1 &
+done
+wait
 for mode in host-asan host-msan; do
     check "$mode" test_corpus --tiny
     check "$mode" test_corpus --tiny --generic-kernels
