@@ -384,6 +384,20 @@ static enum status run_slice(struct scan_device *device, const struct scan_job *
     return status;
 }
 
+/* Zero a part's gaps, or leave them to its launch: kernels for CPUs zero some with the results.
+ */
+static void settle_gaps(struct scan_device *device, struct scan_report *report,
+                        struct scan_part *part)
+{
+    const struct scan_round round = make_round(device, report);
+    part->gaps =
+        device->transfer == NULL && !device->cl.gpu_kernels && scan_round_fits(&round, part, 1);
+    if (!part->gaps) {
+        unsigned char *data = slab_data(part->out_slab);
+        scan_gaps_zero(part->plan, data + part->out_byte);
+    }
+}
+
 enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                             size_t count, struct scan_report *report, struct error *err)
 {
@@ -406,8 +420,7 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
     for (size_t i = 0; i < count; i++) {
         parts[i] = make_part(&jobs[i]);
         if (jobs[i].plan->gaps) {
-            unsigned char *data = slab_data(parts[i].out_slab);
-            scan_gaps_zero(jobs[i].plan, data + parts[i].out_byte);
+            settle_gaps(device, report, &parts[i]);
         }
     }
     enum status status = run_parts(device, parts, count, report, err);

@@ -1,4 +1,5 @@
-/* Gaps are zeroed by the host: they are padding, few, and hold no result. */
+/* Gaps are zeroed by the host where they are padding, few, behind many elements. Those between
+ * single elements are as many as these: kernels that can zero them with their results. */
 #include "kernels/scan_gaps.h"
 
 #include <string.h>
@@ -39,14 +40,15 @@ bool scan_gaps_nested(const struct scan_plan *plan)
     return nested(dims, sorted_dims(plan, dims));
 }
 
-/* Walk the elements in memory order and zero from each to the next. The innermost run of
- * neighbours counts as one. */
-static void zero_between(const struct scan_dim *dims, int count, size_t bytes,
+/* Walk the elements in memory order and zero from each to the next. The innermost run counts as
+ * one: of neighbours, or also of elements with a step, where `outer`. */
+static void zero_between(const struct scan_dim *dims, int count, size_t bytes, bool outer,
                          unsigned char *cells)
 {
     uint64_t run = 1;
-    if (count > 0 && dims[count - 1].out_stride == 1) {
-        run = dims[--count].size;
+    if (count > 0 && (outer || dims[count - 1].out_stride == 1)) {
+        count--;
+        run = (dims[count].size - 1) * dims[count].out_stride + 1;
     }
     uint64_t index[LIMIT_RANK + 1] = {0};
     uint64_t at = 0;
@@ -77,8 +79,23 @@ void scan_gaps_zero(const struct scan_plan *plan, void *cells)
     size_t bytes = dtype_info(plan->dtype)->bytes;
     int count = sorted_dims(plan, dims);
     if (nested(dims, count)) {
-        zero_between(dims, count, bytes, cells);
+        zero_between(dims, count, bytes, false, cells);
     } else {
         memset(cells, 0, (size_t)(plan->out_elements * bytes));
     }
+}
+
+uint64_t scan_gaps_step(const struct scan_plan *plan)
+{
+    struct scan_dim dims[LIMIT_RANK + 1] = {{0}};
+    int count = plan->gaps ? sorted_dims(plan, dims) : 0;
+    bool stepped = count > 0 && dims[count - 1].out_stride > 1 && nested(dims, count);
+    return stepped ? dims[count - 1].out_stride : 0;
+}
+
+void scan_gaps_zero_outer(const struct scan_plan *plan, void *cells)
+{
+    struct scan_dim dims[LIMIT_RANK + 1] = {{0}};
+    int count = sorted_dims(plan, dims);
+    zero_between(dims, count, dtype_info(plan->dtype)->bytes, true, cells);
 }

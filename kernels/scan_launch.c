@@ -418,6 +418,7 @@ static enum status take_family(struct scan_launcher *launcher, const struct scan
         enum scan_family own = SCAN_FAMILY_GENERIC;
         status = cpu_family(launcher, &group->pieces[i], type, &own, err);
         if (own == family) {
+            scan_cpu_zero_gaps(family, &group->pieces[i]);
             launcher->few[few->count++] = group->pieces[i];
         }
     }

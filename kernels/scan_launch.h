@@ -24,6 +24,8 @@ struct scan_piece {
     uint64_t carry_line; /* row of its first line in the carry planes */
     bool carry_in;       /* take the lines' sums so far from there */
     bool carry_out; /* leave the lines' sums there; its length is a multiple of SCAN_BLOCK */
+    void *gaps; /* the output's cells on the host, whose gaps are to be zeroed; NULL: they are,
+                   or there are none. Only where CPU kernels work in host memory */
 };
 
 /* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume

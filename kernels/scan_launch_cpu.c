@@ -4,6 +4,7 @@
 #include "kernels/scan_launch_cpu.h"
 
 #include "kernels/cl_enqueue.h"
+#include "kernels/scan_gaps.h"
 #include "proto/macros.h"
 
 #include <assert.h>
@@ -22,6 +23,7 @@ enum {
     STRIP_MAX = 1024,        /* as in scan_columns.cl */
     STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
     STREAM_APART = 16 << 20, /* of lines far apart, whose loads the hardware does not foresee */
+    GAP_STEP_MAX = 8,        /* elements: with longer steps gaps are left to the host */
     STRIDED_UNITS = 8,       /* bundles are wide: not as many units as of other kernels */
     LANE_BYTES = 64,         /* of lines side by side in scan_strided.cl: a cache line */
     CROSSED_MIN = 4,         /* lines of both dimensions that scan_crossed.cl is worth it for */
@@ -363,6 +365,22 @@ static uint64_t bundled_dim(const struct scan_plan *plan)
 /* LANES of scan_strided.cl by the bytes of an element. */
 static const uint64_t strided_lanes[] = {[1] = 128, [2] = 64, [4] = 64, [8] = 32};
 
+/* Does the kernel zero the gaps between the nearest elements? */
+static bool zeroes(const struct scan_piece *piece)
+{
+    uint64_t step = piece->gaps != NULL ? scan_gaps_step(piece->plan) : 0;
+    return step > 0 && step <= GAP_STEP_MAX;
+}
+
+void scan_cpu_zero_gaps(enum scan_family family, const struct scan_piece *piece)
+{
+    if (family == SCAN_FAMILY_CPU_STRIDED && zeroes(piece)) {
+        scan_gaps_zero_outer(piece->plan, piece->gaps);
+    } else if (piece->gaps != NULL) {
+        scan_gaps_zero(piece->plan, piece->gaps);
+    }
+}
+
 /* Lines, bundle by bundle. Whole cache lines of them, but every thread some. */
 static struct scan_units strided_units(const struct scan_piece *piece, const void *context)
 {
@@ -376,6 +394,7 @@ static struct scan_units strided_units(const struct scan_piece *piece, const voi
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
                                .stream = streams_from(STREAM_APART, piece, context),
+                               .zeroes = zeroes(piece),
                                .bundled = bundled_dim(plan)};
 }
 

@@ -26,4 +26,8 @@ MUST_CHECK enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch,
                                         const struct scan_piece *pieces, size_t count,
                                         uint32_t *launches, struct error *err);
 
+/* Zero the gaps that are left to the launch and that the family's kernel does not zero itself.
+ */
+void scan_cpu_zero_gaps(enum scan_family family, const struct scan_piece *piece);
+
 #endif

@@ -51,13 +51,15 @@ static struct scan_piece make_piece(const struct scan_part *part, uint64_t in_ba
                                     uint64_t out_base)
 {
     uint64_t bytes = elem_bytes(part);
+    unsigned char *out = part->gaps ? slab_data(part->out_slab) : NULL;
     return (struct scan_piece){.plan = part->plan,
                                .in_first = (part->in_byte - in_base) / bytes,
                                .out_first = (part->out_byte - out_base) / bytes,
                                .position = part->position,
                                .carry_line = part->carry_line,
                                .carry_in = part->carry_in,
-                               .carry_out = part->carry_out};
+                               .carry_out = part->carry_out,
+                               .gaps = out != NULL ? out + part->out_byte : NULL};
 }
 
 static struct scan_group make_group(const struct scan_round *round,

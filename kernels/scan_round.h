@@ -20,6 +20,7 @@ struct scan_part {
     uint64_t carry_line;
     bool carry_in;
     bool carry_out;
+    bool gaps; /* the launch has to zero its gaps */
 };
 
 struct scan_round {

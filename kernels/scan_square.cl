@@ -86,3 +86,20 @@ INLINE void ask_for(__global const elem_t *p)
 {
     __builtin_prefetch((const void *)(ulong)p, 0, 2);
 }
+
+/* An element, and zeros in the gap that follows it, if one does. */
+INLINE void put_spaced(__global elem_t *p, elem_t x, ulong step, bool gap)
+{
+    p[0] = x;
+    for (ulong i = 1; gap && i < step; i++) {
+        p[i] = (elem_t)0;
+    }
+}
+
+/* SIDE elements, each with a gap of one cell behind it. */
+INLINE void put_pairs(__global elem_t *p, side_t v)
+{
+    const side_t none = (side_t)((elem_t)0);
+    ((__global side_any_t *)p)[0] = LOW_HALVES(v, none);
+    ((__global side_any_t *)(p + SIDE))[0] = HIGH_HALVES(v, none);
+}

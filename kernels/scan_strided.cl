@@ -33,6 +33,7 @@ struct bundle {
     long in[LANES];   /* elements to the line's cell with axis index 0 */
     long out[LANES];
     ulong number[LANES]; /* of the line in its entry */
+    bool last[LANES];    /* in the bundling dimension */
 };
 
 /* What is the same for all bundles of a unit. in_step and out_step: along the axis, in the
@@ -48,6 +49,7 @@ struct layout {
     uint block; /* of the first row, in its superblock */
     bool exclusive;
     bool stream; /* past the caches: whole cache lines */
+    bool zeroes; /* gaps between the nearest elements of the output */
 };
 
 /* ---- tiles in ---- */
@@ -260,10 +262,70 @@ INLINE void store_each(const struct layout *w, const struct bundle *b, long row,
     }
 }
 
+/* Lines along memory with gaps between their elements, which become zero. */
+INLINE void store_along_spaced(const struct layout *w, const struct bundle *b, long row,
+                               uint rows, const elem_t *cells)
+{
+    const bool back = w->out_step < 0;
+    const long pitch = back ? -LANES : LANES;
+    const ulong step = abs(w->out_step);
+    __global elem_t *out = w->out + row * w->out_step;
+    const ulong last = (back ? 0 : w->rows - 1) - (ulong)row; /* no gap follows it in memory */
+    for (uint lane = 0; lane < b->count; lane += SIDE) {
+        const long *at = b->out + lane;
+        uint lines = min((uint)SIDE, b->count - lane);
+        for (uint r = 0; r < rows; r += SIDE) {
+            if (step != 2 || r + SIDE > rows || last - r < SIDE) {
+                for (uint i = 0; i < lines; i++) {
+                    for (uint k = r; k < min(r + SIDE, rows); k++) {
+                        put_spaced(out + at[i] + (long)k * w->out_step,
+                                   cells[k * LANES + lane + i], step, k != last);
+                    }
+                }
+                continue;
+            }
+            side_t v[SIDE];
+            const uint low = back ? r + SIDE - 1 : r;
+            const elem_t *from = cells + low * LANES + lane;
+            EACH_SIDE(GET_ROW)
+            transpose(v);
+            __global elem_t *p = out + (long)low * w->out_step;
+#define PUT_LINE(i)              \
+    if (i < lines) {             \
+        put_pairs(p + at[i], v[i]); \
+    }
+            EACH_SIDE(PUT_LINE)
+        }
+    }
+}
+
+/* Lines side by side with gaps between them. */
+INLINE void store_across_spaced(const struct layout *w, const struct bundle *b, long row,
+                                uint rows, const elem_t *cells)
+{
+    const ulong step = (ulong)w->out_next;
+    __global elem_t *out = w->out + row * w->out_step;
+    for (uint r = 0; r < rows; r++, out += w->out_step, cells += LANES) {
+        for (uint lane = 0; lane < b->count; lane += SIDE) {
+            if (step == 2 && b->run[lane / SIDE] && !b->last[lane + SIDE - 1]) {
+                put_pairs(out + b->out[lane], ((const side_t *)(cells + lane))[0]);
+                continue;
+            }
+            for (uint i = lane; i < min(lane + SIDE, b->count); i++) {
+                put_spaced(out + b->out[i], cells[i], step, !b->last[i]);
+            }
+        }
+    }
+}
+
 INLINE void tile_store(const struct layout *w, const struct bundle *b, long row, uint rows,
                        const elem_t *cells)
 {
-    if (is_unit(w->out_step)) {
+    if (w->zeroes && (w->out_next == 0 || abs(w->out_step) < (ulong)w->out_next)) {
+        store_along_spaced(w, b, row, rows, cells);
+    } else if (w->zeroes) {
+        store_across_spaced(w, b, row, rows, cells);
+    } else if (is_unit(w->out_step)) {
         store_along(w, b, row, rows, cells);
     } else if (w->out_next == 1) {
         store_across(w, b, row, rows, cells);
@@ -406,6 +468,7 @@ INLINE void bundle_fill(const struct layout *w, __global const struct scan_entry
             b->in[lane] = (long)p.in + (long)index * w->in_next;
             b->out[lane] = (long)p.out + (long)index * w->out_next;
             b->number[lane] = p.number + index * p.weight;
+            b->last[lane] = index + 1 == size;
         }
     }
     for (uint lane = count; lane < b->padded; lane++) {
@@ -494,6 +557,7 @@ __kernel void scan_strided(__global const elem_t *in, __global elem_t *out,
     w.out_next = e->dims > 0 ? (long)dim[2] : 0;
     w.block = (uint)e->block;
     w.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    w.zeroes = (e->flags & ENTRY_ZEROES) != 0;
     w.stream = (e->flags & ENTRY_STREAM) != 0 && streams(&w, e, dims);
 
     ulong line = (unit - e->first_unit) * e->unit_lines;

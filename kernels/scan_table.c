@@ -33,6 +33,7 @@ enum {
     ENTRY_CARRY_IN = 4,
     ENTRY_CARRY_OUT = 8,
     ENTRY_STREAM = 16,
+    ENTRY_ZEROES = 32,
     CHAIN_HEAD = 8 /* as in scan_chain.cl */
 };
 
@@ -45,6 +46,7 @@ static struct entry_row make_row(const struct scan_piece *piece, const struct sc
     flags |= piece->carry_in ? ENTRY_CARRY_IN : 0;
     flags |= piece->carry_out ? ENTRY_CARRY_OUT : 0;
     flags |= units->stream ? ENTRY_STREAM : 0;
+    flags |= units->zeroes ? ENTRY_ZEROES : 0;
     return (struct entry_row){.in_first = piece->in_first,
                               .out_first = piece->out_first,
                               .length = plan->axis.size,

@@ -29,6 +29,7 @@ struct scan_entry {
 #define ENTRY_CARRY_IN  4
 #define ENTRY_CARRY_OUT 8
 #define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
+#define ENTRY_ZEROES    32 /* scan_strided.cl: gaps between the nearest elements of the output too */
 
 /* The entry that a unit belongs to: the last that begins at or before it. */
 static inline uint find_entry(__global const struct scan_entry *entries, uint count, ulong unit)

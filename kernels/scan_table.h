@@ -12,6 +12,7 @@ struct scan_units {
     uint64_t count; /* > 0 */
     uint64_t lines; /* of each but the last */
     bool stream;    /* store past the caches */
+    bool zeroes;    /* gaps between the nearest elements too, with the results */
     /* lines cut into parts (scan_chain.cl): */
     uint64_t parts;       /* of a line; 0 or 1: units of whole lines */
     uint64_t part_length; /* elements of each but the last */

@@ -33,27 +33,42 @@ static const struct {
     int axis;
     int64_t strides[4]; /* of the input; all 0: packed */
     int can;
+    int64_t output_strides[4]; /* all 0: packed */
 } shapes[] = {
-    {"rows of two", 2, {71, 2}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
-    {"rows of four", 2, {39, 4}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
-    {"short rows", 2, {37, 5}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
-    {"rows of two groups", 2, {21, 16}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
-    {"rows of four with gaps", 2, {19, 4}, 1, {7, 1}, ALWAYS | ROWS | SHORT | ABREAST},
-    {"rows of more than a block", 2, {9, 300}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST},
-    {"one row of superblocks", 1, {140001}, 0, {0}, ALWAYS | ROWS | SHORT | ABREAST},
-    {"narrow columns", 2, {700, 3}, 0, {0}, ALWAYS | COLUMNS | SHORT},
-    {"narrow columns in sets", 3, {3, 500, 7}, 1, {0}, ALWAYS | COLUMNS | SHORT},
-    {"columns", 2, {300, 41}, 0, {0}, ALWAYS | COLUMNS},
-    {"transposed input", 2, {50, 300}, 1, {1, 50}, ALWAYS},
-    {"one line with gaps", 1, {999}, 0, {2}, ALWAYS},
-    {"every second element of rows", 2, {21, 300}, 1, {600, 2}, ALWAYS},
-    {"every third element of rows", 2, {35, 290}, 1, {900, 3}, ALWAYS},
-    {"every second line of columns", 3, {2, 41, 77}, 1, {8000, 155, 2}, ALWAYS},
-    {"every fifth line of columns", 2, {41, 150}, 0, {750, 5}, ALWAYS},
-    {"transposed around the axis", 3, {19, 300, 37}, 1, {1, 19, 5700}, ALWAYS | CROSSED},
-    {"a narrow one around the axis", 3, {3, 41, 70}, 1, {1, 3, 123}, ALWAYS | CROSSED},
-    {"whole squares around the axis", 3, {64, 17, 64}, 1, {1, 64, 1100}, ALWAYS | CROSSED},
-    {"one of two outer dimensions", 4, {5, 3, 33, 34}, 2, {7000, 1, 102, 3}, ALWAYS | CROSSED},
+    {"rows of two", 2, {71, 2}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"rows of four", 2, {39, 4}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"short rows", 2, {37, 5}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"rows of two groups", 2, {21, 16}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"rows of four with gaps", 2, {19, 4}, 1, {7, 1}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"rows of more than a block", 2, {9, 300}, 1, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"one row of superblocks", 1, {140001}, 0, {0}, ALWAYS | ROWS | SHORT | ABREAST, {0}},
+    {"narrow columns", 2, {700, 3}, 0, {0}, ALWAYS | COLUMNS | SHORT, {0}},
+    {"narrow columns in sets", 3, {3, 500, 7}, 1, {0}, ALWAYS | COLUMNS | SHORT, {0}},
+    {"columns", 2, {300, 41}, 0, {0}, ALWAYS | COLUMNS, {0}},
+    {"transposed input", 2, {50, 300}, 1, {1, 50}, ALWAYS, {0}},
+    {"one line with gaps", 1, {999}, 0, {2}, ALWAYS, {0}},
+    {"every second element of rows", 2, {21, 300}, 1, {600, 2}, ALWAYS, {0}},
+    {"every third element of rows", 2, {35, 290}, 1, {900, 3}, ALWAYS, {0}},
+    {"every second line of columns", 3, {2, 41, 77}, 1, {8000, 155, 2}, ALWAYS, {0}},
+    {"every fifth line of columns", 2, {41, 150}, 0, {750, 5}, ALWAYS, {0}},
+    {"gaps between elements", 2, {21, 300}, 1, {600, 2}, ALWAYS, {700, 2}},
+    {"gaps between elements, turned", 2, {70, 131}, 1, {1, 70}, ALWAYS, {270, 2}},
+    {"wider gaps between elements", 2, {21, 70}, 1, {0}, ALWAYS, {220, 3}},
+    {"gaps too wide for vectors", 2, {5, 70}, 1, {0}, ALWAYS, {999, 11}},
+    {"gaps between lines", 3, {2, 41, 77}, 1, {8000, 155, 2}, ALWAYS, {8000, 155, 2}},
+    {"gaps between lines, turned", 3, {2, 41, 70}, 1, {9000, 1, 41}, ALWAYS, {6000, 140, 2}},
+    {"wider gaps between lines", 2, {41, 35}, 0, {0}, ALWAYS, {200, 5}},
+    {"gaps that interleave", 2, {30, 20}, 0, {0}, ALWAYS, {2, 61}},
+    {"transposed around the axis", 3, {19, 300, 37}, 1, {1, 19, 5700}, ALWAYS | CROSSED, {0}},
+    {"a narrow one around the axis", 3, {3, 41, 70}, 1, {1, 3, 123}, ALWAYS | CROSSED, {0}},
+    {"whole squares around the axis", 3, {64, 17, 64}, 1, {1, 64, 1100}, ALWAYS | CROSSED, {0}},
+    {"one of two outer dimensions",
+     4,
+     {5, 3, 33, 34},
+     2,
+     {7000, 1, 102, 3},
+     ALWAYS | CROSSED,
+     {0}},
 };
 
 static const struct scan_kind kinds[] = {{DTYPE_F32, PRECISION_WIDE},
@@ -67,7 +82,9 @@ static struct scan_desc describe(size_t shape, struct scan_kind kind)
     struct scan_desc desc = scan_describe(kind.dtype, kind.precision, shapes[shape].rank,
                                           shapes[shape].sizes, shapes[shape].axis);
     desc.has_strides = shapes[shape].strides[0] > 0;
+    desc.has_output_strides = shapes[shape].output_strides[0] > 0;
     memcpy(desc.strides, shapes[shape].strides, sizeof shapes[shape].strides);
+    memcpy(desc.output_strides, shapes[shape].output_strides, sizeof shapes[shape].strides);
     return desc;
 }
 
@@ -82,6 +99,7 @@ static void run(struct scan_device *device, const struct scan_case *c, bool can,
     struct scan_job job = {.plan = &c->plan, .slab = slab, .out_offset = out_at};
     unsigned char *data = slab_data(slab);
     memcpy(data, c->in, c->in_bytes);
+    memset(data + out_at, 0x7F, c->out_bytes); /* gaps have to become zero */
     enum status status = scan_device_run(device, &job, 1, &report, &err);
     if (status != (can ? STATUS_OK : STATUS_UNSUPPORTED)) {
         ktest_fail("%s: status %d, %s", what, (int)status, err.detail);

@@ -147,7 +147,7 @@ static const struct shape {
     {2, 0, {0, 4}, 1},    /* the other numbers of columns that scan_short.cl takes */
     {2, 0, {0, 5}, 1},    {2, 0, {0, 6}, 1},
     {2, 0, {0, 7}, 1},    {2, 1, {5, 0}, 0}, /* rows from lines side by side: scan_strided.cl */
-    {3, 1, {5, 0, 9}, 0}, /* lines side by side here and there: scan_crossed.cl */
+    {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed.cl */
 };
 
 struct job {

@@ -106,6 +106,7 @@ static const struct {
     {"wide columns", 2, {300, 40}, 0, {-1}, {-1}},
     {"narrow columns", 3, {2, 300, 6}, 1, {-1}, {-1}},
     {"strided lines", 3, {3, 270, 4}, 1, {4000, 12, 3}, {4000, 12, 3}},
+    {"every second element", 2, {9, 270}, 1, {600, 2}, {600, 2}},
     {"a transposition", 2, {270, 20}, 0, {1, 270}, {-1}},
     {"a transposition around the axis", 3, {9, 30, 35}, 1, {1, 9, 270}, {-1}},
     {"a broadcast line", 2, {5, 300}, 1, {1, 0}, {-1}},
