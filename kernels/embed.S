@@ -14,6 +14,7 @@ kernel_\name\()_end:
     embed scan_table, "kernels/scan_table.cl"
     embed scan_group, "kernels/scan_group.cl"
     embed scan_lanes, "kernels/scan_lanes.cl"
+    embed scan_quads, "kernels/scan_quads.cl"
     embed scan_chain, "kernels/scan_chain.cl"
     embed scan_rows, "kernels/scan_rows.cl"
     embed scan_columns, "kernels/scan_columns.cl"

@@ -41,7 +41,8 @@ static const struct {
     const char *option; /* beside those of the type; NULL: none */
 } families[] = {
     [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}, NULL},
-    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_chain", "scan_rows"},
+    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_chain", "scan_quads",
+                               "scan_rows"},
                               {"scan_rows"},
                               NULL},
     [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_chain", "scan_lanes",

@@ -1,15 +1,15 @@
-/* Contiguous lines on a CPU: a unit is some whole lines, or part of one (scan_chain.cl); a work-item
- * (a work-group of one) takes one unit. Four groups are in flight; the sums of groups, blocks and
- * superblocks are chains of one addition each. No barriers. In place is fine: groups are read
- * before they are written. */
+/* Contiguous lines on a CPU: a unit is some whole lines, or part of one (scan_chain.cl); a
+ * work-item (a work-group of one) takes one unit. Four groups are in flight; the sums of
+ * groups, blocks and superblocks are chains of one addition each. No barriers. In place is
+ * fine: groups are read before they are written. */
 
 #define FLIGHT 4
 #define STEP   (FLIGHT * GROUP)
 #define BLOCK  256
 #define SUPER  256 /* blocks */
 
-/* Sums of whole superblocks and of whole blocks of this superblock, and E() of the block's start:
- * each the same in all lanes. */
+/* Sums of whole superblocks and of whole blocks of this superblock, and E() of the block's
+ * start: each the same in all lanes. */
 struct row_sums {
     part_t supers;
     part_t blocks;
@@ -70,47 +70,127 @@ INLINE void row_group(const struct row *r, ulong k, part_t base, part_t *groups,
 INLINE void row_store(const struct row *r, ulong k, const group_t q[FLIGHT])
 {
     if (r->reverse) {
-        EACH_GROUP(FLIGHT) { group_store_reverse(r->out - k - i * GROUP, q[i]); }
+        EACH_GROUP(FLIGHT)
+        {
+            group_store_reverse(r->out - k - i * GROUP, q[i]);
+        }
     } else if (r->stream) {
-        EACH_GROUP(FLIGHT) { group_stream(r->out + k + i * GROUP, q[i]); }
+        EACH_GROUP(FLIGHT)
+        {
+            group_stream(r->out + k + i * GROUP, q[i]);
+        }
     } else {
-        EACH_GROUP(FLIGHT) { group_store(r->out + k + i * GROUP, q[i]); }
+        EACH_GROUP(FLIGHT)
+        {
+            group_store(r->out + k + i * GROUP, q[i]);
+        }
     }
 }
 
-/* Scan a line from a block's start on. */
-INLINE void row_scan(const struct row *r, struct row_sums *s)
+#if defined(QUADS)
+/* The sums around a quad's groups; it ends before element k. */
+INLINE void row_quad_sums(struct row_sums *s, part_t *groups, struct quad *q, ulong k)
+{
+    *groups = quad_sums(q, s->base, *groups);
+    if (k % BLOCK == 0) {
+        block_end(s, *groups);
+        *groups = splat(LANE_ZERO);
+        q->after = WITH_LAST(q->after, s->base);
+    }
+}
+
+/* The whole quads of a line, from a block's start on; what is left begins at the element that
+ * is returned. While one quad's results are rounded the next one's elements are added: a quad
+ * is a chain of some 45 cycles, and the core's schedulers hold less than one. */
+INLINE ulong row_quads(const struct row *r, struct row_sums *s, part_t *groups)
+{
+    ulong end = r->length - r->length % QUAD_STEP;
+    long pitch = r->reverse ? -GROUP : GROUP;
+    long first = r->reverse ? 1 - GROUP : 0;
+    __global const elem_t *in = r->in + first;
+    __global elem_t *out = r->out + first;
+    bool stream = r->stream && !r->reverse;
+    if (end == 0) {
+        return end;
+    }
+    struct quad q;
+    quad_load(&q, in, pitch);
+    row_quad_sums(s, groups, &q, QUAD_STEP);
+    for (ulong k = QUAD_STEP;; k += QUAD_STEP) {
+        struct quad next = q;
+        if (k < end) {
+            in += QUAD * pitch;
+            quad_load(&next, in, pitch);
+        }
+        quad_store(&q, out, pitch, r->exclusive, stream);
+        if (k == end) {
+            break;
+        }
+        out += QUAD * pitch;
+        row_quad_sums(s, groups, &next, k + QUAD_STEP);
+        q = next;
+    }
+    return end;
+}
+#endif
+
+/* The same by whole flights, their groups one beside the other. */
+INLINE ulong row_flights(const struct row *r, struct row_sums *s, part_t *groups)
 {
     ulong k = 0;
-    part_t groups = splat(LANE_ZERO);
     part_t base = s->base;
     for (; r->length - k >= STEP; k += STEP) {
         group_t q[FLIGHT];
         part_t before[FLIGHT + 1];
         if (r->reverse) {
-            EACH_GROUP(FLIGHT) { q[i] = group_load_reverse(r->in - k - i * GROUP); }
+            EACH_GROUP(FLIGHT)
+            {
+                q[i] = group_load_reverse(r->in - k - i * GROUP);
+            }
         } else {
-            EACH_GROUP(FLIGHT) { q[i] = group_load(r->in + k + i * GROUP); }
+            EACH_GROUP(FLIGHT)
+            {
+                q[i] = group_load(r->in + k + i * GROUP);
+            }
         }
         GROUPS_SCAN(q, FLIGHT);
         before[0] = base;
         EACH_GROUP(FLIGHT)
         {
-            groups = PLUS(groups, group_total(q[i]));
-            before[i + 1] = PLUS(s->base, groups);
+            *groups = PLUS(*groups, group_total(q[i]));
+            before[i + 1] = PLUS(s->base, *groups);
         }
         if ((k + STEP) % BLOCK == 0) {
-            block_end(s, groups);
-            groups = splat(LANE_ZERO);
+            block_end(s, *groups);
+            *groups = splat(LANE_ZERO);
             before[FLIGHT] = s->base;
         }
-        EACH_GROUP(FLIGHT) { q[i] = group_results(before[i], q[i], before[i + 1]); }
+        EACH_GROUP(FLIGHT)
+        {
+            q[i] = group_results(before[i], q[i], before[i + 1]);
+        }
         if (r->exclusive) {
-            EACH_GROUP(FLIGHT) { q[i] = group_moved(before[i], q[i]); }
+            EACH_GROUP(FLIGHT)
+            {
+                q[i] = group_moved(before[i], q[i]);
+            }
         }
         base = before[FLIGHT];
         row_store(r, k, q);
     }
+    return k;
+}
+
+/* Scan a line from a block's start on. */
+INLINE void row_scan(const struct row *r, struct row_sums *s)
+{
+    part_t groups = splat(LANE_ZERO);
+#if defined(QUADS)
+    ulong k = QUADS(r) ? row_quads(r, s, &groups) : row_flights(r, s, &groups);
+#else
+    ulong k = row_flights(r, s, &groups);
+#endif
+    part_t base = PLUS(s->base, groups);
     for (; k < r->length; k += GROUP) {
         row_group(r, k, base, &groups, s->base);
         base = PLUS(s->base, groups);
@@ -134,12 +214,12 @@ INLINE group_t row_load(const struct row *r, ulong k)
 
 #if defined(ACC_INT) /* any order will do */
 #elif PART == 4
-/* Totals of four groups: lane i that of group i. Groups' halves are interleaved, so that the first
- * and the last shuffle stay within 128 bits. */
-#define EVEN(a, b)  __builtin_shufflevector(a, b, 0, 4, 2, 6)
-#define ODD(a, b)   __builtin_shufflevector(a, b, 1, 5, 3, 7)
-#define LOWER(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5)
-#define UPPER(a, b) __builtin_shufflevector(a, b, 2, 3, 6, 7)
+/* Totals of four groups: lane i that of group i. Groups' halves are interleaved, so that the
+ * first and the last shuffle stay within 128 bits. */
+#define EVEN(a, b)      __builtin_shufflevector(a, b, 0, 4, 2, 6)
+#define ODD(a, b)       __builtin_shufflevector(a, b, 1, 5, 3, 7)
+#define LOWER(a, b)     __builtin_shufflevector(a, b, 0, 1, 4, 5)
+#define UPPER(a, b)     __builtin_shufflevector(a, b, 2, 3, 6, 7)
 #define ADD_PAIRS(a, b) PLUS(EVEN(a, b), ODD(a, b))
 INLINE part_t groups_total(const struct row *r, ulong k, ulong pitch)
 {
@@ -157,10 +237,10 @@ INLINE part_t groups_total(const struct row *r, ulong k, ulong pitch)
 }
 #else
 /* Totals of eight groups: lane i that of group i. */
-#define EVEN(a, b)  __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14)
-#define ODD(a, b)   __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15)
-#define LOWER(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
-#define UPPER(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+#define EVEN(a, b)      __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14)
+#define ODD(a, b)       __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15)
+#define LOWER(a, b)     __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define UPPER(a, b)     __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
 #define ADD_PAIRS(a, b) PLUS(EVEN(a, b), ODD(a, b))
 INLINE part_t four_totals(const struct row *r, ulong k, ulong pitch)
 {
@@ -180,14 +260,18 @@ INLINE part_t groups_total(const struct row *r, ulong k, ulong pitch)
 }
 #endif
 
-/* Totals of TOTALS whole blocks, the first at element k, `pitch` elements from one to the next. */
+/* Totals of TOTALS whole blocks, the first at element k, `pitch` elements from one to the next.
+ */
 INLINE void blocks_total(const struct row *r, ulong k, ulong pitch, lane_t *totals)
 {
 #if defined(ACC_INT)
     part_t sum = splat(LANE_ZERO);
     for (ulong g = 0; g < BLOCK; g += GROUP) {
         group_t v = row_load(r, k + g);
-        EACH_PART { sum = PLUS(sum, v.part[i]); }
+        EACH_PART
+        {
+            sum = PLUS(sum, v.part[i]);
+        }
     }
     totals[0] = LANE_ZERO;
     for (uint i = 0; i < PART; i++) {
@@ -196,7 +280,8 @@ INLINE void blocks_total(const struct row *r, ulong k, ulong pitch, lane_t *tota
 #else
     part_t c = splat(LANE_ZERO);
     for (ulong g = 0; g < BLOCK; g += GROUP) {
-        /* blocks are too many streams for the hardware to fetch ahead: ask in order of memory */
+        /* blocks are too many streams for the hardware to fetch ahead: ask in order of memory
+         */
         ulong ahead = k + PART * BLOCK + g * PART;
         __global const elem_t *next = r->reverse ? r->in - ahead : r->in + ahead;
 #pragma unroll
@@ -213,7 +298,8 @@ INLINE void blocks_total(const struct row *r, ulong k, ulong pitch, lane_t *tota
 
 /* ---- parts of a line ---- */
 
-#define PART_BLOCKS (262144 / BLOCK / ELEM_BYTES) /* most in a part: scan_launch_cpu.c knows */
+#define PART_BLOCKS (262144 / BLOCK / ELEM_BYTES) /* most in a part: scan_launch_cpu.c knows \
+                                                   */
 
 struct parts {
     __global ulong *slots;
@@ -354,7 +440,7 @@ __kernel void scan_rows(__global const elem_t *in, __global elem_t *out, __globa
         ulong first = r.reverse ? e->length - 1 - before : before;
         r.in = in + w.in + first;
         r.out = out + w.out + first;
-        r.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)r.out % sizeof(elem_pack_t) == 0;
+        r.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)r.out % STREAM_ALIGN == 0;
         struct row_sums s = line_sums(e, w.line, carry, carry_lines);
         if (cut) {
             s = part_sums(&r, &parts, part, s);

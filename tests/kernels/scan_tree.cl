@@ -3,12 +3,14 @@
  * grouping may change; ACC_ZERO is its identity on both sides, as -0.0 is of IEEE addition.
  *
  * Built for float64 (vectors of two parts of four) and for int64, whose integer shortcuts are
- * switched off here (vectors of one part of eight). */
+ * switched off here (vectors of one part of eight). Of the former, every second row goes by quads,
+ * as narrow elements do. */
 #if defined(ELEM_I64)
 #undef ELEM_I64
 #undef ACC_INT
 #elif defined(ELEM_F64)
 #undef ELEM_F64
+#define QUADS(row) (((row)->length + (row)->exclusive) % 2 == 1)
 #else
 #error "trees are built for float64 and int64"
 #endif
