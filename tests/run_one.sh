@@ -18,9 +18,11 @@ esac
 status=$?
 
 # How long it took, and how much processor time that was: user and system time of its processes.
-cost="$(($(date +%s) - started)) s, processor $(times | awk 'NR == 2 {
+times >"$log.times" # not in a pipe: a subshell would count its own children
+cost="$(($(date +%s) - started)) s, processor $(awk 'NR == 2 {
     split($1, user, /[ms]/); split($2, kernel, /[ms]/)
-    printf "%.1f s", 60 * (user[1] + kernel[1]) + user[2] + kernel[2] }')"
+    printf "%.1f s", 60 * (user[1] + kernel[1]) + user[2] + kernel[2] }' "$log.times")"
+rm -f "$log.times"
 echo "# took $cost" >>"$log"
 
 closing=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
