@@ -6,7 +6,7 @@
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
  *   uv_check --> run_daemons: MHD_run() for each daemon with something to do, up to RUNS times;
  *                if one is still not through, an idle handle keeps the loop from sleeping.
- *                The devices are woken after each run, for all that it has queued
+ *                The devices are woken after each run, if not before, for what it has queued
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer

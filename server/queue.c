@@ -115,21 +115,26 @@ enum status queue_try_push(struct queue *queue, struct request *request, struct 
 {
     (void)pthread_mutex_lock(&queue->lock);
     enum status status = admit(queue, request, err);
+    bool many = false;
     if (status == STATUS_OK) {
         request->state = REQUEST_QUEUED;
         request->times.queued = clock_now_ns();
         append(queue, request);
-        atomic_store_explicit(&queue->unannounced, true, memory_order_relaxed);
+        many = atomic_fetch_add_explicit(&queue->unannounced, 1, memory_order_relaxed) + 1 >=
+               QUEUE_COMPANY;
     }
     (void)pthread_mutex_unlock(&queue->lock);
+    if (many) {
+        queue_wake(queue);
+    }
     return status;
 }
 
 void queue_wake(struct queue *queue)
 {
     /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
-    if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) &&
-        atomic_exchange_explicit(&queue->unannounced, false, memory_order_relaxed)) {
+    if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
+        atomic_exchange_explicit(&queue->unannounced, 0, memory_order_relaxed) > 0) {
         (void)pthread_cond_broadcast(&queue->arrived);
     }
 }

@@ -21,7 +21,7 @@ struct queue_lane {
 };
 
 struct queue {
-    atomic_bool unannounced; /* something was pushed, and nobody was woken for it yet */
+    atomic_uint unannounced; /* pushes that nobody was woken for yet */
     pthread_mutex_t lock;    /* guards everything below but options */
     pthread_cond_t arrived;  /* monotonic clock */
     struct queue_options options;

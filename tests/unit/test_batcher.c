@@ -222,6 +222,24 @@ static void what_is_pushed_together_is_taken_together(void **state)
     assert_int_equal(taker.batches, 2);
 }
 
+static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
+{
+    struct taker taker = {.queue = *state};
+    struct request *rest = NULL;
+    assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
+    for (int i = 0; i < QUEUE_COMPANY; i++) {
+        struct request *request = fake_request(&completion, DTYPE_F32, 4);
+        assert_int_equal(queue_try_push(*state, request, &request->error), STATUS_OK);
+    }
+    for (int i = 0; i < QUEUE_COMPANY; i++) {
+        struct request *done = fake_await(&completion, &rest, 10000);
+        assert_non_null(done);
+        free(done);
+    }
+    queue_close(*state);
+    pthread_join(taker.thread, NULL);
+}
+
 enum {
     PUSHERS = 3,
     PUSHES = 3000,
@@ -302,6 +320,7 @@ int main(void)
         T(a_delay_waits_for_company_but_not_for_longer),
         T(a_push_wakes_a_waiting_taker),
         T(what_is_pushed_together_is_taken_together),
+        T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
