@@ -21,7 +21,7 @@ enum {
     ABREAST_LINES = 64,      /* fewer leave lanes empty */
     STRIP_MIN = 512,         /* columns of a strip, where there are as many */
     STRIP_MAX = 1024,        /* as in scan_columns.cl */
-    STREAM_BYTES = 64 << 20, /* outputs from here on do not stay in any cache */
+    STREAM_BYTES = 32 << 20, /* outputs from here on do not stay in any cache */
     STREAM_APART = 16 << 20, /* of lines far apart, whose loads the hardware does not foresee */
     GAP_STEP_MAX = 8,        /* elements: with longer steps gaps are left to the host */
     STRIDED_UNITS = 8,       /* bundles are wide: not as many units as of other kernels */
@@ -177,6 +177,14 @@ static bool streams(const struct scan_piece *piece, const void *context)
     return streams_from(STREAM_BYTES, piece, context);
 }
 
+/* Rows that end inside a cache line leave half of it behind, and the next row another. */
+static bool row_streams(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    bool whole = plan->lines == 1 || plan->axis.size * element_bytes(piece) % LANE_BYTES == 0;
+    return whole && streams(piece, context);
+}
+
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
@@ -259,7 +267,7 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
     uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
-                               .stream = streams(piece, context)};
+                               .stream = row_streams(piece, context)};
 }
 
 /* Whole lines, eight at a time. */
