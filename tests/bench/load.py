@@ -168,6 +168,8 @@ def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None, de
     command += ["--latency", "-s", str(HERE / "post.lua"), url]
     out = run(command, seconds + 60, env=env)
     result = json.loads(re.search(r"^RESULT (.*)$", out, re.M).group(1))
+    if result["requests"] == 0:
+        raise RuntimeError(f"{url}: no answer within {seconds} s")
     result["rps"] = result["requests"] / result["seconds"]
     result["cpu_seconds"] = cpu_seconds(pid) - before if pid else None
     if result["status_errors"] or result["socket_errors"]:

@@ -10,6 +10,7 @@ import platform
 import signal
 import sys
 import time
+import traceback
 
 import load
 from report import failed, print_table
@@ -63,7 +64,8 @@ def section_rows(name, settings):
     """The rows of a section; one that fails as a whole does not take the others along."""
     try:
         return importlib.import_module(SECTIONS[name]).section(settings)
-    except (RuntimeError, OSError, ImportError) as error:
+    except Exception as error:
+        traceback.print_exc()
         return [failed("all", "", error)]
 
 

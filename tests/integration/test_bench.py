@@ -30,8 +30,10 @@ import json, os, sys, urllib.request
 body = open(os.environ["BODY"], "rb").read()
 header = {{"Content-Type": os.environ["CONTENT_TYPE"]}}
 header.update(line.split(": ") for line in os.environ["EXTRA"].splitlines())
-urllib.request.urlopen(urllib.request.Request(sys.argv[-1], body, header), timeout=20).read()
-print('RESULT {{"requests":1,"seconds":0.5,"bytes":1,"p50_us":2,"p90_us":3,"p99_us":4,'
+requests = int(os.environ.get("WRK_REQUESTS", "1"))
+if requests:
+    urllib.request.urlopen(urllib.request.Request(sys.argv[-1], body, header), timeout=20).read()
+print('RESULT {{"requests":' + str(requests) + ',"seconds":0.5,"bytes":1,"p50_us":2,"p90_us":3,"p99_us":4,'
       '"p999_us":5,"max_us":6,"status_errors":0,"socket_errors":0}}')
 """
 
@@ -99,12 +101,24 @@ def test_a_peer_that_hangs_is_given_up():
     assert turns.child.returncode == -signal.SIGTERM
 
 
-def test_the_service_section_measures_beside_the_bare_daemon(tmp_path):
+def wrk_path(tmp_path):
+    """A PATH that has the stand-in first."""
     wrk = tmp_path / "bin" / "wrk"
     wrk.parent.mkdir()
     wrk.write_text(WRK.format(python=sys.executable))
     wrk.chmod(0o755)
-    path = {"PATH": f"{wrk.parent}:{os.environ['PATH']}"}
+    return f"{wrk.parent}:{os.environ['PATH']}"
+
+
+def test_a_server_that_answers_nothing_in_time_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", wrk_path(tmp_path))
+    monkeypatch.setenv("WRK_REQUESTS", "0")
+    with load.body_file(b"x") as body, pytest.raises(RuntimeError, match="no answer within 1 s"):
+        load.wrk("http://127.0.0.1:1/", body, content_type="a/b", seconds=1, connections=1)
+
+
+def test_the_service_section_measures_beside_the_bare_daemon(tmp_path):
+    path = {"PATH": wrk_path(tmp_path)}
     rows, table = bench(tmp_path, "--only", "service", "--match", "v2 binary", env=path)
     assert [r["work"] for r in rows] == ["v2 binary c=32"]
     assert rows[0]["ratio"] == 1 and rows[0]["verdict"] == "reached"
