@@ -18,9 +18,13 @@ struct arena_chunk {
 
 static bool add_chunk(struct arena *arena, size_t bytes)
 {
-    size_t want = arena->chunks == NULL ? FIRST_BYTES : arena->chunks->bytes * 2;
-    want = want < MOST_BYTES ? want : MOST_BYTES;
-    want = want > bytes ? want : bytes;
+    size_t want = FIRST_BYTES;
+    if (arena->chunks != NULL) {
+        want = arena->chunks->bytes < MOST_BYTES ? arena->chunks->bytes * 2 : MOST_BYTES;
+    }
+    if (want < bytes) {
+        want = bytes;
+    }
     struct arena_chunk *chunk = malloc(sizeof *chunk + want);
     if (chunk == NULL) {
         return false;

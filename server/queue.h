@@ -36,9 +36,10 @@ void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
 /* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
  * times.queued. Never blocks. A taker that is awake may have it at once; those that sleep are
- * woken by queue_wake(), which is due soon, or with the QUEUE_COMPANYth push since then: a
- * device begins while the loop reads on. err   QUEUE_FULL, DRAINING (closed), NO_DEVICE (none
- * is in use) */
+ * woken by queue_wake(), which is due soon, or by the QUEUE_COMPANYth push since then: a device
+ * begins while the loop reads on.
+ *
+ * err   QUEUE_FULL, DRAINING (closed), NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_try_push(struct queue *queue, struct request *request,
                                       struct error *err);
 
