@@ -144,7 +144,8 @@ INLINE void load_each(const struct layout *w, const struct bundle *b, long row, 
 INLINE void tile_load(const struct layout *w, const struct bundle *b, long row, uint rows,
                       elem_t *cells)
 {
-    if (is_near(w->in_step) && !(is_near(w->in_next) && w->in_next < abs(w->in_step))) {
+    bool across = is_near(w->in_next) && abs(w->in_next) < abs(w->in_step);
+    if (is_near(w->in_step) && !across) {
         load_along(w, b, row, rows, cells);
     } else {
         if (is_near(w->in_next)) {
