@@ -153,8 +153,8 @@ INLINE elem_pack_t pack_from_float(float_pack_t x)
     uint_pack_t normal = (magnitude + ((magnitude >> 13) & 1) + 0xFFF - (112u << 23)) >> 13;
     uint_pack_t rounded = magnitude < (113u << 23) ? small : normal;
     rounded = magnitude >= (143u << 23) ? (uint_pack_t)0x7C00 : rounded;
-    rounded = magnitude > 0x7F800000 ? (uint_pack_t)0x7E00 : rounded;
-    return __builtin_convertvector(sign | rounded, elem_pack_t);
+    rounded = magnitude > 0x7F800000 ? (uint_pack_t)0x7E00 : sign | rounded;
+    return __builtin_convertvector(rounded, elem_pack_t);
 }
 #else
 INLINE float_pack_t pack_to_float(elem_pack_t x)
