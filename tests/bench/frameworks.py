@@ -1,5 +1,5 @@
 """(d) The same requests against what a user would otherwise run: FastAPI with NumPy or PyTorch,
-and MLServer. One second to warm up, then rounds in which tallyd and the other take turns.
+and MLServer. One second (or request) to warm up, then rounds in which tallyd and the other take turns.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import tempfile
 import load
 import works
 from report import Goal, Row, failed, spread
-from service import ROUNDS, SECONDS, SECONDS_LARGE, warm
+from service import ROUNDS, SECONDS, SECONDS_LARGE, warm, warm_path
 from works import JSON, MIB, Work
 
 
@@ -68,7 +68,7 @@ def compare(peer, work, base, their_url, settings):
     args = work.wrk_args(SECONDS_LARGE if len(work.body) >= MIB else SECONDS)
     with load.body_file(work.body) as body:
         warm(base, work, body)
-        load.wrk(their_url, body, **work.wrk_args(1))
+        warm_path(their_url, work, body)
         runs = {
             "tallyd": lambda: load.wrk(base + work.path, body, **args),
             "peer": lambda: load.wrk(their_url, body, **args),

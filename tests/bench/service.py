@@ -1,6 +1,6 @@
 """(c) The service under wrk against a bare libmicrohttpd daemon that does the same I/O.
 
-One wrk thread, 1 to 128 connections; kernels built, one second to warm up; then rounds in which
+One wrk thread, 1 to 128 connections; kernels built, one second (or request) to warm up; then rounds in which
 tallyd and the bare daemon take turns. Ratio: of the requests a second in one round.
 """
 
@@ -46,11 +46,11 @@ def large_works(quick):
         yield works.json_work(count, "/v1/cumsum", c)
 
 
-def answer_bytes(base, work):
-    """How long tallyd's answer is."""
+def answer_bytes(url, work):
+    """How long the answer is."""
     extra = dict(line.split(": ") for line in work.extra.splitlines())
     header = {"Content-Type": work.content_type, **extra}
-    request = urllib.request.Request(base + work.path, work.body, header)
+    request = urllib.request.Request(url, work.body, header)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return len(answer.read())
 
@@ -61,14 +61,22 @@ def bare(base, work):
     or the body itself."""
     port = load.free_port()
     url = f"http://127.0.0.1:{port}/"
-    answer = "echo" if work.echo else answer_bytes(base, work)
+    answer = "echo" if work.echo else answer_bytes(base + work.path, work)
     with load.process([load.BIN / "bare_mhd", port, answer], url) as child:
         yield child, url
 
 
-def warm(base, work, body, seconds=1):
-    """Both ends of the path, and the kernels that it wants."""
-    load.wrk(base + work.path, body, **work.wrk_args(seconds))
+def warm_path(url, work, body):
+    """Both ends of it: for a second, or by one request that may take longer."""
+    if len(work.body) >= MIB:
+        answer_bytes(url, work)
+    else:
+        load.wrk(url, body, **work.wrk_args(1))
+
+
+def warm(base, work, body):
+    """tallyd, and the kernels that the work wants."""
+    warm_path(base + work.path, work, body)
     load.wait_built(base)
 
 
