@@ -75,6 +75,14 @@ static const struct layout layouts[] = {
      {0, 0, 1},
      {1, 3, 420},
      false},
+    {"a small transposed input", 2, {34, 70}, 1, {1, 34}, PACKED, false},
+    {"small dimensions swapped around the axis",
+     3,
+     {12, 9, 20},
+     1,
+     {1, 12, 108},
+     PACKED,
+     false},
 };
 
 struct test_case {
