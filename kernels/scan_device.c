@@ -153,9 +153,9 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     note_lookback(device, why.detail);
 }
 
-bool scan_device_uses(const struct scan_device *device, unsigned kernel)
+bool scan_device_uses(const struct scan_device *device, const struct scan_build *build)
 {
-    return scan_launcher_uses(device->launcher, kernel);
+    return scan_launcher_uses(device->launcher, build);
 }
 
 bool scan_device_needs(const struct scan_device *device, unsigned kernel)

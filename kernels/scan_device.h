@@ -94,8 +94,8 @@ enum {
     SCAN_BUILD_TEXT = 64
 };
 
-/* Is there such a kernel, and does this device use it? */
-bool scan_device_uses(const struct scan_device *device, unsigned kernel);
+/* Is there such a kernel, and does this device use it for such jobs? */
+bool scan_device_uses(const struct scan_device *device, const struct scan_build *build);
 /* Jobs cannot run without it: the generic kernel and those for GPUs. */
 bool scan_device_needs(const struct scan_device *device, unsigned kernel);
 

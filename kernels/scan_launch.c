@@ -121,12 +121,8 @@ static enum status find_vectors(struct scan_launcher *launcher, enum scan_family
     return error_set(err, status, "%s", why.detail);
 }
 
-bool scan_launcher_uses(const struct scan_launcher *launcher, unsigned kernel)
+static bool uses_family(const struct scan_launcher *launcher, enum scan_family family)
 {
-    if (kernel >= SCAN_FAMILY_COUNT) {
-        return false;
-    }
-    enum scan_family family = (enum scan_family)kernel;
     bool vectors = scan_family_wide_only(family);
     bool possible =
         family != SCAN_FAMILY_LOOKBACK || launcher->device->lookback == SCAN_LOOKBACK_AUTO;
@@ -134,9 +130,16 @@ bool scan_launcher_uses(const struct scan_launcher *launcher, unsigned kernel)
            (launcher->vectors || !vectors);
 }
 
+bool scan_launcher_uses(const struct scan_launcher *launcher, const struct scan_build *build)
+{
+    return build->kernel < SCAN_FAMILY_COUNT &&
+           uses_family(launcher, (enum scan_family)build->kernel) &&
+           scan_family_takes((enum scan_family)build->kernel, build->kind.dtype);
+}
+
 bool scan_launcher_needs(const struct scan_launcher *launcher, unsigned kernel)
 {
-    return scan_launcher_uses(launcher, kernel) &&
+    return kernel < SCAN_FAMILY_COUNT && uses_family(launcher, (enum scan_family)kernel) &&
            !scan_family_optional((enum scan_family)kernel);
 }
 
@@ -176,7 +179,7 @@ enum status scan_launcher_prepare(struct scan_launcher *launcher,
     const cl_kernel *kernels = NULL;
     enum scan_family family = (enum scan_family)build->kernel;
     struct scan_type type = {build->kind.dtype, build->kind.precision, usual_index(launcher)};
-    if (!scan_launcher_uses(launcher, build->kernel)) {
+    if (!scan_launcher_uses(launcher, build)) {
         return error_set(err, STATUS_UNSUPPORTED, "the device does not use this kernel");
     }
     bool optional = scan_family_optional(family);

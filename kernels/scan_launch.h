@@ -52,7 +52,7 @@ MUST_CHECK enum status scan_launcher_prepare(struct scan_launcher *launcher,
                                              struct error *err);
 
 /* As the functions of scan_device.h. */
-bool scan_launcher_uses(const struct scan_launcher *launcher, unsigned kernel);
+bool scan_launcher_uses(const struct scan_launcher *launcher, const struct scan_build *build);
 bool scan_launcher_needs(const struct scan_launcher *launcher, unsigned kernel);
 bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build);
 bool scan_launcher_wanted(struct scan_launcher *launcher, struct scan_build *build);

@@ -99,12 +99,12 @@ static bool suits_abreast(const struct scan_piece *piece)
     const struct scan_plan *plan = piece->plan;
     const struct dtype_info *info = dtype_info(plan->dtype);
     uint64_t length = plan->axis.size;
-    if (!can_abreast(piece) || plan->lines < ABREAST_LINES) {
+    if (!can_abreast(piece) || !scan_family_takes(SCAN_FAMILY_CPU_ABREAST, plan->dtype) ||
+        plan->lines < ABREAST_LINES) {
         return false;
     }
     if (length == 2 || length == 4) { /* several in a row of a square, if without gaps */
-        return plan->dim[0].in_stride == length && plan->dim[0].out_stride == length &&
-               info->bytes <= 4;
+        return plan->dim[0].in_stride == length && plan->dim[0].out_stride == length;
     }
     return info->kind == DTYPE_KIND_FLOAT && info->bytes == 2 && length >= ABREAST_SIDE &&
            length < ABREAST_ROW;

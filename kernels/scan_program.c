@@ -186,6 +186,11 @@ bool scan_family_wide_only(enum scan_family family)
     return family != SCAN_FAMILY_GENERIC && !is_for_gpus(family);
 }
 
+bool scan_family_takes(enum scan_family family, enum dtype dtype)
+{
+    return family != SCAN_FAMILY_CPU_ABREAST || dtype_info(dtype)->bytes < 8;
+}
+
 bool scan_family_suits(const struct cl_device *device, enum scan_family family)
 {
     return family == SCAN_FAMILY_GENERIC ||

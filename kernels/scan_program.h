@@ -70,6 +70,10 @@ bool scan_family_optional(enum scan_family family);
 /* Has the family 64-bit offsets only? They cost a CPU nothing, and one program will do. */
 bool scan_family_wide_only(enum scan_family family);
 
+/* Do jobs with elements of the type ever go there, unless they are made to? Lines abreast are
+ * not for those of 8 bytes: their squares take twice the shuffles. */
+bool scan_family_takes(enum scan_family family, enum dtype dtype);
+
 /* Does a device of this kind use the family? */
 bool scan_family_suits(const struct cl_device *device, enum scan_family family);
 

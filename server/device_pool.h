@@ -31,7 +31,7 @@ struct device_driver {
     enum status (*open)(size_t number, const struct scan_device_options *options,
                         struct scan_device **device, struct error *err);
     void (*close)(struct scan_device *device);
-    bool (*uses)(const struct scan_device *device, unsigned kernel);
+    bool (*uses)(const struct scan_device *device, const struct scan_build *build);
     bool (*needs)(const struct scan_device *device, unsigned kernel);
     enum status (*warm)(struct scan_device *device, const struct scan_build *build,
                         bool compile, struct error *err);

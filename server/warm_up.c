@@ -84,8 +84,7 @@ static void add_steps(struct worker *worker, bool named, bool needed)
             i % SCAN_BUILD_KERNELS};
         bool is_named = build.kind.precision == PRECISION_WIDE &&
                         (worker->plan->warm_dtypes >> build.kind.dtype & 1) != 0;
-        if (is_named == named && has_kind(build.kind) &&
-            driver->uses(worker->device, build.kernel) &&
+        if (is_named == named && has_kind(build.kind) && driver->uses(worker->device, &build) &&
             driver->needs(worker->device, build.kernel) == needed) {
             bool waits = waits_for_jobs(worker, build.kernel);
             warm->left += !waits;

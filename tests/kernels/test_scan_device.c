@@ -388,7 +388,7 @@ static void warm_all(struct scan_device *device, struct scan_kind kind)
     for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS; kernel++) {
         const struct scan_build build = {kind, kernel};
         struct error err = ERROR_INIT;
-        if (scan_device_uses(device, kernel) &&
+        if (scan_device_uses(device, &build) &&
             scan_device_warm(device, &build, true, &err) != STATUS_OK) {
             scan_build_describe(&build, text);
             ktest_fail("%s: %s", text, err.detail);
@@ -449,7 +449,7 @@ static void a_cached_kernel_loads_and_a_missing_one_is_asked_for(const void *con
         bool vectors = scan_device_info(second)->kind == SCAN_DEVICE_CPU;
         ktest_check(scan_device_wanted(second, &wanted) == vectors, "a job wanted more");
         ktest_check(!vectors || (wanted.kernel != SCAN_BUILD_GENERIC &&
-                                 scan_device_uses(second, wanted.kernel) &&
+                                 scan_device_uses(second, &wanted) &&
                                  scan_device_warm(second, &wanted, true, &err) == STATUS_OK),
                     "which can be built");
     }

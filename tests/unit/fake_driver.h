@@ -92,10 +92,10 @@ static inline void fake_close(struct scan_device *device)
 }
 
 /* Three kernels, one of which jobs cannot do without. */
-static inline bool fake_uses(const struct scan_device *device, unsigned kernel)
+static inline bool fake_uses(const struct scan_device *device, const struct scan_build *build)
 {
     (void)device;
-    return kernel < 3;
+    return build->kernel < 3;
 }
 
 static inline bool fake_needs(const struct scan_device *device, unsigned kernel)
