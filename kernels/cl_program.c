@@ -12,22 +12,21 @@
 #include <string.h>
 
 /* Files of embed.S. */
-#define SOURCE_TABLE(X)                                                            \
-    X(soft_f64)                                                                    \
-    X(scan_types)                                                                  \
-    X(scan_table)                                                                  \
-    X(scan_generic)                                                                \
-    X(scan_gpu_tile)                                                               \
-    X(scan_gpu)                                                                    \
-    X(scan_lookback)                                                               \
-    X(scan_chain)                                                                  \
-    X(scan_bundle)                                                                 \
-    X(scan_group)                                                                  \
-    X(scan_quads)                                                                  \
-    X(scan_lanes)                                                                  \
-    X(scan_rows)                                                                   \
-    X(scan_columns) X(scan_square) X(scan_abreast) X(scan_strided) X(scan_crossed) \
-        X(scan_short)
+#define SOURCE_TABLE(X) \
+    X(soft_f64)         \
+    X(scan_types)       \
+    X(scan_table)       \
+    X(scan_generic)     \
+    X(scan_gpu_tile)    \
+    X(scan_gpu)         \
+    X(scan_lookback)    \
+    X(scan_chain)       \
+    X(scan_bundle)      \
+    X(scan_group)       \
+    X(scan_quads)       \
+    X(scan_lanes)       \
+    X(scan_rows)        \
+    X(scan_columns) X(scan_square) X(scan_abreast) X(scan_strided) X(scan_crossed) X(scan_short)
 
 #define X(name)                                \
     extern const char kernel_##name##_begin[]; \
