@@ -16,8 +16,8 @@ name=hostcl
 . tests/lib/rows.sh
 
 compiler=${CLANG:-clang}
-tests=test_nasty
-[ "$all" != --all ] || tests='test_nasty test_nasty_shapes test_nasty_lines test_scan_slice'
+tests='test_nasty test_families test_halves'
+[ "$all" != --all ] || tests="$tests test_nasty_shapes test_nasty_lines test_scan_slice"
 for mode in host-asan host-msan; do
     programs="build/$mode/tests/hostcl/planted build/$mode/tests/kernels/test_corpus"
     for test in $tests; do

@@ -14,6 +14,7 @@
 #elif __has_feature(memory_sanitizer)
 #include <sanitizer/msan_interface.h>
 #define MEMORY_FORGET(at, bytes) __msan_poison(at, bytes)
+#define MEMORY_RECALL(at, bytes) __msan_unpoison(at, bytes)
 #endif
 #endif
 
@@ -44,6 +45,16 @@ static inline void memory_forget(const void *at, size_t bytes)
     (void)bytes;
 #if defined(MEMORY_FORGET)
     MEMORY_FORGET(at, bytes);
+#endif
+}
+
+/* The test itself looks at what was there before. */
+static inline void memory_recall(const void *at, size_t bytes)
+{
+    (void)at;
+    (void)bytes;
+#if defined(MEMORY_RECALL)
+    MEMORY_RECALL(at, bytes);
 #endif
 }
 

@@ -59,6 +59,7 @@ void scan_trial_close(void)
 
 static bool all_bytes(const unsigned char *from, const unsigned char *to, unsigned char poison)
 {
+    memory_recall(from, (size_t)(to - from));
     for (; from < to; from++) {
         if (*from != poison) {
             return false;
