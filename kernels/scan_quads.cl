@@ -75,7 +75,8 @@ INLINE void cells_turn(cells_t t[QUAD])
     t[1] = t1;
 }
 
-/* Two hints that change no value, for a compiler that knows vectors of four sums.
+/* Two hints that change no value, for a compiler that knows vectors of four sums, and takes them:
+ * PoCL 6 (clang 18) ends the process at any asm when it compiles for all work-group sizes.
  *
  * THROUGH_MEMORY: elements are widened from memory, which is one operation; from a register it
  * is two, and one more for the upper half. A compiler that sees store and load would save them.
@@ -83,7 +84,7 @@ INLINE void cells_turn(cells_t t[QUAD])
  * DONE_HERE: a quad's sums are there before anything that follows is begun. Mixed as the
  * compiler likes with the additions and roundings of the quad before it, they took up to 1.3
  * times as long. */
-#if defined(__AVX__) && ELEM_BYTES <= 4
+#if defined(__AVX__) && ELEM_BYTES <= 4 && __clang_major__ <= 15
 #define THROUGH_MEMORY(array) __asm__("" : "+m"(array))
 #define DONE_HERE(v)                                                                         \
     __asm__ volatile(""                                                                      \

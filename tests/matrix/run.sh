@@ -27,7 +27,7 @@ run() {
     log=$(log_of "$name")
     result=DIFFERENT
     # shellcheck disable=SC2086  # words: the settings, and --quick or nothing
-    if env $settings timeout -k 10 900 "$program" "$@" $quick >"$log" 2>&1; then
+    if env $settings timeout -k 10 3600 "$program" "$@" $quick >"$log" 2>&1; then
         result=same
     fi
     row "$name" "$result" "$log"
