@@ -3,6 +3,7 @@
 import http.client
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -296,6 +297,33 @@ def test_requests_are_answered_quickly_while_kernels_are_built_in_a_child(cold):
         assert server.rss_bytes() < 120 << 20
     metrics = server.client().get("/metrics").body.decode()
     assert "tally_device_kernel_builds_total{" in metrics
+    server.stop()
+
+
+@pytest.mark.parametrize("dtype", ["float32"])
+def test_the_kernel_of_every_layout_can_be_built_and_kept(start_server, dtype):
+    """The results would be right without: the generic kernel steps in for any of them."""
+    layouts = [
+        "shape=100,2000&axis=1",
+        "shape=100,12&axis=1",
+        "shape=100,4&axis=1",
+        "shape=100,3&axis=0",
+        "shape=100,50&axis=0",
+        "shape=50,80&axis=1&strides=1,50",
+        "shape=12,9,20&axis=1&strides=1,12,108",
+    ]
+    server = start_server()
+    client = server.client()
+    size = np.dtype(dtype).itemsize
+    for layout in layouts:
+        elements = np.prod([int(n) for n in re.search("shape=([0-9,]+)", layout)[1].split(",")])
+        path = f"/v1/cumsum?dtype={dtype}&{layout}"
+        answer = client.post(path, bytes(int(elements) * size), calls.RAW)
+        assert answer.status == 200 and not any(answer.body)
+        until(lambda: device(server)["to_build"] == 0)
+    state = device(server)
+    assert state["build_failures"] == 0, server.log
+    client.close()
     server.stop()
 
 
