@@ -318,6 +318,7 @@ static void cut_strips(const struct scan_piece *piece, const struct setting *set
         return;
     }
     uint64_t most = PART_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block in a part */
+    most = most < STRIP_MAX / 2 ? most : STRIP_MAX / 2; /* the last has up to twice as many */
     uint64_t strips = ceil_div(inner, most);
     columns = inner / strips;
     columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;

@@ -21,9 +21,13 @@ static const struct shape {
     int64_t sizes[2];
     int axis;
 } shapes[] = {
-    {"one row", 1, {70001}, 0},          {"three rows", 2, {3, 20000}, 1},
-    {"columns", 2, {3000, 24}, 0},       {"columns and a rest", 2, {2100, 37}, 0},
-    {"three columns", 2, {20003, 3}, 0}, {"seven columns", 2, {5001, 7}, 0},
+    {"one row", 1, {70001}, 0},
+    {"three rows", 2, {3, 20000}, 1},
+    {"columns", 2, {3000, 24}, 0},
+    {"columns and a rest", 2, {2100, 37}, 0},
+    {"three columns", 2, {20003, 3}, 0},
+    {"seven columns", 2, {5001, 7}, 0},
+    {"a last strip of nearly two", 2, {257, 2047}, 0},
 };
 
 static const struct {
