@@ -206,6 +206,7 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     if (opened.alloc_limit < ALLOC_LIMIT_MIN) {
         opened.alloc_limit = ALLOC_LIMIT_MIN;
     }
+    opened.tuning = options->tuning != NULL ? options->tuning : &scan_tuning_default;
     opened.part_bytes = options->part_bytes;
     opened.family = options->family;
     opened.patient = options->patient;

@@ -5,6 +5,7 @@
 #define TALLY_KERNELS_SCAN_DEVICE_H
 
 #include "kernels/scan_plan.h"
+#include "kernels/scan_tuning.h"
 #include "kernels/slab.h"
 
 struct scan_device; /* opaque: one device, its context, queue, programs */
@@ -62,6 +63,9 @@ struct scan_device_options {
     uint64_t max_alloc_bytes; /* test aid: no buffer larger than this; 0: as the device says */
     bool gpu_kernels;         /* use the GPU versions on any device */
     enum scan_lookback lookback;
+    const struct scan_tuning *tuning; /* the table of choices: borrowed while the device is
+                                         open, and may change between its runs. NULL: the
+                                         default */
     bool patient;  /* a job does not wait for a better kernel to be built: the generic one runs
                       it. The bits are the same */
     bool soft_f64; /* test aid: do as a device without fp64 does */

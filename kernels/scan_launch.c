@@ -201,7 +201,8 @@ bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
 {
     const struct scan_piece piece = {.plan = plan};
     bool vectors = scan_family_wide_only((enum scan_family)kernel);
-    return !launcher->vectors || !vectors || scan_cpu_family(&piece) == kernel;
+    return !launcher->vectors || !vectors ||
+           scan_cpu_family(launcher->device->tuning, &piece) == kernel;
 }
 
 void scan_launcher_save(struct scan_launcher *launcher)
@@ -234,7 +235,7 @@ static uint64_t lookback_from(const struct scan_launcher *launcher, struct scan_
         return 1;
     }
     return launcher->looks_back[type.dtype][type.precision == PRECISION_NATIVE]
-               ? SCAN_LOOKBACK_LENGTH
+               ? launcher->device->tuning->gpu_lookback_from
                : UINT64_MAX;
 }
 
@@ -320,9 +321,10 @@ static enum status run_gpu(struct scan_launcher *launcher, const struct scan_gro
                                            &launcher->superblocks,
                                            group,
                                            type};
-    const struct scan_gpu_limits limits = {
-        lookback_from(launcher, type),
-        runs_all_by(launcher, SCAN_FAMILY_GPU) ? UINT64_MAX : SCAN_GPU_LINES};
+    const struct scan_gpu_limits limits = {lookback_from(launcher, type),
+                                           runs_all_by(launcher, SCAN_FAMILY_GPU)
+                                               ? UINT64_MAX
+                                               : launcher->device->tuning->gpu_generic_from};
     struct scan_group rest = *group;
     size_t ends[SCAN_GPU_WAYS] = {0}; /* of each way's pieces in launcher->few */
     size_t end = 0;
@@ -369,7 +371,8 @@ static enum status choose_family(const struct scan_launcher *launcher,
                                  struct error *err)
 {
     if (launcher->device->family == NULL) {
-        *family = launcher->vectors ? scan_cpu_family(piece) : SCAN_FAMILY_GENERIC;
+        *family = launcher->vectors ? scan_cpu_family(launcher->device->tuning, piece)
+                                    : SCAN_FAMILY_GENERIC;
         return STATUS_OK;
     }
     for (int i = 0; i < SCAN_FAMILY_COUNT; i++) {
@@ -421,7 +424,7 @@ static enum status take_family(struct scan_launcher *launcher, const struct scan
         enum scan_family own = SCAN_FAMILY_GENERIC;
         status = cpu_family(launcher, &group->pieces[i], type, &own, err);
         if (own == family) {
-            scan_cpu_zero_gaps(family, &group->pieces[i]);
+            scan_cpu_zero_gaps(launcher->device->tuning, family, &group->pieces[i]);
             launcher->few[few->count++] = group->pieces[i];
         }
     }

@@ -9,37 +9,23 @@
 
 #include <assert.h>
 
+/* What the kernels need; what is a matter of speed is in the table of choices (scan_tuning.h).
+ */
 enum {
-    UNIT_BYTES = 1 << 17,    /* of elements in a unit, about */
-    UNITS_WANTED = 32,       /* in a launch that is large enough */
-    UNIT_BYTES_MIN = 16384,  /* smaller is not worth starting */
-    SHORT_COLUMNS = 7,       /* most in a bundle of scan_short.cl */
-    ROW_STEP = 64,           /* elements of a step of scan_rows.cl, at most */
-    SHORT_ROW = 256,         /* a block: longer rows are better walked one by one */
-    ABREAST_SIDE = 8,        /* lines and elements of a square of scan_abreast.cl */
-    ABREAST_ROW = 1024,      /* from here on rows of 16-bit floats are walked one by one */
-    ABREAST_LINES = 64,      /* fewer leave lanes empty */
-    STRIP_MIN = 512,         /* columns of a strip, where there are as many */
-    STRIP_MAX = 1024,        /* as in scan_columns.cl */
-    STREAM_BYTES = 32 << 20, /* outputs from here on do not stay in any cache */
-    STREAM_APART = 16 << 20, /* of lines far apart, whose loads the hardware does not foresee */
-    GAP_STEP_MAX = 8,        /* elements: with longer steps gaps are left to the host */
-    STRIDED_UNITS = 8,       /* bundles are wide: not as many units as of other kernels */
-    LANE_BYTES = 64,         /* of lines side by side in scan_strided.cl: a cache line */
-    CROSSED_MIN = 4,         /* lines of both dimensions that scan_crossed.cl is worth it for */
-    PART_BYTES = 1 << 18,    /* of a part of a line, at most: half an L2 cache or less; the
-                                kernels keep as many totals of blocks */
-    PART_BYTES_MIN = 1 << 15,
-    CUT_BYTES_MIN = 1 << 19, /* a shorter line is done before a second thread has woken */
-    PARTS_WANTED = 8,        /* for each thread */
-    BUSY_PERCENT = 70,       /* of the threads' time: less makes parts worth their cost, */
-    BUSY_LIGHT_PERCENT = 45, /* or, where one thread alone comes close to memory's speed */
-    STRIP_ALIGN = 64,        /* elements: a cache line, at least */
-    TILE_BLOCKS = 8          /* that are added up side by side */
+    SHORT_COLUMNS = 7,    /* most in a bundle of scan_short.cl */
+    ROW_STEP = 64,        /* elements of a step of scan_rows.cl, at most */
+    ABREAST_SIDE = 8,     /* lines and elements of a square of scan_abreast.cl */
+    STRIP_MAX = 1024,     /* columns, as in scan_columns.cl */
+    LANE_BYTES = 64,      /* of lines side by side in scan_strided.cl: a cache line */
+    PART_BYTES = 1 << 18, /* of a part of a line, at most: the kernels keep as many totals of
+                             blocks */
+    STRIP_ALIGN = 64,     /* elements: a cache line, at least */
+    TILE_BLOCKS = 8       /* that are added up side by side */
 };
 
 /* What the division of a piece depends on besides itself. */
 struct setting {
+    const struct scan_tuning *tuning;
     const struct scan_group *group;
     uint64_t threads;
     uint64_t bytes;      /* of all elements of the launch */
@@ -77,57 +63,12 @@ static int crossed_dim(const struct scan_plan *plan)
     return -1;
 }
 
-/* Are both dimensions long enough for squares? */
-static bool crosses(const struct scan_plan *plan)
-{
-    int crossed = crossed_dim(plan);
-    return crossed >= 0 && plan->dim[crossed].size >= CROSSED_MIN &&
-           plan->dim[plan->dims - 1].size >= CROSSED_MIN;
-}
-
 /* Could scan_abreast.cl run it? Lines side by side, none of them cut. */
 static bool can_abreast(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
     return unit_strides(&plan->axis) && plan->dims <= 1 && !piece->carry_in &&
            !piece->carry_out;
-}
-
-/* Is it the fastest (docs/performance.md)? */
-static bool suits_abreast(const struct scan_piece *piece)
-{
-    const struct scan_plan *plan = piece->plan;
-    const struct dtype_info *info = dtype_info(plan->dtype);
-    uint64_t length = plan->axis.size;
-    if (!can_abreast(piece) || !scan_family_takes(SCAN_FAMILY_CPU_ABREAST, plan->dtype) ||
-        plan->lines < ABREAST_LINES) {
-        return false;
-    }
-    if (length == 2 || length == 4) { /* several in a row of a square, if without gaps */
-        return plan->dim[0].in_stride == length && plan->dim[0].out_stride == length;
-    }
-    return info->kind == DTYPE_KIND_FLOAT && info->bytes == 2 && length >= ABREAST_SIDE &&
-           length < ABREAST_ROW;
-}
-
-enum scan_family scan_cpu_family(const struct scan_piece *piece)
-{
-    const struct scan_plan *plan = piece->plan;
-    const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
-    bool rows = unit_strides(&plan->axis);
-    if (!rows && (inner == NULL || !unit_strides(inner))) {
-        return crosses(plan) ? SCAN_FAMILY_CPU_CROSSED : SCAN_FAMILY_CPU_STRIDED;
-    }
-    if (suits_abreast(piece)) {
-        return SCAN_FAMILY_CPU_ABREAST;
-    }
-    uint64_t columns = bundle_columns(plan);
-    bool ragged =
-        plan->axis.size % ROW_STEP != 0; /* rows that scan_rows.cl walks by whole steps */
-    if (columns > 0 && (!rows || (ragged && plan->axis.size <= SHORT_ROW))) {
-        return (enum scan_family)(SCAN_FAMILY_CPU_SHORT_1 + (columns - 1));
-    }
-    return rows ? SCAN_FAMILY_CPU_ROWS : SCAN_FAMILY_CPU_COLUMNS;
 }
 
 bool scan_cpu_can(enum scan_family family, const struct scan_piece *piece)
@@ -149,19 +90,114 @@ bool scan_cpu_can(enum scan_family family, const struct scan_piece *piece)
            (packed && family - SCAN_FAMILY_CPU_SHORT_1 + 1 == bundle_columns(plan));
 }
 
+/* The family of a kernel of the table, if it can run the piece. */
+static bool can_by(uint64_t kernel, const struct scan_piece *piece, enum scan_family *found)
+{
+    static const enum scan_family families[SCAN_BY_COUNT] = {
+        [SCAN_BY_ROWS] = SCAN_FAMILY_CPU_ROWS,
+        [SCAN_BY_COLUMNS] = SCAN_FAMILY_CPU_COLUMNS,
+        [SCAN_BY_ABREAST] = SCAN_FAMILY_CPU_ABREAST,
+        [SCAN_BY_STRIDED] = SCAN_FAMILY_CPU_STRIDED,
+        [SCAN_BY_CROSSED] = SCAN_FAMILY_CPU_CROSSED,
+        [SCAN_BY_SHORT] = SCAN_FAMILY_CPU_SHORT_1,
+        [SCAN_BY_GENERIC] = SCAN_FAMILY_GENERIC,
+    };
+    enum scan_family family = families[kernel];
+    uint64_t columns = bundle_columns(piece->plan);
+    if (kernel == SCAN_BY_SHORT && columns > 0) {
+        family = (enum scan_family)(SCAN_FAMILY_CPU_SHORT_1 + (columns - 1));
+    }
+    *found = family;
+    return scan_cpu_can(family, piece) && scan_family_takes(family, piece->plan->dtype);
+}
+
+/* Rows side by side, enough of them, of one of the kinds that fill the lanes of
+ * scan_abreast.cl: several in a row of a square, if without gaps, or numbers that cost more
+ * than shuffles. */
+static bool are_tiny(const struct scan_plan *plan, const struct scan_tuning *tuning)
+{
+    uint64_t length = plan->axis.size;
+    return plan->lines >= tuning->abreast_lines && plan->dims == 1 &&
+           (length == 2 || length == 4) && plan->dim[0].in_stride == length &&
+           plan->dim[0].out_stride == length;
+}
+
+static bool are_halves(const struct scan_plan *plan, const struct scan_tuning *tuning)
+{
+    const struct dtype_info *info = dtype_info(plan->dtype);
+    uint64_t length = plan->axis.size;
+    return plan->lines >= tuning->abreast_lines && info->kind == DTYPE_KIND_FLOAT &&
+           info->bytes == 2 && length >= ABREAST_SIDE && length <= tuning->half_row;
+}
+
+static enum scan_family row_family(const struct scan_piece *piece,
+                                   const struct scan_tuning *tuning)
+{
+    const struct scan_plan *plan = piece->plan;
+    enum scan_family family = SCAN_FAMILY_CPU_ROWS;
+    /* longer rows, and those that scan_rows.cl walks by whole steps, are better walked so */
+    bool ragged = plan->axis.size % ROW_STEP != 0 && plan->axis.size <= tuning->short_row;
+    bool found =
+        (are_tiny(plan, tuning) && can_by(tuning->tiny_rows, piece, &family)) ||
+        (are_halves(plan, tuning) && can_by(tuning->half_rows, piece, &family)) ||
+        (ragged && bundle_columns(plan) > 0 && can_by(tuning->short_rows, piece, &family)) ||
+        can_by(tuning->rows, piece, &family);
+    return found ? family : SCAN_FAMILY_CPU_ROWS;
+}
+
+static enum scan_family column_family(const struct scan_piece *piece,
+                                      const struct scan_tuning *tuning)
+{
+    enum scan_family family = SCAN_FAMILY_CPU_COLUMNS;
+    bool found =
+        (bundle_columns(piece->plan) > 0 && can_by(tuning->narrow_columns, piece, &family)) ||
+        can_by(tuning->columns, piece, &family);
+    return found ? family : SCAN_FAMILY_CPU_COLUMNS;
+}
+
+/* Are both dimensions long enough for squares? */
+static bool crosses(const struct scan_plan *plan, const struct scan_tuning *tuning)
+{
+    int crossed = crossed_dim(plan);
+    return crossed >= 0 && plan->dim[crossed].size >= tuning->crossed_side &&
+           plan->dim[plan->dims - 1].size >= tuning->crossed_side;
+}
+
+static enum scan_family strided_family(const struct scan_piece *piece,
+                                       const struct scan_tuning *tuning)
+{
+    enum scan_family family = SCAN_FAMILY_CPU_STRIDED;
+    bool found = (crosses(piece->plan, tuning) && can_by(tuning->crossed, piece, &family)) ||
+                 can_by(tuning->strided, piece, &family);
+    return found ? family : SCAN_FAMILY_CPU_STRIDED;
+}
+
+enum scan_family scan_cpu_family(const struct scan_tuning *tuning,
+                                 const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    if (unit_strides(&plan->axis)) {
+        return row_family(piece, tuning);
+    }
+    bool columns = plan->dims > 0 && unit_strides(&plan->dim[plan->dims - 1]);
+    return columns ? column_family(piece, tuning) : strided_family(piece, tuning);
+}
+
 static uint64_t element_bytes(const struct scan_piece *piece)
 {
     return dtype_info(piece->plan->dtype)->bytes;
 }
 
 /* Bytes of a unit of a piece: fewer in a small launch, so that every thread gets some. */
-static uint64_t unit_bytes(const struct scan_piece *piece)
+static uint64_t unit_bytes(const struct scan_piece *piece, const void *context)
 {
-    uint64_t bytes = piece->plan->elements * element_bytes(piece) / UNITS_WANTED;
-    if (bytes < UNIT_BYTES_MIN) {
-        return UNIT_BYTES_MIN;
+    const struct setting *setting = context;
+    const struct scan_tuning *tuning = setting->tuning;
+    uint64_t bytes = piece->plan->elements * element_bytes(piece) / tuning->units;
+    if (bytes < tuning->unit_bytes_min) {
+        return tuning->unit_bytes_min;
     }
-    return bytes < UNIT_BYTES ? bytes : UNIT_BYTES;
+    return bytes < tuning->unit_bytes ? bytes : tuning->unit_bytes;
 }
 
 static bool streams_from(uint64_t bytes, const struct scan_piece *piece, const void *context)
@@ -174,7 +210,14 @@ static bool streams_from(uint64_t bytes, const struct scan_piece *piece, const v
 
 static bool streams(const struct scan_piece *piece, const void *context)
 {
-    return streams_from(STREAM_BYTES, piece, context);
+    const struct setting *setting = context;
+    return streams_from(setting->tuning->stream_bytes, piece, context);
+}
+
+static bool streams_apart(const struct scan_piece *piece, const void *context)
+{
+    const struct setting *setting = context;
+    return streams_from(setting->tuning->stream_apart_bytes, piece, context);
 }
 
 /* Rows that end inside a cache line leave half of it behind, and the next row another. */
@@ -196,7 +239,7 @@ static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
                           const struct setting *setting)
 {
     bool countable = setting->group->count == 1 || setting->bytes <= UINT32_MAX;
-    if (line_bytes < CUT_BYTES_MIN || !countable) { /* tickets have 32 bits */
+    if (line_bytes < setting->tuning->cut_bytes || !countable) { /* tickets have 32 bits */
         return false;
     }
     uint64_t lines = setting->bytes / line_bytes;
@@ -206,22 +249,26 @@ static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
 
 static uint64_t part_bytes(const struct setting *setting)
 {
+    const struct scan_tuning *tuning = setting->tuning;
     uint64_t bytes = setting->part_bytes;
     if (bytes == 0) {
-        bytes = setting->bytes / setting->threads / PARTS_WANTED;
-        bytes = bytes > PART_BYTES_MIN ? bytes : PART_BYTES_MIN;
+        bytes = setting->bytes / setting->threads / tuning->parts;
+        bytes = bytes > tuning->part_bytes_min ? bytes : tuning->part_bytes_min;
+        bytes = bytes < tuning->part_bytes ? bytes : tuning->part_bytes;
     }
     return bytes < PART_BYTES ? bytes : PART_BYTES;
 }
 
 /* Sums wider than their elements keep a thread's vector units busy; of strips wider than a
  * bundle the parts cost too much all the same. */
-static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
+static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns,
+                             const struct scan_tuning *tuning)
 {
     const struct dtype_info *info = dtype_info(piece->plan->dtype);
     bool heavy = info->kind == DTYPE_KIND_FLOAT && info->bytes < 8 &&
                  piece->plan->precision == PRECISION_WIDE;
-    return heavy && columns <= SHORT_COLUMNS ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
+    return heavy && columns <= SHORT_COLUMNS ? tuning->busy_percent
+                                             : tuning->busy_light_percent;
 }
 
 /* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
@@ -230,8 +277,9 @@ static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
-    if (setting->part_bytes == 0 && !keeps_waiting(length * columns * element_bytes(piece),
-                                                   busy_percent(piece, columns), setting)) {
+    if (setting->part_bytes == 0 &&
+        !keeps_waiting(length * columns * element_bytes(piece),
+                       busy_percent(piece, columns, setting->tuning), setting)) {
         return length;
     }
     uint64_t blocks = part_bytes(setting) / block_bytes;
@@ -264,7 +312,7 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
     if (part < plan->axis.size) {
         return parts_of_lines(piece, 1, part, context);
     }
-    uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
+    uint64_t lines = ceil_div(unit_bytes(piece, context), line_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
                                .stream = row_streams(piece, context)};
@@ -274,7 +322,8 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
 static struct scan_units abreast_units(const struct scan_piece *piece, const void *context)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    uint64_t lines =
+        ceil_div(unit_bytes(piece, context), plan->axis.size * element_bytes(piece));
     lines = ceil_div(lines, ABREAST_SIDE) * ABREAST_SIDE;
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
@@ -292,7 +341,7 @@ static struct scan_units bundle_units(const struct scan_piece *piece, const void
         return parts_of_lines(piece, columns, part, context);
     }
     uint64_t bundle_bytes = plan->axis.size * columns * element_bytes(piece);
-    uint64_t bundles = ceil_div(unit_bytes(piece), bundle_bytes);
+    uint64_t bundles = ceil_div(unit_bytes(piece, context), bundle_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines / columns, bundles),
                                .lines = bundles * columns,
                                .stream = streams(piece, context)};
@@ -337,20 +386,14 @@ static void cut_strips(const struct scan_piece *piece, const struct setting *set
  */
 static struct scan_units column_units(const struct scan_piece *piece, const void *context)
 {
+    const struct setting *setting = context;
     const struct scan_plan *plan = piece->plan;
     uint64_t inner = plan->dim[plan->dims - 1].size;
-    uint64_t outer = plan->lines / inner;
-    uint64_t column_bytes = plan->axis.size * element_bytes(piece);
-    uint64_t wanted = ceil_div(unit_bytes(piece), column_bytes);
-    wanted = wanted > STRIP_MIN ? wanted : STRIP_MIN;
-    /* wide strips suit memory, but every thread needs some */
-    uint64_t fair = ceil_div(plan->lines, UNITS_WANTED);
-    wanted = wanted > fair ? wanted : fair;
-    uint64_t columns =
-        wanted < STRIP_MAX / 2 ? ceil_div(wanted, STRIP_MIN) * STRIP_MIN : STRIP_MAX / 2;
+    uint64_t columns = setting->tuning->strip_columns;
     uint64_t strips = inner / columns > 0 ? inner / columns : 1;
-    struct scan_units units = {
-        .count = outer * strips, .lines = columns, .stream = streams(piece, context)};
+    struct scan_units units = {.count = plan->lines / inner * strips,
+                               .lines = columns,
+                               .stream = streams(piece, context)};
     cut_strips(piece, context, &units);
     return units;
 }
@@ -375,15 +418,16 @@ static uint64_t bundled_dim(const struct scan_plan *plan)
 static const uint64_t strided_lanes[] = {[1] = 128, [2] = 64, [4] = 64, [8] = 32};
 
 /* Does the kernel zero the gaps between the nearest elements? */
-static bool zeroes(const struct scan_piece *piece)
+static bool zeroes(const struct scan_piece *piece, const struct scan_tuning *tuning)
 {
     uint64_t step = piece->gaps != NULL ? scan_gaps_step(piece->plan) : 0;
-    return step > 0 && step <= GAP_STEP_MAX;
+    return step > 0 && step <= tuning->gap_step;
 }
 
-void scan_cpu_zero_gaps(enum scan_family family, const struct scan_piece *piece)
+void scan_cpu_zero_gaps(const struct scan_tuning *tuning, enum scan_family family,
+                        const struct scan_piece *piece)
 {
-    if (family == SCAN_FAMILY_CPU_STRIDED && zeroes(piece)) {
+    if (family == SCAN_FAMILY_CPU_STRIDED && zeroes(piece, tuning)) {
         scan_gaps_zero_outer(piece->plan, piece->gaps);
     } else if (piece->gaps != NULL) {
         scan_gaps_zero(piece->plan, piece->gaps);
@@ -393,17 +437,20 @@ void scan_cpu_zero_gaps(enum scan_family family, const struct scan_piece *piece)
 /* Lines, bundle by bundle. Whole cache lines of them, but every thread some. */
 static struct scan_units strided_units(const struct scan_piece *piece, const void *context)
 {
+    const struct setting *setting = context;
     const struct scan_plan *plan = piece->plan;
     uint64_t least = LANE_BYTES / element_bytes(piece);
     uint64_t bundle = strided_lanes[element_bytes(piece)];
-    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    uint64_t lines =
+        ceil_div(unit_bytes(piece, context), plan->axis.size * element_bytes(piece));
     lines = ceil_div(lines, bundle) * bundle;
-    uint64_t fair = ceil_div(ceil_div(plan->lines, STRIDED_UNITS), least) * least;
+    uint64_t fair =
+        ceil_div(ceil_div(plan->lines, setting->tuning->strided_units), least) * least;
     lines = lines < fair ? lines : fair;
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
-                               .stream = streams_from(STREAM_APART, piece, context),
-                               .zeroes = zeroes(piece),
+                               .stream = streams_apart(piece, context),
+                               .zeroes = zeroes(piece, setting->tuning),
                                .bundled = bundled_dim(plan)};
 }
 
@@ -420,10 +467,10 @@ static struct scan_units crossed_units(const struct scan_piece *piece, const voi
     squares *= ceil_div(plan->dim[bundled].size, side);
     squares *= ceil_div(plan->dim[crossed].size, side);
     uint64_t square_bytes = side * side * plan->axis.size * element_bytes(piece);
-    uint64_t each = ceil_div(unit_bytes(piece), square_bytes);
+    uint64_t each = ceil_div(unit_bytes(piece, context), square_bytes);
     return (struct scan_units){.count = ceil_div(squares, each),
                                .lines = each,
-                               .stream = streams_from(STREAM_APART, piece, context),
+                               .stream = streams_apart(piece, context),
                                .bundled = bundled,
                                .crossed = crossed};
 }
@@ -434,7 +481,8 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
 {
     const struct scan_group *group = launch->group;
     const cl_kernel *kernels = NULL;
-    struct setting setting = {.group = group,
+    struct setting setting = {.tuning = launch->device->tuning,
+                              .group = group,
                               .threads = launch->device->info.compute_units,
                               .part_bytes = launch->device->part_bytes};
     for (size_t i = 0; i < count; i++) {

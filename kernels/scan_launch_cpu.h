@@ -14,8 +14,9 @@ struct scan_cpu_launch {
     struct scan_type type;
 };
 
-/* The family whose kernel runs the piece. */
-enum scan_family scan_cpu_family(const struct scan_piece *piece);
+/* The family whose kernel runs the piece, by the table of choices. */
+enum scan_family scan_cpu_family(const struct scan_tuning *tuning,
+                                 const struct scan_piece *piece);
 
 /* Could kernels of the family run it too, with the same bits? Not of kernels for GPUs. */
 bool scan_cpu_can(enum scan_family family, const struct scan_piece *piece);
@@ -28,6 +29,7 @@ MUST_CHECK enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch,
 
 /* Zero the gaps that are left to the launch and that the family's kernel does not zero itself.
  */
-void scan_cpu_zero_gaps(enum scan_family family, const struct scan_piece *piece);
+void scan_cpu_zero_gaps(const struct scan_tuning *tuning, enum scan_family family,
+                        const struct scan_piece *piece);
 
 #endif

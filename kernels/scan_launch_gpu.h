@@ -30,9 +30,6 @@ struct scan_gpu_limits {
     uint64_t lookback_from; /* elements of lines that may go by SCAN_GPU_LOOKBACK */
     uint64_t generic_from;  /* lines, columns or strided, that go by SCAN_GPU_GENERIC */
 };
-enum {
-    SCAN_GPU_LINES = 1 << 15 /* a work-item each keeps every compute unit busy */
-};
 enum scan_gpu_way scan_gpu_way(const struct scan_piece *piece,
                                const struct scan_gpu_limits *limits);
 

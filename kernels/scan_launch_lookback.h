@@ -4,10 +4,6 @@
 
 #include "kernels/scan_launch_gpu.h"
 
-enum {
-    SCAN_LOOKBACK_LENGTH = 1 << 15 /* shorter lines are done sooner by reduce-then-scan */
-};
-
 /* Enqueue the kernel for `count` pieces that go by SCAN_GPU_LOOKBACK; adds to *launches.
  * state   its memory of published sums */
 MUST_CHECK enum status scan_lookback_enqueue(const struct scan_gpu_launch *launch,
