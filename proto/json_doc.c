@@ -269,6 +269,12 @@ static enum status load(struct builder *b, json_t **out, struct error *err)
                 "out (byte %zu)",
                 place);
         }
+        if (json_error_code(&trouble) == json_error_numeric_overflow) {
+            return error_set(err, STATUS_INVALID_JSON,
+                             "the body holds a number that does not fit into 64 bits where one "
+                             "must: %s (byte %zu)",
+                             trouble.text, place);
+        }
         return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
                          trouble.text, place);
     }
@@ -290,7 +296,7 @@ static enum status parse(struct builder *b, struct json_doc *doc, struct error *
     }
     if (!json_is_object(root)) {
         return error_set(err, STATUS_INVALID_JSON,
-                         "the body is valid JSON, but not an object: expected {\"data\": ...}");
+                         "the body is valid JSON, but not an object: expected {...}");
     }
     *doc = (struct json_doc){
         .root = root, .arrays = b->arrays, .array_count = b->array_count, .arena = b->arena};
@@ -304,9 +310,7 @@ enum status json_doc_parse(const char *text, size_t bytes, struct json_doc *doc,
     struct builder b = {.text = text, .bytes = bytes};
     enum status status = STATUS_OK;
     if (skip_space(&b, 0) == bytes) {
-        return error_set(
-            err, STATUS_INVALID_JSON,
-            "the body is empty, expected a JSON object such as {\"data\": [1, 2, 3]}");
+        return error_set(err, STATUS_INVALID_JSON, "the body is empty, expected a JSON object");
     }
     status = build(&b, err);
     if (status == STATUS_OK) {

@@ -138,7 +138,8 @@ static const struct {
     {"{\"a\":\"\xff\"}", "not valid JSON"},
     {"{\"a\":\"\\ud800\"}", "not valid JSON"},
     {"{\"a\":\"\\u0000\"}", "leave it out (byte"},
-    {"{\"axis\":99999999999999999999}", "not valid JSON"},
+    {"{\"axis\":99999999999999999999}", "does not fit into 64 bits"},
+    {"{\"axis\":1e999}", "does not fit into 64 bits"},
     {"{\"a\":NaN}", "not valid JSON"},
     {"{'a':1}", "not valid JSON"},
 };
