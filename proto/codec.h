@@ -101,7 +101,7 @@ struct codec {
 
     /* What this dialect calls the description's field that scan_plan_make() blames: "shape",
      * "axis", "strides" or "output_strides". NULL: the same. Static text. */
-    const char *(*plan_field)(const char *field);
+    const char *(*plan_field)(const struct scan_call *call, const char *field);
 };
 
 /* POST /v1/cumsum, by request format. */

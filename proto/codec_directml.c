@@ -212,12 +212,13 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     return status;
 }
 
-static const char *directml_plan_field(const char *field)
+static const char *directml_plan_field(const struct scan_call *call, const char *field)
 {
     static const char *const names[][2] = {{"shape", "desc.InputTensor.Sizes"},
                                            {"axis", "desc.Axis"},
                                            {"strides", "desc.InputTensor.Strides"},
                                            {"output_strides", "desc.OutputTensor.Strides"}};
+    (void)call;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         if (strcmp(field, names[i][0]) == 0) {
             return names[i][1];

@@ -349,10 +349,23 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     return status;
 }
 
-/* x is the first input of nearly every request, and its axis mostly a parameter. */
-static const char *kserve_plan_field(const char *field)
+/* The axis may have come as a tensor, which may be the first of the two. */
+static const char *kserve_plan_field(const struct scan_call *call, const char *field)
 {
-    return strcmp(field, "axis") == 0 ? "parameters.axis" : "inputs[0].shape";
+    const struct kserve *kserve = call->dialect;
+    const struct framed_tensor *tensor = &kserve->inputs.axis;
+    bool tensor_is_first =
+        tensor->place.object != NULL && strcmp(tensor->place.path, "inputs[0]") == 0;
+    if (strcmp(field, "axis") != 0) {
+        return tensor_is_first ? "inputs[1].shape" : "inputs[0].shape";
+    }
+    if (tensor->place.object == NULL) {
+        return "parameters.axis";
+    }
+    if (tensor->binary || tensor->shm.region[0] != '\0') {
+        return tensor_is_first ? "inputs[0]" : "inputs[1]";
+    }
+    return tensor_is_first ? "inputs[0].data" : "inputs[1].data";
 }
 
 static const struct codec kserve_codec = {.name = "kserve",

@@ -295,8 +295,9 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     return status;
 }
 
-static const char *openvino_plan_field(const char *field)
+static const char *openvino_plan_field(const struct scan_call *call, const char *field)
 {
+    (void)call;
     return strcmp(field, "axis") == 0 ? "inputs[1].data" : "inputs[0].shape";
 }
 

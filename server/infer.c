@@ -40,7 +40,7 @@ static enum status plan(struct request *request, struct error *err)
     struct scan_call *call = &request->call;
     enum status status = scan_plan_make(&call->desc, &request->plan, err);
     if (status != STATUS_OK && request->codec->plan_field != NULL && err->field[0] != '\0') {
-        const char *field = request->codec->plan_field(err->field);
+        const char *field = request->codec->plan_field(call, err->field);
         if (field != NULL) {
             (void)snprintf(err->field, sizeof err->field, "%s", field);
         }
@@ -161,8 +161,9 @@ static enum status check_rank(const struct request *request, struct error *err)
         return STATUS_OK;
     }
     const char *field = "shape";
-    if (request->codec->plan_field != NULL && request->codec->plan_field(field) != NULL) {
-        field = request->codec->plan_field(field);
+    if (request->codec->plan_field != NULL &&
+        request->codec->plan_field(&request->call, field) != NULL) {
+        field = request->codec->plan_field(&request->call, field);
     }
     return error_set_field(err, STATUS_INVALID_SHAPE, field,
                            "%d dimensions, the most allowed here are %llu (--max-rank)", rank,

@@ -27,7 +27,7 @@ static inline void drive_answer(const struct codec *codec, const struct scan_cal
 {
     struct scan_plan plan;
     if (scan_plan_make(&call->desc, &plan, err) != STATUS_OK) {
-        assert(codec->plan_field == NULL || codec->plan_field(err->field) != NULL);
+        assert(codec->plan_field == NULL || codec->plan_field(call, err->field) != NULL);
         return;
     }
     uint64_t bytes = plan.out_elements * dtype_info(call->desc.dtype)->bytes;

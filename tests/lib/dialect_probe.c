@@ -65,7 +65,7 @@ static enum status finish(struct probe *probe, const struct codec *codec, char *
         status = scan_plan_make(&call->desc, &plan, &probe->error);
         if (status != STATUS_OK && codec->plan_field != NULL) {
             char name[sizeof probe->error.field];
-            snprintf(name, sizeof name, "%s", codec->plan_field(probe->error.field));
+            snprintf(name, sizeof name, "%s", codec->plan_field(call, probe->error.field));
             memcpy(probe->error.field, name, sizeof name);
         }
     }

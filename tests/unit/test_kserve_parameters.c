@@ -257,8 +257,17 @@ static void an_axis_tensor_is_one_integer(void **state)
                  STATUS_INVALID_SHAPE, "inputs[1].shape");
     refused_json(request_of("", "{" X_MEMBERS "}," AXIS("INT64", "[]", "1.5")),
                  STATUS_INVALID_FIELD, "inputs[1].data");
+}
+
+static void an_axis_out_of_range_is_blamed_on_where_it_was_given(void **state)
+{
+    (void)state;
     refused_json(request_of("", "{" X_MEMBERS "}," AXIS("INT64", "[]", "[2]")),
-                 STATUS_INVALID_AXIS, "parameters.axis");
+                 STATUS_INVALID_AXIS, "inputs[1].data");
+    refused_json(request_of("", AXIS("INT64", "[]", "[2]") ",{" X_MEMBERS "}"),
+                 STATUS_INVALID_AXIS, "inputs[0].data");
+    refused_json(request_of("\"axis\":2", "{" X_MEMBERS "}"), STATUS_INVALID_AXIS,
+                 "parameters.axis");
 }
 
 static void cumsum_onnx_needs_its_axis(void **state)
@@ -360,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_model_of_one_type_refuses_others),
         cmocka_unit_test(an_undeclared_axis_tensor_is_accepted),
         cmocka_unit_test(an_axis_tensor_is_one_integer),
+        cmocka_unit_test(an_axis_out_of_range_is_blamed_on_where_it_was_given),
         cmocka_unit_test(cumsum_onnx_needs_its_axis),
         cmocka_unit_test(a_binary_axis_is_found_before_and_behind_the_data),
         cmocka_unit_test(an_axis_may_lie_in_shared_memory),
