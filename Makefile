@@ -52,7 +52,7 @@ UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 HOSTCL_SRC  := $(if $(HOST_$(MODE)),$(wildcard tests/hostcl/hostcl*.c))
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
-KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
+KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/edit_distance.c
 
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
 all: $(BIN)/tallyd $(BIN)/tally
@@ -121,7 +121,7 @@ $(B)/tests/hostcl/planted: $(call objs,tests/hostcl/planted.c $(HOSTCL_SRC))
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench
-$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c tests/bench/bench_cases.c tests/bench/device_copy.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c tests/bench/bench_cases.c tests/bench/bench_measure.c tests/bench/device_copy.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 

@@ -15,8 +15,9 @@
 
 #include "proto/status.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 /* The vector kernels for CPUs, and the generic one. A layout that the wished one cannot run
  * goes by the usual one. */
@@ -107,5 +108,48 @@ struct scan_tuning {
 };
 
 extern const struct scan_tuning scan_tuning_default;
+
+/* The rows, for whoever goes through them. */
+struct scan_tuning_row {
+    const char *name;
+    size_t offset; /* of a uint64_t in struct scan_tuning */
+    bool kernel;   /* the value is an enum scan_tuning_kernel */
+    uint64_t min;
+    uint64_t max;
+    uint64_t multiple;
+    const char *unit;
+    const char *meaning;
+};
+enum {
+#define X(name, kind, value, min, max, multiple, unit, meaning) SCAN_TUNING_##name,
+    SCAN_TUNING_TABLE(X)
+#undef X
+    SCAN_TUNING_ROWS
+};
+extern const struct scan_tuning_row scan_tuning_rows[SCAN_TUNING_ROWS];
+extern const char *const scan_tuning_words[SCAN_BY_COUNT];
+
+/* The row of that name; NULL: there is none. */
+const struct scan_tuning_row *scan_tuning_find(const char *name);
+
+uint64_t scan_tuning_get(const struct scan_tuning *tuning, const struct scan_tuning_row *row);
+
+/* The value is one that the row allows. */
+void scan_tuning_put(struct scan_tuning *tuning, const struct scan_tuning_row *row,
+                     uint64_t value);
+
+/* "name value", as in a file. */
+void scan_tuning_line(const struct scan_tuning_row *row, uint64_t value, char *text,
+                      size_t room);
+
+/* Take what a text says: lines of a name and a value (a number, also with KiB, MiB or GiB
+ * behind it, or a kernel); # begins a comment; what is not named stays as it is.
+ * err   INVALID_REQUEST: with the line, the name and what is allowed; *tuning is untouched */
+MUST_CHECK enum status scan_tuning_parse(const char *text, size_t length,
+                                         struct scan_tuning *tuning, struct error *err);
+
+/* The same from a file. err INVALID_REQUEST: also that it cannot be read */
+MUST_CHECK enum status scan_tuning_read(const char *path, struct scan_tuning *tuning,
+                                        struct error *err);
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include "server/config.h"
 
+#include "proto/edit_distance.h"
 #include "server/config_value.h"
 #include "server/machine.h"
 
@@ -44,33 +45,6 @@ struct arguments {
     const char *const *words;
     int next;
 };
-
-/* Number of single-character edits that turn a into b, or a large number if that is many. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    enum {
-        LONGEST = FLAG_BYTES
-    };
-    size_t row[LONGEST + 1];
-    size_t b_length = strlen(b);
-    if (b_length > LONGEST) {
-        return LONGEST;
-    }
-    for (size_t j = 0; j <= b_length; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < b_length; j++) {
-            size_t replace = diagonal + (a[i] != b[j]);
-            size_t shift = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
-            diagonal = row[j + 1];
-            row[j + 1] = replace < shift ? replace : shift;
-        }
-    }
-    return row[b_length];
-}
 
 /* A known flag close to what was written into `best`; false if none is. */
 static bool nearest_flag(const char *flag, char *best, size_t room)

@@ -77,8 +77,11 @@ static enum status fill_plan(struct server *server, const struct device_driver *
         .warm_dtypes = dtypes,
         .build_ahead = config->build_ahead,
         .changed = on_changed,
+        .tuning = scan_tuning_default,
     };
-    return STATUS_OK;
+    return config->kernel_table[0] == '\0'
+               ? STATUS_OK
+               : scan_tuning_read(config->kernel_table, &plan->tuning, err);
 }
 
 /* The pool with a worker for every chosen device. */
@@ -92,6 +95,7 @@ static enum status build(const struct worker_plan *plan, const struct scan_devic
     }
     pool->plan = *plan;
     pool->plan.pool = pool;
+    pool->plan.open_options.tuning = &pool->plan.tuning;
     (void)pthread_mutex_init(&pool->changing, NULL);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {

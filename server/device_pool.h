@@ -47,8 +47,8 @@ extern const struct device_driver device_driver_opencl;
 int device_list_print(FILE *out);
 
 /* List and select devices as --devices says. No thread starts yet.
- * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices or --warm makes
- * no sense */
+ * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices, --warm or
+ * the file of --kernel-table makes no sense */
 MUST_CHECK enum status device_pool_create(struct server *server,
                                           const struct device_driver *driver,
                                           struct device_pool **out, struct error *err);

@@ -35,6 +35,7 @@ struct worker_plan {
     struct server *server;              /* borrowed */
     const struct device_driver *driver; /* borrowed */
     struct scan_device_options open_options;
+    struct scan_tuning tuning; /* --kernel-table; open_options points here */
     struct batcher_options batch;
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */

@@ -4,7 +4,8 @@
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
  *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--part-bytes N]
- *                [--gpu-kernels] [--lookback on|off|both] [--family KERNEL]
+ *                [--gpu-kernels] [--lookback on|off|both] [--family KERNEL] [--kernel-table
+ * FILE]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU, and puts the input
@@ -14,16 +15,16 @@
  * --cpu-time counts processor time instead of wall time: for a CPU shared with others.
  * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
  * scan twice). --family runs everything by the family of one kernel (scan_rows, scan_columns,
- * scan_short, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot. Links
- * libOpenCL alone. */
+ * scan_short, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot.
+ * --kernel-table: choices by a file, as tallyd takes it. Links libOpenCL alone. */
 #include "kernels/scan_device.h"
 #include "tests/bench/bench_cases.h"
+#include "tests/bench/bench_measure.h"
 #include "tests/bench/device_copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     ROUNDS_MAX = 101,
@@ -49,6 +50,7 @@ struct settings {
     const char *only;
     const char *json;
     const char *family;
+    struct scan_tuning tuning;
     struct layout shape;   /* of --shape; rank 0: the table of layouts */
     int64_t strides[2][3]; /* of the shape, given ones */
     int stride_count[2];
@@ -105,64 +107,22 @@ struct bench {
 
 static double now_s(const struct bench *b)
 {
-    struct timespec t;
-    (void)clock_gettime(b->settings.cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return bench_now_s(b->settings.cpu_time);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
-/* Random elements: integers of any value, floats of both signs between 0.5 and 1. */
 static void fill(const struct bench *b, enum dtype dtype)
 {
-    static const struct {
-        uint64_t keep;
-        uint64_t set;
-    } masks[DTYPE_COUNT] = {
-        [DTYPE_F16] = {0x83ff83ff83ff83ff, 0x3800380038003800},
-        [DTYPE_BF16] = {0x807f807f807f807f, 0x3f003f003f003f00},
-        [DTYPE_F32] = {0x807fffff807fffff, 0x3f0000003f000000},
-        [DTYPE_F64] = {0x800fffffffffffff, 0x3fe0000000000000},
-    };
-    uint64_t keep = masks[dtype].keep != 0 ? masks[dtype].keep : UINT64_MAX;
-    uint64_t *words = slab_data(b->fresh);
-    uint64_t x = 88172645463325252;
-    for (size_t i = 0; i < b->bytes / sizeof *words; i++) {
-        x ^= x << 13; /* xorshift64 */
-        x ^= x >> 7;
-        x ^= x << 17;
-        words[i] = (x & keep) | masks[dtype].set;
-    }
-    memcpy(slab_data(b->work), words, b->bytes);
+    bench_fill(dtype, slab_data(b->fresh), b->bytes);
+    memcpy(slab_data(b->work), slab_data(b->fresh), b->bytes);
 }
 
-/* Seconds of one scan on the device, transfers left out. UNSUPPORTED: see --family. */
+/* Seconds of one scan, its input as it was in the beginning. UNSUPPORTED: see --family. */
 static enum status scan_once(struct bench *b, const struct scan_job *job, double *seconds)
 {
-    struct scan_report report = {0};
-    struct error err = ERROR_INIT;
-    bool host = scan_device_info(b->device)->host_memory;
-    if (!host || b->bytes < HOT_BYTES) {
+    if (!scan_device_info(b->device)->host_memory || b->bytes < HOT_BYTES) {
         memcpy(slab_data(b->work), slab_data(b->fresh), b->bytes);
     }
-    double start = now_s(b);
-    enum status status = scan_device_run(b->device, job, 1, &report, &err);
-    *seconds = host ? now_s(b) - start : 1e-9 * (double)report.compute_ns;
-    if (status != STATUS_OK) {
-        (void)fprintf(stderr, "%s\n", err.detail);
-    }
-    return status;
+    return bench_scan_s(b->device, job, b->settings.cpu_time, seconds);
 }
 
 /* Bytes a second of one copy; 0: it failed. */
@@ -199,8 +159,8 @@ static enum status run_job(struct bench *b, const struct scan_job *job, double p
         count++;
     }
     if (status == STATUS_OK) {
-        *result = (struct result){median(scans, count), median(copies, count),
-                                  median(ratios, count), .low = 0};
+        *result = (struct result){bench_median(scans, count), bench_median(copies, count),
+                                  bench_median(ratios, count), .low = 0};
         result->low = ratios[count / 4]; /* sorted by now */
         result->high = ratios[count - 1 - count / 4];
     }
@@ -337,6 +297,16 @@ static bool parse_geometry(const char *name, const char *value, struct settings 
     return s->stride_count[side] > 0;
 }
 
+static bool read_table(const char *path, struct scan_tuning *tuning)
+{
+    struct error err = ERROR_INIT;
+    bool read = scan_tuning_read(path, tuning, &err) == STATUS_OK;
+    if (!read) {
+        (void)fprintf(stderr, "%s\n", err.detail);
+    }
+    return read;
+}
+
 static bool parse_option(const char *name, const char *value, struct settings *s)
 {
     if (strcmp(name, "--device") == 0) {
@@ -356,6 +326,8 @@ static bool parse_option(const char *name, const char *value, struct settings *s
         s->json = value;
     } else if (strcmp(name, "--family") == 0) {
         s->family = value;
+    } else if (strcmp(name, "--kernel-table") == 0) {
+        return read_table(value, &s->tuning);
     } else if (strcmp(name, "--lookback") == 0) {
         s->lookback = value;
         return strcmp(value, "on") == 0 || strcmp(value, "off") == 0 ||
@@ -368,7 +340,7 @@ static bool parse_option(const char *name, const char *value, struct settings *s
 
 static bool parse(int argc, char **argv, struct settings *s)
 {
-    *s = (struct settings){.rounds = 7};
+    *s = (struct settings){.rounds = 7, .tuning = scan_tuning_default};
     for (int i = 1; i < argc; i++) {
         if (parse_flag(argv[i], s)) {
             continue;
@@ -423,6 +395,7 @@ static bool bench_way(struct bench *b, enum scan_lookback lookback)
     struct scan_device_options options = {.gpu_kernels = b->settings.gpu_kernels,
                                           .lookback = lookback,
                                           .family = b->settings.family,
+                                          .tuning = &b->settings.tuning,
                                           .part_bytes = b->settings.part_bytes};
     if (scan_device_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
@@ -463,7 +436,7 @@ int main(int argc, char **argv)
                       "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
                       "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
                       "[--output-strides N,N,N]] [--part-bytes N] [--gpu-kernels] "
-                      "[--lookback on|off|both] [--family KERNEL]\n");
+                      "[--lookback on|off|both] [--family KERNEL] [--kernel-table FILE]\n");
         return 2;
     }
     case_count = bench_cases_make(&b.settings.shape, cases);
