@@ -252,9 +252,10 @@ kernel-sanitize: deps-tools
 	@sh tests/hostcl/run.sh $(ARGS)
 oclgrind: deps-tools
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-tools deps-lint $(B)/tests/kernels/test_monoid
+kernel-proofs: deps-tools deps-lint $(B)/tests/kernels/test_monoid $(B)/tests/kernels/test_random
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@$(B)/tests/kernels/test_monoid --all
+	@$(B)/tests/kernels/test_random --all-types --cases 1000 --log2 20
 	@sh tests/hostcl/run.sh
 	@sh tests/matrix/run.sh
 

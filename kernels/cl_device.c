@@ -208,6 +208,9 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     }
     opened.tuning = options->tuning != NULL ? options->tuning : &scan_tuning_default;
     opened.part_bytes = options->part_bytes;
+    if (options->compute_units > 0) {
+        opened.info.compute_units = options->compute_units;
+    }
     opened.family = options->family;
     opened.patient = options->patient;
     opened.soft_f64 = options->soft_f64 || !opened.info.fp64;

@@ -78,6 +78,7 @@ struct scan_device_options {
     const char *family; /* test aid: run every job by the family of this kernel ("scan_rows",
                            "gpu_scan"), UNSUPPORTED where they cannot; NULL: as suits it */
     bool transfers;     /* test aid: copy, although the device works in host memory */
+    uint32_t compute_units; /* test aid: share work out as if it had so many; 0: as it has */
 };
 
 MUST_CHECK enum status scan_device_open(size_t number,

@@ -16,7 +16,7 @@ name=hostcl
 . tests/lib/rows.sh
 
 compiler=${CLANG:-clang}
-tests='test_nasty test_families test_halves'
+tests='test_nasty test_families test_halves test_random'
 [ "$all" != --all ] || tests="$tests test_nasty_shapes test_nasty_lines test_scan_slice"
 for mode in host-asan host-msan; do
     programs="build/$mode/tests/hostcl/planted build/$mode/tests/kernels/test_corpus"

@@ -10,6 +10,11 @@
 
 static unsigned seed = 7;
 
+void scan_draw_from(unsigned start)
+{
+    seed = start;
+}
+
 uint32_t scan_draw(uint32_t below)
 {
     return (uint32_t)rand_r(&seed) % below;

@@ -7,6 +7,8 @@
 
 /* A random number below `below`, the same ones in every run. */
 uint32_t scan_draw(uint32_t below);
+/* Unless another beginning is chosen. */
+void scan_draw_from(unsigned seed);
 
 /* A description with random direction and exclusive. */
 struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int rank,

@@ -41,6 +41,7 @@ if [ -n "$pocl" ]; then
     export POCL_CACHE_DIR="$PWD/build/pocl-cache"
     run "PoCL, all threads" "OCL_ICD_VENDORS=$pocl" --
     run "PoCL, 1 thread" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=1 POCL_CPU_MAX_CU_COUNT=1 --
+    run "PoCL, 64 threads" "OCL_ICD_VENDORS=$pocl" POCL_MAX_PTHREAD_COUNT=64 --
     for method in loopvec loops repl; do
         run "PoCL, work-group method $method" "OCL_ICD_VENDORS=$pocl" "POCL_WORK_GROUP_METHOD=$method" --
     done
@@ -61,7 +62,8 @@ if [ ! -e "$venv/lib/libintelocl.so" ]; then
     "$venv/bin/pip" install -q --disable-pip-version-check -r tests/matrix/requirements.txt
 fi
 vendors=$PWD/$build/intel-icd
-mkdir -p "$vendors"
+mkdir -p "$vendors" "$PWD/build/matrix-kernels"
+export TALLY_KERNEL_CACHE="$PWD/build/matrix-kernels" # it keeps no kernels of its own: half an hour for each way
 printf '%s\n' "$venv/lib/libintelocl.so" >"$vendors/intel.icd"
 run "Intel CPU runtime" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" --
 run "Intel CPU runtime, GPU kernels" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" -- --gpu-kernels
