@@ -63,6 +63,12 @@ struct conn *conn_create(struct listener *listener, int fd, const struct sockadd
     return conn;
 }
 
+void conn_free(struct conn *conn)
+{
+    conn->magic = 0;
+    free(conn);
+}
+
 void conn_destroy(struct conn *conn)
 {
     if (conn == NULL) {
@@ -84,8 +90,10 @@ void conn_destroy(struct conn *conn)
     }
     (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
-    conn->magic = 0;
-    free(conn);
+    conn->closed = true;
+    if (conn->exchange == NULL) {
+        conn_free(conn);
+    }
 }
 
 void conn_enter(struct conn *conn, enum conn_phase phase)

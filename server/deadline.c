@@ -128,6 +128,14 @@ static void check_slice(struct exchange *x)
     }
 }
 
+/* libmicrohttpd's idle timeout goes on for a connection that is not suspended. */
+static void check_polled(struct exchange *x, uint64_t age_ns)
+{
+    if (x->phase == EXCHANGE_POLLED && age_ns > YOUNG_MS * NS_PER_MS) {
+        x->polls = EXCHANGE_MOST_POLLS;
+    }
+}
+
 static void check(struct conn *conn, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
@@ -164,6 +172,7 @@ static void check(struct conn *conn, uint64_t now_ns)
         break;
     case CONN_WAITING:
         check_slice(conn->exchange);
+        check_polled(conn->exchange, age_ns);
         break;
     }
 }
@@ -176,9 +185,7 @@ static void hung_up(struct conn *conn)
     case CONN_WAITING:
         /* Nobody needs the result any more. The queue drops the request at its next tick; what
          * runs already comes back in its own time. */
-        if (!atomic_exchange(&conn->exchange->request.cancelled, true)) {
-            metrics_add(conn->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
-        }
+        exchange_cancel(conn->exchange);
         slices_cancel(conn->exchange);
         break;
     case CONN_BODY:

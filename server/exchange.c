@@ -288,5 +288,13 @@ enum exchange_step exchange_body_end(struct exchange *x)
         make_page(x);
         return EXCHANGE_ANSWER;
     }
-    return infer_submit(x) ? EXCHANGE_SUSPEND : EXCHANGE_ANSWER;
+    switch (infer_submit(x)) {
+    case INFER_AWAY:
+        return EXCHANGE_SUSPEND;
+    case INFER_SOON:
+        return EXCHANGE_AWAIT;
+    case INFER_ENDED:
+        break;
+    }
+    return EXCHANGE_ANSWER;
 }

@@ -1,13 +1,17 @@
 /* The HTTP half's records: a connection, and the exchange (one request and its answer) on it.
  *
- * Connection phase    means                                          bounded by (deadline.c)
- * ------------------  ---------------------------------------------
- * ------------------------------ CONN_FRESH          accepted, no request line yet
- * --header-timeout-ms CONN_IDLE           between requests --idle-timeout-s (MHD) CONN_HEADER
- * request line seen, headers are arriving        --header-timeout-ms CONN_BODY           the
- * body is arriving                           --body-timeout-ms, rate CONN_WAITING suspended:
- * the request is with someone else    the client hanging up CONN_ANSWERING      the answer is
- * being sent                       rate
+ * | connection     | means                                   | bounded by (deadline.c)        |
+ * |----------------|-----------------------------------------|--------------------------------|
+ * | CONN_FRESH     | accepted, no request line yet           | --header-timeout-ms            |
+ * | CONN_IDLE      | between requests                        | --idle-timeout-s (MHD)         |
+ * | CONN_HEADER    | request line seen, headers are arriving | --header-timeout-ms            |
+ * | CONN_BODY      | the body is arriving                    | --body-timeout-ms, rate        |
+ * | CONN_WAITING   | the request is with someone else        | the client hanging up          |
+ * | CONN_ANSWERING | the answer is being sent                | rate                           |
+ *
+ * A request that is with someone else is SUSPENDED, or POLLED if it is expected soon: then MHD
+ * goes on looking at the connection, asks for the answer now and again, and may even close it,
+ * which makes an orphan of the exchange (docs/decisions/012).
  *
  * Both belong to one loop, and so do their fields, but for `request` while it is handed over
  * (see server/request.h). A request handed over is found again as `exchange_of(request)`. */
@@ -43,6 +47,7 @@ struct conn {
     enum conn_phase phase;
     bool local;              /* the client is on this machine */
     bool cut;                /* was shut down: MHD is about to close it */
+    bool closed;             /* MHD has: only an orphan keeps this record */
     int fd;                  /* MHD's */
     uint64_t since_ns;       /* when the phase began */
     uint64_t answer_bytes;   /* of the answer being sent */
@@ -62,14 +67,17 @@ enum exchange_phase {
     EXCHANGE_BODY,      /* the body is wanted */
     EXCHANGE_DRAIN,     /* refused: the rest of the body is read and dropped */
     EXCHANGE_SUSPENDED, /* the request is with the codec pool, the queue or a worker */
-    EXCHANGE_READY,     /* resumed: the answer can be sent */
+    EXCHANGE_POLLED,    /* the same, but expected soon: not suspended, MHD asks again */
+    EXCHANGE_ORPHANED,  /* the same, and the connection is gone */
+    EXCHANGE_READY,     /* it is back: the answer can be sent */
     EXCHANGE_ANSWERED   /* MHD has the answer */
 };
 
 enum {
     CONN_MAGIC = 0x7a11c0,
     EXCHANGE_MAGIC = 0x7a11e8,
-    KEPT_TEXT_BYTES = 65536
+    KEPT_TEXT_BYTES = 65536,
+    EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
 };
 
 struct slices;
@@ -82,9 +90,10 @@ struct exchange {
     struct http_loop *loop;
     struct door door;
     bool post;
-    bool local; /* the client is on this machine */
-    bool get;   /* GET or HEAD */
-    bool close; /* the connection ends with this answer */
+    bool local;     /* the client is on this machine */
+    bool get;       /* GET or HEAD */
+    bool close;     /* the connection ends with this answer */
+    unsigned polls; /* POLLED: times that MHD has asked for the answer */
 
     char *target; /* owned: request target, taken apart in place; kept for the next request */
     size_t target_capacity;
@@ -130,7 +139,9 @@ static inline struct exchange *exchange_of(struct request *request)
 
 /* Begin and end a connection (MHD's NOTIFY_CONNECTION). NULL: no memory. */
 struct conn *conn_create(struct listener *listener, int fd, const struct sockaddr *peer);
+/* Its record lives as long as an exchange that is an orphan. */
 void conn_destroy(struct conn *conn);
+void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended */
 
 void conn_enter(struct conn *conn, enum conn_phase phase);
 
@@ -140,14 +151,20 @@ void conn_client_text(const struct conn *conn, char *text, size_t room);
 /* A request line has come. NULL: no memory, the connection is to be closed. */
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
                                 const char *target);
-/* Everything it holds goes back; the record is kept for another request. */
+/* MHD is through with it: everything it holds goes back, and the record is kept for another
+ * request. If its request is still away, that is cancelled, and it all happens when it is back:
+ * in exchange_end_orphan(). */
 void exchange_end(struct exchange *x);
+void exchange_end_orphan(struct exchange *x);
+/* The client is gone: nobody needs the result any more. */
+void exchange_cancel(struct exchange *x);
 void exchange_free(struct exchange *x);
 
 /* What a step leaves MHD to do. */
 enum exchange_step {
     EXCHANGE_GO_ON,   /* more calls will come */
-    EXCHANGE_SUSPEND, /* suspend: exchange_resumed() will come */
+    EXCHANGE_SUSPEND, /* the request is handed over: suspend until loop_resume() */
+    EXCHANGE_AWAIT,   /* the same, but it may be back sooner than that is worth */
     EXCHANGE_ANSWER,  /* queue the answer now */
     EXCHANGE_CLOSE    /* close the connection without one */
 };

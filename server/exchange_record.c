@@ -218,13 +218,21 @@ static void count_end(struct exchange *x)
     metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
 }
 
-void exchange_end(struct exchange *x)
+/* The device may still write to its memory, and whoever has the request gives it back. */
+static void orphan(struct exchange *x)
+{
+    x->phase = EXCHANGE_ORPHANED;
+    x->conn->listener->polled--;
+    exchange_cancel(x);
+}
+
+static void end(struct exchange *x)
 {
     struct http_loop *loop = x->loop;
     struct request *request = &x->request;
     struct memory *memory = loop->server->memory;
-    assert(x->magic == EXCHANGE_MAGIC && x->phase != EXCHANGE_SUSPENDED);
     count_end(x);
+    x->conn->listener->answering -= x->phase == EXCHANGE_ANSWERED;
     if (log_requests_on(loop->server->log)) {
         log_end(x, clock_now_ns());
     }
@@ -259,4 +267,31 @@ void exchange_end(struct exchange *x)
     x->next_free = loop->free_exchanges;
     loop->free_exchanges = x;
     loop->free_count++;
+}
+
+void exchange_end(struct exchange *x)
+{
+    assert(x->magic == EXCHANGE_MAGIC && x->phase != EXCHANGE_SUSPENDED);
+    if (x->phase == EXCHANGE_POLLED) {
+        orphan(x);
+    } else if (x->phase != EXCHANGE_ORPHANED) {
+        end(x);
+    }
+}
+
+void exchange_end_orphan(struct exchange *x)
+{
+    struct conn *conn = x->conn;
+    assert(x->magic == EXCHANGE_MAGIC && x->phase == EXCHANGE_ORPHANED);
+    end(x);
+    if (conn->closed) {
+        conn_free(conn);
+    }
+}
+
+void exchange_cancel(struct exchange *x)
+{
+    if (!atomic_exchange(&x->request.cancelled, true)) {
+        metrics_add(x->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
+    }
 }

@@ -143,7 +143,7 @@ void http_stop(struct http *http)
     http_halt(http);
     for (size_t i = 0; i < http->loop_count; i++) {
         loop_stop(&http->loops[i]);
-        in_use = in_use || http->loops[i].suspended + http->loops[i].slices_out > 0;
+        in_use = in_use || http->loops[i].away + http->loops[i].slices_out > 0;
     }
     listen_close(&http->listeners);
     if (!in_use) {

@@ -6,13 +6,14 @@
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
  *   uv_check --> run_daemons: MHD_run() for each daemon with something to do, up to RUNS times;
  *                if one is still not through, an idle handle keeps the loop from sleeping.
- *                The devices are woken after each run, if not before, for what it has queued
+ *                The devices are woken then, if not before, for what was queued
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
  * would starve libuv 1.44's polling, therefore the idle handle.) A daemon at its connection
  * limit takes its listening socket back only at the start of a run after the one that freed a
- * connection, therefore the extra run when one closes. */
+ * connection, therefore the extra run when one closes. Small requests are not suspended but
+ * polled, and for MHD that is something to do, too: has_pending() tells it from the rest. */
 #include "server/loop.h"
 
 #include "server/config.h"
@@ -73,6 +74,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
                           enum MHD_ConnectionNotificationCode code)
 {
     struct listener *listener = cls;
+    listener->progress = true;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         *socket_context = open_conn(listener, connection);
     } else {
@@ -84,15 +86,17 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
 
 static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *connection)
 {
+    struct listener *listener = cls;
     struct conn *conn = conn_of(connection);
-    (void)cls;
+    listener->progress = true;
     return conn == NULL ? NULL : exchange_begin(conn, connection, uri);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
                          enum MHD_RequestTerminationCode how)
 {
-    (void)cls;
+    struct listener *listener = cls;
+    listener->progress = true;
     (void)connection;
     (void)how;
     if (*con_cls != NULL) {
@@ -118,18 +122,39 @@ static enum exchange_step read_header(struct exchange *x, const char *method,
     return exchange_header(x, method);
 }
 
+/* Handed over already: whoever has the request gives it back to this very thread, which cannot
+ * take it before this call is over. */
+static void go_away(struct exchange *x, enum exchange_phase phase)
+{
+    x->phase = phase;
+    x->polls = 0;
+    x->loop->away++;
+    conn_enter(x->conn, CONN_WAITING);
+}
+
+/* MHD asks for an answer that is not there. */
+static enum MHD_Result answer_polled(struct exchange *x)
+{
+    if (++x->polls > EXCHANGE_MOST_POLLS) {
+        x->phase = EXCHANGE_SUSPENDED;
+        x->conn->listener->polled--;
+        MHD_suspend_connection(x->request.connection);
+    }
+    return MHD_YES;
+}
+
 static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
 {
     switch (step) {
     case EXCHANGE_GO_ON:
         return MHD_YES;
     case EXCHANGE_SUSPEND:
-        /* Handed over already: whoever has the request gives it back to this very thread, which
-         * cannot take it before this call is over. */
-        x->phase = EXCHANGE_SUSPENDED;
-        x->loop->suspended++;
-        conn_enter(x->conn, CONN_WAITING);
+        go_away(x, EXCHANGE_SUSPENDED);
         MHD_suspend_connection(x->request.connection);
+        return MHD_YES;
+    case EXCHANGE_AWAIT:
+        go_away(x, EXCHANGE_POLLED);
+        x->conn->listener->polled++;
         return MHD_YES;
     case EXCHANGE_ANSWER:
         return respond(x) ? MHD_YES : MHD_NO;
@@ -145,13 +170,17 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
                                  size_t *data_bytes, void **con_cls)
 {
     struct exchange *x = *con_cls;
-    (void)cls;
+    struct listener *listener = cls;
     (void)connection;
     (void)url;
     if (x == NULL) {
         return MHD_NO;
     }
     assert(x->magic == EXCHANGE_MAGIC);
+    if (x->phase == EXCHANGE_POLLED) {
+        return answer_polled(x);
+    }
+    listener->progress = true;
     if (x->phase == EXCHANGE_NEW) {
         return take_step(x, read_header(x, method, version));
     }
@@ -192,10 +221,15 @@ static void on_daemon_readable(uv_poll_t *poll, int status, int events)
 
 void loop_resume(struct exchange *x)
 {
+    struct listener *listener = x->conn->listener;
+    x->loop->away--;
+    listener->need_run = true;
+    if (x->phase == EXCHANGE_POLLED) {
+        listener->polled--;
+    } else {
+        MHD_resume_connection(x->request.connection);
+    }
     x->phase = EXCHANGE_READY;
-    x->loop->suspended--;
-    x->conn->listener->need_run = true;
-    MHD_resume_connection(x->request.connection);
 }
 
 static void take_back(struct request *request)
@@ -207,7 +241,13 @@ static void take_back(struct request *request)
         return;
     }
     struct exchange *x = exchange_of(request);
-    assert(x->magic == EXCHANGE_MAGIC && x->phase == EXCHANGE_SUSPENDED);
+    assert(x->magic == EXCHANGE_MAGIC);
+    if (x->phase == EXCHANGE_ORPHANED) {
+        x->loop->away--;
+        exchange_end_orphan(x);
+        return;
+    }
+    assert(x->phase == EXCHANGE_SUSPENDED || x->phase == EXCHANGE_POLLED);
     if (x->loop->stopping && request->state != REQUEST_FINISHED) {
         (void)error_set(&request->error, STATUS_DRAINING, "the service is shutting down");
     }
@@ -238,18 +278,26 @@ static void on_done(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* True if the daemon still holds something that no descriptor announces. */
+/* True if the daemon still holds something that no descriptor announces. With polled requests
+ * it always says so: then it is through when a run had nothing new for us, which while answers
+ * are being sent takes two, as header and body may go apart. */
 static bool has_pending(struct listener *listener)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
-    return listener->need_run ||
-           (MHD_get_timeout(listener->daemon, &timeout_ms) == MHD_YES && timeout_ms == 0);
+    if (listener->need_run) {
+        return true;
+    }
+    if (MHD_get_timeout(listener->daemon, &timeout_ms) != MHD_YES || timeout_ms != 0) {
+        return false;
+    }
+    return listener->polled == 0 || listener->quiet_runs < (listener->answering > 0 ? 2U : 1U);
 }
 
 static void run_once(struct listener *listener)
 {
+    listener->progress = false;
     (void)MHD_run(listener->daemon);
-    queue_wake(listener->loop->server->queue);
+    listener->quiet_runs = listener->progress ? 0 : listener->quiet_runs + 1;
 }
 
 static bool run_daemon(struct listener *listener)
@@ -275,6 +323,7 @@ static void on_check(uv_check_t *check)
             pending = true;
         }
     }
+    queue_wake(loop->server->queue);
     if (pending) {
         (void)uv_idle_start(&loop->idle, on_noop);
     } else {
@@ -329,10 +378,10 @@ static void stop_daemons(struct http_loop *loop)
             run_once(listener);
         }
     }
-    if (loop->suspended + loop->slices_out > 0) {
+    if (loop->away + loop->slices_out > 0) {
         /* A hung device still has requests: MHD would abort. The process is about to end. */
         log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
-                    loop->suspended + loop->slices_out);
+                    loop->away + loop->slices_out);
         return;
     }
     for (size_t i = 0; i < loop->listener_count; i++) {
@@ -473,7 +522,7 @@ void loop_stop(struct http_loop *loop)
     if (loop->joined) {
         stop_daemons(loop);
     }
-    if (loop->magic != LOOP_MAGIC || loop->suspended + loop->slices_out > 0) {
+    if (loop->magic != LOOP_MAGIC || loop->away + loop->slices_out > 0) {
         return; /* never begun, or still in use by a hung device */
     }
     if (!loop->started) {

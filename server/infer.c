@@ -19,7 +19,8 @@ enum {
     FIRST_BLOCK_BYTES = 1 << 20, /* for payload of unknown length */
     INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
     INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
-    INLINE_PACK_BYTES = 4096     /* answers that are compressed on the loop */
+    INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
+    SOON_BYTES = 64 << 10        /* tensors whose scan takes less than a launch does */
 };
 
 static char *slab_at(const struct request *request, size_t offset)
@@ -392,21 +393,23 @@ static bool complete_is_long(const struct exchange *x)
 
 /* ---- handing over ---- */
 
-/* Prepare, then queue or answer. True: handed over to the queue, whose takers are to be woken.
+/* Prepare, then queue or answer. If it goes to the queue, its takers are to be woken.
  * Thread: the owner. */
-static bool launch(struct request *request)
+static enum infer_place launch(struct request *request)
 {
     if (prepare(request) != STATUS_OK) {
-        return false;
+        return INFER_ENDED;
     }
     if (request->plan.pattern == SCAN_EMPTY) {
         encode(request);
-        return false;
+        return INFER_ENDED;
     }
     if (slices_begun(exchange_of(request))) {
-        return slices_end(exchange_of(request));
+        return slices_end(exchange_of(request)) ? INFER_AWAY : INFER_ENDED;
     }
-    return queue_try_push(request->server->queue, request, &request->error) == STATUS_OK;
+    enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
+    bool queued = queue_try_push(request->server->queue, request, &request->error) == STATUS_OK;
+    return queued ? place : INFER_ENDED;
 }
 
 /* Codec pool. */
@@ -414,7 +417,7 @@ static void parse_job(struct request *request)
 {
     struct completion *completion = request->completion;
     struct queue *queue = request->server->queue;
-    if (launch(request)) {
+    if (launch(request) != INFER_ENDED) {
         queue_wake(queue);
         return;
     }
@@ -430,17 +433,17 @@ static void print_job(struct request *request)
     completion_post(completion, request);
 }
 
-bool infer_submit(struct exchange *x)
+enum infer_place infer_submit(struct exchange *x)
 {
     struct request *request = &x->request;
     if (x->packed_body.count <= INLINE_UNPACK_BYTES &&
         body_unpack(x, &request->error) != STATUS_OK) {
-        return false;
+        return INFER_ENDED;
     }
     if (complete_is_long(x)) {
         request->state = REQUEST_PARSING;
         codec_pool_submit(request->server->codecs, request, CODEC_LANE_REQUEST, parse_job);
-        return true;
+        return INFER_AWAY;
     }
     return launch(request);
 }

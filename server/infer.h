@@ -16,11 +16,17 @@ MUST_CHECK enum status infer_decode(struct exchange *x, struct error *err);
 /* Make room for `bytes` bytes of payload, at most call.payload_max, where the others are. */
 MUST_CHECK enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err);
 
-/* The body is complete. True: the request was handed over, suspend; false: request.error or
- * request.answer is the outcome. Thread: loop. */
-bool infer_submit(struct exchange *x);
+/* Where a request is. */
+enum infer_place {
+    INFER_ENDED, /* here: request.error or request.answer is the outcome */
+    INFER_AWAY,  /* handed over */
+    INFER_SOON /* handed over to a device as a small one: back soon if nothing is in its way */
+};
 
-/* A request came back. True: it was handed over once more; false: as above. Thread: loop. */
+/* The body is complete. Thread: loop. */
+enum infer_place infer_submit(struct exchange *x);
+
+/* A request came back. True: it was handed over once more; false: ended. Thread: loop. */
 bool infer_advance(struct exchange *x);
 
 /* The answer's bytes before and after each other, as they are to be sent. */

@@ -20,6 +20,10 @@ struct listener {
     struct MHD_Daemon *daemon;
     uv_poll_t poll; /* on the daemon's epoll descriptor */
     bool need_run;
+    bool progress;       /* since the run began: somebody was called with something new */
+    unsigned quiet_runs; /* in a row, without */
+    size_t polled;       /* exchanges in EXCHANGE_POLLED */
+    size_t answering;    /* and in EXCHANGE_ANSWERED */
     bool quiesced;
     bool local; /* its clients are on this machine */
 };
@@ -43,7 +47,7 @@ struct http_loop {
     struct listener listeners[LISTEN_SOCKETS];
     struct conn *conns;
     atomic_size_t conn_count;
-    size_t suspended;  /* exchanges with someone else */
+    size_t away;       /* exchanges with someone else */
     size_t slices_out; /* slices with someone else */
     struct exchange *free_exchanges;
     size_t free_count;
@@ -70,7 +74,7 @@ void loop_stop(struct http_loop *loop);
 /* Run the daemons before the loop sleeps. */
 void loop_wake(struct http_loop *loop);
 
-/* The request of a suspended exchange is through: its answer can be sent. */
+/* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *x);
 
 /* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */

@@ -16,7 +16,8 @@
  * A request is in exactly one state; the hand-over call (queue_try_push, batcher_take,
  * codec_pool_submit, completion_post) is the transfer of ownership, and nobody touches a
  * request it does not own but for `cancelled`. While it is not owned by the loop, and in
- * SLICED, its connection is suspended, so MHD cannot end it.
+ * SLICED, its connection is suspended, so MHD cannot end it, or polled: then it may become an
+ * orphan (server/exchange.h).
  *
  * A slice of a large tensor is a request too (`slice.of`), QUEUED and RUNNING like any other
  * while the one that it is a slice of is RECEIVING or SLICED. It owns its bytes of the block:

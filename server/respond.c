@@ -184,6 +184,7 @@ static size_t copy_from(struct byte_view from, uint64_t position, char *to, size
 static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
 {
     const struct exchange *x = cls;
+    x->conn->listener->progress = true;
     size_t count = copy_from(x->answer_head, position, block, room);
     uint64_t behind = position > x->answer_head.count ? position - x->answer_head.count : 0;
     count += copy_from(x->answer_payload, behind, block + count, room - count);
@@ -257,6 +258,7 @@ bool respond(struct exchange *x)
     MHD_destroy_response(response);
     request->state = REQUEST_ANSWERING;
     x->phase = EXCHANGE_ANSWERED;
+    x->conn->listener->answering++;
     conn_enter(x->conn, CONN_ANSWERING);
     return queued;
 }

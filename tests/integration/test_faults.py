@@ -137,6 +137,12 @@ def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
     service.heals()
 
 
+def test_a_slow_device_keeps_nobody_waiting_as_an_idle_connection(faults):
+    service = faults("--idle-timeout-s=1")
+    service.say("hang_ms=2500")
+    assert service.ask() == 200
+
+
 def test_the_other_device_answers_while_one_hangs(faults):
     service = faults("--device-timeout-ms=1000", devices=2)
     service.say("hang_ms=3000")

@@ -1,6 +1,9 @@
 """Limits and deadlines, each on a private server with small ones."""
 
 import concurrent.futures
+import re
+import socket
+import struct
 import subprocess
 import time
 
@@ -258,6 +261,47 @@ def test_one_client_over_its_share_is_429(start_server):
     refused = next(answer for answer in answers if answer.status == 429)
     calls.expect_error(refused, 429, "too_many_requests")
     assert one_post(server, PATH, BODY).status == 200
+
+
+# A small request on its way through the queue is not suspended: libmicrohttpd goes on looking at
+# its connection.
+
+
+def metric(server, name):
+    client = server.client()
+    text = client.get("/metrics").body.decode()
+    client.close()
+    return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+
+
+def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(start_server):
+    server = start_server("--batch-delay-us", "600000", "--per-client-requests", "20")
+    wires = [server.wire().send(post_bytes(PATH, BODY, [RAW])) for _ in range(20)]
+    time.sleep(0.1)
+    for wire in wires:
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        wire.close()
+    latest = time.monotonic() + 20
+    while metric(server, "tally_active_requests") > 1 and time.monotonic() < latest:
+        time.sleep(0.1)
+    assert metric(server, "tally_active_requests") == 1  # the one that asks
+    assert metric(server, "tally_connections") == 1
+    assert metric(server, "tally_clients_gone_total") == 20
+    assert works(server)  # and nobody's share is used up
+
+
+def test_requests_sent_while_the_one_before_is_computed_are_answered_in_order(start_server):
+    server = start_server("--batch-delay-us", "50000")
+    with server.wire() as wire:
+        wire.send(post_bytes(PATH, BODY, [RAW]) * 2)
+        for number in range(10):
+            values = np.full(4, number, np.int32)
+            wire.send(post_bytes(PATH, values.tobytes(), [RAW]))
+            time.sleep(0.02)
+        assert [wire.answer().body for _ in range(2)] == [SUMS] * 2
+        for number in range(10):
+            sums = np.cumsum(np.full(4, number, np.int32), dtype=np.int32)
+            assert wire.answer().body == sums.tobytes()
 
 
 # Slow clients and connections ---------------------------------------------------------------

@@ -76,5 +76,7 @@ def test_a_small_request_takes_few_allocations_and_system_calls(counted, dialect
     assert found["allocate"]["libjansson"] <= 0.1, found
     assert found["lock"]["tallyd"] <= 9.5, found
     assert found["send"]["libmicrohttpd"] <= 1.1, found
-    assert found["receive"]["libmicrohttpd"] <= 3.2, found
-    assert found["epoll_ctl"]["libmicrohttpd"] <= 2.1, found
+    # This client sends header and body apart. Nothing is suspended, which would be an epoll_ctl()
+    # to leave, one to come back and a recv() in vain.
+    assert found["receive"]["libmicrohttpd"] <= 2.2, found
+    assert found["epoll_ctl"]["libmicrohttpd"] <= 0.1, found
