@@ -19,6 +19,13 @@ enum {
 
 enum status body_reserve(struct request *request, uint64_t bytes, struct error *err)
 {
+    uint64_t whole = 0;
+    if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
+        whole = UINT64_MAX;
+    }
+    if (whole > memory_budget(request->server->memory)) {
+        bytes = whole; /* which is refused for good: trying again would not help */
+    }
     enum status status = memory_reserve(request->server->memory, bytes, err);
     if (status == STATUS_OK) {
         request->reserved_bytes += bytes;

@@ -13,7 +13,8 @@ struct fixture {
     struct server server;
     struct exchange x;
     struct route route;
-    bool packed; /* what begins is gzip */
+    bool packed;  /* what begins is gzip */
+    bool as_text; /* and wants a JSON answer */
 };
 
 static int set_up(void **state)
@@ -63,7 +64,7 @@ static enum status begin_raw(struct fixture *f, const char *shape, int64_t lengt
     request->params[1] = (struct codec_param){"shape", shape};
     request->param_count = 2;
     request->head_bytes = -1;
-    request->answer_format = CODEC_FORMAT_RAW;
+    request->answer_format = f->as_text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
     f->x.request.codec = codec_cumsum(CODEC_FORMAT_RAW);
     door_init(&f->x.door, true);
     f->x.door.content_length = length;
@@ -236,6 +237,16 @@ static void memory_that_is_taken_refuses_the_next(void **state)
     memory_release(f->server.memory, 15 << 20);
 }
 
+static void what_the_budget_never_has_is_too_large_though_its_parts_are_not(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    f->as_text = true;
+    assert_int_equal(begin_raw(f, "800000", 3200000, &err),
+                     STATUS_TOO_LARGE); /* 13 MB of text */
+    assert_non_null(strstr(err.detail, "--memory-budget"));
+}
+
 static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state)
 {
     struct fixture *f = *state;
@@ -404,6 +415,8 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(text_of_known_length_is_reserved_before_it_comes,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            what_the_budget_never_has_is_too_large_though_its_parts_are_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(chunked_payload_is_reserved_as_it_comes_and_never_moved,
