@@ -262,6 +262,19 @@ static enum status resolve_cache(const char *const *environment, struct config *
     return STATUS_OK;
 }
 
+/* Paths are compared with it byte by byte. */
+static enum status check_base_path(const struct config *config, struct error *err)
+{
+    size_t bytes = strlen(config->base_path);
+    if (bytes > 0 && (config->base_path[0] != '/' || config->base_path[bytes - 1] == '/')) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "--base-path: \"%.100s\" would match no path; write it with a slash "
+                         "in front and none behind, such as /tally",
+                         config->base_path);
+    }
+    return STATUS_OK;
+}
+
 enum status config_parse(int argc, const char *const *argv, const char *const *environment,
                          struct config *config, struct error *err)
 {
@@ -274,6 +287,9 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
     }
     while (status == STATUS_OK && arguments.next < argc) {
         status = parse_word(&arguments, config, cleared, err);
+    }
+    if (status == STATUS_OK) {
+        status = check_base_path(config, err);
     }
     if (status == STATUS_OK) {
         status = resolve_cache(environment, config, err);
