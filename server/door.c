@@ -192,13 +192,16 @@ static void see_transfer_encoding(struct door *door, const char *value)
     door->chunked = true;
 }
 
+/* One type: a list of them, "application/json, text/plain", is none. */
 static void see_content_type(struct door *door, const char *value)
 {
     struct item item;
     const char *cursor = value;
     door->media_text = value;
     if (next_item(&cursor, &item)) {
-        door->media = media_of(&item);
+        const char *behind = item.text + item.bytes;
+        bool list = behind[strspn(behind, " \t")] == ',';
+        door->media = list ? DOOR_MEDIA_OTHER : media_of(&item);
     }
 }
 
@@ -267,10 +270,20 @@ static void see_expect(struct door *door, const char *value)
     }
 }
 
+/* A number in a field of ours. Blanks behind it are no part of the value, but libmicrohttpd
+ * before 1.0 leaves them there. */
+static bool own_number(const char *value, size_t bytes, int64_t *out)
+{
+    while (bytes > 0 && (value[bytes - 1] == ' ' || value[bytes - 1] == '\t')) {
+        bytes--;
+    }
+    return door_number(value, bytes, out);
+}
+
 static void see_timeout(struct door *door, const char *value, size_t bytes)
 {
     int64_t timeout_ms = 0;
-    if (!door_number(value, bytes, &timeout_ms) || timeout_ms == 0) {
+    if (!own_number(value, bytes, &timeout_ms) || timeout_ms == 0) {
         (void)error_set_field(&door->error, STATUS_INVALID_FIELD, "X-Request-Timeout-Ms",
                               "X-Request-Timeout-Ms is \"%.40s\", expected a whole number of "
                               "milliseconds above 0",
@@ -282,7 +295,7 @@ static void see_timeout(struct door *door, const char *value, size_t bytes)
 
 static void see_head_bytes(struct door *door, const char *value, size_t bytes)
 {
-    if (!door_number(value, bytes, &door->head_bytes)) {
+    if (!own_number(value, bytes, &door->head_bytes)) {
         (void)error_set_field(
             &door->error, STATUS_INVALID_FIELD, "Inference-Header-Content-Length",
             "Inference-Header-Content-Length is \"%.40s\", expected the number "
@@ -382,6 +395,10 @@ enum status door_finish(struct door *door, struct error *err)
 {
     bool length = (door->seen & (1U << FIELD_CONTENT_LENGTH)) != 0;
     bool coded = (door->seen & (1U << FIELD_TRANSFER_ENCODING)) != 0;
+    if (door->http_1_1 && (door->seen & (1U << FIELD_HOST)) == 0) {
+        (void)error_set_field(&door->error, STATUS_INVALID_REQUEST, "Host",
+                              "the header Host is missing, which HTTP/1.1 requires");
+    }
     if (coded && length) {
         unframed(door, STATUS_INVALID_REQUEST,
                  "Transfer-Encoding and Content-Length are both there; send one of them");

@@ -30,7 +30,7 @@ enum {
 
 /* ---- the header ---- */
 
-static void make_id(struct exchange *x)
+void exchange_make_id(struct exchange *x)
 {
     static const char digits[] = "0123456789abcdef";
     struct http_loop *loop = x->loop;
@@ -46,7 +46,7 @@ static void choose_id(struct exchange *x)
     if (x->door.request_id != NULL) {
         memcpy(x->request.id, x->door.request_id, strlen(x->door.request_id) + 1);
     } else {
-        make_id(x);
+        exchange_make_id(x);
     }
 }
 

@@ -169,6 +169,9 @@ enum exchange_step {
     EXCHANGE_CLOSE    /* close the connection without one */
 };
 
+/* An id of our own for a request that brought none. */
+void exchange_make_id(struct exchange *x);
+
 /* MHD's calls, in order: once with the headers, for each piece of the body, at its end. */
 enum exchange_step exchange_header(struct exchange *x, const char *method);
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count);

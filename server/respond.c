@@ -117,7 +117,8 @@ static struct MHD_Response *error_response(struct exchange *x)
     if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL) {
         add(response, MHD_HTTP_HEADER_ALLOW, route_allow(request->route));
     }
-    if (request->error.status == STATUS_UNSUPPORTED_MEDIA) {
+    if (request->error.status == STATUS_UNSUPPORTED_MEDIA &&
+        strcmp(request->error.field, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
         add(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
     }
     x->conn->answer_bytes = bytes;
@@ -286,7 +287,7 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
                     x->http_status, reason, date, body_bytes,
                     retry_later(x->http_status) ? "Retry-After: 1\r\n" : "",
                     allow ? "Allow: " : "", allow ? route_allow(request->route) : "",
-                    allow ? "\r\n" : "", request->id[0] == '\0' ? "none" : request->id);
+                    allow ? "\r\n" : "", request->id);
 }
 
 void respond_early(struct exchange *x)
@@ -296,6 +297,9 @@ void respond_early(struct exchange *x)
     struct json_writer w;
     x->answered_early = true;
     x->close = true;
+    if (x->request.id[0] == '\0') { /* the header is not there yet, or never will be */
+        exchange_make_id(x);
+    }
     x->http_status = respond_http_status(x->request.error.status, x->request.route);
     json_writer_init_fixed(&w, body, sizeof body);
     write_error(&w, &x->request.error);

@@ -198,6 +198,10 @@ static enum status parse_query(char *query, struct target *target, struct error 
 enum status target_parse(char *text, struct target *target, struct error *err)
 {
     target->param_count = 0;
+    if (strpbrk(text, " \t") != NULL) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "the request line holds a blank inside the path or query: write %%20");
+    }
     target->path = skip_authority(text);
     char *query = strchr(target->path, '?');
     if (query != NULL) {

@@ -1,6 +1,7 @@
 """The door: what may come in over a socket, well-behaved or not. Raw sockets throughout."""
 
 import concurrent.futures
+import ctypes
 import socket
 import subprocess
 import time
@@ -302,6 +303,19 @@ MALFORMED = {
     "lower case": b"get /livez http/1.1\r\nhost: x\r\n\r\n",
     "header without colon": b"GET /livez HTTP/1.1\r\nHost: x\r\nNonsense\r\n\r\n",
 }
+
+
+@pytest.mark.parametrize("name", ["no host", "blank in the path"])
+def test_a_head_that_can_be_read_is_refused_in_json(server, name):
+    """libmicrohttpd 1.0 refuses these two itself, and its pages are HTML."""
+    version = ctypes.CDLL("libmicrohttpd.so.12").MHD_get_version
+    version.restype = ctypes.c_char_p
+    with server.wire() as wire:
+        answer = wire.send(MALFORMED[name]).answer()
+    assert answer.status == 400
+    if version().startswith(b"0."):
+        calls.expect_error(answer, 400, "invalid_request")
+        assert answer.headers["X-Request-Id"]
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())

@@ -263,6 +263,7 @@ def test_a_body_with_a_content_encoding_is_understood_or_refused(client, encodin
     headers = {"Content-Encoding": encoding}
     answer = client.post("/v1/cumsum", b'{"data":[1,2,3]}', calls.JSON, headers)
     assert answer.status in (400, 415, 501), answer
+    assert ("Accept-Encoding" in answer.headers) == (answer.status == 415)
     calls.expect_error(answer, answer.status)
 
 

@@ -324,6 +324,17 @@ def test_headers_that_trickle_are_cut_off(start_server):
     assert works(server)
 
 
+def test_headers_that_stop_get_a_408_with_an_id_of_its_own(start_server):
+    server = start_server("--header-timeout-ms", "300")
+    ids = set()
+    for _ in range(2):
+        with server.wire() as wire:
+            answer = wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-").answer()
+            calls.expect_error(answer, 408, "request_timeout")
+            ids.add(answer.headers["X-Request-Id"])
+    assert len(ids) == 2 and all(len(name) == 16 for name in ids), ids
+
+
 def test_a_body_that_never_ends_is_cut_off(start_server):
     server = start_server("--body-timeout-ms", "500")
     with server.wire() as wire:

@@ -194,6 +194,37 @@ static void door_reads_media_types(void **state)
     assert_int_equal(door.media, DOOR_MEDIA_OTHER);
     assert_int_equal(PASS(&door, &err, {"Content-Type", "application/jsonp"}), STATUS_OK);
     assert_int_equal(door.media, DOOR_MEDIA_OTHER);
+    assert_int_equal(PASS(&door, &err, {"Content-Type", "application/json, text/plain"}),
+                     STATUS_OK);
+    assert_int_equal(door.media, DOOR_MEDIA_OTHER);
+    assert_int_equal(PASS(&door, &err, {"Content-Type", "application/json; a=\"b,c\""}),
+                     STATUS_OK);
+    assert_int_equal(door.media, DOOR_MEDIA_JSON);
+}
+
+static void door_wants_a_host_from_http_1_1_only(void **state)
+{
+    struct door door;
+    struct error err = ERROR_INIT;
+    const struct field other[] = {{"A", "b"}};
+    (void)state;
+    assert_int_equal(pass(&door, false, other, 1, &err), STATUS_OK);
+    assert_int_equal(pass(&door, true, other, 1, &err), STATUS_INVALID_REQUEST);
+    assert_string_equal(err.field, "Host");
+    assert_false(door.unframed);
+}
+
+static void door_drops_blanks_behind_numbers_of_its_own_fields(void **state)
+{
+    struct door door;
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(PASS(&door, &err, {"X-Request-Timeout-Ms", "250 \t"},
+                          {"Inference-Header-Content-Length", "12 "}),
+                     STATUS_OK);
+    assert_int_equal(door.timeout_ms, 250);
+    assert_int_equal(door.head_bytes, 12);
+    assert_int_equal(PASS(&door, &err, {"X-Request-Timeout-Ms", "2 5"}), STATUS_INVALID_FIELD);
 }
 
 static void door_echoes_only_sane_ids(void **state)
@@ -237,6 +268,8 @@ int main(void)
         cmocka_unit_test(door_packs_answers_only_for_a_single_coding),
         cmocka_unit_test(door_collects_accepted_formats),
         cmocka_unit_test(door_reads_media_types),
+        cmocka_unit_test(door_wants_a_host_from_http_1_1_only),
+        cmocka_unit_test(door_drops_blanks_behind_numbers_of_its_own_fields),
         cmocka_unit_test(door_echoes_only_sane_ids),
         cmocka_unit_test(door_refuses_bad_numbers_in_its_own_fields),
     };

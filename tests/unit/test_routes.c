@@ -131,6 +131,22 @@ static void broken_escapes_are_refused(void **state)
     }
 }
 
+static void blanks_in_a_target_are_refused(void **state)
+{
+    static const char *const blank[] = {"/a b", "/a?b=c d", " /a", "/a\tb", "/livez HTTP/1.1"};
+    struct codec_param params[LIMIT_QUERY_PARAMS];
+    struct target target;
+    char copy[400];
+    (void)state;
+    for (size_t i = 0; i < sizeof blank / sizeof blank[0]; i++) {
+        struct error err = ERROR_INIT;
+        if (parse(blank[i], copy, sizeof copy, &target, params, &err) !=
+            STATUS_INVALID_REQUEST) {
+            fail_msg("\"%s\" was taken", blank[i]);
+        }
+    }
+}
+
 static void parameters_are_bounded(void **state)
 {
     struct codec_param params[LIMIT_QUERY_PARAMS];
@@ -159,6 +175,7 @@ int main(void)
         cmocka_unit_test(targets_are_taken_apart_and_decoded),
         cmocka_unit_test(absolute_targets_lose_their_authority),
         cmocka_unit_test(broken_escapes_are_refused),
+        cmocka_unit_test(blanks_in_a_target_are_refused),
         cmocka_unit_test(parameters_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
