@@ -223,13 +223,7 @@ int command_bench(const struct settings *given)
     int status = EXIT_DONE;
     struct settings settings = *given;
     struct bench bench = {.settings = &settings};
-    settings.connections = given->connections > 0 ? given->connections : 8;
-    settings.duration_s = given->duration_s > 0 ? given->duration_s : 5;
-    settings.warmup_s = given->warmup_s > 0 ? given->warmup_s : 0.5;
     settings.retries = 0;
-    if (settings.connections > 4096) {
-        return complain(EXIT_USAGE, "--connections is at most 4096");
-    }
     if (settings.poisson && settings.rate <= 0) {
         return complain(EXIT_USAGE, "--poisson needs --rate");
     }

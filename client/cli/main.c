@@ -46,7 +46,7 @@ struct tally *client_of(const struct settings *settings, const char *url, int *s
     options.timeout_ms = (int64_t)(settings->timeout_s * 1000);
     options.retries = settings->retries == 0  ? -1
                       : settings->retries < 0 ? 0
-                                              : (int32_t)(settings->retries % 1000);
+                                              : (int32_t)settings->retries;
     options.user_agent = "tally/" TALLY_VERSION;
     struct tally *client = tally_open(url, &options, &err);
     if (client == NULL) {
@@ -106,6 +106,9 @@ int main(int argc, char **argv)
     struct settings settings;
     memset(&settings, 0, sizeof settings);
     settings.retries = -1; /* the library's default */
+    settings.connections = 8;
+    settings.duration_s = 5;
+    settings.warmup_s = 0.5;
     if (!options_parse(command, argc - 2, argv + 2, &settings, message, sizeof message)) {
         return complain(EXIT_USAGE, "%s", message);
     }

@@ -34,7 +34,7 @@ const struct option_row option_rows[] = {
     {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ON_CUMSUM,
      "layout of raw or flat JSON input, in elements"},
     {"output-strides", 0, OPTION_LIST, "N,N,...", NULL, AT(output_strides), ON_CUMSUM,
-     "layout of raw or JSON output, in elements"},
+     "layout of the result of raw or flat JSON input, in elements"},
     {"format", 'f', OPTION_CHOICE, "F", FORMATS, AT(format), ON_CUMSUM,
      "of the input; else by file name or first bytes"},
     {"output-format", 'F', OPTION_CHOICE, "F", FORMATS, AT(output_format), ON_CUMSUM,
@@ -73,6 +73,13 @@ const struct option_row option_rows[] = {
     {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ON_ALL, "show this help"},
 };
 
+/* Times are counted in milliseconds: less than one would be none. */
+const struct option_bounds option_bounds[] = {
+    {AT(retries), 0, 1000},     {AT(connections), 1, 4096}, {AT(timeout_s), 0.001, 1e9},
+    {AT(deadline_s), 0.001, 1e9}, {AT(duration_s), 0.001, 1e9}, {AT(warmup_s), 0, 1e9},
+    {AT(rate), 0.001, 1e9},
+};
+
 const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_CUMSUM] = {
         "cumsum", "[INPUT]", "<file>", "cumulative sum of a tensor",
@@ -98,3 +105,4 @@ const struct command_row command_rows[COMMAND_COUNT] = {
 /* clang-format on */
 
 const size_t option_row_count = ARRAY_COUNT(option_rows);
+const size_t option_bounds_count = ARRAY_COUNT(option_bounds);

@@ -12,7 +12,7 @@ enum option_kind {
     OPTION_FILE,    /* const char *, completed as a file name */
     OPTION_CHOICE,  /* const char *, one of `choices` */
     OPTION_INTEGER, /* int64_t */
-    OPTION_NUMBER,  /* double, >= 0 */
+    OPTION_NUMBER,  /* double */
     OPTION_LIST     /* struct number_list */
 };
 
@@ -27,6 +27,13 @@ struct option_row {
     const char *help;
 };
 
+/* What the number of an option may be; the others may be any. */
+struct option_bounds {
+    size_t offset; /* in struct settings */
+    double least;
+    double most;
+};
+
 struct command_row {
     const char *name;
     const char *operand;         /* in the usage line */
@@ -37,6 +44,8 @@ struct command_row {
 
 extern const struct option_row option_rows[];
 extern const size_t option_row_count;
+extern const struct option_bounds option_bounds[];
+extern const size_t option_bounds_count;
 extern const struct command_row command_rows[COMMAND_COUNT];
 
 #endif

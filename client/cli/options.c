@@ -91,7 +91,7 @@ static bool parse_number(const char *text, double *number)
 {
     char *end = NULL;
     double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(value) || value < 0 || value > 1e9) {
+    if (end == text || *end != '\0' || !isfinite(value)) {
         return false;
     }
     *number = value;
@@ -161,7 +161,7 @@ static const char *expectation(const struct option_row *row)
     case OPTION_INTEGER:
         return "an integer";
     case OPTION_NUMBER:
-        return "a number, not negative";
+        return "a number";
     case OPTION_LIST:
         return "integers separated by commas, like 3,4";
     case OPTION_CHOICE:
@@ -175,6 +175,25 @@ static const char *expectation(const struct option_row *row)
 }
 
 /* Parse the option at parser->at and move on to its last word. */
+/* Complains if the number that was just stored is out of the option's bounds. */
+static bool check_bounds(const struct parser *parser, const struct option_row *row,
+                         const char *value)
+{
+    const char *at = (const char *)parser->settings + row->offset;
+    double number = row->kind == OPTION_INTEGER  ? (double)*(const int64_t *)at
+                    : row->kind == OPTION_NUMBER ? *(const double *)at
+                                                 : 0;
+    for (size_t i = 0; i < option_bounds_count; i++) {
+        const struct option_bounds *bounds = &option_bounds[i];
+        if (bounds->offset == row->offset &&
+            (number < bounds->least || number > bounds->most)) {
+            return wrong(parser, "--%s %s: expected %s from %g to %g", row->name, value,
+                         expectation(row), bounds->least, bounds->most);
+        }
+    }
+    return true;
+}
+
 static bool parse_option(struct parser *parser)
 {
     const char *argument = parser->argv[parser->at];
@@ -200,7 +219,7 @@ static bool parse_option(struct parser *parser)
     if (row->offset == offsetof(struct settings, axis)) {
         parser->settings->axis_given = true;
     }
-    return true;
+    return check_bounds(parser, row, value);
 }
 
 bool options_parse(enum command_id command, int argc, char **argv, struct settings *settings,

@@ -448,6 +448,26 @@ class Cumsum(unittest.TestCase):
         self.assertIn("Authorization: Bearer two", s.heads[1])
         self.assertNotIn("Authorization", s.heads[2])
 
+    def test_numbers_out_of_bounds_are_wrong_usage(self):
+        """None of them may silently mean the default."""
+        for option, *values in (
+            ("--retries", "-1", "1001"),
+            ("--timeout", "0", "-1", "0.0001", "1e10", "nan", "inf"),
+            ("--deadline", "0", "0.0009"),
+        ):
+            for value in values:
+                done = tally("cumsum", f"{option}={value}", stdin=b"[1]", url="http://127.0.0.1:1")
+                self.assert_failed(done, 2, option[2:])
+        for option in ("--connections=0", "--connections=4097", "--duration=0", "--rate=0"):
+            self.assert_failed(tally("bench", option, url="http://127.0.0.1:1"), 2, "expected")
+
+    def test_a_thousand_retries_are_not_none(self):
+        full = answer(b'{"error":"full","code":"queue_full"}', status="503 X")
+        sums = answer(b'{"data":[1]}')
+        with Server(lambda number, *_: full if number < 5 else sums) as s:
+            done = tally("cumsum", "--retries", "1000", stdin=b"[1]", url=s.url)
+        self.assertEqual((done.returncode, s.count), (0, 6), done.stderr)
+
     def test_the_deadline_is_sent(self):
         with Server(lambda *_: answer(b'{"data":[1]}')) as s:
             tally("cumsum", "--deadline", "1.5", stdin=b"[1]", url=s.url)
