@@ -233,7 +233,7 @@ static void end(struct exchange *x)
     struct memory *memory = loop->server->memory;
     count_end(x);
     x->conn->listener->answering -= x->phase == EXCHANGE_ANSWERED;
-    if (log_requests_on(loop->server->log)) {
+    if (log_request_due(loop->server->log)) {
         log_end(x, clock_now_ns());
     }
     if (request->decoded) {

@@ -211,9 +211,18 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
     submit(log, &line);
 }
 
-bool log_requests_on(const struct log *log)
+bool log_request_due(struct log *log)
 {
-    return log != NULL && log->options.requests && log->options.level >= LOG_INFO;
+    if (log == NULL || !log->options.requests || log->options.level < LOG_INFO) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&log->lock);
+    bool drop = over_rate(log);
+    if (drop && atomic_fetch_add(&log->dropped, 1) == log->reported) {
+        (void)pthread_cond_signal(&log->changed); /* the first of them: to be reported */
+    }
+    (void)pthread_mutex_unlock(&log->lock);
+    return !drop;
 }
 
 static void add_fields(struct log_line *line, const struct log_request *request)
@@ -243,22 +252,11 @@ static void add_fields(struct log_line *line, const struct log_request *request)
 
 void log_request(struct log *log, const struct log_request *request)
 {
-    if (!log_requests_on(log)) {
-        return;
-    }
-    (void)pthread_mutex_lock(&log->lock);
-    bool drop = over_rate(log);
-    if (drop && atomic_fetch_add(&log->dropped, 1) == log->reported) {
-        (void)pthread_cond_signal(&log->changed); /* the first of them: to be reported */
-    }
-    (void)pthread_mutex_unlock(&log->lock);
-    if (!drop) {
-        struct log_line line;
-        log_line_begin(&line, log->options.json, LOG_INFO, "request");
-        add_fields(&line, request);
-        log_line_end(&line);
-        submit(log, &line);
-    }
+    struct log_line line;
+    log_line_begin(&line, log->options.json, LOG_INFO, "request");
+    add_fields(&line, request);
+    log_line_end(&line);
+    submit(log, &line);
 }
 
 uint64_t log_dropped(struct log *log)

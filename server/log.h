@@ -58,8 +58,9 @@ struct log_request {
     int device;     /* number, -1: none */
 };
 
-/* True if a request line would be written now: ask before gathering the fields. */
-bool log_requests_on(const struct log *log);
+/* Ask once for each request, before gathering its fields. True: log_request() is to follow;
+ * false: no such lines are written, or not so many, and this one is counted as left out. */
+bool log_request_due(struct log *log);
 void log_request(struct log *log, const struct log_request *request);
 
 uint64_t log_dropped(struct log *log); /* lines lost so far: no room, or over the rate */
