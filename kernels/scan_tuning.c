@@ -84,6 +84,14 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
+static char printable(char c)
+{
+    if (c > ' ' && c <= '~') {
+        return c;
+    }
+    return '?';
+}
+
 /* The next word of a line, "" at its end or a comment; other than printable characters become
  * question marks, what is too long is cut off. */
 static void take_word(struct line *line, char word[WORD_BYTES])
@@ -94,7 +102,7 @@ static void take_word(struct line *line, char word[WORD_BYTES])
     }
     for (; line->at < line->end && !is_blank(*line->at) && *line->at != '#'; line->at++) {
         if (length < WORD_BYTES - 1) {
-            word[length++] = *line->at > ' ' && *line->at <= '~' ? *line->at : '?';
+            word[length++] = printable(*line->at);
         }
     }
     word[length] = '\0';
@@ -107,17 +115,25 @@ static void append(char *list, const char *separator, const char *word)
                    word);
 }
 
+/* Put rows that are so far from the name on a list that has `found`; returns what it has then.
+ */
+static size_t append_near(char *near, const char *name, size_t distance, size_t found)
+{
+    for (size_t i = 0; i < SCAN_TUNING_ROWS && found < NEAR_NAMES; i++) {
+        if (edit_distance(name, scan_tuning_rows[i].name) == distance) {
+            append(near, ", ", scan_tuning_rows[i].name);
+            found++;
+        }
+    }
+    return found;
+}
+
 static enum status unknown_name(const struct line *line, const char *name, struct error *err)
 {
     char near[LIST_BYTES] = "";
     size_t found = 0;
     for (size_t distance = 0; distance < EDIT_DISTANCE_MAX && found < NEAR_NAMES; distance++) {
-        for (size_t i = 0; i < SCAN_TUNING_ROWS && found < NEAR_NAMES; i++) {
-            if (edit_distance(name, scan_tuning_rows[i].name) == distance) {
-                append(near, ", ", scan_tuning_rows[i].name);
-                found++;
-            }
-        }
+        found = append_near(near, name, distance, found);
     }
     return error_set(err, STATUS_INVALID_REQUEST,
                      "line %zu: there is no \"%s\"; the nearest are %s", line->number, name,

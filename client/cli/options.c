@@ -174,12 +174,11 @@ static const char *expectation(const struct option_row *row)
     return "a text";
 }
 
-/* Parse the option at parser->at and move on to its last word. */
 /* Complains if the number that was just stored is out of the option's bounds. */
 static bool check_bounds(const struct parser *parser, const struct option_row *row,
                          const char *value)
 {
-    const char *at = (const char *)parser->settings + row->offset;
+    const void *at = (const char *)parser->settings + row->offset;
     double number = row->kind == OPTION_INTEGER  ? (double)*(const int64_t *)at
                     : row->kind == OPTION_NUMBER ? *(const double *)at
                                                  : 0;
@@ -194,6 +193,7 @@ static bool check_bounds(const struct parser *parser, const struct option_row *r
     return true;
 }
 
+/* Parse the option at parser->at and move on to its last word. */
 static bool parse_option(struct parser *parser)
 {
     const char *argument = parser->argv[parser->at];
