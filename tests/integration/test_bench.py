@@ -157,6 +157,8 @@ def test_nothing_is_left_behind_by_an_interrupted_run(tmp_path, number):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        # a background job of a shell, which the tests may be, begins with SIGINT ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert "small raw c=1" in next(line for line in run.stderr if "..." in line)
