@@ -121,7 +121,8 @@ $(B)/tests/hostcl/planted: $(call objs,tests/hostcl/planted.c $(HOSTCL_SRC))
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench
-$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c tests/bench/bench_cases.c tests/bench/bench_measure.c tests/bench/device_copy.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c bench_trials.c bench_tune.c device_copy.c)
+$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 

@@ -61,15 +61,15 @@ X(strided,            KERNEL, SCAN_BY_STRIDED,  0,    0,               1,   "ker
   "every other layout")                                                                             \
 X(abreast_lines,      NUMBER, 64,               1,    SCAN_TUNING_TIB, 1,   "rows",                 \
   "of which tiny_rows and half_rows speak: fewer leave lanes empty")                                \
-X(half_row,           NUMBER, 1023,             0,    1 << 20,         1,   "elements",             \
+X(half_row,           NUMBER, 8191,             0,    1 << 20,         1,   "elements",             \
   "longest of half_rows; longer ones are walked one by one sooner")                                 \
-X(short_row,          NUMBER, 256,              0,    1 << 20,         1,   "elements",             \
+X(short_row,          NUMBER, 128,              0,    1 << 20,         1,   "elements",             \
   "longest of short_rows; longer ones are walked one by one sooner")                                \
 X(crossed_side,       NUMBER, 4,                1,    4096,            1,   "lines",                \
   "of both dimensions of crossed")                                                                  \
 X(strip_columns,      NUMBER, 512,              64,   512,             64,  "columns",              \
   "of a strip of columns: their sums stay in a first-level cache; the last has up to twice as many") \
-X(stream_bytes,       NUMBER, 32 << 20,         0,    SCAN_TUNING_TIB, 1,   "bytes",                \
+X(stream_bytes,       NUMBER, 16 << 20,         0,    SCAN_TUNING_TIB, 1,   "bytes",                \
   "outputs from here on are stored past the caches, for they stay in none")                         \
 X(stream_apart_bytes, NUMBER, 16 << 20,         0,    SCAN_TUNING_TIB, 1,   "bytes",                \
   "the same of strided and crossed, whose cache lines the hardware does not foresee")               \

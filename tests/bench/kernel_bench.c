@@ -16,10 +16,12 @@
  * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
  * scan twice). --family runs everything by the family of one kernel (scan_rows, scan_columns,
  * scan_short, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot.
- * --kernel-table: choices by a file, as tallyd takes it. Links libOpenCL alone. */
+ * --kernel-table: choices by a file, as tallyd takes it; --tune finds them (bench_tune.h) and
+ * prints such a file. Links libOpenCL alone. */
 #include "kernels/scan_device.h"
 #include "tests/bench/bench_cases.h"
 #include "tests/bench/bench_measure.h"
+#include "tests/bench/bench_tune.h"
 #include "tests/bench/device_copy.h"
 
 #include <stdio.h>
@@ -51,6 +53,8 @@ struct settings {
     const char *json;
     const char *family;
     struct scan_tuning tuning;
+    bool tune;
+    const char *tune_file; /* NULL: standard output */
     struct layout shape;   /* of --shape; rank 0: the table of layouts */
     int64_t strides[2][3]; /* of the shape, given ones */
     int stride_count[2];
@@ -340,8 +344,13 @@ static bool parse_option(const char *name, const char *value, struct settings *s
 
 static bool parse(int argc, char **argv, struct settings *s)
 {
-    *s = (struct settings){.rounds = 7, .tuning = scan_tuning_default};
+    *s = (struct settings){.tuning = scan_tuning_default};
     for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--tune") == 0) {
+            s->tune = true;
+            s->tune_file = i + 1 < argc && argv[i + 1][0] != '-' ? argv[++i] : NULL;
+            continue;
+        }
         if (parse_flag(argv[i], s)) {
             continue;
         }
@@ -349,6 +358,9 @@ static bool parse(int argc, char **argv, struct settings *s)
             return false;
         }
         i++;
+    }
+    if (s->rounds == 0) {
+        s->rounds = s->tune ? 21 : 7;
     }
     if (s->shape.rank > 0) {
         s->size_count = 1;
@@ -416,6 +428,23 @@ static bool bench_run(struct bench *b)
     return ok && (strcmp(lookback, "off") == 0 || bench_way(b, SCAN_LOOKBACK_ON));
 }
 
+static bool run_tune(const struct settings *s)
+{
+    const struct tune_settings settings = {.device = s->device,
+                                           .gpu_kernels = s->gpu_kernels,
+                                           .cpu_time = s->cpu_time,
+                                           .tuning = s->tuning,
+                                           .rounds = s->rounds,
+                                           .only = s->only};
+    FILE *out = s->tune_file != NULL ? fopen(s->tune_file, "we") : stdout;
+    if (out == NULL) {
+        perror(s->tune_file);
+        return false;
+    }
+    bool ok = bench_tune(&settings, out);
+    return (out == stdout || fclose(out) == 0) && ok;
+}
+
 static void list_cases(const struct settings *s)
 {
     char text[128];
@@ -436,8 +465,12 @@ int main(int argc, char **argv)
                       "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
                       "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
                       "[--output-strides N,N,N]] [--part-bytes N] [--gpu-kernels] "
-                      "[--lookback on|off|both] [--family KERNEL] [--kernel-table FILE]\n");
+                      "[--lookback on|off|both] [--family KERNEL] [--kernel-table FILE] "
+                      "[--tune [FILE]]\n");
         return 2;
+    }
+    if (b.settings.tune) {
+        return run_tune(&b.settings) ? 0 : 1;
     }
     case_count = bench_cases_make(&b.settings.shape, cases);
     if (b.settings.list) {
