@@ -246,16 +246,17 @@ asan tsan: deps-test
 lint: deps-lint
 	@sh tests/lint.sh
 
-# What takes minutes: the structure of the kernels, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
+# What takes minutes: the structure of the kernels, narrow columns of every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
 # clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
 kernel-sanitize: deps-tools
 	@sh tests/hostcl/run.sh $(ARGS)
 oclgrind: deps-tools
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-tools deps-lint $(B)/tests/kernels/test_monoid $(B)/tests/kernels/test_random
+kernel-proofs: deps-tools deps-lint $(addprefix $(B)/tests/kernels/,test_monoid test_scan_device test_random)
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@$(B)/tests/kernels/test_monoid --all
+	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_random --all-types --cases 1000 --log2 20
 	@sh tests/hostcl/run.sh
 	@sh tests/matrix/run.sh

@@ -5,13 +5,16 @@
  *
  *   test_corpus [--device N | --device all] [--gpu-kernels] [--generic-kernels] [--wide-index]
  *               [--lookback | --hostile-lookback]
- *               [--soft-f64] [--quick | --tiny] [--way N] [--list]
+ *               [--soft-f64] [--all | --quick | --tiny] [--way N] [--list]
+ *
+ * Without --all most kernels of narrow columns are tried with every third type (scan_case.h).
  *
  * Links libOpenCL alone. */
 #include "kernels/scan_device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/memory_marks.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/scan_case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -160,7 +163,7 @@ static void fill(const struct test_case *test, unsigned char *data)
 }
 
 static void add_case(const struct layout *layout, enum dtype dtype, enum precision precision,
-                     int flags)
+                     int flags, bool all)
 {
     struct test_case *test = &cases[case_count];
     struct error error = ERROR_INIT;
@@ -182,6 +185,9 @@ static void add_case(const struct layout *layout, enum dtype dtype, enum precisi
         ktest_fail("%s: %s", layout->name, error.detail);
         return;
     }
+    if (!all && !scan_case_usual(&test->plan)) {
+        return;
+    }
     test->name = layout->name;
     test->in_bytes = oracle_in_elements(&test->desc) * dtype_info(dtype)->bytes;
     test->out_bytes = oracle_out_elements(&test->desc) * dtype_info(dtype)->bytes;
@@ -198,6 +204,7 @@ static void add_case(const struct layout *layout, enum dtype dtype, enum precisi
 }
 
 enum amount {
+    AMOUNT_USUAL,
     AMOUNT_ALL,
     AMOUNT_QUICK,
     AMOUNT_TINY /* for an interpreter of kernels */
@@ -215,6 +222,7 @@ static bool wanted(size_t l, int dtype, int flags, enum amount amount)
     case AMOUNT_QUICK:
         return layouts[l].when == USUAL && (flags + dtype) % 4 == 0;
     case AMOUNT_ALL:
+    case AMOUNT_USUAL:
     default:
         return layouts[l].when != TINY_ONLY;
     }
@@ -229,7 +237,7 @@ static void make_cases(enum amount amount)
                 for (int flags = 0; flags < 4; flags++) {
                     if (wanted(l, dtype, flags, amount)) {
                         add_case(&layouts[l], (enum dtype)dtype, (enum precision)precision,
-                                 flags);
+                                 flags, amount != AMOUNT_USUAL);
                     }
                 }
             }
@@ -440,7 +448,9 @@ struct arguments {
 static bool take_arguments(int argc, char **argv, size_t devices, struct arguments *a)
 {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--quick") == 0) {
+        if (strcmp(argv[i], "--all") == 0) {
+            a->amount = AMOUNT_ALL;
+        } else if (strcmp(argv[i], "--quick") == 0) {
             a->amount = AMOUNT_QUICK;
         } else if (strcmp(argv[i], "--tiny") == 0) {
             a->amount = AMOUNT_TINY;
@@ -456,7 +466,7 @@ static bool take_arguments(int argc, char **argv, size_t devices, struct argumen
             (void)fprintf(stderr,
                           "usage: %s [--device N|all] [--gpu-kernels] [--generic-kernels] "
                           "[--lookback | --hostile-lookback] [--wide-index] [--soft-f64] "
-                          "[--quick | --tiny] [--way N] [--list]\n",
+                          "[--all | --quick | --tiny] [--way N] [--list]\n",
                           argv[0]);
             return false;
         }
@@ -467,7 +477,7 @@ static bool take_arguments(int argc, char **argv, size_t devices, struct argumen
 int main(int argc, char **argv)
 {
     static struct scan_device_info infos[DEVICES_MAX];
-    struct arguments arguments = {.amount = AMOUNT_ALL};
+    struct arguments arguments = {.amount = AMOUNT_USUAL};
     size_t count = 0;
     struct error error = ERROR_INIT;
     if (scan_devices_list(infos, DEVICES_MAX, &count, &error) != STATUS_OK) {

@@ -31,6 +31,30 @@ struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int r
     return desc;
 }
 
+enum {
+    COLUMNS_MAX = 7, /* the most that have kernels of their own */
+    COLUMNS_KEPT = 3,
+    SHARE = 3
+};
+
+bool scan_case_usual_columns(uint64_t columns, enum dtype dtype, enum precision precision)
+{
+    if (columns < 2 || columns > COLUMNS_MAX || columns == COLUMNS_KEPT) {
+        return true;
+    }
+    /* a number for each program: those of both signs share one */
+    uint64_t program = dtype >= DTYPE_U8 ? dtype - DTYPE_U8 + DTYPE_I8 : dtype;
+    program += precision == PRECISION_NATIVE && dtype <= DTYPE_F32 ? DTYPE_COUNT + 1 : 0;
+    return (program + columns) % SHARE == 0;
+}
+
+bool scan_case_usual(const struct scan_plan *plan)
+{
+    uint64_t columns = plan->dims > 0 ? plan->dim[plan->dims - 1].size : 1;
+    bool packed = plan->axis.in_stride == columns && plan->axis.out_stride == columns;
+    return !packed || scan_case_usual_columns(columns, plan->dtype, plan->precision);
+}
+
 static double draw_float(bool special)
 {
     static const double specials[] = {-0.0, 0.0, INFINITY, -INFINITY, NAN, 1e-40, 6e-8, 65504};

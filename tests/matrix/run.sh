@@ -8,7 +8,7 @@
 # the system's ICD loader finds; last Oclgrind (tests/oclgrind/run.sh; not with --quick). Each run compares every output with the oracle byte for byte, so
 # that all that pass agree. Prints one row a run; ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
-quick=${1:-}
+amount=${1:---all}
 name=matrix
 . tests/lib/rows.sh
 program=$build/tests/kernels/test_corpus
@@ -26,8 +26,8 @@ run() {
     shift
     log=$(log_of "$name")
     result=DIFFERENT
-    # shellcheck disable=SC2086  # words: the settings, and --quick or nothing
-    if env $settings timeout -k 10 3600 "$program" "$@" $quick >"$log" 2>&1; then
+    # shellcheck disable=SC2086  # words: the settings
+    if env $settings timeout -k 10 3600 "$program" "$@" "$amount" >"$log" 2>&1; then
         result=same
     fi
     row "$name" "$result" "$log"
@@ -76,7 +76,7 @@ for icd in /etc/OpenCL/vendors/*.icd; do
     esac
 done
 
-if [ "$quick" != --quick ]; then
+if [ "$amount" != --quick ]; then
     log=$logs/oclgrind.log
     result=REPORTS
     if sh tests/oclgrind/run.sh >"$log" 2>&1; then
