@@ -1,23 +1,41 @@
 /* Long lines shared by work-items, on a CPU: a line (or a strip of them, side by side) is cut into
- * parts, whole blocks each, small enough for a core's L2 cache. The unit of a part
+ * parts, whole blocks each, small enough for a core's L2 cache. A part whose sums before it are
+ * there when its unit begins is scanned at once: the unit
+ *
+ *   1. says that the part is underway,
+ *   2. scans its blocks, and publishes the sums after it.
+ *
+ * That would let others wait, so the unit of a part whose sums are not there
  *
  *   1. adds up its blocks (reading memory), if a part follows it,
  *   2. waits for the sums of the line before it, adds its blocks' totals to them one after the
  *      other, as docs/numerics.md orders them, and publishes the sums after it,
  *   3. scans its blocks (reading the cache) from the sums before it.
  *
+ * Adding up is what parts cost more than a whole line. So each part that leads a round of as many
+ * as there are threads is waited for and scanned at once, and longer than the others, by as much
+ * as they take to be added up meanwhile:
+ *
+ *      one thread      |     scan 0    |     scan 2    |     scan 4    |
+ *      another         |add up 1| scan 1 |add up 3| scan 3 |add up 5|
+ *
  * A unit's number is a ticket that its work-item takes when it runs, so the part it waits for is
  * held by one that runs already: no assumption about the order of work-groups. Its thread may be
  * put aside by the system all the same, for long: then whoever waits adds up the missing parts
  * himself. Their input is still there, for a part is overwritten, if in place, by its own unit,
  * and only after the sums after it were published: what was added up before they were is right.
+ * Or after it was underway: such a part can only be waited for, as a line on one thread would
+ * have to be.
  *
  * In the launch's table, zero when the launch starts: a row of words of which the first counts
  * tickets, then for each line or strip a slot for each part: whether the sums before it are
- * there, then these sums. They are written once, or again with the same bits. */
+ * there, whether it is underway, then these sums. They are written once, or again with the same
+ * bits. */
 
-#define CHAIN_HEAD  8 /* words: slots do not share a cache line with the tickets */
+#define CHAIN_HEAD 8 /* words: slots do not share a cache line with the tickets */
+#if !defined(CHAIN_SPINS)
 #define CHAIN_SPINS 4096 /* tens of microseconds: some times what adding up a part takes */
+#endif
 
 /* A step that tests delay at random (tests/kernels/chain_delay.cl). */
 #if !defined(CHAIN_STEP)
@@ -33,46 +51,125 @@
 #define CHAIN_PAUSE()
 #endif
 
+/* The parts of a line or strip. */
+struct chain {
+    __global ulong *slots;
+    ulong slot_words;
+    ulong count;
+    ulong all;    /* elements (of a line) */
+    ulong length; /* of a part, */
+    ulong lead;   /* and of those that lead a round */
+    ulong round;  /* parts */
+};
+
 /* The unit for this work-item. */
-INLINE ulong chain_ticket(__global ulong *chain, bool chained)
+INLINE ulong chain_ticket(__global ulong *head, bool chained)
 {
     if (!chained) {
         return get_global_id(0);
     }
-    ulong unit = atomic_inc((volatile __global uint *)chain);
+    ulong unit = atomic_inc((volatile __global uint *)head);
     CHAIN_STEP(unit)
     return unit;
 }
 
-/* Are the sums there? They are to be read as volatile then. */
-INLINE bool chain_ready(__global const ulong *slot)
+/* The chain of an entry's line or strip number `own`. */
+INLINE struct chain chain_of(__global ulong *head, __global const struct scan_entry *e,
+                             ulong own)
 {
-    uint ready = *(volatile __global const uint *)slot;
+    struct chain c;
+    c.slots = head + CHAIN_HEAD + e->slot + own * e->parts * e->slot_words;
+    c.slot_words = e->slot_words;
+    c.count = e->parts;
+    c.all = e->length;
+    c.length = e->part_length;
+    c.lead = e->lead_length;
+    c.round = e->round;
+    return c;
+}
+
+/* Elements of the line before a part. */
+INLINE ulong chain_before(const struct chain *c, ulong part)
+{
+    return part * c->length + (part + c->round - 1) / c->round * (c->lead - c->length);
+}
+
+/* Elements of a part. */
+INLINE ulong chain_length(const struct chain *c, ulong part)
+{
+    return part == c->count - 1 ? c->all - chain_before(c, part)
+           : part % c->round == 0 ? c->lead
+                                  : c->length;
+}
+
+/* Elements from a part to that which its thread will add up next; 0: nothing to ask for. */
+INLINE ulong chain_ahead(const struct chain *c, ulong part)
+{
+    bool next = part % c->round > 0 && part + c->round + 1 < c->count;
+    return next ? c->lead + (c->round - 1) * c->length : 0;
+}
+
+INLINE __global ulong *chain_slot(const struct chain *c, ulong part)
+{
+    return c->slots + part * c->slot_words;
+}
+
+/* Are the sums before a part there? They are to be read as volatile then. */
+INLINE bool chain_ready(const struct chain *c, ulong part)
+{
+    uint ready = part == 0 ? 1 : ((volatile __global const uint *)chain_slot(c, part))[0];
     mem_fence(CLK_GLOBAL_MEM_FENCE);
     return ready != 0;
 }
 
-/* Sums, written as volatile, are there. */
-INLINE void chain_publish(__global ulong *slot)
+/* Sums before a part, written as volatile, are there. */
+INLINE void chain_publish(const struct chain *c, ulong part)
 {
-    CHAIN_STEP((ulong)slot)
+    CHAIN_STEP((ulong)chain_slot(c, part))
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    (void)atomic_xchg((volatile __global uint *)slot, 1);
+    (void)atomic_xchg((volatile __global uint *)chain_slot(c, part), 1);
+}
+
+/* Is a part to be scanned at once, when the sums before it are there? */
+INLINE bool chain_at_once(const struct chain *c, ulong part)
+{
+    return part % c->round == 0 || chain_ready(c, part);
+}
+
+/* From now on a part's input is no longer what it was. */
+INLINE void chain_begin(const struct chain *c, ulong part)
+{
+    (void)atomic_xchg((volatile __global uint *)chain_slot(c, part) + 1, 1);
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+    CHAIN_STEP((ulong)chain_slot(c, part) + 1)
+}
+
+INLINE bool chain_underway(const struct chain *c, ulong part)
+{
+    return ((volatile __global const uint *)chain_slot(c, part))[1] != 0;
 }
 
 /* Wait for the sums before a part, for a while; returns the last part, up to this one, that has
  * them. The first always has. */
-INLINE ulong chain_wait(__global const ulong *slots, ulong slot_words, ulong part)
+INLINE ulong chain_wait(const struct chain *c, ulong part)
 {
-    for (uint i = 0; i < CHAIN_SPINS && part > 0; i++) {
-        if (chain_ready(slots + part * slot_words)) {
-            return part;
-        }
+    for (uint i = 0; i < CHAIN_SPINS && !chain_ready(c, part); i++) {
         CHAIN_PAUSE();
     }
-    while (part > 0 && !chain_ready(slots + part * slot_words)) {
+    while (!chain_ready(c, part)) {
         part--;
     }
-    CHAIN_STEP((ulong)slots + part)
+    CHAIN_STEP((ulong)c->slots + part)
     return part;
+}
+
+/* Are the sums after a part there, though they were not before? Waits for them if it is underway.
+ * What was added up of the part until now is right if not. */
+INLINE bool chain_passed(const struct chain *c, ulong part)
+{
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+    while (chain_underway(c, part) && !chain_ready(c, part + 1)) {
+        CHAIN_PAUSE();
+    }
+    return chain_ready(c, part + 1);
 }

@@ -237,15 +237,7 @@ static void sums_save(const struct strip *t, const struct column_sums *s, long c
 
 /* ---- parts of a strip, of at least GROUP columns ---- */
 
-#define TOTALS_MAX (4096 / ELEM_BYTES / GROUP) /* of vectors of blocks: scan_launch_cpu.c knows */
-
-struct parts {
-    __global ulong *slots; /* S of each column, then B */
-    ulong slot_words;
-    ulong rows; /* of each part but the last */
-    ulong count;
-    uint block; /* of the first part's first row, in its superblock */
-};
+#define TOTALS_MAX (8192 / ELEM_BYTES / GROUP) /* of vectors of blocks: scan_launch_cpu.c knows */
 
 /* Totals of all blocks of a part: of the first block's vectors, the second one's and so on. */
 static void part_totals(const struct strip *t, group_t totals[TOTALS_MAX])
@@ -270,13 +262,21 @@ static void part_totals(const struct strip *t, group_t totals[TOTALS_MAX])
     }
 }
 
-INLINE void slot_load(const struct strip *t, __global const ulong *slot,
+/* Sums before a part that has others before it: S of each column, then B. */
+INLINE void slot_load(const struct strip *t, const struct chain *c, ulong part,
                       struct column_sums *sums)
 {
-    __global const acc_t *supers = (__global const acc_t *)(slot + 1);
+    __global const acc_t *supers = (__global const acc_t *)(chain_slot(c, part) + 1);
     for (uint j = 0; j < (t->columns + GROUP - 1) / GROUP; j++) {
         sums_load(t, &sums[j], vector_column(t, j, false), supers, supers + t->columns);
     }
+}
+
+INLINE void slot_store(const struct strip *t, const struct chain *c, ulong part, uint j,
+                       const struct column_sums *s)
+{
+    __global acc_t *supers = (__global acc_t *)(chain_slot(c, part) + 1);
+    sums_save(t, s, vector_column(t, j, false), supers, supers + t->columns);
 }
 
 /* Sums of vector j before a part to those after it. block: that of its first, in its superblock. */
@@ -295,53 +295,92 @@ INLINE void part_pass(const struct strip *t, const group_t *totals, uint j, uint
     }
 }
 
-/* The block that a part begins with, in its superblock. */
-INLINE uint part_block(const struct parts *p, ulong part)
+/* Part `part` of a strip. */
+INLINE struct strip part_of(const struct strip *t, const struct chain *c, ulong part)
 {
-    return (uint)((p->block + part * (p->rows / BLOCK)) % SUPER);
+    struct strip piece = *t;
+    ulong before = chain_before(c, part);
+    piece.in += (long)before * t->in_step;
+    piece.out += (long)before * t->out_step;
+    piece.rows = chain_length(c, part);
+    piece.block = (uint)((t->block + before / BLOCK) % SUPER);
+    return piece;
 }
 
-/* The strip's sums before part `part`, given those before the strip; those after the part are
- * published. t: the part. */
-static void part_sums(const struct strip *t, const struct parts *p, ulong part,
+/* The strip's sums before a part, given those before the strip; those after the part are
+ * published if it is not to be scanned at once. */
+static void part_sums(const struct strip *t, const struct chain *c, ulong part, bool at_once,
                       struct column_sums *sums)
 {
     group_t totals[TOTALS_MAX];
     group_t missing[TOTALS_MAX];
     uint vectors = (t->columns + GROUP - 1) / GROUP;
-    bool last = part == p->count - 1;
-    if (!last) {
-        part_totals(t, totals);
+    struct strip own = part_of(t, c, part);
+    bool adds_up = !at_once && part < c->count - 1;
+    if (adds_up) {
+        part_totals(&own, totals);
     }
-    ulong known = chain_wait(p->slots, p->slot_words, part);
+    ulong known = chain_wait(c, part);
     if (known > 0) {
-        slot_load(t, p->slots + known * p->slot_words, sums);
+        slot_load(t, c, known, sums);
     }
-    while (known < part) {
-        struct strip other = *t;
-        other.in = t->in - (long)((part - known) * p->rows) * t->in_step;
-        other.rows = p->rows;
-        part_totals(&other, missing);
-        bool ready = chain_ready(p->slots + (known + 1) * p->slot_words);
-        for (uint j = 0; j < vectors && !ready; j++) {
-            part_pass(&other, missing, j, part_block(p, known), &sums[j]);
+    for (; known < part; known++) {
+        struct strip other = part_of(t, c, known);
+        if (!chain_passed(c, known)) {
+            part_totals(&other, missing);
         }
-        known++;
-        if (ready) { /* and what was added up may have been results */
-            slot_load(t, p->slots + known * p->slot_words, sums);
+        bool passed = chain_passed(c, known);
+        for (uint j = 0; j < vectors && !passed; j++) {
+            part_pass(&other, missing, j, other.block, &sums[j]);
+        }
+        if (passed) { /* and what was added up may have been results */
+            slot_load(t, c, known + 1, sums);
         }
     }
-    if (last) {
+    if (!adds_up) {
         return;
     }
-    __global ulong *slot = p->slots + (part + 1) * p->slot_words;
-    __global acc_t *supers = (__global acc_t *)(slot + 1);
     for (uint j = 0; j < vectors; j++) {
         struct column_sums after = sums[j];
-        part_pass(t, totals, j, part_block(p, part), &after);
-        sums_save(t, &after, vector_column(t, j, false), supers, supers + t->columns);
+        part_pass(&own, totals, j, own.block, &after);
+        slot_store(t, c, part + 1, j, &after);
     }
-    chain_publish(slot);
+    chain_publish(c, part + 1);
+}
+
+INLINE void strip_scan(const struct strip *t, bool backwards, __global const elem_t *low,
+                       __global const elem_t *high, struct column_sums *sums)
+{
+    ulong pitch = (ulong)(backwards ? -t->in_step : t->in_step);
+    if (t->columns >= GROUP && pitch * ELEM_BYTES >= FAR_BYTES) {
+        scan_wide(t, sums, true);
+    } else if (t->columns >= GROUP) {
+        scan_wide(t, sums, false);
+    } else {
+        struct narrow n = {t, backwards, low, high};
+        scan_narrow(&n, sums);
+    }
+}
+
+/* One part of a strip of at least GROUP columns. sums: those before the strip, then those after
+ * the part. */
+INLINE void part_scan(const struct strip *t, const struct chain *c, ulong part,
+                      struct column_sums *sums)
+{
+    struct strip own = part_of(t, c, part);
+    bool at_once = chain_at_once(c, part);
+    part_sums(t, c, part, at_once, sums);
+    if (at_once) {
+        chain_begin(c, part);
+    }
+    strip_scan(&own, false, own.in, own.in, sums);
+    if (!at_once || part == c->count - 1) {
+        return;
+    }
+    for (uint j = 0; j < (t->columns + GROUP - 1) / GROUP; j++) {
+        slot_store(t, c, part + 1, j, &sums[j]);
+    }
+    chain_publish(c, part + 1);
 }
 
 __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
@@ -365,20 +404,18 @@ __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
     own %= strips * sets;
     ulong strip = own % strips;
     ulong line = own / strips * inner + strip * e->unit_lines;
-    ulong before = part * e->part_length;
-    bool last = part == e->parts - 1;
     struct line_walk w = walk_from(e, dims, line);
     bool backwards = (e->flags & ENTRY_REVERSE) != 0;
-    ulong first = backwards ? e->length - 1 - before : before;
+    ulong first = backwards ? e->length - 1 : 0;
 
     struct strip t;
     t.columns = (uint)(strip == strips - 1 ? inner - strip * e->unit_lines : e->unit_lines);
-    t.rows = last ? e->length - before : e->part_length;
+    t.rows = e->length;
     t.in_step = backwards ? -(long)e->axis_in : (long)e->axis_in;
     t.out_step = backwards ? -(long)e->axis_out : (long)e->axis_out;
     t.in = in + w.in + first * e->axis_in;
     t.out = out + w.out + first * e->axis_out;
-    t.block = (uint)((e->block + before / BLOCK) % SUPER);
+    t.block = (uint)e->block;
     t.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     t.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)t.out % sizeof(elem_pack_t) == 0 &&
                e->axis_out * ELEM_BYTES % sizeof(elem_pack_t) == 0;
@@ -395,26 +432,13 @@ __kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
         }
     }
     if (e->parts > 1) {
-        struct parts parts;
-        parts.slots = table + chain_at + CHAIN_HEAD + e->slot + own * e->parts * e->slot_words;
-        parts.slot_words = e->slot_words;
-        parts.rows = e->part_length;
-        parts.count = e->parts;
-        parts.block = (uint)e->block;
-        part_sums(&t, &parts, part, sums);
-    }
-    if (t.columns >= GROUP && e->axis_in * ELEM_BYTES >= FAR_BYTES) {
-        scan_wide(&t, sums, true);
-    } else if (t.columns >= GROUP) {
-        scan_wide(&t, sums, false);
+        struct chain chain = chain_of(table + chain_at, e, own);
+        part_scan(&t, &chain, part, sums);
     } else {
-        struct narrow n;
-        n.t = &t;
-        n.backwards = backwards;
-        n.low = in + w.in;
-        n.high = n.low + (t.rows - 1) * e->axis_in + t.columns;
-        scan_narrow(&n, sums);
+        __global const elem_t *low = in + w.in;
+        strip_scan(&t, backwards, low, low + (t.rows - 1) * e->axis_in + t.columns, sums);
     }
+    bool last = part == e->parts - 1;
     for (uint j = 0; j < vectors && last && (e->flags & ENTRY_CARRY_OUT); j++) {
         sums_save(&t, &sums[j], vector_column(&t, j, backwards), supers, supers + carry_lines);
     }

@@ -164,22 +164,38 @@ INLINE float_pack_t pack_to_float(elem_pack_t x)
 INLINE elem_pack_t pack_from_float(float_pack_t x)
 {
     uint_pack_t bits = AS_UINT(x);
-    uint_pack_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    uint_pack_t rounded = ((bits & 0x10000) == 0 ? bits + 0x7FFF : bits + 0x8000) >> 16;
     rounded = x == x ? rounded : (uint_pack_t)0x7FC0;
     return __builtin_convertvector(rounded, elem_pack_t);
 }
 #endif
 
+#if defined(__AVX512F__) && defined(__has_builtin) && PART == 8
+#if __has_builtin(__builtin_ia32_cvtpd2ps512_mask)
+#define HARDWARE_TO_ZERO
+#endif
+#endif
+
 #if defined(ACC_F64)
-/* As acc_to_odd_float(): floats that round to 16 bits as the accumulators themselves do. */
+/* As acc_to_odd_float(): floats that round to 16 bits as the accumulators themselves do. Where
+ * the hardware can round to zero, what is lost is gathered afterwards, in half as many lanes: in
+ * the last two bits, because the compiler takes a detour for a single one. Too large a value
+ * becomes the largest float, which rounds to infinity like itself. */
 typedef VECTOR(float, PART) float_part_t;
+typedef VECTOR(ulong, PART) ulong_part_t;
 INLINE float_part_t to_odd_float(part_t x)
 {
-    typedef VECTOR(ulong, PART) ulong_part_t;
     const ulong low = (1UL << 29) - 1;
     ulong_part_t bits = __builtin_astype(x, ulong_part_t);
+#if defined(HARDWARE_TO_ZERO)
+    const int to_zero = 11; /* and no exceptions */
+    const float_part_t none = (float_part_t)(0.0f);
+    uint_pack_t f = AS_UINT(__builtin_ia32_cvtpd2ps512_mask(x, none, 0xFF, to_zero));
+    return AS_FLOAT(f | (__builtin_convertvector((bits & low) != 0, uint_pack_t) & 3));
+#else
     bits = (bits | ((bits & low) + low)) & ~low;
     return __builtin_convertvector(__builtin_astype(bits, part_t), float_part_t);
+#endif
 }
 #if PACK_PARTS == 1
 INLINE pack_t widen(elem_pack_t x)

@@ -405,6 +405,10 @@ static enum status cpu_family(struct scan_launcher *launcher, const struct scan_
     if (*family != SCAN_FAMILY_GENERIC) {
         status = find_vectors(launcher, *family, type, &usable, err);
     }
+    if (!usable && runs_all_by(launcher, *family)) {
+        return error_set(err, STATUS_UNSUPPORTED, "the compiler does not take %s",
+                         launcher->device->family);
+    }
     if (!usable) {
         *family = SCAN_FAMILY_GENERIC;
     }

@@ -17,8 +17,8 @@ enum {
     ABREAST_SIDE = 8,     /* lines and elements of a square of scan_abreast.cl */
     STRIP_MAX = 1024,     /* columns, as in scan_columns.cl */
     LANE_BYTES = 64,      /* of lines side by side in scan_strided.cl: a cache line */
-    PART_BYTES = 1 << 18, /* of a part of a line, at most: the kernels keep as many totals of
-                             blocks */
+    PART_BYTES = 1 << 18, /* of a part of a line, at most, but for those that are twice as long:
+                             the kernels keep as many totals of blocks */
     STRIP_ALIGN = 64,     /* elements: a cache line, at least */
     TILE_BLOCKS = 8       /* that are added up side by side */
 };
@@ -98,6 +98,7 @@ static bool can_by(uint64_t kernel, const struct scan_piece *piece, enum scan_fa
         [SCAN_BY_COLUMNS] = SCAN_FAMILY_CPU_COLUMNS,
         [SCAN_BY_ABREAST] = SCAN_FAMILY_CPU_ABREAST,
         [SCAN_BY_STRIDED] = SCAN_FAMILY_CPU_STRIDED,
+        [SCAN_BY_STEPS] = SCAN_FAMILY_CPU_STEPS,
         [SCAN_BY_CROSSED] = SCAN_FAMILY_CPU_CROSSED,
         [SCAN_BY_SHORT] = SCAN_FAMILY_CPU_SHORT_1,
         [SCAN_BY_GENERIC] = SCAN_FAMILY_GENERIC,
@@ -167,7 +168,9 @@ static enum scan_family strided_family(const struct scan_piece *piece,
                                        const struct scan_tuning *tuning)
 {
     enum scan_family family = SCAN_FAMILY_CPU_STRIDED;
+    bool few = piece->plan->lines < tuning->strided_lines;
     bool found = (crosses(piece->plan, tuning) && can_by(tuning->crossed, piece, &family)) ||
+                 (few && can_by(tuning->few_strided, piece, &family)) ||
                  can_by(tuning->strided, piece, &family);
     return found ? family : SCAN_FAMILY_CPU_STRIDED;
 }
@@ -259,16 +262,10 @@ static uint64_t part_bytes(const struct setting *setting)
     return bytes < PART_BYTES ? bytes : PART_BYTES;
 }
 
-/* Sums wider than their elements keep a thread's vector units busy; of strips wider than a
- * bundle the parts cost too much all the same. */
-static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns,
-                             const struct scan_tuning *tuning)
+/* With elements of 8 bytes one thread comes close to memory's speed. */
+static uint64_t busy_percent(const struct scan_piece *piece, const struct scan_tuning *tuning)
 {
-    const struct dtype_info *info = dtype_info(piece->plan->dtype);
-    bool heavy = info->kind == DTYPE_KIND_FLOAT && info->bytes < 8 &&
-                 piece->plan->precision == PRECISION_WIDE;
-    return heavy && columns <= SHORT_COLUMNS ? tuning->busy_percent
-                                             : tuning->busy_light_percent;
+    return element_bytes(piece) < 8 ? tuning->busy_percent : tuning->busy_light_percent;
 }
 
 /* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
@@ -279,7 +276,7 @@ static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
     const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
     if (setting->part_bytes == 0 &&
         !keeps_waiting(length * columns * element_bytes(piece),
-                       busy_percent(piece, columns, setting->tuning), setting)) {
+                       busy_percent(piece, setting->tuning), setting)) {
         return length;
     }
     uint64_t blocks = part_bytes(setting) / block_bytes;
@@ -288,19 +285,38 @@ static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
     return part < length ? part : length;
 }
 
+/* Cut strips of `columns` lines into parts of `part` elements, one in as many as there are
+ * threads for a strip longer than the others (scan_chain.cl). */
+static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t part,
+                      const struct setting *setting, struct scan_units *units)
+{
+    const uint64_t length = piece->plan->axis.size;
+    const uint64_t strips = setting->bytes / (length * columns * element_bytes(piece));
+    const uint64_t round = strips > 0 ? ceil_div(setting->threads, strips) : 1;
+    uint64_t blocks = ceil_div(part / SCAN_BLOCK * setting->tuning->lead_percent, 100);
+    if (part / SCAN_BLOCK > TILE_BLOCKS) { /* which is whole tiles */
+        blocks = ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS;
+    }
+    const uint64_t lead = blocks * SCAN_BLOCK;
+    const uint64_t round_length = lead + (round - 1) * part;
+    const uint64_t rest = length % round_length;
+    units->parts = length / round_length * round + (rest > 0);
+    units->parts += rest > lead ? ceil_div(rest - lead, part) : 0;
+    units->part_length = part;
+    units->lead_length = lead;
+    units->round = round;
+}
+
 /* Parts of `part` elements of lines, `columns` side by side. */
 static struct scan_units parts_of_lines(const struct scan_piece *piece, uint64_t columns,
                                         uint64_t part, const void *context)
 {
-    uint64_t parts = ceil_div(piece->plan->axis.size, part);
-    uint64_t count = piece->plan->lines / columns * parts;
-    return (struct scan_units){.count = count,
-                               .lines = columns,
-                               .stream = streams(piece, context),
-                               .parts = parts,
-                               .part_length = part,
-                               .slots = count,
-                               .slot_words = 2 + 2 * columns};
+    struct scan_units units = {
+        .lines = columns, .stream = streams(piece, context), .slot_words = 2 + 2 * columns};
+    cut_lines(piece, columns, part, context, &units);
+    units.count = piece->plan->lines / columns * units.parts;
+    units.slots = units.count;
+    return units;
 }
 
 /* Whole lines, or parts of one. */
@@ -316,6 +332,21 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
                                .stream = row_streams(piece, context)};
+}
+
+/* The same of lines whose elements lie apart: the cache that a part must fit holds what lies
+ * between them, too. */
+static struct scan_units step_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t part = part_length(piece, 1, context);
+    if (part == plan->axis.size) {
+        return row_units(piece, context);
+    }
+    uint64_t spread = LANE_BYTES / element_bytes(piece);
+    spread = plan->axis.in_stride < spread ? plan->axis.in_stride : spread;
+    uint64_t blocks = part / SCAN_BLOCK / (spread > 0 ? spread : 1);
+    return parts_of_lines(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, context);
 }
 
 /* Whole lines, eight at a time. */
@@ -374,8 +405,7 @@ static void cut_strips(const struct scan_piece *piece, const struct setting *set
     strips = inner / columns;
     struct setting narrow = *setting;
     narrow.part_bytes = part_bytes(setting);
-    units->part_length = part_length(piece, columns, &narrow);
-    units->parts = ceil_div(plan->axis.size, units->part_length);
+    cut_lines(piece, columns, part_length(piece, columns, &narrow), setting, units);
     units->lines = columns;
     units->count = plan->lines / inner * strips * units->parts;
     units->slot_words = 1 + 2 * (inner - (strips - 1) * columns);
@@ -491,6 +521,9 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
     struct scan_table_source source = {pieces, count, bundle_units, &setting};
     if (family == SCAN_FAMILY_CPU_ROWS || family == SCAN_FAMILY_CPU_COLUMNS) {
         source.units_of = family == SCAN_FAMILY_CPU_ROWS ? row_units : column_units;
+    }
+    if (family == SCAN_FAMILY_CPU_STEPS) {
+        source.units_of = step_units;
     }
     if (family == SCAN_FAMILY_CPU_ABREAST) {
         source.units_of = abreast_units;

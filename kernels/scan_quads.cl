@@ -95,9 +95,9 @@ INLINE void cells_turn(cells_t t[QUAD])
 #define DONE_HERE(v)          (void)(v)
 #endif
 
-/* The quad whose groups begin `pitch` elements apart, each at its lowest address; scanned.
- * Lines that go down in memory have a negative pitch. */
-INLINE void quad_load(struct quad *q, __global const elem_t *in, long pitch)
+/* The groups that begin `pitch` elements apart, each at its lowest address: element i of all in
+ * v[i]. */
+INLINE void groups_load(part_t v[GROUP], __global const elem_t *in, long pitch, bool reverse)
 {
     cells_t t[QUAD];
 #pragma unroll
@@ -105,15 +105,30 @@ INLINE void quad_load(struct quad *q, __global const elem_t *in, long pitch)
         t[i] = CELLS_LOAD(((__global const elem_group_any_t *)(in + i * pitch))[0]);
     }
     cells_transpose(t);
-    if (pitch < 0) {
+    if (reverse) {
         cells_turn(t);
     }
     THROUGH_MEMORY(t);
 #pragma unroll
     for (int i = 0; i < QUAD; i++) {
-        q->v[i] = __builtin_convertvector(FIRST_HALF(t[i]), part_t);
-        q->v[i + QUAD] = __builtin_convertvector(SECOND_HALF(t[i]), part_t);
+        v[i] = __builtin_convertvector(FIRST_HALF(t[i]), part_t);
+        v[i + QUAD] = __builtin_convertvector(SECOND_HALF(t[i]), part_t);
     }
+}
+
+/* The totals of four groups. */
+INLINE part_t quad_totals(__global const elem_t *in, long pitch, bool reverse)
+{
+    part_t v[GROUP];
+    groups_load(v, in, pitch, reverse);
+    part_t low = PLUS(PLUS(v[0], v[1]), PLUS(v[2], v[3]));
+    return PLUS(low, PLUS(PLUS(v[4], v[5]), PLUS(v[6], v[7])));
+}
+
+/* A quad, scanned. Lines that go down in memory have a negative pitch. */
+INLINE void quad_load(struct quad *q, __global const elem_t *in, long pitch)
+{
+    groups_load(q->v, in, pitch, pitch < 0);
 #pragma unroll
     for (int d = 1; d < GROUP; d *= 2) {
 #pragma unroll

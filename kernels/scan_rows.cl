@@ -1,7 +1,10 @@
-/* Contiguous lines on a CPU: a unit is some whole lines, or part of one (scan_chain.cl); a
+/* Lines one by one on a CPU: a unit is some whole lines, or part of one (scan_chain.cl); a
  * work-item (a work-group of one) takes one unit. Four groups are in flight; the sums of
  * groups, blocks and superblocks are chains of one addition each. No barriers. In place is
- * fine: groups are read before they are written. */
+ * fine: groups are read before they are written.
+ *
+ * scan_rows: contiguous lines. -DSTEPS, scan_steps: lines with any steps, 0 among them, between
+ * elements, which are moved one by one. */
 
 #define FLIGHT 4
 #define STEP   (FLIGHT * GROUP)
@@ -21,10 +24,86 @@ struct row {
     __global const elem_t *in; /* its first element in traversal order */
     __global elem_t *out;
     ulong length;
+#if defined(STEPS)
+    long in_step; /* elements, in the direction of traversal */
+    long out_step;
+#else
     bool reverse;
-    bool exclusive;
     bool stream; /* and out is aligned for it */
+#endif
+    bool exclusive;
+    ulong ahead; /* elements from one that is scanned to one to be asked for then; 0: none is */
 };
+
+#if defined(STEPS)
+#define KERNEL_NAME scan_steps
+INLINE __global const elem_t *row_in(const struct row *r, ulong k)
+{
+    return r->in + (long)k * r->in_step;
+}
+INLINE __global elem_t *row_out(const struct row *r, ulong k)
+{
+    return r->out + (long)k * r->out_step;
+}
+INLINE group_t row_load(const struct row *r, ulong k)
+{
+    elem_t cells[GROUP];
+    __global const elem_t *p = row_in(r, k);
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
+        cells[i] = p[i * r->in_step];
+    }
+    return group_load_private(cells);
+}
+INLINE void row_store(const struct row *r, ulong k, group_t q)
+{
+    elem_t cells[GROUP];
+    __global elem_t *p = row_out(r, k);
+    group_store_private(cells, q);
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
+        p[i * r->out_step] = cells[i];
+    }
+}
+#define row_ask(r, p, count) /* the hardware knows the steps that it can foresee */
+#else
+#define KERNEL_NAME scan_rows
+INLINE __global const elem_t *row_in(const struct row *r, ulong k)
+{
+    return r->reverse ? r->in - k : r->in + k;
+}
+INLINE __global elem_t *row_out(const struct row *r, ulong k)
+{
+    return r->reverse ? r->out - k : r->out + k;
+}
+INLINE group_t row_load(const struct row *r, ulong k)
+{
+    return r->reverse ? group_load_reverse(r->in - k) : group_load(r->in + k);
+}
+
+INLINE void row_store(const struct row *r, ulong k, group_t q)
+{
+    if (r->reverse) {
+        group_store_reverse(r->out - k, q);
+    } else if (r->stream) {
+        group_stream(r->out + k, q);
+    } else {
+        group_store(r->out + k, q);
+    }
+}
+
+/* Ask for `count` elements, the first of them at *p, where one that is scanned is; into L2. */
+INLINE void row_ask(const struct row *r, __global const elem_t *p, uint count)
+{
+    __global const elem_t *first = r->reverse ? p - r->ahead : p + r->ahead;
+    if (r->ahead > 0) {
+#pragma unroll
+        for (uint at = 0; at < count; at += 64 / ELEM_BYTES) {
+            __builtin_prefetch((const void *)(ulong)(r->reverse ? first - at : first + at), 0, 2);
+        }
+    }
+}
+#endif
 
 INLINE void block_end(struct row_sums *s, part_t groups)
 {
@@ -46,11 +125,10 @@ INLINE void row_group(const struct row *r, ulong k, part_t base, part_t *groups,
     group_t q[1];
     elem_t cells[GROUP];
     if (count == GROUP) {
-        q[0] = r->reverse ? group_load_reverse(r->in - k) : group_load(r->in + k);
+        q[0] = row_load(r, k);
     } else {
         for (uint i = 0; i < GROUP; i++) {
-            ulong at = r->reverse ? 0 - (k + i) : k + i;
-            cells[i] = i < count ? r->in[at] : ELEM_ZERO;
+            cells[i] = i < count ? *row_in(r, k + i) : ELEM_ZERO;
         }
         q[0] = group_load_private(cells);
     }
@@ -62,28 +140,7 @@ INLINE void row_group(const struct row *r, ulong k, part_t base, part_t *groups,
     }
     group_store_private(cells, q[0]);
     for (uint i = 0; i < count; i++) {
-        ulong at = r->reverse ? 0 - (k + i) : k + i;
-        r->out[at] = cells[i];
-    }
-}
-
-INLINE void row_store(const struct row *r, ulong k, const group_t q[FLIGHT])
-{
-    if (r->reverse) {
-        EACH_GROUP(FLIGHT)
-        {
-            group_store_reverse(r->out - k - i * GROUP, q[i]);
-        }
-    } else if (r->stream) {
-        EACH_GROUP(FLIGHT)
-        {
-            group_stream(r->out + k + i * GROUP, q[i]);
-        }
-    } else {
-        EACH_GROUP(FLIGHT)
-        {
-            group_store(r->out + k + i * GROUP, q[i]);
-        }
+        *row_out(r, k + i) = cells[i];
     }
 }
 
@@ -120,6 +177,7 @@ INLINE ulong row_quads(const struct row *r, struct row_sums *s, part_t *groups)
         struct quad next = q;
         if (k < end) {
             in += QUAD * pitch;
+            row_ask(r, in, QUAD_STEP);
             quad_load(&next, in, pitch);
         }
         quad_store(&q, out, pitch, r->exclusive, stream);
@@ -142,16 +200,10 @@ INLINE ulong row_flights(const struct row *r, struct row_sums *s, part_t *groups
     for (; r->length - k >= STEP; k += STEP) {
         group_t q[FLIGHT];
         part_t before[FLIGHT + 1];
-        if (r->reverse) {
-            EACH_GROUP(FLIGHT)
-            {
-                q[i] = group_load_reverse(r->in - k - i * GROUP);
-            }
-        } else {
-            EACH_GROUP(FLIGHT)
-            {
-                q[i] = group_load(r->in + k + i * GROUP);
-            }
+        row_ask(r, row_in(r, k), STEP);
+        EACH_GROUP(FLIGHT)
+        {
+            q[i] = row_load(r, k + i * GROUP);
         }
         GROUPS_SCAN(q, FLIGHT);
         before[0] = base;
@@ -176,7 +228,10 @@ INLINE ulong row_flights(const struct row *r, struct row_sums *s, part_t *groups
             }
         }
         base = before[FLIGHT];
-        row_store(r, k, q);
+        EACH_GROUP(FLIGHT)
+        {
+            row_store(r, k + i * GROUP, q[i]);
+        }
     }
     return k;
 }
@@ -200,11 +255,6 @@ INLINE void row_scan(const struct row *r, struct row_sums *s)
 /* ---- totals of blocks ---- */
 #define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))
 
-INLINE group_t row_load(const struct row *r, ulong k)
-{
-    return r->reverse ? group_load_reverse(r->in - k) : group_load(r->in + k);
-}
-
 /* As many totals as a call of blocks_total() gives. */
 #if defined(ACC_INT)
 #define TOTALS 1
@@ -223,6 +273,12 @@ INLINE group_t row_load(const struct row *r, ulong k)
 #define ADD_PAIRS(a, b) PLUS(EVEN(a, b), ODD(a, b))
 INLINE part_t groups_total(const struct row *r, ulong k, ulong pitch)
 {
+#if defined(QUADS)
+    if (QUADS(r)) {
+        return r->reverse ? quad_totals(r->in - k - (GROUP - 1), -(long)pitch, true)
+                          : quad_totals(r->in + k, (long)pitch, false);
+    }
+#endif
     group_t a = row_load(r, k);
     group_t b = row_load(r, k + pitch);
     group_t c = row_load(r, k + 2 * pitch);
@@ -278,17 +334,23 @@ INLINE void blocks_total(const struct row *r, ulong k, ulong pitch, lane_t *tota
         totals[0] += sum[i];
     }
 #else
+    const struct row row = *r; /* whose members stay in registers */
+    /* blocks are too many streams for the hardware to fetch ahead: ask in order of memory, but
+     * not for what is another thread's */
+#if !defined(STEPS)
+    ulong tile = PART * BLOCK;
+    __global const elem_t *next = row_in(&row, k + 2 * tile <= row.length ? k + tile : k);
+#endif
     part_t c = splat(LANE_ZERO);
+#pragma unroll 2
     for (ulong g = 0; g < BLOCK; g += GROUP) {
-        /* blocks are too many streams for the hardware to fetch ahead: ask in order of memory
-         */
-        ulong ahead = k + PART * BLOCK + g * PART;
-        __global const elem_t *next = r->reverse ? r->in - ahead : r->in + ahead;
+#if !defined(STEPS)
 #pragma unroll
-        for (ulong line = 0; line < GROUP * PART * ELEM_BYTES; line += 64) {
-            PREFETCH((__global const char *)next + (r->reverse ? 0 - line : line));
+        for (ulong at = 0; at < GROUP * PART; at += 64 / ELEM_BYTES) {
+            PREFETCH(row.reverse ? next - g * PART - at : next + g * PART + at);
         }
-        c = PLUS(c, groups_total(r, k + g, pitch));
+#endif
+        c = PLUS(c, groups_total(&row, k + g, pitch));
     }
     for (uint i = 0; i < PART; i++) {
         totals[i] = c[i];
@@ -298,15 +360,8 @@ INLINE void blocks_total(const struct row *r, ulong k, ulong pitch, lane_t *tota
 
 /* ---- parts of a line ---- */
 
-#define PART_BLOCKS (262144 / BLOCK / ELEM_BYTES) /* most in a part: scan_launch_cpu.c knows \
+#define PART_BLOCKS (524288 / BLOCK / ELEM_BYTES) /* most in a part: scan_launch_cpu.c knows \
                                                    */
-
-struct parts {
-    __global ulong *slots;
-    ulong slot_words;
-    ulong length; /* of each but the last */
-    ulong count;
-};
 
 INLINE struct row_sums sums_of(part_t supers, part_t blocks, uint block)
 {
@@ -340,58 +395,82 @@ INLINE void part_pass(const struct row *r, const lane_t *totals, struct row_sums
     }
 }
 
-INLINE struct row_sums slot_load(__global const ulong *slot, uint block)
+/* The sums before a part, given those before the line. */
+INLINE struct row_sums slot_load(const struct chain *c, ulong part, struct row_sums line)
 {
-    volatile __global const acc_t *sums = (volatile __global const acc_t *)(slot + 1);
-    return sums_of(splat((lane_t)sums[0]), splat((lane_t)sums[1]), block);
+    volatile __global const acc_t *sums =
+        (volatile __global const acc_t *)(chain_slot(c, part) + 1);
+    uint block = (uint)((line.block + chain_before(c, part) / BLOCK) % SUPER);
+    return part == 0 ? line : sums_of(splat((lane_t)sums[0]), splat((lane_t)sums[1]), block);
 }
 
-INLINE void slot_store(__global ulong *slot, const struct row_sums *s)
+INLINE void slot_store(const struct chain *c, ulong part, const struct row_sums *s)
 {
-    volatile __global acc_t *sums = (volatile __global acc_t *)(slot + 1);
+    volatile __global acc_t *sums = (volatile __global acc_t *)(chain_slot(c, part) + 1);
     sums[0] = s->supers[0];
     sums[1] = s->blocks[0];
-    chain_publish(slot);
+    chain_publish(c, part);
 }
 
-/* The sums before part `part` of a line, given those before the line; those after it are
- * published. r: the part. */
-INLINE struct row_sums part_sums(const struct row *r, const struct parts *p, ulong part,
-                                 struct row_sums s)
+/* Part `part` of a line, the row that *r is. */
+INLINE struct row part_of(const struct row *r, const struct chain *c, ulong part)
+{
+    struct row piece = *r;
+    ulong before = chain_before(c, part);
+    piece.in = row_in(r, before);
+    piece.out = row_out(r, before);
+    piece.length = chain_length(c, part);
+    return piece;
+}
+
+/* The sums before a part of a line, given those before the line; those after it are published if
+ * it is not to be scanned at once. r: the line. */
+static struct row_sums part_sums(const struct row *r, const struct chain *c, ulong part,
+                                 bool at_once, struct row_sums line)
 {
     lane_t totals[PART_BLOCKS + TOTALS];
     lane_t missing[PART_BLOCKS + TOTALS];
-    bool last = part == p->count - 1;
-    uint first_block = s.block;
-    uint part_blocks = (uint)(p->length / BLOCK);
-    if (!last) {
-        part_totals(r, totals);
+    struct row own = part_of(r, c, part);
+    bool adds_up = !at_once && part < c->count - 1;
+    if (adds_up) {
+        part_totals(&own, totals);
     }
-    ulong known = chain_wait(p->slots, p->slot_words, part);
-    if (known > 0) {
-        uint block = (uint)((first_block + known * part_blocks) % SUPER);
-        s = slot_load(p->slots + known * p->slot_words, block);
-    }
-    while (known < part) {
-        struct row other = *r;
-        ulong behind = (part - known) * p->length;
-        other.in = r->reverse ? r->in + behind : r->in - behind;
-        other.length = p->length;
-        part_totals(&other, missing);
-        known++;
-        __global const ulong *slot = p->slots + known * p->slot_words;
-        if (chain_ready(slot)) { /* and what was added up may have been results */
-            s = slot_load(slot, (uint)((first_block + known * part_blocks) % SUPER));
+    ulong known = chain_wait(c, part);
+    struct row_sums s = slot_load(c, known, line);
+    for (; known < part; known++) {
+        struct row other = part_of(r, c, known);
+        if (!chain_passed(c, known)) {
+            part_totals(&other, missing);
+        }
+        if (chain_passed(c, known)) { /* and what was added up may have been results */
+            s = slot_load(c, known + 1, line);
         } else {
             part_pass(&other, missing, &s);
         }
     }
-    if (!last) {
+    if (adds_up) {
         struct row_sums after = s;
-        part_pass(r, totals, &after);
-        slot_store(p->slots + (part + 1) * p->slot_words, &after);
+        part_pass(&own, totals, &after);
+        slot_store(c, part + 1, &after);
     }
     return s;
+}
+
+/* One part of a line. s: sums before the line, then those after the part. */
+INLINE void part_scan(const struct row *r, const struct chain *c, ulong part,
+                      struct row_sums *s)
+{
+    struct row own = part_of(r, c, part);
+    bool at_once = chain_at_once(c, part);
+    *s = part_sums(r, c, part, at_once, *s);
+    if (at_once) {
+        chain_begin(c, part);
+    }
+    own.ahead = chain_ahead(c, part);
+    row_scan(&own, s);
+    if (at_once && part < c->count - 1) {
+        slot_store(c, part + 1, s);
+    }
 }
 
 INLINE struct row_sums line_sums(__global const struct scan_entry *e, ulong line,
@@ -406,7 +485,7 @@ INLINE struct row_sums line_sums(__global const struct scan_entry *e, ulong line
     return sums_of(supers, blocks, (uint)e->block);
 }
 
-__kernel void scan_rows(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
+__kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
                         ulong carry_lines, __global ulong *table, ulong entry_at,
                         uint entry_count, ulong dim_at, ulong units, ulong chain_at)
 {
@@ -423,35 +502,39 @@ __kernel void scan_rows(__global const elem_t *in, __global elem_t *out, __globa
     ulong part = cut ? own / e->lines : 0; /* neighbours are of different lines */
     ulong line = cut ? own % e->lines : own * e->unit_lines;
     ulong end = cut ? line + 1 : min(line + e->unit_lines, e->lines);
-    ulong before = part * e->part_length;
-    bool last = part == e->parts - 1;
-    struct parts parts;
-    parts.slots = table + chain_at + CHAIN_HEAD + e->slot + line * e->parts * e->slot_words;
-    parts.slot_words = e->slot_words;
-    parts.length = e->part_length;
-    parts.count = e->parts;
+    struct chain chain = chain_of(table + chain_at, e, line);
     struct row r;
-    r.length = last ? e->length - before : e->part_length;
-    r.reverse = (e->flags & ENTRY_REVERSE) != 0;
+    r.length = e->length;
+    r.ahead = 0;
+    bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+#if defined(STEPS)
+    r.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    r.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+#else
+    r.reverse = reverse;
+#endif
     r.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     /* lines in the direction that each is walked: one stream for the prefetcher */
-    struct line_walk w = walk_from(e, dims, r.reverse ? end - 1 : line);
+    struct line_walk w = walk_from(e, dims, reverse ? end - 1 : line);
     for (ulong todo = end - line; todo > 0; todo--) {
-        ulong first = r.reverse ? e->length - 1 - before : before;
-        r.in = in + w.in + first;
-        r.out = out + w.out + first;
+        ulong first = reverse ? e->length - 1 : 0;
+        r.in = in + w.in + first * e->axis_in;
+        r.out = out + w.out + first * e->axis_out;
+#if !defined(STEPS)
         r.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)r.out % STREAM_ALIGN == 0;
+#endif
         struct row_sums s = line_sums(e, w.line, carry, carry_lines);
         if (cut) {
-            s = part_sums(&r, &parts, part, s);
+            part_scan(&r, &chain, part, &s);
+        } else {
+            row_scan(&r, &s);
         }
-        row_scan(&r, &s);
-        if (last && (e->flags & ENTRY_CARRY_OUT)) {
+        if (part == e->parts - 1 && (e->flags & ENTRY_CARRY_OUT)) {
             carry[e->carry + w.line] = s.supers[0];
             carry[carry_lines + e->carry + w.line] = s.blocks[0];
         }
         if (todo > 1) {
-            walk_on(&w, e, dims, r.reverse);
+            walk_on(&w, e, dims, reverse);
         }
     }
 }

@@ -130,7 +130,7 @@ INLINE void unit_long(const int kind, const struct unit *u, struct bundle_sums *
 
 /* ---- parts of a bundle ---- */
 
-#define PART_TOTALS (1024 / ELEM_BYTES + INNER) /* of columns' blocks: scan_launch_cpu.c knows */
+#define PART_TOTALS (2048 / ELEM_BYTES + INNER) /* of columns' blocks: scan_launch_cpu.c knows */
 
 /* S and B of the columns, in the order of the lanes of a row. */
 struct flat_sums {
@@ -183,79 +183,74 @@ INLINE void part_pass(const struct unit *part, const lane_t *totals, struct flat
     }
 }
 
-INLINE void slot_load(__global const ulong *slot, struct flat_sums *s, ulong block)
+/* The sums before a part, given those before the bundle. */
+INLINE struct flat_sums slot_load(const struct chain *c, ulong part, struct flat_sums bundle)
 {
-    volatile __global const acc_t *sums = (volatile __global const acc_t *)(slot + 1);
-    for (int i = 0; i < INNER; i++) {
-        s->supers[i] = (lane_t)sums[i];
-        s->blocks[i] = (lane_t)sums[INNER + i];
+    volatile __global const acc_t *sums =
+        (volatile __global const acc_t *)(chain_slot(c, part) + 1);
+    struct flat_sums s = bundle;
+    for (int i = 0; i < INNER && part > 0; i++) {
+        s.supers[i] = (lane_t)sums[i];
+        s.blocks[i] = (lane_t)sums[INNER + i];
     }
-    s->block = (uint)(block % SUPER);
+    s.block = (uint)((bundle.block + chain_before(c, part) / BLOCK) % SUPER);
+    return s;
 }
 
-INLINE void slot_store(__global ulong *slot, const struct flat_sums *s)
+INLINE void slot_store(const struct chain *c, ulong part, const struct flat_sums *s)
 {
-    volatile __global acc_t *sums = (volatile __global acc_t *)(slot + 1);
+    volatile __global acc_t *sums = (volatile __global acc_t *)(chain_slot(c, part) + 1);
     for (int i = 0; i < INNER; i++) {
         sums[i] = s->supers[i];
         sums[INNER + i] = s->blocks[i];
     }
-    chain_publish(slot);
+    chain_publish(c, part);
 }
 
-struct parts {
-    __global ulong *slots;
-    ulong slot_words;
-    ulong rows; /* of each but the last */
-    ulong count;
-};
-
-/* Part `number` of a bundle. */
-INLINE struct unit part_of(const struct unit *u, const struct parts *p, ulong number)
+/* Part `part` of a bundle. */
+INLINE struct unit part_of(const struct unit *u, const struct chain *c, ulong part)
 {
-    struct unit part = *u;
-    ulong before = number * p->rows;
-    part.rows = number == p->count - 1 ? u->rows - before : p->rows;
-    ulong first = u->memory.backwards ? u->rows - before - part.rows : before;
-    part.in += first * INNER;
-    part.out += first * INNER;
-    part.block = (uint)((u->block + before / BLOCK) % SUPER);
-    return part;
+    struct unit piece = *u;
+    ulong before = chain_before(c, part);
+    piece.rows = chain_length(c, part);
+    ulong first = u->memory.backwards ? u->rows - before - piece.rows : before;
+    piece.in += first * INNER;
+    piece.out += first * INNER;
+    piece.block = (uint)((u->block + before / BLOCK) % SUPER);
+    return piece;
 }
 
-/* The sums before part `number` of a bundle, given those before the bundle in *s; those after the
- * part are published. */
-static void part_sums(const struct unit *u, const struct parts *p, ulong number,
-                      struct flat_sums *s)
+/* The sums before a part of a bundle, given those before the bundle; those after the part are
+ * published if it is not to be scanned at once. */
+static struct flat_sums part_sums(const struct unit *u, const struct chain *c, ulong part,
+                                  bool at_once, struct flat_sums bundle)
 {
     lane_t totals[PART_TOTALS];
     lane_t missing[PART_TOTALS];
-    struct unit part = part_of(u, p, number);
-    bool last = number == p->count - 1;
-    ulong part_blocks = p->rows / BLOCK;
-    if (!last) {
-        part_totals(&part, totals);
+    struct unit own = part_of(u, c, part);
+    bool adds_up = !at_once && part < c->count - 1;
+    if (adds_up) {
+        part_totals(&own, totals);
     }
-    ulong known = chain_wait(p->slots, p->slot_words, number);
-    if (known > 0) {
-        slot_load(p->slots + known * p->slot_words, s, u->block + known * part_blocks);
-    }
-    while (known < number) {
-        struct unit other = part_of(u, p, known);
-        part_totals(&other, missing);
-        known++;
-        __global const ulong *slot = p->slots + known * p->slot_words;
-        if (chain_ready(slot)) { /* and what was added up may have been results */
-            slot_load(slot, s, u->block + known * part_blocks);
+    ulong known = chain_wait(c, part);
+    struct flat_sums s = slot_load(c, known, bundle);
+    for (; known < part; known++) {
+        struct unit other = part_of(u, c, known);
+        if (!chain_passed(c, known)) {
+            part_totals(&other, missing);
+        }
+        if (chain_passed(c, known)) { /* and what was added up may have been results */
+            s = slot_load(c, known + 1, bundle);
         } else {
-            part_pass(&other, missing, s);
+            part_pass(&other, missing, &s);
         }
     }
-    if (!last) {
-        struct flat_sums after = *s;
-        part_pass(&part, totals, &after);
-        slot_store(p->slots + (number + 1) * p->slot_words, &after);
+    if (adds_up) {
+        struct flat_sums after = s;
+        part_pass(&own, totals, &after);
+        slot_store(c, part + 1, &after);
     }
+    return s;
 }
 
 /* ---- sums in and out ---- */
@@ -278,32 +273,65 @@ INLINE struct flat_sums sums_begin(const struct unit *u, __global const struct s
     return s;
 }
 
-/* A bundle of any length, or part `number` of it; u: the bundle's cells begin at u->in. */
+INLINE void unit_any(const struct unit *u, struct bundle_sums *sums, elem_t stage[STRIPE])
+{
+    if (u->memory.backwards) {
+        unit_long(BACKWARDS | EDGE, u, sums, stage);
+    } else {
+        unit_long(EDGE, u, sums, stage);
+    }
+}
+
+INLINE struct bundle_sums sums_spread(const struct flat_sums *flat)
+{
+    struct bundle_sums sums = sums_from(LANE_ZERO);
+    for (uint i = 0; i < INNER; i++) {
+        column_set(&sums.supers, i, flat->supers[i]);
+        column_set(&sums.blocks, i, flat->blocks[i]);
+    }
+    sums.base = cells_add(sums.supers, sums.blocks);
+    return sums;
+}
+
+/* Of whole blocks: every row's lanes hold the same. */
+INLINE struct flat_sums sums_gathered(const struct bundle_sums *sums)
+{
+    struct flat_sums flat;
+    for (uint i = 0; i < INNER; i++) {
+        flat.supers[i] = ((const lane_t *)&sums->supers)[i];
+        flat.blocks[i] = ((const lane_t *)&sums->blocks)[i];
+    }
+    flat.block = 0;
+    return flat;
+}
+
+/* A bundle of any length, or part `part` of it if it has several; u: the bundle's cells begin at
+ * u->in. */
 INLINE void unit_carried(const struct unit *u, __global const struct scan_entry *e,
-                         const struct parts *p, ulong number, __global acc_t *supers,
+                         const struct chain *c, ulong part, __global acc_t *supers,
                          __global acc_t *blocks, elem_t stage[STRIPE])
 {
     struct flat_sums flat = sums_begin(u, e, supers, blocks);
-    struct unit part = *u;
-    if (p->count > 1) {
-        part_sums(u, p, number, &flat);
-        part = part_of(u, p, number);
+    struct unit own = *u;
+    bool at_once = false;
+    if (c->count > 1) {
+        own = part_of(u, c, part);
+        at_once = chain_at_once(c, part);
+        flat = part_sums(u, c, part, at_once, flat);
     }
-    struct bundle_sums sums = sums_from(LANE_ZERO);
-    for (uint i = 0; i < INNER; i++) {
-        column_set(&sums.supers, i, flat.supers[i]);
-        column_set(&sums.blocks, i, flat.blocks[i]);
+    if (at_once) {
+        chain_begin(c, part);
     }
-    sums.base = cells_add(sums.supers, sums.blocks);
-    if (part.memory.backwards) {
-        unit_long(BACKWARDS | EDGE, &part, &sums, stage);
-    } else {
-        unit_long(EDGE, &part, &sums, stage);
+    struct bundle_sums sums = sums_spread(&flat);
+    unit_any(&own, &sums, stage);
+    flat = sums_gathered(&sums);
+    bool last = part == c->count - 1;
+    if (at_once && !last) {
+        slot_store(c, part + 1, &flat);
     }
-    bool last = number == p->count - 1;
-    for (uint c = 0; c < INNER && last && (e->flags & ENTRY_CARRY_OUT); c++) {
-        supers[c] = ((const lane_t *)&sums.supers)[COLUMN_LANE(u, c)];
-        blocks[c] = ((const lane_t *)&sums.blocks)[COLUMN_LANE(u, c)];
+    for (uint i = 0; i < INNER && last && (e->flags & ENTRY_CARRY_OUT); i++) {
+        supers[i] = flat.supers[COLUMN_LANE(u, i)];
+        blocks[i] = flat.blocks[COLUMN_LANE(u, i)];
     }
 }
 
@@ -342,18 +370,13 @@ __kernel void scan_short(__global const elem_t *in, __global elem_t *out, __glob
 
     elem_t stage[STRIPE] __attribute__((aligned(64)));
     if (u.rows > BLOCK || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0) {
-        struct parts parts;
-        parts.slot_words = e->slot_words;
-        parts.rows = e->part_length;
-        parts.count = e->parts;
-        parts.slots =
-            table + chain_at + CHAIN_HEAD + e->slot + first * e->parts * e->slot_words;
+        struct chain chain = chain_of(table + chain_at, e, first);
         for (; first < end; first++) {
             __global acc_t *supers = carry + e->carry + first * INNER;
             struct unit bundle = u;
             bundle.in += first * u.in_pitch;
             bundle.out += first * u.out_pitch;
-            unit_carried(&bundle, e, &parts, cut ? own / bundles : 0, supers,
+            unit_carried(&bundle, e, &chain, cut ? own / bundles : 0, supers,
                          supers + carry_lines, stage);
         }
         return;

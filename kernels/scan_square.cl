@@ -13,6 +13,7 @@
 
 typedef VECTOR(elem_t, SIDE) side_t;
 typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
+#define SIDE_AT(p) (((__global const side_any_t *)(p))[0])
 
 #define NEAR 8 /* elements: a step up to which a vector's cells share cache lines */
 
@@ -24,12 +25,17 @@ typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
 #define EACH_SIDE(do_)    do_(0) do_(1) do_(2) do_(3)
 #define EACH_HALF(do_)    do_(0) do_(1)
 #define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
+#define EVERY_THIRD(p) __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 4, 7)
 #elif SIDE == 8
 #define LOW_HALVES(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define HIGH_HALVES(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define EACH_SIDE(do_)    do_(0) do_(1) do_(2) do_(3) do_(4) do_(5) do_(6) do_(7)
 #define EACH_HALF(do_)    do_(0) do_(1) do_(2) do_(3)
 #define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
+#define EVERY_THIRD(p)                                                                     \
+    __builtin_shufflevector(__builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 8, \
+                                                    11, 14, 0, 0, 0),                      \
+                            SIDE_AT((p) + 14), 0, 1, 2, 3, 4, 9, 12, 15)
 #else
 #define LOW_HALVES(a, b) \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
@@ -40,6 +46,11 @@ typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
     EACH_HALF(do_) do_(8) do_(9) do_(10) do_(11) do_(12) do_(13) do_(14) do_(15)
 #define EVERY_SECOND(a, b)                                                                \
     __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
+#define EVERY_THIRD(p)                                                                        \
+    __builtin_shufflevector(__builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 15), 0, 3, 6, 9, \
+                                                    12, 16, 19, 22, 25, 28, 0, 0, 0, 0, 0, 0), \
+                            SIDE_AT((p) + 30), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 19, 22, 25,   \
+                            28, 31)
 #endif
 
 /* SIDE elements, `step` from each to the next; nothing behind the last is touched. */
@@ -47,11 +58,11 @@ INLINE side_t side_load(__global const elem_t *p, ulong step)
 {
     side_t v;
     if (step == 1) {
-        v = ((__global const side_any_t *)p)[0];
+        v = SIDE_AT(p);
     } else if (step == 2) {
-        side_t low = ((__global const side_any_t *)p)[0];
-        side_t high = ((__global const side_any_t *)(p + SIDE - 1))[0];
-        v = EVERY_SECOND(low, high);
+        v = EVERY_SECOND(SIDE_AT(p), SIDE_AT(p + SIDE - 1));
+    } else if (step == 3) {
+        v = EVERY_THIRD(p);
     } else {
 #define LOAD_ONE(i) v[i] = p[(i)*step];
         EACH_SIDE(LOAD_ONE)

@@ -19,12 +19,14 @@ struct entry_row {
     uint64_t unit_lines;
     uint64_t parts;
     uint64_t part_length;
+    uint64_t lead_length;
+    uint64_t round;
     uint64_t slot;
     uint64_t slot_words;
     uint64_t bundled;
     uint64_t crossed;
 };
-_Static_assert(sizeof(struct entry_row) == 19 * sizeof(uint64_t), "padding in a table row");
+_Static_assert(sizeof(struct entry_row) == 21 * sizeof(uint64_t), "padding in a table row");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
 
 enum {
@@ -61,6 +63,8 @@ static struct entry_row make_row(const struct scan_piece *piece, const struct sc
                               .unit_lines = units->lines,
                               .parts = units->parts > 1 ? units->parts : 1,
                               .part_length = units->part_length,
+                              .lead_length = units->lead_length,
+                              .round = units->round > 0 ? units->round : 1,
                               .slot_words = units->slot_words,
                               .bundled = units->bundled,
                               .crossed = units->crossed};

@@ -18,6 +18,8 @@ struct scan_entry {
     ulong unit_lines; /* lines of a unit, or columns of it */
     ulong parts;      /* that a line is cut into (scan_chain.cl); 1: whole lines */
     ulong part_length;
+    ulong lead_length; /* of parts that lead a round */
+    ulong round;       /* parts */
     ulong slot; /* words from the first slot of the launch to its first */
     ulong slot_words;
     ulong bundled;    /* scan_strided.cl: the dimension whose lines go side by side */

@@ -15,7 +15,9 @@ struct scan_units {
     bool zeroes;    /* gaps between the nearest elements too, with the results */
     /* lines cut into parts (scan_chain.cl): */
     uint64_t parts;       /* of a line; 0 or 1: units of whole lines */
-    uint64_t part_length; /* elements of each but the last */
+    uint64_t part_length; /* elements of each but the last and those that lead a round */
+    uint64_t lead_length; /* of those */
+    uint64_t round;       /* parts: every so many one leads */
     uint64_t slots;       /* for all parts of all lines or strips */
     uint64_t slot_words;  /* of each */
     uint64_t bundled;     /* dimension whose lines go side by side, where a kernel asks */

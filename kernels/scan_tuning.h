@@ -26,6 +26,7 @@
     X(COLUMNS, "scan_columns") \
     X(ABREAST, "scan_abreast") \
     X(STRIDED, "scan_strided") \
+    X(STEPS, "scan_steps")     \
     X(CROSSED, "scan_crossed") \
     X(SHORT, "scan_short")     \
     X(GENERIC, "scan_generic")
@@ -57,6 +58,8 @@ X(columns,            KERNEL, SCAN_BY_COLUMNS,  0,    0,               1,   "ker
   "other columns: lines that follow each other in memory on both sides")                            \
 X(crossed,            KERNEL, SCAN_BY_CROSSED,  0,    0,               1,   "kernel",               \
   "one dimension is contiguous on the input, another on the output, both crossed_side or longer")   \
+X(few_strided,        KERNEL, SCAN_BY_STEPS,    0,    0,               1,   "kernel",               \
+  "other layouts of fewer than strided_lines lines")                                                \
 X(strided,            KERNEL, SCAN_BY_STRIDED,  0,    0,               1,   "kernel",               \
   "every other layout")                                                                             \
 X(abreast_lines,      NUMBER, 64,               1,    SCAN_TUNING_TIB, 1,   "rows",                 \
@@ -67,6 +70,8 @@ X(short_row,          NUMBER, 128,              0,    1 << 20,         1,   "ele
   "longest of short_rows; longer ones are walked one by one sooner")                                \
 X(crossed_side,       NUMBER, 4,                1,    4096,            1,   "lines",                \
   "of both dimensions of crossed")                                                                  \
+X(strided_lines,      NUMBER, 8,                0,    SCAN_TUNING_TIB, 1,   "lines",                \
+  "of strided: fewer leave lanes empty")                                                            \
 X(strip_columns,      NUMBER, 512,              64,   512,             64,  "columns",              \
   "of a strip of columns: their sums stay in a first-level cache; the last has up to twice as many") \
 X(stream_bytes,       NUMBER, 16 << 20,         0,    SCAN_TUNING_TIB, 1,   "bytes",                \
@@ -89,10 +94,12 @@ X(part_bytes,         NUMBER, 1 << 18,          4096, 1 << 18,         1,   "byt
   "of a part, at most: half a second-level cache or less; kernels have room for no more")           \
 X(part_bytes_min,     NUMBER, 1 << 15,          4096, 1 << 18,         1,   "bytes",                \
   "of a part: smaller ones cost more in handing sums on")                                           \
+X(lead_percent,       NUMBER, 130,              100,  200,             1,   "%",                    \
+  "of a part's length, of the one in a round of as many as there are threads that is not added up")  \
 X(busy_percent,       NUMBER, 70,               0,    100,             1,   "%",                    \
   "of the threads' time that whole lines must keep them busy for not to be cut")                    \
 X(busy_light_percent, NUMBER, 45,               0,    100,             1,   "%",                    \
-  "the same where one thread alone comes close to memory's speed, and for strips of columns")       \
+  "the same for elements of 8 bytes, with which one thread alone comes close to memory's speed")     \
 X(gap_step,           NUMBER, 8,                0,    8,               1,   "elements",             \
   "longest step between outputs whose gaps are zeroed with the results; of longer ones by the host") \
 X(gpu_lookback_from,  NUMBER, 1 << 15,          1,    SCAN_TUNING_TIB, 1,   "elements",             \

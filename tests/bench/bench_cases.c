@@ -47,6 +47,8 @@ static const struct layout layouts[] = {
     LAID("one row repeated", 2, S(-1, 1024), 0, ONCE("0"), PLAIN),
     LAID("one column repeated", 2, S(-1, 1024), 1, ONCE("1"), PLAIN),
     LAID("one column repeated, lines of 16", 2, S(-1, 16), 1, ONCE("1"), PLAIN),
+    LAID("one line, every third element, packed", 1, S(-1), 0, STEPPED(3), PLAIN),
+    LAID("four lines of one number each", 2, S(4, -1), 1, ONCE("1"), PLAIN),
 };
 #undef S
 /* clang-format on */

@@ -13,6 +13,8 @@
 #define COLUMNS(n)        {"columns of " #n, 2, {-1, n}, 0, PLAIN, PLAIN, NULL, NULL}
 #define TURNED(n)         {"transposed rows of " #n, 2, {-1, n}, 1, {"10", 0, 0, NULL}, PLAIN, NULL, NULL}
 #define STEPPED(n)        {"every element " #n " apart", 2, {-1, 1024}, 1, {NULL, n, 0, NULL}, {NULL, n, 0, NULL}, NULL, NULL}
+#define FEW(lines)        {#lines " lines, every third element, packed", 2, {lines, -1}, 1, {NULL, 3, 0, NULL}, PLAIN, NULL, NULL}
+#define FEW_ONCE(lines)   {#lines " lines of one number each", 2, {lines, -1}, 1, {NULL, 0, 0, "1"}, PLAIN, NULL, NULL}
 #define AROUND(a, b)      {"transposed around the axis, " #a " by " #b, 3, {a, -1, b}, 1, {"210", 0, 0, NULL}, PLAIN, NULL, NULL}
 #define WIDE(layout, bytes)   {layout, DTYPE_F32, PRECISION_WIDE, bytes, false}
 #define NATIVE(layout, bytes) {layout, DTYPE_F32, PRECISION_NATIVE, bytes, false}
@@ -30,11 +32,13 @@ const struct trial bench_trials[] = {
 {"narrow_columns", V(SCAN_BY_COLUMNS), S(WIDE(COLUMNS(3), MIB(16)), NATIVE(COLUMNS(7), MIB(16)), BYTES(COLUMNS(2), MIB(8))), 0},
 {"columns",        V(SCAN_BY_STRIDED), S(WIDE(COLUMNS(31), MIB(16)), NATIVE(COLUMNS(1024), MIB(16)), BYTES(COLUMNS(100), MIB(8))), 0},
 {"crossed",        V(SCAN_BY_STRIDED), S(WIDE(AROUND(64, 256), MIB(16)), NATIVE(AROUND(100, 100), MIB(16))), 0},
+{"few_strided",    V(SCAN_BY_STRIDED), S(WIDE(FEW(1), MIB(8)), NATIVE(FEW(3), MIB(8)), BYTES(FEW_ONCE(2), MIB(8))), 0},
 {"strided",        V(SCAN_BY_GENERIC), S(WIDE(TURNED(4096), MIB(8)), NATIVE(STEPPED(2), MIB(8))), 0},
 {"abreast_lines",  V(16, 32, 256), S(HALF(ROWS(100, 24), KIB(8)), HALF(ROWS(100, 48), KIB(16)), HALF(ROWS(100, 192), KIB(40))), 0},
 {"half_row",       V(511, 1023, 4095, 8191), S(HALF(ROWS(700, -1), MIB(8)), BRAIN(ROWS(1500, -1), MIB(8)), HALF(ROWS(3000, -1), MIB(8)), HALF(ROWS(6000, -1), MIB(8))), 0},
 {"short_row",      V(64, 128, 256, 512), S(WIDE(ROWS(100, -1), MIB(16)), WIDE(ROWS(200, -1), MIB(16)), WIDE(ROWS(400, -1), MIB(16)), NATIVE(ROWS(200, -1), MIB(16))), 0},
 {"crossed_side",   V(2, 16), S(WIDE(AROUND(3, 1024), MIB(8)), WIDE(AROUND(8, 1024), MIB(8)), BYTES(AROUND(12, 1024), MIB(8))), 0},
+{"strided_lines",  V(2, 4, 16), S(WIDE(FEW(3), MIB(8)), WIDE(FEW_ONCE(6), MIB(8)), NATIVE(FEW(12), MIB(8)), BYTES(FEW(10), MIB(8))), 0},
 {"strip_columns",  V(128, 256), S(WIDE(COLUMNS(1024), MIB(16)), NATIVE(COLUMNS(1000), MIB(16)), NATIVE(COLUMNS(65536), MIB(16))), 0},
 {"stream_bytes",   V(MIB(4), MIB(8), MIB(16), MIB(32)), S(APART(ROWS(16384, -1), MIB(6)), APART(COLUMNS(1000), MIB(6)), APART(ROWS(16384, -1), MIB(20)), APART(COLUMNS(1000), MIB(20))), TRIAL_READS},
 {"stream_apart_bytes", V(MIB(4), MIB(8), MIB(16), MIB(64)), S(NATIVE(TURNED(4096), MIB(8)), NATIVE(TURNED(4096), MIB(32)), NATIVE(AROUND(64, 256), MIB(32))), TRIAL_READS},

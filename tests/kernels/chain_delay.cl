@@ -19,3 +19,4 @@ static inline void chain_delay(ulong step)
     }
 }
 #define CHAIN_STEP(step) chain_delay(step);
+#define CHAIN_SPINS 256 /* so that some of them are waited for in vain */

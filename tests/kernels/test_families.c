@@ -24,7 +24,7 @@ static const struct {
 } families[] = {
     {"scan_rows", ROWS},       {"scan_columns", COLUMNS}, {"scan_short", SHORT},
     {"scan_abreast", ABREAST}, {"scan_crossed", CROSSED}, {"scan_strided", ALWAYS},
-    {"scan_generic", ALWAYS},
+    {"scan_steps", ALWAYS},    {"scan_generic", ALWAYS},
 };
 
 static const struct {
@@ -48,9 +48,12 @@ static const struct {
     {"columns", 2, {300, 41}, 0, {0}, ALWAYS | COLUMNS, {0}},
     {"transposed input", 2, {50, 300}, 1, {1, 50}, ALWAYS, {0}},
     {"one line with gaps", 1, {999}, 0, {2}, ALWAYS, {0}},
+    {"a broadcast axis", 2, {3, 700}, 1, {1, 0}, ALWAYS, {0}},
+    {"a few lines with gaps on both sides", 2, {3, 700}, 1, {3000, 4}, ALWAYS, {2100, 3}},
     {"every second element of rows", 2, {21, 300}, 1, {600, 2}, ALWAYS, {0}},
     {"every third element of rows", 2, {35, 290}, 1, {900, 3}, ALWAYS, {0}},
     {"every second line of columns", 3, {2, 41, 77}, 1, {8000, 155, 2}, ALWAYS, {0}},
+    {"every third line of columns", 2, {41, 150}, 0, {450, 3}, ALWAYS, {0}},
     {"every fifth line of columns", 2, {41, 150}, 0, {750, 5}, ALWAYS, {0}},
     {"gaps between elements", 2, {21, 300}, 1, {600, 2}, ALWAYS, {700, 2}},
     {"gaps between elements, turned", 2, {70, 131}, 1, {1, 70}, ALWAYS, {270, 2}},

@@ -20,14 +20,16 @@ static const struct shape {
     int rank;
     int64_t sizes[2];
     int axis;
+    int64_t step; /* of a line; 0: packed */
 } shapes[] = {
-    {"one row", 1, {70001}, 0},
-    {"three rows", 2, {3, 20000}, 1},
-    {"columns", 2, {3000, 24}, 0},
-    {"columns and a rest", 2, {2100, 37}, 0},
-    {"three columns", 2, {20003, 3}, 0},
-    {"seven columns", 2, {5001, 7}, 0},
-    {"a last strip of nearly two", 2, {257, 2047}, 0},
+    {"one row", 1, {70001}, 0, 0},
+    {"three rows", 2, {3, 20000}, 1, 0},
+    {"columns", 2, {3000, 24}, 0, 0},
+    {"columns and a rest", 2, {2100, 37}, 0, 0},
+    {"three columns", 2, {20003, 3}, 0, 0},
+    {"seven columns", 2, {5001, 7}, 0, 0},
+    {"a last strip of nearly two", 2, {257, 2047}, 0, 0},
+    {"every third element", 1, {30001}, 0, 3},
 };
 
 static const struct {
@@ -73,6 +75,8 @@ static void run_shape(struct scan_device *device, const struct shape *shape, siz
                                               shape->rank, shape->sizes, shape->axis);
         desc.exclusive = (flags & 1) != 0;
         desc.reverse = (flags & 2) != 0;
+        desc.has_strides = desc.has_output_strides = shape->step > 0;
+        desc.strides[0] = desc.output_strides[0] = shape->step;
         if (!scan_case_init(&t, &desc, false)) {
             return;
         }
