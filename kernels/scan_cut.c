@@ -131,7 +131,7 @@ void scan_cut_init(struct scan_cut *cut, const struct scan_plan *plan,
     }
     bool fits = shorten(cut, false, limits->in) && shorten(cut, true, limits->out);
     bool apart = !limits->compact || (scan_gaps_nested(plan) && compact(cut, true));
-    if (!fits || !apart) {
+    if (!fits || !apart || limits->gathered) {
         cut_gathered(cut, limits->gather);
     }
 }

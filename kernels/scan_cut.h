@@ -39,6 +39,7 @@ struct scan_cut_limits {
     uint64_t out;
     uint64_t gather; /* elements a gathered box may hold */
     bool compact;    /* what boxes span of the output must not overlap */
+    bool gathered;   /* all boxes are: what the scan itself spans is not its alone */
 };
 
 void scan_cut_init(struct scan_cut *cut, const struct scan_plan *plan,

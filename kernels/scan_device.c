@@ -238,6 +238,7 @@ static struct scan_part make_part(const struct scan_job *job)
                               .in_byte = job->in_offset,
                               .out_byte = job->out_offset,
                               .position = job->position,
+                              .holes = job->holes,
                               .carry_in = job->carry != NULL && job->position > 0,
                               .carry_out = job->carry != NULL && job->more};
 }
@@ -328,7 +329,8 @@ static enum status run_cut(struct scan_device *device, struct scan_round *round,
                                      .out = room / bytes,
                                      .gather =
                                          (room < GATHER_BYTES ? room : GATHER_BYTES) / bytes,
-                                     .compact = device->transfer != NULL};
+                                     .compact = device->transfer != NULL,
+                                     .gathered = device->transfer != NULL && whole->holes};
     struct cut_run run = {.whole = whole, .round = round, .chained = round->carry != NULL};
     scan_cut_init(&run.cut, whole->plan, &limits);
     enum status status = STATUS_OK;

@@ -136,6 +136,8 @@ struct scan_job {
     uint64_t *carry; /* borrowed: 2 * plan->lines words, plan->dims <= 1; NULL: a whole scan */
     uint64_t position; /* elements of each line in earlier slices; a multiple of SCAN_BLOCK */
     bool more;         /* a slice follows: plan->axis.size is a multiple of SCAN_BLOCK */
+    bool holes; /* plan->gaps is false, though the output has cells between this job's: they
+                   belong to other slices and are left alone */
     struct slab *out_slab; /* borrowed: where out_offset counts; NULL: in `slab` */
 };
 

@@ -41,6 +41,9 @@ static bool unit_strides(const struct scan_dim *dim)
 static uint64_t bundle_columns(const struct scan_plan *plan)
 {
     bool single = unit_strides(&plan->axis);
+    if (!single && plan->dims == 0) {
+        return 0;
+    }
     uint64_t columns = single ? 1 : plan->dim[plan->dims - 1].size;
     bool packed = plan->axis.in_stride == columns && plan->axis.out_stride == columns;
     return packed && plan->dims <= (single ? 1 : 2) && columns <= SHORT_COLUMNS ? columns : 0;

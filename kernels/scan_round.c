@@ -442,7 +442,7 @@ bool scan_round_fits(const struct scan_round *round, const struct scan_part *par
     for (size_t i = 0; i < count && fits; i++) { /* no overflow: a part is at most INT64_MAX */
         in_total += packed(in_bytes(&parts[i]));
         out_total += scan_part_in_place(&parts[i]) ? 0 : packed(out_bytes(&parts[i]));
-        fits = in_total <= limit && out_total <= limit;
+        fits = in_total <= limit && out_total <= limit && !parts[i].holes;
     }
     return fits;
 }

@@ -17,6 +17,7 @@ struct scan_part {
     uint64_t in_byte;             /* of the input cell of all indices 0 in its slab */
     uint64_t out_byte;            /* of the output cell in its slab */
     uint64_t position;            /* as in struct scan_piece */
+    bool holes;                   /* as in struct scan_job */
     uint64_t carry_line;
     bool carry_in;
     bool carry_out;

@@ -1,8 +1,8 @@
-/* Cutting a scan into slices of consecutive memory, so that the first can be scanned before the
- * last has arrived. Where another dimension than the axis is outermost in memory a slice is
- * some steps of that one, and has nothing to do with the others. Where the axis is, a slice is
- * some blocks of it and hands the sums of its lines on to the next (struct scan_job, carry):
- * that needs the order of memory to be the order of the axis.
+/* Cutting a scan into slices: a large tensor holds a device only so long at a time, and can be
+ * scanned while it arrives. A slice is some steps of another dimension than the axis, and has
+ * nothing to do with the others; or it is some blocks of the axis, of all lines or of one such
+ * step, and hands the sums of its lines on to the next (struct scan_job, carry), in the order
+ * in which the axis is traversed. What arrives is cut in its outermost dimension:
  *
  *      tensor  [ step 0 | step 1 | step 2 | ............ | last step ]
  *      slices  [     steps 0 and 1        | 2 ... 7 | ...            ]
@@ -16,21 +16,34 @@
 
 struct scan_slicing {
     const struct scan_plan *plan; /* borrowed: of the whole scan */
-    uint64_t step;                /* elements of a step; the last may have fewer */
-    uint64_t steps;
-    bool chained; /* along the axis: each slice carries on from the one before it */
+    int dim;                      /* of the plan, that is cut; -1: only the axis is */
+    uint64_t outer;               /* its size; 1: only the axis */
+    uint64_t blocks;              /* of the axis, each a step; 1: it is not cut */
+    uint64_t steps;               /* all: outer * blocks */
+    uint64_t elements;            /* of a step; the last of a line may have fewer */
+    uint64_t lines;               /* whose sums are handed on */
 };
 
-/* How the scan can be cut, if it can: the tensor has no holes, its output takes its place, and
- * there are two steps or more. *slicing is untouched if it cannot. */
-MUST_CHECK bool scan_slicing_make(const struct scan_plan *plan, struct scan_slicing *slicing);
+/* How the scan can be cut, if it can: the output has no gaps, and there are two steps or more.
+ * arriving   the input comes in the order of memory and is scanned meanwhile: then it has no
+ *            holes, the output takes its place, slices are runs of memory, and an axis that is
+ *            cut is not traversed from its end
+ * *slicing is untouched if it cannot. */
+MUST_CHECK bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
+                                  struct scan_slicing *slicing);
 
-/* The plan of `count` steps from `first` on. Its cells begin first * slicing->step elements
- * into the tensor. */
-void scan_slicing_plan(const struct scan_slicing *slicing, uint64_t first, uint64_t count,
-                       struct scan_plan *slice);
+struct scan_slice {
+    uint64_t steps;
+    uint64_t in_first; /* elements into the tensors to where its cells begin */
+    uint64_t out_first;
+    uint64_t position; /* elements of each line in earlier slices, as in struct scan_job */
+    bool carries;      /* carries on, or is carried on */
+    bool more;         /* and is: its axis.size is a multiple of SCAN_BLOCK */
+    bool holes;        /* other slices' cells are between its own in the output */
+};
 
-/* Elements of each line before step `first`: struct scan_job, position. */
-uint64_t scan_slicing_position(const struct scan_slicing *slicing, uint64_t first);
+/* The slice from step `first` on with at most so many steps, but at least one, and its plan. */
+struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
+                                    uint64_t most, struct scan_plan *plan);
 
 #endif

@@ -101,7 +101,8 @@ X(batch_delay_us,      UINT,   "0",              0,          1000000,          "
   "How long an idle device waits for company before it runs a batch that is not full.")            \
 X(slice_bytes,         SIZE,   "4MiB",           0,          CONFIG_TIB,       "bytes",            \
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
-  "arrives, where its layout and the axis allow. 0: never.")                                       \
+  "arrives, one of eight times this or more also when it is complete, about 20 ms at a time, so "  \
+  "that others run between them; where its layout and the axis allow. 0: never.")                  \
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
   "Threads that parse and print long JSON texts. 0: one per core.")                                \
 GROUP("Log")                                                                                       \

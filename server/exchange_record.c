@@ -71,6 +71,8 @@ static void reset_request(struct request *request)
     request->slice.carry = NULL;
     request->slice.position = 0;
     request->slice.more = false;
+    request->slice.holes = false;
+    request->slice.last = false;
     request->next = NULL;
 }
 

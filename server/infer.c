@@ -393,19 +393,26 @@ static bool complete_is_long(const struct exchange *x)
 
 /* ---- handing over ---- */
 
-/* Prepare, then queue or answer. If it goes to the queue, its takers are to be woken.
- * Thread: the owner. */
-static enum infer_place launch(struct request *request)
+/* Prepare, and answer if there is nothing to compute. Thread: the owner. */
+static bool prepare_to_queue(struct request *request)
 {
     if (prepare(request) != STATUS_OK) {
-        return INFER_ENDED;
+        return false;
     }
     if (request->plan.pattern == SCAN_EMPTY) {
         encode(request);
-        return INFER_ENDED;
+        return false;
     }
-    if (slices_begun(exchange_of(request))) {
-        return slices_end(exchange_of(request)) ? INFER_AWAY : INFER_ENDED;
+    return true;
+}
+
+/* Queue a prepared request, whose takers are to be woken. Thread: the loop, if
+ * slices_wanted(); else the owner. */
+static enum infer_place launch(struct request *request)
+{
+    struct exchange *x = exchange_of(request);
+    if (slices_begun(x) || slices_start(x)) {
+        return slices_end(x) ? INFER_AWAY : INFER_ENDED;
     }
     enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
     bool queued = queue_try_push(request->server->queue, request, &request->error) == STATUS_OK;
@@ -417,11 +424,15 @@ static void parse_job(struct request *request)
 {
     struct completion *completion = request->completion;
     struct queue *queue = request->server->queue;
-    if (launch(request) != INFER_ENDED) {
+    bool ready = prepare_to_queue(request);
+    if (ready && slices_wanted(exchange_of(request))) {
+        request->state = REQUEST_PARSED;
+    } else if (ready && launch(request) != INFER_ENDED) {
         queue_wake(queue);
         return;
+    } else {
+        request->state = REQUEST_FINISHED;
     }
-    request->state = REQUEST_FINISHED;
     completion_post(completion, request);
 }
 
@@ -445,7 +456,7 @@ enum infer_place infer_submit(struct exchange *x)
         codec_pool_submit(request->server->codecs, request, CODEC_LANE_REQUEST, parse_job);
         return INFER_AWAY;
     }
-    return launch(request);
+    return prepare_to_queue(request) ? launch(request) : INFER_ENDED;
 }
 
 bool infer_advance(struct exchange *x)
@@ -453,6 +464,9 @@ bool infer_advance(struct exchange *x)
     struct request *request = &x->request;
     if (request->state == REQUEST_FINISHED || request->error.status != STATUS_OK) {
         return false;
+    }
+    if (request->state == REQUEST_PARSED) {
+        return launch(request) != INFER_ENDED;
     }
     if (encode_is_long(x)) {
         request->state = REQUEST_PRINTING;

@@ -21,8 +21,8 @@
         X(ELEMENTS,         "tally_elements_total",             "Elements computed.")               \
         X(CONNECTIONS,      "tally_connections_total",          "Connections accepted.")            \
         X(BATCHES,          "tally_batches_total",              "Batches run on a device.")         \
-        X(SLICES,           "tally_slices_total",               "Slices of tensors, scanned while the rest still arrived or as what was left then.") \
-        X(SLICED_REQUESTS,  "tally_sliced_requests_total",      "Requests whose scan began before their body was complete.") \
+        X(SLICES,           "tally_slices_total",               "Slices of tensors that devices were given.") \
+        X(SLICED_REQUESTS,  "tally_sliced_requests_total",      "Requests whose tensors were scanned in slices.") \
         X(BATCH_RETRIES,    "tally_batch_retries_total",        "Batches moved to another device after theirs failed.") \
         X(DEVICE_FAILURES,  "tally_device_failures_total",      "Devices taken out of use.")        \
         X(SLOW_CLIENTS,     "tally_slow_clients_total",         "Connections cut for missing a deadline.") \

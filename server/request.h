@@ -41,6 +41,7 @@ struct slices;
 enum request_state {
     REQUEST_RECEIVING,
     REQUEST_PARSING,
+    REQUEST_PARSED, /* by the codec pool: to be sliced by the loop */
     REQUEST_QUEUED,
     REQUEST_RUNNING,
     REQUEST_SLICED,
@@ -80,9 +81,11 @@ struct request_times {
  * for `overdue`. */
 struct request_slice {
     struct slices *of; /* it belongs to this; NULL: not a slice but a request of a client */
-    uint64_t *carry;   /* borrowed; as in struct scan_job, and so are the next two */
+    uint64_t *carry;   /* borrowed; as in struct scan_job, and so are the next three */
     uint64_t position;
     bool more;
+    bool holes;
+    bool last;           /* of its request: counts as that */
     atomic_bool overdue; /* any thread: its device gives no answer */
 };
 

@@ -13,7 +13,11 @@
 #include <stdlib.h>
 
 enum {
-    CARRY_BYTES = 1 << 20 /* most, for the sums that slices hand on */
+    CARRY_BYTES = 1 << 20, /* most, for the sums that slices hand on */
+    FIRST_SLICES = 4,      /* --slice-bytes in the first slice, at most */
+    WHOLE_SLICES = 8,      /* in a complete tensor that is worth slicing: some milliseconds */
+    SLICE_MS = 20,         /* that a slice holds a device, about */
+    GROWTH = 4             /* of a slice to the one before it, at most */
 };
 
 struct slices {
@@ -21,8 +25,9 @@ struct slices {
     struct exchange *x; /* NULL: it ended before its slice came back */
     struct http_loop *loop;
     struct scan_slicing slicing;
-    uint64_t step_bytes;
+    uint64_t step_bytes; /* of the output */
     uint64_t done;       /* steps computed */
+    uint64_t most;       /* steps of the next slice */
     uint64_t out;        /* steps of the slice that is out; 0: none is */
     uint64_t next_bytes; /* payload that makes it worth while to try the queue */
     uint64_t queue_ns;   /* what the slices so far took */
@@ -49,75 +54,112 @@ static uint64_t tensor_bytes(const struct scan_plan *plan)
     return plan->elements * dtype_info(plan->dtype)->bytes;
 }
 
-static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
+/* Of sums that slices hand on; a scan has no more lines than bytes. */
+static uint64_t carry_bytes(const struct scan_slicing *slicing)
 {
+    return slicing->blocks > 1 ? slicing->lines * 2 * sizeof(uint64_t) : 0;
+}
+
+static bool has_room(const struct scan_slicing *slicing)
+{
+    return carry_bytes(slicing) <= CARRY_BYTES;
+}
+
+/* While it arrives. */
+static bool worth_beginning(struct exchange *x, struct scan_slicing *slicing)
+{
+    const struct request *request = &x->request;
     uint64_t least = request->server->config->slice_bytes;
     uint64_t bytes = tensor_bytes(&request->plan);
-    if (least == 0 || bytes / 2 < least || request->call.payload_max < bytes ||
-        !scan_slicing_make(&request->plan, slicing)) {
+    return least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
+           lands_as_it_is(x) && scan_slicing_make(&request->plan, true, slicing) &&
+           has_room(slicing);
+}
+
+/* When it is complete. */
+static bool worth_slicing(const struct exchange *x, struct scan_slicing *slicing)
+{
+    const struct request *request = &x->request;
+    uint64_t least = request->server->config->slice_bytes;
+    return least > 0 && tensor_bytes(&request->plan) / WHOLE_SLICES >= least &&
+           !infer_shm_used(x) && scan_slicing_make(&request->plan, false, slicing) &&
+           has_room(slicing);
+}
+
+bool slices_wanted(const struct exchange *x)
+{
+    struct scan_slicing ignored;
+    return worth_slicing(x, &ignored);
+}
+
+static bool create(struct exchange *x, const struct scan_slicing *slicing)
+{
+    struct request *request = &x->request;
+    struct error ignored = ERROR_INIT;
+    size_t carry = (size_t)carry_bytes(slicing);
+    size_t bytes = sizeof(struct slices) + carry;
+    if (body_reserve(request, bytes, &ignored) != STATUS_OK) {
         return false;
     }
-    return !slicing->chained || request->plan.lines * 2 * sizeof(uint64_t) <= CARRY_BYTES;
+    struct slices *slices = calloc(1, bytes);
+    if (slices == NULL) {
+        return false; /* the reservation is given back with the request */
+    }
+    slices->x = x;
+    slices->loop = x->loop;
+    slices->slicing = *slicing;
+    slices->step_bytes = slicing->elements * dtype_info(request->plan.dtype)->bytes;
+    slices->most = 1 + request->server->config->slice_bytes * FIRST_SLICES / slices->step_bytes;
+    slices->slice = (struct request){.magic = REQUEST_MAGIC,
+                                     .completion = request->completion,
+                                     .server = request->server,
+                                     .deadline_ns = request->deadline_ns,
+                                     .planned = true,
+                                     .device = -1,
+                                     .slice = {.of = slices}};
+    x->slices = slices;
+    return true;
 }
 
 void slices_begin(struct exchange *x)
 {
-    struct request *request = &x->request;
-    struct error ignored = ERROR_INIT;
     struct scan_slicing slicing;
-    if (x->slices != NULL || !lands_as_it_is(x) || !worth_slicing(request, &slicing)) {
-        return;
+    if (x->slices == NULL && worth_beginning(x, &slicing)) {
+        (void)create(x, &slicing);
     }
-    size_t carry = slicing.chained ? (size_t)request->plan.lines * 2 * sizeof(uint64_t) : 0;
-    size_t bytes = sizeof(struct slices) + carry;
-    if (body_reserve(request, bytes, &ignored) != STATUS_OK) {
-        return;
-    }
-    struct slices *slices = calloc(1, bytes);
-    if (slices == NULL) {
-        return; /* the reservation is given back with the request */
-    }
-    slices->x = x;
-    slices->loop = x->loop;
-    slices->slicing = slicing;
-    slices->step_bytes = slicing.step * dtype_info(request->plan.dtype)->bytes;
-    slices->slice =
-        (struct request){.magic = REQUEST_MAGIC,
-                         .completion = request->completion,
-                         .server = request->server,
-                         .deadline_ns = request->deadline_ns,
-                         .planned = true,
-                         .device = -1,
-                         .slice = {.of = slices, .carry = carry > 0 ? slices->carry : NULL}};
-    x->slices = slices;
 }
 
 /* ---- handing over ---- */
 
-/* Queue everything up to step `end`. */
+/* Queue what there is up to step `end`, or the first of it. */
 static enum status push(struct slices *slices, uint64_t end, struct error *err)
 {
     const struct exchange *x = slices->x;
     const struct request *whole = &x->request;
     struct request *slice = &slices->slice;
-    size_t at = (size_t)(slices->done * slices->step_bytes);
-    scan_slicing_plan(&slices->slicing, slices->done, end - slices->done, &slice->plan);
+    uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
+    uint64_t there = end - slices->done;
+    const struct scan_slice cut =
+        scan_slicing_take(&slices->slicing, slices->done,
+                          there < slices->most ? there : slices->most, &slice->plan);
     slice->block = (struct memory_block){.slab = whole->block.slab,
-                                         .offset = whole->block.offset + at,
+                                         .offset = whole->block.offset,
                                          .bytes = (size_t)tensor_bytes(&slice->plan)};
-    slice->in_offset = whole->in_offset + at;
-    slice->out_offset = whole->out_offset + at;
-    slice->slice.position = scan_slicing_position(&slices->slicing, slices->done);
-    slice->slice.more = end < slices->slicing.steps;
+    slice->in_offset = whole->in_offset + (size_t)(cut.in_first * bytes);
+    slice->out_offset = whole->out_offset + (size_t)(cut.out_first * bytes);
+    slice->slice.carry = cut.carries ? slices->carry : NULL;
+    slice->slice.position = cut.position;
+    slice->slice.more = cut.more;
+    slice->slice.holes = cut.holes;
+    slice->slice.last = slices->done + cut.steps == slices->slicing.steps;
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
-    slice->model = slice->slice.more ? -1 : whole->model; /* counted once */
+    slice->model = slice->slice.last ? whole->model : -1; /* counted once */
     slice->retries = 0;
-    uint64_t count = end - slices->done;
     enum status status = queue_try_push(whole->server->queue, slice, err);
     if (status == STATUS_OK) {
         bool first = slices->done == 0;
         queue_wake(whole->server->queue); /* long, and alone: there is no company to wait for */
-        slices->out = count;
+        slices->out = cut.steps;
         slices->loop->slices_out++;
         metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
         metrics_add(whole->server->metrics, METRICS_COUNTER_SLICED_REQUESTS, first);
@@ -149,6 +191,12 @@ bool slices_begun(const struct exchange *x)
     return x->slices != NULL && (x->slices->out > 0 || x->slices->done > 0);
 }
 
+bool slices_start(struct exchange *x)
+{
+    struct scan_slicing slicing;
+    return worth_slicing(x, &slicing) && (x->slices != NULL || create(x, &slicing));
+}
+
 bool slices_end(struct exchange *x)
 {
     struct slices *slices = x->slices;
@@ -159,10 +207,21 @@ bool slices_end(struct exchange *x)
 
 /* ---- coming back ---- */
 
-static void account(struct slices *slices)
+/* How much a device gets next, after it took so long for `steps`. */
+static void adapt(struct slices *slices, uint64_t steps, uint64_t took_ns)
+{
+    uint64_t least = 1 + slices->slice.server->config->slice_bytes / slices->step_bytes;
+    double fits = (double)steps * SLICE_MS * NS_PER_MS / (double)(took_ns + 1);
+    double most = (double)steps * GROWTH;
+    double next = fits < most ? fits : most;
+    slices->most = next > (double)least ? (uint64_t)next : least;
+}
+
+static void account(struct slices *slices, uint64_t steps)
 {
     struct request *whole = &slices->x->request;
     const struct request *slice = &slices->slice;
+    adapt(slices, steps, clock_span_ns(slice->times.started, slice->times.computed));
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     slices->compute_ns += clock_span_ns(slice->times.started, slice->times.computed);
     whole->upload_ns += slice->upload_ns;
@@ -195,6 +254,11 @@ static void destroy(struct slices *slices)
 static struct request *go_on(struct slices *slices)
 {
     struct request *whole = &slices->x->request;
+    if (slices->done < slices->slicing.steps &&
+        atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
+        (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
+        return whole;
+    }
     if (slices->done < slices->slicing.steps) {
         bool more = push(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
         return more ? NULL : whole;
@@ -225,7 +289,7 @@ struct request *slices_take_back(struct request *slice)
         return waiting ? &x->request : NULL;
     }
     slices->done += steps;
-    account(slices);
+    account(slices, steps);
     if (waiting) {
         return go_on(slices);
     }

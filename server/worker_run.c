@@ -33,7 +33,8 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
                                             .out_offset = out.offset,
                                             .carry = request->slice.carry,
                                             .position = request->slice.position,
-                                            .more = request->slice.more};
+                                            .more = request->slice.more,
+                                            .holes = request->slice.holes};
         bytes += request_bytes(request);
     }
     return bytes;
@@ -66,7 +67,7 @@ static void count_success(struct worker *worker, const struct request *first, si
     }
     (void)pthread_mutex_lock(&worker->lock);
     worker->stats.batches++;
-    worker->stats.requests += first->slice.more ? 0 : count; /* the last slice counts */
+    worker->stats.requests += first->slice.of != NULL && !first->slice.last ? 0 : count;
     worker->stats.elements += elements;
     worker->stats.bytes += bytes;
     worker->stats.busy_ns += busy_ns;

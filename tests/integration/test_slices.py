@@ -1,5 +1,5 @@
-"""Large tensors are scanned in slices while they arrive: the bits are those of the whole, whatever
-the format, type, axis and pace, and whatever happens on the way."""
+"""Large tensors are scanned in slices, while they arrive or when they are complete: the bits are those
+of the whole, whatever the format, type, axis and pace, and whatever happens on the way."""
 
 import json
 import signal
@@ -45,7 +45,8 @@ def await_counter(server, name, more_than):
 
 
 def send_by_parts(server, request, cuts=(0.6,), sliced=True):
-    """Send a request up to each cut and wait until a slice of that was handed over."""
+    """Send a request up to each cut and wait until a slice of that was handed over. Not sliced: none
+    is before the end."""
     with server.wire(PATIENCE_S) as wire:
         begun, at = counter(server, "tally_sliced_requests_total"), 0
         for cut in cuts:
@@ -57,8 +58,10 @@ def send_by_parts(server, request, cuts=(0.6,), sliced=True):
             else:
                 time.sleep(0.02)
             at = end
+        assert counter(server, "tally_sliced_requests_total") == begun + (1 if sliced else 0)
         answer = wire.send(request[at:]).answer()
-    assert counter(server, "tally_sliced_requests_total") == begun + (1 if sliced else 0)
+    if sliced:
+        assert counter(server, "tally_sliced_requests_total") == begun + 1
     return answer
 
 
@@ -223,18 +226,96 @@ def test_v2_binary(server, binary_output):
         ((70000,), {"reverse": True}),
         ((300, 300), {"reverse": True}),
         ((100, 700), {"axis": 0}),
-        ((300, 300), {"axis": 1, "output_strides": [301, 1]}),
         ((300, 300), {"axis": 1, "output_strides": [1, 300]}),
+        ((300, 300), {"axis": 1, "output_strides": [301, 1]}),
     ],
     ids=str,
 )
-def test_what_cannot_be_cut_is_scanned_as_a_whole(server, shape, attributes):
+def test_what_cannot_be_cut_while_it_arrives_waits_for_its_end(server, shape, attributes):
     dtype = dtypes.BY_NAME["int32"]
     stored = tensor(dtype, shape)
+    gaps = attributes.get("output_strides") == [301, 1]
+    begun = counter(server, "tally_sliced_requests_total")
     answer = send_by_parts(server, raw_request(dtype, stored, **attributes), sliced=False)
+    small_carry = attributes.get("axis") != 0  # 100 steps of the axis are less than a block
+    assert counter(server, "tally_sliced_requests_total") == begun + (small_carry and not gaps)
     assert answer.status == 200, answer
     if "output_strides" not in attributes:
         calls.expect_same(dtype, calls.stored_of(dtype, answer, shape), stored, **attributes)
+
+
+@pytest.mark.parametrize("flags", [{}, {"exclusive": True}, {"reverse": True}], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [((300001,), [0]), ((3, 90000), [1, 0]), ((70000, 3), [0, 1]), ((300, 300), [1, 300])],
+    ids=str,
+)
+def test_complete_tensors_of_any_layout(server, shape, strides, flags):
+    dtype = dtypes.BY_NAME["float32"]
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+    stored = tensor(dtype, (reach,))
+    view = np.lib.stride_tricks.as_strided(stored, shape, [4 * stride for stride in strides])
+    path = "/v1/cumsum" + calls.query(
+        dtype=dtype.name, shape=list(shape), strides=strides, axis=len(shape) - 1, **flags
+    )
+    begun = counter(server, "tally_sliced_requests_total")
+    client = server.client()
+    answer = client.post(path, stored.tobytes(), calls.RAW)
+    client.close()
+    assert counter(server, "tally_sliced_requests_total") == begun + 1
+    whole = np.ascontiguousarray(view)
+    calls.expect_same(
+        dtype, calls.stored_of(dtype, answer, shape), whole, axis=len(shape) - 1, **flags
+    )
+
+
+def test_a_long_text_and_a_tensor_that_is_turned_over(server):
+    """Both are made ready by other threads than the loop that slices them."""
+    dtype = dtypes.BY_NAME["int32"]
+    stored = tensor(dtype, (90000,))
+    begun = counter(server, "tally_sliced_requests_total")
+    client = server.client()
+    answer = calls.post_json(client, dtype, stored, reverse=True)
+    calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored, reverse=True)
+    large = tensor(dtype, (600000,))
+    body = calls.npy_bytes(large.astype(">i4"))
+    answer = client.post("/v1/cumsum", body, calls.NPY)
+    client.close()
+    assert np.array_equal(calls.npy_array(answer.body), oracle.cumsum(dtype, large))
+    assert counter(server, "tally_sliced_requests_total") == begun + 2
+
+
+BROADCAST = "/v1/cumsum?dtype=int8&shape=200000000&strides=0"
+
+
+def test_small_requests_pass_between_slices_of_a_complete_tensor(server):
+    client = server.client()
+    small = np.array([1, 2, 3, 4], np.int32)
+    before = counter(server, "tally_slices_total")
+    with server.wire(PATIENCE_S) as wire:
+        wire.send(post_bytes(BROADCAST, b"\x01", [("Content-Type", calls.RAW)]))
+        await_counter(server, "tally_slices_total", before)
+        answer = client.post("/v1/cumsum?dtype=int32&shape=4", small.tobytes(), calls.RAW)
+        between = counter(server, "tally_slices_total")
+        assert np.frombuffer(answer.body, np.int32).tolist() == [1, 3, 6, 10]
+        body = wire.answer().body
+    client.close()
+    assert counter(server, "tally_slices_total") > between + 1
+    assert np.array_equal(
+        np.frombuffer(body, np.uint8), np.arange(1, len(body) + 1, dtype=np.uint64).astype(np.uint8)
+    )
+
+
+def test_a_complete_tensor_is_not_scanned_to_its_end_for_a_client_that_left(server):
+    before = counter(server, "tally_slices_total")
+    with server.wire(PATIENCE_S) as wire:
+        wire.send(post_bytes(BROADCAST, b"\x01", [("Content-Type", calls.RAW)]))
+        await_counter(server, "tally_slices_total", before)
+    deadline = time.monotonic() + PATIENCE_S
+    while counter(server, "tally_memory_reserved_bytes") > 0:
+        assert time.monotonic() < deadline, "memory is held for a client that is gone"
+        time.sleep(0.02)
+    assert counter(server, "tally_slices_total") < before + 30  # of a hundred and more
 
 
 def test_a_chunked_body_once_its_memory_is_there(server):

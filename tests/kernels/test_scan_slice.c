@@ -1,6 +1,6 @@
-/* Scans in slices, as a tensor is scanned while it arrives: every slice on any device, its
- * bytes there just before it runs and nothing after them yet. Together they give the oracle's
- * bits. */
+/* Scans in slices: as a tensor is scanned while it arrives, every slice on any device, its
+ * bytes there just before it runs and nothing after them yet; and of complete tensors of any
+ * layout. Together they give the oracle's bits. */
 #include "kernels/cl_fault.h"
 #include "kernels/scan_slice.h"
 #include "tests/lib/ktest.h"
@@ -51,7 +51,7 @@ struct arrival {
 static bool arrival_init(struct arrival *a, struct scan_case *c)
 {
     *a = (struct arrival){.c = c, .element = dtype_info(c->desc.dtype)->bytes};
-    if (!ktest_check(scan_slicing_make(&c->plan, &a->slicing), "the scan can be cut")) {
+    if (!ktest_check(scan_slicing_make(&c->plan, true, &a->slicing), "the scan can be cut")) {
         return false;
     }
     c->slab = slab_create(c->in_bytes + SLAB_ALIGN);
@@ -72,18 +72,19 @@ static struct scan_job take_slice(struct arrival *a, uint64_t first, uint64_t co
                                   struct scan_plan *plan)
 {
     unsigned char *data = slab_data(a->c->slab);
-    size_t from = (size_t)(first * a->slicing.step) * a->element;
-    scan_slicing_plan(&a->slicing, first, count, plan);
+    struct scan_slice slice = scan_slicing_take(&a->slicing, first, count, plan);
+    size_t from = (size_t)slice.in_first * a->element;
     size_t bytes = (size_t)plan->elements * a->element;
+    ktest_check(slice.steps == count && slice.out_first == slice.in_first, "a run of memory");
     memcpy(data + a->c->in_offset + from, a->c->in + from, bytes);
     a->arrived = from + bytes;
     return (struct scan_job){.plan = plan,
                              .slab = a->c->slab,
                              .in_offset = a->c->in_offset + from,
                              .out_offset = a->c->in_offset + from,
-                             .carry = a->slicing.chained ? a->carry : NULL,
-                             .position = scan_slicing_position(&a->slicing, first),
-                             .more = first + count < a->slicing.steps};
+                             .carry = slice.carries ? a->carry : NULL,
+                             .position = slice.position,
+                             .more = slice.more};
 }
 
 static void check_rest_is_untouched(const struct arrival *a)
@@ -172,6 +173,120 @@ static void slices_give_the_oracles_bits(const void *context)
     }
 }
 
+/* Complete tensors: in any layout without gaps in the output, in any direction. */
+static const struct layout {
+    int rank;
+    int64_t sizes[3];
+    int axis;
+    bool laid; /* the input has strides, the output others */
+    int64_t strides[3];
+    int64_t output_strides[3];
+} layouts[] = {
+    {1, {3000}, 0, false, {0}, {0}},
+    {1, {140001}, 0, false, {0}, {0}},
+    {2, {1500, 30}, 0, false, {0}, {0}},
+    {2, {30, 1500}, 1, false, {0}, {0}},
+    {1, {5000}, 0, true, {3}, {1}},
+    {1, {70001}, 0, true, {0}, {1}},            /* one number */
+    {2, {3, 9000}, 1, true, {1, 0}, {9000, 1}}, /* three, many times each */
+    {2, {900, 5}, 0, true, {0, 1}, {5, 1}},     /* one row, many times */
+    {2, {900, 5}, 0, true, {1, 900}, {5, 1}},
+    {2, {7, 800}, 1, true, {800, 1}, {1, 7}}, /* the axis is outermost in the output only */
+    {3, {5, 300, 4}, 1, true, {1, 5, 1500}, {1200, 4, 1}},
+};
+
+static void run_complete(struct scan_case *c, bool in_place)
+{
+    struct scan_slicing slicing;
+    const size_t bytes = dtype_info(c->desc.dtype)->bytes;
+    const size_t at = SLAB_ALIGN;
+    const size_t to = in_place ? at : at + (c->in_bytes + SLAB_ALIGN) / SLAB_ALIGN * SLAB_ALIGN;
+    struct slab *slab = slab_create(to + c->in_bytes + c->out_bytes + SLAB_ALIGN);
+    uint64_t *carry = calloc((size_t)c->plan.lines * 2, sizeof *carry);
+    unsigned char *data = slab_data(slab);
+    memset(data, POISON, slab_bytes(slab));
+    memcpy(data + at, c->in, c->in_bytes);
+    bool cut = ktest_check(scan_slicing_make(&c->plan, false, &slicing), "it can be cut");
+    uint64_t most = cut ? 1 + slicing.steps / (1 + scan_draw(5)) : 0;
+    for (uint64_t first = 0; cut && first < slicing.steps;) {
+        struct scan_plan plan;
+        struct scan_report report;
+        struct error err = ERROR_INIT;
+        const struct scan_slice slice =
+            scan_slicing_take(&slicing, first, 1 + scan_draw((uint32_t)most), &plan);
+        struct scan_job job = {.plan = &plan,
+                               .slab = slab,
+                               .in_offset = at + (size_t)slice.in_first * bytes,
+                               .out_offset = to + (size_t)slice.out_first * bytes,
+                               .carry = slice.carries ? carry : NULL,
+                               .position = slice.position,
+                               .more = slice.more,
+                               .holes = slice.holes};
+        cut = ktest_check(
+            scan_device_run(devices[scan_draw(SCAN_WAYS)], &job, 1, &report, &err) == STATUS_OK,
+            "a slice runs");
+        first += slice.steps;
+    }
+    if (!ktest_same_bytes(data + to, c->want, c->out_bytes / bytes, bytes, "complete") ||
+        !ktest_check(data[to - 1] == POISON, "nothing before it is touched") ||
+        !ktest_check(data[to + c->out_bytes] == POISON, "nothing behind it is touched")) {
+        report_case(c);
+    }
+    free(carry);
+    slab_destroy(slab);
+}
+
+static void run_layout(enum dtype dtype, const struct layout *layout, size_t number)
+{
+    struct scan_desc desc =
+        scan_describe(dtype, PRECISION_WIDE, layout->rank, layout->sizes, layout->axis);
+    struct scan_case c;
+    desc.exclusive = (number & 1) != 0;
+    desc.reverse = (number & 2) != 0;
+    desc.has_strides = desc.has_output_strides = layout->laid;
+    memcpy(desc.strides, layout->strides, sizeof layout->strides);
+    memcpy(desc.output_strides, layout->output_strides, sizeof layout->output_strides);
+    if (scan_case_init(&c, &desc, number % 3 == 0)) {
+        run_complete(&c, c.plan.in_place && scan_draw(2) == 0);
+    }
+    scan_case_deinit(&c);
+}
+
+static void complete_tensors_give_the_oracles_bits(const void *context)
+{
+    const enum dtype *dtype = context;
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts * 4; i++) {
+        run_layout(*dtype, &layouts[i / 4], i);
+    }
+}
+
+static void steps_too_large_for_a_slice_are_cut(const void *context)
+{
+    enum {
+        LARGE = (1 << 22) + 300
+    };
+    static const struct layout large[] = {
+        {2, {2, LARGE}, 1, true, {1, 0}, {LARGE, 1}},
+        {2, {2, LARGE}, 0, true, {1, 0}, {LARGE, 1}},
+        {3, {2, 3, LARGE / 2}, 1, true, {3, 1, 0}, {3 * (LARGE / 2), LARGE / 2, 1}},
+    };
+    (void)context;
+    for (size_t number = 0; number < sizeof large / sizeof *large; number++) {
+        run_layout(DTYPE_I8, &large[number], number);
+    }
+}
+
+static bool can_be_cut_complete(struct scan_desc desc)
+{
+    struct scan_plan plan;
+    struct scan_slicing slicing;
+    struct error err = ERROR_INIT;
+    if (scan_plan_make(&desc, &plan, &err) != STATUS_OK) {
+        ktest_fail("refused: %s", err.detail);
+    }
+    return scan_slicing_make(&plan, false, &slicing);
+}
+
 static bool can_be_cut(struct scan_desc desc)
 {
     struct scan_plan plan;
@@ -180,7 +295,7 @@ static bool can_be_cut(struct scan_desc desc)
     if (scan_plan_make(&desc, &plan, &err) != STATUS_OK) {
         ktest_fail("refused: %s", err.detail);
     }
-    return scan_slicing_make(&plan, &slicing);
+    return scan_slicing_make(&plan, true, &slicing);
 }
 
 static void what_must_be_whole_is_not_cut(const void *context)
@@ -194,6 +309,7 @@ static void what_must_be_whole_is_not_cut(const void *context)
     ktest_check(can_be_cut(desc), "rows are, in either direction");
     desc.sizes[0] = 1;
     ktest_check(!can_be_cut(desc), "one row is cut along the axis");
+    ktest_check(can_be_cut_complete(desc), "and from the end once it is there");
     desc.reverse = false;
     ktest_check(can_be_cut(desc), "and so only from the start");
     desc.sizes[1] = 256;
@@ -209,10 +325,12 @@ static void what_must_be_whole_is_not_cut(const void *context)
                              .has_output_strides = true,
                              .output_strides = {701, 1}};
     ktest_check(!can_be_cut(gaps), "a tensor with gaps is not cut");
+    ktest_check(!can_be_cut_complete(gaps), "nor when it is there: gaps are zeroed as a whole");
     gaps.has_output_strides = false;
     gaps.strides[0] = 1;
     gaps.strides[1] = 600;
     ktest_check(!can_be_cut(gaps), "one that is turned over is not cut");
+    ktest_check(can_be_cut_complete(gaps), "but when it is there");
     gaps.has_output_strides = true;
     gaps.output_strides[0] = 1;
     gaps.output_strides[1] = 600;
@@ -282,6 +400,8 @@ static void a_slice_that_fails_leaves_the_carry_alone(const void *context)
 int main(void)
 {
     char sentence[128];
+    /* those that other tests build the kernels of all layouts for, too */
+    static const enum dtype few[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64, DTYPE_I8};
     ktest_run("devices open", devices_open, NULL);
     if (devices[DEVICES - 1] == NULL) {
         return ktest_finish();
@@ -292,6 +412,13 @@ int main(void)
                        dtype_info(dtype)->name);
         ktest_run(sentence, slices_give_the_oracles_bits, &dtype);
     }
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        (void)snprintf(sentence, sizeof sentence,
+                       "slices of a complete tensor give the oracle's bits, %s",
+                       dtype_info(few[i])->name);
+        ktest_run(sentence, complete_tensors_give_the_oracles_bits, &few[i]);
+    }
+    ktest_run("steps too large for a slice are cut", steps_too_large_for_a_slice_are_cut, NULL);
     ktest_run("what must be whole is not cut", what_must_be_whole_is_not_cut, NULL);
     for (size_t way = 0; way < SCAN_WAYS; way++) {
         (void)snprintf(sentence, sizeof sentence,

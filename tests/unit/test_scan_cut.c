@@ -101,7 +101,7 @@ static void check_walk(const struct walk *walk, const uint16_t *in)
 static uint64_t cut_all(const struct scan_plan *plan, uint64_t limit, bool compact,
                         bool *gathered)
 {
-    struct scan_cut_limits limits = {limit, limit, limit, compact};
+    struct scan_cut_limits limits = {limit, limit, limit, compact, false};
     struct scan_cut cut;
     struct scan_box box;
     struct walk walk = {.plan = plan};
@@ -165,7 +165,7 @@ static void rows_are_cut_between_lines_first(void **state)
     struct scan_plan plan = make(SIZES(10, 300), 1, NULL, NULL);
     assert_int_equal(cut_all(&plan, 900, true, &gathered), 4);
     assert_false(gathered);
-    struct scan_cut_limits limits = {900, 900, 900, true};
+    struct scan_cut_limits limits = {900, 900, 900, true, false};
     struct scan_cut cut;
     scan_cut_init(&cut, &plan, &limits);
     assert_int_equal(cut.axis, 300);
