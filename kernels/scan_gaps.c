@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+enum {
+    NEAR = 8,     /* elements: longer steps leave gaps worth a call */
+    AT_ONCE = 256 /* elements whose gaps stay in a first-level cache */
+};
+
 /* All dimensions of the output with the axis among them, largest stride first. */
 static int sorted_dims(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RANK + 1])
 {
@@ -40,20 +45,60 @@ bool scan_gaps_nested(const struct scan_plan *plan)
     return nested(dims, sorted_dims(plan, dims));
 }
 
+/* The gaps of a run of elements with a step, as many as they: by single stores, for a call each
+ * takes longer; the first cell of every gap, then the second, while they are in the cache. */
+#define ZERO_STEPS(type, cells, dim)                                          \
+    do {                                                                      \
+        const uint64_t step_ = (dim)->out_stride;                             \
+        for (uint64_t from_ = 0; from_ < (dim)->size - 1; from_ += AT_ONCE) { \
+            const uint64_t left_ = (dim)->size - 1 - from_;                   \
+            const uint64_t count_ = left_ < AT_ONCE ? left_ : AT_ONCE;        \
+            for (uint64_t gap_ = 1; gap_ < step_; gap_++) {                   \
+                type *cell_ = (type *)(void *)(cells) + from_ * step_ + gap_; \
+                for (uint64_t k_ = 0; k_ < count_; k_++) {                    \
+                    cell_[k_ * step_] = 0;                                    \
+                }                                                             \
+            }                                                                 \
+        }                                                                     \
+    } while (0)
+
+static void zero_steps(const struct scan_dim *dim, size_t bytes, unsigned char *cells)
+{
+    switch (bytes) {
+    case 1:
+        ZERO_STEPS(uint8_t, cells, dim);
+        break;
+    case 2:
+        ZERO_STEPS(uint16_t, cells, dim);
+        break;
+    case 4:
+        ZERO_STEPS(uint32_t, cells, dim);
+        break;
+    default:
+        ZERO_STEPS(uint64_t, cells, dim);
+        break;
+    }
+}
+
 /* Walk the elements in memory order and zero from each to the next. The innermost run counts as
  * one: of neighbours, or also of elements with a step, where `outer`. */
 static void zero_between(const struct scan_dim *dims, int count, size_t bytes, bool outer,
                          unsigned char *cells)
 {
+    const struct scan_dim *steps = NULL; /* whose gaps are zeroed run by run */
     uint64_t run = 1;
-    if (count > 0 && (outer || dims[count - 1].out_stride == 1)) {
+    if (count > 0 && (outer || dims[count - 1].out_stride <= NEAR)) {
         count--;
         run = (dims[count].size - 1) * dims[count].out_stride + 1;
+        steps = outer || dims[count].out_stride == 1 ? NULL : &dims[count];
     }
     uint64_t index[LIMIT_RANK + 1] = {0};
     uint64_t at = 0;
     for (;;) {
         int d = count - 1;
+        if (steps != NULL) {
+            zero_steps(steps, bytes, cells + at * bytes);
+        }
         uint64_t next = at;
         while (d >= 0 && index[d] + 1 == dims[d].size) {
             next -= index[d] * dims[d].out_stride;
