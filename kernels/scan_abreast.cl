@@ -227,7 +227,7 @@ INLINE bool packed_lines(const struct lines *l, bool backwards, ulong begin, ulo
     return true;
 }
 
-__kernel void scan_abreast(__global const elem_t *in, __global elem_t *out,
+VECTOR_KERNEL void scan_abreast(__global const elem_t *in, __global elem_t *out,
                            __global acc_t *carry, ulong carry_lines, __global ulong *table,
                            ulong entry_at, uint entry_count, ulong dim_at, ulong units,
                            ulong chain_at)

@@ -383,7 +383,7 @@ INLINE void part_scan(const struct strip *t, const struct chain *c, ulong part,
     chain_publish(c, part + 1);
 }
 
-__kernel void scan_columns(__global const elem_t *in, __global elem_t *out,
+VECTOR_KERNEL void scan_columns(__global const elem_t *in, __global elem_t *out,
                            __global acc_t *carry, ulong carry_lines,
                            __global ulong *table, ulong entry_at, uint entry_count,
                            ulong dim_at, ulong units, ulong chain_at)

@@ -292,7 +292,7 @@ static bool streams(__global const struct scan_entry *e, __global const ulong *d
     return aligned;
 }
 
-__kernel void scan_crossed(__global const elem_t *in, __global elem_t *out,
+VECTOR_KERNEL void scan_crossed(__global const elem_t *in, __global elem_t *out,
                            __global acc_t *carry, ulong carry_lines,
                            __global const ulong *table, ulong entry_at, uint entry_count,
                            ulong dim_at, ulong units, ulong chain_at)

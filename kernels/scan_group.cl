@@ -10,6 +10,16 @@
  * part_t   PART lanes; as sum: the same sum in every lane
  * Loads and stores need no more alignment than elem_t has. No function here branches. */
 #define INLINE static inline __attribute__((always_inline))
+/* A kernel whose work-items are vectors as they are. Intel's compiler would pack several of them
+ * into wider ones, and took minutes over it. */
+#if defined(__has_attribute)
+#if __has_attribute(intel_vec_len_hint)
+#define VECTOR_KERNEL __kernel __attribute__((intel_vec_len_hint(1)))
+#endif
+#endif
+#if !defined(VECTOR_KERNEL)
+#define VECTOR_KERNEL __kernel
+#endif
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
 #if defined(ACC_INT)

@@ -485,7 +485,7 @@ INLINE struct row_sums line_sums(__global const struct scan_entry *e, ulong line
     return sums_of(supers, blocks, (uint)e->block);
 }
 
-__kernel void KERNEL_NAME(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
+VECTOR_KERNEL void KERNEL_NAME(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
                         ulong carry_lines, __global ulong *table, ulong entry_at,
                         uint entry_count, ulong dim_at, ulong units, ulong chain_at)
 {

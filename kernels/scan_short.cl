@@ -335,7 +335,7 @@ INLINE void unit_carried(const struct unit *u, __global const struct scan_entry 
     }
 }
 
-__kernel void scan_short(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
+VECTOR_KERNEL void scan_short(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
                          ulong carry_lines, __global ulong *table, ulong entry_at,
                          uint entry_count, ulong dim_at, ulong units, ulong chain_at)
 {

@@ -532,7 +532,7 @@ static bool streams(const struct layout *w, __global const struct scan_entry *e,
     return aligned && first % LINE == 0;
 }
 
-__kernel void scan_strided(__global const elem_t *in, __global elem_t *out,
+VECTOR_KERNEL void scan_strided(__global const elem_t *in, __global elem_t *out,
                            __global acc_t *carry, ulong carry_lines,
                            __global const ulong *table, ulong entry_at, uint entry_count,
                            ulong dim_at, ulong units, ulong chain_at)
