@@ -45,39 +45,59 @@ bool scan_gaps_nested(const struct scan_plan *plan)
     return nested(dims, sorted_dims(plan, dims));
 }
 
+/* Zero `count` cells, `step` cells from each to the next. */
+#define ZERO_EVERY(type)                                                               \
+    static void zero_every_##type(unsigned char *cells, uint64_t step, uint64_t count) \
+    {                                                                                  \
+        type *cell = (type *)(void *)cells;                                            \
+        for (uint64_t k = 0; k < count; k++) {                                         \
+            cell[k * step] = 0;                                                        \
+        }                                                                              \
+    }
+ZERO_EVERY(uint8_t)
+ZERO_EVERY(uint16_t)
+ZERO_EVERY(uint32_t)
+ZERO_EVERY(uint64_t)
+
+static void zero_every(size_t bytes, unsigned char *cells, uint64_t step, uint64_t count)
+{
+    static void (*const by_bytes[])(unsigned char *, uint64_t,
+                                    uint64_t) = {[1] = zero_every_uint8_t,
+                                                 [2] = zero_every_uint16_t,
+                                                 [4] = zero_every_uint32_t,
+                                                 [8] = zero_every_uint64_t};
+    by_bytes[bytes](cells, step, count);
+}
+
 /* The gaps of a run of elements with a step, as many as they: by single stores, for a call each
  * takes longer; the first cell of every gap, then the second, while they are in the cache. */
-#define ZERO_STEPS(type, cells, dim)                                          \
-    do {                                                                      \
-        const uint64_t step_ = (dim)->out_stride;                             \
-        for (uint64_t from_ = 0; from_ < (dim)->size - 1; from_ += AT_ONCE) { \
-            const uint64_t left_ = (dim)->size - 1 - from_;                   \
-            const uint64_t count_ = left_ < AT_ONCE ? left_ : AT_ONCE;        \
-            for (uint64_t gap_ = 1; gap_ < step_; gap_++) {                   \
-                type *cell_ = (type *)(void *)(cells) + from_ * step_ + gap_; \
-                for (uint64_t k_ = 0; k_ < count_; k_++) {                    \
-                    cell_[k_ * step_] = 0;                                    \
-                }                                                             \
-            }                                                                 \
-        }                                                                     \
-    } while (0)
-
 static void zero_steps(const struct scan_dim *dim, size_t bytes, unsigned char *cells)
 {
-    switch (bytes) {
-    case 1:
-        ZERO_STEPS(uint8_t, cells, dim);
-        break;
-    case 2:
-        ZERO_STEPS(uint16_t, cells, dim);
-        break;
-    case 4:
-        ZERO_STEPS(uint32_t, cells, dim);
-        break;
-    default:
-        ZERO_STEPS(uint64_t, cells, dim);
-        break;
+    const uint64_t step = dim->out_stride;
+    const uint64_t gaps = dim->size - 1;
+    for (uint64_t from = 0; from < gaps; from += AT_ONCE) {
+        uint64_t count = gaps - from < AT_ONCE ? gaps - from : AT_ONCE;
+        for (uint64_t gap = 1; gap < step; gap++) {
+            zero_every(bytes, cells + (from * step + gap) * bytes, step, count);
+        }
     }
+}
+
+/* To the next index in memory order; false after the last. *at: elements to its cell. */
+static bool next_index(const struct scan_dim *dims, int count, uint64_t *index, uint64_t *at)
+{
+    int d = count - 1;
+    while (d >= 0 && index[d] + 1 == dims[d].size) {
+        *at -= index[d] * dims[d].out_stride;
+        index[d] = 0;
+        d--;
+    }
+    if (d < 0) {
+        return false;
+    }
+    index[d]++;
+    *at += dims[d].out_stride;
+    return true;
 }
 
 /* Walk the elements in memory order and zero from each to the next. The innermost run counts as
@@ -94,25 +114,15 @@ static void zero_between(const struct scan_dim *dims, int count, size_t bytes, b
     }
     uint64_t index[LIMIT_RANK + 1] = {0};
     uint64_t at = 0;
-    for (;;) {
-        int d = count - 1;
+    uint64_t next = 0;
+    bool more = true;
+    while (more) {
         if (steps != NULL) {
             zero_steps(steps, bytes, cells + at * bytes);
         }
-        uint64_t next = at;
-        while (d >= 0 && index[d] + 1 == dims[d].size) {
-            next -= index[d] * dims[d].out_stride;
-            index[d] = 0;
-            d--;
-        }
-        if (d < 0) {
-            return;
-        }
-        index[d]++;
-        next += dims[d].out_stride;
-        uint64_t end = at + run;
-        if (next > end) {
-            memset(cells + end * bytes, 0, (size_t)((next - end) * bytes));
+        more = next_index(dims, count, index, &next);
+        if (more && next > at + run) {
+            memset(cells + (at + run) * bytes, 0, (size_t)((next - at - run) * bytes));
         }
         at = next;
     }

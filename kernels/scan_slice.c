@@ -86,7 +86,7 @@ static uint64_t axis_part(const struct scan_plan *plan, uint64_t first, uint64_t
 }
 
 struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
-                                    uint64_t most, struct scan_plan *slice)
+                                    uint64_t most, struct scan_plan *part)
 {
     const struct scan_plan *plan = slicing->plan;
     const uint64_t row = first / slicing->blocks;
@@ -117,8 +117,8 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
         made.in_first += row * plan->dim[slicing->dim].in_stride;
         made.out_first += row * plan->dim[slicing->dim].out_stride;
     }
-    scan_plan_box(plan, size, length, slice);
-    made.holes = slice->gaps;
-    slice->gaps = false;
+    scan_plan_box(plan, size, length, part);
+    made.holes = part->gaps;
+    part->gaps = false;
     return made;
 }

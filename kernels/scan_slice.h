@@ -44,6 +44,6 @@ struct scan_slice {
 
 /* The slice from step `first` on with at most so many steps, but at least one, and its plan. */
 struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
-                                    uint64_t most, struct scan_plan *plan);
+                                    uint64_t most, struct scan_plan *part);
 
 #endif
