@@ -405,13 +405,21 @@ static uint64_t columns_of(const struct scan_build *build)
     return option != NULL ? strtoull(option + strlen("-DINNER="), NULL, 10) : 0;
 }
 
+static bool by_steps(const struct scan_build *build)
+{
+    char text[SCAN_BUILD_TEXT];
+    scan_build_describe(build, text);
+    return strstr(text, "scan_steps") != NULL;
+}
+
 static void warm_all(struct scan_device *device, struct scan_kind kind)
 {
     char text[SCAN_BUILD_TEXT];
     for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS; kernel++) {
         const struct scan_build build = {kind, kernel};
         struct error err = ERROR_INIT;
-        bool usual = scan_case_usual_columns(columns_of(&build), kind.dtype, kind.precision);
+        bool usual = scan_case_usual_columns(columns_of(&build), kind.dtype, kind.precision) &&
+                     (!by_steps(&build) || scan_case_usual_steps(kind.dtype, kind.precision));
         if ((all_columns || usual) && scan_device_uses(device, &build) &&
             scan_device_warm(device, &build, true, &err) != STATUS_OK) {
             scan_build_describe(&build, text);

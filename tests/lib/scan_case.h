@@ -17,8 +17,10 @@ struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int r
 /* Narrow columns have a kernel for each number of them, up to seven, and each type: half of all
  * that there is to compile. Without --all a test has those of three columns for every type, and
  * of the other numbers every third type, another third for each, so that every number and every
- * type is among them. False: this one is left to --all. */
+ * type is among them; and few strided lines of every third. False: this one is left to --all.
+ */
 bool scan_case_usual_columns(uint64_t columns, enum dtype dtype, enum precision precision);
+bool scan_case_usual_steps(enum dtype dtype, enum precision precision);
 bool scan_case_usual(const struct scan_plan *plan);
 
 /* A scan with its input and what must come out, gaps zero. */
