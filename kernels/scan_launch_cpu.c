@@ -265,10 +265,13 @@ static uint64_t part_bytes(const struct setting *setting)
     return bytes < PART_BYTES ? bytes : PART_BYTES;
 }
 
-/* With elements of 8 bytes one thread comes close to memory's speed. */
-static uint64_t busy_percent(const struct scan_piece *piece, const struct scan_tuning *tuning)
+/* With elements of 8 bytes one thread comes close to memory's speed; of strips wider than a
+ * bundle the parts cost too much. */
+static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns,
+                             const struct scan_tuning *tuning)
 {
-    return element_bytes(piece) < 8 ? tuning->busy_percent : tuning->busy_light_percent;
+    return element_bytes(piece) < 8 && columns <= SHORT_COLUMNS ? tuning->busy_percent
+                                                                : tuning->busy_light_percent;
 }
 
 /* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
@@ -279,7 +282,7 @@ static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
     const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
     if (setting->part_bytes == 0 &&
         !keeps_waiting(length * columns * element_bytes(piece),
-                       busy_percent(piece, setting->tuning), setting)) {
+                       busy_percent(piece, columns, setting->tuning), setting)) {
         return length;
     }
     uint64_t blocks = part_bytes(setting) / block_bytes;
