@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool all_columns; /* --all: narrow columns of every type (scan_case.h) */
+static bool all_kernels; /* --all: every kernel with every type (scan_case.h) */
 
 /* ---- running ---- */
 
@@ -181,7 +181,7 @@ static struct scan_desc random_desc(enum dtype dtype, enum precision precision)
     struct error err = ERROR_INIT;
     do { /* what is refused is left to scan_case_init() */
         desc = draw_desc(dtype, precision);
-    } while (!all_columns && scan_plan_make(&desc, &plan, &err) == STATUS_OK &&
+    } while (!all_kernels && scan_plan_make(&desc, &plan, &err) == STATUS_OK &&
              !scan_case_usual(&plan));
     return desc;
 }
@@ -396,31 +396,14 @@ static void devices_share_slabs_side_by_side(const void *context)
     }
 }
 
-/* Columns side by side that a kernel is for, by its name; of most kernels none. */
-static uint64_t columns_of(const struct scan_build *build)
-{
-    char text[SCAN_BUILD_TEXT];
-    scan_build_describe(build, text);
-    const char *option = strstr(text, "-DINNER=");
-    return option != NULL ? strtoull(option + strlen("-DINNER="), NULL, 10) : 0;
-}
-
-static bool by_steps(const struct scan_build *build)
-{
-    char text[SCAN_BUILD_TEXT];
-    scan_build_describe(build, text);
-    return strstr(text, "scan_steps") != NULL;
-}
-
 static void warm_all(struct scan_device *device, struct scan_kind kind)
 {
     char text[SCAN_BUILD_TEXT];
     for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS; kernel++) {
         const struct scan_build build = {kind, kernel};
         struct error err = ERROR_INIT;
-        bool usual = scan_case_usual_columns(columns_of(&build), kind.dtype, kind.precision) &&
-                     (!by_steps(&build) || scan_case_usual_steps(kind.dtype, kind.precision));
-        if ((all_columns || usual) && scan_device_uses(device, &build) &&
+        bool usual = scan_case_usual_kernel(kernel, kind.dtype, kind.precision);
+        if ((all_kernels || usual) && scan_device_uses(device, &build) &&
             scan_device_warm(device, &build, true, &err) != STATUS_OK) {
             scan_build_describe(&build, text);
             ktest_fail("%s: %s", text, err.detail);
@@ -545,7 +528,7 @@ int main(int argc, char **argv)
         {"a batch of hundreds agrees with the oracle",
          a_batch_of_hundreds_agrees_with_the_oracle},
     };
-    all_columns = argc > 1 && strcmp(argv[1], "--all") == 0;
+    all_kernels = argc > 1 && strcmp(argv[1], "--all") == 0;
     for (size_t i = 0; i < sizeof per_way / sizeof *per_way; i++) {
         for (size_t w = 0; w < SCAN_WAYS; w++) {
             (void)snprintf(sentence, sizeof sentence, "%s, %s", per_way[i].name,
@@ -555,8 +538,8 @@ int main(int argc, char **argv)
     }
     for (size_t w = 0; w < SCAN_WAYS; w++) {
         const struct scan_device_options *way = &scan_ways[w].options;
-        (void)snprintf(sentence, sizeof sentence,
-                       "warming checks every kernel of every type, %s", scan_ways[w].name);
+        (void)snprintf(sentence, sizeof sentence, "warming checks kernels of every type, %s",
+                       scan_ways[w].name);
         if (way->max_alloc_bytes == 0 && way->part_bytes == 0 && !way->transfers) {
             ktest_run(sentence, warming_checks_every_kernel_of_every_type, &scan_ways[w]);
         } /* the others have the same kernels */

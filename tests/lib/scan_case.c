@@ -58,6 +58,11 @@ bool scan_case_usual_steps(enum dtype dtype, enum precision precision)
     return share_of(dtype, precision) == 2; /* float32 wide is one */
 }
 
+bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision)
+{
+    return kernel == SCAN_BUILD_GENERIC || (share_of(dtype, precision) + kernel) % SHARE == 0;
+}
+
 static bool goes_by_steps(const struct scan_plan *plan)
 {
     const struct scan_dim *last = plan->dims > 0 ? &plan->dim[plan->dims - 1] : &plan->axis;

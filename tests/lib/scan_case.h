@@ -21,6 +21,8 @@ struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int r
  */
 bool scan_case_usual_columns(uint64_t columns, enum dtype dtype, enum precision precision);
 bool scan_case_usual_steps(enum dtype dtype, enum precision precision);
+/* Of the kernels that only a start-up check runs: each with every third type. */
+bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision);
 bool scan_case_usual(const struct scan_plan *plan);
 
 /* A scan with its input and what must come out, gaps zero. */
