@@ -10,7 +10,7 @@
  * row hold elements of rows to come and go nowhere. */
 
 #define STRIP_MAX    1024
-#define FAR_BYTES    384 /* from here on the hardware does not fetch the next rows by itself */
+#define FAR_BYTES    128 /* from here on the hardware does not fetch the next rows by itself */
 #define VECTORS_MAX  (STRIP_MAX / GROUP + 1)
 
 struct strip {
@@ -22,7 +22,8 @@ struct strip {
     uint columns;
     uint block; /* of the first row, in its superblock */
     bool exclusive;
-    bool stream;
+    bool stream; /* past the caches */
+    bool direct; /* with no chunk between: vectors are cache lines, or lines are few */
 };
 
 /* The first `rows` of eight rows of GROUP columns; those missing count nothing. */
@@ -40,14 +41,15 @@ INLINE void rows_load(__global const elem_t *in, long step, uint rows, group_t v
     }
 }
 
-INLINE void rows_store(__global elem_t *out, long step, uint rows, bool stream,
+/* past: the caches, for all of eight rows. */
+INLINE void rows_store(__global elem_t *out, long step, uint rows, bool past,
                        const group_t v[ROWS])
 {
     if (rows < ROWS) {
         for (uint r = 0; r < rows; r++) {
             group_store(out + (long)r * step, v[r]);
         }
-    } else if (stream) {
+    } else if (past) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             group_stream(out + r * step, v[r]);
@@ -80,38 +82,151 @@ INLINE void rows_prefetch(__global const elem_t *in, const struct strip *t, ulon
     }
 }
 
-/* A strip of at least GROUP columns. far: a row and the next are too far apart in memory for the
- * hardware to see a pattern. */
+/* ---- past the caches ----
+ * Eight rows go on at once, and a vector is less than a cache line: stored as they come, lines
+ * would be begun in eight places and finished some vectors later, and a processor that runs out of
+ * buffers for them in between writes them in pieces, at a fifth of the speed. So results gather in
+ * chunks of eight rows, and leave row by row in whole lines while the next chunk is computed: no
+ * load waits for a store, and memory is read and written evenly. */
+#define LINE           (64 / ELEM_BYTES)  /* elements of a cache line */
+#define CHUNK          (256 / ELEM_BYTES) /* of a row */
+#define STREAM_COLUMNS (256 / ELEM_BYTES) /* by chunks; fewer are too much of ends */
+
+typedef VECTOR(elem_t, LINE) line_t;
+typedef line_t line_any_t __attribute__((aligned(ELEM_BYTES)));
+
+struct chunk {
+    elem_t cells[ROWS][LINE + CHUNK]; /* first the last LINE of the chunk before */
+    __global elem_t *out;             /* of the first row, where the chunk begins; 0: no chunk */
+    int count;                        /* elements of a row, whole vectors */
+    bool first;                       /* of a row */
+    bool last;
+};
+
+INLINE void line_leave(const elem_t *cells, __global elem_t *line)
+{
+    line_t x = ((const line_any_t *)cells)[0]; /* of the type that is aligned as it is stored */
+    STREAM_STORE(x, (__global line_t *)line);
+}
+
+INLINE void row_leave(const struct chunk *k, long step, uint r)
+{
+    __global elem_t *row = k->out + r * step;
+    const elem_t *cells = k->cells[r] + LINE;
+    int lead = (int)(-(ulong)row % 64 / ELEM_BYTES); /* before the first whole line */
+    int at = k->first || lead == 0 ? lead : lead - LINE;
+    for (int i = 0; i < at; i++) {
+        row[i] = cells[i];
+    }
+    if (at <= 0 && k->count == CHUNK) { /* most chunks: nothing to guess for the processor */
+#pragma unroll
+        for (int i = 0; i < CHUNK; i += LINE) {
+            line_leave(cells + at + i, row + at + i);
+        }
+        at += CHUNK;
+    }
+    for (; at + LINE <= k->count; at += LINE) {
+        line_leave(cells + at, row + at);
+    }
+    for (; k->last && at < k->count; at++) {
+        row[at] = cells[at];
+    }
+}
+
+INLINE void chunk_leave(const struct chunk *k, long step, uint from, uint to)
+{
+    for (uint r = from; k->out != 0 && r < min(to, (uint)ROWS); r++) {
+        row_leave(k, step, r);
+    }
+}
+
+/* Eight rows of a strip. */
+struct rows {
+    __global const elem_t *in;
+    __global elem_t *out;
+    ulong row;
+    struct row_ends ends;
+    bool far; /* from a row to the next: the hardware does not see a pattern */
+};
+
+/* Results of a vector of their columns; rows: how many there are. */
+INLINE void rows_vector(const struct strip *t, const struct rows *w, uint rows, uint column,
+                        struct column_sums *sums, group_t v[ROWS])
+{
+    rows_load(w->in + column, t->in_step, rows, v);
+    if (w->far) {
+        rows_prefetch(w->in + column, t, w->row);
+    }
+    rows_scan(v);
+    rows_results(v, sums, t->exclusive, w->ends);
+}
+
+/* Whole vectors of eight rows by way of chunks; returns the one that has not left. */
+INLINE uint rows_stream(const struct strip *t, const struct rows *w,
+                        struct column_sums sums[VECTORS_MAX], struct chunk chunks[2], uint own)
+{
+    uint whole = t->columns / GROUP * GROUP;
+    for (uint first = 0; first < whole; first += CHUNK) {
+        struct chunk *before = &chunks[own];
+        struct chunk *k = &chunks[own ^ 1];
+        own ^= 1;
+        k->out = w->out + first;
+        k->count = (int)min(whole - first, (uint)CHUNK);
+        k->first = first == 0;
+        k->last = first + CHUNK >= whole;
+        uint leaving = (ROWS * LINE + (uint)k->count - 1) / (uint)k->count; /* rows at a time */
+        uint left = 0;
+        for (int c = 0; c < k->count; c += LINE, left += leaving) {
+            chunk_leave(before, t->out_step, left, left + leaving);
+            for (int i = c; i < c + LINE && i < k->count; i += GROUP) {
+                group_t v[ROWS];
+                uint column = first + (uint)i;
+                rows_vector(t, w, ROWS, column, &sums[column / GROUP], v);
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                    group_store_private(k->cells[r] + LINE + i, v[r]);
+                    if (c == CHUNK - LINE) {
+                        group_store_private(before->cells[r] + i - c, v[r]);
+                    }
+                }
+            }
+        }
+        chunk_leave(before, t->out_step, left, ROWS);
+    }
+    return own;
+}
+
+/* A strip of at least GROUP columns. */
 INLINE void scan_wide(const struct strip *t, struct column_sums sums[VECTORS_MAX], bool far)
 {
+    struct chunk chunks[2];
+    uint own = 0;
     uint whole = t->columns / GROUP;
     uint rest = t->columns % GROUP;
     uint last = t->columns - GROUP; /* column of the overlapping vector */
+    chunks[0].out = 0;
     for (ulong row = 0; row < t->rows; row += ROWS) {
-        __global const elem_t *in = t->in + (long)row * t->in_step;
-        __global elem_t *out = t->out + (long)row * t->out_step;
+        struct rows w = {t->in + (long)row * t->in_step, t->out + (long)row * t->out_step, row,
+                         ends_after(t, row), far};
         uint rows = t->rows - row < ROWS ? (uint)(t->rows - row) : ROWS;
-        struct row_ends ends = ends_after(t, row);
+        bool by_chunks = t->stream && !t->direct && rows == ROWS;
         group_t v[ROWS];
         group_t tail[ROWS];
         if (rest > 0) { /* before its neighbour overwrites what they share */
-            rows_load(in + last, t->in_step, rows, tail);
-            rows_scan(tail);
-            rows_results(tail, &sums[whole], t->exclusive, ends);
+            rows_vector(t, &w, rows, last, &sums[whole], tail);
         }
-        for (uint j = 0; j < whole; j++) {
-            rows_load(in + j * GROUP, t->in_step, rows, v);
-            if (far) {
-                rows_prefetch(in + j * GROUP, t, row);
-            }
-            rows_scan(v);
-            rows_results(v, &sums[j], t->exclusive, ends);
-            rows_store(out + j * GROUP, t->out_step, rows, t->stream, v);
+        if (by_chunks) {
+            own = rows_stream(t, &w, sums, chunks, own);
+        }
+        for (uint j = 0; j < whole && !by_chunks; j++) {
+            rows_vector(t, &w, rows, j * GROUP, &sums[j], v);
+            rows_store(w.out + j * GROUP, t->out_step, rows, t->stream, v);
         }
         if (rest > 0) {
-            rows_store(out + last, t->out_step, rows, false, tail);
+            rows_store(w.out + last, t->out_step, rows, false, tail);
         }
     }
+    chunk_leave(&chunks[own], t->out_step, 0, ROWS);
 }
 
 /* ---- strips narrower than a vector ---- */
@@ -352,35 +467,39 @@ INLINE void strip_scan(const struct strip *t, bool backwards, __global const ele
                        __global const elem_t *high, struct column_sums *sums)
 {
     ulong pitch = (ulong)(backwards ? -t->in_step : t->in_step);
-    if (t->columns >= GROUP && pitch * ELEM_BYTES >= FAR_BYTES) {
-        scan_wide(t, sums, true);
-    } else if (t->columns >= GROUP) {
-        scan_wide(t, sums, false);
+    if (t->columns >= GROUP) {
+        scan_wide(t, sums, pitch * ELEM_BYTES >= FAR_BYTES);
     } else {
         struct narrow n = {t, backwards, low, high};
         scan_narrow(&n, sums);
     }
 }
 
-/* One part of a strip of at least GROUP columns. sums: those before the strip, then those after
- * the part. */
-INLINE void part_scan(const struct strip *t, const struct chain *c, ulong part,
-                      struct column_sums *sums)
+/* After one part has been scanned. */
+INLINE void part_publish(const struct strip *t, const struct chain *c, ulong part,
+                         const struct column_sums *sums)
 {
-    struct strip own = part_of(t, c, part);
-    bool at_once = chain_at_once(c, part);
-    part_sums(t, c, part, at_once, sums);
-    if (at_once) {
-        chain_begin(c, part);
-    }
-    strip_scan(&own, false, own.in, own.in, sums);
-    if (!at_once || part == c->count - 1) {
-        return;
-    }
     for (uint j = 0; j < (t->columns + GROUP - 1) / GROUP; j++) {
         slot_store(t, c, part + 1, j, &sums[j]);
     }
     chain_publish(c, part + 1);
+}
+
+/* How a strip's results leave: directly where vectors are lines, or lines are few enough to end
+ * soon after they begin. */
+INLINE void ways_out(struct strip *t, __global const struct scan_entry *e)
+{
+    const uint vector = GROUP * ELEM_BYTES;
+    ulong places = (ulong)t->out | e->axis_out * ELEM_BYTES;
+    bool lines = places % 64 == 0;
+    bool packs = places % sizeof(elem_pack_t) == 0;
+    if (t->columns < STREAM_COLUMNS) {
+        t->direct = packs && t->columns < (vector < 32 ? LINE : STREAM_COLUMNS);
+    } else {
+        t->direct = vector == 64 ? lines : false;
+    }
+    t->stream = (e->flags & ENTRY_STREAM) != 0 &&
+                (t->direct || t->columns >= (lines ? LINE : STREAM_COLUMNS));
 }
 
 VECTOR_KERNEL void scan_columns(__global const elem_t *in, __global elem_t *out,
@@ -417,8 +536,7 @@ VECTOR_KERNEL void scan_columns(__global const elem_t *in, __global elem_t *out,
     t.out = out + w.out + first * e->axis_out;
     t.block = (uint)e->block;
     t.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    t.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)t.out % sizeof(elem_pack_t) == 0 &&
-               e->axis_out * ELEM_BYTES % sizeof(elem_pack_t) == 0;
+    ways_out(&t, e);
 
     struct column_sums sums[VECTORS_MAX];
     uint vectors = (t.columns + GROUP - 1) / GROUP;
@@ -431,14 +549,25 @@ VECTOR_KERNEL void scan_columns(__global const elem_t *in, __global elem_t *out,
                       supers + carry_lines);
         }
     }
-    if (e->parts > 1) {
-        struct chain chain = chain_of(table + chain_at, e, own);
-        part_scan(&t, &chain, part, sums);
-    } else {
-        __global const elem_t *low = in + w.in;
-        strip_scan(&t, backwards, low, low + (t.rows - 1) * e->axis_in + t.columns, sums);
-    }
+    /* scanned at one place for strips and their parts: inlined, it is most of the program */
     bool last = part == e->parts - 1;
+    bool at_once = false;
+    struct strip piece = t;
+    struct chain chain;
+    if (e->parts > 1) {
+        chain = chain_of(table + chain_at, e, own);
+        piece = part_of(&t, &chain, part);
+        at_once = chain_at_once(&chain, part);
+        part_sums(&t, &chain, part, at_once, sums);
+        if (at_once) {
+            chain_begin(&chain, part);
+        }
+    }
+    __global const elem_t *low = in + w.in; /* of strips narrower than a vector, never in parts */
+    strip_scan(&piece, backwards, low, low + (t.rows - 1) * e->axis_in + t.columns, sums);
+    if (at_once && !last) {
+        part_publish(&t, &chain, part, sums);
+    }
     for (uint j = 0; j < vectors && last && (e->flags & ENTRY_CARRY_OUT); j++) {
         sums_save(&t, &sums[j], vector_column(&t, j, backwards), supers, supers + carry_lines);
     }

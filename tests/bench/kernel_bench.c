@@ -3,15 +3,15 @@
  * noise: medians, and the quartiles of the ratio.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
- *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--part-bytes N]
+ *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--part-bytes N] [--apart]
  *                [--gpu-kernels] [--lookback on|off|both] [--family KERNEL] [--kernel-table
  * FILE]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU, and puts the input
  * back that a scan in place has overwritten. Scans run in place, as the service runs them, or
- * from one buffer to another ("apart"). --bytes: every case with tensors of these sizes in
- * turn.
+ * from one buffer to another ("apart"; --apart: every case). --bytes: every case with tensors
+ * of these sizes in turn.
  * --cpu-time counts processor time instead of wall time: for a CPU shared with others.
  * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
  * scan twice). --family runs everything by the family of one kernel (scan_rows, scan_columns,
@@ -44,6 +44,7 @@ struct settings {
     bool cpu_time;
     bool list;
     bool gpu_kernels;
+    bool apart;                /* every case */
     const char *lookback;      /* NULL: on, off or both were not asked for */
     uint64_t sizes[SIZES_MAX]; /* bytes of the input */
     size_t size_count;
@@ -186,7 +187,7 @@ static enum status run_case(struct bench *b, const struct bench_case *c, size_t 
         return err.status;
     }
     double payload = 2.0 * (double)plan.elements * (double)dtype_info(c->dtype)->bytes;
-    bool apart = c->apart || !plan.in_place;
+    bool apart = c->apart || b->settings.apart || !plan.in_place;
     struct scan_job job = {.plan = &plan, .slab = b->work, .out_offset = apart ? b->bytes : 0};
     fill(b, c->dtype);
     return run_job(b, &job, payload, result);
@@ -273,6 +274,7 @@ static bool parse_flag(const char *name, struct settings *s)
                  : strcmp(name, "--cpu-time") == 0    ? &s->cpu_time
                  : strcmp(name, "--list") == 0        ? &s->list
                  : strcmp(name, "--gpu-kernels") == 0 ? &s->gpu_kernels
+                 : strcmp(name, "--apart") == 0       ? &s->apart
                                                       : NULL;
     if (flag != NULL) {
         *flag = true;
@@ -464,7 +466,7 @@ int main(int argc, char **argv)
                       "usage: kernel_bench [--device N] [--quick] [--only TEXT] "
                       "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
                       "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
-                      "[--output-strides N,N,N]] [--part-bytes N] [--gpu-kernels] "
+                      "[--output-strides N,N,N]] [--part-bytes N] [--apart] [--gpu-kernels] "
                       "[--lookback on|off|both] [--family KERNEL] [--kernel-table FILE] "
                       "[--tune [FILE]]\n");
         return 2;
