@@ -246,7 +246,7 @@ asan tsan: deps-test
 lint: deps-lint
 	@sh tests/lint.sh
 
-# What takes minutes: the structure of the kernels, narrow columns of every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
+# What takes minutes: the structure of the kernels, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
 # clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
 kernel-sanitize: deps-tools

@@ -44,7 +44,7 @@ INLINE struct bundle_sums sums_from(lane_t init)
     return sums;
 }
 
-/* `count` bundles of at most a block's rows, from number `first` on, through the buffer. */
+/* `count` bundles of at most a block's rows, from number `first` on, into the buffer. */
 INLINE void unit_scan(const int kind, const struct unit *u, ulong first, uint count,
                       elem_t stage[STRIPE])
 {
@@ -64,16 +64,11 @@ INLINE void unit_scan(const int kind, const struct unit *u, ulong first, uint co
     unit_flush(u, first, count, stage + CELLS);
 }
 
-/* The same by the kind that fits. near: groups may reach out of what may be read. */
-INLINE void unit_short(const struct unit *u, bool near, ulong first, uint count,
-                       elem_t stage[STRIPE])
+/* The same by the kind that fits, and out of it. */
+INLINE void unit_short(const struct unit *u, ulong first, uint count, elem_t stage[STRIPE])
 {
     bool back = u->memory.backwards;
-    if (near && back) {
-        unit_scan(BACKWARDS | EDGE, u, first, count, stage);
-    } else if (near) {
-        unit_scan(EDGE, u, first, count, stage);
-    } else if (back && u->rows <= GROUP) {
+    if (back && u->rows <= GROUP) {
         unit_scan(BACKWARDS | SINGLE, u, first, count, stage);
     } else if (back) {
         unit_scan(BACKWARDS, u, first, count, stage);
@@ -369,21 +364,11 @@ VECTOR_KERNEL void scan_short(__global const elem_t *in, __global elem_t *out, _
     u.memory.high = u.in + (bundles - 1) * u.in_pitch + u.rows * INNER;
 
     elem_t stage[STRIPE] __attribute__((aligned(64)));
-    if (u.rows > BLOCK || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0) {
-        struct chain chain = chain_of(table + chain_at, e, first);
-        for (; first < end; first++) {
-            __global acc_t *supers = carry + e->carry + first * INNER;
-            struct unit bundle = u;
-            bundle.in += first * u.in_pitch;
-            bundle.out += first * u.out_pitch;
-            unit_carried(&bundle, e, &chain, cut ? own / bundles : 0, supers,
-                         supers + carry_lines, stage);
-        }
-        return;
-    }
+    struct chain chain = chain_of(table + chain_at, e, first);
+    bool any = u.rows > BLOCK || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
     /* groups reach less than a group out of their bundle: safe but near the ends */
     ulong edge = u.in_pitch == 0 ? bundles : (CELLS + u.in_pitch - 1) / u.in_pitch;
-    ulong room = STAGE / (u.rows * INNER); /* bundles the buffer holds */
+    ulong room = max(STAGE / (u.rows * INNER), 1UL); /* bundles the buffer holds */
     ulong safe = edge < bundles - min(edge, bundles) ? edge : bundles; /* [safe, unsafe) are */
     ulong unsafe = bundles - min(edge, bundles);
     while (first < end) {
@@ -398,7 +383,17 @@ VECTOR_KERNEL void scan_short(__global const elem_t *in, __global elem_t *out, _
             high = low < safe ? min(high, safe) : low < unsafe ? min(high, unsafe) : high;
             first = high;
         }
-        bool near = low < safe || low >= unsafe;
-        unit_short(&u, near, low, (uint)(high - low), stage);
+        if (!any && low >= safe && low < unsafe) {
+            unit_short(&u, low, (uint)(high - low), stage);
+            continue;
+        }
+        for (; low < high; low++) {
+            __global acc_t *supers = carry + e->carry + low * INNER;
+            struct unit bundle = u;
+            bundle.in += low * u.in_pitch;
+            bundle.out += low * u.out_pitch;
+            unit_carried(&bundle, e, &chain, cut ? own / bundles : 0, supers,
+                         supers + carry_lines, stage);
+        }
     }
 }

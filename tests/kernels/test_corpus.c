@@ -7,7 +7,7 @@
  *               [--lookback | --hostile-lookback]
  *               [--soft-f64] [--all | --quick | --tiny] [--way N] [--list]
  *
- * Without --all most kernels of narrow columns are tried with every third type (scan_case.h).
+ * Without --all most kernels are tried with every third type (scan_case.h).
  *
  * Links libOpenCL alone. */
 #include "kernels/scan_device.h"

@@ -14,8 +14,9 @@
  * of 2 x 4 and 1 x 8 lanes, at the lengths below, both directions, inclusive and exclusive,
  * whole, in parts that hand their sums on, and with sums carried between pieces. Not proven
  * here: conversions of elements (test_corpus), the integer shortcuts (integer addition is
- * associative), stores past the caches (from 64 MiB on). */
+ * associative), stores past the caches but for columns (there results take another way). */
 #include "kernels/scan_device.h"
+#include "kernels/scan_tuning.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -28,6 +29,7 @@ enum {
     BLOCK = 256,
     SUPER = 65536,
     SHAPES = 13,
+    ALL_SHAPES = SHAPES + 1, /* with one that only one test tries */
     JOBS = 4 * SHAPES,
     NARROW_FROM = 7, /* first of the shapes that only some lengths try */
     ROWS_ONLY = 2    /* shapes that scan_abreast.cl runs */
@@ -137,7 +139,7 @@ static const struct shape {
     int axis;
     int64_t sizes[3]; /* 0: the length */
     int64_t step;     /* of the input along the axis; 1: packed; 0: it is transposed */
-} shapes[SHAPES] = {
+} shapes[ALL_SHAPES] = {
     {1, 0, {0}, 1},       /* a line */
     {2, 1, {3, 0}, 1},    /* rows */
     {2, 0, {0, 11}, 1},   /* columns: a vector and one that overlaps it */
@@ -149,6 +151,7 @@ static const struct shape {
     {2, 0, {0, 5}, 1},    {2, 0, {0, 6}, 1},
     {2, 0, {0, 7}, 1},    {2, 1, {9, 0}, 0}, /* rows from lines side by side: scan_strided.cl */
     {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed.cl */
+    {2, 0, {0, 77}, 1},   /* columns that gather in chunks on their way past the caches */
 };
 
 struct job {
@@ -165,7 +168,8 @@ struct bench {
     struct slab *slab;
     uint64_t *want;  /* as much as the slab */
     bool alone;      /* one job a run: in a batch, small ones are left to the generic kernel */
-    size_t most;     /* shapes */
+    size_t first;    /* shape */
+    size_t most;     /* shapes: up to here */
     bool few_narrow; /* only three and seven narrow columns, nothing turned over */
 };
 
@@ -242,7 +246,8 @@ static size_t shapes_of(int64_t length)
 /* All shapes and flags of one length as one batch. */
 static void run_length(const struct bench *bench, enum dtype dtype, int64_t length)
 {
-    const size_t most = 4 * (shapes_of(length) < bench->most ? shapes_of(length) : bench->most);
+    const size_t here = bench->first + shapes_of(length);
+    const size_t most = 4 * (here < bench->most ? here : bench->most);
     static struct job jobs[JOBS];
     struct scan_job run[JOBS];
     struct scan_report report;
@@ -251,7 +256,7 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     size_t at = 0;
     size_t want = 0;
     size_t count = 0;
-    for (size_t number = 0; number < most; number++) {
+    for (size_t number = 4 * bench->first; number < most; number++) {
         if (skips(bench, number / 4)) {
             continue;
         }
@@ -367,17 +372,23 @@ static void every_length_gives_the_written_tree(const void *context)
 static const struct {
     const char *name;
     const char *family;
-    size_t most; /* shapes */
-} others[] = {{"lines abreast", "scan_abreast", ROWS_ONLY},
-              {"lines by steps", "scan_steps", SHAPES}};
+    size_t first; /* shape */
+    size_t most;  /* shapes: up to here */
+} others[] = {{"lines abreast", "scan_abreast", 0, ROWS_ONLY},
+              {"lines by steps", "scan_steps", 0, SHAPES},
+              {"columns past the caches", "scan_columns", SHAPES, ALL_SHAPES}};
 
 static void other_kernels_give_the_written_tree(const void *context)
 {
     const size_t number = *(const size_t *)context;
-    const struct scan_device_options options = {.family = others[number].family};
+    struct scan_tuning tuning = scan_tuning_default;
+    const struct scan_device_options options = {.family = others[number].family,
+                                                .tuning = &tuning};
+    tuning.stream_bytes = 0;
     struct bench bench = {.device = scan_case_device(&options),
                           .slab = slab_create((size_t)8 << 20),
                           .want = malloc((size_t)8 << 20),
+                          .first = others[number].first,
                           .most = others[number].most};
     for (int64_t n = 2; n <= 1100 && bench.device != NULL; n += n > 70 ? 37 : 1) {
         run_length(&bench, DTYPE_F64, n);

@@ -414,7 +414,9 @@ static void warm_all(struct scan_device *device, struct scan_kind kind)
 static void warming_checks_every_kernel_of_every_type(const void *context)
 {
     const struct scan_way *way = context;
-    struct scan_device *device = scan_case_device(&way->options);
+    struct scan_device_options options = way->options;
+    options.patient = true; /* or the checks of the generic kernel build and run the others */
+    struct scan_device *device = scan_case_device(&options);
     for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
         warm_all(device, (struct scan_kind){(enum dtype)type, PRECISION_WIDE});
         warm_all(device, (struct scan_kind){(enum dtype)type, PRECISION_NATIVE});

@@ -1,6 +1,7 @@
 /* Random scans and their expected results; every run draws the same. */
 #include "tests/lib/scan_case.h"
 
+#include "kernels/scan_launch_cpu.h"
 #include "kernels/scan_tuning.h"
 
 #include "tests/lib/ktest.h"
@@ -34,8 +35,6 @@ struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int r
 }
 
 enum {
-    COLUMNS_MAX = 7, /* the most that have kernels of their own */
-    COLUMNS_KEPT = 3,
     SHARE = 3
 };
 
@@ -47,38 +46,27 @@ static uint64_t share_of(enum dtype dtype, enum precision precision)
     return program % SHARE;
 }
 
-bool scan_case_usual_columns(uint64_t columns, enum dtype dtype, enum precision precision)
-{
-    bool kept = columns < 2 || columns > COLUMNS_MAX || columns == COLUMNS_KEPT;
-    return kept || (share_of(dtype, precision) + columns) % SHARE == 0;
-}
-
-bool scan_case_usual_steps(enum dtype dtype, enum precision precision)
-{
-    return share_of(dtype, precision) == 2; /* float32 wide is one */
-}
-
 bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision)
 {
-    return kernel == SCAN_BUILD_GENERIC || (share_of(dtype, precision) + kernel) % SHARE == 0;
-}
-
-static bool goes_by_steps(const struct scan_plan *plan)
-{
-    const struct scan_dim *last = plan->dims > 0 ? &plan->dim[plan->dims - 1] : &plan->axis;
-    bool contiguous = (plan->axis.in_stride == 1 && plan->axis.out_stride == 1) ||
-                      (last->in_stride == 1 && last->out_stride == 1);
-    return !contiguous && plan->lines < scan_tuning_default.strided_lines;
+    switch (kernel) {
+    case SCAN_FAMILY_GENERIC:
+    case SCAN_FAMILY_GPU:
+    case SCAN_FAMILY_LOOKBACK:
+    case SCAN_FAMILY_CPU_ROWS:
+    case SCAN_FAMILY_CPU_COLUMNS:
+    case SCAN_FAMILY_CPU_SHORT_1:
+    case SCAN_FAMILY_CPU_SHORT_3:
+        return true;
+    default:
+        return (share_of(dtype, precision) + kernel) % SHARE == 0;
+    }
 }
 
 bool scan_case_usual(const struct scan_plan *plan)
 {
-    uint64_t columns = plan->dims > 0 ? plan->dim[plan->dims - 1].size : 1;
-    bool packed = plan->axis.in_stride == columns && plan->axis.out_stride == columns;
-    if (goes_by_steps(plan)) {
-        return scan_case_usual_steps(plan->dtype, plan->precision);
-    }
-    return !packed || scan_case_usual_columns(columns, plan->dtype, plan->precision);
+    const struct scan_piece piece = {.plan = plan};
+    enum scan_family family = scan_cpu_family(&scan_tuning_default, &piece);
+    return scan_case_usual_kernel(family, plan->dtype, plan->precision);
 }
 
 static double draw_float(bool special)

@@ -14,14 +14,10 @@ void scan_draw_from(unsigned seed);
 struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int rank,
                                const int64_t *sizes, int axis);
 
-/* Narrow columns have a kernel for each number of them, up to seven, and each type: half of all
- * that there is to compile. Without --all a test has those of three columns for every type, and
- * of the other numbers every third type, another third for each, so that every number and every
- * type is among them; and few strided lines of every third. False: this one is left to --all.
- */
-bool scan_case_usual_columns(uint64_t columns, enum dtype dtype, enum precision precision);
-bool scan_case_usual_steps(enum dtype dtype, enum precision precision);
-/* Of the kernels that only a start-up check runs: each with every third type. */
+/* There are hundreds of kernels on a CPU, and most of a test's time goes into compiling them.
+ * Without --all a test has those of rows, columns, short rows and three columns for every type,
+ * and of the others every third type, another third for each, so that every kernel and every
+ * type is among them. False: this one is left to --all. kernel: an enum scan_family. */
 bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision);
 bool scan_case_usual(const struct scan_plan *plan);
 
