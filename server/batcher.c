@@ -4,6 +4,8 @@
 #include "server/clock.h"
 #include "server/queue_lanes.h"
 
+#include <sched.h>
+
 /* How far behind the first request company is looked for: a lane full of other types must not
  * make everyone wait for the lock. */
 enum {
@@ -108,6 +110,24 @@ static void wait_until(struct queue *queue, uint64_t until_ns)
     (void)pthread_cond_timedwait(&queue->arrived, &queue->lock, &until);
 }
 
+/* Wait awake for takers to be woken. False: not any more, and nobody was. Thread: a holder of
+ * the lock, which it gives away meanwhile. */
+static bool wait_awake(struct queue *queue, struct busy_poll *poll)
+{
+    if (poll == NULL || !busy_poll_on(poll, clock_now_ns())) {
+        return false;
+    }
+    unsigned seen = atomic_load_explicit(&queue->wakes, memory_order_relaxed);
+    bool woken = false;
+    (void)pthread_mutex_unlock(&queue->lock);
+    do {
+        (void)sched_yield();
+        woken = atomic_load_explicit(&queue->wakes, memory_order_relaxed) != seen;
+    } while (!woken && busy_poll_on(poll, clock_now_ns()));
+    (void)pthread_mutex_lock(&queue->lock);
+    return true;
+}
+
 /* One look at the queue. Thread: a holder of the lock.
  * returns true if there is a batch; else *wait_ns is when to look again, 0 as the caller likes
  */
@@ -135,7 +155,8 @@ static bool look(struct queue *queue, const struct batcher_options *options,
 }
 
 enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 uint64_t timeout_ns, struct request **first, size_t *count)
+                                 struct busy_poll *poll, uint64_t timeout_ns,
+                                 struct request **first, size_t *count)
 {
     uint64_t give_up_ns = clock_now_ns() + timeout_ns;
     enum batcher_result result = BATCHER_TAKEN;
@@ -152,7 +173,9 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
                 BATCHER_TIMEOUT; /* at once with the condemned: they wait for their answer */
             break;
         }
-        wait_until(queue, look_ns != 0 ? look_ns : give_up_ns);
+        if (look_ns != 0 || !wait_awake(queue, poll)) {
+            wait_until(queue, look_ns != 0 ? look_ns : give_up_ns);
+        }
     }
     (void)pthread_mutex_unlock(&queue->lock);
     if (condemned != NULL) {
@@ -161,6 +184,9 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
     if (result == BATCHER_TAKEN) {
         *first = batch.first;
         *count = batch.count;
+        if (poll != NULL) {
+            busy_poll_over(poll, clock_now_ns());
+        }
     }
     return result;
 }

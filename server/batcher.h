@@ -10,6 +10,7 @@
 #ifndef TALLY_SERVER_BATCHER_H
 #define TALLY_SERVER_BATCHER_H
 
+#include "server/busy_poll.h"
 #include "server/queue.h"
 
 struct batcher_options {
@@ -25,11 +26,13 @@ enum batcher_result {
 };
 
 /* Wait for work and take one batch.
+ * poll   the caller's own, between calls, too; NULL: waits asleep
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless BATCHER_TAKEN
  * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns; BATCHER_CLOSED: nothing will
  * come any more */
 enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 uint64_t timeout_ns, struct request **first, size_t *count);
+                                 struct busy_poll *poll, uint64_t timeout_ns,
+                                 struct request **first, size_t *count);
 
 #endif

@@ -80,6 +80,7 @@ enum status http_start(struct server *server, struct http **out, struct error *e
         struct http_loop *loop = &http->loops[i];
         loop->server = server;
         loop->share = http->share;
+        loop->busy_poll.limit_ns = busy_poll_limit_ns(server->config->busy_poll_us);
         loop->draining_order = &http->draining;
         loop->stopping_order = &http->stopping;
         status = loop_start(loop, &http->listeners, daemon_limit(http), err);

@@ -5,7 +5,8 @@
  *            --> on_done: requests came back, their connections are resumed
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
  *   uv_check --> run_daemons: MHD_run() for each daemon with something to do, up to RUNS times;
- *                if one is still not through, an idle handle keeps the loop from sleeping.
+ *                if one is still not through, an idle handle keeps the loop from sleeping,
+ *                and for a while if a device's answer is due (busy_poll.h).
  *                The devices are woken then, if not before, for what was queued
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
@@ -16,6 +17,7 @@
  * polled, and for MHD that is something to do, too: has_pending() tells it from the rest. */
 #include "server/loop.h"
 
+#include "server/clock.h"
 #include "server/config.h"
 #include "server/infer.h"
 #include "server/log.h"
@@ -26,6 +28,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <microhttpd.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -265,6 +268,7 @@ static void on_done(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     struct request *request = completion_take(&loop->completion);
+    busy_poll_over(&loop->busy_poll, clock_now_ns());
     while (request != NULL) {
         struct request *next = request->next;
         request->next = NULL;
@@ -312,6 +316,21 @@ static bool run_daemon(struct listener *listener)
     return true;
 }
 
+/* Are so few answers of devices due that they are worth waiting for awake? */
+static bool stays_awake(struct http_loop *loop)
+{
+    size_t polled = 0;
+    for (size_t i = 0; i < loop->listener_count; i++) {
+        polled += loop->listeners[i].polled;
+    }
+    bool awake = polled > 0 && polled <= BUSY_POLL_REQUESTS &&
+                 busy_poll_on(&loop->busy_poll, clock_now_ns());
+    if (awake) {
+        (void)sched_yield(); /* the client may be waiting for this core */
+    }
+    return awake;
+}
+
 static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
@@ -324,7 +343,7 @@ static void on_check(uv_check_t *check)
         }
     }
     queue_wake(loop->server->queue);
-    if (pending) {
+    if (pending || stays_awake(loop)) {
         (void)uv_idle_start(&loop->idle, on_noop);
     } else {
         (void)uv_idle_stop(&loop->idle);

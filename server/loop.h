@@ -3,6 +3,7 @@
 #ifndef TALLY_SERVER_LOOP_H
 #define TALLY_SERVER_LOOP_H
 
+#include "server/busy_poll.h"
 #include "server/completion.h"
 #include "server/exchange.h"
 #include "server/listen.h"
@@ -43,6 +44,7 @@ struct http_loop {
     uv_check_t check;
     uv_idle_t idle;
     struct completion completion;
+    struct busy_poll busy_poll; /* for what comes back through it */
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
     struct conn *conns;

@@ -135,6 +135,7 @@ void queue_wake(struct queue *queue)
     /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
     if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
         atomic_exchange_explicit(&queue->unannounced, 0, memory_order_relaxed) > 0) {
+        (void)atomic_fetch_add_explicit(&queue->wakes, 1, memory_order_relaxed);
         (void)pthread_cond_broadcast(&queue->arrived);
     }
 }

@@ -248,11 +248,13 @@ static bool serve_once(struct worker *worker, unsigned *idle_waits, bool *closed
     const struct worker_plan *plan = worker->plan;
     struct request *first = NULL;
     size_t count = 0;
-    enum batcher_result result = batcher_take(plan->server->queue, &plan->batch,
-                                              warm_up_wait_ns(worker), &first, &count);
+    enum batcher_result result =
+        batcher_take(plan->server->queue, &plan->batch, &worker->busy_poll,
+                     warm_up_wait_ns(worker), &first, &count);
     *closed = result == BATCHER_CLOSED;
     if (result == BATCHER_TAKEN) {
         *idle_waits = 0;
+        worker->busy_poll.limit_ns = count > BUSY_POLL_REQUESTS ? 0 : plan->busy_poll_ns;
         bool usable = run_batch(worker, first, count);
         worker->failures = usable ? 0 : worker->failures;
         return usable && warm_up_tick(worker, false);

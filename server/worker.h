@@ -37,6 +37,7 @@ struct worker_plan {
     struct scan_device_options open_options;
     struct scan_tuning tuning; /* --kernel-table; open_options points here */
     struct batcher_options batch;
+    uint64_t busy_poll_ns;       /* --busy-poll-us */
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
     unsigned warm_dtypes;        /* bits: the types of --warm */
@@ -68,6 +69,7 @@ struct worker {
     struct device_stats stats; /* the counting part */
 
     /* Thread's own. */
+    struct busy_poll busy_poll;
     struct scan_device *device; /* NULL: closed */
     struct scan_job *jobs;
     struct scan_plan *plans; /* copies: the requests may be taken away */

@@ -32,7 +32,7 @@ static struct request *take(struct queue *queue, const struct batcher_options *o
 {
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(queue, options, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(batcher_take(queue, options, NULL, 0, &first, &count), BATCHER_TAKEN);
     assert_int_equal(count, expected);
     for (struct request *request = first; request != NULL; request = request->next) {
         assert_int_equal(request->state, REQUEST_RUNNING);
@@ -130,7 +130,7 @@ static void a_taker_gives_up_after_its_timeout(void **state)
     struct request *first = NULL;
     size_t count = 7;
     uint64_t began_ns = clock_now_ns();
-    assert_int_equal(batcher_take(*state, &usual, 20 * NS_PER_MS, &first, &count),
+    assert_int_equal(batcher_take(*state, &usual, NULL, 20 * NS_PER_MS, &first, &count),
                      BATCHER_TIMEOUT);
     assert_true(clock_now_ns() - began_ns >= 20 * NS_PER_MS);
     assert_null(first);
@@ -155,6 +155,7 @@ static void a_delay_waits_for_company_but_not_for_longer(void **state)
 struct taker {
     struct queue *queue;
     pthread_t thread;
+    struct busy_poll poll;
     size_t requests;
     size_t batches;
 };
@@ -166,7 +167,7 @@ static void *take_until_closed(void *argument)
         struct request *first = NULL;
         size_t count = 0;
         enum batcher_result result =
-            batcher_take(taker->queue, &usual, 3600 * NS_PER_S, &first, &count);
+            batcher_take(taker->queue, &usual, &taker->poll, 3600 * NS_PER_S, &first, &count);
         if (result == BATCHER_CLOSED) {
             return NULL;
         }
@@ -178,48 +179,68 @@ static void *take_until_closed(void *argument)
     }
 }
 
-static void a_push_wakes_a_waiting_taker(void **state)
+static void check_that_pushes_are_taken(struct queue *queue, uint64_t awake_ns)
 {
-    struct taker taker = {.queue = *state};
+    struct taker taker = {.queue = queue, .poll = {.limit_ns = awake_ns}};
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < 20; i++) {
         struct request *rest = NULL;
-        struct request *pushed = push(*state, DTYPE_F32, 4);
+        struct request *pushed = push(queue, DTYPE_F32, 4);
         assert_ptr_equal(fake_await(&completion, &rest, 10000), pushed);
         free(pushed);
     }
-    queue_close(*state);
+    queue_close(queue);
     pthread_join(taker.thread, NULL);
     assert_int_equal(taker.requests, 20);
 }
 
-/* The taker sleeps (or is about to) when they are pushed, and is not woken by the first. */
-static void what_is_pushed_together_is_taken_together(void **state)
+static void a_push_wakes_a_waiting_taker(void **state)
+{
+    check_that_pushes_are_taken(*state, 0);
+}
+
+static void a_push_is_taken_by_who_waits_awake(void **state)
+{
+    check_that_pushes_are_taken(*state, 2 * NS_PER_S);
+}
+
+/* The taker waits (or is about to) when they are pushed, and the first one is not enough. */
+static void check_that_they_are_taken_together(struct queue *queue, uint64_t awake_ns)
 {
     enum {
         TOGETHER = 4
     };
-    struct taker taker = {.queue = *state};
+    struct taker taker = {.queue = queue, .poll = {.limit_ns = awake_ns}};
     struct request *pushed[TOGETHER];
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
-    struct request *alone = push(*state, DTYPE_F32, 4);
+    struct request *alone = push(queue, DTYPE_F32, 4);
     assert_ptr_equal(fake_await(&completion, &rest, 10000), alone);
     (void)nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL); /* it sleeps again */
     for (int i = 0; i < TOGETHER; i++) {
         pushed[i] = fake_request(&completion, DTYPE_F32, 4);
-        assert_int_equal(queue_try_push(*state, pushed[i], &pushed[i]->error), STATUS_OK);
+        assert_int_equal(queue_try_push(queue, pushed[i], &pushed[i]->error), STATUS_OK);
         (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
-    queue_wake(*state);
+    queue_wake(queue);
     for (int i = 0; i < TOGETHER; i++) {
         assert_ptr_equal(fake_await(&completion, &rest, 10000), pushed[i]);
         free(pushed[i]);
     }
     free(alone);
-    queue_close(*state);
+    queue_close(queue);
     pthread_join(taker.thread, NULL);
     assert_int_equal(taker.batches, 2);
+}
+
+static void what_is_pushed_together_is_taken_together(void **state)
+{
+    check_that_they_are_taken_together(*state, 0);
+}
+
+static void what_is_pushed_together_is_taken_together_awake(void **state)
+{
+    check_that_they_are_taken_together(*state, 2 * NS_PER_S);
 }
 
 static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
@@ -319,7 +340,9 @@ int main(void)
         T(a_taker_gives_up_after_its_timeout),
         T(a_delay_waits_for_company_but_not_for_longer),
         T(a_push_wakes_a_waiting_taker),
+        T(a_push_is_taken_by_who_waits_awake),
         T(what_is_pushed_together_is_taken_together),
+        T(what_is_pushed_together_is_taken_together_awake),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),
     };
