@@ -117,13 +117,13 @@ static bool wait_awake(struct queue *queue, struct busy_poll *poll)
     if (poll == NULL || !busy_poll_on(poll, clock_now_ns())) {
         return false;
     }
-    unsigned seen = atomic_load_explicit(&queue->wakes, memory_order_relaxed);
-    bool woken = false;
+    unsigned seen = atomic_load_explicit(&queue->changes, memory_order_relaxed);
+    bool changed = false;
     (void)pthread_mutex_unlock(&queue->lock);
     do {
         (void)sched_yield();
-        woken = atomic_load_explicit(&queue->wakes, memory_order_relaxed) != seen;
-    } while (!woken && busy_poll_on(poll, clock_now_ns()));
+        changed = atomic_load_explicit(&queue->changes, memory_order_relaxed) != seen;
+    } while (!changed && busy_poll_on(poll, clock_now_ns()));
     (void)pthread_mutex_lock(&queue->lock);
     return true;
 }

@@ -59,6 +59,7 @@ static void append(struct queue *queue, struct request *request)
     lane->last = request;
     lane->count++;
     queue->bytes += request_bytes(request);
+    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
 }
 
 static void prepend(struct queue *queue, struct request *request)
@@ -71,6 +72,7 @@ static void prepend(struct queue *queue, struct request *request)
     lane->first = request;
     lane->count++;
     queue->bytes += request_bytes(request);
+    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
 }
 
 struct request *queue_unlink(struct queue *queue, struct queue_lane *lane,
@@ -135,7 +137,6 @@ void queue_wake(struct queue *queue)
     /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
     if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
         atomic_exchange_explicit(&queue->unannounced, 0, memory_order_relaxed) > 0) {
-        (void)atomic_fetch_add_explicit(&queue->wakes, 1, memory_order_relaxed);
         (void)pthread_cond_broadcast(&queue->arrived);
     }
 }
@@ -264,6 +265,7 @@ void queue_close(struct queue *queue)
 {
     (void)pthread_mutex_lock(&queue->lock);
     queue->closed = true;
+    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
     (void)pthread_cond_broadcast(&queue->arrived);
     (void)pthread_mutex_unlock(&queue->lock);
 }

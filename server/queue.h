@@ -35,7 +35,7 @@ MUST_CHECK enum status queue_create(const struct queue_options *options, struct 
 void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
 /* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
- * times.queued. Never blocks. A taker that is awake may have it at once; those that sleep are
+ * times.queued. Never blocks. A taker that is awake has it at once; those that sleep are
  * woken by queue_wake(), which is due soon, or by the QUEUE_COMPANYth push since then: a device
  * begins while the loop reads on.
  *

@@ -22,7 +22,7 @@ struct queue_lane {
 
 struct queue {
     atomic_uint unannounced; /* pushes that nobody was woken for yet */
-    atomic_uint wakes;       /* how often takers were: for those that wait awake */
+    atomic_uint changes;     /* pushes and the end: what takers that wait awake look at */
     pthread_mutex_t lock;    /* guards everything below but options */
     pthread_cond_t arrived;  /* monotonic clock */
     struct queue_options options;

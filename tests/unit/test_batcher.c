@@ -201,46 +201,52 @@ static void a_push_wakes_a_waiting_taker(void **state)
 
 static void a_push_is_taken_by_who_waits_awake(void **state)
 {
-    check_that_pushes_are_taken(*state, 2 * NS_PER_S);
+    check_that_pushes_are_taken(*state, 3600 * NS_PER_S);
 }
 
-/* The taker waits (or is about to) when they are pushed, and the first one is not enough. */
-static void check_that_they_are_taken_together(struct queue *queue, uint64_t awake_ns)
+/* The taker sleeps (or is about to) when they are pushed, and is not woken by the first. */
+static void what_is_pushed_together_is_taken_together(void **state)
 {
     enum {
         TOGETHER = 4
     };
-    struct taker taker = {.queue = queue, .poll = {.limit_ns = awake_ns}};
+    struct taker taker = {.queue = *state};
     struct request *pushed[TOGETHER];
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
-    struct request *alone = push(queue, DTYPE_F32, 4);
+    struct request *alone = push(*state, DTYPE_F32, 4);
     assert_ptr_equal(fake_await(&completion, &rest, 10000), alone);
     (void)nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL); /* it sleeps again */
     for (int i = 0; i < TOGETHER; i++) {
         pushed[i] = fake_request(&completion, DTYPE_F32, 4);
-        assert_int_equal(queue_try_push(queue, pushed[i], &pushed[i]->error), STATUS_OK);
+        assert_int_equal(queue_try_push(*state, pushed[i], &pushed[i]->error), STATUS_OK);
         (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
-    queue_wake(queue);
+    queue_wake(*state);
     for (int i = 0; i < TOGETHER; i++) {
         assert_ptr_equal(fake_await(&completion, &rest, 10000), pushed[i]);
         free(pushed[i]);
     }
     free(alone);
-    queue_close(queue);
+    queue_close(*state);
     pthread_join(taker.thread, NULL);
     assert_int_equal(taker.batches, 2);
 }
 
-static void what_is_pushed_together_is_taken_together(void **state)
+static void who_waits_awake_takes_a_push_before_anybody_is_woken(void **state)
 {
-    check_that_they_are_taken_together(*state, 0);
-}
-
-static void what_is_pushed_together_is_taken_together_awake(void **state)
-{
-    check_that_they_are_taken_together(*state, 2 * NS_PER_S);
+    struct taker taker = {.queue = *state, .poll = {.limit_ns = 3600 * NS_PER_S}};
+    struct request *rest = NULL;
+    assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
+    for (int i = 0; i < 20; i++) {
+        struct request *request = fake_request(&completion, DTYPE_F32, 4);
+        assert_int_equal(queue_try_push(*state, request, &request->error), STATUS_OK);
+        assert_ptr_equal(fake_await(&completion, &rest, 10000), request);
+        free(request);
+    }
+    queue_close(*state);
+    pthread_join(taker.thread, NULL);
+    assert_int_equal(taker.batches, 20);
 }
 
 static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
@@ -342,7 +348,7 @@ int main(void)
         T(a_push_wakes_a_waiting_taker),
         T(a_push_is_taken_by_who_waits_awake),
         T(what_is_pushed_together_is_taken_together),
-        T(what_is_pushed_together_is_taken_together_awake),
+        T(who_waits_awake_takes_a_push_before_anybody_is_woken),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),
     };
