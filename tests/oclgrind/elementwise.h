@@ -20,14 +20,14 @@
 
 #define __builtin_shufflevector(a, b, ...)                                             \
     ({                                                                                 \
-        __typeof__(a) a_ = (a);                                                        \
-        __typeof__(b) b_ = (b);                                                        \
+        __typeof__(+(a)) a_ = (a); /* a value's type: without an address space */      \
+        __typeof__(+(b)) b_ = (b);                                                     \
         (__typeof__(__builtin_shufflevector(a_, b_, __VA_ARGS__)))LANES_(__VA_ARGS__); \
     })
 
 #define __builtin_convertvector(x, type)              \
     ({                                                \
-        __typeof__(x) x_ = (x);                       \
+        __typeof__(+(x)) x_ = (x);                    \
         type y_;                                      \
         for (uint i_ = 0; i_ < LANES_OF_(y_); i_++) { \
             y_[i_] = x_[i_];                          \
