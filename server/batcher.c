@@ -128,6 +128,18 @@ static bool wait_awake(struct queue *queue, struct busy_poll *poll)
     return true;
 }
 
+/* Wait until the queue may be another: up to look_ns if that is not 0, else awake if that is
+ * worth it, else asleep up to give_up_ns. Thread: a holder of the lock. */
+static void wait_for_change(struct queue *queue, struct busy_poll *poll, uint64_t look_ns,
+                            uint64_t give_up_ns)
+{
+    if (look_ns != 0) {
+        wait_until(queue, look_ns);
+    } else if (!wait_awake(queue, poll)) {
+        wait_until(queue, give_up_ns);
+    }
+}
+
 /* One look at the queue. Thread: a holder of the lock.
  * returns true if there is a batch; else *wait_ns is when to look again, 0 as the caller likes
  */
@@ -173,9 +185,7 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
                 BATCHER_TIMEOUT; /* at once with the condemned: they wait for their answer */
             break;
         }
-        if (look_ns != 0 || !wait_awake(queue, poll)) {
-            wait_until(queue, look_ns != 0 ? look_ns : give_up_ns);
-        }
+        wait_for_change(queue, poll, look_ns, give_up_ns);
     }
     (void)pthread_mutex_unlock(&queue->lock);
     if (condemned != NULL) {
