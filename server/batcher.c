@@ -110,8 +110,8 @@ static void wait_until(struct queue *queue, uint64_t until_ns)
     (void)pthread_cond_timedwait(&queue->arrived, &queue->lock, &until);
 }
 
-/* Wait awake for takers to be woken. False: not any more, and nobody was. Thread: a holder of
- * the lock, which it gives away meanwhile. */
+/* Wait awake for a push, or the end. False: it is not worth it (any more), sleep instead.
+ * Thread: a holder of the lock, which it gives away meanwhile. */
 static bool wait_awake(struct queue *queue, struct busy_poll *poll)
 {
     if (poll == NULL || !busy_poll_on(poll, clock_now_ns())) {
