@@ -12,6 +12,7 @@ import pytest
 from support import calls
 from support.http import post_bytes
 from support.tallyd import Tallyd
+from support.waiting import until
 
 PATH = "/v1/cumsum?dtype=int32&shape=4"
 BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
@@ -422,10 +423,7 @@ def test_clients_that_vanish_mid_job_leave_nothing_behind(server):
         wire.send(request)
         wire.close()
     client = server.client()
-    deadline = time.monotonic() + 30
-    while server.open_files() > files + 3 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert server.open_files() <= files + 3
+    until(lambda: server.open_files() <= files + 3, 30, what="connections stay open")
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
     client.close()
 

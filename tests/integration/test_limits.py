@@ -12,6 +12,7 @@ import pytest
 
 from support import calls
 from support.http import post_bytes
+from support.waiting import until
 
 RAW = ("Content-Type", calls.RAW)
 PATH = "/v1/cumsum?dtype=int32&shape=4"
@@ -158,22 +159,20 @@ def test_memory_held_by_slow_clients_is_503_for_others_until_they_leave(tight_se
     holders = [tight_server.wire() for _ in range(4)]
     for wire in holders:
         wire.send(request[: len(request) - MIB])
-    answers = []
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        answers.append(one_post(tight_server, f"/v1/cumsum?dtype=int8&shape={size}", bytes(size)))
-        if answers[-1].status == 503:
-            break
-    answer = answers[-1]
+    refused = []
+
+    def is_refused():
+        refused.append(one_post(tight_server, f"/v1/cumsum?dtype=int8&shape={size}", bytes(size)))
+        return refused[-1].status == 503
+
+    until(is_refused, 20, 0, "memory that is held was given away")
+    answer = refused[-1]
     calls.expect_error(answer, 503, "out_of_memory")
     assert int(answer.headers["Retry-After"]) >= 1
     for wire in holders:
         wire.close()
-    deadline = time.monotonic() + 20
-    status = None
-    while time.monotonic() < deadline and status != 200:
-        status = one_post(tight_server, f"/v1/cumsum?dtype=int8&shape={size}", bytes(size)).status
-    assert status == 200
+    path = f"/v1/cumsum?dtype=int8&shape={size}"
+    until(lambda: one_post(tight_server, path, bytes(size)).status == 200, 20, 0)
 
 
 @pytest.mark.release_only
@@ -281,10 +280,7 @@ def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(star
     for wire in wires:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         wire.close()
-    latest = time.monotonic() + 20
-    while metric(server, "tally_active_requests") > 1 and time.monotonic() < latest:
-        time.sleep(0.1)
-    assert metric(server, "tally_active_requests") == 1  # the one that asks
+    until(lambda: metric(server, "tally_active_requests") == 1, 20)  # the one that asks
     assert metric(server, "tally_connections") == 1
     assert metric(server, "tally_clients_gone_total") == 20
     assert works(server)  # and nobody's share is used up

@@ -13,6 +13,7 @@ import pytest
 
 from support import calls, dtypes, oracle
 from support.tallyd import TOP
+from support.waiting import until
 
 MIB = 1 << 20
 
@@ -166,10 +167,7 @@ def test_memory_of_large_tensors_is_given_back(start_server):
         answer = client.post(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), calls.RAW)
         assert answer.status == 200
     client.close()
-    deadline = time.monotonic() + 60
-    while server.rss_bytes() - before > 32 * MIB and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert server.rss_bytes() - before <= 32 * MIB
+    until(lambda: server.rss_bytes() - before <= 32 * MIB, 60, 0.5, "its memory is still held")
     server.stop()
 
 

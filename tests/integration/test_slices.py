@@ -12,6 +12,7 @@ import pytest
 from support import calls, dtypes, oracle
 from support.http import post_bytes
 from support.tallyd import Tallyd
+from support.waiting import until
 
 SLICE = 16 << 10
 FLAGS = ["--slice-bytes", str(SLICE)]
@@ -38,10 +39,18 @@ PATIENCE_S = 300  # the first slice of a type may wait for its kernels to be bui
 
 
 def await_counter(server, name, more_than):
-    deadline = time.monotonic() + PATIENCE_S
-    while counter(server, name) <= more_than:
-        assert time.monotonic() < deadline, f"{name} stays at {more_than}"
-        time.sleep(0.002)
+    until(
+        lambda: counter(server, name) > more_than, PATIENCE_S, 0.002, f"{name} stays at {more_than}"
+    )
+
+
+def await_no_reservation(server):
+    """Soon after the last client has left."""
+    until(
+        lambda: counter(server, "tally_memory_reserved_bytes") == 0,
+        PATIENCE_S,
+        what="memory is held for clients that are gone",
+    )
 
 
 def send_by_parts(server, request, cuts=(0.6,), sliced=True):
@@ -311,10 +320,7 @@ def test_a_complete_tensor_is_not_scanned_to_its_end_for_a_client_that_left(serv
     with server.wire(PATIENCE_S) as wire:
         wire.send(post_bytes(BROADCAST, b"\x01", [("Content-Type", calls.RAW)]))
         await_counter(server, "tally_slices_total", before)
-    deadline = time.monotonic() + PATIENCE_S
-    while counter(server, "tally_memory_reserved_bytes") > 0:
-        assert time.monotonic() < deadline, "memory is held for a client that is gone"
-        time.sleep(0.02)
+    await_no_reservation(server)
     assert counter(server, "tally_slices_total") < before + 30  # of a hundred and more
 
 
@@ -341,10 +347,7 @@ def test_a_client_that_leaves_takes_its_slices_with_it(server):
         with server.wire() as wire:
             wire.send(request[: int(len(request) * cut)])
             await_counter(server, "tally_slices_total", before)
-    deadline = time.monotonic() + 30
-    while counter(server, "tally_memory_reserved_bytes") > 0:
-        assert time.monotonic() < deadline, "memory is held for clients that are gone"
-        time.sleep(0.02)
+    await_no_reservation(server)
 
 
 def test_a_client_that_leaves_at_random_is_no_harm_to_others(server):

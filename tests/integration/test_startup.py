@@ -16,6 +16,7 @@ import pytest
 
 from support import calls
 from support.tallyd import BINARY, KERNEL_CACHE, MODE, TOP, free_port
+from support.waiting import until
 
 PATH = "/v1/cumsum?dtype=int32&shape=4"
 BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
@@ -265,13 +266,6 @@ def children(server):
     """Process ids of the processes that build kernels for a server."""
     listing = pathlib.Path(f"/proc/{server.pid}/task").glob("*/children")
     return [int(pid) for path in listing for pid in path.read_text().split()]
-
-
-def until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.01)
 
 
 def device(server):

@@ -1,5 +1,6 @@
 """Start, watch and stop a real tallyd."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -125,7 +126,18 @@ class Tallyd:
         return self._status_kib("Threads")
 
     def open_files(self):
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(self._descriptors())
+
+    def open_paths(self):
+        """The names of all that is open, as one text."""
+        names = []
+        for link in self._descriptors():
+            with contextlib.suppress(FileNotFoundError):  # closed since
+                names.append(os.readlink(link))
+        return "\n".join(names)
+
+    def _descriptors(self):
+        return list(pathlib.Path(f"/proc/{self.pid}/fd").iterdir())
 
     def _status_kib(self, key):
         for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
