@@ -238,6 +238,12 @@ install: all client
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(B)/tests/libcount_calls.so
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
+# What lint compiles and nobody links.
+.PHONY: product-objects test-objects
+product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
+test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/fuzz/*.c)) \
+    $(B)/tests/cl_fault.o $(B)/tests/libcount_calls.so
+
 test: deps-test
 	@sh tests/run.sh $(MODE)
 asan tsan: deps-test

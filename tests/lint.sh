@@ -41,7 +41,7 @@ check_python() {
         tracked '*.py' | "$venv/bin/python" tests/lint_imports.py
 }
 
-# A warning-free build of everything with one compiler, in a tree of its own.
+# Everything compiled without a warning by one compiler, in a tree of its own.
 build_with() { # build_with NAME CC CXX EXTRA_CFLAGS TARGET ...
     name=$1 cc=$2 cxx=$3 flags=$4
     shift 4
@@ -52,13 +52,13 @@ build_with() { # build_with NAME CC CXX EXTRA_CFLAGS TARGET ...
 # does not follow ownership through structures.
 check_gcc() {
     more="-g0 -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init"
-    build_with gcc gcc g++ "$more -fanalyzer -Wno-analyzer-malloc-leak" all &&
-        build_with gcc gcc g++ "$more" unit-tests kernel-tests
+    build_with gcc gcc g++ "$more -fanalyzer -Wno-analyzer-malloc-leak" product-objects &&
+        build_with gcc gcc g++ "$more" test-objects
 }
 # Clang warns before it optimises, so it need not.
 check_clang() {
     build_with clang clang clang++ "-Wno-unknown-warning-option -O0 -g0 -U_FORTIFY_SOURCE" \
-        all unit-tests kernel-tests
+        product-objects test-objects
 }
 
 # Every program that any device could ask for, float16 also as on processors that convert it. Common

@@ -50,9 +50,9 @@ export TALLY_BUILD="$build" TALLY_BIN="$bin" TALLY_MODE="$mode" TALLY_LOGS="$log
 # shellcheck disable=SC2086  # a list of words
 [ -z "$programs" ] || printf '%s\n' $programs | xargs -P "$jobs" -I{} sh tests/run_one.sh {}
 
-# One process more than cores: some of these tests wait for timeouts to pass.
+# More processes than cores: many of these tests wait for timeouts to pass.
 status=0
-TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration -q -n "$((jobs + 1))" --dist worksteal \
+TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration -q -n "$((jobs + 2))" --dist worksteal \
     --junitxml="$logs/pytest.xml" -o junit_logging=no "$@" || status=$?
 "$venv/bin/python" tests/count_junit.py "$logs/pytest.xml" "$status" >"$logs/pytest.count"
 

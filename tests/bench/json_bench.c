@@ -167,7 +167,8 @@ static void run_print(struct work *work)
 {
     struct json_writer w;
     json_writer_init(&w);
-    const struct json_print print = {work->dtype, work->tensor, work->count, 1, NULL};
+    const struct json_print print = {
+        .dtype = work->dtype, .data = work->tensor, .elements = work->count, .rank = 1};
     json_tensor_write(&print, &w);
     assert(json_writer_ok(&w));
     json_writer_deinit(&w);

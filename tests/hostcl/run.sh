@@ -17,9 +17,9 @@ name=hostcl
 
 compiler=${CLANG:-clang}
 tests='test_nasty test_families test_halves test_random'
-[ "$all" != --all ] || tests="$tests test_nasty_shapes test_nasty_lines test_scan_slice"
+[ "$all" != --all ] || tests="$tests test_nasty_lines test_scan_slice"
 for mode in host-asan host-msan; do
-    programs="build/$mode/tests/hostcl/planted build/$mode/tests/kernels/test_corpus"
+    programs="build/$mode/tests/hostcl/planted build/$mode/tests/kernels/test_corpus build/$mode/tests/kernels/test_nasty_shapes"
     for test in $tests; do
         programs="$programs build/$mode/tests/kernels/$test"
     done
@@ -80,5 +80,6 @@ for mode in host-asan host-msan; do
     for test in $tests; do
         check "$mode" "$test"
     done
+    [ "$all" != --all ] || check "$mode" test_nasty_shapes --all
 done
 rows_end

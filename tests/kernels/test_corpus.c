@@ -163,7 +163,7 @@ static void fill(const struct test_case *test, unsigned char *data)
 }
 
 static void add_case(const struct layout *layout, enum dtype dtype, enum precision precision,
-                     int flags, bool all)
+                     int flags)
 {
     struct test_case *test = &cases[case_count];
     struct error error = ERROR_INIT;
@@ -185,7 +185,7 @@ static void add_case(const struct layout *layout, enum dtype dtype, enum precisi
         ktest_fail("%s: %s", layout->name, error.detail);
         return;
     }
-    if (!all && !scan_case_usual(&test->plan)) {
+    if (!scan_case_usual(&test->plan)) {
         return;
     }
     test->name = layout->name;
@@ -237,7 +237,7 @@ static void make_cases(enum amount amount)
                 for (int flags = 0; flags < 4; flags++) {
                     if (wanted(l, dtype, flags, amount)) {
                         add_case(&layouts[l], (enum dtype)dtype, (enum precision)precision,
-                                 flags, amount != AMOUNT_USUAL);
+                                 flags);
                     }
                 }
             }
@@ -494,6 +494,7 @@ int main(int argc, char **argv)
         }
         return 0;
     }
+    scan_case_all = arguments.amount != AMOUNT_USUAL;
     make_cases(arguments.amount);
     qsort(cases, case_count, sizeof *cases, by_type);
     struct slab *slab = slab_create((size_t)64 << 20);

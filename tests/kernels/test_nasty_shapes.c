@@ -29,6 +29,18 @@ static void check_desc(struct scan_device *device, const struct scan_desc *desc,
     scan_case_deinit(&c);
 }
 
+/* The same, but without --all only if it is usual (scan_case.h). */
+static void check_usual(struct scan_device *device, const struct scan_desc *desc,
+                        const struct scan_trial *like, const char *what)
+{
+    struct scan_plan plan;
+    struct error err = ERROR_INIT;
+    if (device == NULL || scan_plan_make(desc, &plan, &err) != STATUS_OK ||
+        scan_case_usual_on(device, &plan)) {
+        check_desc(device, desc, like, what); /* which fails if it is refused */
+    }
+}
+
 static const struct scan_trial plain = {.poison = 0xA5};
 
 /* One length along the axis: as one line, as three rows (two threads have an odd number), as
@@ -136,7 +148,7 @@ static void both_flags_work_on_every_pattern_and_type_in_place_and_apart(const v
                     pattern_desc(p, (enum dtype)dtype, (enum precision)(flags / 2), flags);
                 struct scan_trial trial = {.poison = 0x7F,
                                            .in_place = (flags + dtype) % 2 != 0};
-                check_desc(device_of(context), &desc, &trial, patterns[p].name);
+                check_usual(device_of(context), &desc, &trial, patterns[p].name);
             }
         }
     }
@@ -151,7 +163,7 @@ static void any_misalignment_is_right(const void *context)
                 pattern_desc(p, types[(skew + p) % 4], PRECISION_WIDE, (int)(skew % 4));
             struct scan_trial trial = {
                 .poison = 0xFF, .skew = skew, .in_place = (skew / 4 + p) % 2 != 0};
-            check_desc(device_of(context), &desc, &trial, patterns[p].name);
+            check_usual(device_of(context), &desc, &trial, patterns[p].name);
         }
     }
 }
@@ -166,7 +178,7 @@ static void different_scans_take_turns_on_one_device(const void *context)
         if (!desc.has_strides && !desc.has_output_strides) {
             desc.axis = (int64_t)scan_draw((uint32_t)(2 * desc.rank)) - desc.rank;
         }
-        check_desc(device_of(context), &desc, &plain, patterns[p].name);
+        check_usual(device_of(context), &desc, &plain, patterns[p].name);
     }
 }
 
@@ -245,8 +257,9 @@ static void empty_tensors_need_no_device_and_bad_axes_make_no_plan(const void *c
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    scan_case_all = argc > 1 && strcmp(argv[1], "--all") == 0;
     static const struct scan_trial_test tests[] = {
         {"lengths around every edge are right", lengths_around_every_edge_are_right, false},
         {"every number of blocks before is counted", every_number_of_blocks_before_is_counted,

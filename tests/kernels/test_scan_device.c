@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool all_kernels; /* --all: every kernel with every type (scan_case.h) */
-
 /* ---- running ---- */
 
 static size_t align_up(size_t bytes)
@@ -181,8 +179,7 @@ static struct scan_desc random_desc(enum dtype dtype, enum precision precision)
     struct error err = ERROR_INIT;
     do { /* what is refused is left to scan_case_init() */
         desc = draw_desc(dtype, precision);
-    } while (!all_kernels && scan_plan_make(&desc, &plan, &err) == STATUS_OK &&
-             !scan_case_usual(&plan));
+    } while (scan_plan_make(&desc, &plan, &err) == STATUS_OK && !scan_case_usual(&plan));
     return desc;
 }
 
@@ -403,7 +400,7 @@ static void warm_all(struct scan_device *device, struct scan_kind kind)
         const struct scan_build build = {kind, kernel};
         struct error err = ERROR_INIT;
         bool usual = scan_case_usual_kernel(kernel, kind.dtype, kind.precision);
-        if ((all_kernels || usual) && scan_device_uses(device, &build) &&
+        if (usual && scan_device_uses(device, &build) &&
             scan_device_warm(device, &build, true, &err) != STATUS_OK) {
             scan_build_describe(&build, text);
             ktest_fail("%s: %s", text, err.detail);
@@ -530,7 +527,7 @@ int main(int argc, char **argv)
         {"a batch of hundreds agrees with the oracle",
          a_batch_of_hundreds_agrees_with_the_oracle},
     };
-    all_kernels = argc > 1 && strcmp(argv[1], "--all") == 0;
+    scan_case_all = argc > 1 && strcmp(argv[1], "--all") == 0;
     for (size_t i = 0; i < sizeof per_way / sizeof *per_way; i++) {
         for (size_t w = 0; w < SCAN_WAYS; w++) {
             (void)snprintf(sentence, sizeof sentence, "%s, %s", per_way[i].name,

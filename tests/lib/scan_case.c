@@ -34,6 +34,8 @@ struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int r
     return desc;
 }
 
+bool scan_case_all;
+
 enum {
     SHARE = 3
 };
@@ -48,6 +50,9 @@ static uint64_t share_of(enum dtype dtype, enum precision precision)
 
 bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision)
 {
+    if (scan_case_all) {
+        return true;
+    }
     switch (kernel) {
     case SCAN_FAMILY_GENERIC:
     case SCAN_FAMILY_GPU:
@@ -62,11 +67,23 @@ bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision pr
     }
 }
 
-bool scan_case_usual(const struct scan_plan *plan)
+/* The kernel that a CPU runs a plan by. */
+static struct scan_build build_of(const struct scan_plan *plan)
 {
     const struct scan_piece piece = {.plan = plan};
-    enum scan_family family = scan_cpu_family(&scan_tuning_default, &piece);
-    return scan_case_usual_kernel(family, plan->dtype, plan->precision);
+    return (struct scan_build){{plan->dtype, plan->precision},
+                               scan_cpu_family(&scan_tuning_default, &piece)};
+}
+
+bool scan_case_usual(const struct scan_plan *plan)
+{
+    return scan_case_usual_kernel(build_of(plan).kernel, plan->dtype, plan->precision);
+}
+
+bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan *plan)
+{
+    struct scan_build build = build_of(plan);
+    return !scan_device_uses(device, &build) || scan_case_usual(plan);
 }
 
 static double draw_float(bool special)

@@ -20,6 +20,10 @@ struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int r
  * type is among them. False: this one is left to --all. kernel: an enum scan_family. */
 bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision);
 bool scan_case_usual(const struct scan_plan *plan);
+/* True as well where the device runs the plan by other kernels than a CPU's own. */
+bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan *plan);
+/* --all was given: everything is usual. Main sets it before the first test. */
+extern bool scan_case_all;
 
 /* A scan with its input and what must come out, gaps zero. */
 struct scan_case {
