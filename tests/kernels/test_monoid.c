@@ -29,7 +29,7 @@ enum {
     BLOCK = 256,
     SUPER = 65536,
     SHAPES = 13,
-    ALL_SHAPES = SHAPES + 1, /* with one that only one test tries */
+    ALL_SHAPES = SHAPES + 3, /* with those that only one test tries */
     JOBS = 4 * SHAPES,
     NARROW_FROM = 7, /* first of the shapes that only some lengths try */
     ROWS_ONLY = 2    /* shapes that scan_abreast.cl runs */
@@ -151,7 +151,9 @@ static const struct shape {
     {2, 0, {0, 5}, 1},    {2, 0, {0, 6}, 1},
     {2, 0, {0, 7}, 1},    {2, 1, {9, 0}, 0}, /* rows from lines side by side: scan_strided.cl */
     {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed.cl */
-    {2, 0, {0, 77}, 1},   /* columns that gather in chunks on their way past the caches */
+    {2, 0, {0, 77}, 1},   /* columns that gather in chunks on their way past the caches, */
+    {2, 0, {0, 21}, 1},   /* and that are too few for it */
+    {3, 1, {3, 0, 11}, 1},
 };
 
 struct job {
@@ -265,6 +267,11 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
         job->number = number;
         describe(job, dtype, &shapes[number / 4], length, (int)(number % 4));
         job->at = at * sizeof *data;
+        if (job->at + (job->plan.in_elements + job->plan.out_elements) * sizeof *data >
+            slab_bytes(bench->slab)) {
+            ktest_fail("the slab is too small for the shapes");
+            return;
+        }
         for (uint64_t i = 0; i < job->plan.in_elements; i++) { /* leaves: no two alike */
             data[at++] = (uint64_t)number << 40 | (i + 2);
         }
@@ -388,8 +395,8 @@ static void other_kernels_give_the_written_tree(const void *context)
                                                 .tuning = &tuning};
     tuning.stream_bytes = 0;
     struct bench bench = {.device = scan_case_device(&options),
-                          .slab = slab_create((size_t)8 << 20),
-                          .want = malloc((size_t)8 << 20),
+                          .slab = slab_create((size_t)16 << 20),
+                          .want = malloc((size_t)16 << 20),
                           .first = others[number].first,
                           .most = others[number].most};
     for (int64_t n = 2; n <= 1100 && bench.device != NULL; n += n > 70 ? 37 : 1) {
