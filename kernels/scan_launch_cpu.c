@@ -265,13 +265,16 @@ static uint64_t part_bytes(const struct setting *setting)
     return bytes < PART_BYTES ? bytes : PART_BYTES;
 }
 
-/* With elements of 8 bytes one thread comes close to memory's speed; of strips wider than a
- * bundle the parts cost too much. */
+/* With elements of 8 bytes one thread comes close to memory's speed, as it does with strips
+ * wider than a bundle, but for 16-bit floats: converting and rounding them takes longer than
+ * memory. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns,
                              const struct scan_tuning *tuning)
 {
-    return element_bytes(piece) < 8 && columns <= SHORT_COLUMNS ? tuning->busy_percent
-                                                                : tuning->busy_light_percent;
+    const struct dtype_info *info = dtype_info(piece->plan->dtype);
+    bool converts = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2;
+    bool heavy = info->bytes < 8 && (columns <= SHORT_COLUMNS || converts);
+    return heavy ? tuning->busy_percent : tuning->busy_light_percent;
 }
 
 /* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
