@@ -148,8 +148,8 @@ static const struct shape {
     {1, 0, {0}, 2},       /* a line with gaps: scan_steps, or the generic kernel */
     {2, 0, {0, 2}, 1},    /* pairs */
     {2, 0, {0, 4}, 1},    /* the other numbers of columns that scan_short.cl takes */
-    {2, 0, {0, 5}, 1},    {2, 0, {0, 6}, 1},
-    {2, 0, {0, 7}, 1},    {2, 1, {9, 0}, 0}, /* rows from lines side by side: scan_strided.cl */
+    {2, 0, {0, 5}, 1},     {2, 0, {0, 6}, 1}, {2, 0, {0, 7}, 1},
+    {2, 1, {9, 0}, 0},    /* rows from lines side by side: scan_strided.cl */
     {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed.cl */
     {2, 0, {0, 77}, 1},   /* columns that gather in chunks on their way past the caches, */
     {2, 0, {0, 21}, 1},   /* and that are too few for it */
