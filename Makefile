@@ -238,7 +238,7 @@ install: all client
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(B)/tests/libcount_calls.so
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
-# What lint compiles and nobody links.
+# What lint compiles; of this only the library that counts calls is linked, which has no object.
 .PHONY: product-objects test-objects
 product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
 test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/fuzz/*.c)) \

@@ -265,8 +265,8 @@ static uint64_t part_bytes(const struct setting *setting)
     return bytes < PART_BYTES ? bytes : PART_BYTES;
 }
 
-/* With elements of 8 bytes one thread comes close to memory's speed, as it does with strips
- * wider than a bundle, but for 16-bit floats: converting and rounding them takes longer than
+/* With elements of 8 bytes one thread comes close to memory's speed, and of strips wider than a
+ * bundle the parts cost too much; but converting and rounding 16-bit floats takes longer than
  * memory. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns,
                              const struct scan_tuning *tuning)

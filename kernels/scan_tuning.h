@@ -99,7 +99,7 @@ X(lead_percent,       NUMBER, 130,              100,  200,             1,   "%",
 X(busy_percent,       NUMBER, 70,               0,    100,             1,   "%",                    \
   "of the threads' time that whole lines must keep them busy for not to be cut")                    \
 X(busy_light_percent, NUMBER, 45,               0,    100,             1,   "%",                    \
-  "the same of elements of 8 bytes, with which one thread is as fast as memory, and of strips")      \
+  "the same of elements of 8 bytes, as fast as memory with one thread, and of strips but for 16-bit floats")      \
 X(gap_step,           NUMBER, 8,                0,    8,               1,   "elements",             \
   "longest step between outputs whose gaps are zeroed with the results; of longer ones by the host") \
 X(gpu_lookback_from,  NUMBER, 1 << 15,          1,    SCAN_TUNING_TIB, 1,   "elements",             \

@@ -19,7 +19,8 @@ compiler=${CLANG:-clang}
 tests='test_nasty test_families test_halves test_random'
 [ "$all" != --all ] || tests="$tests test_nasty_lines test_scan_slice"
 for mode in host-asan host-msan; do
-    programs="build/$mode/tests/hostcl/planted build/$mode/tests/kernels/test_corpus build/$mode/tests/kernels/test_nasty_shapes"
+    programs="build/$mode/tests/hostcl/planted build/$mode/tests/kernels/test_corpus"
+    [ "$all" != --all ] || programs="$programs build/$mode/tests/kernels/test_nasty_shapes"
     for test in $tests; do
         programs="$programs build/$mode/tests/kernels/$test"
     done

@@ -85,7 +85,7 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
 {
     const struct scan_way *way = context;
     bool started = false;
-    for (uint32_t skip = 0; skip < 100000 && !started; skip += 1 + skip / 2) {
+    for (uint32_t skip = 0; skip < 100000 && !started; skip += 1 + skip / 4) {
         struct cl_fault fault = {.code = CL_OUT_OF_RESOURCES, .skip = skip, .count = 1};
         struct scan_device *device = NULL;
         struct error err = ERROR_INIT;
