@@ -13,22 +13,23 @@ enum {
 };
 
 /* The lane to serve: the one whose turn it is, else the other; NULL if both are empty. */
-static struct queue_lane *lane_in_turn(struct queue *queue, enum lane_kind *kind)
+static struct fair_line *lane_in_turn(struct queue *queue, enum lane_kind *kind)
 {
     *kind = queue->turn;
-    if (queue->lanes[*kind].first == NULL) {
+    if (queue->lanes[*kind].count == 0) {
         *kind = queue->turn == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
     }
-    struct queue_lane *lane = &queue->lanes[*kind];
-    return lane->first == NULL ? NULL : lane;
+    struct fair_line *lane = &queue->lanes[*kind];
+    return lane->count == 0 ? NULL : lane;
 }
 
-/* Drop what needs no computing from the head of the lane. */
-static void drop_condemned(struct queue *queue, struct queue_lane *lane, uint64_t now_ns,
+/* Drop what needs no computing from the front of the lane. */
+static void drop_condemned(struct queue *queue, struct fair_line *lane, uint64_t now_ns,
                            struct request **condemned)
 {
-    while (lane->first != NULL && queue_verdict(lane->first, now_ns) != STATUS_OK) {
-        struct request *request = queue_unlink(queue, lane, &lane->first, NULL);
+    struct fair_cursor cursor = fair_begin(lane);
+    while (cursor.current != NULL && queue_verdict(cursor.current, now_ns) != STATUS_OK) {
+        struct request *request = queue_drop(queue, &cursor);
         request->next = *condemned;
         *condemned = request;
     }
@@ -65,42 +66,40 @@ static bool fits(const struct batch *batch, const struct request *request,
            scan_plan_batches_with(&batch->first->plan, &request->plan);
 }
 
-/* Move the lane's first request and its company to the batch, what is condemned to its chain.
- */
-static void form(struct queue *queue, struct queue_lane *lane,
+/* Move the request whose turn it is and its company to the batch, what is condemned to its
+ * chain. */
+static void form(struct queue *queue, struct fair_line *lane,
                  const struct batcher_options *options, struct batch *batch,
                  struct request **condemned)
 {
     uint64_t now_ns = clock_now_ns();
-    batch_add(batch, queue_unlink(queue, lane, &lane->first, NULL), now_ns);
-    struct request *previous = NULL;
-    struct request **link = &lane->first;
+    struct fair_cursor cursor = fair_begin(lane);
+    batch_add(batch, queue_take(queue, &cursor), now_ns);
     size_t looked_at = 0;
-    while (*link != NULL && batch->count < options->max_requests &&
+    while (cursor.current != NULL && batch->count < options->max_requests &&
            looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
-        struct request *request = *link;
-        if (queue_verdict(request, now_ns) != STATUS_OK) {
-            (void)queue_unlink(queue, lane, link, previous);
+        if (queue_verdict(cursor.current, now_ns) != STATUS_OK) {
+            struct request *request = queue_drop(queue, &cursor);
             request->next = *condemned;
             *condemned = request;
-        } else if (fits(batch, request, options)) {
-            batch_add(batch, queue_unlink(queue, lane, link, previous), now_ns);
+        } else if (fits(batch, cursor.current, options)) {
+            batch_add(batch, queue_take(queue, &cursor), now_ns);
         } else {
-            previous = request;
-            link = &request->next;
+            fair_step(&cursor);
         }
     }
 }
 
 /* When the lane's first request stops waiting for company; 0: at once. */
-static uint64_t company_until_ns(const struct queue *queue, const struct queue_lane *lane,
+static uint64_t company_until_ns(const struct queue *queue, struct fair_line *lane,
                                  const struct batcher_options *options)
 {
-    if (options->delay_ns == 0 || queue->closed || lane->first->slice.of != NULL ||
+    const struct request *first = fair_begin(lane).current;
+    if (options->delay_ns == 0 || queue->closed || first->slice.of != NULL ||
         lane->count >= options->max_requests) {
         return 0;
     }
-    return lane->first->times.queued + options->delay_ns;
+    return first->times.queued + options->delay_ns;
 }
 
 /* Wait for something to arrive until then. Thread: a holder of the lock. */
@@ -152,7 +151,7 @@ static bool look(struct queue *queue, const struct batcher_options *options,
     }
     *wait_ns = 0;
     enum lane_kind kind;
-    struct queue_lane *lane = lane_in_turn(queue, &kind);
+    struct fair_line *lane = lane_in_turn(queue, &kind);
     if (lane == NULL) {
         return false;
     }

@@ -2,11 +2,12 @@
  * everything that may share a launch with it and waited meanwhile. No request waits for company
  * unless --batch-delay-us says so.
  *
- * Fairness. The first of a batch is always the oldest of its lane, so a request at place k of a
- * lane runs in the k-th batch of that lane at the latest; overtaking by compatible requests
- * never moves anyone's place backwards. A batch is bounded in requests and bytes, so each of
- * the waits is bounded too. Companions come from the same lane only: the large ones gain
- * nothing from sharing, and would make small ones wait for their bytes. Thread: any. */
+ * Fairness. The first of a batch is always the oldest of the client whose turn it is (fair.h),
+ * so a client's request at its place k runs in the k-th batch of that client's turns at the
+ * latest; overtaking by compatible requests never moves anyone's place backwards, and is paid
+ * for by the client that it came from. A batch is bounded in requests and bytes, so each of the
+ * waits is bounded too. Companions come from the same lane only: the large ones gain nothing
+ * from sharing, and would make small ones wait for their bytes. Thread: any. */
 #ifndef TALLY_SERVER_BATCHER_H
 #define TALLY_SERVER_BATCHER_H
 

@@ -15,7 +15,7 @@
 struct codec_pool; /* opaque */
 struct request;
 
-/* Does the work and hands the request over (queue_try_push, completion_post) as its last act.
+/* Does the work and hands the request over (queue_push, completion_post) as its last act.
  */
 typedef void (*codec_job)(struct request *request);
 

@@ -1,4 +1,5 @@
 /* Connections of a loop: a list for the heartbeat to walk; see exchange.h. */
+#include "server/client.h"
 #include "server/clock.h"
 #include "server/exchange.h"
 #include "server/loop.h"
@@ -45,6 +46,12 @@ struct conn *conn_create(struct listener *listener, int fd, const struct sockadd
     if (conn == NULL) {
         return NULL;
     }
+    copy_peer(conn, peer);
+    conn->client = clients_get(loop->server->clients, &conn->peer);
+    if (conn->client == NULL) {
+        free(conn);
+        return NULL;
+    }
     conn->magic = CONN_MAGIC;
     conn->fd = fd;
     conn->loop = loop;
@@ -54,7 +61,6 @@ struct conn *conn_create(struct listener *listener, int fd, const struct sockadd
         conn->next->prev = conn;
     }
     loop->conns = conn;
-    copy_peer(conn, peer);
     conn->local = listener->local || is_loopback(&conn->peer);
     conn_enter(conn, CONN_FRESH);
     (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
@@ -66,6 +72,7 @@ struct conn *conn_create(struct listener *listener, int fd, const struct sockadd
 void conn_free(struct conn *conn)
 {
     conn->magic = 0;
+    client_release(conn->client);
     free(conn);
 }
 

@@ -10,13 +10,13 @@
 
 #include "proto/models.h"
 #include "server/body.h"
+#include "server/client.h"
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/infer.h"
 #include "server/lifecycle.h"
 #include "server/loop.h"
 #include "server/respond.h"
-#include "server/share.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -162,14 +162,15 @@ static enum status admit(struct exchange *x, struct error *err)
     if (lifecycle_phase(server->lifecycle) >= LIFECYCLE_CLOSING) {
         return error_set(err, STATUS_DRAINING, "the service is shutting down");
     }
-    if (x->loop->share != NULL) {
-        if (!share_take(x->loop->share, &x->conn->peer)) {
+    uint64_t most = server->config->per_client_requests;
+    if (most > 0 && x->conn->peer.ss_family != AF_UNIX) {
+        if (!client_begin_request(x->request.client, most)) {
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
                              " requests in flight, its share (--per-client-requests)",
-                             server->config->per_client_requests);
+                             most);
         }
-        x->share_taken = true;
+        x->client_counted = true;
     }
     return STATUS_OK;
 }

@@ -56,6 +56,7 @@ struct conn {
     int stuck_sweeps;        /* heartbeats without progress though bytes wait */
     struct http_loop *loop;
     struct listener *listener;
+    struct client *client;     /* held */
     struct exchange *exchange; /* NULL between requests */
     struct conn *prev;         /* list of the loop */
     struct conn *next;
@@ -119,7 +120,7 @@ struct exchange {
     uint64_t refused_ns; /* DRAIN: since when */
     uint64_t drained;    /* bytes dropped since then */
     bool answered_early; /* the refusal was written while the body was still coming */
-    bool share_taken;    /* counts against its client's share */
+    bool client_counted; /* among the requests of its client */
 
     unsigned http_status;  /* of the answer */
     const char *page_type; /* pages: Content-Type */

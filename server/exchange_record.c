@@ -1,11 +1,11 @@
 /* Records of exchanges: begun with a request line, reset and kept between requests, ended with
  * counting, logging and giving everything back; see exchange.h. */
+#include "server/client.h"
 #include "server/clock.h"
 #include "server/exchange.h"
 #include "server/log.h"
 #include "server/loop.h"
 #include "server/metrics.h"
-#include "server/share.h"
 #include "server/shm.h"
 #include "server/slices.h"
 
@@ -40,6 +40,7 @@ static void reset_request(struct request *request)
     request->state = REQUEST_RECEIVING;
     atomic_store_explicit(&request->cancelled, false, memory_order_relaxed);
     request->retries = 0;
+    request->ticket = 0;
     request->route = NULL;
     request->id[0] = '\0';
     request->deadline_ns = 0;
@@ -100,7 +101,7 @@ static void reset(struct exchange *x)
     x->refused_ns = 0;
     x->drained = 0;
     x->answered_early = false;
-    x->share_taken = false;
+    x->client_counted = false;
     x->http_status = 0;
     x->page_text = NULL;
     x->page_bytes = 0;
@@ -139,6 +140,7 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     x->request.connection = connection;
     x->request.completion = &loop->completion;
     x->request.server = loop->server;
+    x->request.client = conn->client;
     conn->exchange = x;
     conn_enter(conn, CONN_HEADER);
     x->request.times.arrived = conn->since_ns;
@@ -250,8 +252,8 @@ static void end(struct exchange *x)
     if (request->reserved_bytes > 0) {
         memory_release(memory, request->reserved_bytes);
     }
-    if (x->share_taken) {
-        share_give(loop->share, &x->conn->peer);
+    if (x->client_counted) {
+        client_end_request(request->client);
     }
     if (request->head_capacity > KEPT_TEXT_BYTES) {
         free(request->head);

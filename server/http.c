@@ -4,7 +4,6 @@
 #include "server/config.h"
 #include "server/log.h"
 #include "server/loop.h"
-#include "server/share.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -16,7 +15,6 @@ enum {
 struct http {
     struct server *server;
     struct listen_set listeners;
-    struct share *share;
     atomic_bool draining;
     atomic_bool stopping;
     size_t loop_count;
@@ -73,13 +71,9 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     http->loop_count = loops;
     raise_descriptor_limit(server);
     enum status status = open_sockets(http, err);
-    if (status == STATUS_OK && server->config->per_client_requests > 0) {
-        status = share_create(server->config->per_client_requests, &http->share, err);
-    }
     for (size_t i = 0; status == STATUS_OK && i < loops; i++) {
         struct http_loop *loop = &http->loops[i];
         loop->server = server;
-        loop->share = http->share;
         loop->busy_poll.limit_ns = busy_poll_limit_ns(server->config->busy_poll_us);
         loop->draining_order = &http->draining;
         loop->stopping_order = &http->stopping;
@@ -148,7 +142,6 @@ void http_stop(struct http *http)
     }
     listen_close(&http->listeners);
     if (!in_use) {
-        share_destroy(http->share);
         free(http);
     }
 }

@@ -415,7 +415,7 @@ static enum infer_place launch(struct request *request)
         return slices_end(x) ? INFER_AWAY : INFER_ENDED;
     }
     enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
-    bool queued = queue_try_push(request->server->queue, request, &request->error) == STATUS_OK;
+    bool queued = queue_push(request->server->queue, request, &request->error) == STATUS_OK;
     return queued ? place : INFER_ENDED;
 }
 

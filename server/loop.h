@@ -13,7 +13,6 @@
 #include <uv.h>
 
 struct MHD_Daemon;
-struct share;
 
 /* One listening socket on one loop: an MHD daemon. */
 struct listener {
@@ -32,7 +31,6 @@ struct listener {
 struct http_loop {
     unsigned magic;
     struct server *server;
-    struct share *share;               /* shared by the loops; NULL: no limit per client */
     const atomic_bool *draining_order; /* shared, set by http.c */
     const atomic_bool *stopping_order;
     uv_thread_t thread;
@@ -64,7 +62,7 @@ enum {
     HEARTBEAT_MS = 250
 };
 
-/* Start a loop whose server, share and orders are set, on copies of the sockets, each for at
+/* Start a loop whose server and orders are set, on copies of the sockets, each for at
  * most `limit` connections. Whatever the result, loop_stop() is due. Thread: main. */
 MUST_CHECK enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
                                   unsigned limit, struct error *err);

@@ -2,11 +2,18 @@
  * under the lock and ended after it, so that nobody waits for a wake-up of a loop. */
 #include "server/queue.h"
 
+#include "server/client.h"
 #include "server/clock.h"
 #include "server/completion.h"
 #include "server/queue_lanes.h"
 
 #include <stdlib.h>
+
+/* Bytes of tensors that a client gets in a turn: about a batch, and about a slice. */
+enum {
+    SMALL_QUANTUM = 256 << 10,
+    LARGE_QUANTUM = 16 << 20
+};
 
 enum status queue_create(const struct queue_options *options, struct queue **out,
                          struct error *err)
@@ -22,7 +29,9 @@ enum status queue_create(const struct queue_options *options, struct queue **out
     (void)pthread_condattr_destroy(&attributes);
     (void)pthread_mutex_init(&queue->lock, NULL);
     queue->options = *options;
-    queue->usable = true;
+    fair_init(&queue->lanes[LANE_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
+    fair_init(&queue->lanes[LANE_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
+    atomic_init(&queue->usable, true);
     *out = queue;
     return STATUS_OK;
 }
@@ -37,91 +46,82 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-enum lane_kind queue_lane_of(const struct request *request)
+static struct fair_line *lane_of(struct queue *queue, const struct request *request)
 {
-    return request_bytes(request) > QUEUE_LARGE_BYTES ? LANE_LARGE : LANE_SMALL;
-}
-
-static size_t total_count(const struct queue *queue)
-{
-    return queue->lanes[LANE_SMALL].count + queue->lanes[LANE_LARGE].count;
-}
-
-static void append(struct queue *queue, struct request *request)
-{
-    struct queue_lane *lane = &queue->lanes[queue_lane_of(request)];
-    request->next = NULL;
-    if (lane->first == NULL) {
-        lane->first = request;
-    } else {
-        lane->last->next = request;
-    }
-    lane->last = request;
-    lane->count++;
-    queue->bytes += request_bytes(request);
-    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
-}
-
-static void prepend(struct queue *queue, struct request *request)
-{
-    struct queue_lane *lane = &queue->lanes[queue_lane_of(request)];
-    request->next = lane->first;
-    if (lane->first == NULL) {
-        lane->last = request;
-    }
-    lane->first = request;
-    lane->count++;
-    queue->bytes += request_bytes(request);
-    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
-}
-
-struct request *queue_unlink(struct queue *queue, struct queue_lane *lane,
-                             struct request **link, struct request *previous)
-{
-    struct request *request = *link;
-    *link = request->next;
-    if (lane->last == request) {
-        lane->last = previous;
-    }
-    lane->count--;
-    queue->bytes -= request_bytes(request);
-    request->next = NULL;
-    return request;
+    bool large = request_bytes(request) > QUEUE_LARGE_BYTES;
+    return &queue->lanes[large ? LANE_LARGE : LANE_SMALL];
 }
 
 /* Thread: a holder of the lock. */
-static enum status admit(const struct queue *queue, const struct request *request,
-                         struct error *err)
+static void insert(struct queue *queue, struct request *request)
 {
-    if (queue->closed) {
-        return error_set(err, STATUS_DRAINING, "the server is shutting down");
+    bool again = request->ticket != 0;
+    request->cost = request_bytes(request);
+    request->state = REQUEST_QUEUED;
+    if (again) {
+        fair_push_by_ticket(lane_of(queue, request), request);
+    } else {
+        request->ticket = ++queue->tickets;
+        fair_push(lane_of(queue, request), request);
     }
-    if (!queue->usable) {
-        return error_set(err, STATUS_NO_DEVICE,
-                         "no device is in working order; GET /v1/devices says why");
+    (void)atomic_fetch_add_explicit(&queue->waiting, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
+}
+
+struct request *queue_take(struct queue *queue, struct fair_cursor *cursor)
+{
+    (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
+    return fair_take(cursor);
+}
+
+struct request *queue_drop(struct queue *queue, struct fair_cursor *cursor)
+{
+    (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
+    return fair_drop(cursor);
+}
+
+static enum status no_device(struct error *err)
+{
+    return error_set(err, STATUS_NO_DEVICE,
+                     "no device is in working order; GET /v1/devices says why");
+}
+
+enum status queue_admits(const struct queue *queue, struct error *err)
+{
+    if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
+        return no_device(err);
     }
-    if (total_count(queue) >= queue->options.max_requests) {
+    if (atomic_load_explicit(&queue->waiting, memory_order_relaxed) >=
+        queue->options.max_requests) {
         return error_set(err, STATUS_QUEUE_FULL,
-                         "%zu requests wait for a device already (--queue-depth); try again",
+                         "%zu requests wait for a device already (the server's --queue-depth); "
+                         "try again after Retry-After",
                          queue->options.max_requests);
-    }
-    if (request_bytes(request) > queue->options.max_bytes - queue->bytes && queue->bytes > 0) {
-        return error_set(err, STATUS_QUEUE_FULL,
-                         "%llu bytes of tensors wait for a device already; try again",
-                         (unsigned long long)queue->bytes);
     }
     return STATUS_OK;
 }
 
-enum status queue_try_push(struct queue *queue, struct request *request, struct error *err)
+uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns)
 {
     (void)pthread_mutex_lock(&queue->lock);
-    enum status status = admit(queue, request, err);
+    const struct request *oldest = client->flows[FAIR_DEVICE_SMALL].first;
+    uint64_t wait_ns = oldest == NULL ? 0 : clock_span_ns(oldest->times.queued, now_ns);
+    (void)pthread_mutex_unlock(&queue->lock);
+    return wait_ns;
+}
+
+enum status queue_push(struct queue *queue, struct request *request, struct error *err)
+{
+    (void)pthread_mutex_lock(&queue->lock);
+    enum status status = STATUS_OK;
     bool many = false;
-    if (status == STATUS_OK) {
-        request->state = REQUEST_QUEUED;
+    if (queue->closed) {
+        status = error_set(err, STATUS_DRAINING, "the server is shutting down");
+    } else if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
+        status = no_device(err);
+    } else {
         request->times.queued = clock_now_ns();
-        append(queue, request);
+        insert(queue, request);
         many = atomic_fetch_add_explicit(&queue->unannounced, 1, memory_order_relaxed) + 1 >=
                QUEUE_COMPANY;
     }
@@ -143,28 +143,21 @@ void queue_wake(struct queue *queue)
 
 void queue_return(struct queue *queue, struct request *first)
 {
-    struct request *reversed = NULL;
-    while (first != NULL) {
-        struct request *next = first->next;
-        first->next = reversed;
-        reversed = first;
-        first = next;
-    }
     (void)pthread_mutex_lock(&queue->lock);
-    bool accepted = queue->usable && !queue->closed;
-    while (accepted && reversed != NULL) {
-        struct request *next = reversed->next;
-        reversed->state = REQUEST_QUEUED;
-        prepend(queue, reversed);
-        reversed = next;
+    bool accepted =
+        atomic_load_explicit(&queue->usable, memory_order_relaxed) && !queue->closed;
+    while (accepted && first != NULL) {
+        struct request *next = first->next;
+        insert(queue, first);
+        first = next;
     }
     (void)pthread_cond_broadcast(&queue->arrived);
     (void)pthread_mutex_unlock(&queue->lock);
-    while (reversed != NULL) {
-        struct request *next = reversed->next;
-        completion_fail(reversed, STATUS_DEVICE_ERROR,
+    while (first != NULL) {
+        struct request *next = first->next;
+        completion_fail(first, STATUS_DEVICE_ERROR,
                         "the device failed and no other one is in working order; try again");
-        reversed = next;
+        first = next;
     }
 }
 
@@ -173,21 +166,20 @@ static struct request *take_everything(struct queue *queue)
 {
     struct request *chain = NULL;
     for (int i = 0; i < LANE_COUNT; i++) {
-        struct queue_lane *lane = &queue->lanes[i];
-        if (lane->first != NULL) {
-            lane->last->next = chain;
-            chain = lane->first;
+        struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
+        while (cursor.current != NULL) {
+            struct request *request = queue_drop(queue, &cursor);
+            request->next = chain;
+            chain = request;
         }
-        *lane = (struct queue_lane){0};
     }
-    queue->bytes = 0;
     return chain;
 }
 
 void queue_set_usable(struct queue *queue, bool usable)
 {
     (void)pthread_mutex_lock(&queue->lock);
-    queue->usable = usable;
+    atomic_store_explicit(&queue->usable, usable, memory_order_relaxed);
     struct request *chain = usable ? NULL : take_everything(queue);
     (void)pthread_mutex_unlock(&queue->lock);
     while (chain != NULL) {
@@ -224,25 +216,23 @@ void queue_end_chain(struct request *first, uint64_t now_ns)
 }
 
 /* Move what is condemned from the lane to the chain; the earliest deadline of the rest. */
-static uint64_t sweep_lane(struct queue *queue, struct queue_lane *lane, uint64_t now_ns,
+static uint64_t sweep_lane(struct queue *queue, struct fair_line *lane, uint64_t now_ns,
                            struct request **condemned)
 {
     uint64_t earliest = 0;
-    struct request *previous = NULL;
-    struct request **link = &lane->first;
-    while (*link != NULL) {
-        struct request *request = *link;
+    struct fair_cursor cursor = fair_begin(lane);
+    while (cursor.current != NULL) {
+        const struct request *request = cursor.current;
         if (queue_verdict(request, now_ns) != STATUS_OK) {
-            request = queue_unlink(queue, lane, link, previous);
-            request->next = *condemned;
-            *condemned = request;
+            struct request *dropped = queue_drop(queue, &cursor);
+            dropped->next = *condemned;
+            *condemned = dropped;
             continue;
         }
         if (request->deadline_ns != 0 && (earliest == 0 || request->deadline_ns < earliest)) {
             earliest = request->deadline_ns;
         }
-        previous = request;
-        link = &request->next;
+        fair_step(&cursor);
     }
     return earliest;
 }
@@ -272,13 +262,18 @@ void queue_close(struct queue *queue)
 
 void queue_stats(struct queue *queue, struct queue_stats *out)
 {
+    struct queue_stats stats = {0};
     (void)pthread_mutex_lock(&queue->lock);
-    struct queue_stats stats = {.requests = total_count(queue), .bytes = queue->bytes};
     for (int i = 0; i < LANE_COUNT; i++) {
-        const struct request *oldest = queue->lanes[i].first;
-        if (oldest != NULL &&
-            (stats.oldest_ns == 0 || oldest->times.queued < stats.oldest_ns)) {
-            stats.oldest_ns = oldest->times.queued;
+        struct fair_line *lane = &queue->lanes[i];
+        stats.requests += lane->count;
+        stats.bytes += lane->cost;
+        for (struct fair_cursor cursor = fair_begin(lane); cursor.current != NULL;
+             fair_step(&cursor)) {
+            uint64_t queued_ns = cursor.current->times.queued;
+            stats.oldest_ns = stats.oldest_ns == 0 || queued_ns < stats.oldest_ns
+                                  ? queued_ns
+                                  : stats.oldest_ns;
         }
     }
     (void)pthread_mutex_unlock(&queue->lock);
@@ -290,9 +285,9 @@ size_t queue_count_model(struct queue *queue, int model)
     size_t count = 0;
     (void)pthread_mutex_lock(&queue->lock);
     for (int i = 0; i < LANE_COUNT; i++) {
-        const struct request *request = queue->lanes[i].first;
-        for (; request != NULL; request = request->next) {
-            count += request->model == model;
+        for (struct fair_cursor cursor = fair_begin(&queue->lanes[i]); cursor.current != NULL;
+             fair_step(&cursor)) {
+            count += cursor.current->model == model;
         }
     }
     (void)pthread_mutex_unlock(&queue->lock);

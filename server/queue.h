@@ -1,9 +1,13 @@
-/* The bounded line of planned requests between the loops and the device workers.
+/* The line of planned requests between the loops and the device workers.
  *
- * Two lanes, small and large (QUEUE_LARGE_BYTES of slab memory), each first in, first out. The
- * taker alternates between lanes in which something waits, so that a stream of large tensors
- * costs a small one at most one of them, and a stream of small ones (each turn a batch of
- * bounded size, see batcher.h) cannot hold a large one up for longer than one batch.
+ * Two lanes, small and large (QUEUE_LARGE_BYTES of slab memory), each shared fairly between
+ * clients by bytes, first in, first out for each client (fair.h). The taker alternates between
+ * lanes in which something waits, so that a stream of large tensors costs a small one at most
+ * one of them, and a stream of small ones (each turn a batch of bounded size, see batcher.h)
+ * cannot hold a large one up for longer than one batch.
+ *
+ * The bound (--queue-depth) is asked for before a body is read, queue_admits(). What was
+ * admitted is never refused for want of room: its bytes were counted when they came.
  *
  * Push transfers ownership only when it returns STATUS_OK. A request that is cancelled or past
  * its deadline leaves as soon as someone looks at it: a taker, or the tick (queue_sweep).
@@ -18,6 +22,7 @@
 #include <stdint.h>
 
 struct queue; /* opaque */
+struct client;
 struct request;
 
 enum {
@@ -27,29 +32,36 @@ enum {
 
 struct queue_options {
     size_t max_requests; /* --queue-depth */
-    uint64_t max_bytes;  /* slab bytes of all waiting requests together */
 };
 
 MUST_CHECK enum status queue_create(const struct queue_options *options, struct queue **out,
                                     struct error *err);
 void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
 
-/* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
- * times.queued. Never blocks. A taker that is awake has it at once; those that sleep are
- * woken by queue_wake(), which is due soon, or by the QUEUE_COMPANYth push since then: a device
- * begins while the loop reads on.
+/* Whether one more request may come; asked before its body is read. No lock.
+ * err   QUEUE_FULL, NO_DEVICE (none is in use) */
+MUST_CHECK enum status queue_admits(const struct queue *queue, struct error *err);
+
+/* How long this client's oldest small request has been waiting, 0 if none is: about as long as
+ * one more will wait. */
+uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns);
+
+/* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state,
+ * times.queued and, the first time, its ticket: pushed again (a next slice, another device) it
+ * has its place before those of its client that came after it. Never blocks. A taker that is
+ * awake has it at once; those that sleep are woken by queue_wake(), which is due soon, or by
+ * the QUEUE_COMPANYth push since then: a device begins while the loop reads on.
  *
- * err   QUEUE_FULL, DRAINING (closed), NO_DEVICE (none is in use) */
-MUST_CHECK enum status queue_try_push(struct queue *queue, struct request *request,
-                                      struct error *err);
+ * err   DRAINING (closed), NO_DEVICE (none is in use) */
+MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
+                                  struct error *err);
 
 /* Wake the takers for what was pushed: once for all requests that a loop read in one go, which
  * then share a launch instead of waking a device one by one. Cheap if nothing was. */
 void queue_wake(struct queue *queue);
 
-/* Put a chain (linked by next) back at the head of its lane, in its order, to run on another
- * device. Not bounded: it was admitted before. Without a device in use it ends with
- * DEVICE_ERROR. */
+/* Put a chain (linked by next) back where it was in its lane, to run on another device. Without
+ * a device in use it ends with DEVICE_ERROR. */
 void queue_return(struct queue *queue, struct request *first);
 
 /* Whether any device is in use. Without one, what waits ends with NO_DEVICE and pushes are

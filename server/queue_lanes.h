@@ -2,6 +2,7 @@
 #ifndef TALLY_SERVER_QUEUE_LANES_H
 #define TALLY_SERVER_QUEUE_LANES_H
 
+#include "server/fair.h"
 #include "server/queue.h"
 #include "server/request.h"
 
@@ -14,31 +15,24 @@ enum lane_kind {
     LANE_COUNT
 };
 
-struct queue_lane {
-    struct request *first; /* owned while they wait, oldest first, linked by next */
-    struct request *last;  /* valid if first is not NULL */
-    size_t count;
-};
-
 struct queue {
     atomic_uint unannounced; /* pushes that nobody was woken for yet */
     atomic_uint changes;     /* pushes and the end: what takers that wait awake look at */
+    atomic_size_t waiting;   /* requests; written by holders of the lock */
+    atomic_bool usable;      /* likewise */
     pthread_mutex_t lock;    /* guards everything below but options */
     pthread_cond_t arrived;  /* monotonic clock */
     struct queue_options options;
-    struct queue_lane lanes[LANE_COUNT];
+    struct fair_line lanes[LANE_COUNT];
     enum lane_kind turn; /* lane that is served next if anything waits in it */
-    uint64_t bytes;
-    bool usable;
+    uint64_t tickets;    /* given out */
     bool closed;
 };
 
-enum lane_kind queue_lane_of(const struct request *request);
-
-/* Take the request that *link points at out of its lane; previous: the one before it or NULL.
+/* Take the request at the cursor out of its lane: served, or dropped unserved.
  * Thread: a holder of the lock. */
-struct request *queue_unlink(struct queue *queue, struct queue_lane *lane,
-                             struct request **link, struct request *previous);
+struct request *queue_take(struct queue *queue, struct fair_cursor *cursor);
+struct request *queue_drop(struct queue *queue, struct fair_cursor *cursor);
 
 /* STATUS_OK, or why the request needs no computing any more. */
 enum status queue_verdict(const struct request *request, uint64_t now_ns);

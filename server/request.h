@@ -13,7 +13,7 @@
  * queued with MHD            | | ANSWERING | loop (MHD)    | answer, slab memory  |
  * NOTIFY_COMPLETED: everything is freed    |
  *
- * A request is in exactly one state; the hand-over call (queue_try_push, batcher_take,
+ * A request is in exactly one state; the hand-over call (queue_push, batcher_take,
  * codec_pool_submit, completion_post) is the transfer of ownership, and nobody touches a
  * request it does not own but for `cancelled`. While it is not owned by the loop, and in
  * SLICED, its connection is suspended, so MHD cannot end it, or polled: then it may become an
@@ -32,6 +32,7 @@
 #include <stdatomic.h>
 
 struct MHD_Connection;
+struct client;
 struct completion;
 struct shm_region;
 struct route;
@@ -98,6 +99,7 @@ struct request {
     struct MHD_Connection *connection; /* loop only */
     struct completion *completion; /* borrowed: the way back to the loop of the connection */
     struct server *server;         /* borrowed */
+    struct client *client;         /* borrowed from the connection */
     const struct route *route;     /* static */
     char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
     uint64_t deadline_ns;          /* absolute, 0 for none */
@@ -132,6 +134,8 @@ struct request {
     uint64_t compute_ns;
     uint64_t download_ns;
 
+    uint64_t ticket; /* its place among those of its client in a line, 0: none yet (queue.h) */
+    uint64_t cost;   /* in the line where it waits (fair.h) */
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
 };

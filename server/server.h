@@ -26,6 +26,7 @@ struct server {
     struct kernel_cache *kernel_cache; /* main only */
     struct metrics *metrics;
     struct memory *memory;
+    struct clients *clients;
     struct shm_registry *shm; /* NULL: clients' shared memory is off */
     struct queue *queue;
     struct codec_pool *codecs;

@@ -1,6 +1,7 @@
 /* Builds the parts in the order data flows and takes them down in the reverse order. */
 #include "server/service.h"
 
+#include "server/client.h"
 #include "server/codec_pool.h"
 #include "server/config.h"
 #include "server/device_pool.h"
@@ -69,8 +70,7 @@ static enum status build(struct config *config, struct server *server, struct ht
                                           .small_block_bytes =
                                               QUEUE_LARGE_BYTES - MEMORY_HEADROOM,
                                           .keep_ms = KEEP_SLABS_MS};
-    const struct queue_options queue = {.max_requests = (size_t)config->queue_depth,
-                                        .max_bytes = config->memory_budget};
+    const struct queue_options queue = {.max_requests = (size_t)config->queue_depth};
     int cache_failure = kernel_cache_open(server->kernel_cache, config->kernel_cache);
     enum status status = log_open(&log, &server->log, err);
     if (status == STATUS_OK) {
@@ -78,6 +78,7 @@ static enum status build(struct config *config, struct server *server, struct ht
     }
     status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
     status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
+    status = status != STATUS_OK ? status : clients_create(&server->clients, err);
     status = status != STATUS_OK ? status : open_shm(config, server, err);
     status = status != STATUS_OK ? status : queue_create(&queue, &server->queue, err);
     status = status != STATUS_OK
@@ -110,6 +111,7 @@ static void take_down(struct server *server, struct http *http, int code)
     queue_destroy(server->queue);
     shm_destroy(server->shm);
     memory_destroy(server->memory);
+    clients_destroy(server->clients);
     metrics_destroy(server->metrics);
     log_close(server->log);
 }

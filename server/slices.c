@@ -3,6 +3,7 @@
 
 #include "kernels/scan_slice.h"
 #include "server/body.h"
+#include "server/client.h"
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/infer_shm.h"
@@ -113,10 +114,12 @@ static bool create(struct exchange *x, const struct scan_slicing *slicing)
     slices->slice = (struct request){.magic = REQUEST_MAGIC,
                                      .completion = request->completion,
                                      .server = request->server,
+                                     .client = request->client,
                                      .deadline_ns = request->deadline_ns,
                                      .planned = true,
                                      .device = -1,
                                      .slice = {.of = slices}};
+    client_hold(request->client);
     x->slices = slices;
     return true;
 }
@@ -155,7 +158,7 @@ static enum status push(struct slices *slices, uint64_t end, struct error *err)
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
     slice->model = slice->slice.last ? whole->model : -1; /* counted once */
     slice->retries = 0;
-    enum status status = queue_try_push(whole->server->queue, slice, err);
+    enum status status = queue_push(whole->server->queue, slice, err);
     if (status == STATUS_OK) {
         bool first = slices->done == 0;
         queue_wake(whole->server->queue); /* long, and alone: there is no company to wait for */
@@ -247,6 +250,7 @@ static void destroy(struct slices *slices)
     if (slices->reserved_bytes > 0) {
         memory_release(memory, slices->reserved_bytes);
     }
+    client_release(slices->slice.client);
     free(slices);
 }
 

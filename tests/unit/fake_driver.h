@@ -229,11 +229,12 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
                                           .small_slab_bytes = 1 << 20,
                                           .small_block_bytes = 64 << 10,
                                           .keep_ms = 1000};
-    const struct queue_options queue = {.max_requests = 100000, .max_bytes = UINT64_MAX};
+    const struct queue_options queue = {.max_requests = 100000};
     bool made = config_parse(argc, argv, NULL, &fakes->config, err) == STATUS_OK &&
                 completion_init(&fakes->completion, err) == STATUS_OK &&
                 metrics_create(&fakes->server.metrics, err) == STATUS_OK &&
                 memory_create(&memory, &fakes->server.memory, err) == STATUS_OK &&
+                clients_create(&fakes->server.clients, err) == STATUS_OK &&
                 queue_create(&queue, &fakes->server.queue, err) == STATUS_OK &&
                 codec_pool_create(1, &fakes->server.codecs, err) == STATUS_OK;
     if (!made) {
@@ -253,6 +254,7 @@ static inline bool fake_server_deinit(struct fake_server *fakes)
     codec_pool_destroy(fakes->server.codecs);
     queue_destroy(fakes->server.queue);
     memory_destroy(fakes->server.memory);
+    clients_destroy(fakes->server.clients);
     metrics_destroy(fakes->server.metrics);
     completion_deinit(&fakes->completion);
     config_deinit(&fakes->config);

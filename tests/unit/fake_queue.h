@@ -28,7 +28,7 @@ static inline int fake_queue_destroy(void **state)
 static inline struct request *push(struct queue *queue, enum dtype dtype, int64_t elements)
 {
     struct request *request = fake_request(&completion, dtype, elements);
-    assert_int_equal(queue_try_push(queue, request, &request->error), STATUS_OK);
+    assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
     queue_wake(queue);
     return request;
 }

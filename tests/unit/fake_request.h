@@ -2,11 +2,15 @@
 #ifndef TALLY_TESTS_FAKE_REQUEST_H
 #define TALLY_TESTS_FAKE_REQUEST_H
 
+#include "server/client.h"
 #include "server/completion.h"
 #include "server/request.h"
 
 #include <poll.h>
 #include <stdlib.h>
+
+/* Who sends them unless a test says otherwise. */
+static struct client fake_client;
 
 /* A row of `elements` float32 numbers; bytes of its block as asked, without a slab. */
 static inline struct request *fake_request(struct completion *completion, enum dtype dtype,
@@ -15,6 +19,7 @@ static inline struct request *fake_request(struct completion *completion, enum d
     struct request *request = calloc(1, sizeof *request);
     request->magic = REQUEST_MAGIC;
     request->completion = completion;
+    request->client = &fake_client;
     request->device = -1;
     request->model = -1;
     request->call.desc = (struct scan_desc){.dtype = dtype, .rank = 1, .sizes = {elements}};

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-static const struct queue_options roomy = {.max_requests = 1000000, .max_bytes = UINT64_MAX};
+static const struct queue_options roomy = {.max_requests = 1000000};
 static const struct batcher_options usual = {.max_requests = 8, .max_bytes = 1 << 20};
 
 enum {
@@ -219,7 +219,7 @@ static void what_is_pushed_together_is_taken_together(void **state)
     (void)nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL); /* it sleeps again */
     for (int i = 0; i < TOGETHER; i++) {
         pushed[i] = fake_request(&completion, DTYPE_F32, 4);
-        assert_int_equal(queue_try_push(*state, pushed[i], &pushed[i]->error), STATUS_OK);
+        assert_int_equal(queue_push(*state, pushed[i], &pushed[i]->error), STATUS_OK);
         (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
     queue_wake(*state);
@@ -240,7 +240,7 @@ static void who_waits_awake_takes_a_push_before_anybody_is_woken(void **state)
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < 20; i++) {
         struct request *request = fake_request(&completion, DTYPE_F32, 4);
-        assert_int_equal(queue_try_push(*state, request, &request->error), STATUS_OK);
+        assert_int_equal(queue_push(*state, request, &request->error), STATUS_OK);
         assert_ptr_equal(fake_await(&completion, &rest, 10000), request);
         free(request);
     }
@@ -256,7 +256,7 @@ static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < QUEUE_COMPANY; i++) {
         struct request *request = fake_request(&completion, DTYPE_F32, 4);
-        assert_int_equal(queue_try_push(*state, request, &request->error), STATUS_OK);
+        assert_int_equal(queue_push(*state, request, &request->error), STATUS_OK);
     }
     for (int i = 0; i < QUEUE_COMPANY; i++) {
         struct request *done = fake_await(&completion, &rest, 10000);
@@ -281,7 +281,7 @@ static void *push_many(void *argument)
                                                i % 50 == 0 ? LARGE : 4);
         request->deadline_ns = i % 97 == 0 ? 1 : 0;
         atomic_store(&request->cancelled, i % 89 == 0);
-        if (queue_try_push(queue, request, &request->error) != STATUS_OK) {
+        if (queue_push(queue, request, &request->error) != STATUS_OK) {
             abort();
         }
         queue_wake(queue);

@@ -40,7 +40,7 @@ static struct device_stats stats_of(struct fake_server *fakes, size_t index)
 static struct request *push(struct fake_server *fakes, enum dtype dtype)
 {
     struct request *request = fake_tensor(fakes, dtype, 16);
-    assert_int_equal(queue_try_push(fakes->server.queue, request, &request->error), STATUS_OK);
+    assert_int_equal(queue_push(fakes->server.queue, request, &request->error), STATUS_OK);
     queue_wake(fakes->server.queue);
     return request;
 }
@@ -143,7 +143,7 @@ static void without_a_second_device_a_retry_ends_at_once(void **state)
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
     struct request *refused = fake_tensor(&fakes, DTYPE_F32, 16);
-    assert_int_equal(queue_try_push(fakes.server.queue, refused, NULL), STATUS_NO_DEVICE);
+    assert_int_equal(queue_push(fakes.server.queue, refused, NULL), STATUS_NO_DEVICE);
     fake_release(&fakes, refused);
     fake_release(&fakes, request);
     assert_int_equal(device_pool_health(fakes.server.devices), DEVICE_POOL_BROKEN);
@@ -261,7 +261,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     shm->region = share(registry, name);
     shm->in_use = shm_place(shm->region, &window, 4);
     assert_non_null(shm->in_use.slab);
-    assert_int_equal(queue_try_push(fakes.server.queue, request, &request->error), STATUS_OK);
+    assert_int_equal(queue_push(fakes.server.queue, request, &request->error), STATUS_OK);
     queue_wake(fakes.server.queue);
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
@@ -401,7 +401,7 @@ static void *push_many(void *argument)
             fake_tensor(fakes, i % 3 == 0 ? DTYPE_F32 : DTYPE_I64, i % 40 == 0 ? 300000 : 16);
         atomic_store(&request->cancelled, i % 31 == 0);
         request->model = i % 3 - 1;
-        if (queue_try_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
+        if (queue_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
             completion_post(request->completion, request);
         }
         queue_wake(fakes->server.queue);

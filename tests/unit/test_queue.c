@@ -1,11 +1,12 @@
-/* queue.h: bounds, order, deadlines, cancelling, losing and returning devices. */
+/* queue.h: its bound, order, fairness between clients, deadlines, cancelling, losing and
+ * returning devices. */
 #include "server/batcher.h"
 #include "server/clock.h"
 #include "tests/unit/fake_queue.h"
 
 #include <string.h>
 
-static const struct queue_options bounds = {.max_requests = 3, .max_bytes = 100 << 20};
+static const struct queue_options bounds = {.max_requests = 3};
 
 static int set_up(void **state)
 {
@@ -45,44 +46,87 @@ static void requests_leave_in_the_order_they_came(void **state)
     expect_next(*state, c);
 }
 
-static void push_is_refused_when_full_and_the_caller_keeps_the_request(void **state)
+static void a_full_queue_admits_nobody_but_takes_whom_it_admitted(void **state)
 {
+    struct error err = ERROR_INIT;
     struct request *held[3];
+    assert_int_equal(queue_admits(*state, &err), STATUS_OK);
     for (int i = 0; i < 3; i++) {
         held[i] = push(*state, DTYPE_F32, 4);
     }
-    struct request *refused = fake_request(&completion, DTYPE_F32, 4);
-    assert_int_equal(queue_try_push(*state, refused, &refused->error), STATUS_QUEUE_FULL);
-    assert_non_null(strstr(refused->error.detail, "--queue-depth"));
-    assert_null(completion_take(&completion));
+    assert_int_equal(queue_admits(*state, &err), STATUS_QUEUE_FULL);
+    assert_non_null(strstr(err.detail, "--queue-depth"));
+    struct request *admitted_before = push(*state, DTYPE_F32, 4);
     expect_next(*state, held[0]);
-    assert_int_equal(queue_try_push(*state, refused, NULL), STATUS_OK);
     expect_next(*state, held[1]);
+    assert_int_equal(queue_admits(*state, NULL), STATUS_OK);
     expect_next(*state, held[2]);
-    expect_next(*state, refused);
+    expect_next(*state, admitted_before);
 }
 
-static void bytes_are_bounded_but_an_empty_queue_takes_anything(void **state)
+/* One of a size that needs the lane of large ones. */
+static struct request *push_from(struct queue *queue, struct client *client, int64_t elements)
 {
-    struct request *huge = fake_request(&completion, DTYPE_F32, 4);
-    huge->block.bytes = (size_t)1 << 40;
-    assert_int_equal(queue_try_push(*state, huge, NULL), STATUS_OK);
-    struct request *small = fake_request(&completion, DTYPE_F32, 4);
-    small->block.bytes = 0;
-    struct request *more = fake_request(&completion, DTYPE_F32, 4);
-    expect_next(*state, huge);
-    assert_int_equal(queue_try_push(*state, more, NULL), STATUS_OK);
-    small->block.bytes = 100 << 20;
-    assert_int_equal(queue_try_push(*state, small, NULL), STATUS_QUEUE_FULL);
-    small->block.bytes = (100 << 20) - more->block.bytes;
-    assert_int_equal(queue_try_push(*state, small, NULL), STATUS_OK);
-    struct queue_stats stats;
-    queue_stats(*state, &stats);
-    assert_int_equal(stats.requests, 2);
-    assert_int_equal(stats.bytes, 100 << 20);
-    assert_int_equal(stats.oldest_ns, more->times.queued);
-    expect_next(*state, more);
-    expect_next(*state, small);
+    struct request *request = fake_request(&completion, DTYPE_F32, elements);
+    request->client = client;
+    assert_int_equal(queue_push(queue, request, &request->error), STATUS_OK);
+    return request;
+}
+
+static void a_client_with_one_request_waits_for_no_more_than_one_turn_of_another(void **state)
+{
+    struct client greedy = {0};
+    struct client modest = {0};
+    struct request *flood[8];
+    for (int i = 0; i < 8; i++) {
+        flood[i] = push_from(*state, &greedy, 8 << 20); /* 32 MiB: more than a turn */
+    }
+    struct request *one = push_from(*state, &modest, 8 << 20);
+    expect_next(*state, flood[0]);
+    expect_next(*state, one);
+    for (int i = 1; i < 8; i++) {
+        expect_next(*state, flood[i]);
+    }
+}
+
+static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(void **state)
+{
+    struct client few = {0};
+    struct client many = {0};
+    uint64_t bytes[2] = {0, 0};
+    for (int i = 0; i < 100; i++) {
+        (void)push_from(*state, &few, 4 << 20);
+        (void)push_from(*state, &many, 1 << 20);
+    }
+    const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
+    for (int i = 0; i < 60; i++) {
+        struct request *first = NULL;
+        size_t count = 0;
+        assert_int_equal(batcher_take(*state, &alone, NULL, 0, &first, &count), BATCHER_TAKEN);
+        bytes[first->client == &many] += request_bytes(first);
+        free(first);
+    }
+    assert_in_range(bytes[0], bytes[1] * 8 / 10, bytes[1] * 12 / 10);
+    queue_set_usable(*state, false);
+    for (struct request *rest = completion_take(&completion); rest != NULL;) {
+        struct request *next = rest->next;
+        free(rest);
+        rest = next;
+    }
+}
+
+static void the_oldest_of_a_client_says_how_long_one_more_would_wait(void **state)
+{
+    struct client busy = {0};
+    struct client new = {0};
+    uint64_t before_ns = clock_now_ns();
+    struct request *oldest = push_from(*state, &busy, 4);
+    struct request *later = push_from(*state, &busy, 4);
+    uint64_t now_ns = clock_now_ns() + NS_PER_S;
+    assert_in_range(queue_wait_ns(*state, &busy, now_ns), NS_PER_S, now_ns - before_ns);
+    assert_int_equal(queue_wait_ns(*state, &new, now_ns), 0);
+    expect_next(*state, oldest);
+    expect_next(*state, later);
 }
 
 static void the_sweep_ends_what_is_late_and_says_what_is_due_next(void **state)
@@ -143,14 +187,14 @@ static void without_a_device_everything_ends_and_nothing_enters(void **state)
     queue_set_usable(*state, false);
     expect_posted(waiting, STATUS_NO_DEVICE);
     struct request *refused = fake_request(&completion, DTYPE_F32, 4);
-    assert_int_equal(queue_try_push(*state, refused, NULL), STATUS_NO_DEVICE);
+    assert_int_equal(queue_push(*state, refused, NULL), STATUS_NO_DEVICE);
     queue_return(*state, refused);
     expect_posted(refused, STATUS_DEVICE_ERROR);
     queue_set_usable(*state, true);
     expect_next(*state, push(*state, DTYPE_F32, 4));
 }
 
-static void what_is_returned_goes_first_in_its_order_even_beyond_the_bound(void **state)
+static void what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound(void **state)
 {
     struct request *waiting[3];
     struct request *back[2];
@@ -180,7 +224,7 @@ static void a_closed_queue_refuses_but_is_emptied(void **state)
     struct request *waiting = push(*state, DTYPE_F32, 4);
     queue_close(*state);
     struct request *refused = fake_request(&completion, DTYPE_F32, 4);
-    assert_int_equal(queue_try_push(*state, refused, NULL), STATUS_DRAINING);
+    assert_int_equal(queue_push(*state, refused, NULL), STATUS_DRAINING);
     free(refused);
     expect_next(*state, waiting);
     const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
@@ -208,13 +252,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(requests_leave_in_the_order_they_came),
-        T(push_is_refused_when_full_and_the_caller_keeps_the_request),
-        T(bytes_are_bounded_but_an_empty_queue_takes_anything),
+        T(a_full_queue_admits_nobody_but_takes_whom_it_admitted),
+        T(a_client_with_one_request_waits_for_no_more_than_one_turn_of_another),
+        T(clients_get_the_same_number_of_bytes_whatever_their_requests_have),
+        T(the_oldest_of_a_client_says_how_long_one_more_would_wait),
         T(the_sweep_ends_what_is_late_and_says_what_is_due_next),
         T(a_sweep_of_the_last_request_leaves_a_working_queue),
         T(a_taker_drops_the_late_and_the_cancelled),
         T(without_a_device_everything_ends_and_nothing_enters),
-        T(what_is_returned_goes_first_in_its_order_even_beyond_the_bound),
+        T(what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound),
         T(a_closed_queue_refuses_but_is_emptied),
         T(waiting_requests_are_counted_by_model),
     };

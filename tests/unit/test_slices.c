@@ -425,7 +425,7 @@ static struct request *occupy(struct fixture *f)
     struct request *request = fake_tensor(&f->fakes, DTYPE_U8, 16);
     unsigned before = runs();
     atomic_store(&fake.mode[0], FAKE_HANGS);
-    assert_int_equal(queue_try_push(f->fakes.server.queue, request, &request->error), 0);
+    assert_int_equal(queue_push(f->fakes.server.queue, request, &request->error), 0);
     queue_wake(f->fakes.server.queue);
     while (runs() == before) {
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
