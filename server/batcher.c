@@ -28,7 +28,7 @@ static void drop_condemned(struct queue *queue, struct fair_line *lane, uint64_t
                            struct request **condemned)
 {
     struct fair_cursor cursor = fair_begin(lane);
-    while (cursor.current != NULL && queue_verdict(cursor.current, now_ns) != STATUS_OK) {
+    while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
         struct request *request = queue_drop(queue, &cursor);
         request->next = *condemned;
         *condemned = request;
@@ -78,7 +78,7 @@ static void form(struct queue *queue, struct fair_line *lane,
     size_t looked_at = 0;
     while (cursor.current != NULL && batch->count < options->max_requests &&
            looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
-        if (queue_verdict(cursor.current, now_ns) != STATUS_OK) {
+        if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
             struct request *request = queue_drop(queue, &cursor);
             request->next = *condemned;
             *condemned = request;
@@ -188,7 +188,7 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
     }
     (void)pthread_mutex_unlock(&queue->lock);
     if (condemned != NULL) {
-        queue_end_chain(condemned, clock_now_ns());
+        request_end_condemned(condemned, clock_now_ns(), "a device");
     }
     if (result == BATCHER_TAKEN) {
         *first = batch.first;

@@ -26,8 +26,15 @@ enum status body_reserve(struct request *request, uint64_t bytes, struct error *
     if (whole > memory_budget(request->server->memory)) {
         bytes = whole; /* which is refused for good: trying again would not help */
     }
-    enum status status = memory_reserve(request->server->memory, bytes, err);
+    uint64_t *promised = &request->admission.promised_bytes;
+    uint64_t drawn = bytes < *promised ? bytes : *promised;
+    enum status status = STATUS_OK;
+    if (bytes > drawn) {
+        status = memory_reserve(request->server->memory, bytes - drawn, err);
+    }
     if (status == STATUS_OK) {
+        memory_draw(request->server->memory, drawn);
+        *promised -= drawn;
         request->reserved_bytes += bytes;
     }
     return status;
@@ -74,12 +81,15 @@ static enum status ensure_head(struct exchange *x, size_t want, struct error *er
         return STATUS_OK;
     }
     size_t capacity = head_capacity_for(x, want);
-    if (capacity > x->head_reserved) {
-        enum status status = body_reserve(request, capacity - x->head_reserved, err);
+    uint64_t charged = 2 * x->head_reserved > want ? 2 * x->head_reserved : want;
+    charged = charged > FIRST_HEAD_BYTES ? charged : FIRST_HEAD_BYTES;
+    charged = charged < capacity ? charged : capacity;
+    if (charged > x->head_reserved) {
+        enum status status = body_reserve(request, charged - x->head_reserved, err);
         if (status != STATUS_OK) {
             return status;
         }
-        x->head_reserved = capacity;
+        x->head_reserved = charged;
     }
     if (capacity < request->head_capacity) {
         return STATUS_OK;
@@ -108,7 +118,7 @@ static enum status head_step(struct exchange *x, struct error *err)
     struct request *request = &x->request;
     if (request->codec == NULL) {
         x->head_need = UINT64_MAX;
-        return ensure_head(x, request->head_bytes, err);
+        return STATUS_OK;
     }
     const struct byte_view head = {request->head, request->head_bytes};
     enum status status =
@@ -117,7 +127,7 @@ static enum status head_step(struct exchange *x, struct error *err)
         return status;
     }
     if (x->head_need != request->head_bytes) {
-        return ensure_head(x, request->head_bytes, err);
+        return STATUS_OK; /* its memory is taken when it comes */
     }
     if (head_is_whole_body(x)) {
         return STATUS_OK;
@@ -126,11 +136,7 @@ static enum status head_step(struct exchange *x, struct error *err)
         x->spill = true;
         return STATUS_OK;
     }
-    status = infer_decode(x, err);
-    if (status == STATUS_OK) {
-        slices_begin(x);
-    }
-    return status;
+    return infer_decode(x, err);
 }
 
 enum status body_begin(struct exchange *x, struct error *err)

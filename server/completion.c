@@ -72,6 +72,23 @@ void completion_fail(struct request *request, enum status status, const char *fo
     completion_post(request->completion, request);
 }
 
+void request_end_condemned(struct request *first, uint64_t now_ns, const char *waited_for)
+{
+    while (first != NULL) {
+        struct request *next = first->next;
+        if (request_verdict(first, now_ns) == STATUS_CLIENT_GONE) {
+            completion_fail(first, STATUS_CLIENT_GONE, "the client closed the connection");
+        } else {
+            completion_fail(
+                first, STATUS_DEADLINE_PASSED,
+                "the deadline passed while the request waited for %s, %llu ms after it came",
+                waited_for,
+                (unsigned long long)(clock_span_ns(first->ticket, now_ns) / NS_PER_MS));
+        }
+        first = next;
+    }
+}
+
 struct request *completion_take(struct completion *completion)
 {
     uint64_t wakes;

@@ -23,7 +23,9 @@ enum {
     EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
     LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
     FRESH_MS = 500,  /* a drain waits this long for the request of a new connection */
-    YOUNG_MS = 250,  /* shorter phases are not worth a look */
+    SLOW_BYTES =
+        256 << 10,  /* a heartbeat: a slower body of a large request waits for its client */
+    YOUNG_MS = 250, /* shorter phases are not worth a look */
     POLL_BATCH = 128,
     STUCK_SWEEPS = 2 /* without progress though bytes wait to be read */
 };
@@ -37,6 +39,11 @@ static void cut(struct conn *conn, const char *why)
         metrics_add(server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
         log_message(server->log, LOG_DEBUG, "connection cut: %s", why);
     }
+}
+
+void deadline_cut(struct conn *conn)
+{
+    cut(conn, NULL);
 }
 
 /* Answer with an error and cut. */
@@ -53,6 +60,18 @@ static void refuse(struct conn *conn, enum status status, const char *why)
 static void time_out(struct conn *conn, const char *why)
 {
     refuse(conn, STATUS_REQUEST_TIMEOUT, why);
+}
+
+/* A client that has a place among the large requests and sends nothing gives it up. */
+static void check_progress(const struct conn *conn, uint64_t age_ns)
+{
+    struct exchange *x = conn->exchange;
+    int unread = 0;
+    if (x->request.admission.state == ADMISSION_ACTIVE && x->phase == EXCHANGE_BODY &&
+        age_ns > YOUNG_MS * NS_PER_MS && x->body_received - conn->seen_bytes < SLOW_BYTES &&
+        (ioctl(conn->fd, FIONREAD, &unread) != 0 || unread == 0)) {
+        admission_slow(conn->loop->server->admission, &x->request);
+    }
 }
 
 /* libmicrohttpd before 1.0 neither takes nor refuses a chunk header larger than its buffer, but
@@ -92,6 +111,7 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
     struct exchange *x = conn->exchange;
+    check_progress(conn, age_ns);
     if (is_stuck(conn)) {
         refuse(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
     } else if (x->phase == EXCHANGE_DRAIN) {

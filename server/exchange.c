@@ -16,6 +16,7 @@
 #include "server/infer.h"
 #include "server/lifecycle.h"
 #include "server/loop.h"
+#include "server/queue.h"
 #include "server/respond.h"
 
 #include <inttypes.h>
@@ -159,6 +160,10 @@ static enum status choose_codec(struct exchange *x, struct error *err)
 static enum status admit(struct exchange *x, struct error *err)
 {
     const struct server *server = x->loop->server;
+    enum status status = queue_admits(server->queue, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
     if (lifecycle_phase(server->lifecycle) >= LIFECYCLE_CLOSING) {
         return error_set(err, STATUS_DRAINING, "the service is shutting down");
     }
@@ -189,7 +194,10 @@ static enum status open_exchange(struct exchange *x)
             status = choose_codec(x, err);
         }
     }
-    return status == STATUS_OK ? body_begin(x, err) : status;
+    if (status == STATUS_OK) {
+        status = body_begin(x, err);
+    }
+    return status == STATUS_OK && x->request.codec != NULL ? infer_check(x, err) : status;
 }
 
 /* The request is refused while its body is still to come, or coming. */
@@ -240,6 +248,9 @@ static enum exchange_step drain(struct exchange *x, size_t count)
 
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count)
 {
+    if (x->phase == EXCHANGE_BODY && !infer_may_go_on(x, count)) {
+        return EXCHANGE_PAUSE;
+    }
     x->body_received += count;
     if (x->phase == EXCHANGE_DRAIN) {
         return drain(x, count);

@@ -50,6 +50,7 @@ struct conn {
     bool closed;             /* MHD has: only an orphan keeps this record */
     int fd;                  /* MHD's */
     uint64_t since_ns;       /* when the phase began */
+    uint64_t body_ns;        /* WAITING inside a body: how much of its time was over */
     uint64_t answer_bytes;   /* of the answer being sent */
     uint64_t seen_bytes;     /* of the body, at the last heartbeat */
     uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
@@ -91,6 +92,7 @@ struct exchange {
     struct http_loop *loop;
     struct door door;
     bool post;
+    bool paused;    /* SUSPENDED inside its body: it waits to be admitted, or for memory */
     bool local;     /* the client is on this machine */
     bool get;       /* GET or HEAD */
     bool close;     /* the connection ends with this answer */
@@ -107,13 +109,14 @@ struct exchange {
     uint64_t head_need;     /* what the codec wants in the head; UINT64_MAX: everything */
     bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
     size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
-    uint64_t head_reserved;  /* of request.reserved_bytes: for the head */
-    uint64_t block_reserved; /* of request.reserved_bytes: for the block; grows with a body
-                              * of unknown length, up to block_bytes */
-    size_t payload_room;     /* bytes for payload in what is reserved of the block */
-    size_t block_bytes;      /* what the block must have in the end */
-    size_t output_at;        /* of them, before the output buffer */
-    struct inflate *inflate; /* owned; NULL: the body is not packed any more */
+    uint64_t head_reserved;         /* of request.reserved_bytes: for the head */
+    uint64_t block_reserved;        /* of request.reserved_bytes: for the block; grows with the
+                                     * payload, up to block_bytes */
+    bool rest_reserved;             /* all of the block, and the answer's text */
+    size_t payload_room;            /* bytes for payload in what is reserved of the block */
+    size_t block_bytes;             /* what the block must have in the end */
+    size_t output_at;               /* of them, before the output buffer */
+    struct inflate *inflate;        /* owned; NULL: the body is not packed any more */
     struct packed_body packed_body; /* of a tensor's request, until unpacked */
     struct slices *slices;          /* owned; NULL: not scanned while it arrives */
 
@@ -122,9 +125,10 @@ struct exchange {
     bool answered_early; /* the refusal was written while the body was still coming */
     bool client_counted; /* among the requests of its client */
 
-    unsigned http_status;  /* of the answer */
-    const char *page_type; /* pages: Content-Type */
-    const char *page_text; /* pages: the answer's body; borrowed from answer.head or static */
+    unsigned retry_after_s; /* of a refusal that is worth another try */
+    unsigned http_status;   /* of the answer */
+    const char *page_type;  /* pages: Content-Type */
+    const char *page_text;  /* pages: the answer's body; borrowed from answer.head or static */
     size_t page_bytes;
     struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
     struct byte_view answer_payload;
@@ -165,6 +169,7 @@ void exchange_free(struct exchange *x);
 enum exchange_step {
     EXCHANGE_GO_ON,   /* more calls will come */
     EXCHANGE_SUSPEND, /* the request is handed over: suspend until loop_resume() */
+    EXCHANGE_PAUSE,   /* the same inside the body: these bytes are not taken, come again */
     EXCHANGE_AWAIT,   /* the same, but it may be back sooner than that is worth */
     EXCHANGE_ANSWER,  /* queue the answer now */
     EXCHANGE_CLOSE    /* close the connection without one */

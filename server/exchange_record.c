@@ -40,7 +40,7 @@ static void reset_request(struct request *request)
     request->state = REQUEST_RECEIVING;
     atomic_store_explicit(&request->cancelled, false, memory_order_relaxed);
     request->retries = 0;
-    request->ticket = 0;
+    request->admission = (struct admission_hold){.state = ADMISSION_NONE};
     request->route = NULL;
     request->id[0] = '\0';
     request->deadline_ns = 0;
@@ -93,6 +93,9 @@ static void reset(struct exchange *x)
     x->spill = false;
     x->spilled = 0;
     x->block_reserved = 0;
+    x->rest_reserved = false;
+    x->paused = false;
+    x->retry_after_s = 1;
     x->payload_room = 0;
     x->block_bytes = 0;
     x->inflate = NULL;
@@ -144,6 +147,7 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     conn->exchange = x;
     conn_enter(conn, CONN_HEADER);
     x->request.times.arrived = conn->since_ns;
+    x->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
     return x;
 }
@@ -252,6 +256,8 @@ static void end(struct exchange *x)
     if (request->reserved_bytes > 0) {
         memory_release(memory, request->reserved_bytes);
     }
+    admission_leave(loop->server->admission, request);
+    admission_wake(loop->server->admission); /* a small one has given memory back, too */
     if (x->client_counted) {
         client_end_request(request->client);
     }

@@ -155,6 +155,12 @@ static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
         go_away(x, EXCHANGE_SUSPENDED);
         MHD_suspend_connection(x->request.connection);
         return MHD_YES;
+    case EXCHANGE_PAUSE:
+        x->paused = true;
+        x->conn->body_ns = clock_span_ns(x->conn->since_ns, clock_now_ns());
+        go_away(x, EXCHANGE_SUSPENDED);
+        MHD_suspend_connection(x->request.connection);
+        return MHD_YES;
     case EXCHANGE_AWAIT:
         go_away(x, EXCHANGE_POLLED);
         x->conn->listener->polled++;
@@ -189,9 +195,10 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     }
     if (*data_bytes > 0) {
         size_t count = *data_bytes;
-        *data_bytes = 0;
         enum exchange_step step = exchange_data(x, data, count);
-        bool left = x->phase == EXCHANGE_BODY && deadline_left_inside_body(x);
+        *data_bytes = step == EXCHANGE_PAUSE ? count : 0;
+        bool left =
+            x->phase == EXCHANGE_BODY && step != EXCHANGE_PAUSE && deadline_left_inside_body(x);
         return take_step(x, left ? EXCHANGE_CLOSE : step);
     }
     if (x->phase == EXCHANGE_READY) {
@@ -235,6 +242,25 @@ void loop_resume(struct exchange *x)
     x->phase = EXCHANGE_READY;
 }
 
+/* A body that waited may go on, or is refused: then request.error says why. */
+static void resume_body(struct exchange *x)
+{
+    struct conn *conn = x->conn;
+    x->loop->away--;
+    x->paused = false;
+    x->phase = EXCHANGE_BODY;
+    x->request.state = REQUEST_RECEIVING;
+    conn_enter(conn, CONN_BODY);
+    conn->since_ns -= conn->body_ns; /* the time in which we did not read does not count */
+    if (x->request.error.status == STATUS_CLIENT_GONE) {
+        deadline_cut(conn);
+    } else if (x->request.error.status != STATUS_OK) {
+        exchange_refuse(x);
+    }
+    conn->listener->need_run = true;
+    MHD_resume_connection(x->request.connection);
+}
+
 static void take_back(struct request *request)
 {
     if (request->slice.of != NULL) {
@@ -254,10 +280,11 @@ static void take_back(struct request *request)
     if (x->loop->stopping && request->state != REQUEST_FINISHED) {
         (void)error_set(&request->error, STATUS_DRAINING, "the service is shutting down");
     }
-    if (infer_advance(x)) {
-        return;
+    if (x->paused) {
+        resume_body(x);
+    } else if (!infer_advance(x)) {
+        loop_resume(x);
     }
-    loop_resume(x);
 }
 
 static void look_at_orders(struct http_loop *loop);

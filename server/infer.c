@@ -2,6 +2,7 @@
  * fields of its exchange, never the connection. */
 #include "server/infer.h"
 
+#include "server/admission.h"
 #include "server/body.h"
 #include "server/clock.h"
 #include "server/codec_pool.h"
@@ -16,7 +17,13 @@
 #include <string.h>
 
 enum {
-    FIRST_BLOCK_BYTES = 1 << 20, /* for payload of unknown length */
+    FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
+    GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
+                        * for two digits ("1,"), and its sum's text of 21 */
+    INFLATE_FACTOR = 1032,       /* bytes that a packed byte may become */
+    OPEN_ENDED_BYTES = 8 << 20,  /* claim of a body of unknown length that is not short */
+    SLACK_PART = 16,             /* of a claim: what slices and answers need besides, ... */
+    SLACK_MOST = 2 << 20,        /* ... at most */
     INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
     INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
@@ -97,46 +104,160 @@ static enum status measure(struct exchange *x, struct error *err)
     return STATUS_OK;
 }
 
-static void place(struct exchange *x)
+/* Have the block. Its whole place is taken at once, because pages that nobody wrote to cost
+ * nothing: what came need never be moved. */
+static enum status take_block(struct exchange *x, struct error *err)
 {
     struct request *request = &x->request;
-    uint64_t room = x->block_reserved;
-    request->in_offset = request->block.offset;
-    request->out_offset = request->in_offset + x->output_at;
-    x->payload_room =
-        (size_t)(room < request->call.payload_max ? room : request->call.payload_max);
-}
-
-/* Have the block, and `bytes` of it within the memory budget. Its whole place is taken at once,
- * because pages that nobody wrote to cost nothing: what came need never be moved. */
-static enum status hold_block(struct exchange *x, uint64_t bytes, struct error *err)
-{
-    struct request *request = &x->request;
-    enum status status = body_reserve(request, bytes - x->block_reserved, err);
-    if (status != STATUS_OK) {
-        return status;
+    if (request->block.slab != NULL) {
+        return STATUS_OK;
     }
-    x->block_reserved = bytes;
-    if (request->block.slab == NULL) {
-        status = memory_take(request->server->memory, x->block_bytes, &request->block, err);
-    }
+    enum status status =
+        memory_take(request->server->memory, x->block_bytes, &request->block, err);
     if (status == STATUS_OK) {
-        place(x);
+        request->in_offset = request->block.offset;
+        request->out_offset = request->in_offset + x->output_at;
     }
     return status;
 }
 
+/* What is used of the block once so much payload is in it: slices write the output behind the
+ * input while it arrives. */
+static uint64_t used_of_block(const struct exchange *x, uint64_t payload)
+{
+    uint64_t most = x->request.call.payload_max;
+    if (payload >= most) {
+        return x->block_bytes;
+    }
+    double besides = (double)(x->block_bytes - most) * (double)payload / (double)most;
+    return payload + (uint64_t)besides;
+}
+
 enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err)
 {
-    uint64_t have = x->block_reserved;
-    uint64_t want = larger(bytes, larger(2 * have, FIRST_BLOCK_BYTES));
-    if (have >= x->block_bytes) {
+    struct request *request = &x->request;
+    uint64_t most = request->call.payload_max;
+    uint64_t room = larger(bytes, larger(2 * (uint64_t)x->payload_room, FIRST_ROOM_BYTES));
+    room = room < most ? room : most;
+    uint64_t used = used_of_block(x, room);
+    enum status status = body_reserve(request, used - x->block_reserved, err);
+    if (status == STATUS_OK) {
+        x->block_reserved = used;
+        x->payload_room = (size_t)room;
+        status = take_block(x, err);
+    }
+    return status;
+}
+
+/* Everything that the request still needs: the rest of its block, the text of its answer. */
+static enum status hold_rest(struct exchange *x, struct error *err)
+{
+    struct request *request = &x->request;
+    if (x->rest_reserved) {
         return STATUS_OK;
     }
-    /* What the budget never has is refused now, what is nearly whole asked for once. */
-    bool whole =
-        want > x->block_bytes / 2 || x->block_bytes > memory_budget(x->request.server->memory);
-    return hold_block(x, whole ? x->block_bytes : want, err);
+    uint64_t rest =
+        x->block_bytes - x->block_reserved + answer_text_bytes(request) + request->shm_bytes;
+    enum status status = body_reserve(request, rest, err);
+    if (status == STATUS_OK) {
+        x->rest_reserved = true;
+        x->block_reserved = x->block_bytes;
+        x->payload_room = request->call.payload_max;
+        status = take_block(x, err);
+    }
+    return status;
+}
+
+/* ---- admission ---- */
+
+/* What the request needs in all; a guess as long as it is not decoded. `more`: bytes of the
+ * body that are about to be landed. */
+static uint64_t needed_bytes(const struct exchange *x, uint64_t more)
+{
+    const struct request *request = &x->request;
+    if (request->decoded && request->planned) {
+        return x->head_reserved + x->packed_body.capacity + x->block_bytes +
+               answer_text_bytes(request) + request->shm_bytes;
+    }
+    uint64_t sent = x->body_received + more;
+    uint64_t declared = x->door.content_length > 0 ? (uint64_t)x->door.content_length : 0;
+    uint64_t guess = larger(sent, declared);
+    if (x->inflate != NULL) {
+        bool long_one = guess > x->body_limit / INFLATE_FACTOR;
+        guess = long_one ? x->body_limit : guess * INFLATE_FACTOR;
+    }
+    if (declared == 0 && request->times.received != 0 && x->inflate == NULL) {
+        return x->head_reserved;
+    }
+    if (declared == 0) {
+        /* The text, and room to grow; the rest when it is decoded. */
+        return guess > OPEN_ENDED_BYTES / 2        ? 2 * guess
+               : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
+                                                   : guess;
+    }
+    return guess > UINT64_MAX / GUESS_FACTOR ? UINT64_MAX : guess * GUESS_FACTOR;
+}
+
+uint64_t infer_claim(const struct exchange *x, uint64_t more)
+{
+    const struct admission_hold *hold = &x->request.admission;
+    if (x->request.codec == NULL) {
+        return 0;
+    }
+    if (hold->state == ADMISSION_SLOW && more > 0) {
+        /* A step at a time: what its client announced but does not send is for others. */
+        bool enough = hold->promised_bytes >= x->body_received + more;
+        return enough ? hold->claim : hold->claim + x->body_received + more + FIRST_ROOM_BYTES;
+    }
+    uint64_t need = needed_bytes(x, more);
+    if (need <= ADMISSION_LARGE_BYTES) {
+        return 0;
+    }
+    uint64_t slack = need / SLACK_PART < SLACK_MOST ? need / SLACK_PART : SLACK_MOST;
+    return need > UINT64_MAX - slack ? need : need + slack;
+}
+
+enum status infer_check(struct exchange *x, struct error *err)
+{
+    struct request *request = &x->request;
+    const struct server *server = request->server;
+    uint64_t claim = infer_claim(x, 0);
+    uint64_t most = memory_budget_large(server->memory);
+    uint64_t wait_ns = 0;
+    enum status status = STATUS_OK;
+    if (claim > 0) {
+        claim = claim < most ? claim : most; /* what never fits was refused: this is a guess */
+        status = admission_check(server->admission, request, claim, &wait_ns, err);
+    } else if (request->deadline_ns != 0) {
+        uint64_t now_ns = clock_now_ns();
+        wait_ns = queue_wait_ns(server->queue, request->client, now_ns);
+        if (now_ns + wait_ns > request->deadline_ns) {
+            status = error_set(
+                err, STATUS_QUEUE_FULL,
+                "what waits before this request takes about %llu ms, and its deadline is in "
+                "%llu ms; try again after Retry-After, or allow more time",
+                (unsigned long long)(wait_ns / NS_PER_MS),
+                (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
+        }
+    }
+    x->retry_after_s = 1 + (unsigned)(wait_ns / NS_PER_S);
+    return status;
+}
+
+/* Whether it may take what it needs. */
+static bool is_covered(const struct exchange *x)
+{
+    const struct admission_hold *hold = &x->request.admission;
+    return infer_claim(x, 0) <= hold->claim ||
+           hold->claim >= memory_budget_large(x->request.server->memory);
+}
+
+bool infer_may_go_on(struct exchange *x, uint64_t more)
+{
+    struct request *request = &x->request;
+    uint64_t claim = infer_claim(x, more);
+    return claim <= request->admission.claim ||
+           admission_enter(request->server->admission, request, claim);
 }
 
 /* ---- decoding ---- */
@@ -196,14 +317,11 @@ enum status infer_decode(struct exchange *x, struct error *err)
     if (status == STATUS_OK) {
         status = measure(x, err);
     }
-    if (status == STATUS_OK) {
-        status = body_reserve(request, answer_text_bytes(request) + request->shm_bytes, err);
+    uint64_t need = status == STATUS_OK ? needed_bytes(x, 0) : 0;
+    if (need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory)) {
+        return memory_never_fits(request->server->memory, need, err);
     }
-    if (status != STATUS_OK) {
-        return status;
-    }
-    bool unknown = request->codec_request.body_bytes < 0 && request->call.payload_max > 0;
-    return unknown ? infer_grow(x, 1, err) : hold_block(x, x->block_bytes, err);
+    return status;
 }
 
 /* ---- completing ---- */
@@ -231,17 +349,25 @@ static void unspill(struct exchange *x)
     request->payload_received = x->spilled;
 }
 
+/* A complete body that is not understood yet. Thread: the owner. */
+static enum status unpack_and_decode(struct exchange *x)
+{
+    struct request *request = &x->request;
+    enum status status = body_unpack(x, &request->error);
+    if (status == STATUS_OK && !request->decoded) {
+        status = infer_decode(x, &request->error);
+    }
+    return status;
+}
+
 /* From a complete body to a request a device can take. Thread: the owner. */
 static enum status prepare(struct request *request)
 {
     struct exchange *x = exchange_of(request);
     struct error *err = &request->error;
-    enum status status = body_unpack(x, err);
-    if (status == STATUS_OK && !request->decoded) {
-        status = infer_decode(x, err);
-    }
-    if (status == STATUS_OK && x->block_reserved < x->block_bytes) {
-        status = hold_block(x, x->block_bytes, err);
+    enum status status = unpack_and_decode(x);
+    if (status == STATUS_OK) {
+        status = hold_rest(x, err);
     }
     if (status == STATUS_OK && x->spill) {
         unspill(x);
@@ -381,7 +507,7 @@ static bool complete_is_long(const struct exchange *x)
     if (x->inflate != NULL) {
         return true;
     }
-    if (!request->decoded) {
+    if (!request->decoded || request->call.source == CALL_SOURCE_TEXT) {
         return request->head_bytes > request->server->config->inline_json_bytes;
     }
     if (infer_shm_copies(x, REQUEST_SHM_INPUT)) {
@@ -424,7 +550,13 @@ static void parse_job(struct request *request)
 {
     struct completion *completion = request->completion;
     struct queue *queue = request->server->queue;
-    bool ready = prepare_to_queue(request);
+    bool decoded = unpack_and_decode(exchange_of(request)) == STATUS_OK;
+    if (decoded && !is_covered(exchange_of(request))) {
+        request->state = REQUEST_DECODED;
+        completion_post(completion, request);
+        return;
+    }
+    bool ready = decoded && prepare_to_queue(request);
     if (ready && slices_wanted(exchange_of(request))) {
         request->state = REQUEST_PARSED;
     } else if (ready && launch(request) != INFER_ENDED) {
@@ -451,6 +583,14 @@ enum infer_place infer_submit(struct exchange *x)
         body_unpack(x, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
+    bool decodes_here = x->inflate == NULL && !complete_is_long(x);
+    if (decodes_here && unpack_and_decode(x) != STATUS_OK) {
+        return INFER_ENDED;
+    }
+    if (!infer_may_go_on(x, 0)) {
+        return INFER_AWAY;
+    }
+    admission_trim(request->server->admission, request, infer_claim(x, 0));
     if (complete_is_long(x)) {
         request->state = REQUEST_PARSING;
         codec_pool_submit(request->server->codecs, request, CODEC_LANE_REQUEST, parse_job);
@@ -465,8 +605,16 @@ bool infer_advance(struct exchange *x)
     if (request->state == REQUEST_FINISHED || request->error.status != STATUS_OK) {
         return false;
     }
+    if (request->state == REQUEST_ADMITTED || request->state == REQUEST_DECODED) {
+        return infer_submit(x) != INFER_ENDED;
+    }
     if (request->state == REQUEST_PARSED) {
         return launch(request) != INFER_ENDED;
+    }
+    if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {
+        (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
+                        "the deadline passed before the answer could be made");
+        return false;
     }
     if (encode_is_long(x)) {
         request->state = REQUEST_PRINTING;

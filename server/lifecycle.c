@@ -1,6 +1,7 @@
 /* The main thread's loop: a signal or a tick, then the phase. */
 #include "server/lifecycle.h"
 
+#include "server/admission.h"
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/device_pool.h"
@@ -77,10 +78,17 @@ static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
     return wait;
 }
 
+/* Of two deadlines, of which 0 is none. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 /* Duties of every tick, in every phase. */
 static void tick(struct run *run, uint64_t now_ns)
 {
-    run->deadline_ns = queue_sweep(run->server->queue, now_ns);
+    run->deadline_ns = earlier(queue_sweep(run->server->queue, now_ns),
+                               admission_sweep(run->server->admission, now_ns));
     device_pool_tick(run->server->devices, now_ns);
     if (now_ns >= run->trim_ns) {
         memory_trim(run->server->memory, now_ns);

@@ -79,6 +79,8 @@ void loop_resume(struct exchange *x);
 
 /* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */
 void deadline_sweep(struct http_loop *loop);
+/* End the connection: MHD closes it by its own ways. */
+void deadline_cut(struct conn *conn);
 /* After a piece of a body: true if the client has closed its side before the end. It is
  * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
  * an end that comes together with data, and a sweep would be late: what the body reserved waits

@@ -31,7 +31,9 @@
 
 enum {
     OWN_OFFSET = SLAB_ALIGN, /* of the usable bytes in an own slab: page-aligned */
-    SHARED_MAX = 4096        /* shared slabs */
+    SHARED_MAX = 4096,       /* shared slabs */
+    KEPT_PART = 16,          /* of the budget for small requests: a sixteenth, ... */
+    KEPT_MOST = 64 << 20     /* ... at most */
 };
 
 /* memory_block.bin: 0 for an own slab, else 1 + index in shared[]. */
@@ -50,9 +52,10 @@ struct idle_slab {
 
 struct memory {
     struct memory_options options;
-    atomic_uint_fast64_t reserved;
-    pthread_mutex_t lock; /* guards everything below */
-    size_t shared_count;  /* entries of shared[] ever used */
+    atomic_uint_fast64_t reserved;  /* taken by requests */
+    atomic_uint_fast64_t committed; /* the same and what was promised */
+    pthread_mutex_t lock;           /* guards everything below */
+    size_t shared_count;            /* entries of shared[] ever used */
     struct idle_slab *idle;
     uint64_t slab_bytes;
     uint64_t block_count;
@@ -74,6 +77,7 @@ enum status memory_create(const struct memory_options *options, struct memory **
     assert(options->small_block_bytes + MEMORY_HEADROOM <= options->small_slab_bytes);
     memory->options = *options;
     atomic_init(&memory->reserved, 0);
+    atomic_init(&memory->committed, 0);
     (void)pthread_mutex_init(&memory->lock, NULL);
     *out = memory;
     return STATUS_OK;
@@ -117,45 +121,94 @@ void memory_destroy(struct memory *memory)
     free(memory);
 }
 
+enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struct error *err)
+{
+    char need[32];
+    char whole[32];
+    config_size_text(bytes, need, sizeof need);
+    config_size_text(memory->options.budget_bytes, whole, sizeof whole);
+    return error_set(
+        err, STATUS_TOO_LARGE,
+        "the request needs %s of memory, and all requests together may have %s "
+        "(the server's --memory-budget, of which a sixteenth is kept for small requests)",
+        need, whole);
+}
+
 static enum status refuse(const struct memory *memory, uint64_t bytes, uint64_t left,
                           struct error *err)
 {
     char need[32];
     char free_now[32];
     char whole[32];
+    if (bytes > memory->options.budget_bytes) {
+        return memory_never_fits(memory, bytes, err);
+    }
     config_size_text(bytes, need, sizeof need);
     config_size_text(left, free_now, sizeof free_now);
     config_size_text(memory->options.budget_bytes, whole, sizeof whole);
-    if (bytes > memory->options.budget_bytes) {
-        return error_set(
-            err, STATUS_TOO_LARGE,
-            "the request needs %s of memory, and all requests together may have %s "
-            "(--memory-budget)",
-            need, whole);
-    }
     return error_set(err, STATUS_OUT_OF_MEMORY,
                      "the request needs %s of memory, and only %s of %s are free now "
-                     "(--memory-budget); try again",
+                     "(the server's --memory-budget); try again after Retry-After",
                      need, free_now, whole);
+}
+
+/* Commit bytes up to a limit; *left is what was free otherwise. */
+static bool commit(struct memory *memory, uint64_t bytes, uint64_t limit, uint64_t *left)
+{
+    uint64_t committed = atomic_load(&memory->committed);
+    do {
+        *left = committed < limit ? limit - committed : 0;
+        if (bytes > *left) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&memory->committed, &committed, committed + bytes));
+    return true;
 }
 
 enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err)
 {
-    uint64_t budget = memory->options.budget_bytes;
-    uint64_t reserved = atomic_load(&memory->reserved);
-    do {
-        if (bytes > budget - reserved) {
-            return refuse(memory, bytes, budget - reserved, err);
-        }
-    } while (!atomic_compare_exchange_weak(&memory->reserved, &reserved, reserved + bytes));
+    uint64_t left = 0;
+    if (!commit(memory, bytes, memory->options.budget_bytes, &left)) {
+        return refuse(memory, bytes, left, err);
+    }
+    (void)atomic_fetch_add(&memory->reserved, bytes);
     return STATUS_OK;
+}
+
+static void take_off(atomic_uint_fast64_t *count, uint64_t bytes)
+{
+    uint64_t before = atomic_fetch_sub(count, bytes);
+    assert(before >= bytes);
+    (void)before;
 }
 
 void memory_release(struct memory *memory, uint64_t bytes)
 {
-    uint64_t before = atomic_fetch_sub(&memory->reserved, bytes);
-    assert(before >= bytes);
-    (void)before;
+    take_off(&memory->reserved, bytes);
+    take_off(&memory->committed, bytes);
+}
+
+uint64_t memory_budget_large(const struct memory *memory)
+{
+    uint64_t budget = memory->options.budget_bytes;
+    uint64_t kept = budget / KEPT_PART < KEPT_MOST ? budget / KEPT_PART : KEPT_MOST;
+    return budget - kept;
+}
+
+bool memory_promise(struct memory *memory, uint64_t bytes)
+{
+    uint64_t left = 0;
+    return commit(memory, bytes, memory_budget_large(memory), &left);
+}
+
+void memory_unpromise(struct memory *memory, uint64_t bytes)
+{
+    take_off(&memory->committed, bytes);
+}
+
+void memory_draw(struct memory *memory, uint64_t bytes)
+{
+    (void)atomic_fetch_add(&memory->reserved, bytes);
 }
 
 /* Small blocks. */
@@ -435,9 +488,13 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
 void memory_stats(struct memory *memory, struct memory_stats *out)
 {
     (void)pthread_mutex_lock(&memory->lock);
-    *out = (struct memory_stats){.budget_bytes = memory->options.budget_bytes,
-                                 .reserved_bytes = atomic_load(&memory->reserved),
-                                 .slab_bytes = memory->slab_bytes,
-                                 .block_count = memory->block_count};
+    uint64_t reserved = atomic_load(&memory->reserved);
+    uint64_t committed = atomic_load(&memory->committed);
+    *out =
+        (struct memory_stats){.budget_bytes = memory->options.budget_bytes,
+                              .reserved_bytes = reserved,
+                              .promised_bytes = committed > reserved ? committed - reserved : 0,
+                              .slab_bytes = memory->slab_bytes,
+                              .block_count = memory->block_count};
     (void)pthread_mutex_unlock(&memory->lock);
 }

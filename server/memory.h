@@ -9,6 +9,7 @@
 #include "kernels/slab.h"
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct memory; /* opaque */
@@ -49,6 +50,19 @@ uint64_t memory_budget(const struct memory *memory);
 MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);
 
+/* Large requests are promised what they may need before they begin (admission.h), and take it
+ * as they use it: what is promised is kept from others, but not counted as reserved. A part of
+ * the budget is never promised, so that small requests find memory whatever large ones do. */
+uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
+MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes);
+void memory_unpromise(struct memory *memory, uint64_t bytes);
+/* Reserve bytes that were promised. */
+void memory_draw(struct memory *memory, uint64_t bytes);
+
+/* Refuse a large request for good: TOO_LARGE, in the words of memory_reserve(). */
+MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
+                                         struct error *err);
+
 /* A block of at least `bytes` (0 is fine); the caller reserves before it writes to it. Content
  * is undefined but never another client's: callers overwrite or zero what they send. */
 MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
@@ -61,6 +75,7 @@ void memory_trim(struct memory *memory, uint64_t now_ns);
 struct memory_stats {
     uint64_t budget_bytes;
     uint64_t reserved_bytes;
+    uint64_t promised_bytes;
     uint64_t slab_bytes; /* address space held in slabs */
     uint64_t block_count;
 };

@@ -1,6 +1,7 @@
 /* The exposition half of the metrics: Prometheus text format 0.0.4. Every family is written as
  * HELP, TYPE, then its samples, all of one family together, as the format demands. */
 #include "proto/models.h"
+#include "server/admission.h"
 #include "server/clock.h"
 #include "server/codec_pool.h"
 #include "server/device_pool.h"
@@ -201,6 +202,12 @@ static void write_queue(FILE *out, const struct server *server)
            stats.bytes);
     seconds(out, "tally_queue_oldest_seconds", "gauge", "Wait of the longest waiting request.",
             (double)clock_span_ns(stats.oldest_ns, now_ns) * 1e-9);
+    struct admission_stats admission;
+    admission_stats(server->admission, &admission);
+    single(out, "tally_admission_waiting", "gauge",
+           "Large requests that wait with their bodies unread.", admission.waiting);
+    single(out, "tally_admission_active", "gauge", "Large requests that have begun.",
+           admission.active);
     single(out, "tally_codec_waiting", "gauge", "Long JSON texts waiting for a codec thread.",
            codec_pool_waiting(server->codecs));
     static const char pending[] = "nv_inference_pending_request_count";
@@ -220,6 +227,9 @@ static void write_memory(FILE *out, const struct server *server)
            stats.budget_bytes);
     single(out, "tally_memory_reserved_bytes", "gauge", "Memory that requests have reserved.",
            stats.reserved_bytes);
+    single(out, "tally_memory_promised_bytes", "gauge",
+           "Memory kept for large requests that have begun, not taken yet.",
+           stats.promised_bytes);
     single(out, "tally_memory_slab_bytes", "gauge", "Memory held in slabs, idle ones included.",
            stats.slab_bytes);
     single(out, "tally_memory_blocks", "gauge", "Slab ranges in use.", stats.block_count);

@@ -52,16 +52,14 @@ static struct fair_line *lane_of(struct queue *queue, const struct request *requ
     return &queue->lanes[large ? LANE_LARGE : LANE_SMALL];
 }
 
-/* Thread: a holder of the lock. */
-static void insert(struct queue *queue, struct request *request)
+/* again: it was here before, and has its old place. Thread: a holder of the lock. */
+static void insert(struct queue *queue, struct request *request, bool again)
 {
-    bool again = request->ticket != 0;
     request->cost = request_bytes(request);
     request->state = REQUEST_QUEUED;
     if (again) {
         fair_push_by_ticket(lane_of(queue, request), request);
     } else {
-        request->ticket = ++queue->tickets;
         fair_push(lane_of(queue, request), request);
     }
     (void)atomic_fetch_add_explicit(&queue->waiting, 1, memory_order_relaxed);
@@ -121,7 +119,7 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
         status = no_device(err);
     } else {
         request->times.queued = clock_now_ns();
-        insert(queue, request);
+        insert(queue, request, request->slice.of != NULL);
         many = atomic_fetch_add_explicit(&queue->unannounced, 1, memory_order_relaxed) + 1 >=
                QUEUE_COMPANY;
     }
@@ -148,7 +146,7 @@ void queue_return(struct queue *queue, struct request *first)
         atomic_load_explicit(&queue->usable, memory_order_relaxed) && !queue->closed;
     while (accepted && first != NULL) {
         struct request *next = first->next;
-        insert(queue, first);
+        insert(queue, first, true);
         first = next;
     }
     (void)pthread_cond_broadcast(&queue->arrived);
@@ -190,31 +188,6 @@ void queue_set_usable(struct queue *queue, bool usable)
     }
 }
 
-enum status queue_verdict(const struct request *request, uint64_t now_ns)
-{
-    if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return STATUS_CLIENT_GONE;
-    }
-    bool late = request->deadline_ns != 0 && now_ns >= request->deadline_ns;
-    return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
-}
-
-void queue_end_chain(struct request *first, uint64_t now_ns)
-{
-    while (first != NULL) {
-        struct request *next = first->next;
-        if (queue_verdict(first, now_ns) == STATUS_CLIENT_GONE) {
-            completion_fail(first, STATUS_CLIENT_GONE, "the client closed the connection");
-        } else {
-            completion_fail(
-                first, STATUS_DEADLINE_PASSED,
-                "the deadline passed after %llu ms of waiting for a device",
-                (unsigned long long)(clock_span_ns(first->times.queued, now_ns) / NS_PER_MS));
-        }
-        first = next;
-    }
-}
-
 /* Move what is condemned from the lane to the chain; the earliest deadline of the rest. */
 static uint64_t sweep_lane(struct queue *queue, struct fair_line *lane, uint64_t now_ns,
                            struct request **condemned)
@@ -223,7 +196,7 @@ static uint64_t sweep_lane(struct queue *queue, struct fair_line *lane, uint64_t
     struct fair_cursor cursor = fair_begin(lane);
     while (cursor.current != NULL) {
         const struct request *request = cursor.current;
-        if (queue_verdict(request, now_ns) != STATUS_OK) {
+        if (request_verdict(request, now_ns) != STATUS_OK) {
             struct request *dropped = queue_drop(queue, &cursor);
             dropped->next = *condemned;
             *condemned = dropped;
@@ -244,7 +217,7 @@ uint64_t queue_sweep(struct queue *queue, uint64_t now_ns)
     uint64_t small = sweep_lane(queue, &queue->lanes[LANE_SMALL], now_ns, &condemned);
     uint64_t large = sweep_lane(queue, &queue->lanes[LANE_LARGE], now_ns, &condemned);
     (void)pthread_mutex_unlock(&queue->lock);
-    queue_end_chain(condemned, now_ns);
+    request_end_condemned(condemned, now_ns, "a device");
     if (small == 0 || large == 0) {
         return small + large;
     }

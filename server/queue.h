@@ -46,10 +46,10 @@ MUST_CHECK enum status queue_admits(const struct queue *queue, struct error *err
  * one more will wait. */
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns);
 
-/* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state,
- * times.queued and, the first time, its ticket: pushed again (a next slice, another device) it
- * has its place before those of its client that came after it. Never blocks. A taker that is
- * awake has it at once; those that sleep are woken by queue_wake(), which is due soon, or by
+/* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
+ * times.queued. A slice has its place before what arrived after the request that it is of
+ * (request->ticket), so that tensors that were begun are finished. Never blocks. A taker that
+ * is awake has it at once; those that sleep are woken by queue_wake(), which is due soon, or by
  * the QUEUE_COMPANYth push since then: a device begins while the loop reads on.
  *
  * err   DRAINING (closed), NO_DEVICE (none is in use) */

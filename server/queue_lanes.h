@@ -25,7 +25,6 @@ struct queue {
     struct queue_options options;
     struct fair_line lanes[LANE_COUNT];
     enum lane_kind turn; /* lane that is served next if anything waits in it */
-    uint64_t tickets;    /* given out */
     bool closed;
 };
 
@@ -33,11 +32,5 @@ struct queue {
  * Thread: a holder of the lock. */
 struct request *queue_take(struct queue *queue, struct fair_cursor *cursor);
 struct request *queue_drop(struct queue *queue, struct fair_cursor *cursor);
-
-/* STATUS_OK, or why the request needs no computing any more. */
-enum status queue_verdict(const struct request *request, uint64_t now_ns);
-
-/* End a chain of requests that queue_verdict() condemned. Thread: not a holder of the lock. */
-void queue_end_chain(struct request *first, uint64_t now_ns);
 
 #endif

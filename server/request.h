@@ -27,6 +27,7 @@
 
 #include "kernels/scan_plan.h"
 #include "proto/codec.h"
+#include "server/admission.h"
 #include "server/memory.h"
 
 #include <stdatomic.h>
@@ -41,8 +42,11 @@ struct slices;
 
 enum request_state {
     REQUEST_RECEIVING,
+    REQUEST_WAITING,  /* with admission.c */
+    REQUEST_ADMITTED, /* by it: back on its way */
     REQUEST_PARSING,
-    REQUEST_PARSED, /* by the codec pool: to be sliced by the loop */
+    REQUEST_DECODED, /* by the codec pool: needs more than it was admitted with */
+    REQUEST_PARSED,  /* by the codec pool: to be sliced by the loop */
     REQUEST_QUEUED,
     REQUEST_RUNNING,
     REQUEST_SLICED,
@@ -115,6 +119,7 @@ struct request {
     char *head;        /* owned: body bytes before the payload, NUL after the last */
     size_t head_bytes; /* bytes in it */
     size_t head_capacity;
+    struct admission_hold admission;
     struct request_slice slice;
     struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
     struct request_shm shm[REQUEST_SHM_COUNT];
@@ -134,7 +139,7 @@ struct request {
     uint64_t compute_ns;
     uint64_t download_ns;
 
-    uint64_t ticket; /* its place among those of its client in a line, 0: none yet (queue.h) */
+    uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
     uint64_t cost;   /* in the line where it waits (fair.h) */
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
@@ -156,6 +161,20 @@ static inline struct tensor_place request_output(const struct request *request)
                ? *shared
                : (struct tensor_place){request->block.slab, request->out_offset};
 }
+
+/* STATUS_OK, or why nothing more is to be done for it: CLIENT_GONE, DEADLINE_PASSED. */
+static inline enum status request_verdict(const struct request *request, uint64_t now_ns)
+{
+    if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
+        return STATUS_CLIENT_GONE;
+    }
+    bool late = request->deadline_ns != 0 && now_ns >= request->deadline_ns;
+    return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
+}
+
+/* End a chain of requests that request_verdict() condemned while they waited for something.
+ * Thread: their owner, holding no lock. (completion.c) */
+void request_end_condemned(struct request *first, uint64_t now_ns, const char *waited_for);
 
 /* Tensor memory that it keeps busy. */
 static inline uint64_t request_bytes(const struct request *request)

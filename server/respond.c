@@ -3,9 +3,11 @@
 #include "server/respond.h"
 
 #include "proto/json_writer.h"
+#include "server/admission.h"
 #include "server/clock.h"
 #include "server/infer.h"
 #include "server/loop.h"
+#include "server/server.h"
 
 #include <microhttpd.h>
 #include <stdio.h>
@@ -112,7 +114,9 @@ static struct MHD_Response *error_response(struct exchange *x)
     }
     add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
     if (retry_later(x->http_status)) {
-        add(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        char seconds[16];
+        (void)snprintf(seconds, sizeof seconds, "%u", x->retry_after_s);
+        add(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
     if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL) {
         add(response, MHD_HTTP_HEADER_ALLOW, route_allow(request->route));
@@ -238,6 +242,7 @@ bool respond(struct exchange *x)
 {
     struct request *request = &x->request;
     struct MHD_Response *response = NULL;
+    admission_finish(request->server->admission, request);
     if (request->error.status == STATUS_CLIENT_GONE) {
         return false;
     }
@@ -279,15 +284,17 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
         strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm) == 0) {
         return -1;
     }
+    char retry[32] = "";
+    if (retry_later(x->http_status)) {
+        (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n", x->retry_after_s);
+    }
     bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL;
     return snprintf(text, room,
                     "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                     "Content-Type: application/json\r\nContent-Length: %zu\r\n"
                     "%s%s%s%sX-Request-Id: %s\r\n\r\n",
-                    x->http_status, reason, date, body_bytes,
-                    retry_later(x->http_status) ? "Retry-After: 1\r\n" : "",
-                    allow ? "Allow: " : "", allow ? route_allow(request->route) : "",
-                    allow ? "\r\n" : "", request->id);
+                    x->http_status, reason, date, body_bytes, retry, allow ? "Allow: " : "",
+                    allow ? route_allow(request->route) : "", allow ? "\r\n" : "", request->id);
 }
 
 void respond_early(struct exchange *x)

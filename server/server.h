@@ -27,6 +27,7 @@ struct server {
     struct metrics *metrics;
     struct memory *memory;
     struct clients *clients;
+    struct admission *admission;
     struct shm_registry *shm; /* NULL: clients' shared memory is off */
     struct queue *queue;
     struct codec_pool *codecs;

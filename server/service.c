@@ -1,6 +1,7 @@
 /* Builds the parts in the order data flows and takes them down in the reverse order. */
 #include "server/service.h"
 
+#include "server/admission.h"
 #include "server/client.h"
 #include "server/codec_pool.h"
 #include "server/config.h"
@@ -79,6 +80,9 @@ static enum status build(struct config *config, struct server *server, struct ht
     status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
     status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
     status = status != STATUS_OK ? status : clients_create(&server->clients, err);
+    status = status != STATUS_OK ? status
+                                 : admission_create(server->memory, (size_t)config->queue_depth,
+                                                    &server->admission, err);
     status = status != STATUS_OK ? status : open_shm(config, server, err);
     status = status != STATUS_OK ? status : queue_create(&queue, &server->queue, err);
     status = status != STATUS_OK
@@ -107,10 +111,12 @@ static void take_down(struct server *server, struct http *http, int code)
         _exit(code);
     }
     codec_pool_destroy(server->codecs);
+    admission_close(server->admission);
     http_stop(http);
     queue_destroy(server->queue);
     shm_destroy(server->shm);
     memory_destroy(server->memory);
+    admission_destroy(server->admission);
     clients_destroy(server->clients);
     metrics_destroy(server->metrics);
     log_close(server->log);

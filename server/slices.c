@@ -47,7 +47,7 @@ static bool lands_as_it_is(struct exchange *x)
     const struct scan_call *call = &request->call;
     return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
            !call->byte_swap && !call->axis_pending && !infer_shm_used(x) &&
-           x->inflate == NULL && !x->spill && x->block_reserved >= x->block_bytes;
+           x->inflate == NULL && !x->spill && request->block.slab != NULL;
 }
 
 static uint64_t tensor_bytes(const struct scan_plan *plan)
@@ -115,6 +115,7 @@ static bool create(struct exchange *x, const struct scan_slicing *slicing)
                                      .completion = request->completion,
                                      .server = request->server,
                                      .client = request->client,
+                                     .ticket = request->ticket,
                                      .deadline_ns = request->deadline_ns,
                                      .planned = true,
                                      .device = -1,
@@ -282,13 +283,14 @@ struct request *slices_take_back(struct request *slice)
         destroy(slices);
         return NULL;
     }
-    bool waiting = x->phase == EXCHANGE_SUSPENDED;
+    bool waiting = x->phase == EXCHANGE_SUSPENDED && !x->paused;
+    bool receiving = x->phase == EXCHANGE_BODY || x->paused;
     if (slice->error.status != STATUS_OK) {
-        if (waiting || x->phase == EXCHANGE_BODY) {
+        if (waiting || receiving) {
             x->request.error = slice->error;
         }
         if (x->phase == EXCHANGE_BODY) {
-            exchange_refuse(x);
+            exchange_refuse(x); /* one that is paused, when it comes back */
         }
         return waiting ? &x->request : NULL;
     }
@@ -297,7 +299,7 @@ struct request *slices_take_back(struct request *slice)
     if (waiting) {
         return go_on(slices);
     }
-    if (x->phase == EXCHANGE_BODY) {
+    if (receiving) {
         slices_feed(x);
     }
     return NULL;

@@ -1,7 +1,6 @@
 """Limits and deadlines, each on a private server with small ones."""
 
 import concurrent.futures
-import re
 import socket
 import struct
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 
 from support import calls
 from support.http import post_bytes
+from support.metrics import metric
 from support.waiting import until
 
 RAW = ("Content-Type", calls.RAW)
@@ -264,13 +264,6 @@ def test_one_client_over_its_share_is_429(start_server):
 
 # A small request on its way through the queue is not suspended: libmicrohttpd goes on looking at
 # its connection.
-
-
-def metric(server, name):
-    client = server.client()
-    text = client.get("/metrics").body.decode()
-    client.close()
-    return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
 
 
 def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(start_server):

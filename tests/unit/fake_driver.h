@@ -235,6 +235,8 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
                 metrics_create(&fakes->server.metrics, err) == STATUS_OK &&
                 memory_create(&memory, &fakes->server.memory, err) == STATUS_OK &&
                 clients_create(&fakes->server.clients, err) == STATUS_OK &&
+                admission_create(fakes->server.memory, 100000, &fakes->server.admission, err) ==
+                    STATUS_OK &&
                 queue_create(&queue, &fakes->server.queue, err) == STATUS_OK &&
                 codec_pool_create(1, &fakes->server.codecs, err) == STATUS_OK;
     if (!made) {
@@ -254,6 +256,7 @@ static inline bool fake_server_deinit(struct fake_server *fakes)
     codec_pool_destroy(fakes->server.codecs);
     queue_destroy(fakes->server.queue);
     memory_destroy(fakes->server.memory);
+    admission_destroy(fakes->server.admission);
     clients_destroy(fakes->server.clients);
     metrics_destroy(fakes->server.metrics);
     completion_deinit(&fakes->completion);

@@ -11,6 +11,7 @@
 
 /* Who sends them unless a test says otherwise. */
 static struct client fake_client;
+static uint64_t fake_tickets;
 
 /* A row of `elements` float32 numbers; bytes of its block as asked, without a slab. */
 static inline struct request *fake_request(struct completion *completion, enum dtype dtype,
@@ -20,6 +21,7 @@ static inline struct request *fake_request(struct completion *completion, enum d
     request->magic = REQUEST_MAGIC;
     request->completion = completion;
     request->client = &fake_client;
+    request->ticket = ++fake_tickets;
     request->device = -1;
     request->model = -1;
     request->call.desc = (struct scan_desc){.dtype = dtype, .rank = 1, .sizes = {elements}};

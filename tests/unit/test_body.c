@@ -132,15 +132,14 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
     for (int declared = 0; declared < 2; declared++) {
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
-        uint64_t reserved = f->x.request.reserved_bytes;
-        size_t kept = f->x.packed_body.capacity;
+        assert_int_equal(f->x.request.reserved_bytes, f->x.packed_body.capacity);
         assert_int_equal(body_unpack(&f->x, &err), STATUS_OK);
         assert_int_equal(f->x.request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
         assert_int_equal(input_of(f)[65535], 'x');
         assert_null(f->x.packed_body.bytes);
         assert_null(f->x.inflate);
-        assert_int_equal(f->x.request.reserved_bytes, reserved - kept);
+        assert_int_equal(f->x.request.reserved_bytes, 65536);
         assert_int_equal(body_unpack(&f->x, &err), STATUS_OK); /* nothing is left to do */
         assert_int_equal(f->x.request.payload_received, 65536);
         int failed = tear_down(state);
@@ -219,13 +218,58 @@ static void chunked_body_over_the_limit_is_refused_as_it_grows(void **state)
     takes_up_to_4_mib(f);
 }
 
-static void text_of_known_length_is_reserved_before_it_comes(void **state)
+static void text_of_known_length_is_charged_as_it_comes_and_never_moved(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
+    static char piece[65536];
     assert_int_equal(begin_json(f, 1 << 20, &err), STATUS_OK);
+    assert_int_equal(f->x.request.reserved_bytes, 0);
+    const char *head = NULL;
+    for (size_t fed = 0; fed < 1 << 20; fed += sizeof piece) {
+        assert_int_equal(body_feed(&f->x, piece, sizeof piece, &err), STATUS_OK);
+        head = head == NULL ? f->x.request.head : head;
+        assert_ptr_equal(f->x.request.head, head);
+        assert_in_range(f->x.request.reserved_bytes, fed + sizeof piece,
+                        2 * (fed + sizeof piece));
+    }
     assert_int_equal(f->x.request.reserved_bytes, 1 << 20);
     assert_false(f->x.request.decoded);
+}
+
+static void payload_of_known_length_is_charged_as_it_comes(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    static char piece[65536];
+    assert_int_equal(begin_raw(f, "786432", 3 << 20, &err), STATUS_OK);
+    assert_int_equal(f->x.request.reserved_bytes, 0);
+    assert_null(f->x.request.block.slab);
+    assert_int_equal(body_feed(&f->x, piece, 1, &err), STATUS_OK);
+    assert_in_range(f->x.request.reserved_bytes, 1, 65536);
+    for (size_t fed = 1; fed < 1 << 20; fed += sizeof piece) {
+        assert_int_equal(body_feed(&f->x, piece, sizeof piece, &err), STATUS_OK);
+        assert_in_range(f->x.request.reserved_bytes, fed + sizeof piece,
+                        2 * (fed + sizeof piece));
+    }
+}
+
+static void
+bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct memory_stats stats;
+    assert_true(memory_promise(f->server.memory, 1000));
+    f->x.request.admission.promised_bytes = 1000;
+    assert_int_equal(memory_reserve(f->server.memory, (16 << 20) - 1000, NULL), STATUS_OK);
+    assert_int_equal(body_reserve(&f->x.request, 600, &err), STATUS_OK);
+    assert_int_equal(body_reserve(&f->x.request, 600, &err), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(body_reserve(&f->x.request, 400, &err), STATUS_OK);
+    assert_int_equal(f->x.request.admission.promised_bytes, 0);
+    memory_stats(f->server.memory, &stats);
+    assert_int_equal(stats.promised_bytes, 0);
+    memory_release(f->server.memory, (16 << 20) - 1000);
 }
 
 static void memory_that_is_taken_refuses_the_next(void **state)
@@ -233,7 +277,9 @@ static void memory_that_is_taken_refuses_the_next(void **state)
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
     assert_int_equal(memory_reserve(f->server.memory, 15 << 20, NULL), STATUS_OK);
-    assert_int_equal(begin_json(f, 2 << 20, &err), STATUS_OUT_OF_MEMORY);
+    static char piece[2 << 20];
+    assert_int_equal(begin_json(f, 2 << 20, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->x, piece, sizeof piece, &err), STATUS_OUT_OF_MEMORY);
     memory_release(f->server.memory, 15 << 20);
 }
 
@@ -254,8 +300,8 @@ static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state
     size_t total = 3 << 20;
     unsigned char piece[1000];
     assert_int_equal(begin_raw(f, "786432", -1, &err), STATUS_OK);
-    const char *place = input_of(f);
-    assert_true(f->x.request.reserved_bytes < total);
+    const char *place = NULL;
+    assert_int_equal(f->x.request.reserved_bytes, 0);
     for (size_t at = 0; at < total;) {
         size_t count = total - at < sizeof piece ? total - at : sizeof piece;
         for (size_t i = 0; i < count; i++) {
@@ -263,6 +309,7 @@ static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state
         }
         assert_int_equal(body_feed(&f->x, piece, count, &err), STATUS_OK);
         at += count;
+        place = place == NULL ? input_of(f) : place;
         assert_true(f->x.request.reserved_bytes >= at);
     }
     assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
@@ -413,8 +460,13 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(chunked_body_over_the_limit_is_refused_as_it_grows,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(text_of_known_length_is_reserved_before_it_comes,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            text_of_known_length_is_charged_as_it_comes_and_never_moved, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(payload_of_known_length_is_charged_as_it_comes, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(
             what_the_budget_never_has_is_too_large_though_its_parts_are_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,

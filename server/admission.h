@@ -1,0 +1,113 @@
+/* Which large requests may begin, and with how much memory: a few at a time, whole, in turn by
+ * client (fair.h), the others wait outside with their bodies unread. So under overload those
+ * that began finish, and what waits costs a connection and nothing else.
+ *
+ * A request whose tensors and texts need no more than ADMISSION_LARGE_BYTES is small: it never
+ * comes here, and takes its memory from the budget as it goes. A part of the budget is kept for
+ * such (memory.h). A large one enters when its first bytes of a body have come, or when what a
+ * short body asks for is known, with a claim: the most bytes that it may need.
+ *
+ *   NONE --enter--> WAITING --a place and the memory are there--> ACTIVE --computed--> FINISHED
+ *     |                ^  |                                        |  |                   |
+ *     |                |  +--cancelled, late: ends with an error   |  +--its client sends |
+ *     |                +------- enter, a larger claim -------------+     nothing: SLOW    |
+ *     +<------------------------------- leave --------------------------------------------+
+ *
+ * ACTIVE holds a place, and a promise of the memory budget (memory_promise()) from which it
+ * takes what it uses as the bytes come. A client that stops sending loses both, but not what
+ * has arrived: it goes on with what is free.
+ *
+ * Place: at most ADMISSION_PLACES, or more of them while their claims together are short. A
+ * client that holds more than its part of the budget waits while others do.
+ *
+ * Waiting requests belong to this module (state REQUEST_WAITING); they go back to their loop by
+ * their completion list, admitted (REQUEST_ADMITTED) or with an error.
+ * Thread: any, all functions. */
+#ifndef TALLY_SERVER_ADMISSION_H
+#define TALLY_SERVER_ADMISSION_H
+
+#include "proto/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct admission; /* opaque */
+struct client;
+struct memory;
+struct request;
+
+enum {
+    ADMISSION_LARGE_BYTES = 1 << 20,
+    ADMISSION_PLACES = 4,
+    ADMISSION_SHORT_BYTES = 256 << 20, /* claims that together are short, ... */
+    ADMISSION_SHORT_PART = 4           /* ... if the budget is this many times as large */
+};
+
+/* request->admission.state */
+enum admission_state {
+    ADMISSION_NONE,
+    ADMISSION_WAITING,
+    ADMISSION_ACTIVE,
+    ADMISSION_SLOW,    /* admitted, but its client sends nothing: no place, no promise */
+    ADMISSION_FINISHED /* its answer is on the way */
+};
+
+/* What a request has of it; guarded by the lock, but for promised_bytes, its owner's. */
+struct admission_hold {
+    enum admission_state state;
+    uint64_t claim;          /* the most bytes it may need, 0: none stated */
+    uint64_t wanted;         /* in the line: the claim it waits for */
+    bool goes_on;            /* in the line, and ACTIVE already */
+    uint64_t since_ns;       /* ACTIVE: admitted */
+    uint64_t promised_bytes; /* of the memory budget, not taken yet */
+};
+
+/* max_waiting   --queue-depth */
+MUST_CHECK enum status admission_create(struct memory *memory, size_t max_waiting,
+                                        struct admission **out, struct error *err);
+void admission_destroy(struct admission *admission); /* nobody waits; NULL is fine */
+
+/* Before a large request's body is read: could it begin at all, and in time for its deadline?
+ * err   TOO_LARGE: more than the budget ever has; QUEUE_FULL: too many wait, or those that wait
+ *       take longer than its deadline allows; *wait_ns is when to come again */
+MUST_CHECK enum status admission_check(struct admission *admission,
+                                       const struct request *request, uint64_t claim,
+                                       uint64_t *wait_ns, struct error *err);
+
+/* Let the request have `claim` bytes in all. True: it may go on now. False: it was taken over
+ * and comes back by its completion list. A claim beyond the budget is cut to that: what is
+ * really needed decides when it is known. */
+MUST_CHECK bool admission_enter(struct admission *admission, struct request *request,
+                                uint64_t claim);
+
+/* It turned out to need less. Thread: the request's owner. */
+void admission_trim(struct admission *admission, struct request *request, uint64_t claim);
+
+/* Its client sends nothing. */
+void admission_slow(struct admission *admission, struct request *request);
+
+/* It is computed and its answer is ready: others may begin. Nothing to do for small ones. */
+void admission_finish(struct admission *admission, struct request *request);
+
+/* The request ends, its memory is back. Nothing to do for small ones. */
+void admission_leave(struct admission *admission, struct request *request);
+
+/* Memory has come back that was not a large request's: those who wait may look again. Cheap if
+ * none does. */
+void admission_wake(struct admission *admission);
+
+/* End who is cancelled (CLIENT_GONE) or past its deadline (DEADLINE_PASSED), and see whether
+ * somebody can begin. Returns the earliest deadline still waiting, 0 if none. */
+uint64_t admission_sweep(struct admission *admission, uint64_t now_ns);
+
+/* End everybody who waits (DRAINING): the loops have stopped. NULL is fine. */
+void admission_close(struct admission *admission);
+
+struct admission_stats {
+    size_t waiting;
+    size_t active;
+};
+void admission_stats(struct admission *admission, struct admission_stats *out);
+
+#endif

@@ -1,0 +1,199 @@
+"""Which large requests begin and what they may hold: a client that announces much, or asks for
+much with a few bytes, takes nothing from others before it pays."""
+
+import concurrent.futures
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.http import post_bytes
+from support.metrics import metric
+from support.waiting import until
+
+MIB = 1 << 20
+RAW = ("Content-Type", calls.RAW)
+PATH = "/v1/cumsum?dtype=int32&shape=3"
+BODY = np.array([1, 2, 3], np.int32).tobytes()
+SUMS = np.array([1, 3, 6], np.int32).tobytes()
+
+
+def works(server):
+    client = server.client()
+    try:
+        return client.post(PATH, BODY, calls.RAW).body == SUMS
+    finally:
+        client.close()
+
+
+def announce(size, body=b"", headers=()):
+    """A raw request of `size` bytes of which only some follow."""
+    fields = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    return (
+        f"POST /v1/cumsum?dtype=int8&shape={size} HTTP/1.1\r\nHost: x\r\n"
+        f"Content-Type: {calls.RAW}\r\nContent-Length: {size}\r\n{fields}\r\n"
+    ).encode() + body
+
+
+def test_headers_alone_take_nothing_of_the_budget(start_server):
+    server = start_server("--memory-budget", "1GiB")
+    wires = [server.wire().send(announce(256 * MIB)) for _ in range(26)]
+    texts = [
+        server.wire().send(
+            b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nContent-Length: 268435456\r\n\r\n"
+        )
+        for _ in range(4)
+    ]
+    until(lambda: metric(server, "tally_active_requests") == 31, 20)  # with the one that asks
+    assert metric(server, "tally_memory_reserved_bytes") == 0
+    assert metric(server, "tally_memory_promised_bytes") == 0
+    assert works(server)
+    for wire in wires + texts:
+        wire.close()
+
+
+def test_a_first_byte_is_charged_as_such_and_what_was_promised_for_it_goes_to_who_sends(
+    start_server,
+):
+    server = start_server("--memory-budget", "1GiB")
+    size = 200 * MIB
+    wires = [server.wire().send(announce(size, b"x")) for _ in range(26)]
+    until(lambda: metric(server, "tally_admission_waiting") == 0, 30)  # each had its turn
+    assert metric(server, "tally_memory_reserved_bytes") < 26 * 128 * 1024
+    client = server.client()
+    answer = client.post(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), calls.RAW)
+    assert answer.status == 200 and len(answer.body) == size
+    client.close()
+    assert works(server)
+    for wire in wires:
+        wire.close()
+
+
+def test_a_request_that_waits_for_memory_is_504_when_its_deadline_passes_and_was_not_read(
+    start_server,
+):
+    server = start_server("--memory-budget", "16MiB")
+    size = 6 * MIB
+    holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]
+    until(lambda: metric(server, "tally_memory_reserved_bytes") >= 10 * MIB, 20)
+    with server.wire() as wire:
+        wire.send(announce(size, bytes(64 * 1024), [("X-Request-Timeout-Ms", "200")]))
+        calls.expect_error(wire.answer(), 504, "deadline_passed")
+    assert works(server)
+    for wire in holders:
+        wire.close()
+
+
+def test_a_request_that_waits_for_memory_goes_on_when_there_is_some(start_server):
+    server = start_server("--memory-budget", "16MiB")
+    size = 6 * MIB
+    holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]
+    until(lambda: metric(server, "tally_memory_reserved_bytes") >= 10 * MIB, 20)
+    body = np.ones(size, np.int8).tobytes()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client = server.client()
+        future = pool.submit(
+            client.post, f"/v1/cumsum?dtype=int8&shape={size}", body, calls.RAW
+        )
+        until(lambda: metric(server, "tally_admission_waiting") == 1, 20)
+        for wire in holders:
+            wire.close()
+        answer = future.result()
+        client.close()
+    assert answer.status == 200
+    assert answer.body == np.cumsum(np.ones(size, np.int8), dtype=np.int8).tobytes()
+
+
+def test_a_few_bytes_that_ask_for_much_wait_for_memory_instead_of_taking_it(start_server):
+    """Broadcasts: what they need is known before their body, what they send is nothing."""
+    server = start_server("--memory-budget", "64MiB")
+
+    def ask(_):
+        client = server.client()
+        path = f"/v1/cumsum?dtype=int8&shape={24 * MIB}&strides=0"
+        answer = client.post(path, b"\x01", calls.RAW)
+        client.close()
+        return answer
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for answer in pool.map(ask, range(16)):
+            assert answer.status == 200 and len(answer.body) == 24 * MIB
+    until(lambda: metric(server, "tally_memory_reserved_bytes") == 0, 20)
+    assert metric(server, "tally_memory_promised_bytes") == 0
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["declared", "chunked"])
+def test_texts_that_together_need_more_than_there_is_wait_for_each_other(start_server, chunked):
+    """What a text needs is known only when it is read: a guess is promised before."""
+    server = start_server("--memory-budget", "48MiB")
+    values = list(range(400000))
+    text = json.dumps({"data": values, "dtype": "int64"}).encode()
+    sums = np.cumsum(np.array(values, np.int64))
+
+    def pieces():
+        for at in range(0, len(text), 100000):
+            yield text[at : at + 100000]
+
+    def ask(_):
+        client = server.client()
+        answer = client.post("/v1/cumsum", pieces() if chunked else text, calls.JSON)
+        client.close()
+        return answer
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for answer in pool.map(ask, range(12)):
+            assert answer.status == 200, answer.body[:300]
+            assert np.array_equal(answer.json()["data"], sums)
+    until(lambda: metric(server, "tally_memory_reserved_bytes") == 0, 20)
+    assert metric(server, "tally_memory_promised_bytes") == 0
+
+
+def test_a_full_queue_is_said_before_the_body_is_sent(start_server):
+    server = start_server("--queue-depth", "1", "--batch-delay-us", "1000000")
+    with server.wire() as waiting, server.wire() as wire:
+        waiting.send(post_bytes(PATH, BODY, [RAW]))
+        until(lambda: metric(server, "tally_queue_requests") == 1, 20)
+        wire.send(announce(MIB, headers=[("Expect", "100-continue")]))
+        answer = wire.answer()
+        calls.expect_error(answer, 503, "queue_full", says=["--queue-depth"])
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert waiting.answer().body == SUMS
+
+
+def test_a_tensor_that_was_admitted_is_not_refused_because_the_queue_is_full(start_server):
+    """Each of its slices comes to the queue again, which others fill meanwhile."""
+    server = start_server("--queue-depth", "1", "--slice-bytes", "64KiB")
+    size = 16 * MIB
+    body = np.ones(size, np.int8).tobytes()
+    sums = np.cumsum(np.ones(size, np.int8), dtype=np.int8).tobytes()
+    stop = threading.Event()
+
+    def flood():
+        client = server.client()
+        while not stop.is_set():
+            client.post(PATH, BODY, calls.RAW)
+        client.close()
+
+    def ask():
+        """True: it was admitted, and then answered."""
+        with server.wire() as wire:
+            wire.send(announce(size, headers=[("Expect", "100-continue")]))
+            answer = wire.answer()
+            if answer.status != 100:
+                calls.expect_error(answer, 503, "queue_full", says=["--queue-depth"])
+                return False
+            answer = wire.send(body).answer()
+            assert answer.status == 200 and answer.body == sums
+            return True
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        floods = [pool.submit(flood) for _ in range(4)]
+        try:
+            for _ in range(4):
+                until(ask, 60, 0)
+        finally:
+            stop.set()
+        for future in floods:
+            future.result()

@@ -1,0 +1,403 @@
+/* admission.h: how many large requests begin at a time, whose turn it is, what they are
+ * promised and what comes back, who is refused before its body is read. */
+#include "server/admission.h"
+#include "server/client.h"
+#include "server/clock.h"
+#include "server/memory.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_request.h"
+
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+enum {
+    MOST_WAITING = 8
+};
+
+struct fixture {
+    struct memory *memory;
+    struct admission *admission;
+    struct completion completion;
+    struct request *rest;
+};
+
+static int set_up(void **state)
+{
+    const struct memory_options options = {.budget_bytes = 1600 * MIB,
+                                           .small_slab_bytes = 1 << 20,
+                                           .small_block_bytes = 64 << 10,
+                                           .keep_ms = 10};
+    struct fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    return completion_init(&f->completion, NULL) != STATUS_OK ||
+           memory_create(&options, &f->memory, NULL) != STATUS_OK ||
+           admission_create(f->memory, MOST_WAITING, &f->admission, NULL) != STATUS_OK;
+}
+
+/* Everything promised came back. */
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    struct memory_stats memory;
+    memory_stats(f->memory, &memory);
+    bool leaked = memory.promised_bytes != 0 || memory.reserved_bytes != 0;
+    admission_destroy(f->admission);
+    memory_destroy(f->memory);
+    completion_deinit(&f->completion);
+    free(f);
+    return leaked;
+}
+
+static struct request *request_of(struct fixture *f, struct client *client)
+{
+    struct request *request = fake_request(&f->completion, DTYPE_F32, 4);
+    request->client = client;
+    return request;
+}
+
+static bool enter(struct fixture *f, struct request *request, uint64_t claim)
+{
+    return admission_enter(f->admission, request, claim);
+}
+
+static void leave(struct fixture *f, struct request *request)
+{
+    admission_leave(f->admission, request);
+    assert_int_equal(request->admission.promised_bytes, 0);
+    free(request);
+}
+
+/* The request that was admitted next is this one; NULL: none was. */
+static void expect_admitted(struct fixture *f, struct request *expected)
+{
+    struct request *request = fake_await(&f->completion, &f->rest, 0);
+    assert_ptr_equal(request, expected);
+    if (expected != NULL) {
+        assert_int_equal(request->error.status, STATUS_OK);
+        assert_int_equal(request->state, REQUEST_ADMITTED);
+    }
+}
+
+static void expect_ended(struct fixture *f, struct request *expected, enum status status)
+{
+    struct request *request = fake_await(&f->completion, &f->rest, 0);
+    assert_ptr_equal(request, expected);
+    assert_int_equal(request->error.status, status);
+    leave(f, request);
+}
+
+static void few_large_requests_begin_and_the_next_when_one_is_through(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *first[ADMISSION_PLACES];
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        first[i] = request_of(f, &client);
+        assert_true(enter(f, first[i], 200 * MIB));
+    }
+    struct request *second = request_of(f, &client);
+    struct request *third = request_of(f, &client);
+    assert_false(enter(f, second, 200 * MIB));
+    assert_false(enter(f, third, 200 * MIB));
+    assert_int_equal(second->state, REQUEST_WAITING);
+    expect_admitted(f, NULL);
+    admission_finish(f->admission, first[2]);
+    expect_admitted(f, second);
+    expect_admitted(f, NULL);
+    leave(f, first[2]); /* its place is taken already */
+    expect_admitted(f, NULL);
+    leave(f, first[0]); /* ended without an answer */
+    expect_admitted(f, third);
+    leave(f, first[1]);
+    leave(f, first[3]);
+    leave(f, second);
+    leave(f, third);
+}
+
+static void many_begin_while_their_claims_together_are_short(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *requests[33];
+    for (int i = 0; i < 32; i++) {
+        requests[i] = request_of(f, &client);
+        assert_true(enter(f, requests[i], 8 * MIB));
+    }
+    requests[32] = request_of(f, &client);
+    assert_false(enter(f, requests[32], 8 * MIB));
+    leave(f, requests[31]);
+    expect_admitted(f, requests[32]);
+    leave(f, requests[32]);
+    for (int i = 0; i < 31; i++) {
+        leave(f, requests[i]);
+    }
+}
+
+static void
+what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *large = request_of(f, &client);
+    struct request *next = request_of(f, &client);
+    assert_int_equal(memory_budget_large(f->memory), 1536 * MIB);
+    assert_true(enter(f, large, 1536 * MIB));
+    assert_false(enter(f, next, 1 * MIB + 1));
+    assert_int_equal(memory_reserve(f->memory, 64 * MIB, NULL), STATUS_OK);
+    assert_int_equal(memory_reserve(f->memory, 1, NULL), STATUS_OUT_OF_MEMORY);
+    memory_release(f->memory, 64 * MIB);
+    admission_trim(f->admission, large, 100 * MIB);
+    expect_admitted(f, next);
+    assert_int_equal(large->admission.promised_bytes, 100 * MIB);
+    leave(f, large);
+    leave(f, next);
+}
+
+static void clients_are_admitted_in_turn(void **state)
+{
+    struct fixture *f = *state;
+    struct client greedy = {0};
+    struct client modest = {0};
+    struct request *active[ADMISSION_PLACES];
+    struct request *waiting[3];
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        active[i] = request_of(f, &greedy);
+        assert_true(enter(f, active[i], 128 * MIB));
+    }
+    for (int i = 0; i < 3; i++) {
+        waiting[i] = request_of(f, &greedy);
+        assert_false(enter(f, waiting[i], 128 * MIB));
+    }
+    struct request *one = request_of(f, &modest);
+    assert_false(enter(f, one, 128 * MIB));
+    leave(f, active[0]);
+    leave(f, active[1]);
+    struct request *first = fake_await(&f->completion, &f->rest, 0);
+    struct request *second = fake_await(&f->completion, &f->rest, 0);
+    assert_true(first == one || second == one);
+    expect_admitted(f, NULL);
+    leave(f, active[2]);
+    leave(f, active[3]);
+    expect_admitted(f, waiting[1]);
+    expect_admitted(f, waiting[2]);
+    leave(f, one);
+    for (int i = 0; i < 3; i++) {
+        leave(f, waiting[i]);
+    }
+}
+
+static void a_client_that_holds_its_part_of_the_budget_waits_while_others_do(void **state)
+{
+    struct fixture *f = *state;
+    struct client holder = {0};
+    struct client other = {0};
+    struct request *held = request_of(f, &holder);
+    struct request *more = request_of(f, &holder);
+    struct request *blocked = request_of(f, &other);
+    assert_true(enter(f, held, 800 * MIB));
+    assert_false(enter(f, blocked, 800 * MIB)); /* 736 are free */
+    assert_false(enter(f, more, 600 * MIB));    /* there would be room for it */
+    expect_admitted(f, NULL);
+    leave(f, held);
+    expect_admitted(f, blocked);
+    expect_admitted(f, more); /* nobody else waits any more */
+    leave(f, blocked);
+    leave(f, more);
+}
+
+static void
+a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *slow[ADMISSION_PLACES];
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        slow[i] = request_of(f, &client);
+        assert_true(enter(f, slow[i], 384 * MIB));
+    }
+    struct request *ready = request_of(f, &client);
+    assert_false(enter(f, ready, 384 * MIB));
+    memory_draw(f->memory, MIB); /* the first has got so much */
+    slow[0]->admission.promised_bytes -= MIB;
+    slow[0]->reserved_bytes = MIB;
+    admission_slow(f->admission, slow[0]);
+    assert_int_equal(slow[0]->admission.claim, MIB);
+    expect_admitted(f, NULL); /* there is a place, but a MiB is missing */
+    admission_slow(f->admission, slow[1]);
+    expect_admitted(f, ready);
+    assert_true(enter(f, slow[0], 3 * MIB)); /* it goes on without a place */
+    struct admission_stats stats;
+    admission_stats(f->admission, &stats);
+    assert_int_equal(stats.active, 3);
+    memory_release(f->memory, MIB);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        leave(f, slow[i]);
+    }
+    leave(f, ready);
+}
+
+static void who_is_gone_or_late_leaves_the_line_at_the_next_tick(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *all = request_of(f, &client);
+    struct request *gone = request_of(f, &client);
+    struct request *late = request_of(f, &client);
+    struct request *patient = request_of(f, &client);
+    uint64_t now_ns = clock_now_ns();
+    assert_true(enter(f, all, 1536 * MIB));
+    late->deadline_ns = now_ns + NS_PER_S;
+    patient->deadline_ns = now_ns + 2 * NS_PER_S;
+    assert_false(enter(f, gone, 2 * MIB));
+    assert_false(enter(f, late, 2 * MIB));
+    assert_false(enter(f, patient, 2 * MIB));
+    assert_int_equal(admission_sweep(f->admission, now_ns), now_ns + NS_PER_S);
+    atomic_store(&gone->cancelled, true);
+    (void)admission_sweep(f->admission, now_ns);
+    expect_ended(f, gone, STATUS_CLIENT_GONE);
+    assert_int_equal(admission_sweep(f->admission, now_ns + NS_PER_S), now_ns + 2 * NS_PER_S);
+    expect_ended(f, late, STATUS_DEADLINE_PASSED);
+    leave(f, all);
+    expect_admitted(f, patient);
+    leave(f, patient);
+}
+
+static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *first = request_of(f, &client);
+    struct request *last = request_of(f, &client);
+    uint64_t now_ns = clock_now_ns();
+    assert_true(enter(f, first, 700 * MIB));
+    assert_true(enter(f, last, 700 * MIB));
+    assert_false(enter(f, first, 900 * MIB));
+    (void)admission_sweep(f->admission, now_ns);
+    (void)admission_sweep(f->admission, now_ns + 60 * NS_PER_S);
+    expect_admitted(f, NULL); /* the other one works: it will give back */
+    assert_false(enter(f, last, 900 * MIB));
+    (void)admission_sweep(f->admission, now_ns);
+    expect_admitted(f, NULL);
+    (void)admission_sweep(f->admission, now_ns + 2 * NS_PER_S);
+    expect_ended(f, last, STATUS_OUT_OF_MEMORY);
+    expect_admitted(f, first);
+    leave(f, first);
+    struct request *before =
+        request_of(f, &client); /* the same with some who waited to begin */
+    struct request *pair[2] = {request_of(f, &client), request_of(f, &client)};
+    assert_true(enter(f, before, 1536 * MIB));
+    assert_false(enter(f, pair[0], 700 * MIB));
+    assert_false(enter(f, pair[1], 700 * MIB));
+    leave(f, before);
+    expect_admitted(f, pair[0]);
+    expect_admitted(f, pair[1]);
+    assert_false(enter(f, pair[0], 900 * MIB));
+    assert_false(enter(f, pair[1], 900 * MIB));
+    (void)admission_sweep(f->admission, now_ns);
+    (void)admission_sweep(f->admission, now_ns + 2 * NS_PER_S);
+    expect_ended(f, pair[1], STATUS_OUT_OF_MEMORY);
+    expect_admitted(f, pair[0]);
+    leave(f, pair[0]);
+}
+
+static void the_line_is_bounded_and_says_so_before_a_body_is_read(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct error err = ERROR_INIT;
+    uint64_t wait_ns = 0;
+    struct request *all = request_of(f, &client);
+    struct request *waiting[MOST_WAITING];
+    assert_true(enter(f, all, 1536 * MIB));
+    for (int i = 0; i < MOST_WAITING; i++) {
+        waiting[i] = request_of(f, &client);
+        assert_int_equal(admission_check(f->admission, waiting[i], 2 * MIB, &wait_ns, &err),
+                         STATUS_OK);
+        assert_false(enter(f, waiting[i], 2 * MIB));
+    }
+    assert_int_equal(admission_check(f->admission, all, 2 * MIB, &wait_ns, &err),
+                     STATUS_QUEUE_FULL);
+    assert_non_null(strstr(err.detail, "--queue-depth"));
+    admission_close(f->admission);
+    for (int i = 0; i < MOST_WAITING; i++) {
+        struct request *ended = fake_await(&f->completion, &f->rest, 0);
+        assert_int_equal(ended->error.status, STATUS_DRAINING);
+        leave(f, ended);
+    }
+    leave(f, all);
+}
+
+static void a_claim_beyond_the_budget_is_refused_for_good(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct error err = ERROR_INIT;
+    uint64_t wait_ns = 0;
+    struct request *request = request_of(f, &client);
+    assert_int_equal(admission_check(f->admission, request, 1536 * MIB + 1, &wait_ns, &err),
+                     STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "--memory-budget"));
+    free(request);
+}
+
+/* In a crowd each 200 MiB took at least as long as the clock shows: whoever has less time than
+ * those before it need is refused, and one that waited too long is not begun. */
+static void who_cannot_be_through_in_time_is_refused_before_its_body(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct error err = ERROR_INIT;
+    uint64_t wait_ns = 0;
+    struct request *active[ADMISSION_PLACES];
+    struct request *waiting[3];
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        active[i] = request_of(f, &client);
+        assert_true(enter(f, active[i], 200 * MIB));
+        active[i]->admission.since_ns -= NS_PER_S; /* it began a second ago */
+    }
+    for (int i = 0; i < 3; i++) {
+        waiting[i] = request_of(f, &client);
+        assert_false(enter(f, waiting[i], 200 * MIB));
+    }
+    waiting[1]->deadline_ns = clock_now_ns() + NS_PER_S / 2;
+    admission_finish(f->admission, active[0]); /* 200 MiB a second */
+    expect_admitted(f, waiting[0]);
+    expect_ended(f, waiting[1], STATUS_DEADLINE_PASSED); /* what is active takes longer */
+    struct request *new = request_of(f, &client);
+    new->deadline_ns = clock_now_ns() + 2 * NS_PER_S;
+    assert_int_equal(admission_check(f->admission, new, 200 * MIB, &wait_ns, &err),
+                     STATUS_QUEUE_FULL);
+    assert_non_null(strstr(err.detail, "deadline"));
+    assert_in_range(wait_ns, 4 * NS_PER_S, 9 * NS_PER_S);
+    new->deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    assert_int_equal(admission_check(f->admission, new, 200 * MIB, &wait_ns, NULL), STATUS_OK);
+    leave(f, active[1]);
+    expect_admitted(f, waiting[2]);
+    free(new);
+    leave(f, active[0]);
+    leave(f, active[2]);
+    leave(f, active[3]);
+    leave(f, waiting[0]);
+    leave(f, waiting[2]);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(few_large_requests_begin_and_the_next_when_one_is_through),
+        T(many_begin_while_their_claims_together_are_short),
+        T(what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have),
+        T(clients_are_admitted_in_turn),
+        T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
+        T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
+        T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
+        T(requests_that_all_wait_for_more_memory_do_not_wait_for_ever),
+        T(the_line_is_bounded_and_says_so_before_a_body_is_read),
+        T(a_claim_beyond_the_budget_is_refused_for_good),
+        T(who_cannot_be_through_in_time_is_refused_before_its_body),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
