@@ -2,8 +2,11 @@
 
 import concurrent.futures
 import ctypes
+import fcntl
 import socket
+import struct
 import subprocess
+import termios
 import time
 
 import numpy as np
@@ -82,8 +85,7 @@ def test_a_body_cut_anywhere(server):
     request = good()
     for at in range(1, len(request), 5):
         with server.wire() as wire:
-            wire.send(request[:at])
-            time.sleep(0.002)
+            wire.send(request[:at]).await_read()
             assert wire.send(request[at:]).answer().body == SUMS
 
 
@@ -434,7 +436,12 @@ def test_a_client_that_reads_slowly_gets_every_byte(server):
     with server.wire() as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         wire.send(good(f"/v1/cumsum?dtype=int8&shape={size}", values.tobytes()))
-        time.sleep(1)
+        until(
+            lambda: struct.unpack("i", fcntl.ioctl(wire.socket, termios.FIONREAD, bytes(4))) > (0,)
+        )
+        client = server.client()
+        assert client.post(PATH, BODY, calls.RAW).body == SUMS  # the loop has gone on meanwhile
+        client.close()
         answer = wire.answer()
     assert np.array_equal(np.frombuffer(answer.body, np.int8), np.cumsum(values, dtype=np.int8))
 

@@ -10,6 +10,7 @@ import pytest
 
 from support import calls
 from support.http import post_bytes
+from support.waiting import until
 
 PATH = "/v1/cumsum?dtype=int32&shape=4"
 SLOW = ["--batch-delay-us", "500000"]  # every request is in flight for half a second
@@ -34,14 +35,25 @@ def post(server, number):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
 def test_what_is_in_flight_is_answered_and_the_exit_is_clean(start_server, number):
+    """Half of the requests wait for the device, of the others the last byte is still to come."""
     server = start_server(*SLOW)
-    with concurrent.futures.ThreadPoolExecutor(32) as pool:
-        futures = [pool.submit(post, server, at) for at in range(32)]
-        time.sleep(0.25)
-        started = time.monotonic()
-        server.signal(number)
-        results = [future.result() for future in futures]
-    assert results == [(200, True)] * 32
+    wires = [server.wire() for _ in range(32)]
+    for at, wire in enumerate(wires):
+        body = np.array([at, 1, 1, 1], np.int32).tobytes()
+        wire.send(post_bytes(PATH, body, [("Content-Type", calls.RAW)])[:-1])
+    server.await_active(32)
+    for wire in wires[::2]:
+        wire.send(b"\0")
+    started = time.monotonic()
+    server.signal(number)
+    server.await_refusal()
+    for wire in wires[1::2]:
+        wire.send(b"\0")
+    for at, wire in enumerate(wires):
+        answer = wire.answer()
+        assert answer.status == 200, answer
+        assert np.frombuffer(answer.body, np.int32).tolist() == expected(at)
+        wire.close()
     assert server.wait(30) == 0
     assert time.monotonic() - started < 15
 
@@ -107,10 +119,8 @@ def test_idle_connections_do_not_delay_the_exit(start_server):
 def test_during_the_drain_delay_it_is_not_ready_but_serves(start_server):
     server = start_server("--drain-delay-ms", "5000")
     server.signal(signal.SIGTERM)
-    time.sleep(0.3)
     client = server.client()
-    ready = client.get("/readyz")
-    assert ready.status == 503
+    until(lambda: client.get("/readyz").status == 503)
     assert client.get("/livez").status == 200
     assert post(server, 7) == (200, True)
     client.close()
@@ -121,7 +131,7 @@ def test_a_stuck_client_ends_with_the_drain_timeout(start_server):
     server = start_server("--drain-timeout-s", "1")
     with server.wire() as stuck:
         stuck.send(post_bytes(PATH, bytes(16), [("Content-Type", calls.RAW)])[:-1])
-        time.sleep(0.3)
+        server.await_active(1)
         started = time.monotonic()
         server.signal(signal.SIGTERM)
         assert server.wait(60) == 1
@@ -132,9 +142,9 @@ def test_a_second_signal_ends_at_once(start_server):
     server = start_server("--drain-timeout-s", "60")
     with server.wire() as stuck:
         stuck.send(post_bytes(PATH, bytes(16), [("Content-Type", calls.RAW)])[:-1])
-        time.sleep(0.3)
+        server.await_active(1)
         server.signal(signal.SIGTERM)
-        time.sleep(0.5)
+        server.await_refusal()
         started = time.monotonic()
         server.signal(signal.SIGTERM)
         assert server.wait(90) == 1
@@ -152,13 +162,12 @@ def test_sighup_and_sigpipe_are_ignored(start_server):
     server = start_server()
     server.signal(signal.SIGHUP)
     server.signal(signal.SIGPIPE)
-    time.sleep(0.2)
     assert post(server, 1) == (200, True)
-    server.stop()
+    server.stop()  # with status 0, which nobody has whom a signal ended
 
 
 def test_sigterm_while_starting_ends_it(start_server):
     server = start_server("--kernel-cache", "", wait=False)
-    time.sleep(0.3)
+    until(lambda: "listening on" in server.log)  # before any device is opened
     server.signal(signal.SIGTERM)
     assert server.wait(60) == 0

@@ -185,7 +185,7 @@ def test_declared_bytes_that_never_come_are_not_touched(start_server):
             f"POST /v1/cumsum?dtype=int8&shape={size} HTTP/1.1\r\nHost: x\r\n"
             f"Content-Type: {calls.RAW}\r\nContent-Length: {size}\r\n\r\nx".encode()
         )
-        time.sleep(0.5)
+        until(lambda: server.metric("tally_memory_reserved_bytes") >= size)
         assert server.rss_bytes() - before < 64 * MIB
         assert works(server)
 
@@ -267,15 +267,15 @@ def test_one_client_over_its_share_is_429(start_server):
 
 
 def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(start_server):
-    server = start_server("--batch-delay-us", "600000", "--per-client-requests", "20")
+    server = start_server("--batch-delay-us", "1000000", "--per-client-requests", "20")
     wires = [server.wire().send(post_bytes(PATH, BODY, [RAW])) for _ in range(20)]
-    time.sleep(0.1)
+    server.await_active(20)
     for wire in wires:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         wire.close()
-    until(lambda: metric(server, "tally_active_requests") == 1, 20)  # the one that asks
-    assert metric(server, "tally_connections") == 1
-    assert metric(server, "tally_clients_gone_total") == 20
+    server.await_active(0)
+    assert server.metric("tally_connections") == 1  # the one that asks
+    assert server.metric("tally_clients_gone_total") == 20
     assert works(server)  # and nobody's share is used up
 
 
@@ -369,7 +369,8 @@ def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(sta
             assert wire.answer().status == 200
         waiting = server.wire()
         waiting.send(post_bytes(PATH, BODY, [RAW]))
-        time.sleep(0.05)
+        idle[1].send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle[1].answer().status == 200  # the loop has been round with a client at the door
         idle[0].close()
         started = time.monotonic()
         assert waiting.answer().body == SUMS

@@ -7,7 +7,6 @@ import os
 import pathlib
 import socket
 import threading
-import time
 from multiprocessing import shared_memory
 
 import numpy as np
@@ -324,7 +323,7 @@ def while_it_waits(server, *arguments):
 
     thread = threading.Thread(target=send)
     thread.start()
-    time.sleep(0.2)
+    waiting.until(lambda: server.metric("tally_queue_requests") == 1, every=0.001)
     yield answers
     thread.join()
 

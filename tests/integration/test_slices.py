@@ -65,7 +65,7 @@ def send_by_parts(server, request, cuts=(0.6,), sliced=True):
             if sliced:
                 await_counter(server, "tally_slices_total", before)
             else:
-                time.sleep(0.02)
+                wire.await_read()
             at = end
         assert counter(server, "tally_sliced_requests_total") == begun + (1 if sliced else 0)
         answer = wire.send(request[at:]).answer()
@@ -432,7 +432,7 @@ def test_a_drain_waits_for_a_sliced_request(start_server):
         wire.send(request[: len(request) // 2])
         await_counter(server, "tally_slices_total", 0)
         server.signal(signal.SIGTERM)
-        time.sleep(0.2)
+        server.await_refusal()
         answer = wire.send(request[len(request) // 2 :]).answer()
     calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored)
     assert server.wait(30) == 0

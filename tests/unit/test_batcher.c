@@ -4,6 +4,10 @@
 #include "tests/unit/fake_queue.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static const struct queue_options roomy = {.max_requests = 1000000};
 static const struct batcher_options usual = {.max_requests = 8, .max_bytes = 1 << 20};
@@ -158,11 +162,13 @@ struct taker {
     struct busy_poll poll;
     size_t requests;
     size_t batches;
+    atomic_int thread_id; /* 0: it has not begun */
 };
 
 static void *take_until_closed(void *argument)
 {
     struct taker *taker = argument;
+    atomic_store(&taker->thread_id, (int)gettid());
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
@@ -204,7 +210,40 @@ static void a_push_is_taken_by_who_waits_awake(void **state)
     check_that_pushes_are_taken(*state, 3600 * NS_PER_S);
 }
 
-/* The taker sleeps (or is about to) when they are pushed, and is not woken by the first. */
+/* How often the taker has gone to sleep, if it sleeps now; else -1. To wake a thread makes it
+ * one that runs before the call that wakes it is over. */
+static long sleeps_of(const struct taker *taker)
+{
+    char path[64];
+    char line[128];
+    long sleeps = -1;
+    bool asleep = false;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/status",
+                   atomic_load(&taker->thread_id));
+    FILE *status = fopen(path, "r");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        asleep = asleep || strncmp(line, "State:\tS", 8) == 0;
+        (void)sscanf(line, "voluntary_ctxt_switches: %ld", &sleeps);
+    }
+    if (status != NULL) {
+        (void)fclose(status);
+    }
+    return asleep ? sleeps : -1;
+}
+
+static long await_sleep(const struct taker *taker)
+{
+    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
+    long sleeps = -1;
+    while (sleeps < 0) {
+        assert_true(clock_now_ns() < give_up_ns);
+        (void)sched_yield();
+        sleeps = sleeps_of(taker);
+    }
+    return sleeps;
+}
+
+/* The taker sleeps when they are pushed, and is not woken by the first. */
 static void what_is_pushed_together_is_taken_together(void **state)
 {
     enum {
@@ -216,11 +255,12 @@ static void what_is_pushed_together_is_taken_together(void **state)
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     struct request *alone = push(*state, DTYPE_F32, 4);
     assert_ptr_equal(fake_await(&completion, &rest, 10000), alone);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL); /* it sleeps again */
+    long sleeps = await_sleep(&taker);
+    bool woken = false;
     for (int i = 0; i < TOGETHER; i++) {
         pushed[i] = fake_request(&completion, DTYPE_F32, 4);
         assert_int_equal(queue_push(*state, pushed[i], &pushed[i]->error), STATUS_OK);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        woken = woken || sleeps_of(&taker) != sleeps;
     }
     queue_wake(*state);
     for (int i = 0; i < TOGETHER; i++) {
@@ -230,6 +270,7 @@ static void what_is_pushed_together_is_taken_together(void **state)
     free(alone);
     queue_close(*state);
     pthread_join(taker.thread, NULL);
+    assert_false(woken);
     assert_int_equal(taker.batches, 2);
 }
 

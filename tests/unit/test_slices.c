@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -200,6 +201,25 @@ static unsigned runs(void)
         sum += atomic_load(&fake.runs[i]);
     }
     return sum;
+}
+
+/* Until the server has read and handled everything that was sent: of a later request on another
+ * connection it thinks after that. */
+static void await_read(struct fixture *f)
+{
+    static const char livez[] = "GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
+    struct fixture other = *f;
+    int unread = 1;
+    while (unread > 0) {
+        assert_true(clock_now_ns() < give_up_ns);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        assert_int_equal(ioctl(f->fd, TIOCOUTQ, &unread), 0); /* what the peer has not read */
+    }
+    connect_client(&other);
+    send_all(&other, livez, sizeof livez - 1);
+    assert_int_equal(expect_status(&other, NULL), 200);
+    close_client(&other);
 }
 
 static void tick(struct fixture *f)
@@ -443,7 +463,7 @@ static void a_slice_that_cannot_be_queued_waits_for_the_next(void **state)
     connect_client(&f);
     send_head(&f, row, "");
     send_payload(&f, 0, TENSOR - 1);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    await_read(&f);
     assert_int_equal(runs(), 1);
     send_payload(&f, TENSOR - 1, TENSOR);
     assert_int_equal(expect_status(&f, "shutting down"), 503); /* in the end it is one */
@@ -462,7 +482,7 @@ static void slices_grow_while_the_device_is_busy(void **state)
     connect_client(&f);
     send_head(&f, row, "");
     send_payload(&f, 0, TENSOR - 1); /* one slice waits; all others gather behind it */
-    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    await_read(&f);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_ptr_equal(fake_finished(&f.fakes), first);
     await_runs(&f, 2);

@@ -3,7 +3,10 @@ for. One Client belongs to one thread."""
 
 import http.client
 import json
+import pathlib
 import socket
+
+from .waiting import until
 
 
 class Answer:
@@ -70,6 +73,23 @@ class Wire:
 
     def send(self, data):
         self.socket.sendall(data)
+        return self
+
+    def await_read(self):
+        """Wait until the server has read all that was sent. What it does with that it has done before
+        it answers a later request."""
+        mine, theirs = self.socket.getsockname()[1], self.socket.getpeername()[1]
+
+        def unread():
+            """Of /proc/net/tcp's row of the server's socket: addresses, state, queues to send and
+            to read."""
+            for row in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+                _, local, remote, _, queues = row.split()[:5]
+                if (int(local[-4:], 16), int(remote[-4:], 16)) == (theirs, mine):
+                    return int(queues.split(":")[1], 16)
+            return None
+
+        until(lambda: unread() == 0, 60)
         return self
 
     def half_close(self):

@@ -3,12 +3,14 @@
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
 import time
 
 from .http import Client, Wire
+from .waiting import until
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
@@ -89,6 +91,30 @@ class Tallyd:
             assert time.monotonic() < deadline, "kernels are still being built"
             time.sleep(0.25)
         client.close()
+
+    def metric(self, name):
+        client = self.client()
+        text = client.get("/metrics").body.decode()
+        client.close()
+        return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+
+    def await_active(self, count):
+        """Wait until the service is busy with so many requests, the one that asks not counted."""
+        until(lambda: self.metric("tally_active_requests") == count + 1, 60)
+
+    def await_refusal(self):
+        """Wait until new connections are refused: the service has begun to leave."""
+
+        def refused():
+            try:
+                self.wire().close()
+            except ConnectionRefusedError:
+                return True
+            except ConnectionResetError:
+                pass  # the listening socket went away while this one waited in it
+            return False
+
+        until(refused, 60)
 
     def check_alive(self):
         status = self.process.poll()
