@@ -148,7 +148,8 @@ size_t deflate_bound(size_t count)
 /* Push one view through, in steps zlib can count; false when out of room. */
 static bool pack_view(z_stream *stream, struct byte_view view, size_t *room, int flush)
 {
-    const unsigned char *next = view.bytes;
+    const unsigned char *next =
+        view.count > 0 ? view.bytes : (const unsigned char *)""; /* no arithmetic on NULL */
     size_t left = view.count;
     int code = Z_OK;
     do {

@@ -90,6 +90,23 @@ static void round_trip_in_pieces_of_any_size(void **state)
     free(text);
 }
 
+/* Under a sanitizer: nothing is added to a pointer to nothing. */
+static void an_answer_without_payload_is_packed(void **state)
+{
+    static const char text[] = "{\"data\":[1,3,6]}";
+    unsigned char packed[256];
+    struct sink sink = {NULL, 0, STATUS_OK};
+    struct error err = ERROR_INIT;
+    (void)state;
+    size_t count = deflate_pack(DOOR_GZIP, (struct byte_view){text, sizeof text},
+                                (struct byte_view){NULL, 0}, packed, sizeof packed);
+    assert_true(count > 0);
+    assert_int_equal(unpack(DOOR_GZIP, 1000, packed, count, 1000, &sink, &err), STATUS_OK);
+    assert_int_equal(sink.count, sizeof text);
+    assert_memory_equal(sink.bytes, text, sizeof text);
+    free(sink.bytes);
+}
+
 static void output_cap_is_exact(void **state)
 {
     unsigned char *text = make_text();
@@ -215,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip_in_pieces_of_any_size),
+        cmocka_unit_test(an_answer_without_payload_is_packed),
         cmocka_unit_test(output_cap_is_exact),
         cmocka_unit_test(bomb_stops_at_the_cap),
         cmocka_unit_test(truncated_streams_are_refused),
