@@ -69,8 +69,9 @@ X(device_timeout_ms,   UINT,   "60000",          10,         86400000,         "
   "batches get more in proportion.")                                                               \
 X(drain_timeout_s,     UINT,   "30",             0,          86400,            "s",                \
   "On SIGTERM: how long requests that are being served may take to finish.")                       \
-X(drain_delay_ms,      UINT,   "0",              0,          600000,           "ms",               \
-  "On SIGTERM: how long /readyz answers 503 before new connections are refused.")                  \
+X(drain_delay_ms,      UINT,   "5000",           0,          600000,           "ms",               \
+  "On SIGTERM: how long all are still served, with /readyz at 503, so that a balancer can look "   \
+  "elsewhere. Not on SIGINT, nor where nobody has been connected for half a minute.")              \
 GROUP("Devices")                                                                                   \
 X(devices,             TEXT,   "all",            1,          4096,             "list",             \
   "OpenCL devices to use: all, cpu, gpu, or a comma-separated list of numbers and parts of names " \

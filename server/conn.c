@@ -64,6 +64,7 @@ struct conn *conn_create(struct listener *listener, int fd, const struct sockadd
     conn->local = listener->local || is_loopback(&conn->peer);
     conn_enter(conn, CONN_FRESH);
     (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
     return conn;

@@ -22,10 +22,10 @@ enum {
     GRACE_S = 10,    /* before the rate of a body or an answer counts */
     EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
     LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
-    FRESH_MS = 500,  /* a drain waits this long for the request of a new connection */
     SLOW_BYTES =
         256 << 10,  /* a heartbeat: a slower body of a large request waits for its client */
-    YOUNG_MS = 250, /* shorter phases are not worth a look */
+    QUIET_MS = 400,  /* a drain waits this long for a request on a connection without one */
+    YOUNG_MS = 250,  /* shorter phases are not worth a look */
     POLL_BATCH = 128,
     STUCK_SWEEPS = 2 /* without progress though bytes wait to be read */
 };
@@ -44,6 +44,12 @@ static void cut(struct conn *conn, const char *why)
 void deadline_cut(struct conn *conn)
 {
     cut(conn, NULL);
+}
+
+static bool has_unread(const struct conn *conn)
+{
+    int unread = 0;
+    return ioctl(conn->fd, FIONREAD, &unread) == 0 && unread > 0;
 }
 
 /* Answer with an error and cut. */
@@ -78,14 +84,12 @@ static void check_progress(const struct conn *conn, uint64_t age_ns)
  * tries again and again: bytes wait in the socket, and nothing arrives. */
 static bool is_stuck(struct conn *conn)
 {
-    int unread = 0;
     if (conn->exchange->body_received != conn->seen_bytes) {
         conn->seen_bytes = conn->exchange->body_received;
         conn->stuck_sweeps = 0;
         return false;
     }
-    conn->stuck_sweeps =
-        ioctl(conn->fd, FIONREAD, &unread) == 0 && unread > 0 ? conn->stuck_sweeps + 1 : 0;
+    conn->stuck_sweeps = has_unread(conn) ? conn->stuck_sweeps + 1 : 0;
     return conn->stuck_sweeps > STUCK_SWEEPS;
 }
 
@@ -156,6 +160,16 @@ static void check_polled(struct exchange *x, uint64_t age_ns)
     }
 }
 
+/* In a drain a connection without a request is closed, but not while one is on its way: it may
+ * have been sent before its client could know. */
+static bool over_in_drain(const struct conn *conn, uint64_t now_ns)
+{
+    uint64_t draining_ns = conn->loop->draining_ns;
+    uint64_t since_ns = conn->since_ns > draining_ns ? conn->since_ns : draining_ns;
+    return draining_ns != 0 && clock_span_ns(since_ns, now_ns) > QUIET_MS * NS_PER_MS &&
+           !has_unread(conn);
+}
+
 static void check(struct conn *conn, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
@@ -163,14 +177,14 @@ static void check(struct conn *conn, uint64_t now_ns)
     uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
     switch (conn->phase) {
     case CONN_FRESH:
-        if (conn->loop->draining && age_ns > FRESH_MS * NS_PER_MS) {
+        if (over_in_drain(conn, now_ns)) {
             cut(conn, NULL);
         } else if (age_ns > header_ns) {
             cut(conn, "no request line came in time (--header-timeout-ms)");
         }
         break;
     case CONN_IDLE:
-        if (conn->loop->draining) {
+        if (over_in_drain(conn, now_ns)) {
             cut(conn, NULL);
         } else if (age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
             cut(conn, "a request line came too slowly");

@@ -164,7 +164,7 @@ static enum status admit(struct exchange *x, struct error *err)
     if (status != STATUS_OK) {
         return status;
     }
-    if (lifecycle_phase(server->lifecycle) >= LIFECYCLE_CLOSING) {
+    if (lifecycle_phase(server->lifecycle) >= LIFECYCLE_STOPPING) {
         return error_set(err, STATUS_DRAINING, "the service is shutting down");
     }
     uint64_t most = server->config->per_client_requests;

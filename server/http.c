@@ -101,10 +101,20 @@ static void wake_loops(struct http *http)
 
 void http_drain(struct http *http)
 {
+    listen_end(&http->listeners);
     atomic_store(&http->draining, true);
     wake_loops(http);
-    listen_close(&http->listeners); /* the loops close theirs: new clients are refused, not left
-                                       waiting */
+    listen_close(&http->listeners); /* each loop closes its own when the backlog is empty */
+}
+
+bool http_drained(struct http *http)
+{
+    for (size_t i = 0; i < http->loop_count; i++) {
+        if (atomic_load(&http->loops[i].accepting)) {
+            return false;
+        }
+    }
+    return http_connections(http) == 0; /* read last: what was accepted is counted by now */
 }
 
 size_t http_connections(struct http *http)
@@ -112,6 +122,15 @@ size_t http_connections(struct http *http)
     size_t count = 0;
     for (size_t i = 0; i < http->loop_count; i++) {
         count += atomic_load_explicit(&http->loops[i].conn_count, memory_order_relaxed);
+    }
+    return count;
+}
+
+size_t http_accepted(struct http *http)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < http->loop_count; i++) {
+        count += atomic_load_explicit(&http->loops[i].conn_total, memory_order_relaxed);
     }
     return count;
 }

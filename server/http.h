@@ -11,6 +11,7 @@
 
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct http; /* opaque */
@@ -20,12 +21,16 @@ struct server;
  * Signals must be blocked by now: the threads inherit that. Thread: main. */
 MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);
 
-/* Stop accepting, answer `Connection: close` from now on, close idle connections.
- * Thread: main; more than once is fine. */
+/* Let no new connection begin, accept and answer those that have begun, close what is idle for
+ * a while. Thread: main; more than once is fine. */
 void http_drain(struct http *http);
 
-/* Open connections of all loops. Thread: any. */
+/* After http_drain(): true once no connection is left, and none can come. Thread: any. */
+bool http_drained(struct http *http);
+
+/* Open connections of all loops, and how many were opened so far. Thread: any. */
 size_t http_connections(struct http *http);
+size_t http_accepted(struct http *http);
 
 /* End the loops' threads: from here on HTTP hands nothing to queue, workers or codec pool and
  * asks nothing of them, so that they can be taken down. NULL is fine. Thread: main. */

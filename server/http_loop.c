@@ -28,6 +28,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +37,9 @@
 
 enum {
     HTTP_RUNS = 4,
-    HTTP_STOP_RUNS = 16
+    HTTP_STOP_RUNS = 16,
+    HANDSHAKE_MS = 50, /* a drain waits this long for the end of handshakes that have begun */
+    DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
 
 /* ---- MHD's callbacks ---- */
@@ -302,9 +305,8 @@ static void on_done(uv_poll_t *poll, int status, int events)
         take_back(request);
         request = next;
     }
-    if (atomic_load(loop->draining_order) != loop->draining) {
+    if (atomic_load(loop->draining_order) && loop->draining_ns == 0) {
         look_at_orders(loop); /* this was the wake-up of http_drain() */
-        deadline_sweep(loop);
         loop_wake(loop);
     }
 }
@@ -391,13 +393,41 @@ static void quiesce(struct listener *listener)
     }
 }
 
+static bool backlog_is_empty(const struct listener *listener)
+{
+    struct pollfd waiting = {.fd = listener->fd, .events = POLLIN};
+    return poll(&waiting, 1, 0) == 0;
+}
+
+/* Closing a listening socket resets the connections in its backlog, which their clients have
+ * and may have sent requests on. listen_end() lets nobody else in; those get accepted first. */
+static void end_accepting(struct http_loop *loop, uint64_t now_ns)
+{
+    bool accepting = false;
+    for (size_t i = 0; i < loop->listener_count; i++) {
+        struct listener *listener = &loop->listeners[i];
+        bool handshakes_over =
+            clock_span_ns(loop->draining_ns, now_ns) > HANDSHAKE_MS * NS_PER_MS;
+        if (!listener->quiesced &&
+            (listener->inherited || (handshakes_over && backlog_is_empty(listener)))) {
+            quiesce(listener);
+        }
+        accepting = accepting || !listener->quiesced;
+    }
+    atomic_store(&loop->accepting, accepting);
+}
+
+static void on_heartbeat(uv_timer_t *timer);
+
 static void look_at_orders(struct http_loop *loop)
 {
-    if (atomic_load(loop->draining_order) && !loop->draining) {
-        loop->draining = true;
-        for (size_t i = 0; i < loop->listener_count; i++) {
-            quiesce(&loop->listeners[i]);
+    if (atomic_load(loop->draining_order)) {
+        uint64_t now_ns = clock_now_ns();
+        if (loop->draining_ns == 0) {
+            loop->draining_ns = now_ns;
+            (void)uv_timer_start(&loop->heartbeat, on_heartbeat, DRAIN_BEAT_MS, DRAIN_BEAT_MS);
         }
+        end_accepting(loop, now_ns);
     }
     if (atomic_load(loop->stopping_order)) {
         loop->stopping = true;
@@ -408,8 +438,14 @@ static void look_at_orders(struct http_loop *loop)
 static void on_heartbeat(uv_timer_t *timer)
 {
     struct http_loop *loop = timer->data;
+    uint64_t now_ns = clock_now_ns();
     look_at_orders(loop);
-    deadline_sweep(loop);
+    /* In a drain it beats more often, but progress is measured between sweeps. */
+    bool due = loop->draining_ns == 0 || now_ns - loop->swept_ns >= HEARTBEAT_MS * NS_PER_MS;
+    if (due) {
+        loop->swept_ns = now_ns;
+        deadline_sweep(loop);
+    }
     loop_wake(loop);
 }
 
@@ -481,8 +517,12 @@ static enum status listener_start(struct http_loop *loop, const struct listen_so
                                   unsigned limit, struct error *err)
 {
     struct listener *listener = &loop->listeners[loop->listener_count];
-    *listener = (struct listener){.loop = loop, .need_run = true, .local = socket->local};
     int fd = fcntl(socket->fd, F_DUPFD_CLOEXEC, 3);
+    *listener = (struct listener){.loop = loop,
+                                  .need_run = true,
+                                  .fd = fd,
+                                  .inherited = socket->inherited,
+                                  .local = socket->local};
     if (fd < 0) {
         return error_set(err, STATUS_INTERNAL, "listening on %s: no file descriptor left",
                          socket->name);
@@ -493,6 +533,7 @@ static enum status listener_start(struct http_loop *loop, const struct listen_so
         return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot serve %s", socket->name);
     }
     loop->listener_count++;
+    atomic_store(&loop->accepting, true);
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL || uv_poll_init(&loop->uv, &listener->poll, info->epoll_fd) != 0 ||

@@ -17,6 +17,7 @@
 #define TICK_NS       (100 * NS_PER_MS)
 #define DRAIN_TICK_NS (10 * NS_PER_MS)
 #define TRIM_EVERY_NS NS_PER_S
+#define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
 
 enum {
     GO_ON = -1
@@ -31,6 +32,8 @@ struct run {
     uint64_t close_ns;    /* DRAINING becomes CLOSING */
     uint64_t give_up_ns;  /* the drain has failed */
     uint64_t deadline_ns; /* earliest of the queue, 0: none */
+    uint64_t traffic_ns;  /* when a connection was last seen, 0: never */
+    size_t accepted;      /* connections, so far */
 };
 
 static void stop_signals(sigset_t *set)
@@ -47,6 +50,7 @@ void lifecycle_block_signals(void)
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, and that is enough */
 }
 
 enum lifecycle_phase lifecycle_phase(const struct lifecycle *lifecycle)
@@ -95,6 +99,11 @@ static void tick(struct run *run, uint64_t now_ns)
         run->trim_ns = now_ns + TRIM_EVERY_NS;
         kernel_cache_tick(run->server->kernel_cache, now_ns);
     }
+    size_t accepted = http_accepted(run->http);
+    if (accepted != run->accepted || http_connections(run->http) > 0) {
+        run->accepted = accepted;
+        run->traffic_ns = now_ns;
+    }
 }
 
 /* STARTING and READY follow the devices. Returns an exit code or GO_ON. */
@@ -116,15 +125,36 @@ static int follow_devices(struct run *run)
     return GO_ON;
 }
 
-static void begin_drain(struct run *run, uint64_t now_ns)
+/* May a balancer be sending clients here? */
+static bool is_balanced(const struct run *run, uint64_t now_ns)
+{
+    return run->was_ready && run->traffic_ns != 0 &&
+           clock_span_ns(run->traffic_ns, now_ns) < TRAFFIC_NS;
+}
+
+static void begin_drain(struct run *run, int signal_number, uint64_t now_ns)
 {
     const struct config *config = run->server->config;
+    bool waits = signal_number == SIGTERM && is_balanced(run, now_ns);
+    uint64_t delay_ms = waits ? config->drain_delay_ms : 0;
     enter(run, LIFECYCLE_DRAINING);
-    run->close_ns = now_ns + config->drain_delay_ms * NS_PER_MS;
-    run->give_up_ns = run->close_ns + config->drain_timeout_s * NS_PER_S;
+    run->close_ns = now_ns + delay_ms * NS_PER_MS;
+    if (delay_ms > 0) {
+        log_message(run->server->log, LOG_INFO,
+                    "stopping: not ready from now on, closing in %llu ms (--drain-delay-ms)",
+                    (unsigned long long)delay_ms);
+    }
+}
+
+static void begin_closing(struct run *run, uint64_t now_ns)
+{
+    uint64_t timeout_s = run->server->config->drain_timeout_s;
+    enter(run, LIFECYCLE_CLOSING);
+    run->give_up_ns = now_ns + timeout_s * NS_PER_S;
+    http_drain(run->http);
     log_message(run->server->log, LOG_INFO,
                 "stopping: %zu connections to finish, for up to %llu s",
-                http_connections(run->http), (unsigned long long)config->drain_timeout_s);
+                http_connections(run->http), (unsigned long long)timeout_s);
 }
 
 /* DRAINING and CLOSING. Returns an exit code or GO_ON. */
@@ -134,14 +164,13 @@ static int follow_drain(struct run *run, uint64_t now_ns)
         if (now_ns < run->close_ns) {
             return GO_ON;
         }
-        enter(run, LIFECYCLE_CLOSING);
-        http_drain(run->http);
+        begin_closing(run, now_ns);
     }
-    size_t connections = http_connections(run->http);
-    if (connections == 0) {
+    if (http_drained(run->http)) {
         return EXIT_CODE_OK;
     }
-    if (now_ns >= run->give_up_ns) {
+    size_t connections = http_connections(run->http);
+    if (connections > 0 && now_ns >= run->give_up_ns) {
         log_message(run->server->log, LOG_ERROR,
                     "%zu connections did not finish in time (--drain-timeout-s)", connections);
         return EXIT_CODE_FAILED;
@@ -150,13 +179,13 @@ static int follow_drain(struct run *run, uint64_t now_ns)
 }
 
 /* SIGTERM or SIGINT came. Returns an exit code or GO_ON. */
-static int on_stop_signal(struct run *run, uint64_t now_ns)
+static int on_stop_signal(struct run *run, int signal_number, uint64_t now_ns)
 {
     if (phase_of(run) >= LIFECYCLE_DRAINING) {
         log_message(run->server->log, LOG_WARN, "second signal: stopping at once");
         return EXIT_CODE_FAILED;
     }
-    begin_drain(run, now_ns);
+    begin_drain(run, signal_number, now_ns);
     return GO_ON;
 }
 
@@ -170,10 +199,10 @@ int lifecycle_run(struct server *server, struct http *http)
         struct timespec wait = clock_timespec(wait_ns(&run, clock_now_ns()));
         int caught = sigtimedwait(&signals, NULL, &wait);
         uint64_t now_ns = clock_now_ns();
-        if (caught > 0) {
-            code = on_stop_signal(&run, now_ns);
-        }
         tick(&run, now_ns);
+        if (caught > 0) {
+            code = on_stop_signal(&run, caught, now_ns);
+        }
         if (code == GO_ON) {
             code = phase_of(&run) < LIFECYCLE_DRAINING ? follow_devices(&run)
                                                        : follow_drain(&run, now_ns);

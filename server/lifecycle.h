@@ -1,11 +1,16 @@
 /* From start to exit: signals, readiness, drain.
  *
- *   STARTING --a device is warm--> READY --SIGTERM, SIGINT--> DRAINING --all answered-->
- * STOPPING
+ *   STARTING --a device is warm--> READY --SIGTERM, SIGINT--> DRAINING --delay--> CLOSING
+ *            --all answered--> STOPPING
  *
- * DRAINING: /readyz is 503 at once; after --drain-delay-ms no new connection is accepted; what
- * was accepted is finished, for up to --drain-timeout-s, then exit 0. A second signal, or the
- * timeout, ends the run at once with exit 1. SIGHUP and SIGPIPE are ignored. */
+ * DRAINING: /readyz is 503 and every answer says `Connection: close`, at once, but whoever
+ * comes is served, for --drain-delay-ms: a balancer needs that long to look elsewhere. Nobody
+ * waits for a balancer after SIGINT (a person at a keyboard), nor where no connection has been
+ * open for half a minute (a balancer's health checks would have been).
+ * CLOSING: no new connection begins. Those that have begun, in the backlog too, are accepted
+ * and answered, for up to --drain-timeout-s, then exit 0. What is idle is closed after some
+ * hundred milliseconds (deadline.c). A second signal, or the timeout, ends the run at once with
+ * exit 1. SIGHUP, SIGPIPE and SIGXFSZ (a log file that has reached its limit) are ignored. */
 #ifndef TALLY_SERVER_LIFECYCLE_H
 #define TALLY_SERVER_LIFECYCLE_H
 
@@ -17,8 +22,8 @@
 enum lifecycle_phase {
     LIFECYCLE_STARTING,
     LIFECYCLE_READY,
-    LIFECYCLE_DRAINING, /* not ready, but still serving what comes */
-    LIFECYCLE_CLOSING,  /* new connections and new requests are refused */
+    LIFECYCLE_DRAINING, /* not ready, but still serving whoever comes */
+    LIFECYCLE_CLOSING,  /* serving who is there */
     LIFECYCLE_STOPPING
 };
 

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +231,7 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     add(set, fd, family == AF_UNIX, false);
+    set->sockets[set->count - 1].inherited = true;
     return STATUS_OK;
 }
 
@@ -256,13 +259,52 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
     return STATUS_OK;
 }
 
+static void unlink_path(struct listen_socket *socket)
+{
+    if (socket->unlink) {
+        (void)unlink(socket->name + strlen("unix:"));
+        socket->unlink = false; /* the next service may have made it anew */
+    }
+}
+
+/* Drop every SYN that begins a connection; the ACK that ends a handshake passes. A client whose
+ * SYN was dropped tries again after a second, and is refused then. */
+static void drop_new_handshakes(int fd)
+{
+    enum {
+        FLAGS_AT = 13, /* in the TCP header, which is where the kernel lets the filter begin */
+        SYN = 0x02,
+        SYN_AND_ACK = 0x12
+    };
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS_AT),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SYN_AND_ACK),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+    /* Where the system has no filters a handshake that ends in the instant of the close is
+     * reset, as it always was. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+void listen_end(struct listen_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct listen_socket *socket = &set->sockets[i];
+        unlink_path(socket);
+        if (!socket->local && !socket->inherited) {
+            drop_new_handshakes(socket->fd);
+        }
+    }
+}
+
 void listen_close(struct listen_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         (void)close(set->sockets[i].fd);
-        if (set->sockets[i].unlink) {
-            (void)unlink(set->sockets[i].name + strlen("unix:"));
-        }
+        unlink_path(&set->sockets[i]);
     }
     set->count = 0;
 }

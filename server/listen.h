@@ -23,6 +23,7 @@ struct listen_socket {
     int fd;                       /* owned; non-blocking, close-on-exec */
     bool local;                   /* Unix socket: its clients are on this machine */
     bool unlink;                  /* the path in `name` is ours to remove */
+    bool inherited;               /* systemd has it too, and keeps it open after us */
     char name[LISTEN_NAME_BYTES]; /* "127.0.0.1:8000", "unix:/run/tally.sock" */
 };
 
@@ -39,6 +40,12 @@ MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
 /* Add the sockets systemd passed (LISTEN_PID, LISTEN_FDS); none is fine. Forgets the variables.
  */
 MUST_CHECK enum status listen_inherit(struct listen_set *set, struct error *err);
+
+/* Let no new connection begin, so that the sockets can be closed without resetting one that the
+ * client already has: after this, what is in the backlog or in the middle of its handshake can
+ * still be accepted, and once nothing is there nothing comes any more. Inherited sockets are
+ * left alone: their backlog waits for whoever takes it next. */
+void listen_end(struct listen_set *set);
 
 /* Close everything and remove the Unix sockets' paths. */
 void listen_close(struct listen_set *set);

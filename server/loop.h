@@ -24,8 +24,10 @@ struct listener {
     unsigned quiet_runs; /* in a row, without */
     size_t polled;       /* exchanges in EXCHANGE_POLLED */
     size_t answering;    /* and in EXCHANGE_ANSWERED */
-    bool quiesced;
-    bool local; /* its clients are on this machine */
+    int fd;         /* MHD's, until quiesced */
+    bool quiesced;  /* accepts nobody any more */
+    bool inherited; /* systemd keeps the socket open: its backlog is not ours to empty */
+    bool local;     /* its clients are on this machine */
 };
 
 struct http_loop {
@@ -47,11 +49,14 @@ struct http_loop {
     struct listener listeners[LISTEN_SOCKETS];
     struct conn *conns;
     atomic_size_t conn_count;
+    atomic_size_t conn_total; /* since the start */
+    atomic_bool accepting;    /* some listener is not quiesced */
     size_t away;       /* exchanges with someone else */
     size_t slices_out; /* slices with someone else */
     struct exchange *free_exchanges;
     size_t free_count;
-    bool draining; /* as seen by this loop */
+    uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
+    uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
     bool stopping;
     uint32_t id_prefix; /* of the request ids made here */
     uint32_t id_next;

@@ -6,6 +6,7 @@
 #include "server/admission.h"
 #include "server/clock.h"
 #include "server/infer.h"
+#include "server/lifecycle.h"
 #include "server/loop.h"
 #include "server/server.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -238,6 +240,15 @@ static struct MHD_Response *tensor_response(struct exchange *x)
     return response;
 }
 
+/* A drain says close from its first moment on, so that clients and balancers go elsewhere by
+ * themselves. What was sent meanwhile on this connection is answered first. */
+static bool ends_in_drain(const struct exchange *x)
+{
+    int unread = 0;
+    return lifecycle_phase(x->loop->server->lifecycle) >= LIFECYCLE_DRAINING &&
+           (ioctl(x->conn->fd, FIONREAD, &unread) != 0 || unread == 0);
+}
+
 bool respond(struct exchange *x)
 {
     struct request *request = &x->request;
@@ -257,7 +268,7 @@ bool respond(struct exchange *x)
         return false;
     }
     add(response, "X-Request-Id", request->id);
-    if (x->close || x->loop->draining) {
+    if (x->close || ends_in_drain(x)) {
         add(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
     bool queued = MHD_queue_response(request->connection, x->http_status, response) == MHD_YES;

@@ -128,7 +128,8 @@ def wait_ready(child, url, deadline, log):
 def tallyd(*flags, env=None):
     """A tallyd of its own on a free port; yields (process, base URL)."""
     port = free_port()
-    command = [str(BIN / "tallyd"), "--listen", f"127.0.0.1:{port}", "--log-level", "error", *flags]
+    command = [str(BIN / "tallyd"), "--listen", f"127.0.0.1:{port}", "--log-level", "error"]
+    command += ["--drain-delay-ms", "0", *flags]
     base = f"http://127.0.0.1:{port}"
     with process(command, base + "/readyz", env=env) as child:
         yield child, base

@@ -441,7 +441,7 @@ def test_systemd_may_hand_the_socket_over(log_dir):
         become += "os.execv(sys.argv[2], sys.argv[2:])"
         process = subprocess.Popen(
             [sys.executable, "-c", become, str(listener.fileno()), BINARY]
-            + ["--kernel-cache", str(KERNEL_CACHE)],
+            + ["--kernel-cache", str(KERNEL_CACHE), "--drain-delay-ms", "0"],
             pass_fds=[listener.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -119,6 +119,58 @@ static void too_long_unix_paths_are_refused(void **state)
     assert_int_equal(listen_open(&set, address, &err), STATUS_INVALID_FIELD);
 }
 
+static int connect_to(const struct listen_socket *to, int flags)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)atoi(to->name + 10)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
+    bool done = connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    assert_true(done || errno == EINPROGRESS);
+    return fd;
+}
+
+static void at_the_end_only_connections_that_had_begun_are_left_to_accept(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    char byte = 0;
+    (void)state;
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
+    int early = connect_to(&set.sockets[0], 0);
+    listen_end(&set);
+    int late = connect_to(&set.sockets[0], SOCK_NONBLOCK);
+    int taken = accept4(set.sockets[0].fd, NULL, NULL, SOCK_NONBLOCK);
+    assert_true(taken >= 0);
+    assert_int_equal(accept4(set.sockets[0].fd, NULL, NULL, 0), -1); /* nobody else */
+    assert_int_equal(errno, EAGAIN);
+    listen_close(&set);
+    /* The one that was taken goes on, both ways. */
+    assert_int_equal(send(early, "x", 1, 0), 1);
+    assert_int_equal(recv(taken, &byte, 1, 0), 1);
+    assert_int_equal(send(taken, "y", 1, 0), 1);
+    assert_int_equal(recv(early, &byte, 1, 0), 1);
+    close(taken);
+    close(early);
+    close(late);
+}
+
+static void the_end_leaves_an_inherited_socket_as_it_is(void **state)
+{
+    struct listen_set set = {0};
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
+    set.sockets[0].inherited = true;
+    listen_end(&set);
+    int late = connect_to(&set.sockets[0], 0);
+    int taken = accept4(set.sockets[0].fd, NULL, NULL, 0);
+    assert_true(taken >= 0);
+    close(taken);
+    close(late);
+    listen_close(&set);
+}
+
 static void without_activation_nothing_is_inherited(void **state)
 {
     struct listen_set set = {0};
@@ -146,6 +198,7 @@ static void inherited_sockets_are_checked_and_taken(void **state)
     assert_int_equal(listen_inherit(&set, &err), STATUS_OK);
     assert_int_equal(set.count, 1);
     assert_int_equal(set.sockets[0].fd, 3);
+    assert_true(set.sockets[0].inherited);
     assert_string_equal(set.sockets[0].name, made.sockets[0].name);
     assert_null(getenv("LISTEN_FDS"));
     set.count = 0;
@@ -174,6 +227,8 @@ int main(void)
         cmocka_unit_test(unix_socket_is_made_and_removed),
         cmocka_unit_test(a_file_in_the_way_is_left_alone),
         cmocka_unit_test(too_long_unix_paths_are_refused),
+        cmocka_unit_test(at_the_end_only_connections_that_had_begun_are_left_to_accept),
+        cmocka_unit_test(the_end_leaves_an_inherited_socket_as_it_is),
         cmocka_unit_test(without_activation_nothing_is_inherited),
         cmocka_unit_test(inherited_sockets_are_checked_and_taken),
     };

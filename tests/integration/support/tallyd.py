@@ -38,6 +38,8 @@ class Tallyd:
             f"127.0.0.1:{self.port}",
             "--kernel-cache",
             str(KERNEL_CACHE),
+            "--drain-delay-ms",
+            "0",  # no balancer is in front
             *flags,
         ]
         KERNEL_CACHE.mkdir(parents=True, exist_ok=True)
