@@ -59,11 +59,15 @@ X(header_timeout_ms,   UINT,   "10000",          1,          86400000,         "
 X(body_timeout_ms,     UINT,   "600000",         1,          86400000,         "ms",               \
   "From the end of the headers to the end of the body.")                                           \
 X(min_upload_rate,     SIZE,   "16KiB",          0,          CONFIG_GIB,       "bytes/s",          \
-  "A body that arrives slower than this, after ten seconds of grace, is cut off. 0: no minimum.")  \
+  "A body that arrives slower than this, after ten seconds of grace, is cut off, and an answer "   \
+  "that is read slower, after the time an idle connection has. 0: no minimum.")                    \
+X(answer_timeout_ms,   UINT,   "600000",         1,          86400000,         "ms",               \
+  "From the first to the last byte of an answer: a client that takes longer to read is cut off.")  \
 X(idle_timeout_s,      UINT,   "75",             1,          86400,            "s",                \
   "An idle connection is closed after this long; clients expect more than 60.")                    \
-X(request_timeout_ms,  UINT,   "0",              0,          86400000,         "ms",               \
-  "Deadline of requests that bring none: one still waiting for a device then gets 504. 0: none.")  \
+X(request_timeout_ms,  UINT,   "3600000",        0,          86400000,         "ms",               \
+  "Deadline of requests that bring none, from their first byte on: one still waiting for a device " \
+  "then gets 504. 0: none.")                                                                       \
 X(device_timeout_ms,   UINT,   "60000",          10,         86400000,         "ms",               \
   "A device that has not finished a batch of 1 GiB or less after this long counts as hung; larger " \
   "batches get more in proportion.")                                                               \

@@ -108,6 +108,8 @@ void conn_enter(struct conn *conn, enum conn_phase phase)
 {
     conn->phase = phase;
     conn->since_ns = clock_now_ns();
+    conn->answer_given = 0;
+    conn->first_look_ns = 0;
     conn->seen_bytes = 0;
     conn->body_at_hangup = UINT64_MAX;
     conn->stuck_sweeps = 0;

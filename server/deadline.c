@@ -1,7 +1,8 @@
 /* What clients must not do forever, looked at every heartbeat: send a header or a body slowly,
  * read an answer slowly, be gone while somebody computes for them, idle while the service
  * drains. Deadlines are absolute: a byte now and then does not extend them (MHD's own timeout
- * does that).
+ * does that). They are also long, for the sake of slow links; so while memory is refused to
+ * others, those who hold it and hardly move give way, the slowest first.
  *
  * A slow sender gets a 408 written straight to its socket: MHD can answer only when a request
  * is whole. Then, and in all other cases, shutdown() makes MHD close the connection by its own
@@ -10,12 +11,13 @@
 #include "server/config.h"
 #include "server/log.h"
 #include "server/loop.h"
+#include "server/memory.h"
 #include "server/metrics.h"
+#include "server/peek.h"
 #include "server/respond.h"
 #include "server/slices.h"
 
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum {
@@ -24,10 +26,18 @@ enum {
     LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
     SLOW_BYTES =
         256 << 10,  /* a heartbeat: a slower body of a large request waits for its client */
-    QUIET_MS = 400,  /* a drain waits this long for a request on a connection without one */
-    YOUNG_MS = 250,  /* shorter phases are not worth a look */
+    QUIET_MS = 400, /* a drain waits this long for a request on a connection without one */
+    YOUNG_MS = 250, /* shorter phases are not worth a look */
     POLL_BATCH = 128,
-    STUCK_SWEEPS = 2 /* without progress though bytes wait to be read */
+    STUCK_SWEEPS = 2, /* without progress though bytes wait to be read */
+
+    /* While memory is refused: */
+    PRESSED_MS = 1000,    /* a refusal counts for this long */
+    RELIEF_MS = 100,      /* what was cut off gives its memory back within this */
+    SLOW_AFTER_MS = 2000, /* nobody is called slow earlier */
+    TURNOVER_S = 60,      /* what a request holds is to be moved within this ... */
+    LINK_RATE = 1 << 20,  /* ... or at this many bytes a second: every working link does */
+    MOST_CUT = 8          /* in one sweep */
 };
 
 static void cut(struct conn *conn, const char *why)
@@ -44,12 +54,6 @@ static void cut(struct conn *conn, const char *why)
 void deadline_cut(struct conn *conn)
 {
     cut(conn, NULL);
-}
-
-static bool has_unread(const struct conn *conn)
-{
-    int unread = 0;
-    return ioctl(conn->fd, FIONREAD, &unread) == 0 && unread > 0;
 }
 
 /* Answer with an error and cut. */
@@ -72,10 +76,9 @@ static void time_out(struct conn *conn, const char *why)
 static void check_progress(const struct conn *conn, uint64_t age_ns)
 {
     struct exchange *x = conn->exchange;
-    int unread = 0;
     if (x->request.admission.state == ADMISSION_ACTIVE && x->phase == EXCHANGE_BODY &&
         age_ns > YOUNG_MS * NS_PER_MS && x->body_received - conn->seen_bytes < SLOW_BYTES &&
-        (ioctl(conn->fd, FIONREAD, &unread) != 0 || unread == 0)) {
+        !peek_unread(conn->fd)) {
         admission_slow(conn->loop->server->admission, &x->request);
     }
 }
@@ -89,7 +92,7 @@ static bool is_stuck(struct conn *conn)
         conn->stuck_sweeps = 0;
         return false;
     }
-    conn->stuck_sweeps = has_unread(conn) ? conn->stuck_sweeps + 1 : 0;
+    conn->stuck_sweeps = peek_unread(conn->fd) ? conn->stuck_sweeps + 1 : 0;
     return conn->stuck_sweeps > STUCK_SWEEPS;
 }
 
@@ -127,16 +130,30 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     }
 }
 
-/* An answer may take as long as an idle connection, and its bytes at the minimum rate. */
+/* The answer as a whole has its time; within that it may take as long as an idle connection,
+ * and its bytes at the minimum rate. */
 static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
 {
     const struct config *config = conn->loop->server->config;
     uint64_t seconds = age_ns / NS_PER_S;
     uint64_t allowed = config->idle_timeout_s;
+    if (age_ns > config->answer_timeout_ms * NS_PER_MS) {
+        return true;
+    }
     if (config->min_upload_rate == 0 || seconds <= allowed) {
         return false;
     }
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
+}
+
+static void check_answer(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
+{
+    if (answer_overdue(conn, age_ns)) {
+        cut(conn, "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
+    } else if (conn->first_look_ns == 0) {
+        conn->first_look_ns = now_ns;
+        conn->first_taken = peek_taken(conn->fd, conn->answer_given);
+    }
 }
 
 /* A device that hangs keeps the slice it has, but not the client. */
@@ -167,7 +184,7 @@ static bool over_in_drain(const struct conn *conn, uint64_t now_ns)
     uint64_t draining_ns = conn->loop->draining_ns;
     uint64_t since_ns = conn->since_ns > draining_ns ? conn->since_ns : draining_ns;
     return draining_ns != 0 && clock_span_ns(since_ns, now_ns) > QUIET_MS * NS_PER_MS &&
-           !has_unread(conn);
+           !peek_unread(conn->fd);
 }
 
 static void check(struct conn *conn, uint64_t now_ns)
@@ -200,9 +217,7 @@ static void check(struct conn *conn, uint64_t now_ns)
         check_body(conn, age_ns, now_ns);
         break;
     case CONN_ANSWERING:
-        if (answer_overdue(conn, age_ns)) {
-            cut(conn, "the answer is read too slowly");
-        }
+        check_answer(conn, age_ns, now_ns);
         break;
     case CONN_WAITING:
         check_slice(conn->exchange);
@@ -210,6 +225,90 @@ static void check(struct conn *conn, uint64_t now_ns)
         break;
     }
 }
+
+/* ---- while memory is refused ---- */
+
+/* How many seconds the client will hold its memory for at the rate it has had so far; 0: it is
+ * not slow, or not in our way. */
+static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    uint64_t held = conn->exchange == NULL ? 0 : conn->exchange->request.reserved_bytes;
+    uint64_t moved = 0;
+    uint64_t age_ns = 0;
+    if (conn->phase == CONN_BODY) {
+        moved = conn->exchange->body_received;
+        age_ns = clock_span_ns(conn->since_ns, now_ns);
+    } else if (conn->phase == CONN_ANSWERING && conn->first_look_ns != 0) {
+        moved = peek_taken(conn->fd, conn->answer_given) - conn->first_taken;
+        age_ns = clock_span_ns(conn->first_look_ns, now_ns);
+    }
+    if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
+        return 0;
+    }
+    uint64_t wanted = held / TURNOVER_S < LINK_RATE ? held / TURNOVER_S : LINK_RATE;
+    wanted = wanted > config->min_upload_rate ? wanted : config->min_upload_rate;
+    double rate = (double)moved * NS_PER_S / (double)age_ns;
+    return rate < (double)wanted ? (double)held / (rate + 1) : 0;
+}
+
+/* Connections to cut, the worst first. */
+struct slowest {
+    size_t count;
+    struct conn *conns[MOST_CUT];
+    double seconds[MOST_CUT];
+};
+
+static void insert(struct slowest *slowest, struct conn *conn, double seconds)
+{
+    size_t at = slowest->count;
+    while (at > 0 && slowest->seconds[at - 1] < seconds) {
+        at--;
+    }
+    if (at == MOST_CUT) {
+        return;
+    }
+    slowest->count += slowest->count < MOST_CUT;
+    for (size_t i = slowest->count - 1; i > at; i--) {
+        slowest->conns[i] = slowest->conns[i - 1];
+        slowest->seconds[i] = slowest->seconds[i - 1];
+    }
+    slowest->conns[at] = conn;
+    slowest->seconds[at] = seconds;
+}
+
+/* Cut who holds memory and hardly moves, until what was refused last would fit. */
+static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
+{
+    uint64_t lately_ns = now_ns - PRESSED_MS * NS_PER_MS;
+    uint64_t since_ns = lately_ns > loop->relieved_ns ? lately_ns : loop->relieved_ns;
+    uint64_t wanted = memory_pressed(loop->server->memory, since_ns);
+    struct slowest slowest = {.count = 0};
+    if (wanted == 0) {
+        return;
+    }
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+        double seconds = conn->cut ? 0 : seconds_of_holding(conn, now_ns);
+        if (seconds > 0) {
+            insert(&slowest, conn, seconds);
+        }
+    }
+    uint64_t freed = 0;
+    for (size_t i = 0; i < slowest.count && freed < wanted; i++) {
+        struct conn *conn = slowest.conns[i];
+        freed += conn->exchange->request.reserved_bytes;
+        if (conn->phase == CONN_BODY) {
+            time_out(conn,
+                     "others want memory, and this request, which holds some, arrives too "
+                     "slowly to keep it");
+        } else {
+            cut(conn, "others want memory, and the answer is read too slowly to keep it");
+        }
+        loop->relieved_ns = now_ns + RELIEF_MS * NS_PER_MS;
+    }
+}
+
+/* ---- clients that are gone ---- */
 
 /* The client has closed its side. libmicrohttpd 0.9.75 can miss that, and does not look at all
  * while a connection is suspended. */
@@ -266,6 +365,7 @@ static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds
 void deadline_sweep(struct http_loop *loop)
 {
     uint64_t now_ns = clock_now_ns();
+    relieve_memory(loop, now_ns);
     struct conn *conns[POLL_BATCH];
     struct pollfd fds[POLL_BATCH];
     nfds_t count = 0;

@@ -3,11 +3,19 @@
  * | connection     | means                                   | bounded by (deadline.c)        |
  * |----------------|-----------------------------------------|--------------------------------|
  * | CONN_FRESH     | accepted, no request line yet           | --header-timeout-ms            |
- * | CONN_IDLE      | between requests                        | --idle-timeout-s (MHD)         |
+ * | CONN_IDLE      | between requests                        | --idle-timeout-s (MHD); where  |
+ * |                |                                         | a request line trickles in,    |
+ * |                |                                         | --header-timeout-ms more       |
  * | CONN_HEADER    | request line seen, headers are arriving | --header-timeout-ms            |
  * | CONN_BODY      | the body is arriving                    | --body-timeout-ms, rate        |
- * | CONN_WAITING   | the request is with someone else        | the client hanging up          |
- * | CONN_ANSWERING | the answer is being sent                | rate                           |
+ * |                | ... and was refused: it is dropped      | 1 s, and 10 s after the answer |
+ * | CONN_WAITING   | the request is with someone else        | --request-timeout-ms in the    |
+ * |                |                                         | queue, --device-timeout-ms on  |
+ * |                |                                         | a device; its own work         |
+ * | CONN_ANSWERING | the answer is being sent                | --answer-timeout-ms, rate      |
+ *
+ * All bounds are absolute: a byte now and then moves none of them. While reservations of memory
+ * are refused, who holds some of it and is slow has no longer than that (deadline.c).
  *
  * A request that is with someone else is SUSPENDED, or POLLED if it is expected soon: then MHD
  * goes on looking at the connection, asks for the answer now and again, and may even close it,
@@ -52,6 +60,9 @@ struct conn {
     uint64_t since_ns;       /* when the phase began */
     uint64_t body_ns;        /* WAITING inside a body: how much of its time was over */
     uint64_t answer_bytes;   /* of the answer being sent */
+    uint64_t answer_given;   /* of them, handed to the socket; known of what goes in blocks */
+    uint64_t first_look_ns;  /* ANSWERING: when a heartbeat first saw it; 0: not yet ... */
+    uint64_t first_taken;    /* ... and what the client had taken then */
     uint64_t seen_bytes;     /* of the body, at the last heartbeat */
     uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
     int stuck_sweeps;        /* heartbeats without progress though bytes wait */

@@ -57,6 +57,7 @@ struct http_loop {
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
     uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
+    uint64_t relieved_ns; /* refusals of memory before this have had their relief */
     bool stopping;
     uint32_t id_prefix; /* of the request ids made here */
     uint32_t id_next;

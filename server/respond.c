@@ -8,13 +8,13 @@
 #include "server/infer.h"
 #include "server/lifecycle.h"
 #include "server/loop.h"
+#include "server/peek.h"
 #include "server/server.h"
 
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -192,6 +192,7 @@ static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room
 {
     const struct exchange *x = cls;
     x->conn->listener->progress = true;
+    x->conn->answer_given = position;
     size_t count = copy_from(x->answer_head, position, block, room);
     uint64_t behind = position > x->answer_head.count ? position - x->answer_head.count : 0;
     count += copy_from(x->answer_payload, behind, block + count, room - count);
@@ -244,9 +245,8 @@ static struct MHD_Response *tensor_response(struct exchange *x)
  * themselves. What was sent meanwhile on this connection is answered first. */
 static bool ends_in_drain(const struct exchange *x)
 {
-    int unread = 0;
     return lifecycle_phase(x->loop->server->lifecycle) >= LIFECYCLE_DRAINING &&
-           (ioctl(x->conn->fd, FIONREAD, &unread) != 0 || unread == 0);
+           !peek_unread(x->conn->fd);
 }
 
 bool respond(struct exchange *x)

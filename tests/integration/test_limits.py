@@ -1,9 +1,12 @@
 """Limits and deadlines, each on a private server with small ones."""
 
 import concurrent.futures
+import re
+import select
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 import numpy as np
@@ -348,6 +351,103 @@ def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
             pass
         assert time.monotonic() - started < 30
     assert works(server)
+
+
+WIDE = 6 * MIB  # of answer; one byte asks for it
+WIDE_PATH = f"/v1/cumsum?dtype=int8&shape={WIDE}&strides=0"
+
+
+def wide(server):
+    """A client that has sent a request with a long answer and does not read it yet."""
+    wire = server.wire()
+    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+    return wire.send(post_bytes(WIDE_PATH, b"\x01", [RAW]))
+
+
+def read_at(wires, rate, over):
+    """Read so many bytes a second of each until over(); how many connections ended."""
+    ended = set()
+    while not over():
+        for wire in set(wires) - ended:
+            try:
+                if not wire.socket.recv(int(rate / 20)):
+                    ended.add(wire)
+            except OSError:
+                ended.add(wire)
+        time.sleep(0.05)
+    return len(ended)
+
+
+def test_an_answer_has_a_deadline_however_steadily_it_is_read(start_server):
+    server = start_server("--answer-timeout-ms", "700")
+    with wide(server) as wire:
+        until(lambda: metric(server, "tally_slow_clients_total") == 1, 20)
+        until(lambda: metric(server, "tally_memory_reserved_bytes") == 0, 20)
+        with pytest.raises(ConnectionError):
+            wire.answer()
+    assert works(server)
+
+
+def test_those_who_read_slowest_give_way_when_memory_is_wanted(tight_server):
+    """Two slow readers hold what there is; a third is refused, and soon served."""
+    readers = [wide(tight_server) for _ in range(2)]
+    until(lambda: metric(tight_server, "tally_memory_reserved_bytes") >= 2 * WIDE, 20)
+    served = threading.Event()
+    statuses = []
+
+    def ask():
+        statuses.append(one_post(tight_server, WIDE_PATH, b"\x01").status)
+        if statuses[-1] == 200:
+            served.set()
+        return served.is_set() or len(statuses) > 400
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(until, ask, 20, 0.05)
+        ended = read_at(readers, 64 * 1024, asking.done)
+        asking.result()
+    assert served.is_set() and statuses[0] == 503
+    assert ended <= 1 and metric(tight_server, "tally_slow_clients_total") == 1  # not both
+    for wire in readers:
+        wire.close()
+
+
+def test_a_slow_reader_is_left_alone_while_memory_is_enough(start_server):
+    """Past two seconds of slowness, a refusal is what makes the difference."""
+    server = start_server("--memory-budget", "16MiB")
+    with wide(server) as reader:
+        until(lambda: metric(server, "tally_memory_reserved_bytes") >= WIDE, 20)
+        ended = read_at([reader], 64 * 1024, stop_after(2.6))
+        assert ended == 0 and metric(server, "tally_slow_clients_total") == 0
+
+
+def stop_after(seconds):
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() > deadline
+
+
+def test_those_who_send_slowest_give_way_when_memory_is_wanted(tight_server):
+    size = 6 * MIB
+    request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
+    senders = [tight_server.wire().send(request[:1000]) for _ in range(2)]
+    until(lambda: metric(tight_server, "tally_memory_reserved_bytes") >= 2 * size, 20)
+    path = f"/v1/cumsum?dtype=int8&shape={size}"
+    answers = []
+
+    def served():
+        answers.append(one_post(tight_server, path, bytes(size)).status)
+        return answers[-1] == 200
+
+    until(served, 20, 0.05)
+    assert answers[0] == 503
+    assert metric(tight_server, "tally_slow_clients_total") == 1
+    answered = [wire for wire in senders if has_answer(wire)]
+    assert len(answered) == 1 and answered[0].answer().status == 408
+    for wire in senders:
+        wire.close()
+
+
+def has_answer(wire):
+    return bool(select.select([wire.socket], [], [], 0)[0])
 
 
 def test_idle_connections_are_closed(start_server):

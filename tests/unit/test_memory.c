@@ -52,6 +52,19 @@ static void the_budget_is_kept_to_the_byte(void **state)
     assert_int_equal(stats_of(memory).reserved_bytes, 0);
 }
 
+static void a_refusal_for_want_of_free_memory_is_remembered(void **state)
+{
+    struct memory *memory = *state;
+    uint64_t before_ns = clock_now_ns();
+    assert_int_equal(memory_reserve(memory, (64 << 20) + 1, NULL), STATUS_TOO_LARGE);
+    assert_int_equal(memory_reserve(memory, 64 << 20, NULL), STATUS_OK);
+    assert_int_equal(memory_pressed(memory, 0), 0);
+    assert_int_equal(memory_reserve(memory, 7, NULL), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(memory_pressed(memory, before_ns), 7);
+    assert_int_equal(memory_pressed(memory, clock_now_ns()), 0);
+    memory_release(memory, 64 << 20);
+}
+
 static void what_can_never_fit_is_too_large(void **state)
 {
     struct error err = ERROR_INIT;
@@ -235,6 +248,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_budget_is_kept_to_the_byte, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refusal_for_want_of_free_memory_is_remembered, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(what_can_never_fit_is_too_large, set_up, tear_down),
         cmocka_unit_test_setup_teardown(blocks_of_every_size_are_aligned_and_have_headroom,
                                         set_up, tear_down),
