@@ -310,16 +310,19 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 
 /* ---- clients that are gone ---- */
 
-/* The client has closed its side. libmicrohttpd 0.9.75 can miss that, and does not look at all
- * while a connection is suspended. */
-static void hung_up(struct conn *conn)
+/* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
+ * not look at all while a connection is suspended. */
+static void hung_up(struct conn *conn, bool gone)
 {
     switch (conn->phase) {
     case CONN_WAITING:
-        /* Nobody needs the result any more. The queue drops the request at its next tick; what
-         * runs already comes back in its own time. */
-        exchange_cancel(conn->exchange);
-        slices_cancel(conn->exchange);
+        /* Who has only closed his side may well read the answer (docs/decisions/015). Of one
+         * who is gone nobody needs the result any more. The queue drops the request at its next
+         * tick; what runs already comes back in its own time. */
+        if (gone) {
+            exchange_cancel(conn->exchange);
+            slices_cancel(conn->exchange);
+        }
         break;
     case CONN_BODY:
         if (conn->exchange->body_received == conn->body_at_hangup) {
@@ -330,7 +333,9 @@ static void hung_up(struct conn *conn)
     case CONN_FRESH:
     case CONN_IDLE:
     case CONN_HEADER:
-        cut(conn, NULL);
+        if (gone || !peek_unread(conn->fd)) {
+            cut(conn, NULL);
+        }
         break;
     case CONN_ANSWERING:
         break; /* it may still read */
@@ -357,7 +362,7 @@ static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds
     }
     for (nfds_t i = 0; i < count; i++) {
         if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
-            hung_up(conns[i]);
+            hung_up(conns[i], (fds[i].revents & (POLLHUP | POLLERR)) != 0);
         }
     }
 }

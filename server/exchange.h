@@ -79,7 +79,8 @@ enum exchange_phase {
     EXCHANGE_NEW,       /* headers not looked at yet */
     EXCHANGE_BODY,      /* the body is wanted */
     EXCHANGE_DRAIN,     /* refused: the rest of the body is read and dropped */
-    EXCHANGE_SUSPENDED, /* the request is with the codec pool, the queue or a worker */
+    EXCHANGE_SUSPENDED, /* the request is with the codec pool, the queue or a worker; MHD asks
+                         * once more, and suspends the connection then */
     EXCHANGE_POLLED,    /* the same, but expected soon: not suspended, MHD asks again */
     EXCHANGE_ORPHANED,  /* the same, and the connection is gone */
     EXCHANGE_READY,     /* it is back: the answer can be sent */
@@ -108,6 +109,7 @@ struct exchange {
     bool get;       /* GET or HEAD */
     bool close;     /* the connection ends with this answer */
     unsigned polls; /* POLLED: times that MHD has asked for the answer */
+    bool held;      /* SUSPENDED: MHD has suspended the connection, too */
 
     char *target; /* owned: request target, taken apart in place; kept for the next request */
     size_t target_capacity;

@@ -226,12 +226,21 @@ static void count_end(struct exchange *x)
     metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
 }
 
-/* The device may still write to its memory, and whoever has the request gives it back. */
+static void end(struct exchange *x);
+
+/* The device may still write to its memory, and whoever has the request gives it back. If only
+ * a slice of it is out, that is left with what it needs. */
 static void orphan(struct exchange *x)
 {
-    x->phase = EXCHANGE_ORPHANED;
     x->conn->listener->polled--;
     exchange_cancel(x);
+    if (x->request.state == REQUEST_SLICED) {
+        x->phase = EXCHANGE_READY;
+        x->loop->away--;
+        end(x);
+    } else {
+        x->phase = EXCHANGE_ORPHANED;
+    }
 }
 
 static void end(struct exchange *x)
@@ -281,8 +290,8 @@ static void end(struct exchange *x)
 
 void exchange_end(struct exchange *x)
 {
-    assert(x->magic == EXCHANGE_MAGIC && x->phase != EXCHANGE_SUSPENDED);
-    if (x->phase == EXCHANGE_POLLED) {
+    assert(x->magic == EXCHANGE_MAGIC && (x->phase != EXCHANGE_SUSPENDED || !x->held));
+    if (x->phase == EXCHANGE_POLLED || x->phase == EXCHANGE_SUSPENDED) {
         orphan(x);
     } else if (x->phase != EXCHANGE_ORPHANED) {
         end(x);

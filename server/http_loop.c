@@ -129,20 +129,28 @@ static enum exchange_step read_header(struct exchange *x, const char *method,
 }
 
 /* Handed over already: whoever has the request gives it back to this very thread, which cannot
- * take it before this call is over. */
+ * take it before this call is over.
+ *
+ * A connection is never suspended in the call that ends its body. MHD would take up reading
+ * where it was when that is resumed, and close where the client has closed its side, which is
+ * free to do so and still waits for the answer. From the next call on MHD waits for us, not for
+ * bytes. */
 static void go_away(struct exchange *x, enum exchange_phase phase)
 {
     x->phase = phase;
     x->polls = 0;
+    x->held = false;
     x->loop->away++;
+    x->conn->listener->polled++;
     conn_enter(x->conn, CONN_WAITING);
 }
 
 /* MHD asks for an answer that is not there. */
 static enum MHD_Result answer_polled(struct exchange *x)
 {
-    if (++x->polls > EXCHANGE_MOST_POLLS) {
+    if (x->phase == EXCHANGE_SUSPENDED || ++x->polls > EXCHANGE_MOST_POLLS) {
         x->phase = EXCHANGE_SUSPENDED;
+        x->held = true;
         x->conn->listener->polled--;
         MHD_suspend_connection(x->request.connection);
     }
@@ -156,7 +164,6 @@ static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
         return MHD_YES;
     case EXCHANGE_SUSPEND:
         go_away(x, EXCHANGE_SUSPENDED);
-        MHD_suspend_connection(x->request.connection);
         return MHD_YES;
     case EXCHANGE_PAUSE:
         x->paused = true;
@@ -166,7 +173,6 @@ static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
         return MHD_YES;
     case EXCHANGE_AWAIT:
         go_away(x, EXCHANGE_POLLED);
-        x->conn->listener->polled++;
         return MHD_YES;
     case EXCHANGE_ANSWER:
         return respond(x) ? MHD_YES : MHD_NO;
@@ -189,7 +195,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         return MHD_NO;
     }
     assert(x->magic == EXCHANGE_MAGIC);
-    if (x->phase == EXCHANGE_POLLED) {
+    if (x->phase == EXCHANGE_POLLED || x->phase == EXCHANGE_SUSPENDED) {
         return answer_polled(x);
     }
     listener->progress = true;
@@ -237,10 +243,10 @@ void loop_resume(struct exchange *x)
     struct listener *listener = x->conn->listener;
     x->loop->away--;
     listener->need_run = true;
-    if (x->phase == EXCHANGE_POLLED) {
-        listener->polled--;
-    } else {
+    if (x->phase == EXCHANGE_SUSPENDED && x->held) {
         MHD_resume_connection(x->request.connection);
+    } else {
+        listener->polled--;
     }
     x->phase = EXCHANGE_READY;
 }

@@ -22,12 +22,12 @@ struct listener {
     bool need_run;
     bool progress;       /* since the run began: somebody was called with something new */
     unsigned quiet_runs; /* in a row, without */
-    size_t polled;       /* exchanges in EXCHANGE_POLLED */
+    size_t polled;       /* exchanges whose answer MHD asks for: POLLED, or not held yet */
     size_t answering;    /* and in EXCHANGE_ANSWERED */
-    int fd;         /* MHD's, until quiesced */
-    bool quiesced;  /* accepts nobody any more */
-    bool inherited; /* systemd keeps the socket open: its backlog is not ours to empty */
-    bool local;     /* its clients are on this machine */
+    int fd;              /* MHD's, until quiesced */
+    bool quiesced;       /* accepts nobody any more */
+    bool inherited;      /* systemd keeps the socket open: its backlog is not ours to empty */
+    bool local;          /* its clients are on this machine */
 };
 
 struct http_loop {
@@ -51,8 +51,8 @@ struct http_loop {
     atomic_size_t conn_count;
     atomic_size_t conn_total; /* since the start */
     atomic_bool accepting;    /* some listener is not quiesced */
-    size_t away;       /* exchanges with someone else */
-    size_t slices_out; /* slices with someone else */
+    size_t away;              /* exchanges with someone else */
+    size_t slices_out;        /* slices with someone else */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */

@@ -1,6 +1,7 @@
 """Limits and deadlines, each on a private server with small ones."""
 
 import concurrent.futures
+import json
 import re
 import select
 import socket
@@ -280,6 +281,74 @@ def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(star
     assert server.metric("tally_connections") == 1  # the one that asks
     assert server.metric("tally_clients_gone_total") == 20
     assert works(server)  # and nobody's share is used up
+
+
+HALF_CLOSED = {
+    "small, polled": (PATH, BODY, SUMS, []),
+    "wide, suspended": (
+        f"/v1/cumsum?dtype=int8&shape={MIB}&strides=0",
+        b"\x01",
+        np.cumsum(np.ones(MIB, np.int8), dtype=np.int8).tobytes(),
+        [],
+    ),
+    "large, sliced": (
+        f"/v1/cumsum?dtype=int8&shape={9 * MIB}",
+        bytes(9 * MIB),
+        bytes(9 * MIB),
+        ["--slice-bytes", "1MiB"],
+    ),
+}
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("name", HALF_CLOSED)
+def test_a_client_that_has_closed_its_side_gets_its_answer(start_server, name, framing):
+    """As nc -N does, and shutdown(SHUT_WR); the device takes longer than several heartbeats."""
+    path, body, expected, flags = HALF_CLOSED[name]
+    server = start_server("--batch-delay-us", "900000", *flags)
+    request = post_bytes(path, body, [RAW])
+    if framing == "chunked":
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n"
+        head += "Transfer-Encoding: chunked\r\n\r\n"
+        request = head.encode() + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n"
+    with server.wire() as wire:
+        answer = wire.send(request).half_close().answer()
+        assert answer.status == 200 and answer.body == expected
+        assert wire.closed()
+    assert metric(server, "tally_clients_gone_total") == 0
+
+
+def test_a_client_that_has_closed_its_side_gets_the_answer_to_a_long_text(start_server):
+    """The codec threads have it meanwhile."""
+    server = start_server("--inline-json-bytes", "64", "--batch-delay-us", "600000")
+    client = server.client()
+    expected = client.post_json("/v1/cumsum", {"data": list(range(5000))}).body
+    client.close()
+    body = json.dumps({"data": list(range(5000))}).encode()
+    with server.wire() as wire:
+        request = post_bytes("/v1/cumsum", body, [("Content-Type", "application/json")])
+        assert wire.send(request).half_close().answer().body == expected
+
+
+def test_a_pipe_that_is_closed_behind_the_last_request_is_answered_to_its_end(start_server):
+    server = start_server("--batch-delay-us", "400000")
+    with server.wire() as wire:
+        wire.send(post_bytes(PATH, BODY, [RAW]) * 3).half_close()
+        assert [wire.answer().body for _ in range(3)] == [SUMS] * 3
+        assert wire.closed()
+
+
+@pytest.mark.parametrize("size", [4, MIB])
+def test_a_client_that_is_killed_while_it_waits_is_noticed(start_server, size):
+    """Its connection is reset, as one is by a process that dies with an answer unread."""
+    server = start_server("--batch-delay-us", "1000000")
+    with server.wire() as wire:
+        wire.send(post_bytes(f"/v1/cumsum?dtype=int8&shape={size}&strides=0", b"\x01", [RAW]))
+        until(lambda: metric(server, "tally_active_requests") == 2, 20)
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    until(lambda: metric(server, "tally_clients_gone_total") == 1, 20)
+    until(lambda: metric(server, "tally_memory_reserved_bytes") == 0, 20)
+    assert works(server)
 
 
 def test_requests_sent_while_the_one_before_is_computed_are_answered_in_order(start_server):
