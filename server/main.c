@@ -5,6 +5,7 @@
 #include "server/lifecycle.h"
 #include "server/service.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,17 @@ static void tune_malloc(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, MMAP_FROM_BYTES);     /* NOLINT(concurrency-mt-unsafe) */
     (void)mallopt(M_TRIM_THRESHOLD, 2 * MMAP_FROM_BYTES); /* NOLINT(concurrency-mt-unsafe) */
+}
+
+/* Somebody may have started us with a standard descriptor closed. The next thing that is opened
+ * would get its number, and what is meant for the log would go there. */
+static bool open_standard_descriptors(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO) {
+        fd = dup(fd);
+    }
+    return fd >= 0 && close(fd) == 0;
 }
 
 static int act(struct config *config, struct error *err)
@@ -49,6 +61,9 @@ int main(int argc, char **argv)
     struct config config;
     struct error err = ERROR_INIT;
     int code = EXIT_CODE_USAGE;
+    if (!open_standard_descriptors()) {
+        return EXIT_CODE_FAILED;
+    }
     tune_malloc();
     if (argc > 1 && strcmp(argv[1], KERNEL_BUILDER_WORD) == 0) {
         return kernel_builder_child(argc, argv);

@@ -277,6 +277,19 @@ static bool grow_shared(struct memory *memory)
     return added;
 }
 
+enum status memory_prepare(struct memory *memory, struct error *err)
+{
+    char need[32];
+    if (grow_shared(memory)) {
+        return STATUS_OK;
+    }
+    config_size_text(memory->options.small_slab_bytes, need, sizeof need);
+    return error_set(err, STATUS_OUT_OF_MEMORY,
+                     "the system has no %s of memory for the first tensors (ulimit -v, or the "
+                     "limit of a container?)",
+                     need);
+}
+
 static enum status take_small(struct memory *memory, size_t bytes, struct memory_block *block,
                               struct error *err)
 {

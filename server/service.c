@@ -79,6 +79,7 @@ static enum status build(struct config *config, struct server *server, struct ht
     }
     status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
     status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
+    status = status != STATUS_OK ? status : memory_prepare(server->memory, err);
     status = status != STATUS_OK ? status : clients_create(&server->clients, err);
     status = status != STATUS_OK ? status
                                  : admission_create(server->memory, (size_t)config->queue_depth,

@@ -4,6 +4,7 @@ import http.client
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -222,6 +223,94 @@ def wait_for(server, path):
             client.close()
         time.sleep(0.02)
     raise AssertionError(f"{path} never answered 200; log:\n{server.log}")
+
+
+# What the system may lack -------------------------------------------------------------------
+
+
+def limited(log_dir, name, limit, value):
+    """A server that may have no more of a resource: (process, port)."""
+    port = free_port()
+    with open(log_dir / name, "wb") as log:
+        return port, subprocess.Popen(
+            [BINARY, "--listen", f"127.0.0.1:{port}", "--kernel-cache", str(KERNEL_CACHE)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=lambda: resource.setrlimit(limit, (value, value)),
+        )
+
+
+def answers(port, method, path, body=None):
+    """Status and body, or None where nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, body, {"Content-Type": calls.RAW})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
+def is_ready(port):
+    return (answers(port, "GET", "/readyz") or [None])[0] == 200
+
+
+@pytest.mark.release_only  # sanitizers need terabytes of addresses
+@pytest.mark.parametrize("share", [0.80, 0.86, 0.90, 0.94])
+def test_with_too_little_address_space_it_ends_or_is_ready_and_works(start_server, log_dir, share):
+    enough = start_server()
+    peak = re.search(r"VmPeak:\s+(\d+) kB", pathlib.Path(f"/proc/{enough.pid}/status").read_text())
+    enough.kill()
+    value = int(int(peak[1]) * 1024 * share)
+    port, process = limited(log_dir, f"address-space-{share}.log", resource.RLIMIT_AS, value)
+    try:
+
+        def ended_or_ready():
+            return process.poll() is not None or is_ready(port)
+
+        until(ended_or_ready)
+        if process.poll() is None:
+            assert answers(port, "POST", PATH, BODY) == (200, SUMS)
+        else:
+            assert process.returncode != 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.release_only
+def test_a_log_that_may_not_grow_ends_nothing(log_dir):
+    port, process = limited(log_dir, "full.log", resource.RLIMIT_FSIZE, 4096)
+    try:
+        until(lambda: answers(port, "GET", "/livez") is not None)
+        for _ in range(100):
+            assert answers(port, "GET", "/livez")[0] == 200
+        assert (log_dir / "full.log").stat().st_size == 4096
+        assert answers(port, "GET", "/livez")[0] == 200 and process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_descriptors_that_were_closed_are_not_taken_for_something_else():
+    """Else the log goes to what got number 2: a listening socket, or a client's connection."""
+    port = free_port()
+    command = f"exec {BINARY} --listen 127.0.0.1:{port} --kernel-cache {KERNEL_CACHE}"
+    process = subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"])
+    try:
+        until(lambda: is_ready(port))
+        files = pathlib.Path(f"/proc/{process.pid}/fd")
+        assert [os.readlink(files / name) for name in "012"] == ["/dev/null"] * 3
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 # The kernel cache ---------------------------------------------------------------------------

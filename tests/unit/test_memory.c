@@ -65,6 +65,32 @@ static void a_refusal_for_want_of_free_memory_is_remembered(void **state)
     memory_release(memory, 64 << 20);
 }
 
+static void without_a_first_slab_there_is_no_start(void **state)
+{
+    const struct memory_options options = {.budget_bytes = 64 << 20,
+                                           .small_slab_bytes = UINT64_C(1) << 56,
+                                           .small_block_bytes = 64 << 10,
+                                           .keep_ms = 10};
+    struct memory *memory = NULL;
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(memory_create(&options, &memory, &err), STATUS_OK);
+    assert_int_equal(memory_prepare(memory, &err), STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(err.detail, "first tensors"));
+    memory_destroy(memory);
+}
+
+static void the_first_slab_is_there_before_the_first_block_and_stays(void **state)
+{
+    struct memory_block block = {0};
+    assert_int_equal(memory_prepare(*state, NULL), STATUS_OK);
+    assert_int_equal(stats_of(*state).slab_bytes, 1 << 20);
+    assert_int_equal(memory_take(*state, 100, &block, NULL), STATUS_OK);
+    memory_give(*state, &block);
+    memory_trim(*state, clock_now_ns() + 60 * NS_PER_S);
+    assert_int_equal(stats_of(*state).slab_bytes, 1 << 20);
+}
+
 static void what_can_never_fit_is_too_large(void **state)
 {
     struct error err = ERROR_INIT;
@@ -250,6 +276,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_budget_is_kept_to_the_byte, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_for_want_of_free_memory_is_remembered, set_up,
                                         tear_down),
+        cmocka_unit_test(without_a_first_slab_there_is_no_start),
+        cmocka_unit_test_setup_teardown(
+            the_first_slab_is_there_before_the_first_block_and_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_can_never_fit_is_too_large, set_up, tear_down),
         cmocka_unit_test_setup_teardown(blocks_of_every_size_are_aligned_and_have_headroom,
                                         set_up, tear_down),
