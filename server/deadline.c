@@ -233,21 +233,30 @@ static void check(struct conn *conn, uint64_t now_ns)
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
-    uint64_t held = conn->exchange == NULL ? 0 : conn->exchange->request.reserved_bytes;
+    const struct exchange *x = conn->exchange;
     uint64_t moved = 0;
     uint64_t age_ns = 0;
+    if (x == NULL) {
+        return 0;
+    }
     if (conn->phase == CONN_BODY) {
-        moved = conn->exchange->body_received;
+        moved = x->body_received;
         age_ns = clock_span_ns(conn->since_ns, now_ns);
     } else if (conn->phase == CONN_ANSWERING && conn->first_look_ns != 0) {
         moved = peek_taken(conn->fd, conn->answer_given) - conn->first_taken;
         age_ns = clock_span_ns(conn->first_look_ns, now_ns);
     }
+    uint64_t held = x->request.reserved_bytes;
     if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
         return 0;
     }
-    uint64_t wanted = held / TURNOVER_S < LINK_RATE ? held / TURNOVER_S : LINK_RATE;
-    wanted = wanted > config->min_upload_rate ? wanted : config->min_upload_rate;
+    uint64_t wanted = held / TURNOVER_S;
+    if (wanted > LINK_RATE) {
+        wanted = LINK_RATE;
+    }
+    if (wanted < config->min_upload_rate) {
+        wanted = config->min_upload_rate;
+    }
     double rate = (double)moved * NS_PER_S / (double)age_ns;
     return rate < (double)wanted ? (double)held / (rate + 1) : 0;
 }

@@ -28,7 +28,6 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <microhttpd.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +37,6 @@
 enum {
     HTTP_RUNS = 4,
     HTTP_STOP_RUNS = 16,
-    HANDSHAKE_MS = 50, /* a drain waits this long for the end of handshakes that have begun */
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
 
@@ -387,42 +385,6 @@ static void on_check(uv_check_t *check)
 
 /* ---- draining and stopping ---- */
 
-static void quiesce(struct listener *listener)
-{
-    if (listener->quiesced) {
-        return; /* a second call would hand the descriptor out again */
-    }
-    listener->quiesced = true;
-    MHD_socket fd = MHD_quiesce_daemon(listener->daemon);
-    if (fd != MHD_INVALID_SOCKET) {
-        (void)close(fd);
-    }
-}
-
-static bool backlog_is_empty(const struct listener *listener)
-{
-    struct pollfd waiting = {.fd = listener->fd, .events = POLLIN};
-    return poll(&waiting, 1, 0) == 0;
-}
-
-/* Closing a listening socket resets the connections in its backlog, which their clients have
- * and may have sent requests on. listen_end() lets nobody else in; those get accepted first. */
-static void end_accepting(struct http_loop *loop, uint64_t now_ns)
-{
-    bool accepting = false;
-    for (size_t i = 0; i < loop->listener_count; i++) {
-        struct listener *listener = &loop->listeners[i];
-        bool handshakes_over =
-            clock_span_ns(loop->draining_ns, now_ns) > HANDSHAKE_MS * NS_PER_MS;
-        if (!listener->quiesced &&
-            (listener->inherited || (handshakes_over && backlog_is_empty(listener)))) {
-            quiesce(listener);
-        }
-        accepting = accepting || !listener->quiesced;
-    }
-    atomic_store(&loop->accepting, accepting);
-}
-
 static void on_heartbeat(uv_timer_t *timer);
 
 static void look_at_orders(struct http_loop *loop)
@@ -433,7 +395,7 @@ static void look_at_orders(struct http_loop *loop)
             loop->draining_ns = now_ns;
             (void)uv_timer_start(&loop->heartbeat, on_heartbeat, DRAIN_BEAT_MS, DRAIN_BEAT_MS);
         }
-        end_accepting(loop, now_ns);
+        accepting_end(loop, now_ns);
     }
     if (atomic_load(loop->stopping_order)) {
         loop->stopping = true;

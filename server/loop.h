@@ -83,6 +83,10 @@ void loop_wake(struct http_loop *loop);
 /* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *x);
 
+/* accepting.c: a drain has begun; stop accepting, without a connection lost. Call it until
+ * loop->accepting is false. */
+void accepting_end(struct http_loop *loop, uint64_t now_ns);
+
 /* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */
 void deadline_sweep(struct http_loop *loop);
 /* End the connection: MHD closes it by its own ways. */
