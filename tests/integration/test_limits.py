@@ -426,9 +426,14 @@ WIDE = 6 * MIB  # of answer; one byte asks for it
 WIDE_PATH = f"/v1/cumsum?dtype=int8&shape={WIDE}&strides=0"
 
 
-def wide(server):
+def wide(server, path=None):
     """A client that has sent a request with a long answer and does not read it yet."""
     wire = server.wire()
+    if path is not None:
+        wire.close()
+        wire.socket = socket.socket(socket.AF_UNIX)
+        wire.socket.settimeout(30)
+        wire.socket.connect(path)
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
     return wire.send(post_bytes(WIDE_PATH, b"\x01", [RAW]))
 
@@ -457,15 +462,18 @@ def test_an_answer_has_a_deadline_however_steadily_it_is_read(start_server):
     assert works(server)
 
 
-def test_those_who_read_slowest_give_way_when_memory_is_wanted(tight_server):
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_those_who_read_slowest_give_way_when_memory_is_wanted(start_server, tmp_path, kind):
     """Two slow readers hold what there is; a third is refused, and soon served."""
-    readers = [wide(tight_server) for _ in range(2)]
-    until(lambda: metric(tight_server, "tally_memory_reserved_bytes") >= 2 * WIDE, 20)
+    path = str(tmp_path / "s")
+    server = start_server("--memory-budget", "16MiB", "--listen", f"unix:{path}")
+    readers = [wide(server, path if kind == "unix" else None) for _ in range(2)]
+    until(lambda: metric(server, "tally_memory_reserved_bytes") >= 2 * WIDE, 20)
     served = threading.Event()
     statuses = []
 
     def ask():
-        statuses.append(one_post(tight_server, WIDE_PATH, b"\x01").status)
+        statuses.append(one_post(server, WIDE_PATH, b"\x01").status)
         if statuses[-1] == 200:
             served.set()
         return served.is_set() or len(statuses) > 400
@@ -475,7 +483,7 @@ def test_those_who_read_slowest_give_way_when_memory_is_wanted(tight_server):
         ended = read_at(readers, 64 * 1024, asking.done)
         asking.result()
     assert served.is_set() and statuses[0] == 503
-    assert ended <= 1 and metric(tight_server, "tally_slow_clients_total") == 1  # not both
+    assert ended <= 1 and metric(server, "tally_slow_clients_total") == 1  # not both
     for wire in readers:
         wire.close()
 
