@@ -92,6 +92,24 @@ bool cl_fault_lookback(void)
     return wrong;
 }
 
+static void hang(uint32_t ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
+void cl_fault_load(const char *options)
+{
+    if (inactive()) {
+        return;
+    }
+    (void)pthread_mutex_lock(&setting_lock);
+    bool hangs = setting.load[0] != '\0' && strstr(options, setting.load) != NULL;
+    uint32_t ms = hangs ? setting.load_ms : 0;
+    (void)pthread_mutex_unlock(&setting_lock);
+    hang(ms);
+}
+
 void cl_fault_hang(void)
 {
     if (inactive()) {
@@ -100,8 +118,7 @@ void cl_fault_hang(void)
     (void)pthread_mutex_lock(&setting_lock);
     uint32_t ms = setting.hang_ms;
     (void)pthread_mutex_unlock(&setting_lock);
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    (void)nanosleep(&pause, NULL);
+    hang(ms);
 }
 
 #ifdef TALLY_FAULTS
@@ -124,6 +141,14 @@ static long fault_number(const char *text, const char *name)
     return value != NULL ? strtol(value, NULL, 10) : 0;
 }
 
+static void fault_word(const char *text, const char *name, char *word, size_t room)
+{
+    const char *value = fault_field(text, name);
+    if (value != NULL) {
+        (void)snprintf(word, room, "%.*s", (int)strcspn(value, ","), value);
+    }
+}
+
 static void set_from_text(const char *text)
 {
     struct cl_fault fault = {.code = (cl_int)fault_number(text, "code"),
@@ -131,12 +156,10 @@ static void set_from_text(const char *text)
                              .count = (uint32_t)fault_number(text, "count"),
                              .canary = (uint32_t)fault_number(text, "canary"),
                              .lookback = (uint32_t)fault_number(text, "lookback"),
-                             .hang_ms = (uint32_t)fault_number(text, "hang_ms")};
-    const char *build = fault_field(text, "build");
-    if (build != NULL) {
-        (void)snprintf(fault.build, sizeof fault.build, "%.*s", (int)strcspn(build, ","),
-                       build);
-    }
+                             .hang_ms = (uint32_t)fault_number(text, "hang_ms"),
+                             .load_ms = (uint32_t)fault_number(text, "load_ms")};
+    fault_word(text, "build", fault.build, sizeof fault.build);
+    fault_word(text, "load", fault.load, sizeof fault.load);
     cl_fault_set(&fault);
 }
 

@@ -231,6 +231,7 @@ cl_program cl_program_load(const struct cl_device *device, const char *cache_dir
 {
     char options[OPTIONS_ROOM];
     char key[KEY_ROOM];
+    cl_fault_load(spec->options);
     bool caching = find_entry(device, cache_dir, spec, options, key);
     return caching ? from_cache(device, cache_dir, key, options) : NULL;
 }

@@ -70,7 +70,8 @@ X(request_timeout_ms,  UINT,   "3600000",        0,          86400000,         "
   "then gets 504. 0: none.")                                                                       \
 X(device_timeout_ms,   UINT,   "60000",          10,         86400000,         "ms",               \
   "A device that has not finished a batch of 1 GiB or less after this long counts as hung; larger " \
-  "batches get more in proportion.")                                                               \
+  "batches get more in proportion. Loading a kernel may take as long; listing and opening devices, " \
+  "and building a kernel, ten times as long.")                                                     \
 X(drain_timeout_s,     UINT,   "30",             0,          86400,            "s",                \
   "On SIGTERM: how long requests that are being served may take to finish.")                       \
 X(drain_delay_ms,      UINT,   "5000",           0,          600000,           "ms",               \

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* How long destroy waits for threads that are in the middle of something. */
 #define JOIN_WAIT_NS (2 * NS_PER_S)
@@ -113,6 +114,93 @@ static enum status build(const struct worker_plan *plan, const struct scan_devic
     return STATUS_OK;
 }
 
+/* The driver's answer to who is there, and who waits for it. */
+struct listing {
+    const struct device_driver *driver;
+    pthread_mutex_t lock; /* guards done, abandoned */
+    pthread_cond_t ended; /* monotonic clock */
+    bool done;
+    bool abandoned; /* nobody waits any more: the thread frees it */
+    struct scan_device_info infos[DEVICE_POOL_MAX];
+    size_t count;
+    enum status status;
+    struct error err;
+};
+
+static struct listing *listing_create(const struct device_driver *driver)
+{
+    struct listing *listing = calloc(1, sizeof *listing);
+    if (listing == NULL) {
+        return NULL;
+    }
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&listing->ended, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    (void)pthread_mutex_init(&listing->lock, NULL);
+    listing->driver = driver;
+    return listing;
+}
+
+static void listing_destroy(struct listing *listing)
+{
+    if (listing != NULL) {
+        (void)pthread_cond_destroy(&listing->ended);
+        (void)pthread_mutex_destroy(&listing->lock);
+        free(listing);
+    }
+}
+
+static void *list_devices(void *argument)
+{
+    struct listing *listing = argument;
+    listing->status =
+        listing->driver->list(listing->infos, DEVICE_POOL_MAX, &listing->count, &listing->err);
+    (void)pthread_mutex_lock(&listing->lock);
+    listing->done = true;
+    bool abandoned = listing->abandoned;
+    (void)pthread_cond_signal(&listing->ended);
+    (void)pthread_mutex_unlock(&listing->lock);
+    if (abandoned) {
+        listing_destroy(listing);
+    }
+    return NULL;
+}
+
+/* Ask the driver on a thread of its own, which is left to itself if it gets no answer. */
+static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, struct error *err)
+{
+    struct listing *listing = *owned;
+    pthread_t thread;
+    int failure = pthread_create(&thread, NULL, list_devices, listing);
+    if (failure != 0) {
+        return error_set(err, STATUS_INTERNAL, "cannot start a thread to list the devices: %s",
+                         strerrordesc_np(failure));
+    }
+    struct timespec until = clock_timespec(clock_now_ns() + timeout_ns);
+    int waited = 0;
+    (void)pthread_mutex_lock(&listing->lock);
+    while (!listing->done && waited == 0) {
+        waited = pthread_cond_timedwait(&listing->ended, &listing->lock, &until);
+    }
+    bool done = listing->done;
+    listing->abandoned = !done;
+    (void)pthread_mutex_unlock(&listing->lock);
+    if (done) {
+        (void)pthread_join(thread, NULL);
+        return listing->status == STATUS_OK
+                   ? STATUS_OK
+                   : error_set(err, listing->status, "%s", listing->err.detail);
+    }
+    (void)pthread_detach(thread);
+    *owned = NULL;
+    return error_set(err, STATUS_DEVICE_ERROR,
+                     "the OpenCL drivers did not say within %llu ms which devices there are "
+                     "(%d times --device-timeout-ms)",
+                     (unsigned long long)(timeout_ns / NS_PER_MS), WORKER_PATIENCE);
+}
+
 enum status device_pool_create(struct server *server, const struct device_driver *driver,
                                struct device_pool **out, struct error *err)
 {
@@ -121,20 +209,20 @@ enum status device_pool_create(struct server *server, const struct device_driver
     if (status != STATUS_OK) {
         return status;
     }
-    struct scan_device_info *infos = calloc(DEVICE_POOL_MAX, sizeof *infos);
-    if (infos == NULL) {
+    struct listing *listing = listing_create(driver);
+    if (listing == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
-    size_t count = 0;
     bool chosen[DEVICE_POOL_MAX];
-    status = driver->list(infos, DEVICE_POOL_MAX, &count, err);
+    status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
     if (status == STATUS_OK) {
-        status = device_select(server->config->devices, infos, count, chosen, err);
+        status =
+            device_select(server->config->devices, listing->infos, listing->count, chosen, err);
     }
     if (status == STATUS_OK) {
-        status = build(&plan, infos, chosen, count, out, err);
+        status = build(&plan, listing->infos, chosen, listing->count, out, err);
     }
-    free(infos);
+    listing_destroy(listing);
     return status;
 }
 

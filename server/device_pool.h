@@ -24,7 +24,8 @@ enum {
 };
 
 /* What runs jobs: the OpenCL devices, or a fake one in tests. Like scan_device.h, call by call.
- */
+ * A driver may take for ever over list, open, close, warm and run: each has a deadline
+ * (worker.h). The others only look something up. */
 struct device_driver {
     enum status (*list)(struct scan_device_info *infos, size_t room, size_t *count,
                         struct error *err);
@@ -48,7 +49,8 @@ int device_list_print(FILE *out);
 
 /* List and select devices as --devices says. No thread starts yet.
  * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices, --warm or
- * the file of --kernel-table makes no sense */
+ * the file of --kernel-table makes no sense; DEVICE_ERROR: the drivers do not answer, and a
+ * thread still waits for them */
 MUST_CHECK enum status device_pool_create(struct server *server,
                                           const struct device_driver *driver,
                                           struct device_pool **out, struct error *err);

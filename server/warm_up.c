@@ -197,7 +197,7 @@ static bool warm_step(struct worker *worker, size_t step, bool compile)
     const struct device_driver *driver = worker->plan->driver;
     struct error err = ERROR_INIT;
     uint64_t began_ns = clock_now_ns();
-    worker_call_begin(worker, NULL, 0, 0);
+    worker_call_begin(worker, compile ? WORKER_CALL_BUILD : WORKER_CALL_LOAD, 0);
     enum status status =
         driver->warm(worker->device, &worker->warm.steps[step].build, compile, &err);
     if (!worker_call_end(worker)) {
@@ -410,22 +410,26 @@ bool warm_up_begin(struct worker *worker)
     return usable;
 }
 
-bool warm_up_for(struct worker *worker, struct scan_kind kind)
+enum warm_up_result warm_up_for(struct worker *worker, struct scan_kind kind, struct error *err)
 {
     struct warm_up *warm = &worker->warm;
-    bool usable = true;
-    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS && usable && warm->left > 0;
-         kernel++) {
+    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS && warm->left > 0; kernel++) {
         const struct scan_build build = {kind, kernel};
         if (!worker->plan->driver->needs(worker->device, kernel)) {
             continue;
         }
         size_t step = find_step(warm, &build);
-        if (step != NO_STEP && warm->steps[step].state < DONE) {
-            usable = finish_steps(worker, step, step + 1, 1) || worker_is_stopping(worker);
+        if (step == NO_STEP || warm->steps[step].state >= DONE ||
+            finish_steps(worker, step, step + 1, 1)) {
+            continue;
         }
+        if (worker_state(worker) != DEVICE_READY) {
+            return WARM_UP_OUT;
+        }
+        (void)error_set(err, STATUS_DRAINING, "the service stops");
+        return WARM_UP_MISSING;
     }
-    return usable;
+    return WARM_UP_READY;
 }
 
 /* Load a kernel if it is time: the one that jobs want, or the next. */

@@ -60,9 +60,15 @@ bool warm_up_tick(struct worker *worker, bool quiet);
 /* How long the worker may wait for requests before the next tick. */
 uint64_t warm_up_wait_ns(const struct worker *worker);
 
-/* Have what jobs of a kind cannot run without, waiting for it. False: the device is out of use.
- */
-bool warm_up_for(struct worker *worker, struct scan_kind kind);
+enum warm_up_result {
+    WARM_UP_READY,
+    WARM_UP_MISSING, /* jobs of the kind cannot run now, others can */
+    WARM_UP_OUT      /* the device is out of use */
+};
+
+/* Have what jobs of a kind cannot run without, waiting for it. err: what is MISSING, and why */
+enum warm_up_result warm_up_for(struct worker *worker, struct scan_kind kind,
+                                struct error *err);
 
 /* End the children. */
 void warm_up_stop(struct warm_up *warm);

@@ -21,8 +21,7 @@ enum {
 };
 
 enum {
-    BACK_OFF_DOUBLINGS = 6,
-    BUILD_PATIENCE = 10 /* times --device-timeout-ms for opening and warming */
+    BACK_OFF_DOUBLINGS = 6
 };
 
 /* A batch of more than this gets more time in proportion. */
@@ -95,23 +94,55 @@ void worker_fail(struct worker *worker, const char *reason)
                 worker->info.name, reason);
 }
 
-/* Compilers on a busy machine are slow without being stuck. */
-static uint64_t call_timeout_ns(const struct worker *worker, size_t count, uint64_t bytes)
+void worker_hold(struct worker *worker, struct request *batch, size_t count,
+                 struct request *rest)
 {
-    double factor = count == 0 ? BUILD_PATIENCE : 1;
+    (void)pthread_mutex_lock(&worker->lock);
+    assert(worker->batch == NULL && worker->rest == NULL);
+    worker->batch = batch;
+    worker->batch_count = count;
+    worker->rest = rest;
+    (void)pthread_mutex_unlock(&worker->lock);
+}
+
+/* Thread: a holder of the lock. */
+static struct request *empty_record(struct worker *worker, struct request **rest)
+{
+    struct request *batch = worker->batch;
+    *rest = worker->rest;
+    worker->batch = NULL;
+    worker->batch_count = 0;
+    worker->rest = NULL;
+    return batch;
+}
+
+struct request *worker_let_go(struct worker *worker, struct request **rest)
+{
+    (void)pthread_mutex_lock(&worker->lock);
+    struct request *batch = empty_record(worker, rest);
+    (void)pthread_mutex_unlock(&worker->lock);
+    return batch;
+}
+
+/* Compilers and drivers that start on a busy machine are slow without being stuck. A kernel is
+ * loaded in milliseconds, and requests wait meanwhile unless the device is being opened. */
+static uint64_t call_timeout_ns(const struct worker *worker, enum worker_call call,
+                                uint64_t bytes)
+{
+    bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_BUILD ||
+                   (call == WORKER_CALL_LOAD && worker_state(worker) != DEVICE_READY);
+    double factor = patient ? WORKER_PATIENCE : 1;
     factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : factor;
     return (uint64_t)((double)worker->plan->timeout_ns * factor);
 }
 
-void worker_call_begin(struct worker *worker, struct request *batch, size_t count,
-                       uint64_t bytes)
+void worker_call_begin(struct worker *worker, enum worker_call call, uint64_t bytes)
 {
-    uint64_t timeout_ns = call_timeout_ns(worker, count, bytes);
+    uint64_t timeout_ns = call_timeout_ns(worker, call, bytes);
     (void)pthread_mutex_lock(&worker->lock);
+    worker->call = call;
     worker->call_timeout_ns = timeout_ns;
     worker->call_deadline_ns = clock_now_ns() + timeout_ns;
-    worker->batch = batch;
-    worker->batch_count = count;
     (void)pthread_mutex_unlock(&worker->lock);
 }
 
@@ -120,8 +151,6 @@ bool worker_call_end(struct worker *worker)
     (void)pthread_mutex_lock(&worker->lock);
     bool in_time = worker_state(worker) != DEVICE_HUNG;
     worker->call_deadline_ns = 0;
-    worker->batch = NULL;
-    worker->batch_count = 0;
     size_t orphan_count = worker->orphan_count;
     uint64_t orphan_reserved = worker->orphan_reserved;
     worker->orphan_count = 0;
@@ -144,12 +173,12 @@ bool worker_call_end(struct worker *worker)
     return in_time;
 }
 
-/* Leave the memory of the batch to the device and return its requests. Thread: a holder of the
- * lock. */
-static struct request *take_batch_away(struct worker *worker)
+/* Leave the memory of the batch, which runs, to the device and return its requests. Thread: a
+ * holder of the lock. */
+static struct request *take_running_away(struct worker *worker)
 {
     struct request *first = worker->batch;
-    if (first != NULL && first->slice.of != NULL) {
+    if (first->slice.of != NULL) {
         /* A slice, alone: its loop may be writing beside it. It stays, and says so. */
         atomic_store_explicit(&first->slice.overdue, true, memory_order_relaxed);
         return NULL;
@@ -168,6 +197,16 @@ static struct request *take_batch_away(struct worker *worker)
     return first;
 }
 
+static const char *call_text(enum worker_call call)
+{
+    static const char *const texts[] = {[WORKER_CALL_OPEN] = "while it was opened",
+                                        [WORKER_CALL_LOAD] = "while a kernel was loaded",
+                                        [WORKER_CALL_BUILD] = "while a kernel was built",
+                                        [WORKER_CALL_RUN] = "while it ran",
+                                        [WORKER_CALL_CLOSE] = "while it was closed"};
+    return texts[call];
+}
+
 void worker_watch(struct worker *worker, uint64_t now_ns)
 {
     (void)pthread_mutex_lock(&worker->lock);
@@ -176,22 +215,35 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
         return;
     }
     char reason[128];
-    (void)snprintf(reason, sizeof reason, "it gave no answer for %llu ms (--device-timeout-ms)",
-                   (unsigned long long)(worker->call_timeout_ns / NS_PER_MS));
+    (void)snprintf(
+        reason, sizeof reason, "it gave no answer for %llu ms (--device-timeout-ms) %s",
+        (unsigned long long)(worker->call_timeout_ns / NS_PER_MS), call_text(worker->call));
     worker->call_deadline_ns = 0;
-    struct request *first = take_batch_away(worker);
+    bool running = worker->call == WORKER_CALL_RUN;
+    struct request *rest = NULL;
+    struct request *lost = NULL;
+    struct request *untouched = NULL;
+    if (running) {
+        lost = take_running_away(worker);
+        rest = worker->rest;
+        worker->rest = NULL;
+    } else {
+        untouched = empty_record(worker, &rest);
+    }
     set_state(worker, DEVICE_HUNG, reason);
     (void)pthread_mutex_unlock(&worker->lock);
     worker->plan->changed(worker->plan->pool);
     metrics_add(worker->plan->server->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
     log_message(log_of(worker), LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
                 worker->info.name, reason);
-    while (first != NULL) {
-        struct request *next = first->next;
-        completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
+    while (lost != NULL) {
+        struct request *next = lost->next;
+        completion_fail(lost, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
                         worker->number, worker->info.name, reason);
-        first = next;
+        lost = next;
     }
+    worker_move(worker, untouched, reason);
+    worker_return(worker, rest);
 }
 
 bool worker_is_stopping(struct worker *worker)
@@ -208,7 +260,7 @@ static bool open_device(struct worker *worker)
     const struct worker_plan *plan = worker->plan;
     uint64_t began_ns = clock_now_ns();
     struct error err = ERROR_INIT;
-    worker_call_begin(worker, NULL, 0, 0);
+    worker_call_begin(worker, WORKER_CALL_OPEN, 0);
     enum status status =
         plan->driver->open(worker->number, &plan->open_options, &worker->device, &err);
     if (!worker_call_end(worker)) {
@@ -234,12 +286,21 @@ static bool open_device(struct worker *worker)
 /* Run a batch once the kernels are there that it cannot do without. */
 static bool run_batch(struct worker *worker, struct request *first, size_t count)
 {
-    const struct scan_plan *plan = &first->plan;
-    if (!warm_up_for(worker, (struct scan_kind){plan->dtype, plan->precision})) {
-        queue_return(worker->plan->server->queue, first);
-        return false;
+    struct scan_kind kind = {first->plan.dtype, first->plan.precision};
+    struct error err = ERROR_INIT;
+    struct request *rest = NULL;
+    worker_hold(worker, first, count, NULL);
+    switch (warm_up_for(worker, kind, &err)) {
+    case WARM_UP_READY:
+        return worker_run(worker);
+    case WARM_UP_MISSING:
+        worker_fail_chain(worker_let_go(worker, &rest), &err);
+        return true;
+    case WARM_UP_OUT:
+        worker_move(worker, worker_let_go(worker, &rest), "a kernel could not be loaded");
+        break;
     }
-    return worker_run(worker, first, count);
+    return false;
 }
 
 /* Run a batch, or use the quiet: one look at the queue. False: the device is out of use. */
@@ -301,7 +362,9 @@ static void *worker_main(void *argument)
     while (!leave) {
         leave = open_device(worker) ? serve(worker) || worker_is_stopping(worker) : false;
         warm_up_stop(&worker->warm);
+        worker_call_begin(worker, WORKER_CALL_CLOSE, 0);
         worker->plan->driver->close(worker->device);
+        (void)worker_call_end(worker);
         worker->device = NULL;
         leave = leave || back_off(worker);
     }

@@ -5,9 +5,12 @@
  *         |                        +----------------------------+
  *     back-off <-- close <-- FAILED, or HUNG and came back
  *
- * Every call of the driver has a deadline, kept by worker_watch(). When it passes, the requests
- * are taken from the worker and answered, but their memory stays behind (the orphans): the
- * device may still write there. The worker returns it when the call comes back. */
+ * What the worker takes from the queue is in its record from then on, and every call of the
+ * driver has a deadline (enum worker_call), kept by worker_watch(). When it passes, whatever
+ * the call was, the requests are taken from the worker. Those that the device is running are
+ * answered, but their memory stays behind (the orphans): the device may still write there, and
+ * the worker returns it when the call comes back. The others keep theirs: no device has touched
+ * it. They run on another device, or are answered. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -21,7 +24,17 @@
 #include <stdatomic.h>
 
 enum {
-    WORKER_MAGIC = 0x7a11304
+    WORKER_MAGIC = 0x7a11304,
+    WORKER_PATIENCE = 10 /* times --device-timeout-ms for listing, opening and building */
+};
+
+/* The calls of the driver that may take as long as it likes. */
+enum worker_call {
+    WORKER_CALL_OPEN,
+    WORKER_CALL_LOAD,  /* warm(), from the cache */
+    WORKER_CALL_BUILD, /* warm(), compiling */
+    WORKER_CALL_RUN,   /* the device works in the memory of the batch */
+    WORKER_CALL_CLOSE
 };
 
 /* What a device may still write to after its request was answered. */
@@ -61,8 +74,11 @@ struct worker {
     bool exited;
     uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
     uint64_t call_timeout_ns;  /* how long it was given */
-    struct request *batch;     /* owned: what the device runs; NULL: nothing, or taken away */
+    enum worker_call call;
+    struct request
+        *batch; /* owned: what is to run next, or runs; NULL: nothing, or taken away */
     size_t batch_count;
+    struct request *rest;          /* owned: taken with the batch, runs after it */
     struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
     size_t orphan_count;
     uint64_t orphan_reserved;
@@ -95,16 +111,29 @@ void worker_watch(struct worker *worker, uint64_t now_ns);
 void worker_stats(struct worker *worker, struct device_stats *out);
 enum device_state worker_state(const struct worker *worker);
 
-/* worker_run.c: run a batch (chain linked by next) and hand every request on. False: the device
- * is out of use. Thread: the worker's. */
-bool worker_run(struct worker *worker, struct request *first, size_t count);
+/* worker_run.c: run the batch that the worker holds and hand every request on. False: the
+ * device is out of use. Thread: the worker's. */
+bool worker_run(struct worker *worker);
+/* worker_run.c: run requests (chain linked by next) elsewhere that this device, which is out of
+ * use, has not changed, or end those that were moved before. Thread: their owner. */
+void worker_move(struct worker *worker, struct request *first, const char *reason);
+/* worker_run.c: end requests. Thread: their owner. */
+void worker_fail_chain(struct request *first, const struct error *err);
+/* worker_run.c: put requests back whose turn did not come. NULL: none. Thread: their owner. */
+void worker_return(struct worker *worker, struct request *first);
 
-/* worker.c, for worker_run.c: begin and end a call of the driver. */
-void worker_call_begin(struct worker *worker, struct request *batch, size_t count,
-                       uint64_t bytes);
-/* False: it came back too late; the orphans have been returned, the device is FAILED. */
+/* worker.c, for worker_run.c and warm_up.c. Thread: the worker's. */
+
+/* Put requests into the record, both chains linked by next; it holds none. */
+void worker_hold(struct worker *worker, struct request *batch, size_t count,
+                 struct request *rest);
+/* Take them out again; NULL where worker_watch() was faster. */
+struct request *worker_let_go(struct worker *worker, struct request **rest);
+/* Begin and end a call of the driver. bytes: of a run's tensors. */
+void worker_call_begin(struct worker *worker, enum worker_call call, uint64_t bytes);
+/* False: it came back too late; the record is empty but for a slice that ran, the orphans have
+ * been returned, the device is FAILED. */
 bool worker_call_end(struct worker *worker);
-/* worker.c, for warm_up.c. */
 bool worker_is_stopping(struct worker *worker);
 /* The device is out of use. */
 void worker_fail(struct worker *worker, const char *reason);

@@ -93,7 +93,7 @@ static void finish(struct worker *worker, struct request *first, size_t count,
     post_chain(first);
 }
 
-static void fail_chain(struct request *first, const struct error *err)
+void worker_fail_chain(struct request *first, const struct error *err)
 {
     while (first != NULL) {
         struct request *next = first->next;
@@ -102,30 +102,38 @@ static void fail_chain(struct request *first, const struct error *err)
     }
 }
 
-/* The device is out of use: its batch runs once elsewhere, if it still can. */
-static void move_or_fail(struct worker *worker, struct request *first, bool intact,
-                         const struct error *err)
+static void fail_failed(struct worker *worker, struct request *request, const char *reason)
+{
+    completion_fail(request, STATUS_DEVICE_ERROR, "device %zu (%s) failed: %s; try again",
+                    worker->number, worker->info.name, reason);
+}
+
+void worker_move(struct worker *worker, struct request *first, const char *reason)
 {
     struct request *again = NULL;
     struct request **again_tail = &again;
-    bool moved = false;
     while (first != NULL) {
         struct request *next = first->next;
         first->next = NULL;
-        if (intact && first->retries == 0) {
+        if (first->retries == 0) {
             first->retries++;
             *again_tail = first;
             again_tail = &first->next;
-            moved = true;
         } else {
-            completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) failed: %s; try again",
-                            worker->number, worker->info.name, err->detail);
+            fail_failed(worker, first, reason);
         }
         first = next;
     }
-    if (moved) {
+    if (again != NULL) {
         metrics_add(worker->plan->server->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
-        queue_return(worker->plan->server->queue, again);
+        worker_return(worker, again);
+    }
+}
+
+void worker_return(struct worker *worker, struct request *first)
+{
+    if (first != NULL) {
+        queue_return(worker->plan->server->queue, first);
     }
 }
 
@@ -136,55 +144,79 @@ enum outcome {
     OUTCOME_OUT       /* every request was handed on, and the device is out of use */
 };
 
-static enum outcome run_once(struct worker *worker, struct request *first, size_t count)
+/* It came back too late. All requests were taken away but for a slice. */
+static void end_slice(struct worker *worker)
+{
+    struct request *rest = NULL;
+    struct request *slice = worker_let_go(worker, &rest);
+    if (slice != NULL) {
+        completion_fail(slice, STATUS_DEVICE_ERROR, "device %zu (%s) did not answer in time",
+                        worker->number, worker->info.name);
+    }
+}
+
+/* The device failed and is out of use from now on. */
+static void give_up(struct worker *worker, bool intact, const struct error *err)
+{
+    worker_fail(worker, err->detail);
+    struct request *rest = NULL;
+    struct request *first = worker_let_go(worker, &rest);
+    while (first != NULL && !intact) {
+        struct request *next = first->next;
+        fail_failed(worker, first, err->detail);
+        first = next;
+    }
+    worker_move(worker, first, err->detail);
+    worker_return(worker, rest);
+}
+
+/* Run the batch in the record. *rest: what runs after it, unless the device is out of use. */
+static enum outcome run_once(struct worker *worker, struct request **rest)
 {
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
+    struct request *first = worker->batch; /* nobody else takes it before the call begins */
+    size_t count = worker->batch_count;
     uint64_t bytes = fill_jobs(worker, first);
-    bool slice = first->slice.of != NULL;
-    worker_call_begin(worker, first, count, bytes);
+    worker_call_begin(worker, WORKER_CALL_RUN, bytes);
     enum status status =
         worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
     if (!worker_call_end(worker)) {
-        if (slice) {
-            completion_fail(first, STATUS_DEVICE_ERROR,
-                            "device %zu (%s) did not answer in time", worker->number,
-                            worker->info.name);
-        }
-        return OUTCOME_OUT; /* other requests were taken away */
+        end_slice(worker);
+        return OUTCOME_OUT;
     }
+    if (status == STATUS_DEVICE_ERROR) {
+        give_up(worker, report.inputs_intact, &err);
+        return OUTCOME_OUT;
+    }
+    if (status != STATUS_OK && count > 1 && report.inputs_intact) {
+        return OUTCOME_TOO_MUCH;
+    }
+    first = worker_let_go(worker, rest);
     if (status == STATUS_OK) {
         finish(worker, first, count, &report);
         return OUTCOME_DONE;
     }
-    if (status == STATUS_DEVICE_ERROR) {
-        worker_fail(worker, err.detail);
-        move_or_fail(worker, first, report.inputs_intact, &err);
-        return OUTCOME_OUT;
-    }
-    if (count > 1 && report.inputs_intact) {
-        return OUTCOME_TOO_MUCH;
-    }
     log_message(worker->plan->server->log, LOG_WARN, "device %zu (%s): %s", worker->number,
                 worker->info.name, err.detail);
-    fail_chain(first, &err);
+    worker_fail_chain(first, &err);
     return OUTCOME_DONE;
 }
 
-bool worker_run(struct worker *worker, struct request *first, size_t count)
+bool worker_run(struct worker *worker)
 {
-    enum outcome outcome = run_once(worker, first, count);
-    if (outcome != OUTCOME_TOO_MUCH) {
-        return outcome == OUTCOME_DONE;
+    struct request *rest = NULL;
+    enum outcome outcome = run_once(worker, &rest);
+    if (outcome == OUTCOME_TOO_MUCH) {
+        rest = worker_let_go(worker, &(struct request *){NULL});
+        outcome = OUTCOME_DONE;
     }
-    while (first != NULL) { /* one by one */
-        struct request *next = first->next;
+    while (rest != NULL && outcome == OUTCOME_DONE) { /* one by one */
+        struct request *first = rest;
+        struct request *others = first->next;
         first->next = NULL;
-        if (run_once(worker, first, 1) == OUTCOME_OUT) {
-            queue_return(worker->plan->server->queue, next);
-            return false;
-        }
-        first = next;
+        worker_hold(worker, first, 1, others);
+        outcome = run_once(worker, &rest);
     }
-    return true;
+    return outcome == OUTCOME_DONE;
 }

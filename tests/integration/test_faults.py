@@ -131,6 +131,22 @@ def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
     service.heals()
 
 
+def test_a_hang_while_a_kernel_loads_loses_no_request(faults):
+    """int16 is no type of --warm. A request that comes before the device is ready is the first that
+    it takes, before it gets ready for other types."""
+    service = faults("--device-timeout-ms=1000", text="load=-DELEM_I16,load_ms=20000", wait=False)
+    until(service.connects)
+    start = time.monotonic()
+    path = "/v1/cumsum?dtype=int16&shape=4"
+    answer = service.client.post(path, np.arange(4, dtype=np.int16).tobytes(), calls.RAW)
+    calls.expect_error(answer, 503)
+    assert "Retry-After" in answer.headers
+    until(lambda: service.states() == ["hung"])
+    assert "while a kernel was loaded" in service.devices()[0]["last_error"]
+    assert time.monotonic() - start < 19.9
+    service.server.kill()  # or the next program of the type hangs as long
+
+
 def test_a_slow_device_keeps_nobody_waiting_as_an_idle_connection(faults):
     service = faults("--idle-timeout-s=1")
     service.say("hang_ms=2500")

@@ -24,7 +24,10 @@ enum fake_mode {
     FAKE_FAILS,           /* run: DEVICE_ERROR, inputs overwritten */
     FAKE_SHORT_OF_MEMORY, /* run: OUT_OF_MEMORY for more than one job */
     FAKE_HANGS,           /* run: blocks until the mode changes */
-    FAKE_CLOSED           /* open: DEVICE_ERROR */
+    FAKE_CLOSED,          /* open: DEVICE_ERROR */
+    FAKE_OPEN_HANGS,      /* these block until the mode changes: open */
+    FAKE_WARM_HANGS,      /* warm */
+    FAKE_SINGLE_HANGS     /* run, with one job; OUT_OF_MEMORY for more */
 };
 
 struct scan_device {
@@ -37,6 +40,8 @@ static struct {
     _Atomic int mode[FAKE_DEVICES];
     atomic_uint runs[FAKE_DEVICES];
     atomic_uint opens[FAKE_DEVICES];
+    atomic_bool list_hangs;                /* list blocks until it is false */
+    atomic_bool close_hangs[FAKE_DEVICES]; /* the same with close */
     atomic_uint warm_steps;
     bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
     atomic_uint out_of_order; /* slices that did not follow the one before them */
@@ -49,15 +54,25 @@ static inline void fake_reset(size_t count)
         atomic_store(&fake.mode[i], FAKE_WORKS);
         atomic_store(&fake.runs[i], 0);
         atomic_store(&fake.opens[i], 0);
+        atomic_store(&fake.close_hangs[i], false);
     }
+    atomic_store(&fake.list_hangs, false);
     atomic_store(&fake.warm_steps, 0);
     fake.every_byte = false;
     atomic_store(&fake.out_of_order, 0);
 }
 
+static inline void fake_pause(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 static inline enum status fake_list(struct scan_device_info *infos, size_t room, size_t *count,
                                     struct error *err)
 {
+    while (atomic_load(&fake.list_hangs)) {
+        fake_pause();
+    }
     if (fake.count == 0) {
         return error_set(err, STATUS_NO_DEVICE, "there is no OpenCL platform");
     }
@@ -78,6 +93,9 @@ static inline enum status fake_open(size_t number, const struct scan_device_opti
 {
     (void)options;
     atomic_fetch_add(&fake.opens[number], 1);
+    while (atomic_load(&fake.mode[number]) == FAKE_OPEN_HANGS) {
+        fake_pause();
+    }
     if (atomic_load(&fake.mode[number]) == FAKE_CLOSED) {
         return error_set(err, STATUS_DEVICE_ERROR, "it does not open");
     }
@@ -88,6 +106,9 @@ static inline enum status fake_open(size_t number, const struct scan_device_opti
 
 static inline void fake_close(struct scan_device *device)
 {
+    while (device != NULL && atomic_load(&fake.close_hangs[device->number])) {
+        fake_pause();
+    }
     free(device);
 }
 
@@ -114,8 +135,10 @@ static inline bool fake_wanted(struct scan_device *device, struct scan_build *bu
 static inline enum status fake_warm(struct scan_device *device, const struct scan_build *build,
                                     bool compile, struct error *err)
 {
-    (void)device;
     (void)build;
+    while (atomic_load(&fake.mode[device->number]) == FAKE_WARM_HANGS) {
+        fake_pause();
+    }
     if (!compile) {
         return error_set(err, STATUS_NOT_FOUND, "there is no cache");
     }
@@ -173,11 +196,22 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
     case FAKE_HANGS:
         while (atomic_load(mode) == FAKE_HANGS) {
             fake_compute(jobs, count); /* it still uses the memory */
-            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            fake_pause();
+        }
+        break;
+    case FAKE_SINGLE_HANGS:
+        report->inputs_intact = true;
+        if (count > 1) {
+            return error_set(err, STATUS_OUT_OF_MEMORY, "too much at once");
+        }
+        while (atomic_load(mode) == FAKE_SINGLE_HANGS) {
+            fake_pause();
         }
         break;
     case FAKE_WORKS:
     case FAKE_CLOSED:
+    case FAKE_OPEN_HANGS:
+    case FAKE_WARM_HANGS:
         break;
     }
     fake_compute(jobs, count);
