@@ -7,7 +7,6 @@
 #define TALLY_SERVER_BUSY_POLL_H
 
 #include "server/clock.h"
-#include "server/machine.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,10 +21,11 @@ struct busy_poll {
     bool vain;         /* the last one was too long */
 };
 
-/* On one core a thread that stays awake keeps the one from running that it waits for. */
-static inline uint64_t busy_poll_limit_ns(uint64_t busy_poll_us)
+/* On one core (--cpus) a thread that stays awake keeps the one from running that it waits for.
+ */
+static inline uint64_t busy_poll_limit_ns(uint64_t busy_poll_us, uint64_t cpus)
 {
-    return machine_cores() > 1 ? busy_poll_us * NS_PER_US : 0;
+    return cpus > 1 ? busy_poll_us * NS_PER_US : 0;
 }
 
 /* A wait begins or goes on: is it one to stay awake for? */

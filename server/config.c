@@ -297,8 +297,11 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
     if (config->memory_budget == 0) {
         config->memory_budget = machine_available_bytes() / 2;
     }
+    if (config->cpus == 0) {
+        config->cpus = machine_cores();
+    }
     if (config->codec_threads == 0) {
-        config->codec_threads = machine_cores();
+        config->codec_threads = config->cpus;
     }
     return status;
 }

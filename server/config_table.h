@@ -113,8 +113,12 @@ X(slice_bytes,         SIZE,   "4MiB",           0,          CONFIG_TIB,       "
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
   "arrives, one of eight times this or more also when it is complete, about 20 ms at a time, so "  \
   "that others run between them; where its layout and the axis allow. 0: never.")                  \
+X(cpus,                UINT,   "0",              0,          256,              "cores",            \
+  "Cores that the service counts on: threads of the codec pool and of PoCL's devices (unless "     \
+  "POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what the process's affinity " \
+  "and the quotas of its control groups leave it, rounded up.")                                    \
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
-  "Threads that parse and print long JSON texts. 0: one per core.")                                \
+  "Threads that parse and print long JSON texts. 0: as --cpus.")                                   \
 GROUP("Log")                                                                                       \
 X(log_format,          CHOICE, "text",           0,          0,                "text|json",        \
   "Form of the lines on standard error.")                                                          \

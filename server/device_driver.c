@@ -1,4 +1,5 @@
 /* The real driver: kernels/scan_device.h as it is. */
+#include "proto/macros.h"
 #include "server/config.h"
 #include "server/device_pool.h"
 #include "server/lifecycle.h"
@@ -16,6 +17,24 @@ const struct device_driver device_driver_opencl = {
     .run = scan_device_run,
     .info = scan_device_info,
 };
+
+/* PoCL looks at the machine, not at what of it is for this process. Its name for the number was
+ * the first up to 3.1, is the second since 4.0, and may be the third since 7.0. */
+void device_driver_limit_threads(uint64_t cpus)
+{
+    static const char *const names[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT",
+                                        "POCL_MAX_COMPUTE_UNITS"};
+    char number[24];
+    (void)snprintf(number, sizeof number, "%llu", (unsigned long long)cpus);
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): no other thread yet */
+            return;
+        }
+    }
+    for (size_t i = 0; i < 2; i++) {
+        (void)setenv(names[i], number, 0); /* NOLINT(concurrency-mt-unsafe): the same */
+    }
+}
 
 int device_list_print(FILE *out)
 {

@@ -71,7 +71,8 @@ static enum status fill_plan(struct server *server, const struct device_driver *
         .batch = {.max_requests = (size_t)config->batch_max_requests,
                   .max_bytes = config->batch_max_bytes,
                   .delay_ns = config->batch_delay_us * NS_PER_US},
-        .busy_poll_ns = busy_poll_limit_ns(config->busy_poll_us),
+        .busy_poll_ns = busy_poll_limit_ns(config->busy_poll_us, config->cpus),
+        .cpus = config->cpus,
         .timeout_ns = config->device_timeout_ms * NS_PER_MS,
         .back_off_ns = NS_PER_S < config->device_timeout_ms * NS_PER_MS
                            ? NS_PER_S

@@ -44,6 +44,10 @@ struct device_driver {
 
 extern const struct device_driver device_driver_opencl;
 
+/* Have CPU devices use so many threads, unless the environment says how many: before anything
+ * else asks a driver for anything, and before any other thread starts. */
+void device_driver_limit_threads(uint64_t cpus);
+
 /* tallyd --list-devices; returns an exit code. */
 int device_list_print(FILE *out);
 

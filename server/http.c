@@ -74,7 +74,8 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     for (size_t i = 0; status == STATUS_OK && i < loops; i++) {
         struct http_loop *loop = &http->loops[i];
         loop->server = server;
-        loop->busy_poll.limit_ns = busy_poll_limit_ns(server->config->busy_poll_us);
+        loop->busy_poll.limit_ns =
+            busy_poll_limit_ns(server->config->busy_poll_us, server->config->cpus);
         loop->draining_order = &http->draining;
         loop->stopping_order = &http->stopping;
         status = loop_start(loop, &http->listeners, daemon_limit(http), err);

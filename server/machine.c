@@ -1,6 +1,7 @@
 /* Reads /proc and the control groups. */
 #include "server/machine.h"
 
+#include "proto/macros.h"
 #include "server/clock.h"
 
 #include <dirent.h>
@@ -37,47 +38,113 @@ static bool read_number(const char *path, const char *key, uint64_t *value)
     return found;
 }
 
+/* A whole number on its own in a group's file. */
+static bool read_group_number(const char *group, const char *name, uint64_t *value)
+{
+    char path[2200];
+    (void)snprintf(path, sizeof path, "%s/%s", group, name);
+    return read_number(path, NULL, value);
+}
+
 /* Lower *bytes to what one control group leaves; no effect if it has no limit. */
-static void apply_group(const char *limit_path, const char *usage_path, uint64_t *bytes)
+static void apply_memory(const char *group, const char *const files[2], uint64_t *bytes)
 {
     uint64_t limit = 0;
     uint64_t usage = 0;
-    if (read_number(limit_path, NULL, &limit)) { /* "max" is no number */
-        (void)read_number(usage_path, NULL, &usage);
+    if (read_group_number(group, files[0], &limit)) { /* "max" is no number */
+        (void)read_group_number(group, files[1], &usage);
         uint64_t left = limit > usage ? limit - usage : 0;
         *bytes = left < *bytes ? left : *bytes;
     }
 }
 
-/* Our group of a hierarchy as /proc/self/cgroup names it, and every group above it. */
-static void apply_hierarchy(const char *root, const char *group, const char *const files[2],
-                            uint64_t *bytes)
+/* Lower *cores to the share of time that one control group has, rounded up. v2 has quota and
+ * period in one file, "max" being no limit; v1 two, -1 being no limit. */
+static void apply_quota(const char *group, const char *const files[2], uint64_t *cores)
 {
-    char path[1024];
-    (void)snprintf(path, sizeof path, "%s", group);
-    for (;;) {
-        char limit[1200];
-        char usage[1200];
-        (void)snprintf(limit, sizeof limit, "%s%s/%s", root, path, files[0]);
-        (void)snprintf(usage, sizeof usage, "%s%s/%s", root, path, files[1]);
-        apply_group(limit, usage, bytes);
-        char *slash = strrchr(path, '/');
-        if (slash == NULL) {
-            return;
-        }
-        *slash = '\0';
-    }
-}
-
-static void apply_control_groups(uint64_t *bytes)
-{
-    static const char *const v2[2] = {"memory.max", "memory.current"};
-    static const char *const v1[2] = {"memory.limit_in_bytes", "memory.usage_in_bytes"};
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    char path[2200];
+    char text[128] = "";
+    (void)snprintf(path, sizeof path, "%s/%s", group, files[0]);
+    FILE *file = fopen(path, "re");
     if (file == NULL) {
         return;
     }
+    bool got = fgets(text, sizeof text, file) != NULL;
+    (void)fclose(file);
+    char *end = text;
+    long long quota = got ? strtoll(text, &end, 10) : 0;
+    uint64_t period = strtoull(end, NULL, 10);
+    if (files[1] != NULL && !read_group_number(group, files[1], &period)) {
+        return;
+    }
+    if (end != text && quota > 0 && period > 0) {
+        uint64_t share = ((uint64_t)quota - 1) / period + 1;
+        *cores = share < *cores ? share : *cores;
+    }
+}
+
+/* What is looked up in a control group, below which `files` lie. */
+struct group_limit {
+    void (*apply)(const char *group, const char *const files[2], uint64_t *least);
+    const char *controller; /* of v1 */
+    const char *v1[2];
+    const char *v2[2];
+    const char
+        *v1_mounts[3]; /* up to the first NULL; v2 where it is mounted alone, or beside */
+};
+
+static const char *const v2_mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+
+/* Our group of a hierarchy as /proc/self/cgroup names it, and every group above it. */
+static void apply_hierarchy(const struct group_limit *limit, const char *mount,
+                            const char *group, const char *const files[2], uint64_t *least)
+{
+    char path[2048];
+    int written = snprintf(path, sizeof path, "%s%s", mount, group);
+    if (written < 0 || (size_t)written >= sizeof path) {
+        return;
+    }
+    for (char *end = path + written; end != NULL; end = strrchr(path + strlen(mount), '/')) {
+        *end = '\0';
+        limit->apply(path, files, least);
+    }
+}
+
+/* Is the word one of those between the commas? `words` ends before `end`. */
+static bool names_word(const char *words, const char *end, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = words; at < end;) {
+        size_t bytes = strcspn(at, ",:");
+        if (bytes == length && memcmp(at, word, length) == 0) {
+            return true;
+        }
+        at += bytes + 1;
+    }
+    return false;
+}
+
+static void apply_mounts(const struct group_limit *limit, const char *root, const char *group,
+                         bool v2, uint64_t *least)
+{
+    const char *const *mounts = v2 ? v2_mounts : limit->v1_mounts;
+    for (size_t i = 0; v2 ? i < ARRAY_COUNT(v2_mounts) : mounts[i] != NULL; i++) {
+        char mount[512];
+        (void)snprintf(mount, sizeof mount, "%s%s", root, mounts[i]);
+        apply_hierarchy(limit, mount, group, v2 ? limit->v2 : limit->v1, least);
+    }
+}
+
+/* A line is "NUMBER:CONTROLLERS:GROUP"; v2 names no controllers. */
+static void apply_control_groups(const struct group_limit *limit, const char *root,
+                                 uint64_t *least)
+{
     char line[1024];
+    (void)snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(line, "re");
+    if (file == NULL) {
+        return;
+    }
     while (fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         const char *names = strchr(line, ':');
@@ -85,10 +152,9 @@ static void apply_control_groups(uint64_t *bytes)
         if (group == NULL) {
             continue;
         }
-        if (names + 1 == group) {
-            apply_hierarchy("/sys/fs/cgroup", group + 1, v2, bytes);
-        } else if (strstr(names, ":memory:") == names) {
-            apply_hierarchy("/sys/fs/cgroup/memory", group + 1, v1, bytes);
+        bool v2 = names + 1 == group;
+        if (v2 || names_word(names + 1, group, limit->controller)) {
+            apply_mounts(limit, root, group + 1, v2, least);
         }
     }
     (void)fclose(file);
@@ -101,11 +167,31 @@ uint64_t machine_available_bytes(void)
     if (read_number("/proc/meminfo", "MemAvailable:", &kib)) {
         bytes = kib * 1024;
     }
-    apply_control_groups(&bytes);
+    static const struct group_limit memory = {
+        .apply = apply_memory,
+        .controller = "memory",
+        .v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes"},
+        .v2 = {"memory.max", "memory.current"},
+        .v1_mounts = {"/sys/fs/cgroup/memory"}};
+    apply_control_groups(&memory, "", &bytes);
     return bytes;
 }
 
-size_t machine_cores(void)
+size_t machine_quota_cores(const char *root)
+{
+    static const struct group_limit quota = {
+        .apply = apply_quota,
+        .controller = "cpu",
+        .v1 = {"cpu.cfs_quota_us", "cpu.cfs_period_us"},
+        .v2 = {"cpu.max", NULL},
+        .v1_mounts = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}};
+    uint64_t cores = UINT64_MAX;
+    apply_control_groups(&quota, root, &cores);
+    return cores == UINT64_MAX ? 0 : (size_t)cores;
+}
+
+/* Cores that the scheduler may put this process on. */
+static size_t affinity_cores(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
@@ -113,6 +199,13 @@ size_t machine_cores(void)
     }
     long online = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
     return online > 0 ? (size_t)online : 1;
+}
+
+size_t machine_cores(void)
+{
+    size_t cores = affinity_cores();
+    size_t quota = machine_quota_cores("");
+    return quota > 0 && quota < cores ? quota : cores;
 }
 
 uint64_t machine_raise_open_files(uint64_t files)

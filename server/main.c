@@ -49,10 +49,12 @@ static int act(struct config *config, struct error *err)
         config_print_man(stdout);
         return EXIT_CODE_OK;
     case CONFIG_LIST_DEVICES:
+        device_driver_limit_threads(config->cpus);
         return device_list_print(stdout);
     case CONFIG_RUN:
         break;
     }
+    device_driver_limit_threads(config->cpus);
     return service_run(config, err);
 }
 

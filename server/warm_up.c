@@ -4,7 +4,6 @@
 #include "server/clock.h"
 #include "server/lifecycle.h"
 #include "server/log.h"
-#include "server/machine.h"
 #include "server/worker.h"
 
 #include <stdio.h>
@@ -401,7 +400,7 @@ bool warm_up_begin(struct worker *worker)
     (void)pthread_mutex_lock(&worker->lock);
     worker->stats.to_build = warm->left;
     (void)pthread_mutex_unlock(&worker->lock);
-    size_t most = machine_cores() < WARM_UP_CHILDREN ? 1 : WARM_UP_CHILDREN;
+    size_t most = worker->plan->cpus < WARM_UP_CHILDREN ? 1 : WARM_UP_CHILDREN;
     bool usable = finish_steps(worker, 0, warm->first, most);
     for (size_t i = 1; i < WARM_UP_CHILDREN; i++) {
         kernel_builder_stop(&warm->child[i]); /* the rest is for one, in the background */

@@ -51,6 +51,7 @@ struct worker_plan {
     struct scan_tuning tuning; /* --kernel-table; open_options points here */
     struct batcher_options batch;
     uint64_t busy_poll_ns;       /* --busy-poll-us */
+    uint64_t cpus;               /* --cpus */
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
     unsigned warm_dtypes;        /* bits: the types of --warm */

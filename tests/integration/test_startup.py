@@ -1,5 +1,6 @@
 """Starting: flags, environment, ports, sockets, devices, the kernel cache."""
 
+import contextlib
 import http.client
 import os
 import pathlib
@@ -28,7 +29,7 @@ def run(*flags, env=None):
     """tallyd that should end by itself: (status, stdout, stderr)."""
     result = subprocess.run(
         [BINARY, *flags],
-        env={**os.environ, **(env or {})},
+        env={k: v for k, v in {**os.environ, **(env or {})}.items() if v is not None},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -499,6 +500,97 @@ def test_a_cache_that_keeps_nothing_is_done_without(start_server, tmp_path):
     assert "kernels are built in the service itself" in server.log
     assert works(server) and not children(server)
     server.stop()
+
+
+def thread_names(server):
+    names = []
+    for path in pathlib.Path(f"/proc/{server.pid}/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it has ended
+            names.append(path.read_text().strip())
+    return names
+
+
+class Counted:
+    """What one server makes of a number of cores."""
+
+    def __init__(self, server):
+        self.codecs = thread_names(server).count("tally-codec")
+        self.units = device(server)["compute_units"]
+        # PoCL's threads have no names of their own; they are as many as the units.
+        self.threads = server.threads()
+
+
+def one_core():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+WITHOUT_POCL_NUMBERS = {
+    name: None
+    for name in ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "POCL_MAX_COMPUTE_UNITS")
+}
+
+
+def test_affinity_decides_the_number_of_threads(start_server):
+    pinned = start_server(env=WITHOUT_POCL_NUMBERS, preexec_fn=one_core)
+    counted = Counted(pinned)
+    assert (counted.codecs, counted.units) == (1, 1)
+    assert works(pinned)
+    three = Counted(start_server("--cpus", "3", env=WITHOUT_POCL_NUMBERS, preexec_fn=one_core))
+    assert (three.codecs, three.units) == (3, 3)
+    assert three.threads == counted.threads + 2 * 2  # of the codec pool, and PoCL's
+
+
+def test_a_number_of_threads_for_pocl_alone_is_left_to_it(start_server):
+    env = {**WITHOUT_POCL_NUMBERS, "POCL_MAX_PTHREAD_COUNT": "2"}
+    counted = Counted(start_server("--cpus", "3", env=env))
+    assert (counted.codecs, counted.units) == (3, 2)
+    status, out, _ = run(
+        "--list-devices", "--cpus", "3", env={**env, "POCL_MAX_PTHREAD_COUNT": "5"}
+    )
+    assert status == 0 and "5 compute units" in out
+
+
+def set_quota(group, quota_us, period_us):
+    """Make a control group with that quota; False where that is not possible."""
+    try:
+        group.mkdir()
+        if (group / "cpu.max").exists():
+            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
+            return True
+        if (group / "cpu.cfs_quota_us").exists():
+            (group / "cpu.cfs_period_us").write_text(str(period_us))
+            (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+            return True
+    except OSError:
+        pass
+    return False
+
+
+@pytest.fixture
+def half_a_core():
+    """The directory of a control group that has half a core, None where none can be made."""
+    groups = [
+        pathlib.Path(top) / f"tally-test-{os.getpid()}"
+        for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu")
+    ]
+    yield next((group for group in groups if set_quota(group, 50000, 100000)), None)
+    for group in groups:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+
+
+def test_the_quota_of_a_control_group_decides_the_number_of_threads(start_server, half_a_core):
+    """In a real group; where this machine allows none, tests/unit/test_machine.c has made-up ones."""
+
+    def join():
+        if half_a_core is not None:
+            (half_a_core / "cgroup.procs").write_text(str(os.getpid()))
+
+    server = start_server(env=WITHOUT_POCL_NUMBERS, preexec_fn=join)
+    counted = Counted(server)
+    server.stop()
+    assert counted.codecs == counted.units
+    assert half_a_core is None or counted.codecs == 1
 
 
 def test_types_that_are_not_warmed_work_from_the_start(start_server):

@@ -40,6 +40,7 @@ static struct {
     _Atomic int mode[FAKE_DEVICES];
     atomic_uint runs[FAKE_DEVICES];
     atomic_uint opens[FAKE_DEVICES];
+    atomic_uint lists;                     /* that came back */
     atomic_bool list_hangs;                /* list blocks until it is false */
     atomic_bool close_hangs[FAKE_DEVICES]; /* the same with close */
     atomic_uint warm_steps;
@@ -56,6 +57,7 @@ static inline void fake_reset(size_t count)
         atomic_store(&fake.opens[i], 0);
         atomic_store(&fake.close_hangs[i], false);
     }
+    atomic_store(&fake.lists, 0);
     atomic_store(&fake.list_hangs, false);
     atomic_store(&fake.warm_steps, 0);
     fake.every_byte = false;
@@ -85,6 +87,7 @@ static inline enum status fake_list(struct scan_device_info *infos, size_t room,
         (void)snprintf(infos[i].platform, sizeof infos[i].platform, "Fakes");
     }
     *count = fake.count;
+    atomic_fetch_add(&fake.lists, 1);
     return STATUS_OK;
 }
 

@@ -64,6 +64,7 @@ static void what_depends_on_the_machine_is_filled_in(void **state)
     assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
     assert_true(config.memory_budget > CONFIG_MIB);
     assert_true(config.memory_budget <= machine_available_bytes());
+    assert_int_equal(config.cpus, machine_cores());
     assert_int_equal(config.codec_threads, machine_cores());
     assert_string_equal(config.kernel_cache, "/home/me/.cache/tally");
     config_deinit(&config);

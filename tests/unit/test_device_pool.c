@@ -427,6 +427,9 @@ static void drivers_that_do_not_say_what_there_is_end_the_start(void **state)
     assert_int_equal(err.status, STATUS_DEVICE_ERROR);
     assert_non_null(strstr(err.detail, "--device-timeout-ms"));
     atomic_store(&fake.list_hangs, false);
+    while (atomic_load(&fake.lists) == 0) { /* the thread has read all of `fake` that it will */
+        fake_pause();
+    }
     assert_true(fake_server_deinit(&fakes));
 }
 

@@ -29,7 +29,8 @@ def free_port():
 class Tallyd:
     """One server process on a port of its own. Its log is a file; it is stopped by its pid."""
 
-    def __init__(self, log, flags=(), env=None, binary=BINARY, wait=True):
+    def __init__(self, log, flags=(), env=None, binary=BINARY, wait=True, preexec_fn=None):
+        """env: None as a value takes the variable away."""
         self.port = free_port()
         self.log_path = pathlib.Path(log)
         command = [
@@ -49,8 +50,13 @@ class Tallyd:
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=log_file,
-                env={**os.environ, **(env or {})},
+                env={
+                    name: value
+                    for name, value in {**os.environ, **(env or {})}.items()
+                    if value is not None
+                },
                 cwd=TOP,
+                preexec_fn=preexec_fn,
             )
         if wait:
             self.wait_ready()

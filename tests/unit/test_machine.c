@@ -1,0 +1,142 @@
+/* machine.h: what control groups leave of the machine, by made-up trees of /proc and /sys. */
+#include "proto/macros.h"
+#include "server/machine.h"
+#include "tests/lib/unit.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char root[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    (void)snprintf(root, sizeof root, "/tmp/tally-machine-XXXXXX");
+    return mkdtemp(root) == NULL;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+/* A file below the root, with the directories above it. */
+static void put(const char *name, const char *text)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", root, name);
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(machine_make_directory(path), 0);
+    path[strlen(path)] = '/';
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_quota_is_rounded_up_to_whole_cores(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t cores;
+    } rows[] = {{"max 100000\n", 0},     {"100000 100000\n", 1},
+                {"100001 100000\n", 2},  {"150000 100000\n", 2},
+                {"1000 100000\n", 1},    {"400000 100000\n", 4},
+                {"50000 25000\n", 2},    {"", 0},
+                {"nonsense\n", 0},       {"-1 100000\n", 0},
+                {"0 100000\n", 0},       {"100000 0\n", 0},
+                {"12800000 100000", 128}};
+    put("proc/self/cgroup", "0::/a\n");
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        put("sys/fs/cgroup/a/cpu.max", rows[i].text);
+        assert_int_equal(machine_quota_cores(root), rows[i].cores);
+    }
+}
+
+static void the_smallest_quota_of_our_group_and_all_above_it_counts(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/a/b/c\n");
+    put("sys/fs/cgroup/a/b/c/cpu.max", "400000 100000\n");
+    put("sys/fs/cgroup/a/b/d/cpu.max", "100000 100000\n"); /* not above us */
+    assert_int_equal(machine_quota_cores(root), 4);
+    put("sys/fs/cgroup/a/cpu.max", "250000 100000\n");
+    assert_int_equal(machine_quota_cores(root), 3);
+    put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    assert_int_equal(machine_quota_cores(root), 3);
+    put("sys/fs/cgroup/cpu.max", "200000 100000\n"); /* a container sees its own group there */
+    assert_int_equal(machine_quota_cores(root), 2);
+}
+
+static void the_files_of_version_1_count_as_well(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup",
+        "9:name=systemd:/\n4:cpuset:/x\n3:cpuacct,cpu:/docker/1\n2:memory:/\n0::/\n");
+    assert_int_equal(machine_quota_cores(root), 0);
+    put("sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/docker/1/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(machine_quota_cores(root), 0);
+    put("sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us", "310000\n");
+    assert_int_equal(machine_quota_cores(root), 4);
+    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "60000\n");
+    put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");
+    assert_int_equal(machine_quota_cores(root), 2);
+}
+
+static void version_2_beside_version_1_is_found_where_it_is_mounted(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "1:cpuset:/\n0::/a\n");
+    put("sys/fs/cgroup/unified/a/cpu.max", "300000 100000\n");
+    assert_int_equal(machine_quota_cores(root), 3);
+}
+
+static void without_control_groups_there_is_no_quota(void **state)
+{
+    (void)state;
+    assert_int_equal(machine_quota_cores(root), 0);
+    put("proc/self/cgroup", "0\n:\n0:\n0::\n\n::::\n7:cpuset,cpuacct:/a\n");
+    put("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "100000\n");
+    put("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(machine_quota_cores(root), 0);
+}
+
+static void cores_that_it_may_not_run_on_do_not_count(void **state)
+{
+    (void)state;
+    cpu_set_t all;
+    cpu_set_t one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    assert_in_range(machine_cores(), 1, CPU_COUNT(&all));
+    int first = 0;
+    while (!CPU_ISSET(first, &all)) {
+        first++;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(machine_cores(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(a_quota_is_rounded_up_to_whole_cores),
+        T(the_smallest_quota_of_our_group_and_all_above_it_counts),
+        T(the_files_of_version_1_count_as_well),
+        T(version_2_beside_version_1_is_found_where_it_is_mounted),
+        T(without_control_groups_there_is_no_quota),
+        T(cores_that_it_may_not_run_on_do_not_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
