@@ -3,52 +3,85 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+/* Python's str() of a boolean begins with a capital, and so its `requests` sends it. */
 enum status attribute_bool(const char *field, const char *text, bool *out, struct error *err)
 {
-    bool on = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
-    bool off = strcmp(text, "false") == 0 || strcmp(text, "0") == 0;
+    bool on = strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    bool off = strcasecmp(text, "false") == 0 || strcmp(text, "0") == 0;
     if (!on && !off) {
+        bool empty = text[0] == '\0';
         return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "%s is '%.40s', expected true, false, 1 or 0", field, text);
+                               "%s is %s%.40s%s, expected true or false (in any case), 1 or 0",
+                               field, empty ? "empty" : "'", text, empty ? "" : "'");
     }
     *out = on;
     return STATUS_OK;
 }
 
-/* A decimal integer up to `stop` or the end; NULL if there is none or it overflows. */
-static const char *parse_int64(const char *text, char stop, int64_t *out)
+enum integer_result {
+    INTEGER_OK,
+    INTEGER_NONE, /* no decimal integer */
+    INTEGER_RANGE /* one that 64 bits do not hold */
+};
+
+/* The decimal integer at *text up to `stop` or the end, where *text is moved to. */
+static enum integer_result parse_int64(const char **text, char stop, int64_t *out)
 {
-    bool negative = *text == '-';
-    const char *p = text + negative;
+    bool negative = **text == '-';
+    bool overflow = false;
+    const char *p = *text + negative;
+    const char *digits = p;
     int64_t value = 0;
-    if (*p < '0' || *p > '9') {
-        return NULL;
-    }
     for (; *p >= '0' && *p <= '9'; p++) {
         int digit = negative ? '0' - *p : *p - '0';
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, digit, &value)) {
-            return NULL;
-        }
+        overflow |= __builtin_mul_overflow(value, 10, &value);
+        overflow |= __builtin_add_overflow(value, digit, &value);
     }
-    if (*p != '\0' && *p != stop) {
-        return NULL;
+    if (p == digits || (*p != '\0' && *p != stop)) {
+        return INTEGER_NONE;
     }
+    if (overflow) {
+        return INTEGER_RANGE;
+    }
+    *text = p;
     *out = value;
-    return p;
+    return INTEGER_OK;
+}
+
+/* The `bytes` bytes at text are not what `expected` says. place: "axis" or "shape[2]". */
+static enum status integer_error(const char *field, const char *place, const char *text,
+                                 size_t bytes, enum integer_result reason, const char *expected,
+                                 struct error *err)
+{
+    enum {
+        SHOWN = 40
+    };
+    int shown = bytes < SHOWN ? (int)bytes : SHOWN;
+    bool real = bytes > 0 && strspn(text, "+-.0123456789eE") >= bytes;
+    if (reason == INTEGER_RANGE) {
+        return error_set_field(err, STATUS_INVALID_FIELD, field,
+                               "%s is '%.*s', which is not from -9223372036854775808 to "
+                               "9223372036854775807",
+                               place, shown, text);
+    }
+    return error_set_field(err, STATUS_INVALID_FIELD, field, "%s is %s%.*s%s, expected %s%s",
+                           place, bytes > 0 ? "'" : "empty", shown, text, bytes > 0 ? "'" : "",
+                           expected,
+                           real ? ", in a query in digits alone, without a point, an exponent "
+                                  "or a plus sign"
+                                : "");
 }
 
 enum status attribute_int64(const char *field, const char *text, int64_t *out,
                             struct error *err)
 {
-    int64_t value = 0;
-    if (parse_int64(text, '\0', &value) == NULL) {
-        return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "%s is '%.40s', expected an integer of 64 bits", field, text);
-    }
-    *out = value;
-    return STATUS_OK;
+    const char *p = text;
+    enum integer_result result = parse_int64(&p, '\0', out);
+    return result == INTEGER_OK ? STATUS_OK
+                                : integer_error(field, field, text, strlen(text), result,
+                                                "an integer such as 1 or -1", err);
 }
 
 enum status attribute_int64_list(const char *field, const char *text, int max, int64_t *out,
@@ -62,12 +95,12 @@ enum status attribute_int64_list(const char *field, const char *text, int max, i
                                    "%s has more than %d entries, the most that are possible",
                                    field, max);
         }
-        p = parse_int64(p, ',', &values[found]);
-        if (p == NULL) {
-            return error_set_field(err, STATUS_INVALID_FIELD, field,
-                                   "%s is '%.80s', expected integers with commas between them, "
-                                   "such as 2,3,4",
-                                   field, text);
+        enum integer_result result = parse_int64(&p, ',', &values[found]);
+        if (result != INTEGER_OK) {
+            char place[64];
+            (void)snprintf(place, sizeof place, "%.40s[%d]", field, found);
+            return integer_error(field, place, p, strcspn(p, ","), result,
+                                 "integers with commas between them, such as 2,3,4", err);
         }
         found++;
         if (*p == '\0') {

@@ -45,7 +45,8 @@ enum status framed_tensor_take_data(const struct json_doc *doc, const json_t *da
     if (tensor->array != NULL) {
         return STATUS_OK;
     }
-    if (scalar && json_is_integer(data)) {
+    int64_t number = 0;
+    if (scalar && json_integer_of(data, &number)) {
         tensor->scalar = data;
         return STATUS_OK;
     }
@@ -104,7 +105,7 @@ enum status framed_axis_from_json(const struct framed_tensor *tensor, int64_t *a
                                   struct error *err)
 {
     if (tensor->scalar != NULL) {
-        *axis = json_integer_value(tensor->scalar);
+        (void)json_integer_of(tensor->scalar, axis);
         return STATUS_OK;
     }
     char path[JSON_PATH_MAX];

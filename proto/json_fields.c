@@ -3,6 +3,7 @@
 
 #include "proto/number_text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,11 +35,12 @@ void json_path_of(const struct json_place *place, const char *name, int index,
 }
 
 /* What a value is, for people: `the string "abc"`, `3.5`, `an array`. */
-static void describe(const json_t *value, char text[64])
+static void describe(const json_t *value, char text[NUMBER_ROOM])
 {
     enum {
-        SIZE = 64
+        SIZE = NUMBER_ROOM
     };
+    double real = 0;
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         (void)snprintf(text, SIZE, "an object");
@@ -53,10 +55,8 @@ static void describe(const json_t *value, char text[64])
         (void)snprintf(text, SIZE, "%lld", (long long)json_integer_value(value));
         return;
     case JSON_REAL:
-        (void)snprintf(text, SIZE - 2, "%g", json_real_value(value));
-        if (strpbrk(text, ".en") == NULL) { /* an integer is not what was written */
-            memcpy(text + strlen(text), ".0", sizeof ".0");
-        }
+        real = json_real_value(value);
+        *number_writer_of(DTYPE_F64)(&real, text) = '\0';
         return;
     case JSON_TRUE:
     case JSON_FALSE:
@@ -71,7 +71,7 @@ static void describe(const json_t *value, char text[64])
 static enum status value_error(const json_t *value, const char *path, enum status status,
                                const char *expected, struct error *err)
 {
-    char found[64] = "";
+    char found[NUMBER_ROOM] = "";
     describe(value, found);
     return error_set_field(err, status, path, "%s is %s, expected %s", path, found, expected);
 }
@@ -133,6 +133,36 @@ const json_t *json_field(const struct json_place *place, const char *name)
     return json_object_get(place->object, name);
 }
 
+static bool is_whole(double real)
+{
+    return fpclassify(real - trunc(real)) == FP_ZERO;
+}
+
+/* JSON Schema: an integer is "any number with a zero fractional part", so 3.0 and 1e3 are some.
+ * From 2^53 on a double no longer says which integer was written. */
+bool json_integer_of(const json_t *value, int64_t *out)
+{
+    static const double exact = 0x1p53;
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+        return true;
+    }
+    double real = json_real_value(value);
+    if (!json_is_real(value) || !is_whole(real) || fabs(real) >= exact) {
+        return false;
+    }
+    *out = (int64_t)real;
+    return true;
+}
+
+/* What to expect where an integer belongs. */
+static const char *integer_expected(const json_t *value)
+{
+    return json_is_real(value) && is_whole(json_real_value(value))
+               ? "an integer, without a point or an exponent from 2^53 on"
+               : "an integer";
+}
+
 enum status json_field_int64(const struct json_place *place, const char *name, int64_t *out,
                              struct error *err)
 {
@@ -140,10 +170,9 @@ enum status json_field_int64(const struct json_place *place, const char *name, i
     if (value == NULL) {
         return STATUS_OK;
     }
-    if (!json_is_integer(value)) {
-        return json_field_error(place, name, "an integer", err);
+    if (!json_integer_of(value, out)) {
+        return json_field_error(place, name, integer_expected(value), err);
     }
-    *out = json_integer_value(value);
     return STATUS_OK;
 }
 
@@ -206,15 +235,16 @@ enum status json_field_int64_list(const struct json_place *place, const char *na
         return error_set_field(err, STATUS_INVALID_SHAPE, path,
                                "%s has %zu entries, at most %d are possible", path, size, max);
     }
+    int64_t number = 0;
     for (size_t i = 0; i < size; i++) {
         const json_t *value = json_array_get(list, i);
-        if (!json_is_integer(value)) {
+        if (!json_integer_of(value, &number)) {
             json_path_of(place, name, (int)i, path);
-            return value_error(value, path, STATUS_INVALID_FIELD, "an integer", err);
+            return value_error(value, path, STATUS_INVALID_FIELD, integer_expected(value), err);
         }
     }
     for (size_t i = 0; i < size; i++) {
-        out[i] = json_integer_value(json_array_get(list, i));
+        (void)json_integer_of(json_array_get(list, i), &out[i]);
     }
     *count = (int)size;
     return STATUS_OK;

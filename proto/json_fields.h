@@ -41,6 +41,10 @@ MUST_CHECK enum status json_fields_known(const struct json_place *place,
 /* The raw value, NULL if absent. */
 const json_t *json_field(const struct json_place *place, const char *name);
 
+/* The integer that a value is, written as one (3) or with a point or an exponent (3.0, 3e0) if
+ * it is below 2^53; false if it is none. value may be NULL. */
+bool json_integer_of(const json_t *value, int64_t *out);
+
 MUST_CHECK enum status json_field_int64(const struct json_place *place, const char *name,
                                         int64_t *out, struct error *err);
 

@@ -121,9 +121,8 @@ static enum status element_error(const struct cursor *c, const char *p,
     switch (reason) {
     case NUMBER_FRACTION:
         return error_set_field(err, STATUS_INVALID_DATA, path,
-                               "element %llu is %s, expected an integer without fraction or "
-                               "exponent for %s",
-                               n, found, name);
+                               "element %llu is %s, expected a whole number for %s", n, found,
+                               name);
     case NUMBER_RANGE:
         return error_set_field(err, STATUS_INVALID_DATA, path,
                                "element %llu is %s, out of range for %s (%s)", n, found, name,

@@ -184,7 +184,8 @@ static enum status read_size(const struct json_place *place, const char *name, b
 static enum status check_sequence(const struct json_place *place, struct error *err)
 {
     const json_t *id = json_field(place, "sequence_id");
-    bool none = id == NULL || (json_is_integer(id) && json_integer_value(id) == 0) ||
+    int64_t number = -1;
+    bool none = id == NULL || (json_integer_of(id, &number) && number == 0) ||
                 (json_is_string(id) && json_string_length(id) == 0);
     if (!none) {
         return json_field_error(place, "sequence_id",

@@ -6,6 +6,7 @@
 
 #include "proto/decimal.h"
 #include "proto/limits.h"
+#include "proto/number_token.h"
 
 #include <charconv>
 #include <cstring>
@@ -18,129 +19,13 @@ using decimal::bfloat16;
 using decimal::binary16;
 using decimal::binary32;
 using decimal::binary64;
-
-constexpr int EXPONENT_CAP = 1000000; /* larger ones are not told apart */
-constexpr int EXACT_DIGITS = 19;      /* of a decimal that fits in 64 bits */
-
-inline unsigned digit(const char *p)
-{
-    return static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
-}
-
-/* The token from the sign's end on: value is mantissa * 10^exponent if digits <= EXACT_DIGITS.
- */
-struct token {
-    const char *begin; /* after the sign */
-    const char *end;
-    uint64_t mantissa;
-    int64_t exponent;
-    int64_t digits;
-};
-
-/* Eight ASCII digits at once (little-endian load). */
-inline bool eight_digits(const char *p, const char *end, uint64_t *value)
-{
-    uint64_t word;
-    if (end - p < 8) {
-        return false;
-    }
-    memcpy(&word, p, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    uint64_t low = word - 0x3030303030303030;
-    if (((word + 0x4646464646464646) | low) & 0x8080808080808080) {
-        return false;
-    }
-    low = low * 10 + (low >> 8);
-    *value = ((low & 0x000000FF000000FF) * 0x000F424000000064 +
-              ((low >> 16) & 0x000000FF000000FF) * 0x0000271000000001) >>
-             32;
-    return true;
-}
-
-inline const char *digits_at(const char *p, const char *end, uint64_t *mantissa)
-{
-    uint64_t eight;
-    while (eight_digits(p, end, &eight)) {
-        *mantissa = *mantissa * 100000000 + eight;
-        p += 8;
-    }
-    for (; digit(p) < 10; p++) {
-        *mantissa = *mantissa * 10 + digit(p);
-    }
-    return p;
-}
-
-/* "e+5", "E-5", "e5" at p, or nothing; NULL if an e has no digits. */
-inline const char *exponent_at(const char *p, int64_t *exponent)
-{
-    if ((*p | 0x20) != 'e') {
-        return p;
-    }
-    p++;
-    bool negative = *p == '-';
-    p += *p == '-' || *p == '+';
-    if (digit(p) >= 10) {
-        return nullptr;
-    }
-    int64_t value = 0;
-    for (; digit(p) < 10; p++) {
-        value = value < EXPONENT_CAP ? value * 10 + digit(p) : value;
-    }
-    *exponent += negative ? -value : value;
-    return p;
-}
-
-/* Digits that count: without zeros in front. */
-inline int64_t significant(const char *begin, const char *end, int64_t digits)
-{
-    for (const char *p = begin; p < end && (*p == '0' || *p == '.'); p++) {
-        digits -= *p == '0';
-    }
-    return digits;
-}
-
-/* Fills *out from an unsigned JSON number; false if it is none. */
-inline bool scan(const char *text, const char *limit, token *out)
-{
-    const char *p = text;
-    uint64_t mantissa = 0;
-    if (*p == '0') {
-        p++;
-        if (digit(p) < 10) {
-            return false;
-        }
-    } else {
-        for (; digit(p) < 10; p++) {
-            mantissa = mantissa * 10 + digit(p);
-        }
-    }
-    int64_t digits = p - text;
-    if (digits == 0) {
-        return false;
-    }
-    int64_t exponent = 0;
-    const char *end = p;
-    if (*p == '.') {
-        end = digits_at(p + 1, limit, &mantissa);
-        exponent = p + 1 - end;
-        if (exponent == 0) {
-            return false;
-        }
-        digits -= exponent;
-    }
-    const char *digits_end = end;
-    end = exponent_at(end, &exponent);
-    if (end == nullptr) {
-        return false;
-    }
-    if (digits > EXACT_DIGITS) {
-        digits = significant(text, digits_end, digits);
-    }
-    *out = token{text, end, mantissa, exponent, digits};
-    return true;
-}
+using number_token::digit;
+using number_token::digits_at;
+using number_token::EXACT_DIGITS;
+using number_token::exponent_at;
+using number_token::scan;
+using number_token::token;
+using number_token::whole_value;
 
 /* Power of ten of the first digit that counts; false if all are zero. */
 bool magnitude(const token &t, int64_t *power)
@@ -337,6 +222,42 @@ inline bool wraps(const char *begin, int64_t digits, uint64_t magnitude)
            (digits > 20 || *begin != '1' || magnitude < UINT64_C(10000000000000000000));
 }
 
+template <typename T> inline bool in_range(bool negative, uint64_t magnitude)
+{
+    uint64_t most = static_cast<uint64_t>(std::numeric_limits<T>::max());
+    if (negative) {
+        most = std::is_signed<T>::value ? most + 1 : 0;
+    }
+    return magnitude <= most;
+}
+
+/* An integer that is written with a point or an exponent: 1.0, 1e3. Rare, and kept apart so
+ * that it costs the others nothing. */
+template <typename T>
+__attribute__((noinline, cold)) const char *read_whole(const char *text, const char *end,
+                                                       void *out, enum number_result *result)
+{
+    bool negative = *text == '-';
+    token t;
+    uint64_t magnitude = 0;
+    if (!scan(text + negative, end, &t)) {
+        return refuse(NUMBER_SYNTAX, result);
+    }
+    if (t.end - text > LIMIT_NUMBER_BYTES) {
+        return refuse(NUMBER_TOO_LONG, result);
+    }
+    number_result whole = whole_value(t, &magnitude);
+    if (whole == NUMBER_OK && !in_range<T>(negative, magnitude)) {
+        whole = NUMBER_RANGE;
+    }
+    if (whole != NUMBER_OK) {
+        return refuse(whole, result);
+    }
+    T value = static_cast<T>(negative ? 0 - magnitude : magnitude);
+    memcpy(out, &value, sizeof value);
+    return t.end;
+}
+
 template <typename T>
 const char *read_int(const char *text, const char *end, void *out, enum number_result *result)
 {
@@ -354,17 +275,13 @@ const char *read_int(const char *text, const char *end, void *out, enum number_r
     if (p == begin || (*begin == '0' && p - begin > 1)) {
         return refuse(NUMBER_SYNTAX, result);
     }
-    if (*p == '.' || (*p | 0x20) == 'e') {
-        return refuse(NUMBER_FRACTION, result);
+    if (__builtin_expect(*p == '.' || (*p | 0x20) == 'e', 0)) {
+        return read_whole<T>(text, end, out, result);
     }
     if (p - text > LIMIT_NUMBER_BYTES) {
         return refuse(NUMBER_TOO_LONG, result);
     }
-    uint64_t most = static_cast<uint64_t>(std::numeric_limits<T>::max());
-    if (negative) {
-        most = std::is_signed<T>::value ? most + 1 : 0;
-    }
-    if (magnitude > most || wraps(begin, p - begin, magnitude)) {
+    if (!in_range<T>(negative, magnitude) || wraps(begin, p - begin, magnitude)) {
         return refuse(NUMBER_RANGE, result);
     }
     T value = static_cast<T>(negative ? 0 - magnitude : magnitude);

@@ -17,7 +17,7 @@ extern "C" {
 enum number_result {
     NUMBER_OK,
     NUMBER_SYNTAX,   /* not a JSON number */
-    NUMBER_FRACTION, /* '.' or an exponent where an integer belongs */
+    NUMBER_FRACTION, /* not whole where an integer belongs: 1.5, but not 1.0 or 1e3 */
     NUMBER_RANGE,    /* does not fit its type (floats: overflow; underflow is fine) */
     NUMBER_TOO_LONG  /* more than LIMIT_NUMBER_BYTES */
 };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void booleans_take_four_words(void **state)
+static void booleans_are_1_and_0_and_true_and_false_in_any_case(void **state)
 {
     (void)state;
     struct error err = ERROR_INIT;
@@ -18,9 +18,20 @@ static void booleans_take_four_words(void **state)
     assert_true(value);
     assert_int_equal(attribute_bool("reverse", "false", &value, &err), STATUS_OK);
     assert_false(value);
-    static const char *const bad[] = {"", "True", "yes", "2", "01", "true ", "tru"};
+    static const char *const on[] = {"True", "TRUE", "tRuE"};
+    static const char *const off[] = {"False", "FALSE", "falsE"};
+    for (size_t i = 0; i < ARRAY_COUNT(on); i++) {
+        value = false;
+        assert_int_equal(attribute_bool("reverse", on[i], &value, &err), STATUS_OK);
+        assert_true(value);
+        assert_int_equal(attribute_bool("reverse", off[i], &value, &err), STATUS_OK);
+        assert_false(value);
+    }
+    static const char *const bad[] = {"", "yes", "2", "01", "true ", "tru", "1.0", "truefalse"};
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
-        assert_int_equal(attribute_bool("reverse", bad[i], &value, NULL), STATUS_INVALID_FIELD);
+        err = (struct error)ERROR_INIT;
+        assert_int_equal(attribute_bool("reverse", bad[i], &value, &err), STATUS_INVALID_FIELD);
+        assert_non_null(strstr(err.detail, "expected true or false (in any case), 1 or 0"));
     }
 }
 
@@ -58,6 +69,64 @@ static void integers_are_decimal_and_of_64_bits(void **state)
         assert_int_equal(attribute_int64("axis", bad[i], &value, &err), STATUS_INVALID_FIELD);
         assert_int_equal(value, 77);
         assert_string_equal(err.field, "axis");
+    }
+}
+
+/* What was found, why it is none, and what is expected, in one sentence. */
+static void a_refused_integer_says_what_is_wrong_with_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says;
+    } cases[] = {
+        {"", "axis is empty, expected an integer such as 1 or -1"},
+        {"one", "axis is 'one', expected an integer such as 1 or -1"},
+        {"1.5", "axis is '1.5', expected an integer such as 1 or -1"},
+        {"3.0", "axis is '3.0', expected an integer such as 1 or -1, in a query in digits "
+                "alone, without a point, an exponent or a plus sign"},
+        {"1e400", "without a point, an exponent"},
+        {"9223372036854775808",
+         "axis is '9223372036854775808', which is not from -9223372036854775808 to "
+         "9223372036854775807"},
+        {"-9223372036854775809", "which is not from -9223372036854775808"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        int64_t value = 77;
+        struct error err = ERROR_INIT;
+        assert_int_equal(attribute_int64("axis", cases[i].text, &value, &err),
+                         STATUS_INVALID_FIELD);
+        if (strstr(err.detail, cases[i].says) == NULL) {
+            fail_msg("'%s': %s", cases[i].text, err.detail);
+        }
+    }
+}
+
+static void a_refused_list_says_which_entry_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says;
+    } cases[] = {
+        {"3.0", "shape[0] is '3.0', expected integers with commas between them, such as 2,3,4, "
+                "in a query in digits alone, without a point, an exponent or a plus sign"},
+        {"2,x,4", "shape[1] is 'x', expected integers with commas between them, such as 2,3,4"},
+        {"2,,4", "shape[1] is empty, expected integers"},
+        {"2,3,", "shape[2] is empty, expected integers"},
+        {"(2,3)", "shape[0] is '(2', expected integers"},
+        {"2,9223372036854775808", "shape[1] is '9223372036854775808', which is not from "},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        int64_t values[4] = {77};
+        int count = -1;
+        struct error err = ERROR_INIT;
+        assert_int_equal(attribute_int64_list("shape", cases[i].text, 4, values, &count, &err),
+                         STATUS_INVALID_FIELD);
+        assert_string_equal(err.field, "shape");
+        if (strstr(err.detail, cases[i].says) == NULL) {
+            fail_msg("'%s': %s", cases[i].text, err.detail);
+        }
     }
 }
 
@@ -218,8 +287,10 @@ static void reach_is_exact_and_overflow_is_no_reach(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(booleans_take_four_words),
+        cmocka_unit_test(booleans_are_1_and_0_and_true_and_false_in_any_case),
         cmocka_unit_test(integers_are_decimal_and_of_64_bits),
+        cmocka_unit_test(a_refused_integer_says_what_is_wrong_with_it),
+        cmocka_unit_test(a_refused_list_says_which_entry_is_wrong),
         cmocka_unit_test(lists_are_integers_between_commas),
         cmocka_unit_test(a_query_fills_the_description),
         cmocka_unit_test(bad_queries_are_refused_by_name),

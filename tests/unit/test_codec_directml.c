@@ -206,12 +206,24 @@ static void axis_is_unsigned_and_less_than_the_dimension_count(void **state)
 static void axis_must_be_an_integer(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"3.0", "\"3\"", "null", "true", "[3]"};
+    static const char *const bad[] = {"2.5", "\"3\"", "null", "true", "[3]"};
     struct parts parts = example;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         parts.axis = bad[i];
         refused(parts, STATUS_INVALID_FIELD, "desc.Axis");
     }
+}
+
+static void integers_may_be_written_with_a_point_or_an_exponent(void **state)
+{
+    (void)state;
+    struct parts parts = example;
+    parts.axis = "0.0";
+    parts.input =
+        "{\"DataType\":\"FLOAT32\",\"Sizes\":[1.0,1e0,3,40.0e-1],\"DimensionCount\":4.0}";
+    gives(parts, "[2.0,1.0,3.0,5.0,3.0,8.0,7.0,3.0,9.0,6.0,2.0,4.0]");
+    parts.axis = "-1.0";
+    refused(parts, STATUS_INVALID_AXIS, "desc.Axis");
 }
 
 static void axis_direction_is_one_of_two_names_with_or_without_prefix(void **state)
@@ -446,6 +458,7 @@ int main(void)
         cmocka_unit_test(the_output_must_have_the_same_dimension_count),
         cmocka_unit_test(axis_is_unsigned_and_less_than_the_dimension_count),
         cmocka_unit_test(axis_must_be_an_integer),
+        cmocka_unit_test(integers_may_be_written_with_a_point_or_an_exponent),
         cmocka_unit_test(axis_direction_is_one_of_two_names_with_or_without_prefix),
         cmocka_unit_test(has_exclusive_sum_is_a_json_boolean),
         cmocka_unit_test(type_names_this_operator_with_or_without_prefix),

@@ -52,6 +52,19 @@ static void integers_keep_all_their_bits(void **state)
            "{\"dtype\":\"int64\",\"shape\":[1],\"data\":[-9223372036854775808]}");
 }
 
+static void a_whole_number_is_an_integer_however_it_is_written(void **state)
+{
+    (void)state;
+    expect("{\"data\":[1.0,2e0,30.0e-1],\"dtype\":\"int32\",\"shape\":[3.0],\"axis\":-1.0}",
+           "{\"dtype\":\"int32\",\"shape\":[3],\"data\":[1,3,6]}");
+    expect(
+        "{\"data\":[9007199254740993.0],\"dtype\":\"uint64\",\"strides\":[1e0],\"shape\":[1]}",
+        "{\"dtype\":\"uint64\",\"shape\":[1],\"data\":[9007199254740993]}");
+    /* The type that is left to the numbers is another question: how they are written decides.
+     */
+    expect("{\"data\":[1.0,2]}", "{\"dtype\":\"float64\",\"shape\":[2],\"data\":[1.0,3.0]}");
+}
+
 static void every_type_answers_in_itself(void **state)
 {
     (void)state;
@@ -142,15 +155,17 @@ static const struct {
     {"{\"data\":[1],\"shape\":[-1]}", STATUS_INVALID_SHAPE, "shape", ""},
     {"{\"data\":[1],\"shape\":[9223372036854775807,9223372036854775807]}", STATUS_INVALID_SHAPE,
      "shape", ""},
-    {"{\"data\":[1],\"shape\":[1.0]}", STATUS_INVALID_FIELD, "shape[0]", "expected an integer"},
+    {"{\"data\":[1],\"shape\":[1.5]}", STATUS_INVALID_FIELD, "shape[0]", "expected an integer"},
     {"{\"data\":[1],\"shape\":1}", STATUS_INVALID_FIELD, "shape", "an array of integers"},
     {"{\"data\":[1,2],\"axis\":1}", STATUS_INVALID_AXIS, "axis", ""},
     {"{\"data\":[1,2],\"axis\":-2}", STATUS_INVALID_AXIS, "axis", ""},
     {"{\"data\":[[],[]],\"axis\":2}", STATUS_INVALID_AXIS, "axis", ""},
-    {"{\"data\":[1,2],\"axis\":0.0}", STATUS_INVALID_FIELD, "axis", "expected an integer"},
     {"{\"data\":[1,2],\"axis\":\"0\"}", STATUS_INVALID_FIELD, "axis", "expected an integer"},
     {"{\"data\":[1,2],\"axis\":null}", STATUS_INVALID_FIELD, "axis", "null"},
-    {"{\"data\":[1,2],\"axis\":1.0}", STATUS_INVALID_FIELD, "axis", "axis is 1.0,"},
+    {"{\"data\":[1,2],\"axis\":0.5}", STATUS_INVALID_FIELD, "axis", "axis is 0.5,"},
+    {"{\"data\":[1,2],\"axis\":1.0}", STATUS_INVALID_AXIS, "axis", ""},
+    {"{\"data\":[1,2],\"axis\":1e400}", STATUS_INVALID_JSON, "",
+     "a number that does not fit into 64 bits"},
     {"{\"data\":[1,2],\"exclusive\":1}", STATUS_INVALID_FIELD, "exclusive", "true or false"},
     {"{\"data\":[1,2],\"reverse\":\"true\"}", STATUS_INVALID_FIELD, "reverse", "true or false"},
     {"{\"data\":[1,2],\"precision\":\"double\"}", STATUS_INVALID_FIELD, "precision",
@@ -295,6 +310,7 @@ int main(void)
         cmocka_unit_test(nested_in_nested_out_and_flat_in_flat_out),
         cmocka_unit_test(fields_may_stand_in_any_order_with_any_space),
         cmocka_unit_test(integers_keep_all_their_bits),
+        cmocka_unit_test(a_whole_number_is_an_integer_however_it_is_written),
         cmocka_unit_test(every_type_answers_in_itself),
         cmocka_unit_test(an_answer_is_a_request_that_reads_as_it_was_meant),
         cmocka_unit_test(strided_input_may_be_longer_than_its_reach),

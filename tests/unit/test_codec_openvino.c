@@ -254,7 +254,11 @@ static void the_axis_is_a_scalar_or_one_element(void **state)
             STATUS_INVALID_SHAPE, "inputs[1].shape");
     refused(request_of(NULL, MATRIX, "{\"precision\":\"I64\",\"shape\":[1],\"data\":[1,0]}"),
             STATUS_INVALID_DATA, "inputs[1].data");
-    refused(request_of(NULL, MATRIX, "{\"precision\":\"I64\",\"shape\":[],\"data\":1.0}"),
+    gives(request_of(NULL, MATRIX, "{\"precision\":\"I64\",\"shape\":[],\"data\":1.0}"),
+          MATRIX_OUTPUT("[1.0,3.0,3.0,7.0]"));
+    gives(request_of(NULL, MATRIX, "{\"precision\":\"I32\",\"shape\":[1.0],\"data\":[-1e0]}"),
+          MATRIX_OUTPUT("[1.0,3.0,3.0,7.0]"));
+    refused(request_of(NULL, MATRIX, "{\"precision\":\"I64\",\"shape\":[],\"data\":1.5}"),
             STATUS_INVALID_FIELD, "inputs[1].data");
 }
 

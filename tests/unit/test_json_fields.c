@@ -10,7 +10,9 @@ static json_t *root;
 static int parse_fixture(void **state)
 {
     (void)state;
-    root = json_loads("{\"int\":-5,\"real\":1.0,\"yes\":true,\"no\":false,\"one\":1,\"zero\":0,"
+    root = json_loads("{\"int\":-5,\"real\":1.5,\"whole\":3.0,\"power\":-2e3,\"minus\":-0.0,"
+                      "\"long\":9007199254740992.0,\"wholes\":[2.0,3e0],\"yes\":true,\"no\":"
+                      "false,\"one\":1,\"zero\":0,"
                       "\"two\":2,\"text\":\"abc\",\"true\":\"true\",\"list\":[1,2,3],"
                       "\"mixed\":[1,\"x\"],\"empty\":[],\"null\":null,\"object\":{\"a\":1},"
                       "\"dtype\":\"float32\",\"wide\":\"wide\",\"native\":\"native\","
@@ -38,7 +40,7 @@ static void expect_error(const struct error *err, enum status status, const char
     assert_string_equal(err->detail, detail);
 }
 
-static void integers_are_json_integers_and_nothing_else(void **state)
+static void integers_are_whole_numbers_however_they_are_written(void **state)
 {
     (void)state;
     const struct json_place place = at_root();
@@ -49,7 +51,20 @@ static void integers_are_json_integers_and_nothing_else(void **state)
     assert_int_equal(json_field_int64(&place, "int", &value, &err), STATUS_OK);
     assert_int_equal(value, -5);
     assert_int_equal(json_field_int64(&place, "real", &value, &err), STATUS_INVALID_FIELD);
-    expect_error(&err, STATUS_INVALID_FIELD, "real", "real is 1.0, expected an integer");
+    expect_error(&err, STATUS_INVALID_FIELD, "real", "real is 1.5, expected an integer");
+    assert_int_equal(json_field_int64(&place, "whole", &value, NULL), STATUS_OK);
+    assert_int_equal(value, 3);
+    assert_int_equal(json_field_int64(&place, "power", &value, NULL), STATUS_OK);
+    assert_int_equal(value, -2000);
+    assert_int_equal(json_field_int64(&place, "minus", &value, NULL), STATUS_OK);
+    assert_int_equal(value, 0);
+    /* From 2^53 on a double does not say which integer was written. */
+    err = (struct error)ERROR_INIT;
+    assert_int_equal(json_field_int64(&place, "long", &value, &err), STATUS_INVALID_FIELD);
+    expect_error(&err, STATUS_INVALID_FIELD, "long",
+                 "long is 9007199254740992.0, expected an integer, without a point or an "
+                 "exponent from 2^53 on");
+    assert_int_equal(json_field_int64(&place, "int", &value, NULL), STATUS_OK);
     static const char *const others[] = {"yes", "text", "list", "null", "object"};
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(json_field_int64(&place, others[i], &value, NULL),
@@ -92,6 +107,12 @@ static void lists_hold_integers_up_to_their_limit(void **state)
     assert_int_equal(json_field_int64_list(&place, "list", 3, values, &count, &err), STATUS_OK);
     assert_int_equal(count, 3);
     assert_int_equal(values[2], 3);
+    assert_int_equal(json_field_int64_list(&place, "wholes", 3, values, &count, &err),
+                     STATUS_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(values[0], 2);
+    assert_int_equal(values[1], 3);
+    values[0] = 1;
     assert_int_equal(json_field_int64_list(&place, "empty", 3, values, &count, &err),
                      STATUS_OK);
     assert_int_equal(count, 0);
@@ -212,7 +233,7 @@ static void long_paths_and_values_are_cut_not_overrun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_are_json_integers_and_nothing_else),
+        cmocka_unit_test(integers_are_whole_numbers_however_they_are_written),
         cmocka_unit_test(booleans_are_strict_unless_lenient),
         cmocka_unit_test(lists_hold_integers_up_to_their_limit),
         cmocka_unit_test(names_of_types_and_precisions_are_checked),

@@ -49,7 +49,10 @@ static void axis_is_any_dimension_from_either_end(void **state)
     assert_int_equal(probe.call.desc.axis, -1);
     refused("\"axis\":2", STATUS_INVALID_AXIS, "parameters.axis");
     refused("\"axis\":-3", STATUS_INVALID_AXIS, "parameters.axis");
-    refused("\"axis\":1.0", STATUS_INVALID_FIELD, "parameters.axis");
+    run("\"axis\":-1.0,\"timeout\":1e6,\"priority\":1.0,\"sequence_id\":0.0");
+    assert_int_equal(probe.call.desc.axis, -1);
+    assert_int_equal(probe.call.timeout_us, 1000000);
+    refused("\"axis\":0.5", STATUS_INVALID_FIELD, "parameters.axis");
     refused("\"axis\":\"1\"", STATUS_INVALID_FIELD, "parameters.axis");
 }
 
@@ -226,9 +229,10 @@ static void a_model_of_one_type_refuses_others(void **state)
 static void an_undeclared_axis_tensor_is_accepted(void **state)
 {
     (void)state;
-    static const char *const forms[] = {AXIS("INT64", "[]", "[1]"), AXIS("INT32", "[1]", "[1]"),
-                                        AXIS("INT64", "[]", "1"),
-                                        AXIS("INT64", "[1]", "[[1]]")};
+    static const char *const forms[] = {
+        AXIS("INT64", "[]", "[1]"),      AXIS("INT32", "[1]", "[1]"),
+        AXIS("INT64", "[]", "1"),        AXIS("INT64", "[]", "1.0"),
+        AXIS("INT64", "[1.0]", "[1e0]"), AXIS("INT64", "[1]", "[[1]]")};
     char inputs[512];
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         snprintf(inputs, sizeof inputs, "{" X_MEMBERS "},%s", forms[i]);

@@ -440,14 +440,55 @@ static void integers_are_exact_to_the_bounds_of_their_type(void **state)
         assert_int_equal(read_refused(dtype, "100000000000000000000000000"), NUMBER_RANGE);
         assert_int_equal(read_ok(dtype, "-0"), 0);
         assert_int_equal(read_ok(dtype, "7"), 7);
-        assert_int_equal(read_refused(dtype, "1.0"), NUMBER_FRACTION);
-        assert_int_equal(read_refused(dtype, "1e2"), NUMBER_FRACTION);
-        assert_int_equal(read_refused(dtype, "1E2"), NUMBER_FRACTION);
         assert_int_equal(read_refused(dtype, "00"), NUMBER_SYNTAX);
         assert_int_equal(read_refused(dtype, "-"), NUMBER_SYNTAX);
         assert_int_equal(read_refused(dtype, "+1"), NUMBER_SYNTAX);
         assert_int_equal(read_refused(dtype, ""), NUMBER_SYNTAX);
     }
+}
+
+/* JSON Schema's integers: "any number with a zero fractional part". The value counts, not how
+ * it is written, and it is exact at any length. */
+static void whole_numbers_with_a_point_or_an_exponent_are_integers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        enum dtype dtype = (enum dtype)i;
+        if (dtype_info(dtype)->kind == DTYPE_KIND_FLOAT) {
+            continue;
+        }
+        assert_int_equal(read_ok(dtype, "1.0"), 1);
+        assert_int_equal(read_ok(dtype, "1e2"), 100);
+        assert_int_equal(read_ok(dtype, "1E+2"), 100);
+        assert_int_equal(read_ok(dtype, "1.20e1"), 12);
+        assert_int_equal(read_ok(dtype, "0.000127e6"), 127);
+        assert_int_equal(read_ok(dtype, "1200e-2"), 12);
+        assert_int_equal(read_ok(dtype, "-0.0"), 0);
+        assert_int_equal(read_ok(dtype, "0e999999999999"), 0);
+        assert_int_equal(read_ok(dtype, "0.000e-999999999999"), 0);
+        assert_int_equal(read_refused(dtype, "1.5"), NUMBER_FRACTION);
+        assert_int_equal(read_refused(dtype, "1e-1"), NUMBER_FRACTION);
+        assert_int_equal(read_refused(dtype, "1.00000000000000000000000000001"),
+                         NUMBER_FRACTION);
+        assert_int_equal(read_refused(dtype, "1e-999999999999"), NUMBER_FRACTION);
+        assert_int_equal(read_refused(dtype, "1e400"), NUMBER_RANGE);
+        assert_int_equal(read_refused(dtype, "1e999999999999"), NUMBER_RANGE);
+        assert_int_equal(read_refused(dtype, "1."), NUMBER_SYNTAX);
+        assert_int_equal(read_refused(dtype, "1e"), NUMBER_SYNTAX);
+        assert_int_equal(read_refused(dtype, "01.0"), NUMBER_SYNTAX);
+    }
+    assert_int_equal(read_ok(DTYPE_I8, "-1.28e2"), 0x80);
+    assert_int_equal(read_refused(DTYPE_I8, "-1.29e2"), NUMBER_RANGE);
+    assert_int_equal(read_refused(DTYPE_U8, "-1.0"), NUMBER_RANGE);
+    assert_true(read_ok(DTYPE_I64, "9223372036854775807.0") == INT64_MAX);
+    assert_true(read_ok(DTYPE_I64, "-922337203685477580.8e1") == (uint64_t)INT64_MIN);
+    assert_int_equal(read_refused(DTYPE_I64, "9223372036854775808.0"), NUMBER_RANGE);
+    assert_true(read_ok(DTYPE_U64, "18446744073709551615.000") == UINT64_MAX);
+    assert_true(read_ok(DTYPE_U64, "1844674407370955161500000000000000e-14") == UINT64_MAX);
+    assert_int_equal(read_refused(DTYPE_U64, "18446744073709551616.0"), NUMBER_RANGE);
+    assert_int_equal(read_refused(DTYPE_U64, "1.8446744073709551616e19"), NUMBER_RANGE);
+    /* 9007199254740993 is no double. */
+    assert_true(read_ok(DTYPE_I64, "9007199254740993.0") == UINT64_C(9007199254740993));
 }
 
 static void only_json_numbers_are_numbers(void **state)
@@ -517,6 +558,7 @@ int main(void)
         cmocka_unit_test(random_floats_print_and_read_back_with_the_fewest_digits),
         cmocka_unit_test(powers_of_two_print_and_read_back),
         cmocka_unit_test(integers_are_exact_to_the_bounds_of_their_type),
+        cmocka_unit_test(whole_numbers_with_a_point_or_an_exponent_are_integers),
         cmocka_unit_test(only_json_numbers_are_numbers),
         cmocka_unit_test(numbers_longer_than_the_limit_are_refused),
         cmocka_unit_test(specials_are_the_three_names_and_for_floats_only),
