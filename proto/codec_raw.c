@@ -2,24 +2,19 @@
  * buffer. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
+#include "proto/content_guess.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
     KNOWN = ATTRIBUTE_DTYPE | ATTRIBUTE_SHAPE | ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE |
             ATTRIBUTE_REVERSE | ATTRIBUTE_PRECISION | ATTRIBUTE_STRIDES |
-            ATTRIBUTE_OUTPUT_STRIDES
+            ATTRIBUTE_OUTPUT_STRIDES,
+    SMALL_BODY = 65536, /* a larger one is refused for its length before any byte has come */
+    NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this, */
+    NPY_USUAL_MAX = 256 /*   and hardly ever more */
 };
-
-static enum status head_need(const struct codec_request *request, struct byte_view head,
-                             uint64_t *need, struct error *err)
-{
-    (void)request;
-    (void)head;
-    (void)err;
-    *need = 0;
-    return STATUS_OK;
-}
 
 static enum status missing(const char *name, const char *example, struct error *err)
 {
@@ -29,13 +24,35 @@ static enum status missing(const char *name, const char *example, struct error *
                            name, example);
 }
 
+/* Add to a refusal for its length what the body may be instead: by the bytes of it that are
+ * there, else by its length. */
+static void name_content(struct byte_view bytes, uint64_t found, uint64_t expected,
+                         struct error *err)
+{
+    enum content_kind kind = content_guess(bytes.bytes, bytes.count);
+    uint64_t more = found > expected ? found - expected : 0;
+    if (err == NULL) {
+        return;
+    }
+    size_t used = strlen(err->detail);
+    if (kind != CONTENT_UNKNOWN) {
+        (void)snprintf(err->detail + used, sizeof err->detail - used,
+                       "; the bytes look like %s: %s", content_name(kind),
+                       content_advice(kind));
+    } else if (bytes.count == 0 && more > 0 && more <= NPY_USUAL_MAX && more % NPY_ALIGN == 0) {
+        (void)snprintf(
+            err->detail + used, sizeof err->detail - used,
+            "; %llu bytes more, as the header of an NPY file takes: if it is one, %s",
+            (unsigned long long)more, content_advice(CONTENT_NPY));
+    }
+}
+
 static enum status decode(const struct codec_request *request, struct byte_view head,
                           struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     struct attribute_lists lists = {0, 0};
     unsigned seen = 0;
-    (void)head;
     enum status status = attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err);
     if (status == STATUS_OK && !(seen & ATTRIBUTE_DTYPE)) {
         status = missing("dtype", "?dtype=float32&shape=2,3", err);
@@ -54,6 +71,67 @@ static enum status decode(const struct codec_request *request, struct byte_view 
     }
     if (status == STATUS_OK) {
         *call = found;
+    } else if (status == STATUS_LENGTH_MISMATCH) {
+        name_content(head, (uint64_t)request->body_bytes, found.input_bytes, err);
+    }
+    return status;
+}
+
+static const char *param(const struct codec_request *request, const char *name)
+{
+    for (int i = 0; i < request->param_count; i++) {
+        if (strcmp(request->params[i].name, name) == 0) {
+            return request->params[i].value;
+        }
+    }
+    return NULL;
+}
+
+/* Whether a packed tensor as the query describes it has another length than the body: decode()
+ * will refuse it. False if that is not known for sure. */
+static bool has_wrong_length(const struct codec_request *request)
+{
+    const char *dtype_name = param(request, "dtype");
+    const char *shape = param(request, "shape");
+    int64_t sizes[LIMIT_RANK];
+    int rank = 0;
+    enum dtype dtype = DTYPE_F32;
+    if (dtype_name == NULL || shape == NULL || param(request, "strides") != NULL ||
+        !dtype_find(DTYPE_FAMILY_NAME, dtype_name, strlen(dtype_name), &dtype) ||
+        attribute_int64_list("shape", shape, LIMIT_RANK, sizes, &rank, NULL) != STATUS_OK) {
+        return false;
+    }
+    int64_t bytes = (int64_t)dtype_info(dtype)->bytes;
+    for (int d = 0; d < rank; d++) {
+        if (sizes[d] <= 0 || __builtin_mul_overflow(bytes, sizes[d], &bytes)) {
+            return false;
+        }
+    }
+    return bytes != request->body_bytes;
+}
+
+/* A tensor has no head. But of a small body whose length is wrong the first bytes are asked
+ * for, so that decode() can say what they look like. */
+static enum status head_need(const struct codec_request *request, struct byte_view head,
+                             uint64_t *need, struct error *err)
+{
+    int64_t bytes = request->body_bytes;
+    (void)err;
+    *need = head.count;
+    if (head.count == 0 && bytes > 0 && bytes <= SMALL_BODY && has_wrong_length(request)) {
+        *need = bytes < CONTENT_GUESS_BYTES ? (uint64_t)bytes : CONTENT_GUESS_BYTES;
+    }
+    return STATUS_OK;
+}
+
+static enum status complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                            struct error *err)
+{
+    enum status status = cumsum_complete_payload(call, input, payload_bytes, err);
+    if (status == STATUS_LENGTH_MISMATCH && payload_bytes <= SMALL_BODY) {
+        uint64_t there = payload_bytes < call->payload_max ? payload_bytes : call->payload_max;
+        name_content((struct byte_view){input, (size_t)there}, payload_bytes, call->input_bytes,
+                     err);
     }
     return status;
 }
@@ -79,7 +157,7 @@ const struct codec codec_raw = {
     .name = "raw",
     .head_need = head_need,
     .decode = decode,
-    .complete = cumsum_complete_payload,
+    .complete = complete,
     .encode = cumsum_encode,
     .release = cumsum_release,
 };

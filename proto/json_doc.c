@@ -7,6 +7,8 @@
  * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. */
 #include "proto/json_doc.h"
 
+#include "proto/content_guess.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,13 +306,46 @@ static enum status parse(struct builder *b, struct json_doc *doc, struct error *
     return STATUS_OK;
 }
 
+/* A body that does not begin like an object. Not read any further: a long one would otherwise
+ * be searched for "data" to its end, and called too long outside of that. */
+static enum status not_an_object(const struct builder *b, size_t first, struct error *err)
+{
+    enum {
+        SHOWN = 24
+    };
+    enum content_kind kind = content_guess(b->text, b->bytes);
+    if (kind == CONTENT_JSON) {
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the body is an array, not an object: put it into one, such as "
+                         "{\"data\": [...]} for /v1/cumsum");
+    }
+    if (kind != CONTENT_UNKNOWN) {
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the body is not valid JSON: it looks like %s; %s", content_name(kind),
+                         content_advice(kind));
+    }
+    char shown[SHOWN + 4];
+    size_t count = b->bytes - first < SHOWN ? b->bytes - first : SHOWN;
+    for (size_t i = 0; i < count; i++) {
+        char c = b->text[first + i];
+        shown[i] = (char)(c >= ' ' && c < 0x7F ? c : '.');
+    }
+    memcpy(shown + count, count < b->bytes - first ? "..." : "", 4);
+    return error_set(err, STATUS_INVALID_JSON,
+                     "the body is no JSON object: it begins with '%s', expected '{'", shown);
+}
+
 enum status json_doc_parse(const char *text, size_t bytes, struct json_doc *doc,
                            struct error *err)
 {
     struct builder b = {.text = text, .bytes = bytes};
     enum status status = STATUS_OK;
-    if (skip_space(&b, 0) == bytes) {
+    size_t first = skip_space(&b, 0);
+    if (first == bytes) {
         return error_set(err, STATUS_INVALID_JSON, "the body is empty, expected a JSON object");
+    }
+    if (text[first] != '{' || text[skip_space(&b, first + 1)] == '\'') {
+        return not_an_object(&b, first, err);
     }
     status = build(&b, err);
     if (status == STATUS_OK) {

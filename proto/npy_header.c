@@ -7,12 +7,14 @@
  * trailing comma where Python allows them; everything else is refused. */
 #include "proto/npy_header.h"
 
+#include "proto/content_guess.h"
+
 #include <stdio.h>
 #include <string.h>
 
 enum {
     MAGIC = 6,
-    SHORT_PREFIX = 10,
+    SHORT_PREFIX = NPY_PREFIX_BYTES,
     LONG_PREFIX = 12,
     ALIGNMENT = 64
 };
@@ -28,6 +30,17 @@ static uint64_t little_endian(const unsigned char *bytes, int count)
     return value;
 }
 
+static enum status not_npy(struct byte_view head, struct error *err)
+{
+    enum content_kind kind = content_guess(head.bytes, head.count);
+    if (kind == CONTENT_UNKNOWN) {
+        return error_set(err, STATUS_INVALID_NPY,
+                         "the body is no NPY file: it does not begin with \\x93NUMPY");
+    }
+    return error_set(err, STATUS_INVALID_NPY, "the body is no NPY file: it looks like %s; %s",
+                     content_name(kind), content_advice(kind));
+}
+
 enum status npy_header_need(struct byte_view head, uint64_t *need, struct error *err)
 {
     const unsigned char *bytes = head.bytes;
@@ -36,9 +49,7 @@ enum status npy_header_need(struct byte_view head, uint64_t *need, struct error 
         return STATUS_OK;
     }
     if (memcmp(bytes, magic, MAGIC) != 0) {
-        return error_set(err, STATUS_INVALID_NPY,
-                         "the body does not begin with \\x93NUMPY: it is no NPY file (an NPZ "
-                         "archive must be unpacked first)");
+        return not_npy(head, err);
     }
     int major = bytes[MAGIC];
     int minor = bytes[MAGIC + 1];
@@ -328,10 +339,16 @@ enum status npy_header_parse(struct byte_view head, struct npy_header *out, stru
     if (status != STATUS_OK) {
         return status;
     }
+    if (head.count == 0) {
+        return error_set(err, STATUS_INVALID_NPY, "the body is empty, expected an NPY file");
+    }
+    if (memcmp(head.bytes, magic, head.count < MAGIC ? head.count : MAGIC) != 0) {
+        return not_npy(head, err);
+    }
     if (head.count != need || need < SHORT_PREFIX) {
         return error_set(err, STATUS_INVALID_NPY,
-                         "the NPY file ends inside its header: %zu bytes of %llu", head.count,
-                         (unsigned long long)need);
+                         "the NPY file ends inside its header: %zu bytes of at least %llu",
+                         head.count, (unsigned long long)need);
     }
     const char *bytes = head.bytes;
     struct cursor c = {bytes + (bytes[MAGIC] == 1 ? SHORT_PREFIX : LONG_PREFIX),

@@ -25,8 +25,9 @@ MUST_CHECK enum status npy_header_parse(struct byte_view head, struct npy_header
                                         struct error *err);
 
 enum {
-    NPY_HEADER_MAX = 1600
-}; /* of rank 64, sizes of 19 digits */
+    NPY_PREFIX_BYTES = 10, /* the shortest file has more: magic, version and length alone */
+    NPY_HEADER_MAX = 1600  /* of rank 64, sizes of 19 digits */
+};
 
 /* Write a version 1.0 header, C order, little-endian, padded so that the data after it is
  * aligned to 64 bytes. dtype has an NPY name. Returns its length. */

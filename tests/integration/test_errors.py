@@ -1,5 +1,7 @@
 """Refusals of /v1/cumsum: status, code, field and a sentence that helps."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,41 @@ def test_json_refusal(client, change, code, field):
         calls.expect_error(answer, 413, "too_large")
         return
     calls.expect_error(answer, 400, code, field or None)
+
+
+THREE, MANY = calls.npy_bytes(np.zeros(3, np.float32)), calls.npy_bytes(np.zeros(99999))
+ZIP = b"PK\x03\x04" + bytes(500)
+RAW_3 = "?dtype=float32&shape=3"
+RAW_MANY = "?dtype=float64&shape=99999"
+# What is sent as what, and words of the refusal.
+FOREIGN = {
+    "npy as json": (calls.JSON, "", THREE, ("NPY file", "application/x-npy")),
+    "long npy as json": (calls.JSON, "", MANY, ("NPY file", "application/x-npy")),
+    "zip as nothing": (None, "", ZIP, ("ZIP archive", "numpy.save")),
+    "csv as json": (calls.JSON, "", b"1,2\n3,4\n", ("CSV", '{"data": [[1,2],[3,4]]}')),
+    "array as json": (calls.JSON, "", b"[1, 2]", ("an array, not an object", '{"data": [...]}')),
+    "json as npy": (calls.NPY, "", b'{"data":[1,2]}', ("looks like JSON", calls.JSON)),
+    "short json as npy": (calls.NPY, "", b"{}", ("looks like JSON", calls.JSON)),
+    "nothing as npy": (calls.NPY, "", b"", ("is empty", "NPY file")),
+    "zip as npy": (calls.NPY, "", ZIP, ("ZIP archive", "numpy.save")),
+    "json as raw": (calls.RAW, RAW_3, b'{"data":[1,2]}', ("expected 12", "look like JSON")),
+    "npy as raw": (calls.RAW, RAW_3, THREE, ("expected 12", "an NPY file", "application/x-npy")),
+    "long npy as raw": (calls.RAW, RAW_MANY, MANY, ("128 bytes more, as the header of an NPY",)),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_body_of_another_kind_is_named_and_how_to_send_it(client, kind):
+    media, query, body, says = FOREIGN[kind]
+    calls.expect_error(client.post("/v1/cumsum" + query, body, media), 400, says=says)
+
+
+@pytest.mark.parametrize("kind", ["npy as json", "long npy as json", "zip as npy", "json as raw"])
+def test_a_packed_body_of_another_kind_is_named_too(client, kind):
+    media, query, body, says = FOREIGN[kind]
+    headers = {"Content-Encoding": "gzip"}
+    answer = client.post("/v1/cumsum" + query, gzip.compress(body), media, headers)
+    calls.expect_error(answer, 400, says=says)
 
 
 def test_missing_data_is_refused(client):

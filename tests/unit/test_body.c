@@ -1,5 +1,7 @@
 /* body.h: where the bytes of a body go, what is reserved for them, what is refused. */
 #include "server/body.h"
+
+#include "proto/content_guess.h"
 #include "server/config.h"
 #include "server/server.h"
 #include "tests/lib/unit.h"
@@ -193,11 +195,24 @@ static void an_empty_packed_body_is_no_stream(void **state)
     assert_int_equal(body_unpack(&f->x, &err), STATUS_INVALID_ENCODING);
 }
 
-static void wrong_length_is_refused_before_the_body(void **state)
+static void wrong_length_of_a_large_body_is_refused_before_it_comes(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    assert_int_equal(begin_raw(f, "2,2", 15, &err), STATUS_LENGTH_MISMATCH);
+    assert_int_equal(begin_raw(f, "2,10000", 80001, &err), STATUS_LENGTH_MISMATCH);
+}
+
+/* Its first bytes say what it may be instead; no memory is taken for more of it. */
+static void wrong_length_of_a_small_body_is_refused_at_its_first_bytes(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    char text[CONTENT_GUESS_BYTES] = "{\"data\":[1,2]}";
+    assert_int_equal(begin_raw(f, "2,2", 4000, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->x, text, sizeof text - 1, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->x, text, 1, &err), STATUS_LENGTH_MISMATCH);
+    assert_non_null(strstr(err.detail, "look like JSON"));
+    assert_true(f->x.request.reserved_bytes <= CONTENT_GUESS_BYTES);
 }
 
 static void declared_length_over_the_limit_is_refused_at_once(void **state)
@@ -378,10 +393,10 @@ static void body_that_ends_inside_its_header_is_refused(void **state)
     f->x.request.codec_request.head_bytes = -1;
     f->x.request.codec = codec_cumsum(CODEC_FORMAT_NPY);
     door_init(&f->x.door, true);
-    f->x.door.content_length = 8;
+    f->x.door.content_length = 12;
     enum status status = body_begin(&f->x, &err);
     if (status == STATUS_OK) {
-        status = body_feed(&f->x, "\x93NUMPY\x01\x00", 8, &err);
+        status = body_feed(&f->x, "\x93NUMPY\x01\x00\x76\x00{'", 12, &err);
     }
     if (status == STATUS_OK) {
         status = body_finish(&f->x, &err);
@@ -454,8 +469,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(raw_payload_lands_in_the_slab_piece_by_piece, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(wrong_length_is_refused_before_the_body, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(wrong_length_of_a_large_body_is_refused_before_it_comes,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            wrong_length_of_a_small_body_is_refused_at_its_first_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(declared_length_over_the_limit_is_refused_at_once,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(chunked_body_over_the_limit_is_refused_as_it_grows,

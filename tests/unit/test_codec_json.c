@@ -129,7 +129,7 @@ static const struct {
     const char *says;
 } refused[] = {
     {"", STATUS_INVALID_JSON, "", "empty"},
-    {"hello", STATUS_INVALID_JSON, "", "not valid JSON"},
+    {"hello", STATUS_INVALID_JSON, "", "no JSON object: it begins with 'hello'"},
     {"[1,2]", STATUS_INVALID_JSON, "", "not an object"},
     {"{}", STATUS_MISSING_FIELD, "data", "missing"},
     {"{\"data\":5}", STATUS_INVALID_FIELD, "data", "data is 5, expected an array"},

@@ -119,8 +119,8 @@ static const struct {
 } invalid[] = {
     {"", "empty"},
     {"  \n", "empty"},
-    {"[1,2]", "not an object"},
-    {"5", "not valid JSON"},
+    {"[1,2]", "an array, not an object"},
+    {"5", "no JSON object: it begins with '5', expected '{'"},
     {"{", "not valid JSON"},
     {"{\"data\":[1,2]", "not valid JSON"},
     {"{\"data\":[1,2]}}", "not valid JSON"},

@@ -1,0 +1,58 @@
+/* What a body looks like by its first bytes, for refusals of one that is something else than it
+ * was said to be. A guess changes no answer but the words of a refusal; what is not recognised
+ * for sure is CONTENT_UNKNOWN. Thread: any. */
+#ifndef TALLY_PROTO_CONTENT_GUESS_H
+#define TALLY_PROTO_CONTENT_GUESS_H
+
+#include <stddef.h>
+
+enum {
+    CONTENT_GUESS_BYTES = 256 /* no more are looked at */
+};
+
+/* clang-format off */
+/*        kind         what it is                                    how to send it */
+#define CONTENT_TABLE(X)                                                                           \
+        X(UNKNOWN,     "",                                           "")                           \
+        X(JSON,        "JSON",                                                                     \
+          "send it with Content-Type: application/json")                                           \
+        X(NPY,         "an NPY file",                                                              \
+          "send it to /v1/cumsum with Content-Type: application/x-npy (curl --data-binary @FILE "  \
+          "-H 'Content-Type: application/x-npy')")                                                 \
+        X(ZIP,         "a ZIP archive, such as an NPZ file of numpy.savez",                        \
+          "save one array with numpy.save and send that to /v1/cumsum with Content-Type: "         \
+          "application/x-npy")                                                                     \
+        X(GZIP,        "gzip data",                                                                \
+          "say Content-Encoding: gzip, or unpack it")                                              \
+        X(PICKLE,      "a Python pickle",                                                          \
+          "pickles are never read; save the array with numpy.save and send that to /v1/cumsum "    \
+          "with Content-Type: application/x-npy")                                                  \
+        X(CSV,         "CSV or other columns of numbers",                                          \
+          "put the numbers into JSON, {\"data\": [[1,2],[3,4]]}, or save them with numpy.save and " \
+          "send that to /v1/cumsum with Content-Type: application/x-npy")                          \
+        X(ARRAY_TEXT,  "a printed array",                                                          \
+          "send json.dumps({\"data\": x.tolist()}), or save it with numpy.save and send that to "  \
+          "/v1/cumsum with Content-Type: application/x-npy")                                       \
+        X(PYTHON,      "a printed Python dictionary",                                              \
+          "write JSON: double quotes, true and false in small letters (Python: json.dumps(), or "  \
+          "json= of requests)")                                                                    \
+        X(FORM,        "the fields of a form",                                                     \
+          "send a JSON object, {\"data\": [1,2,3]} (Python requests: json= instead of data=)")     \
+        X(UTF16,       "UTF-16 text",                                                              \
+          "save it as UTF-8")                                                                      \
+        X(MARKED,      "UTF-8 text with a byte order mark",                                        \
+          "save it without the mark")
+/* clang-format on */
+
+enum content_kind {
+#define X(kind, name, advice) CONTENT_##kind,
+    CONTENT_TABLE(X)
+#undef X
+};
+
+enum content_kind content_guess(const void *bytes, size_t count);
+
+const char *content_name(enum content_kind kind);   /* "an NPY file" */
+const char *content_advice(enum content_kind kind); /* how to send it to the service */
+
+#endif
