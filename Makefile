@@ -191,10 +191,12 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	$(CC) $(OPT_$(MODE)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/tally.map -Wl,-z,relro,-z,now \
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
-$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c proto/dtype.c) $(LIB)/libtally.a
+# Of proto the command looks at its input with what the service looks at bodies with.
+CLI_PROTO_SRC := proto/dtype.c proto/content_guess.c proto/json_measure.c proto/status.c
+$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm
-$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC))) $(CLIENT_OBJ)
+$(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC)) $(filter-out proto/dtype.c,$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))

@@ -1,6 +1,7 @@
 /* `tally cumsum`: a file or a pipe to the server, its answer to a file or a pipe. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
+#include "client/cli/inspect.h"
 #include "client/cli/source.h"
 #include "client/cli/terminal.h"
 #include "client/text.h"
@@ -10,7 +11,8 @@
 #include <string.h>
 
 enum {
-    PATH_TEXT = 8192
+    PATH_TEXT = 8192,
+    HINT_TEXT = 256
 };
 
 /* One run of the command. */
@@ -102,7 +104,7 @@ static int choose_formats(struct job *job)
 
 /* ---- what the answer must be ---- */
 
-static int expect_raw(const struct job *job, struct expectation *expected)
+static int expect_raw(struct job *job, struct expectation *expected)
 {
     const struct settings *settings = job->settings;
     uint64_t bytes = 0;
@@ -115,9 +117,12 @@ static int expect_raw(const struct job *job, struct expectation *expected)
         return EXIT_DONE; /* the server knows how many bytes that makes */
     }
     if (!shape_bytes(&settings->shape, expected->dtype, &bytes) || bytes != job->source.bytes) {
-        return complain(EXIT_USAGE,
-                        "%s has %" PRIu64 " bytes, but --dtype and --shape make %" PRIu64,
-                        job->source.name, job->source.bytes, bytes);
+        char hint[HINT_TEXT];
+        inspect_hint(&job->source, FORMAT_RAW, hint, sizeof hint);
+        return complain(
+            EXIT_USAGE,
+            "%s has %" PRIu64 " bytes, but --dtype and --shape make %" PRIu64 "%s%s",
+            job->source.name, job->source.bytes, bytes, hint[0] != '\0' ? "; it" : "", hint);
     }
     return EXIT_DONE;
 }
@@ -132,8 +137,10 @@ static int expect_npy(struct job *job, struct expectation *expected)
     if (start == NULL || source_read(&job->source, 0, start, count) != 0) {
         status = EXIT_LOCAL;
     } else if (!npy_is(start, count)) {
-        status = complain(EXIT_USAGE, "%s is not an NPY file; for other contents give --format",
-                          job->source.name);
+        char hint[HINT_TEXT];
+        inspect_hint(&job->source, FORMAT_NPY, hint, sizeof hint);
+        status = complain(EXIT_USAGE, "%s is not an NPY file; %s%s", job->source.name,
+                          hint[0] != '\0' ? "it" : "for other contents give --format", hint);
     } else if (npy_parse(start, count, &head) == NPY_OK) {
         expected->known = true;
         expected->dtype = head.dtype;
@@ -143,6 +150,13 @@ static int expect_npy(struct job *job, struct expectation *expected)
     return status;
 }
 
+static int expect_json(struct job *job)
+{
+    char hint[HINT_TEXT];
+    inspect_hint(&job->source, FORMAT_JSON, hint, sizeof hint);
+    return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source.name, hint);
+}
+
 static int expect(struct job *job, struct expectation *expected)
 {
     *expected = (struct expectation){.format = job->output,
@@ -150,7 +164,7 @@ static int expect(struct job *job, struct expectation *expected)
     if (job->input == FORMAT_RAW) {
         return expect_raw(job, expected);
     }
-    return job->input == FORMAT_NPY ? expect_npy(job, expected) : EXIT_DONE;
+    return job->input == FORMAT_NPY ? expect_npy(job, expected) : expect_json(job);
 }
 
 /* ---- the request ---- */
@@ -241,6 +255,10 @@ static int wrap_json(struct job *job)
         return complain(EXIT_USAGE, "%s is empty; give numbers such as [[1,2],[3,4]]",
                         job->source.name);
     }
+    int status = inspect_array(&job->source);
+    if (status != EXIT_DONE) {
+        return status;
+    }
     size_t size = job->source.bytes + strlen(members) + 16;
     job->body = malloc(size);
     if (job->body == NULL) {
@@ -278,6 +296,10 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
                        int64_t receive_total)
 {
     struct job *job = user;
+    if (job->body != NULL && send_total > 0) { /* of the source, not of what is around it */
+        send_total = (int64_t)job->source.bytes;
+        sent = sent < send_total ? sent : send_total;
+    }
     return progress_step(&job->progress, sent, send_total, received, receive_total);
 }
 
@@ -292,7 +314,12 @@ static int report(struct job *job, const struct tally_error *err)
     if (err->status == TALLY_LOCAL_IO) {
         return EXIT_LOCAL; /* source_read() has complained */
     }
-    return complain_error(err);
+    int status = complain_error(err);
+    if (job->body != NULL && strcmp(err->code, "too_large") == 0) {
+        (void)fprintf(stderr, "  %s has %" PRIu64 " bytes, with the options around it %zu\n",
+                      job->source.name, job->source.bytes, job->body_bytes);
+    }
+    return status;
 }
 
 static int transfer(struct job *job, struct tally *client)

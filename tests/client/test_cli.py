@@ -311,6 +311,51 @@ class Cumsum(unittest.TestCase):
         self.assertEqual(self.read("out.npy"), b"precious")
         self.assertEqual(self.files(), ["in.npy", "out.npy"])
 
+    def test_a_file_of_another_kind_is_named_before_it_is_sent(self):
+        """Whatever its name or --format says: no server is asked."""
+        file = npy("<f4", (2,), bytes(8))
+        for name, content, flags, *texts in [
+            ("x.json", file, [], "x.json looks like an NPY file", "--format npy"),
+            ("x", b"PK\x03\x04\x14\x00" + bytes(40), [], "looks like a ZIP archive", "numpy.save"),
+            ("x.npy", b"PK\x03\x04\x14\x00" + bytes(40), [], "not an NPY file", "ZIP archive"),
+            ("x.npy", b'{"data":[1,2]}', [], "not an NPY file", "looks like JSON", "--format json"),
+            ("x.npy", b"\x1f\x8b\x08\x00" + bytes(9), [], "looks like gzip", "gunzip"),
+            ("x.txt", b"1,2\n3,4\n", [], "x.txt looks like CSV", "numpy.save"),
+            ("x.txt", b"[[1. 2.]\n [3. 4.]]\n", [], "looks like a printed array", "x.tolist()"),
+            ("x.txt", b"{'data': [1]}", [], "looks like a printed Python dictionary"),
+            ("x.pkl", b"\x80\x04\x95\x00\x00", [], "looks like a Python pickle"),
+            ("x.json", b"\xff\xfe[\x001\x00]\x00", [], "UTF-16", "UTF-8"),
+            ("x.bin", file, ["-d", "float32", "-s", "2"], "looks like an NPY file", "--format npy"),
+            ("x", b"[1, 2]", ["-d", "float32", "-s", "2"], "looks like JSON", "--format json"),
+        ]:
+            with self.subTest(name=name, content=content[:20]):
+                done = tally("cumsum", self.path(name, content), *flags, url="http://127.0.0.1:1")
+                self.assert_failed(done, 2, *texts)
+
+    def test_places_and_sizes_are_those_of_the_users_text(self):
+        """Not of the request that is made around it."""
+        for text, *says in [
+            (b"[1,2]]", "byte 6", "']'", "behind the array"),
+            (b" [[1,2],\n[3,4]] x", "byte 17", "'x'", "behind the array"),
+            (b"[1,2,3", "6 bytes", "']' is missing"),
+            (b'["a', "']' is missing"),
+            (b"5", "expected an array", "byte 1", "'5'"),
+            (b"\n nonsense", "byte 3", "'n'", "expected an array"),
+        ]:
+            with self.subTest(text=text):
+                done = tally("cumsum", stdin=text, url="http://127.0.0.1:1")
+                self.assert_failed(done, 2, "standard input", *says)
+        # What is wrong between the brackets has a number, not a place.
+        self.assert_failed(tally("cumsum", stdin=b"[1,2,x]"), 1, "element 2 is 'x'", "data[2]")
+
+    def test_a_text_that_is_too_long_is_measured_as_it_is(self):
+        refusal = b'{"error":"the body is too long (1016 bytes)","code":"too_large"}'
+        with Server(lambda *_: answer(refusal, status="413 X")) as s:
+            text = b"[" + b"1," * 498 + b"1]"
+            done = tally("cumsum", stdin=text, url=s.url)
+        self.assert_failed(done, 1, "standard input has 999 bytes", "too_large")
+        self.assertIn("content-length: 1017", s.heads[0].lower())
+
     def test_wrong_usage(self):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
         raw = self.path("in.bin", bytes(10))
