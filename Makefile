@@ -80,6 +80,9 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
+# What a socket is like when listen() is called.
+$(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen
+
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
     LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take

@@ -23,6 +23,12 @@
 GROUP("Network")                                                                                   \
 X(listen,              LIST,   "127.0.0.1:8000", 1,          16,               "address",          \
   "Where to listen: ADDR:PORT, [V6ADDR]:PORT or unix:/path. Repeat it for several.")               \
+X(socket_mode,         TEXT,   "auto",           1,          8,                "mode",             \
+  "Permissions of the Unix sockets of --listen, in octal: to connect is to write. auto: 0600, and "  \
+  "0660 with --socket-group. Sockets that systemd passes have those of their unit.")               \
+X(socket_group,        TEXT,   "",               0,          64,               "group",            \
+  "Group of the Unix sockets of --listen, by name or number: that of a proxy in front, for example. " \
+  "tallyd must be in it, or root.")                                                                \
 X(http_loops,          UINT,   "1",              1,          64,               "threads",          \
   "HTTP threads; more than one helps only when a single core cannot carry the connections.")       \
 X(base_path,           TEXT,   "",               0,          256,              "path",             \

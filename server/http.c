@@ -49,13 +49,15 @@ static void raise_descriptor_limit(const struct server *server)
 
 static enum status open_sockets(struct http *http, struct error *err)
 {
-    const struct config_list *addresses = &http->server->config->listen;
+    const struct config *config = http->server->config;
+    struct listen_access access;
     enum status status = listen_inherit(&http->listeners, err);
-    if (http->listeners.count > 0) {
-        return status;
+    if (status != STATUS_OK || http->listeners.count > 0) {
+        return status; /* systemd's unit says who may connect to what it passes */
     }
-    for (size_t i = 0; status == STATUS_OK && i < addresses->count; i++) {
-        status = listen_open(&http->listeners, addresses->items[i], err);
+    status = listen_access_parse(config->socket_mode, config->socket_group, &access, err);
+    for (size_t i = 0; status == STATUS_OK && i < config->listen.count; i++) {
+        status = listen_open(&http->listeners, config->listen.items[i], &access, err);
     }
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -17,8 +18,13 @@
 
 enum {
     FIRST_INHERITED_FD = 3,
-    BACKLOG = 4096
+    BACKLOG = 4096,
+    OWNER_MODE = 0600,
+    GROUP_MODE = 0660,
+    GROUP_BYTES = 1 << 16 /* of a group with a thousand members, and what NSS needs */
 };
+
+#define NO_GROUP ((gid_t)-1)
 
 static enum status no_room(struct error *err)
 {
@@ -165,8 +171,101 @@ static bool is_stale(const struct sockaddr_un *address)
     return stale;
 }
 
-static enum status open_unix(struct listen_set *set, const char *path, struct error *err)
+static enum status parse_mode(const char *text, bool grouped, mode_t *out, struct error *err)
 {
+    size_t digits = strspn(text, "01234567");
+    if (strcmp(text, "auto") == 0) {
+        *out = grouped ? GROUP_MODE : OWNER_MODE;
+        return STATUS_OK;
+    }
+    unsigned long mode = strtoul(text, NULL, 8);
+    if (digits == 0 || digits > 4 || text[digits] != '\0' || mode > 0777) {
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "--socket-mode: \"%.40s\" is no mode in octal from 0 to 0777; write "
+                         "for example 0660, or auto",
+                         text);
+    }
+    *out = (mode_t)mode;
+    return STATUS_OK;
+}
+
+static enum status find_group(const char *name, gid_t *out, struct error *err)
+{
+    size_t digits = strspn(name, "0123456789");
+    if (name[0] == '\0') {
+        *out = NO_GROUP;
+        return STATUS_OK;
+    }
+    unsigned long long number = strtoull(name, NULL, 10);
+    if (digits > 0 && name[digits] == '\0') {
+        if (digits > 10 || number >= NO_GROUP) {
+            return error_set(err, STATUS_INVALID_FIELD,
+                             "--socket-group: %.40s is no group's number: they end at %u", name,
+                             (unsigned)NO_GROUP - 1);
+        }
+        *out = (gid_t)number;
+        return STATUS_OK;
+    }
+    struct group group;
+    struct group *found = NULL;
+    char *buffer = malloc(GROUP_BYTES);
+    if (buffer == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the name of a group");
+    }
+    int failure = getgrnam_r(name, &group, buffer, GROUP_BYTES, &found);
+    if (found != NULL) {
+        *out = found->gr_gid;
+    }
+    free(buffer);
+    return found != NULL ? STATUS_OK
+                         : error_set(err, STATUS_INVALID_FIELD,
+                                     "--socket-group: there is no group \"%.40s\"%s%s", name,
+                                     failure != 0 ? ": " : "",
+                                     failure != 0 ? strerrordesc_np(failure) : "");
+}
+
+enum status listen_access_parse(const char *mode, const char *group, struct listen_access *out,
+                                struct error *err)
+{
+    struct listen_access found = {.mode = OWNER_MODE};
+    enum status status = find_group(group, &found.group, err);
+    if (status == STATUS_OK) {
+        status = parse_mode(mode, found.group != NO_GROUP, &found.mode, err);
+    }
+    if (status == STATUS_OK) {
+        *out = found;
+    }
+    return status;
+}
+
+/* Give the bound socket at `path` its group and mode. bind() made it with no more than that
+ * mode (open_unix()); what the umask took from it comes back here. Before listen() nobody can
+ * connect, so nobody meets it half done. */
+static enum status set_access(const char *path, const struct listen_access *access,
+                              struct error *err)
+{
+    struct stat info;
+    if (access->group != NO_GROUP && lchown(path, (uid_t)-1, access->group) != 0) {
+        char text[128] = "";
+        return error_set(err, STATUS_INTERNAL,
+                         "listening on %s: giving it to group %u (--socket-group): %s; tallyd "
+                         "must run as a member of that group, or as root",
+                         path, (unsigned)access->group, strerror_r(errno, text, sizeof text));
+    }
+    if (lstat(path, &info) != 0) {
+        return system_error(err, "stat", path);
+    }
+    if ((info.st_mode & 07777) != access->mode &&
+        fchmodat(AT_FDCWD, path, access->mode, AT_SYMLINK_NOFOLLOW) != 0) {
+        return system_error(err, "chmod (--socket-mode)", path);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_unix(struct listen_set *set, const char *path,
+                             const struct listen_access *access, struct error *err)
+{
+    static const struct listen_access owner_alone = {.mode = OWNER_MODE, .group = NO_GROUP};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     enum status status = STATUS_OK;
     if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path) {
@@ -182,11 +281,21 @@ static enum status open_unix(struct listen_set *set, const char *path, struct er
     if (fd < 0) {
         return system_error(err, "socket", path);
     }
-    if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+    access = access == NULL ? &owner_alone : access;
+    /* Linux makes the file with the mode of the descriptor, less the umask. The umask itself is
+     * the whole process's, and other threads make files. */
+    if (fchmod(fd, access->mode) != 0) {
+        status = system_error(err, "chmod", path);
+    } else if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
         status = system_error(err, "bind", path);
-    } else if (listen(fd, BACKLOG) != 0) {
-        status = system_error(err, "listen", path);
-        (void)unlink(path);
+    } else {
+        status = set_access(path, access, err);
+        if (status == STATUS_OK && listen(fd, BACKLOG) != 0) {
+            status = system_error(err, "listen", path);
+        }
+        if (status != STATUS_OK) {
+            (void)unlink(path);
+        }
     }
     if (status != STATUS_OK) {
         (void)close(fd);
@@ -196,13 +305,14 @@ static enum status open_unix(struct listen_set *set, const char *path, struct er
     return STATUS_OK;
 }
 
-enum status listen_open(struct listen_set *set, const char *address, struct error *err)
+enum status listen_open(struct listen_set *set, const char *address,
+                        const struct listen_access *access, struct error *err)
 {
     if (set->count == LISTEN_SOCKETS) {
         return no_room(err);
     }
     if (strncmp(address, "unix:", 5) == 0) {
-        return open_unix(set, address + 5, err);
+        return open_unix(set, address + 5, access, err);
     }
     return open_host(set, address, err);
 }

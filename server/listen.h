@@ -1,7 +1,7 @@
 /* The sockets the service listens on: --listen addresses and those systemd hands over.
  *
- *     ADDR:PORT       "127.0.0.1:8000", "[::1]:8000", "localhost:8000", ":8000" (everywhere,
- * IPv4) unix:/path      a Unix stream socket; a stale one nobody listens on is replaced
+ *     ADDR:PORT     "127.0.0.1:8000", "[::1]:8000", "localhost:8000", ":8000" (all of IPv4)
+ *     unix:/path    a Unix stream socket; a stale one nobody listens on is replaced
  *
  * A name may stand for several addresses: a socket for each. IPv6 sockets take IPv6 only, so
  * that both families can be listed side by side. Port 0: the system chooses; the name says
@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 enum {
     LISTEN_SOCKETS = 32,
@@ -27,15 +28,28 @@ struct listen_socket {
     char name[LISTEN_NAME_BYTES]; /* "127.0.0.1:8000", "unix:/run/tally.sock" */
 };
 
+/* Who may connect to a Unix socket: to connect is to write. */
+struct listen_access {
+    mode_t mode; /* of the socket file, whatever the umask is */
+    gid_t group; /* (gid_t)-1: the process's own */
+};
+
+/* From --socket-mode (octal, or auto: 0600, with a group 0660) and --socket-group (a name, a
+ * number or "").
+ * err   INVALID_FIELD, naming the flag */
+MUST_CHECK enum status listen_access_parse(const char *mode, const char *group,
+                                           struct listen_access *out, struct error *err);
+
 struct listen_set {
     size_t count;
     struct listen_socket sockets[LISTEN_SOCKETS];
 };
 
-/* Bind and listen on one address as above, adding to the set.
+/* Bind and listen on one address as above, adding to the set. access is for Unix sockets, NULL:
+ * their owner alone; they have it before anybody can connect.
  * err   INVALID_FIELD: not an address; INTERNAL: the system refused (says why) */
 MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
-                                   struct error *err);
+                                   const struct listen_access *access, struct error *err);
 
 /* Add the sockets systemd passed (LISTEN_PID, LISTEN_FDS); none is fine. Forgets the variables.
  */

@@ -92,6 +92,8 @@ def test_list_devices():
         (["--listen", "nonsense"], "nonsense"),
         (["--listen", "127.0.0.1:99999"], "99999"),
         (["--listen", "127.0.0.1:x"], "127.0.0.1:x"),
+        (["--socket-mode", "0888"], "--socket-mode"),
+        (["--socket-group", "no-such-group-here"], "--socket-group"),
         (["stray"], "stray"),
     ],
     ids=str,

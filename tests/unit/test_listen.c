@@ -18,7 +18,7 @@ static void tcp_port_0_is_named_after_the_port_it_got(void **state)
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
     (void)state;
-    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", NULL, &err), STATUS_OK);
     assert_int_equal(set.count, 1);
     assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
     int port = atoi(set.sockets[0].name + 10);
@@ -50,7 +50,7 @@ static void bad_addresses_are_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct listen_set set = {0};
         struct error err = ERROR_INIT;
-        if (listen_open(&set, bad[i], &err) != STATUS_INVALID_FIELD || set.count != 0) {
+        if (listen_open(&set, bad[i], NULL, &err) != STATUS_INVALID_FIELD || set.count != 0) {
             fail_msg("\"%s\" was taken (%s)", bad[i], err.detail);
         }
     }
@@ -61,8 +61,8 @@ static void a_taken_port_is_an_error(void **state)
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
     (void)state;
-    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
-    assert_int_equal(listen_open(&set, set.sockets[0].name, &err), STATUS_INTERNAL);
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", NULL, &err), STATUS_OK);
+    assert_int_equal(listen_open(&set, set.sockets[0].name, NULL, &err), STATUS_INTERNAL);
     assert_non_null(strstr(err.detail, "bind"));
     assert_int_equal(set.count, 1);
     listen_close(&set);
@@ -78,20 +78,120 @@ static void unix_socket_is_made_and_removed(void **state)
     (void)state;
     assert_non_null(mkdtemp(directory));
     snprintf(address, sizeof address, "unix:%s/sock", directory);
-    assert_int_equal(listen_open(&set, address, &err), STATUS_OK);
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
     assert_true(set.sockets[0].local);
     assert_string_equal(set.sockets[0].name, address);
     /* Somebody listens there: it is not taken away. */
-    assert_int_equal(listen_open(&set, address, &err), STATUS_INTERNAL);
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INTERNAL);
     assert_int_equal(stat(address + 5, &info), 0);
     /* The one before died without cleaning up: it is replaced. */
     close(set.sockets[0].fd);
     set.count = 0;
     err = (struct error)ERROR_INIT;
-    assert_int_equal(listen_open(&set, address, &err), STATUS_OK);
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
     listen_close(&set);
     assert_int_equal(stat(address + 5, &info), -1);
     assert_int_equal(rmdir(directory), 0);
+}
+
+/* What the socket file was like when listen() was called: from then on it can be connected to.
+ */
+static struct stat when_listening;
+static const char *watched; /* NULL: nothing */
+
+int __real_listen(int fd, int backlog); /* NOLINT: the linker's name */
+int __wrap_listen(int fd, int backlog); /* NOLINT */
+int __wrap_listen(int fd, int backlog)  /* NOLINT */
+{
+    if (watched != NULL) {
+        assert_int_equal(lstat(watched, &when_listening), 0);
+    }
+    return __real_listen(fd, backlog);
+}
+
+/* A group this process may give files to, its own one if there is no other. */
+static gid_t some_group(void)
+{
+    gid_t groups[64];
+    int count = getgroups(64, groups);
+    for (int i = 0; i < count; i++) {
+        if (groups[i] != getgid()) {
+            return groups[i];
+        }
+    }
+    return geteuid() == 0 ? 12345 : getgid();
+}
+
+static void a_unix_socket_has_its_mode_and_group_before_it_can_be_reached(void **state)
+{
+    (void)state;
+    static const mode_t masks[] = {0, 022, 077, 0777};
+    static const mode_t modes[] = {0600, 0660, 0666, 0620};
+    char directory[] = "/tmp/tally-listen-XXXXXX";
+    char address[64];
+    assert_non_null(mkdtemp(directory));
+    snprintf(address, sizeof address, "unix:%s/sock", directory);
+    watched = address + 5;
+    for (size_t i = 0; i < 16; i++) {
+        struct listen_set set = {0};
+        struct error err = ERROR_INIT;
+        struct listen_access access = {.mode = modes[i % 4], .group = some_group()};
+        struct stat now;
+        mode_t before = umask(masks[i / 4]);
+        memset(&when_listening, 0, sizeof when_listening);
+        assert_int_equal(listen_open(&set, address, &access, &err), STATUS_OK);
+        assert_int_equal(umask(before), masks[i / 4]);
+        assert_int_equal(when_listening.st_mode & 07777, access.mode);
+        assert_int_equal(when_listening.st_gid, access.group);
+        assert_int_equal(lstat(watched, &now), 0);
+        assert_int_equal(now.st_mode, when_listening.st_mode);
+        listen_close(&set);
+    }
+    watched = NULL;
+    assert_int_equal(rmdir(directory), 0);
+}
+
+static void without_a_word_a_unix_socket_is_its_owners_alone(void **state)
+{
+    (void)state;
+    struct listen_access access;
+    struct error err = ERROR_INIT;
+    assert_int_equal(listen_access_parse("auto", "", &access, &err), STATUS_OK);
+    assert_int_equal(access.mode, 0600);
+    assert_true(access.group == (gid_t)-1);
+    assert_int_equal(listen_access_parse("auto", "0", &access, &err), STATUS_OK);
+    assert_int_equal(access.mode, 0660);
+    assert_int_equal(access.group, 0);
+    assert_int_equal(listen_access_parse("640", "root", &access, &err), STATUS_OK);
+    assert_int_equal(access.mode, 0640);
+    assert_int_equal(access.group, 0);
+    assert_int_equal(listen_access_parse("0777", "4294967294", &access, &err), STATUS_OK);
+    assert_int_equal(access.mode, 0777);
+}
+
+static void what_is_no_mode_and_no_group_is_refused(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"",     "rw",   "0888", "1777",
+                                        "-660", "0o66", "660 ", "00000000660"};
+    static const char *const groups[] = {"no-such-group-here", "-1",  "4294967295",
+                                         "99999999999",        "0x0", " "};
+    struct listen_access access = {.mode = 07};
+    for (size_t i = 0; i < ARRAY_COUNT(modes); i++) {
+        struct error err = ERROR_INIT;
+        if (listen_access_parse(modes[i], "", &access, &err) != STATUS_INVALID_FIELD) {
+            fail_msg("%s is taken as a mode", modes[i]);
+        }
+        assert_non_null(strstr(err.detail, "--socket-mode"));
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(groups); i++) {
+        struct error err = ERROR_INIT;
+        if (listen_access_parse("auto", groups[i], &access, &err) != STATUS_INVALID_FIELD) {
+            fail_msg("%s is taken as a group", groups[i]);
+        }
+        assert_non_null(strstr(err.detail, "--socket-group"));
+    }
+    assert_int_equal(access.mode, 07);
 }
 
 static void a_file_in_the_way_is_left_alone(void **state)
@@ -103,7 +203,7 @@ static void a_file_in_the_way_is_left_alone(void **state)
     int fd = mkstemp(path);
     (void)state;
     snprintf(address, sizeof address, "unix:%s", path);
-    assert_int_equal(listen_open(&set, address, &err), STATUS_INTERNAL);
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INTERNAL);
     assert_int_equal(access(path, F_OK), 0);
     unlink(path);
     close(fd);
@@ -116,7 +216,7 @@ static void too_long_unix_paths_are_refused(void **state)
     char address[200] = "unix:/";
     (void)state;
     memset(address + 6, 'a', 150);
-    assert_int_equal(listen_open(&set, address, &err), STATUS_INVALID_FIELD);
+    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INVALID_FIELD);
 }
 
 static int connect_to(const struct listen_socket *to, int flags)
@@ -191,7 +291,7 @@ static void inherited_sockets_are_checked_and_taken(void **state)
     int saved = dup(3); /* whatever the test runner left there */
     (void)state;
     snprintf(pid, sizeof pid, "%ld", (long)getpid());
-    assert_int_equal(listen_open(&made, "127.0.0.1:0", &err), STATUS_OK);
+    assert_int_equal(listen_open(&made, "127.0.0.1:0", NULL, &err), STATUS_OK);
     assert_int_equal(dup2(made.sockets[0].fd, 3), 3);
     setenv("LISTEN_PID", pid, 1);
     setenv("LISTEN_FDS", "1", 1);
@@ -225,6 +325,9 @@ int main(void)
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(a_taken_port_is_an_error),
         cmocka_unit_test(unix_socket_is_made_and_removed),
+        cmocka_unit_test(a_unix_socket_has_its_mode_and_group_before_it_can_be_reached),
+        cmocka_unit_test(without_a_word_a_unix_socket_is_its_owners_alone),
+        cmocka_unit_test(what_is_no_mode_and_no_group_is_refused),
         cmocka_unit_test(a_file_in_the_way_is_left_alone),
         cmocka_unit_test(too_long_unix_paths_are_refused),
         cmocka_unit_test(at_the_end_only_connections_that_had_begun_are_left_to_accept),

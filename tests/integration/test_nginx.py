@@ -1,0 +1,147 @@
+"""nginx in front of a Unix socket, with the very lines of deploy/README.md.
+
+As root, nginx runs as another user whose group --socket-group lets in, as it does on a server; as
+anybody else it runs as that user, and the socket has one of the user's other groups."""
+
+import errno
+import os
+import pathlib
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+
+import numpy as np
+import pytest
+
+from support import calls
+from support.http import Client
+from support.tallyd import TOP, free_port
+from support.waiting import until
+
+NOBODY = 65534
+PROXY_GROUP, OTHER_GROUP = 33, 65534  # 33: www-data of Debian; only the number counts
+NGINX = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
+
+
+def as_proxy(group):
+    """How to start a process that is no more than a proxy is."""
+    if os.getuid() != 0:
+        return {}
+    return {"user": NOBODY, "group": group, "extra_groups": []}
+
+
+def socket_group():
+    if os.getuid() == 0:
+        return PROXY_GROUP
+    return next((group for group in os.getgroups() if group != os.getgid()), os.getgid())
+
+
+@pytest.fixture
+def folder():
+    """That any user may look into, unlike pytest's."""
+    with tempfile.TemporaryDirectory(prefix="tally-nginx-") as name:
+        os.chmod(name, 0o755)
+        yield pathlib.Path(name)
+
+
+def documented():
+    """The upstream and the location of the document."""
+    page = (TOP / "deploy" / "README.md").read_text()
+    blocks = re.findall(r"^    (?:upstream|location) .*?\}$", page, re.DOTALL | re.MULTILINE)
+    upstream, location = (re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)
+    assert upstream.count("{") == upstream.count("}") and location.endswith("}")
+    assert "unix:/run/tally/sock" in upstream
+    return upstream, location
+
+
+@pytest.fixture
+def nginx(folder):
+    """Starts it on a port, with the document's lines and the socket's real path."""
+    started = []
+
+    def start(path):
+        upstream, location = documented()
+        port = free_port()
+        own = folder / "nginx"
+        own.mkdir()
+        temporary = "\n".join(
+            f"  {kind}_temp_path {own}/{kind};"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        (own / "nginx.conf").write_text(
+            f"daemon off;\nmaster_process off;\npid {own}/pid;\nerror_log {own}/error.log;\n"
+            f"events {{}}\nhttp {{\n  access_log off;\n{temporary}\n"
+            f"  {upstream.replace('/run/tally/sock', path)}\n"
+            f"  server {{\n  listen 127.0.0.1:{port};\n  {location}\n  }}\n}}\n"
+        )
+        if os.getuid() == 0:
+            os.chown(own, NOBODY, PROXY_GROUP)
+        command = [
+            NGINX,
+            "-p",
+            str(own),
+            "-e",
+            str(own / "error.log"),
+            "-c",
+            str(own / "nginx.conf"),
+        ]
+        with open(folder / "nginx.out", "wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, **as_proxy(PROXY_GROUP))
+        started.append(process)
+
+        def answers():
+            assert process.poll() is None, (folder / "nginx.out").read_text()
+            client = Client(port, 10)
+            try:
+                return client.get("/livez").status == 200
+            except OSError:
+                return False
+            finally:
+                client.close()
+
+        until(answers, what="nginx never answered")
+        return port
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(30)
+
+
+def connect_as(path, group):
+    """0, or the errno of what a process of nobody in that group is told."""
+    child = os.fork()
+    if child == 0:
+        result = errno.EINVAL
+        try:
+            os.setgroups([])
+            os.setgid(group)
+            os.setuid(NOBODY)
+            with socket.socket(socket.AF_UNIX) as connection:
+                result = connection.connect_ex(path)
+        finally:
+            os._exit(result)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_nginx_of_another_group_reaches_the_socket_as_documented(start_server, nginx, folder):
+    assert NGINX, "nginx is missing: deploy/install-deps.sh test"
+    path, group = str(folder / "sock"), socket_group()
+    start_server("--listen", f"unix:{path}", "--socket-group", str(group))
+    about = os.stat(path)
+    assert (stat.S_IMODE(about.st_mode), about.st_gid) == (0o660, group)
+    if os.getuid() == 0:
+        assert connect_as(path, PROXY_GROUP) == 0
+        assert connect_as(path, OTHER_GROUP) == errno.EACCES
+    client = Client(nginx(path))
+    answer = client.post_json("/v1/cumsum", {"data": [1, 2, 3]})
+    assert answer.status == 200 and answer.json()["data"] == [1, 3, 6]
+    stored = np.ones(1 << 20, np.int32)
+    answer = client.post(f"/v1/cumsum?dtype=int32&shape={1 << 20}", stored.tobytes(), calls.RAW)
+    assert answer.status == 200
+    assert np.array_equal(np.frombuffer(answer.body, np.int32), np.arange(1, (1 << 20) + 1))
+    calls.expect_error(client.post_json("/v1/cumsum", {"data": [1], "axis": 9}), 400)
+    client.close()
