@@ -255,8 +255,8 @@ enum status admission_check(struct admission *admission, const struct request *r
     (void)pthread_mutex_unlock(&admission->lock);
     if (waiting >= admission->max_waiting) {
         return error_set(err, STATUS_QUEUE_FULL,
-                         "%zu large requests wait already (the server's --queue-depth); try "
-                         "again after Retry-After",
+                         "%zu large requests wait already, the server's --queue-depth: try "
+                         "again after Retry-After seconds",
                          waiting);
     }
     uint64_t now_ns = clock_now_ns();
@@ -264,7 +264,7 @@ enum status admission_check(struct admission *admission, const struct request *r
         return error_set(
             err, STATUS_QUEUE_FULL,
             "what waits before this request takes about %llu ms, and its deadline "
-            "is in %llu ms; try again after Retry-After, or allow more time",
+            "is in %llu ms: try again after Retry-After seconds, or allow more time",
             (unsigned long long)(*wait_ns / NS_PER_MS),
             (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
     }
@@ -465,7 +465,7 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     if (stuck != NULL) {
         completion_fail(stuck, STATUS_OUT_OF_MEMORY,
                         "this request and the others that began with it need more memory than "
-                        "there is (the server's --memory-budget); try again");
+                        "the server's --memory-budget: try again, or send less at once");
     }
     hand_on(&leaving);
     return earliest;

@@ -43,19 +43,16 @@ enum status body_reserve(struct request *request, uint64_t bytes, struct error *
 static enum status too_large(const struct exchange *x, uint64_t bytes, const char *what,
                              struct error *err)
 {
-    if (x->request.codec == NULL) {
-        return error_set(err, STATUS_TOO_LARGE, "the %s, the limit of this path is %" PRIu64,
-                         what, x->body_limit);
+    char limit[32];
+    char has[64] = "is longer than it may be";
+    config_size_text(x->body_limit, limit, sizeof limit);
+    if (bytes > 0) {
+        (void)snprintf(has, sizeof has, "has %" PRIu64 " bytes", bytes);
     }
-    if (bytes == 0) {
-        return error_set(err, STATUS_TOO_LARGE,
-                         "the %s, over the limit of %" PRIu64 " (--max-body-bytes)", what,
-                         x->body_limit);
-    }
-    return error_set(err, STATUS_TOO_LARGE,
-                     "the %s (%" PRIu64 " bytes), over the limit of %" PRIu64
-                     " (--max-body-bytes)",
-                     what, bytes, x->body_limit);
+    return error_set(err, STATUS_TOO_LARGE, "the %s %s, over %s, %s", what, has, limit,
+                     x->request.codec == NULL
+                         ? "the limit of this path"
+                         : "the server's --max-body-bytes: " CONFIG_LESS_ADVICE);
 }
 
 /* Capacity to give the head so that it can hold `want` bytes. */
@@ -150,7 +147,7 @@ enum status body_begin(struct exchange *x, struct error *err)
         request->codec == NULL ? PAGE_BODY_BYTES : request->server->config->max_body_bytes;
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > x->body_limit) {
-        return too_large(x, (uint64_t)declared, "body is too long", err);
+        return too_large(x, (uint64_t)declared, "body", err);
     }
     if (packed && unknown) {
         enum status status = inflate_create(door->coding, x->body_limit, &x->inflate, err);
@@ -251,7 +248,7 @@ static enum status land(void *context, const void *data, size_t count, struct er
     const char *bytes = data;
     x->body_unpacked += count;
     if (x->body_unpacked > x->body_limit) {
-        return too_large(x, 0, "body is too long", err);
+        return too_large(x, 0, "body", err);
     }
     while (count > 0) {
         size_t used = count;

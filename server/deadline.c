@@ -124,9 +124,11 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     } else if (x->phase == EXCHANGE_DRAIN) {
         check_drain(x, now_ns);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
-        time_out(conn, "the body did not arrive in time (--body-timeout-ms)");
+        time_out(conn, "the body did not arrive in the time of the server's "
+                       "--body-timeout-ms: " CONFIG_LESS_ADVICE);
     } else if (too_slow(config, x->body_received, age_ns)) {
-        time_out(conn, "the body arrives too slowly (--min-upload-rate)");
+        time_out(conn, "the body arrives more slowly than the server's --min-upload-rate: try "
+                       "again over a faster connection, or ask the operator");
     }
 }
 
@@ -209,7 +211,8 @@ static void check(struct conn *conn, uint64_t now_ns)
         break;
     case CONN_HEADER:
         if (age_ns > header_ns) {
-            time_out(conn, "the headers did not arrive in time (--header-timeout-ms)");
+            time_out(conn, "the headers did not arrive in the time of the server's "
+                           "--header-timeout-ms");
         }
         break;
     case CONN_BODY:

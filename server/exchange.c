@@ -172,7 +172,9 @@ static enum status admit(struct exchange *x, struct error *err)
         if (!client_begin_request(x->request.client, most)) {
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
-                             " requests in flight, its share (--per-client-requests)",
+                             " requests in flight, the server's --per-client-requests: wait "
+                             "for an answer before the next request, and try again after "
+                             "Retry-After seconds",
                              most);
         }
         x->client_counted = true;

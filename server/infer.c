@@ -235,7 +235,7 @@ enum status infer_check(struct exchange *x, struct error *err)
             status = error_set(
                 err, STATUS_QUEUE_FULL,
                 "what waits before this request takes about %llu ms, and its deadline is in "
-                "%llu ms; try again after Retry-After, or allow more time",
+                "%llu ms: try again after Retry-After seconds, or allow more time",
                 (unsigned long long)(wait_ns / NS_PER_MS),
                 (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
         }
@@ -288,8 +288,10 @@ static enum status check_rank(const struct request *request, struct error *err)
         field = request->codec->plan_field(&request->call, field);
     }
     return error_set_field(err, STATUS_INVALID_SHAPE, field,
-                           "%d dimensions, the most allowed here are %llu (--max-rank)", rank,
-                           (unsigned long long)most);
+                           "the tensor has %d dimensions, it may have at most %llu, the "
+                           "server's --max-rank: merge neighbours that are not summed, or ask "
+                           "the operator",
+                           rank, (unsigned long long)most);
 }
 
 enum status infer_decode(struct exchange *x, struct error *err)

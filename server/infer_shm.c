@@ -12,7 +12,9 @@ static enum status hold(struct exchange *x, const struct shm_window *window,
         return STATUS_OK;
     }
     if (registry == NULL) {
-        return error_set(err, STATUS_UNSUPPORTED, "shared memory is off (--allow-client-shm)");
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "clients' shared memory is off, see the server's --allow-client-shm: "
+                         "send the tensor in the body, or ask the operator");
     }
     if (!x->local) {
         return error_set(

@@ -2,6 +2,8 @@
 #define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/inflate.h"
 
+#include "server/config.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <zlib.h>
@@ -101,10 +103,12 @@ static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void 
     unpack->ended = code == Z_STREAM_END;
     size_t count = room - stream->avail_out;
     if (count > left) {
-        return error_set(err, STATUS_TOO_LARGE,
-                         "the unpacked body is longer than %llu bytes, the limit of "
-                         "--max-body-bytes",
-                         (unsigned long long)unpack->max_bytes);
+        char limit[32];
+        config_size_text(unpack->max_bytes, limit, sizeof limit);
+        return error_set(
+            err, STATUS_TOO_LARGE,
+            "the unpacked body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
+            limit);
     }
     unpack->produced += count;
     return count == 0 ? STATUS_OK : sink(context, unpack->piece, count, err);

@@ -131,8 +131,8 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
     config_size_text(memory->options.budget_bytes, whole, sizeof whole);
     return error_set(
         err, STATUS_TOO_LARGE,
-        "the request needs %s of memory, and all requests together may have %s "
-        "(the server's --memory-budget, of which a sixteenth is kept for small requests)",
+        "the request needs %s of memory, and all requests together may have %s, the server's "
+        "--memory-budget, of which a sixteenth is kept for small ones: " CONFIG_LESS_ADVICE,
         need, whole);
 }
 
@@ -149,8 +149,9 @@ static enum status refuse(const struct memory *memory, uint64_t bytes, uint64_t 
     config_size_text(left, free_now, sizeof free_now);
     config_size_text(memory->options.budget_bytes, whole, sizeof whole);
     return error_set(err, STATUS_OUT_OF_MEMORY,
-                     "the request needs %s of memory, and only %s of %s are free now "
-                     "(the server's --memory-budget); try again after Retry-After",
+                     "the request needs %s of memory, and only %s of %s, the server's "
+                     "--memory-budget, are free now: try again after Retry-After seconds, or "
+                     "send less at once",
                      need, free_now, whole);
 }
 

@@ -2,6 +2,7 @@
 #include "server/packed_body.h"
 
 #include "server/body.h"
+#include "server/config.h"
 #include "server/server.h"
 
 #include <stdlib.h>
@@ -46,10 +47,12 @@ enum status packed_body_keep(struct exchange *x, const void *bytes, size_t count
 {
     struct packed_body *packed = &x->packed_body;
     if (count > x->body_limit - packed->count) {
-        return error_set(err, STATUS_TOO_LARGE,
-                         "the packed body is longer than %llu bytes, the limit of "
-                         "--max-body-bytes",
-                         (unsigned long long)x->body_limit);
+        char limit[32];
+        config_size_text(x->body_limit, limit, sizeof limit);
+        return error_set(
+            err, STATUS_TOO_LARGE,
+            "the packed body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
+            limit);
     }
     enum status status = ensure(x, packed->count + count, err);
     if (status == STATUS_OK) {

@@ -92,8 +92,8 @@ enum status queue_admits(const struct queue *queue, struct error *err)
     if (atomic_load_explicit(&queue->waiting, memory_order_relaxed) >=
         queue->options.max_requests) {
         return error_set(err, STATUS_QUEUE_FULL,
-                         "%zu requests wait for a device already (the server's --queue-depth); "
-                         "try again after Retry-After",
+                         "%zu requests wait for a device already, the server's --queue-depth: "
+                         "try again after Retry-After seconds",
                          queue->options.max_requests);
     }
     return STATUS_OK;

@@ -132,8 +132,8 @@ static enum status check_key(const struct shm_registry *registry, const char *ke
     const char *prefix = registry->options.key_prefix;
     if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) != 0) {
         return error_set_field(err, STATUS_FORBIDDEN, "key",
-                               "this server takes only keys that begin with its configured "
-                               "prefix");
+                               "this server takes only keys that begin with its "
+                               "--shm-key-prefix: ask the operator for it");
     }
     return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 """Limits and deadlines, each on a private server with small ones."""
 
 import concurrent.futures
+import gzip
 import json
 import re
 import select
@@ -46,6 +47,9 @@ def one_post(server, path, body, headers=None):
         client.close()
 
 
+# What a client may do about a limit on size.
+LESS = ["send less at once", "along any axis but the one that is summed", "ask the operator"]
+
 # Size of the body ---------------------------------------------------------------------------
 
 
@@ -58,7 +62,15 @@ def test_a_body_at_the_limit_is_served_and_one_byte_more_is_413(small_server):
     client = small_server.client()
     assert client.post(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), calls.RAW).status == 200
     answer = client.post(f"/v1/cumsum?dtype=int8&shape={MIB + 1}", bytes(MIB + 1), calls.RAW)
-    calls.expect_error(answer, 413, "too_large", says=["--max-body-bytes"])
+    says = ["has 1048577 bytes", "over 1 MiB, the server's --max-body-bytes", *LESS]
+    calls.expect_error(answer, 413, "too_large", says=says)
+    headers = {"Content-Encoding": "gzip"}
+    for body in (gzip.compress(bytes(MIB + 1)), np.random.default_rng(1).bytes(MIB + 1)):
+        answer = client.post(f"/v1/cumsum?dtype=int8&shape={MIB + 1}", body, calls.RAW, headers)
+        says = ["over 1 MiB, the server's --max-body-bytes", *LESS]
+        calls.expect_error(answer, 413, "too_large", says=says)
+    answer = client.post("/v2/repository/index", b" " * (MIB + 1))
+    calls.expect_error(answer, 413, "too_large", says=["over 1 MiB, the limit of this path"])
     client.close()
     assert works(small_server)
 
@@ -124,7 +136,8 @@ def test_limit_on_rank_names_its_flag(start_server):
     assert client.post("/v1/cumsum?dtype=int8&shape=1,1,1", b"x", calls.RAW).status == 200
     answer = client.post("/v1/cumsum?dtype=int8&shape=1,1,1,1", b"x", calls.RAW)
     assert answer.status in (400, 413), answer
-    calls.expect_error(answer, answer.status, says=["--max-rank"])
+    says = ["has 4 dimensions", "at most 3, the server's --max-rank", "merge", "operator"]
+    calls.expect_error(answer, answer.status, says=says)
     client.close()
 
 
@@ -143,7 +156,8 @@ def test_a_tensor_that_never_fits_is_413_before_its_body(tight_server):
             f"Content-Type: {calls.RAW}\r\nContent-Length: {64 * MIB}\r\n"
             "Expect: 100-continue\r\n\r\n".encode()
         )
-        calls.expect_error(wire.answer(), 413, "too_large", says=["--memory-budget"])
+        says = ["64 MiB", "16 MiB, the server's --memory-budget", *LESS]
+        calls.expect_error(wire.answer(), 413, "too_large", says=says)
     assert works(tight_server)
 
 
@@ -171,7 +185,8 @@ def test_memory_held_by_slow_clients_is_503_for_others_until_they_leave(tight_se
 
     until(is_refused, 20, 0, "memory that is held was given away")
     answer = refused[-1]
-    calls.expect_error(answer, 503, "out_of_memory")
+    says = ["MiB of 16 MiB, the server's --memory-budget", "Retry-After", "send less at once"]
+    calls.expect_error(answer, 503, "out_of_memory", says=says)
     assert int(answer.headers["Retry-After"]) >= 1
     for wire in holders:
         wire.close()
@@ -251,7 +266,8 @@ def test_a_full_queue_is_503_with_retry_after_and_no_wrong_answer(start_server):
         if answer.status == 200:
             assert np.frombuffer(answer.body, dtype).tolist() == [1, 2, 3, 4]
         else:
-            calls.expect_error(answer, 503, "queue_full")
+            says = ["2 requests wait", "the server's --queue-depth", "Retry-After"]
+            calls.expect_error(answer, 503, "queue_full", says=says)
             assert int(answer.headers["Retry-After"]) >= 1
     assert one_post(server, PATH, BODY).status == 200
 
@@ -262,7 +278,8 @@ def test_one_client_over_its_share_is_429(start_server):
     statuses = sorted(answer.status for answer in answers)
     assert set(statuses) == {200, 429}, statuses
     refused = next(answer for answer in answers if answer.status == 429)
-    calls.expect_error(refused, 429, "too_many_requests")
+    says = ["2 requests in flight", "the server's --per-client-requests", "wait for an answer"]
+    calls.expect_error(refused, 429, "too_many_requests", says=says)
     assert one_post(server, PATH, BODY).status == 200
 
 
@@ -391,7 +408,8 @@ def test_headers_that_stop_get_a_408_with_an_id_of_its_own(start_server):
     for _ in range(2):
         with server.wire() as wire:
             answer = wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-").answer()
-            calls.expect_error(answer, 408, "request_timeout")
+            says = "the server's --header-timeout-ms"
+            calls.expect_error(answer, 408, "request_timeout", says=says)
             ids.add(answer.headers["X-Request-Id"])
     assert len(ids) == 2 and all(len(name) == 16 for name in ids), ids
 
