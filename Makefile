@@ -209,7 +209,7 @@ $(BIN)/bare_mhd: $(B)/tests/bench/bare_mhd.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lmicrohttpd
 .PHONY: bench-tools
-bench-tools: $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench $(BIN)/scan_turns
+bench-tools: $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench $(BIN)/scan_turns $(BIN)/load_client
 bench:
 	@VENV=build/bench-venv sh deploy/install-deps.sh bench
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
@@ -224,6 +224,15 @@ bench-quick: deps-test
 soak: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@python3 tests/load/soak.py $(ARGS)
+
+# Goodput at eight times the capacity, and who suffers beside whom: make overload ARGS='--only fairness'.
+$(BIN)/load_client: $(call objs,$(wildcard tests/load/*.c))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lm
+.PHONY: overload
+overload: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
+	@python3 tests/load/overload.py $(ARGS)
 
 D := $(DESTDIR)$(PREFIX)
 install: all client
@@ -246,7 +255,7 @@ kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 # What lint compiles; of this only the library that counts calls is linked, which has no object.
 .PHONY: product-objects test-objects
 product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
-test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/fuzz/*.c)) \
+test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c)) \
     $(B)/tests/cl_fault.o $(B)/tests/libcount_calls.so
 
 test: deps-test

@@ -1,0 +1,669 @@
+#!/usr/bin/env python3
+"""Does goodput survive overload, and does one client suffer from another? On loopback, with a tallyd
+of its own for each kind of work:
+
+    make overload [ARGS='--only fairness']
+    tests/load/overload.py [--quick] [--seconds 240] [--only goodput|fairness] [--match WORD]
+        [--impatient] [--binary build/bin/tallyd] [--json FILE] [-- FLAGS OF TALLYD]
+
+Goodput: answers within their deadline. First the load that gives the most is looked for, then 2, 4
+and 8 times that load is offered. Goal: at 8 times at least 95 % of the most.
+
+Fairness: a polite client with small requests at a tenth of the capacity, from 127.0.0.2, alone and
+beside an aggressor from 127.0.0.1. Goal: none of its requests is refused, and its 99th percentile is
+at most twice that alone. Then once more from the aggressor's own address, without a goal.
+
+Exit status 1 if a goal is missed. docs/load-testing.md says how to read the tables, and what was
+done about client and server sharing the cores. Needs nothing but Python and build/bin/load_client.
+"""
+
+import argparse
+import array
+import contextlib
+import dataclasses
+import http.client
+import json
+import math
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests/bench"))
+
+import load  # noqa: E402
+
+JSON, RAW = "application/json", "application/octet-stream"
+MIB = 1 << 20
+RECORD = struct.Struct("<QQQQQIHH")  # struct record of load_client.c
+MULTIPLES = (1, 2, 4, 8)
+LEAST_OF_PEAK = 0.95
+MOST_OF_ALONE = 2.0
+POLITE_SHARE = 0.1
+FULL_SECONDS = 240  # what the windows below are made for
+POLITE, AGGRESSOR = "127.0.0.2", "127.0.0.1"
+
+
+# What is asked for ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Kind:
+    """A request that clients send again and again."""
+
+    name: str
+    path: str
+    body: bytes
+    content_type: str = RAW
+    deadline_ms: int = 0
+    weight: int = 1
+    flags: str = "-"  # of load_client: e expects 100, n never sends its body, s reads slowly
+    accept: str = ""
+    accept_encoding: str = ""
+
+    def head(self):
+        lines = [f"POST {self.path} HTTP/1.1", "Host: overload"]
+        lines += [f"Content-Type: {self.content_type}", f"Content-Length: {len(self.body)}"]
+        lines += [f"X-Request-Timeout-Ms: {self.deadline_ms}"] * (self.deadline_ms > 0)
+        lines += ["Expect: 100-continue"] * ("e" in self.flags)
+        lines += [f"Accept: {self.accept}"] * bool(self.accept)
+        lines += [f"Accept-Encoding: {self.accept_encoding}"] * bool(self.accept_encoding)
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def floats(bytes_):
+    """float32 of every size, but none that would be slow or infinite."""
+    numbers = random.Random(1)
+    piece = array.array("f", (numbers.uniform(-100, 100) for _ in range(65536))).tobytes()
+    return (piece * (bytes_ // len(piece) + 1))[:bytes_]
+
+
+def raw(mib, **more):
+    path = f"/v1/cumsum?dtype=float32&shape={mib * MIB // 4}"
+    return Kind(f"{mib} MiB raw", path, floats(mib * MIB), **more)
+
+
+def small(**more):
+    body = json.dumps({"data": [[1.5, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12.25]], "axis": 1})
+    return Kind("3x4 JSON", "/v1/cumsum", body.encode(), JSON, **more)
+
+
+def long_json(**more):
+    numbers = random.Random(2)
+    body = json.dumps({"data": [numbers.uniform(-1000, 1000) for _ in range(1320)]})
+    return Kind(f"{len(body) // 1000} KB JSON", "/v1/cumsum", body.encode(), JSON, **more)
+
+
+def strided(elements, value=1.5, **more):
+    path = f"/v1/cumsum?dtype=float32&shape={elements}&strides=0"
+    return Kind("4 bytes in", path, struct.pack("<f", value), **more)
+
+
+# A load and what became of it ------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Run:
+    """What load_client wrote, summed up. Rates are by the second of the window."""
+
+    seconds: float
+    offered: float = 0
+    good: float = 0  # answers in their deadline, those under way at an edge of the window in part
+    late: float = 0  # answered after the deadline, or not when the run was over
+    refused_before: float = 0  # 429, 503, 504 before any of the body was sent
+    refused_later: float = 0  # inside or behind the body
+    errors: float = 0
+    unsent: float = 0  # no connection was free (open loop)
+    vain_mib: float = 0  # MiB of bodies sent for no answer in time
+    cpu: float = 0  # processors used by the clients
+    server_cpu: float = 0
+    others_cpu: float = 0  # by everything else on the machine
+    latencies_ms: list = dataclasses.field(default_factory=list)  # sorted; lost requests are inf
+    server_ms: list = dataclasses.field(default_factory=list)  # Server-Timing's total, sorted
+    by_kind: dict = dataclasses.field(default_factory=dict)  # name -> good
+
+    def p(self, percent, of="latencies_ms"):
+        values = getattr(self, of)
+        return values[min(len(values) - 1, int(len(values) * percent / 100))] if values else None
+
+    def figures(self):
+        kept = {k: v for k, v in dataclasses.asdict(self).items() if not isinstance(v, list)}
+        for name, values in (("latency", "latencies_ms"), ("server", "server_ms")):
+            kept |= {f"{name}_p{percent}_ms": self.p(percent, values) for percent in (50, 99)}
+        return kept
+
+
+def merge(runs):
+    """Several runs of the same load as one, each with the weight of its time."""
+    whole = Run(sum(run.seconds for run in runs))
+    for field in dataclasses.fields(Run):
+        values = [getattr(run, field.name) for run in runs]
+        if field.name == "seconds":
+            continue
+        if field.type is list:
+            setattr(whole, field.name, sorted(sum(values, [])))
+        elif field.type is dict:
+            for run in runs:
+                for name, good in run.by_kind.items():
+                    part = good * run.seconds / whole.seconds
+                    whole.by_kind[name] = whole.by_kind.get(name, 0) + part
+        else:
+            rate = sum(v * run.seconds for v, run in zip(values, runs)) / whole.seconds
+            setattr(whole, field.name, rate)
+    return whole
+
+
+def summed_up(output, kinds):
+    line, _, data = output.partition(b"\n")
+    head = json.loads(line)
+    assert head["record_bytes"] == RECORD.size and len(data) == head["records"] * RECORD.size
+    begin, end = head["begin_ns"], head["end_ns"]
+    seconds = max(end - begin, 1) / 1e9
+    run = Run(seconds, cpu=head["cpu_s"] / seconds, server_cpu=head["server_cpu_s"] / seconds)
+    run.by_kind = {kind.name: 0.0 for kind in kinds}
+    for record in RECORD.iter_unpack(data):
+        due, start, ended, sent, _, server_us, status, which = record
+        kind = kinds[which]
+        took_ms = (ended - due) / 1e6
+        good = status == 200 and (kind.deadline_ms == 0 or took_ms <= kind.deadline_ms)
+        if good:
+            inside = min(ended, end) - max(due, begin)
+            run.by_kind[kind.name] += inside / max(ended - due, 1)
+        if not begin <= due < end:
+            continue
+        run.offered += 1
+        if status == 200:
+            run.late += not good
+            run.latencies_ms.append(took_ms)
+            run.server_ms.append(server_us / 1e3)
+            continue
+        run.vain_mib += sent / MIB
+        if start == 0:
+            run.unsent += 1
+        elif ended == 0:
+            run.late += 1
+        elif status in (429, 503, 504):
+            run.refused_before += sent == 0
+            run.refused_later += sent > 0
+        else:
+            run.errors += 1
+        run.latencies_ms.append(math.inf)
+    run.latencies_ms.sort()
+    run.server_ms.sort()
+    run.good = sum(run.by_kind.values())
+    run.by_kind = {name: good / seconds for name, good in run.by_kind.items()}
+    for name in "offered good late refused_before refused_later errors unsent vain_mib".split():
+        setattr(run, name, getattr(run, name) / seconds)
+    return run
+
+
+def machine_busy():
+    """Processor seconds that the machine, and the one it runs on, has spent since it began."""
+    words = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    ticks = [int(word) for word in words]
+    return (sum(ticks[:8]) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of(pid):
+    """Processor seconds of a process, from its clock."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def more_important():
+    """For clients that stand for another machine: the server does not keep them from a core."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        return
+    with contextlib.suppress(OSError):
+        os.nice(-15)
+
+
+class Load:
+    """Runs load_client with kinds of requests, whose heads and bodies are files in memory."""
+
+    def __init__(self, client, folder, impatient=False):
+        self.client = client
+        self.folder = pathlib.Path(folder)
+        self.impatient = impatient
+        self.files = {}  # of (bytes) -> path
+
+    def file(self, data):
+        if data not in self.files:
+            self.files[data] = self.folder / str(len(self.files))
+            self.files[data].write_bytes(data)
+        return self.files[data]
+
+    def command(self, server, kinds, **options):
+        words = [self.client, "--port", server.port, "--server", server.pid]
+        words += ["--impatient"] * self.impatient
+        for name, value in options.items():
+            words += ["--" + name, value]
+        for kind in kinds:
+            head, body = self.file(kind.head()), self.file(kind.body)
+            words.append(f"{kind.weight},{kind.flags},{head},{body}")
+        return [str(word) for word in words]
+
+    @contextlib.contextmanager
+    def under_way(self, command, prepare=None):
+        """A process of load_client; it is ended with the block, however that ends."""
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=prepare)
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.wait()
+            child.stdout.close()
+
+    def run(self, server, kinds, prepare=None, **options):
+        command = self.command(server, kinds, **options)
+        began, busy, served = time.monotonic(), machine_busy(), cpu_of(server.pid)
+        times = os.times()
+        with self.under_way(command, prepare) as child:
+            output = child.stdout.read()
+            if child.wait(60) != 0:
+                raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}")
+        after = os.times()
+        spent = sum(after[:4]) - sum(times[:4]) + cpu_of(server.pid) - served
+        run = summed_up(output, kinds)
+        run.others_cpu = max(0, (machine_busy() - busy - spent) / (time.monotonic() - began))
+        return run
+
+
+@dataclasses.dataclass
+class Server:
+    port: int
+    pid: int
+
+
+class Bench:
+    """A load, the servers it is for, and how long the windows are."""
+
+    def __init__(self, settings, folder):
+        self.settings = settings
+        self.load = Load(settings.client, folder, settings.impatient)
+        self.scale = settings.seconds / FULL_SECONDS
+        self.small_capacity = None
+
+    def note(self, text):
+        print(f"  ... {text}", file=sys.stderr, flush=True)
+
+    @contextlib.contextmanager
+    def server(self, kinds):
+        """A tallyd that is ready, and has the kernels for these kinds of requests."""
+        port = load.free_port()
+        command = [self.settings.binary, "--listen", f"127.0.0.1:{port}", "--log-requests=false"]
+        base = f"http://127.0.0.1:{port}"
+        with load.process([*command, *self.settings.flags], base + "/readyz") as child:
+            server = Server(port, child.pid)
+            for kind in kinds:
+                self.warm(server, kind)
+            load.wait_built(base)
+            alone = [dataclasses.replace(kind, deadline_ms=0, flags="-") for kind in kinds]
+            if all(len(kind.body) < MIB for kind in kinds):  # several in one launch
+                self.load.run(server, alone, connections=16, seconds=0.2, cool=5)
+                load.wait_built(base)
+            yield server
+
+    def warm(self, server, kind):
+        """The kernels that a kind of request needs are built before anything is measured."""
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        headers = {"Content-Type": kind.content_type, "Accept": kind.accept or "*/*"}
+        connection.request("POST", kind.path, kind.body, headers)
+        answer = connection.getresponse()
+        while answer.read(MIB):
+            pass
+        connection.close()
+        if answer.status != 200:
+            raise RuntimeError(f"{kind.name}: {answer.status} from a server without load")
+
+
+# Goodput ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Work:
+    """One row of the table of goodput, at several loads."""
+
+    name: str
+    kinds: list
+    connections: tuple  # that are tried for the capacity
+    seconds: float  # of a window
+    warm: float
+    cool: float
+    rounds: int = 1  # windows of each load, there and back again
+    goal: bool = True
+    open_loop: int = 0  # connections for it
+    rates: dict = dataclasses.field(default_factory=dict)  # by kind, of a mix
+
+
+def value(work, run):
+    """Goodput in one figure: answers a second, or of a mix the share of the time that its answers
+    would have taken, each kind alone; for every processor that others on the machine left."""
+    good = run.good
+    if work.rates:
+        good = sum(good / work.rates[name] for name, good in run.by_kind.items())
+    return good / (os.cpu_count() - run.others_cpu)
+
+
+def works(quick):
+    large, long = (16, 4) if quick else (256, 64)
+    five = {"deadline_ms": 5000}
+    yield Work(f"{large} MiB raw, Expect", [raw(large, flags="e", **five)], (4, 2), 5, 1.5, 5)
+    json_ = long_json(deadline_ms=500)
+    yield Work(json_.name, [json_], (8, 2, 4, 16), 1.2, 0.4, 0.5, 2)
+    three = small(deadline_ms=100)
+    yield Work(three.name, [three], (32, 8, 16, 64), 1.2, 0.4, 0.5, 2)
+    mix = [small(deadline_ms=100, weight=90), raw(1, deadline_ms=500, weight=9)]
+    mix.append(raw(long, deadline_ms=2000, weight=1))
+    yield Work(f"mix of 3x4 JSON, 1 and {long} MiB", mix, (4, 2, 8), 2, 0.5, 2, 2)
+    if quick:
+        return
+    yield Work(f"{large} MiB raw", [raw(large, **five)], (4, 2), 5, 1.5, 5)
+    yield Work(json_.name + ", open loop", [json_], (8,), 1.5, 0.6, 0.5, 2, False, 3000)
+    yield Work(three.name + ", open loop", [three], (32,), 1.5, 0.4, 0.5, 2, False, 2000)
+
+
+def peak_of(values, least=0.95):
+    """The most, and the smallest load that gives nearly as much."""
+    most = max(values.values())
+    return most, min(load for load, v in values.items() if v >= least * most)
+
+
+def goodput(bench, work):
+    """{multiple: Run}, the peak, and what was 1."""
+    scale, quick = bench.scale, bench.settings.quick
+    multiples = MULTIPLES[:: len(MULTIPLES) - 1] if quick else MULTIPLES
+    times = {"seconds": work.seconds * scale, "warm": work.warm * scale, "cool": work.cool}
+    measured = {}  # load -> runs
+
+    def measure(server, load_, **options):
+        bench.note(f"{work.name}: {load_:.0f} {'a second' if 'rate' in options else 'connections'}")
+        run = bench.load.run(server, work.kinds, **times, **options)
+        measured.setdefault(load_, []).append(run)
+
+    with bench.server(work.kinds) as server:
+        if len(work.kinds) > 1:
+            for kind in work.kinds:
+                alone = dataclasses.replace(kind, deadline_ms=0)
+                run = bench.load.run(server, [alone], connections=4, **times)
+                work.rates[kind.name] = 1
+                work.rates[kind.name] = value(work, run)
+        for connections in work.connections[: 1 if quick else None]:
+            measure(server, connections, connections=connections)
+        merged = {load_: merge(runs) for load_, runs in measured.items()}
+        peak, one = peak_of({load_: value(work, run) for load_, run in merged.items()})
+        if work.open_loop:
+            one = merged[one].good
+            measured = {}
+        for back in range(1 if quick else work.rounds):
+            for multiple in multiples[:: -1 if back % 2 else 1]:
+                offered = one * multiple
+                if work.open_loop:
+                    measure(server, offered, rate=offered, connections=work.open_loop, seed=back)
+                elif work.rounds > 1 or offered not in measured:
+                    measure(server, offered, connections=offered)
+    merged = {load_: merge(runs) for load_, runs in measured.items()}
+    peak = max(peak, *(value(work, run) for run in merged.values()))
+    if work.name == small().name:
+        bench.small_capacity = max(run.good for run in merged.values())
+    return {multiple: merged[one * multiple] for multiple in multiples}, peak, one
+
+
+# Fairness --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Aggressor:
+    name: str
+    kind: Kind
+    connections: int
+    lead: float = 0.5  # seconds before the polite client begins
+
+
+def aggressors(quick):
+    large, answer, zeros = (16, 4, 16) if quick else (256, 64, 256)
+    yield Aggressor(f"{large} MiB raw without a deadline", raw(large), 32, 2)
+    yield Aggressor("4 bytes in, 2000000 numbers out", strided(2000000, accept=JSON), 8)
+    slow = strided(answer * MIB // 4, flags="s")
+    yield Aggressor(f"{answer} MiB out, read slowly", slow, 64)
+    if quick:
+        return
+    yield Aggressor("25 KB JSON", long_json(), 64)
+    packed = strided(zeros * MIB // 4, 0, accept_encoding="gzip")
+    yield Aggressor(f"{zeros} MiB of zeros out, gzip", packed, 8)
+    never = dataclasses.replace(raw(large), flags="n")
+    yield Aggressor(f"{large} MiB announced, never sent", never, 128)
+
+
+BURN = """
+import sys, time
+share, piece = float(sys.argv[1]), 0.001
+while True:
+    until = time.monotonic() + share * piece
+    while time.monotonic() < until:
+        pass
+    time.sleep((1 - share) * piece)
+"""
+
+
+@contextlib.contextmanager
+def burner(share, nice):
+    """Takes as much of a processor as the aggressor's clients did."""
+    command = [sys.executable, "-c", BURN, str(min(share, 0.98))]
+    child = subprocess.Popen(command, preexec_fn=lambda: os.nice(nice))
+    try:
+        yield
+    finally:
+        child.kill()
+        child.wait()
+
+
+def small_capacity(bench):
+    """Small requests a second, if the table of goodput has not found it."""
+    if bench.small_capacity is None:
+        kind = small(deadline_ms=100)
+        with bench.server([kind]) as server:
+            run = bench.load.run(server, [kind], connections=32, warm=0.3, seconds=2 * bench.scale)
+        bench.small_capacity = run.good
+    return bench.small_capacity
+
+
+def beside(bench, aggressor, rate, address):
+    """(polite client's run, aggressor's run) beside each other."""
+    settings = bench.settings
+    seconds = 2 * bench.scale
+    polite = small()
+    with bench.server([polite, aggressor.kind]) as server:
+        lead = min(aggressor.lead, 10 * aggressor.lead * bench.scale)
+        options = {"connections": aggressor.connections, "warm": lead, "cool": 0}
+        command = bench.load.command(server, [aggressor.kind], seconds=60, **options)
+        with bench.load.under_way(command, lambda: os.nice(settings.aggressor_nice)) as child:
+            time.sleep(lead)
+            run = polite_run(bench, server, rate, address, seconds)
+            child.terminate()  # the polite client has all its answers
+            output, _ = child.communicate(timeout=60)
+        return run, summed_up(output, [aggressor.kind])
+
+
+def polite_run(bench, server, rate, address, seconds):
+    options = {"rate": rate, "from": address, "connections": 512, "warm": 0.2, "cool": 3}
+    return bench.load.run(server, [small()], more_important, seconds=seconds, **options)
+
+
+def fairness(bench, aggressor):
+    rate = POLITE_SHARE * small_capacity(bench)
+    runs = {}
+    bench.note(f"beside {aggressor.name}")
+    runs["beside"], runs["aggressor"] = beside(bench, aggressor, rate, POLITE)
+    with bench.server([small()]) as server:
+        with burner(runs["aggressor"].cpu, bench.settings.aggressor_nice):
+            runs["alone"] = polite_run(bench, server, rate, POLITE, 2 * bench.scale)
+    if not bench.settings.quick:
+        runs["same"], _ = beside(bench, aggressor, rate, AGGRESSOR)
+    return runs
+
+
+def not_served(run):
+    """Requests of the polite client that got no answer of 200."""
+    lost = run.late + run.refused_before + run.refused_later + run.errors + run.unsent
+    return round(lost * run.seconds)
+
+
+# Tables ----------------------------------------------------------------------------------------
+
+
+def number(x):
+    if x is None:
+        return "-"
+    if math.isinf(x):
+        return "never"
+    return f"{x:.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 or x == 0 else f"{x:.2f}"
+
+
+def print_rows(header, rows):
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        print("  ".join(cells).rstrip())
+
+
+GOODPUT_HEADER = ["work, load", "offered/s", "good/s", "late/s", "refused before", "later"]
+GOODPUT_HEADER += ["errors/s", "unsent/s", "p50 ms", "p99 ms", "vain MiB/s", "cores: server"]
+GOODPUT_HEADER += ["clients", "others", "of peak"]
+
+
+def goodput_rows(work, runs, peak, one):
+    unit = "/s" if work.open_loop else " connections"
+    for multiple, run in runs.items():
+        figures = [run.offered, run.good, run.late, run.refused_before, run.refused_later]
+        figures += [run.errors, run.unsent, run.p(50), run.p(99), run.vain_mib]
+        figures += [run.server_cpu, run.cpu, run.others_cpu]
+        share = value(work, run) / peak if peak > 0 else 0
+        name = f"{work.name}, {multiple}x ({one * multiple:.0f}{unit})"
+        yield [name, *map(number, figures), f"{share:.2f}"]
+        if work.rates:
+            for kind, good in run.by_kind.items():
+                yield [f"    {kind}", "", number(good), *[""] * 12]
+
+
+FAIRNESS_HEADER = ["beside", "alone p50", "p99", "beside p50", "p99", "server's p99", "alone"]
+FAIRNESS_HEADER += ["not served", "x alone", "same address p50", "p99", "not served", "aggressor/s"]
+FAIRNESS_HEADER += ["cores: server", "aggressor", "others"]
+
+
+def fairness_row(name, runs):
+    alone, side, aggressor = runs["alone"], runs["beside"], runs["aggressor"]
+    same = runs.get("same", Run(0))
+    row = [name, alone.p(50), alone.p(99), side.p(50), side.p(99)]
+    row += [side.p(99, "server_ms"), alone.p(99, "server_ms"), not_served(side)]
+    row += [slowdown(runs), same.p(50), same.p(99), not_served(same), aggressor.good]
+    row += [side.server_cpu, aggressor.cpu, side.others_cpu]
+    return [row[0], *(str(x) if isinstance(x, int) else number(x) for x in row[1:])]
+
+
+def slowdown(runs):
+    alone, side = runs["alone"].p(99), runs["beside"].p(99)
+    if alone is None or side is None or math.isinf(alone):
+        return math.inf
+    return side / alone
+
+
+def run_goodput(bench, verdicts):
+    rows, figures = [], []
+    for work in works(bench.settings.quick):
+        if bench.settings.match not in work.name:
+            continue
+        runs, peak, one = goodput(bench, work)
+        rows += goodput_rows(work, runs, peak, one)
+        share = value(work, runs[8]) / peak if peak > 0 else 0
+        met = share >= LEAST_OF_PEAK
+        text = f"goodput of {work.name} at 8 times: {share:.2f} of its peak"
+        if work.goal:
+            verdicts.append((met, f"{text}, goal {LEAST_OF_PEAK}"))
+        loads = {multiple: run.figures() for multiple, run in runs.items()}
+        figures.append(
+            {"work": work.name, "one": one, "peak": peak, "share": share, "loads": loads}
+        )
+    print("\nGoodput in the deadline")
+    print_rows(GOODPUT_HEADER, rows)
+    return figures
+
+
+def run_fairness(bench, verdicts):
+    rows, figures = [], []
+    for aggressor in aggressors(bench.settings.quick):
+        if bench.settings.match not in aggressor.name:
+            continue
+        runs = fairness(bench, aggressor)
+        rows.append(fairness_row(aggressor.name, runs))
+        lost, factor = not_served(runs["beside"]), slowdown(runs)
+        met = lost == 0 and factor <= MOST_OF_ALONE
+        text = f"polite client beside {aggressor.name}: {lost} not served, p99 {factor:.1f} times "
+        verdicts.append((met, text + f"that alone, goal 0 and {MOST_OF_ALONE:.0f}"))
+        runs = {name: run.figures() for name, run in runs.items()}
+        figures.append(
+            {"aggressor": aggressor.name, "slowdown": factor, "lost": lost, "runs": runs}
+        )
+    print(f"\nA polite client's {number(POLITE_SHARE * small_capacity(bench))} small requests a")
+    print("second beside others, milliseconds")
+    print_rows(FAIRNESS_HEADER, rows)
+    return figures
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--quick", action="store_true", help="some 20 s, to see that it runs; no figures to keep")
+    add("--seconds", type=float, default=FULL_SECONDS, help="for all of it, about")
+    add("--only", choices=("goodput", "fairness"))
+    add("--match", default="", help="only work whose name contains this text")
+    add("--impatient", action="store_true", help="refused clients come back at once")
+    add("--aggressor-nice", type=int, default=5, help="of the aggressor's clients")
+    add("--binary", type=pathlib.Path, default=load.BIN / "tallyd")
+    add("--client", type=pathlib.Path, default=load.BIN / "load_client")
+    add("--json", type=pathlib.Path, help="write all figures to this file")
+    add("flags", nargs="*", help="flags for tallyd, behind --")
+    settings = parser.parse_args()
+    settings.binary = settings.binary.resolve()
+    if settings.quick:
+        settings.seconds = min(settings.seconds, FULL_SECONDS / 5)
+    return settings
+
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    settings = arguments()
+    signal.signal(signal.SIGTERM, stop)
+    verdicts, figures = [], {}
+    began = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix=load.PREFIX, dir=load.shm_dir()) as folder:
+            bench = Bench(settings, folder)
+            if settings.only != "fairness":
+                figures["goodput"] = run_goodput(bench, verdicts)
+            if settings.only != "goodput":
+                figures["fairness"] = run_fairness(bench, verdicts)
+    except KeyboardInterrupt:
+        sys.exit("overload: interrupted")
+    print()
+    for met, text in verdicts:
+        print(f"{'reached' if met else 'MISSED '}  {text}")
+    missed = sum(not met for met, _ in verdicts)
+    print(f"{len(verdicts) - missed} reached, {missed} missed, {time.monotonic() - began:.0f} s")
+    if settings.json:
+        figures["verdicts"] = [{"met": met, "what": text} for met, text in verdicts]
+        settings.json.write_text(json.dumps(figures, indent=1) + "\n")
+    sys.exit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()
