@@ -18,7 +18,7 @@
  * recorded as such: if it waited here, the server would be blamed for its age.
  *
  * The load goes on for --warm seconds, then through the window of --seconds, then for as long
- * as requests that began in the window are under way, at most --cool seconds; SIGTERM ends all
+ * as requests that began before its end are under way, at most --cool seconds; SIGTERM ends all
  * of it at once, and the window with it. Standard output gets a line of JSON, then a struct
  * record for every request that was under way in the window.
  *
@@ -59,7 +59,7 @@ static struct record *records;
 static size_t record_count, record_room;
 static uint64_t window_ns[2];
 static volatile sig_atomic_t told_to_stop;
-static size_t open_in_window; /* requests that began in the window and are not answered */
+static size_t open_requests; /* that began before the end of the window and are not answered */
 
 uint64_t now_ns(void)
 {
@@ -96,11 +96,6 @@ static uint16_t random_kind(void)
 
 /* ---- records ---- */
 
-static bool in_window(uint64_t ns)
-{
-    return ns >= window_ns[0] && ns < window_ns[1];
-}
-
 static void keep(const struct record *r)
 {
     if ((r->end_ns != 0 && r->end_ns < window_ns[0]) || r->due_ns >= window_ns[1]) {
@@ -118,12 +113,12 @@ static void keep(const struct record *r)
 
 void load_began(const struct conn *c)
 {
-    open_in_window += in_window(c->r.due_ns);
+    open_requests += c->r.due_ns < window_ns[1];
 }
 
 void load_over(struct conn *c, uint64_t again_ns)
 {
-    open_in_window -= in_window(c->r.due_ns);
+    open_requests -= c->r.due_ns < window_ns[1];
     keep(&c->r);
     c->wake_ns = NEVER;
     if (options.rate == 0) {
@@ -238,7 +233,7 @@ static void run(double cpu[2], double server[2])
             cpu[edge] = cpu_seconds(0);
             server[edge++] = options.server == 0 ? 0 : cpu_seconds(options.server);
         }
-        if (edge == 2 && (now >= end_ns || open_in_window == 0)) {
+        if (edge == 2 && (now >= end_ns || open_requests == 0)) {
             return;
         }
         if (now - swept_ns >= SWEEP_NS) {

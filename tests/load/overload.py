@@ -21,6 +21,7 @@ import argparse
 import array
 import contextlib
 import dataclasses
+import functools
 import http.client
 import json
 import math
@@ -46,6 +47,10 @@ MULTIPLES = (1, 2, 4, 8)
 LEAST_OF_PEAK = 0.95
 MOST_OF_ALONE = 2.0
 POLITE_SHARE = 0.1
+QUIET = 0.2  # processors that others may take: what is measured beside more is measured again
+PATIENCE_AT_ONCE = 0.02  # so that there is some for every measurement
+MOST_TRIES = 3
+CORES = len(os.sched_getaffinity(0))
 FULL_SECONDS = 240  # what the windows below are made for
 POLITE, AGGRESSOR = "127.0.0.2", "127.0.0.1"
 
@@ -124,13 +129,16 @@ class Run:
     cpu: float = 0  # processors used by the clients
     server_cpu: float = 0
     others_cpu: float = 0  # by everything else on the machine
-    latencies_ms: list = dataclasses.field(default_factory=list)  # sorted; lost requests are inf
+    latencies_ms: list = dataclasses.field(default_factory=list)  # of answers, sorted
     server_ms: list = dataclasses.field(default_factory=list)  # Server-Timing's total, sorted
     by_kind: dict = dataclasses.field(default_factory=dict)  # name -> good
 
-    def p(self, percent, of="latencies_ms"):
+    def p(self, percent, of="latencies_ms", lost=0):
+        """A percentile; so many more than are in the list took forever."""
         values = getattr(self, of)
-        return values[min(len(values) - 1, int(len(values) * percent / 100))] if values else None
+        count = len(values) + lost
+        at = min(count - 1, int(count * percent / 100))
+        return None if count == 0 else values[at] if at < len(values) else math.inf
 
     def figures(self):
         kept = {k: v for k, v in dataclasses.asdict(self).items() if not isinstance(v, list)}
@@ -180,6 +188,7 @@ def summed_up(output, kinds):
         run.offered += 1
         if status == 200:
             run.late += not good
+            run.vain_mib += 0 if good else sent / MIB
             run.latencies_ms.append(took_ms)
             run.server_ms.append(server_us / 1e3)
             continue
@@ -193,7 +202,6 @@ def summed_up(output, kinds):
             run.refused_later += sent > 0
         else:
             run.errors += 1
-        run.latencies_ms.append(math.inf)
     run.latencies_ms.sort()
     run.server_ms.sort()
     run.good = sum(run.by_kind.values())
@@ -260,16 +268,18 @@ class Load:
             child.wait()
             child.stdout.close()
 
-    def run(self, server, kinds, prepare=None, **options):
+    def run(self, server, kinds, prepare=None, ours=(), **options):
+        """`ours` are further processes that belong to the measurement."""
         command = self.command(server, kinds, **options)
-        began, busy, served = time.monotonic(), machine_busy(), cpu_of(server.pid)
-        times = os.times()
+        ours = [server.pid, *ours]
+        began, busy, times = time.monotonic(), machine_busy(), os.times()
+        before = sum(map(cpu_of, ours))
         with self.under_way(command, prepare) as child:
             output = child.stdout.read()
             if child.wait(60) != 0:
                 raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}")
         after = os.times()
-        spent = sum(after[:4]) - sum(times[:4]) + cpu_of(server.pid) - served
+        spent = sum(after[:4]) - sum(times[:4]) + sum(map(cpu_of, ours)) - before
         run = summed_up(output, kinds)
         run.others_cpu = max(0, (machine_busy() - busy - spent) / (time.monotonic() - began))
         return run
@@ -288,7 +298,36 @@ class Bench:
         self.settings = settings
         self.load = Load(settings.client, folder, settings.impatient)
         self.scale = settings.seconds / FULL_SECONDS
+        self.patience = settings.patience
         self.small_capacity = None
+
+    def await_quiet(self):
+        """While other programs on the machine are busy, for a small part of the patience."""
+        others = math.inf
+        least = self.patience - self.settings.patience * PATIENCE_AT_ONCE
+        while self.patience > max(0, least) and others > QUIET:
+            busy, began = machine_busy(), time.monotonic()
+            time.sleep(0.25)
+            others = (machine_busy() - busy) / (time.monotonic() - began)
+            self.patience -= 0.25 * (others > QUIET)
+
+    def quietly(self, measure):
+        """The runs of a measurement; of several measurements if others took part of the machine
+        during the first of its runs, and then the quietest."""
+        tries = []
+        while not tries or (
+            tries[-1][0].others_cpu > QUIET and self.patience > 0 and len(tries) < MOST_TRIES
+        ):
+            self.await_quiet()
+            began = time.monotonic()
+            tries.append(measure())
+            if len(tries) > 1:
+                self.patience -= time.monotonic() - began
+        return min(tries, key=lambda runs: runs[0].others_cpu)
+
+    def run(self, server, kinds, **options):
+        (run,) = self.quietly(lambda: [self.load.run(server, kinds, **options)])
+        return run
 
     def note(self, text):
         print(f"  ... {text}", file=sys.stderr, flush=True)
@@ -348,7 +387,7 @@ def value(work, run):
     good = run.good
     if work.rates:
         good = sum(good / work.rates[name] for name, good in run.by_kind.items())
-    return good / (os.cpu_count() - run.others_cpu)
+    return good / (CORES - run.others_cpu)
 
 
 def works(quick):
@@ -379,19 +418,23 @@ def goodput(bench, work):
     """{multiple: Run}, the peak, and what was 1."""
     scale, quick = bench.scale, bench.settings.quick
     multiples = MULTIPLES[:: len(MULTIPLES) - 1] if quick else MULTIPLES
-    times = {"seconds": work.seconds * scale, "warm": work.warm * scale, "cool": work.cool}
+    times = {
+        "seconds": work.seconds * scale,
+        "warm": work.warm * scale,
+        "cool": min(work.cool, 1) if quick else work.cool,
+    }
     measured = {}  # load -> runs
 
     def measure(server, load_, **options):
         bench.note(f"{work.name}: {load_:.0f} {'a second' if 'rate' in options else 'connections'}")
-        run = bench.load.run(server, work.kinds, **times, **options)
+        run = bench.run(server, work.kinds, **times, **options)
         measured.setdefault(load_, []).append(run)
 
     with bench.server(work.kinds) as server:
         if len(work.kinds) > 1:
             for kind in work.kinds:
                 alone = dataclasses.replace(kind, deadline_ms=0)
-                run = bench.load.run(server, [alone], connections=4, **times)
+                run = bench.run(server, [alone], connections=4, **times)
                 work.rates[kind.name] = 1
                 work.rates[kind.name] = value(work, run)
         for connections in work.connections[: 1 if quick else None]:
@@ -406,7 +449,7 @@ def goodput(bench, work):
                 offered = one * multiple
                 if work.open_loop:
                     measure(server, offered, rate=offered, connections=work.open_loop, seed=back)
-                elif work.rounds > 1 or offered not in measured:
+                elif offered not in measured or (work.rounds > 1 and not quick):
                     measure(server, offered, connections=offered)
     merged = {load_: merge(runs) for load_, runs in measured.items()}
     peak = max(peak, *(value(work, run) for run in merged.values()))
@@ -456,9 +499,9 @@ while True:
 def burner(share, nice):
     """Takes as much of a processor as the aggressor's clients did."""
     command = [sys.executable, "-c", BURN, str(min(share, 0.98))]
-    child = subprocess.Popen(command, preexec_fn=lambda: os.nice(nice))
+    child = subprocess.Popen(command, preexec_fn=functools.partial(os.nice, nice))
     try:
-        yield
+        yield child
     finally:
         child.kill()
         child.wait()
@@ -469,44 +512,52 @@ def small_capacity(bench):
     if bench.small_capacity is None:
         kind = small(deadline_ms=100)
         with bench.server([kind]) as server:
-            run = bench.load.run(server, [kind], connections=32, warm=0.3, seconds=2 * bench.scale)
+            options = {"connections": 32, "warm": 0.3, "seconds": 2 * bench.scale}
+            run = bench.run(server, [kind], **options)
         bench.small_capacity = run.good
     return bench.small_capacity
 
 
 def beside(bench, aggressor, rate, address):
-    """(polite client's run, aggressor's run) beside each other."""
-    settings = bench.settings
-    seconds = 2 * bench.scale
-    polite = small()
-    with bench.server([polite, aggressor.kind]) as server:
-        lead = min(aggressor.lead, 10 * aggressor.lead * bench.scale)
-        options = {"connections": aggressor.connections, "warm": lead, "cool": 0}
+    """A polite client's run beside an aggressor, and the aggressor's."""
+    with bench.server([small(), aggressor.kind]) as server:
+        options = {"connections": aggressor.connections, "warm": aggressor.lead, "cool": 0}
         command = bench.load.command(server, [aggressor.kind], seconds=60, **options)
-        with bench.load.under_way(command, lambda: os.nice(settings.aggressor_nice)) as child:
-            time.sleep(lead)
-            run = polite_run(bench, server, rate, address, seconds)
+        prepare = functools.partial(os.nice, bench.settings.aggressor_nice)
+        with bench.load.under_way(command, prepare) as child:
+            time.sleep(aggressor.lead)
+            run = polite_run(bench, server, rate, address, [child.pid])
             child.terminate()  # the polite client has all its answers
             output, _ = child.communicate(timeout=60)
         return run, summed_up(output, [aggressor.kind])
 
 
-def polite_run(bench, server, rate, address, seconds):
-    options = {"rate": rate, "from": address, "connections": 512, "warm": 0.2, "cool": 3}
-    return bench.load.run(server, [small()], more_important, seconds=seconds, **options)
+def alone(bench, share, rate):
+    """The same client's run beside a process that takes its share of a processor, no more."""
+    with bench.server([small()]) as server:
+        with burner(share, bench.settings.aggressor_nice) as child:
+            return (polite_run(bench, server, rate, POLITE, [child.pid]),)
+
+
+def polite_run(bench, server, rate, address, ours):
+    options = {"rate": rate, "from": address, "connections": 512, "warm": 0.2}
+    options |= {"cool": 1 if bench.settings.quick else 3, "seconds": 2 * bench.scale}
+    return bench.load.run(server, [small()], more_important, ours, **options)
 
 
 def fairness(bench, aggressor):
     rate = POLITE_SHARE * small_capacity(bench)
-    runs = {}
     bench.note(f"beside {aggressor.name}")
-    runs["beside"], runs["aggressor"] = beside(bench, aggressor, rate, POLITE)
-    with bench.server([small()]) as server:
-        with burner(runs["aggressor"].cpu, bench.settings.aggressor_nice):
-            runs["alone"] = polite_run(bench, server, rate, POLITE, 2 * bench.scale)
+    side, other = bench.quietly(lambda: beside(bench, aggressor, rate, POLITE))
+    (quiet,) = bench.quietly(lambda: alone(bench, other.cpu, rate))
+    runs = {"beside": side, "aggressor": other, "alone": quiet}
     if not bench.settings.quick:
-        runs["same"], _ = beside(bench, aggressor, rate, AGGRESSOR)
+        runs["same"], _ = bench.quietly(lambda: beside(bench, aggressor, rate, AGGRESSOR))
     return runs
+
+
+def polite_p(run, percent):
+    return run.p(percent, lost=not_served(run))
 
 
 def not_served(run):
@@ -535,7 +586,7 @@ def print_rows(header, rows):
 
 GOODPUT_HEADER = ["work, load", "offered/s", "good/s", "late/s", "refused before", "later"]
 GOODPUT_HEADER += ["errors/s", "unsent/s", "p50 ms", "p99 ms", "vain MiB/s", "cores: server"]
-GOODPUT_HEADER += ["clients", "others", "of peak"]
+GOODPUT_HEADER += ["clients", "others", "ms each", "of peak"]
 
 
 def goodput_rows(work, runs, peak, one):
@@ -543,35 +594,48 @@ def goodput_rows(work, runs, peak, one):
     for multiple, run in runs.items():
         figures = [run.offered, run.good, run.late, run.refused_before, run.refused_later]
         figures += [run.errors, run.unsent, run.p(50), run.p(99), run.vain_mib]
-        figures += [run.server_cpu, run.cpu, run.others_cpu]
+        each = 1e3 * run.server_cpu / run.good if run.good > 0 else None
+        figures += [run.server_cpu, run.cpu, run.others_cpu, each]
         share = value(work, run) / peak if peak > 0 else 0
         name = f"{work.name}, {multiple}x ({one * multiple:.0f}{unit})"
         yield [name, *map(number, figures), f"{share:.2f}"]
         if work.rates:
             for kind, good in run.by_kind.items():
-                yield [f"    {kind}", "", number(good), *[""] * 12]
+                yield [f"    {kind}", "", number(good), *[""] * 13]
 
 
 FAIRNESS_HEADER = ["beside", "alone p50", "p99", "beside p50", "p99", "server's p99", "alone"]
 FAIRNESS_HEADER += ["not served", "x alone", "same address p50", "p99", "not served", "aggressor/s"]
-FAIRNESS_HEADER += ["cores: server", "aggressor", "others"]
+FAIRNESS_HEADER += ["cores: server", "aggressor", "others", "alone"]
 
 
 def fairness_row(name, runs):
     alone, side, aggressor = runs["alone"], runs["beside"], runs["aggressor"]
     same = runs.get("same", Run(0))
-    row = [name, alone.p(50), alone.p(99), side.p(50), side.p(99)]
+    row = [name]
+    row += [polite_p(run, percent) for run in (alone, side) for percent in (50, 99)]
     row += [side.p(99, "server_ms"), alone.p(99, "server_ms"), not_served(side)]
-    row += [slowdown(runs), same.p(50), same.p(99), not_served(same), aggressor.good]
-    row += [side.server_cpu, aggressor.cpu, side.others_cpu]
+    row += [
+        slowdown(runs),
+        polite_p(same, 50),
+        polite_p(same, 99),
+        not_served(same),
+        aggressor.good,
+    ]
+    row += [side.server_cpu, aggressor.cpu, side.others_cpu, alone.others_cpu]
     return [row[0], *(str(x) if isinstance(x, int) else number(x) for x in row[1:])]
 
 
 def slowdown(runs):
-    alone, side = runs["alone"].p(99), runs["beside"].p(99)
+    alone, side = (polite_p(runs[name], 99) for name in ("alone", "beside"))
     if alone is None or side is None or math.isinf(alone):
         return math.inf
     return side / alone
+
+
+def noise(runs):
+    most = max(run.others_cpu for run in runs)
+    return f" (others took {most:.1f} processors)" if most > QUIET else ""
 
 
 def run_goodput(bench, verdicts):
@@ -585,7 +649,7 @@ def run_goodput(bench, verdicts):
         met = share >= LEAST_OF_PEAK
         text = f"goodput of {work.name} at 8 times: {share:.2f} of its peak"
         if work.goal:
-            verdicts.append((met, f"{text}, goal {LEAST_OF_PEAK}"))
+            verdicts.append((met, f"{text}, goal {LEAST_OF_PEAK}{noise(runs.values())}"))
         loads = {multiple: run.figures() for multiple, run in runs.items()}
         figures.append(
             {"work": work.name, "one": one, "peak": peak, "share": share, "loads": loads}
@@ -605,7 +669,8 @@ def run_fairness(bench, verdicts):
         lost, factor = not_served(runs["beside"]), slowdown(runs)
         met = lost == 0 and factor <= MOST_OF_ALONE
         text = f"polite client beside {aggressor.name}: {lost} not served, p99 {factor:.1f} times "
-        verdicts.append((met, text + f"that alone, goal 0 and {MOST_OF_ALONE:.0f}"))
+        text += f"that alone, goal 0 and {MOST_OF_ALONE:.0f}"
+        verdicts.append((met, text + noise([runs["beside"], runs["alone"]])))
         runs = {name: run.figures() for name, run in runs.items()}
         figures.append(
             {"aggressor": aggressor.name, "slowdown": factor, "lost": lost, "runs": runs}
@@ -627,12 +692,14 @@ def arguments():
     add("--aggressor-nice", type=int, default=5, help="of the aggressor's clients")
     add("--binary", type=pathlib.Path, default=load.BIN / "tallyd")
     add("--client", type=pathlib.Path, default=load.BIN / "load_client")
+    add("--patience", type=float, default=120, help="seconds more, where the machine is not quiet")
     add("--json", type=pathlib.Path, help="write all figures to this file")
     add("flags", nargs="*", help="flags for tallyd, behind --")
     settings = parser.parse_args()
     settings.binary = settings.binary.resolve()
     if settings.quick:
         settings.seconds = min(settings.seconds, FULL_SECONDS / 5)
+        settings.patience = 0
     return settings
 
 
