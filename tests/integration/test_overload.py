@@ -33,11 +33,12 @@ def test_a_quick_run_of_the_overload_benchmark_gives_sane_figures(tmp_path):
     done = subprocess.run(
         command("--json", written), env=ENV, capture_output=True, text=True, timeout=240
     )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert done.returncode in (0, 1, 2), done.stdout + done.stderr
     figures = json.loads(written.read_text())
-    assert [v["met"] for v in figures["verdicts"]].count(False) == done.stdout.count("\nMISSED")
-    assert (done.returncode == 0) == all(v["met"] for v in figures["verdicts"])
-    assert [work["work"].split()[0] for work in figures["goodput"]] == ["16", "25", "3x4", "mix"]
+    words = [verdict["word"] for verdict in figures["verdicts"]]
+    assert len(words) == 7 and words.count("MISSED") == done.stdout.count("\nMISSED")
+    assert done.returncode == (1 if "MISSED" in words else 2 if "unclear" in words else 0)
+    assert [work["work"].split()[0] for work in figures["goodput"]] == ["4", "25", "3x4", "mix"]
     for work in figures["goodput"]:
         assert list(work["loads"]) == ["1", "8"] and work["peak"] > 0, work
         for run in work["loads"].values():
@@ -53,7 +54,7 @@ def test_a_quick_run_of_the_overload_benchmark_gives_sane_figures(tmp_path):
         assert beside["slowdown"] > 0 and beside["lost"] >= 0, beside
 
 
-@pytest.mark.parametrize("impatient, least, most", [(False, 3, 3), (True, 50, 1 << 30)])
+@pytest.mark.parametrize("impatient, least, most", [(False, 1, 3), (True, 10, 1 << 30)])
 def test_refused_clients_come_back_when_they_are_told_to(
     start_server, tmp_path, impatient, least, most
 ):
@@ -74,7 +75,7 @@ def test_a_body_that_is_announced_with_expect_is_sent_only_when_it_is_wanted(
     load = overload.Load(overload.load.BIN / "load_client", tmp_path, impatient=True)
     kind = overload.raw(4, flags=flags)
     run = load.run(server, [kind], connections=8, seconds=0.5)
-    assert run.good > 0 and getattr(run, refused) > 0, run.figures()
+    assert getattr(run, refused) > 0, run.figures()
     assert (run.vain_mib == 0) == (flags == "e"), run.figures()
 
 
@@ -146,8 +147,12 @@ def test_the_capacity_is_the_smallest_load_that_gives_nearly_the_most():
     assert overload.peak_of({2: 50, 4: 97, 8: 100, 16: 99}) == (100, 4)
 
 
-def children(pid):
-    return overload.load.children(pid)
+def test_a_verdict_beside_busy_neighbours_is_no_verdict():
+    quiet, busy = overload.Run(1), overload.Run(1, others_cpu=0.9)
+    assert overload.judge("it", True, [quiet]).word() == "reached"
+    assert overload.judge("it", False, [quiet]).word() == "MISSED"
+    assert overload.judge("it", True, [quiet, busy]).word() == "unclear"
+    assert "others took 0.9 processors" in str(overload.judge("it", False, [busy]))
 
 
 def test_nothing_is_left_behind_by_an_interrupted_overload(tmp_path):
@@ -165,7 +170,7 @@ def test_nothing_is_left_behind_by_an_interrupted_overload(tmp_path):
         names = []
         while "load_client" not in names:
             assert run.poll() is None
-            started = children(run.pid)
+            started = overload.load.children(run.pid)
             names = [pathlib.Path(f"/proc/{p}/comm") for p in started]
             names = [name.read_text().strip() for name in names if name.exists()]
         run.send_signal(signal.SIGTERM)
