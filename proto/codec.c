@@ -2,6 +2,7 @@
 #include "proto/codec_cumsum.h"
 
 #include "proto/attributes.h"
+#include "proto/npy_header.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,16 +100,29 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
     return STATUS_OK;
 }
 
-static void swap_bytes(void *data, uint64_t bytes, size_t size)
+static void swap_bytes(char *p, uint64_t bytes, size_t size)
 {
-    char *end = (char *)data + bytes;
-    for (char *p = data; p < end; p += size) {
+    for (char *end = p + bytes; p < end; p += size) {
         for (size_t i = 0; i < size / 2; i++) {
             char c = p[i];
             p[i] = p[size - 1 - i];
             p[size - 1 - i] = c;
         }
     }
+}
+
+static enum status swap_payload(const struct scan_call *call, char *payload, struct error *err)
+{
+    size_t size = dtype_info(call->desc.dtype)->bytes;
+    for (uint64_t done = 0; done < call->input_bytes; done += PARALLEL_STEP_BYTES) {
+        uint64_t left = call->input_bytes - done;
+        if (done > 0 && !parallel_step(call->parallel)) {
+            return parallel_given_up(err);
+        }
+        swap_bytes(payload + done, left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES,
+                   size);
+    }
+    return STATUS_OK;
 }
 
 enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_t payload_bytes,
@@ -121,10 +135,7 @@ enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_
     if (payload_bytes != call->input_bytes) {
         return length_error(call, payload_bytes, err);
     }
-    if (call->byte_swap) {
-        swap_bytes(input, bytes, dtype_info(call->desc.dtype)->bytes);
-    }
-    return STATUS_OK;
+    return call->byte_swap ? swap_payload(call, input, err) : STATUS_OK;
 }
 
 enum status cumsum_output_elements(const struct scan_call *call, uint64_t output_bytes,
@@ -158,6 +169,24 @@ enum status cumsum_encode(const struct scan_call *call, const void *output,
         return answer_npy(call, elements, answer, err);
     }
     return error_set(err, STATUS_INTERNAL, "unknown answer format");
+}
+
+uint64_t cumsum_head_max(const struct scan_call *call)
+{
+    const struct scan_desc *desc = &call->desc;
+    uint64_t elements = 0;
+    switch (call->answer_format) {
+    case CODEC_FORMAT_JSON:
+        return buffer_reach(desc, desc->has_output_strides ? desc->output_strides : NULL,
+                            &elements)
+                   ? answer_json_max(call, elements)
+                   : UINT64_MAX;
+    case CODEC_FORMAT_NPY:
+        return NPY_HEADER_MAX;
+    case CODEC_FORMAT_RAW:
+        break;
+    }
+    return 0;
 }
 
 void cumsum_release(struct scan_call *call)

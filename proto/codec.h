@@ -49,6 +49,7 @@ struct codec_request {
     int64_t head_bytes;              /* Inference-Header-Content-Length, -1 if absent */
     enum codec_format answer_format; /* /v1/cumsum: what the client accepts */
     const char *model;               /* v2: model name; NULL elsewhere */
+    const struct parallel *parallel; /* for decode(), from the server; or NULL */
 };
 
 /* Borrowed bytes. */
@@ -96,6 +97,10 @@ struct codec {
     /* output holds output_bytes bytes of the output buffer. *answer is zeroed by the caller. */
     enum status (*encode)(const struct scan_call *call, const void *output,
                           uint64_t output_bytes, struct answer *answer, struct error *err);
+
+    /* Most bytes that encode() allocates for answer->head while it works; in answer->head_bytes
+     * is what of them is left. UINT64_MAX: more than that can say. */
+    uint64_t (*head_max)(const struct scan_call *call);
 
     void (*release)(struct scan_call *call);
 

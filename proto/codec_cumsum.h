@@ -35,15 +35,17 @@ MUST_CHECK enum status cumsum_output_elements(const struct scan_call *call,
                                               uint64_t output_bytes, uint64_t *elements,
                                               struct error *err);
 
-/* codec->encode and codec->release of all three. */
+/* codec->encode, codec->head_max and codec->release of all three. */
 MUST_CHECK enum status cumsum_encode(const struct scan_call *call, const void *output,
                                      uint64_t output_bytes, struct answer *answer,
                                      struct error *err);
+uint64_t cumsum_head_max(const struct scan_call *call);
 void cumsum_release(struct scan_call *call);
 
 /* The answer in one format. `elements` as cumsum_output_elements() says. */
 MUST_CHECK enum status answer_json(const struct scan_call *call, const void *output,
                                    uint64_t elements, struct answer *answer, struct error *err);
+uint64_t answer_json_max(const struct scan_call *call, uint64_t elements); /* of its head */
 MUST_CHECK enum status answer_raw(const struct scan_call *call, uint64_t elements,
                                   struct answer *answer, struct error *err);
 MUST_CHECK enum status answer_npy(const struct scan_call *call, uint64_t elements,

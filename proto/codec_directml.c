@@ -144,7 +144,7 @@ static enum status directml_decode(const struct codec_request *request, struct b
     struct scan_call found = {.dialect = dml};
     enum status status = framed_no_query(request, err);
     if (status == STATUS_OK) {
-        status = json_doc_parse(head.bytes, head.count, &dml->doc, err);
+        status = json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err);
     }
     if (status == STATUS_OK) {
         status = directml_read(dml->doc.root, &dml->op, err);
@@ -185,6 +185,26 @@ static enum status directml_complete(struct scan_call *call, void *input,
     return json_tensor_read(&read, call->data, dml->array->elements, input, err);
 }
 
+static struct json_print print_of(const struct scan_call *call, const void *output)
+{
+    return (struct json_print){.dtype = call->desc.dtype,
+                               .data = output,
+                               .elements =
+                                   call->output_bytes / dtype_info(call->desc.dtype)->bytes,
+                               .parallel = call->parallel};
+}
+
+static uint64_t directml_head_max(const struct scan_call *call)
+{
+    enum {
+        KEYS = 50 /* bytes of keys and of what stands between them */
+    };
+    const struct directml *dml = call->dialect;
+    const struct json_print print = print_of(call, NULL);
+    uint64_t around = KEYS + strlen(dml->output_text);
+    return call->source == CALL_SOURCE_PAYLOAD ? around : json_tensor_write_max(&print, around);
+}
+
 static enum status directml_encode(const struct scan_call *call, const void *output,
                                    uint64_t output_bytes, struct answer *answer,
                                    struct error *err)
@@ -192,16 +212,12 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     const struct directml *dml = call->dialect;
     bool framed = call->source == CALL_SOURCE_PAYLOAD;
     struct json_writer w;
-    json_writer_init(&w);
+    json_writer_init_sized(&w, directml_head_max(call));
     json_writer_begin_object(&w);
     json_writer_key(&w, "OutputTensor");
     json_writer_raw(&w, dml->output_text, strlen(dml->output_text));
     if (!framed) {
-        struct json_print print = {.dtype = call->desc.dtype,
-                                   .data = output,
-                                   .elements =
-                                       call->output_bytes / dtype_info(call->desc.dtype)->bytes,
-                                   .parallel = call->parallel};
+        const struct json_print print = print_of(call, output);
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }
@@ -232,6 +248,7 @@ static const struct codec directml_codec = {.name = "directml",
                                             .decode = directml_decode,
                                             .complete = directml_complete,
                                             .encode = directml_encode,
+                                            .head_max = directml_head_max,
                                             .release = directml_release,
                                             .plan_field = directml_plan_field};
 

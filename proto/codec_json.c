@@ -188,7 +188,7 @@ static enum status decode(const struct codec_request *request, struct byte_view 
                                "a JSON request takes no query parameters: put %s into the body",
                                request->params[0].name);
     }
-    enum status status = json_doc_parse(head.bytes, head.count, &doc, err);
+    enum status status = json_doc_parse(head.bytes, head.count, request->parallel, &doc, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -220,19 +220,35 @@ static enum status complete(struct scan_call *call, void *input, uint64_t payloa
                             call->input_bytes / dtype_info(desc->dtype)->bytes, input, err);
 }
 
+static struct json_print print_of(const struct scan_call *call, const void *output,
+                                  uint64_t elements)
+{
+    const struct scan_desc *desc = &call->desc;
+    bool nested = call->nested && !desc->has_output_strides;
+    return (struct json_print){.dtype = desc->dtype,
+                               .data = output,
+                               .elements = elements,
+                               .rank = nested ? desc->rank : 1,
+                               .sizes = desc->sizes,
+                               .parallel = call->parallel};
+}
+
+uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
+{
+    enum {
+        KEYS = 100 /* bytes of keys, of the type's name, and of what stands between them */
+    };
+    const struct json_print print = print_of(call, NULL, elements);
+    return json_tensor_write_max(&print, KEYS + 2 * JSON_INT_MAX * (uint64_t)call->desc.rank);
+}
+
 enum status answer_json(const struct scan_call *call, const void *output, uint64_t elements,
                         struct answer *answer, struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
-    bool nested = call->nested && !desc->has_output_strides;
-    const struct json_print print = {.dtype = desc->dtype,
-                                     .data = output,
-                                     .elements = elements,
-                                     .rank = nested ? desc->rank : 1,
-                                     .sizes = desc->sizes,
-                                     .parallel = call->parallel};
+    const struct json_print print = print_of(call, output, elements);
     struct json_writer w;
-    json_writer_init(&w);
+    json_writer_init_sized(&w, answer_json_max(call, elements));
     json_writer_begin_object(&w);
     json_writer_key(&w, "dtype");
     json_writer_string(&w, dtype_info(desc->dtype)->name);
@@ -260,5 +276,6 @@ const struct codec codec_json = {
     .decode = decode,
     .complete = complete,
     .encode = cumsum_encode,
+    .head_max = cumsum_head_max,
     .release = cumsum_release,
 };

@@ -215,7 +215,7 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
     if (request->head_bytes == 0) {
         status = read_raw(request, head, kserve, &found, err);
     } else {
-        status = json_doc_parse(head.bytes, head.count, &kserve->doc, err);
+        status = json_doc_parse(head.bytes, head.count, request->parallel, &kserve->doc, err);
         if (status == STATUS_OK) {
             status = read_json(request, kserve, &found, err);
         }
@@ -251,10 +251,7 @@ static enum status read_text(const struct scan_call *call, void *input, struct e
 {
     const struct kserve *kserve = call->dialect;
     if (kserve->doc.root == NULL) {
-        if (kserve->raw.count > 0) {
-            memcpy(input, kserve->raw.bytes, kserve->raw.count);
-        }
-        return STATUS_OK;
+        return parallel_copy(call->parallel, input, kserve->raw.bytes, kserve->raw.count, err);
     }
     char path[JSON_PATH_MAX];
     const struct framed_tensor *x = &kserve->inputs.x;
@@ -283,12 +280,35 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
         return read_text(call, input, err);
     }
     if (call->source == CALL_SOURCE_PAYLOAD && call->payload_offset > 0) {
-        memmove(input, (const char *)input + call->payload_offset, call->input_bytes);
+        return parallel_copy(call->parallel, input, (const char *)input + call->payload_offset,
+                             call->input_bytes, err);
     }
     return STATUS_OK;
 }
 
 /* ---- encode ---- */
+
+static struct json_print print_of(const struct scan_call *call, const void *output)
+{
+    enum dtype dtype = call->desc.dtype;
+    return (struct json_print){.dtype = dtype,
+                               .data = output,
+                               .elements = call->input_bytes / dtype_info(dtype)->bytes,
+                               .parallel = call->parallel};
+}
+
+static uint64_t kserve_head_max(const struct scan_call *call)
+{
+    enum {
+        KEYS = 250, /* bytes of keys, names and sizes, and of what stands between them */
+        ESCAPED = 6 /* most bytes for one of the id's */
+    };
+    const struct json_print print = print_of(call, NULL);
+    uint64_t around =
+        KEYS + ESCAPED * strlen(call->id) + JSON_INT_MAX * (uint64_t)call->desc.rank;
+    return call->answer_format == CODEC_FORMAT_JSON ? json_tensor_write_max(&print, around)
+                                                    : around;
+}
 
 static void write_output(const struct scan_call *call, const void *output, uint64_t bytes,
                          struct json_writer *w)
@@ -310,10 +330,7 @@ static void write_output(const struct scan_call *call, const void *output, uint6
         json_writer_uint(w, bytes);
         json_writer_end_object(w);
     } else if (call->output_shm.region[0] == '\0') {
-        struct json_print print = {.dtype = desc->dtype,
-                                   .data = output,
-                                   .elements = bytes / dtype_info(desc->dtype)->bytes,
-                                   .parallel = call->parallel};
+        const struct json_print print = print_of(call, output);
         json_writer_key(w, "data");
         json_tensor_write(&print, w);
     }
@@ -328,7 +345,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     uint64_t bytes = call->input_bytes; /* input and output are packed: the same size */
     (void)output_bytes;
     struct json_writer w;
-    json_writer_init(&w);
+    json_writer_init_sized(&w, kserve_head_max(call));
     json_writer_begin_object(&w);
     if (call->id[0] != '\0') {
         json_writer_key(&w, "id");
@@ -373,6 +390,7 @@ static const struct codec kserve_codec = {.name = "kserve",
                                           .decode = kserve_decode,
                                           .complete = kserve_complete,
                                           .encode = kserve_encode,
+                                          .head_max = kserve_head_max,
                                           .release = kserve_release,
                                           .plan_field = kserve_plan_field};
 

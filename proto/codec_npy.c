@@ -121,5 +121,6 @@ const struct codec codec_npy = {
     .decode = decode,
     .complete = cumsum_complete_payload,
     .encode = cumsum_encode,
+    .head_max = cumsum_head_max,
     .release = cumsum_release,
 };

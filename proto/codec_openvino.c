@@ -225,7 +225,7 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     struct scan_call found = {.dialect = openvino};
     enum status status = framed_no_query(request, err);
     if (status == STATUS_OK) {
-        status = json_doc_parse(head.bytes, head.count, &openvino->doc, err);
+        status = json_doc_parse(head.bytes, head.count, request->parallel, &openvino->doc, err);
     }
     if (status == STATUS_OK) {
         status = read_root(request, openvino, &found, err);
@@ -259,6 +259,26 @@ static enum status openvino_complete(struct scan_call *call, void *input,
     return json_tensor_read(&read, call->data, openvino->data.elements, input, err);
 }
 
+static struct json_print print_of(const struct scan_call *call, const void *output)
+{
+    const struct openvino *openvino = call->dialect;
+    return (struct json_print){.dtype = openvino->data.dtype,
+                               .data = output,
+                               .elements = openvino->data.elements,
+                               .parallel = call->parallel};
+}
+
+static uint64_t openvino_head_max(const struct scan_call *call)
+{
+    enum {
+        KEYS = 200 /* bytes of keys, names and sizes, and of what stands between them */
+    };
+    const struct openvino *openvino = call->dialect;
+    const struct json_print print = print_of(call, NULL);
+    uint64_t around = KEYS + JSON_INT_MAX * (uint64_t)openvino->data.rank;
+    return openvino->data.binary ? around : json_tensor_write_max(&print, around);
+}
+
 static enum status openvino_encode(const struct scan_call *call, const void *output,
                                    uint64_t output_bytes, struct answer *answer,
                                    struct error *err)
@@ -267,7 +287,7 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     const struct framed_tensor *port = &openvino->data;
     (void)output_bytes;
     struct json_writer w;
-    json_writer_init(&w);
+    json_writer_init_sized(&w, openvino_head_max(call));
     json_writer_begin_object(&w);
     json_writer_key(&w, "outputs");
     json_writer_begin_array(&w);
@@ -280,10 +300,7 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
         json_writer_key(&w, "binary_data_size");
         json_writer_uint(&w, port->bytes);
     } else {
-        struct json_print print = {.dtype = port->dtype,
-                                   .data = output,
-                                   .elements = port->elements,
-                                   .parallel = call->parallel};
+        const struct json_print print = print_of(call, output);
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }
@@ -306,6 +323,7 @@ static const struct codec openvino_codec = {.name = "openvino",
                                             .decode = openvino_decode,
                                             .complete = openvino_complete,
                                             .encode = openvino_encode,
+                                            .head_max = openvino_head_max,
                                             .release = openvino_release,
                                             .plan_field = openvino_plan_field};
 

@@ -159,5 +159,6 @@ const struct codec codec_raw = {
     .decode = decode,
     .complete = complete,
     .encode = cumsum_encode,
+    .head_max = cumsum_head_max,
     .release = cumsum_release,
 };

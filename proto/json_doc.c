@@ -16,8 +16,9 @@
 struct builder {
     const char *text;
     size_t bytes;
-    size_t at;     /* next byte of text */
-    size_t copied; /* text before this is in the skeleton */
+    const struct parallel *parallel; /* NULL: none */
+    size_t at;                       /* next byte of text */
+    size_t copied;                   /* text before this is in the skeleton */
     int depth;
     struct arena arena; /* owned: everything below, and the tree */
     char *skeleton;
@@ -59,24 +60,35 @@ static enum status append(struct builder *b, const char *text, size_t bytes, str
     return STATUS_OK;
 }
 
+/* Where to stop looking: so much text outside of arrays is refused. */
+static size_t limit_of(const struct builder *b)
+{
+    size_t left = b->bytes - b->copied;
+    return b->copied + (left <= LIMIT_JSON_SKELETON ? left : LIMIT_JSON_SKELETON + 1);
+}
+
+/* Place of what is no space, or where to stop looking. */
 static size_t skip_space(const struct builder *b, size_t at)
 {
-    while (at < b->bytes && strchr(" \t\r\n", b->text[at]) != NULL && b->text[at] != '\0') {
+    size_t limit = limit_of(b);
+    while (at < limit && strchr(" \t\r\n", b->text[at]) != NULL && b->text[at] != '\0') {
         at++;
     }
     return at;
 }
 
-/* Place after the string whose opening quote is at `at`; b->bytes if it has no end. */
+/* Place after the string whose opening quote is at `at`; where to stop looking if it has no end
+ * before. */
 static size_t skip_string(const struct builder *b, size_t at)
 {
-    for (size_t p = at + 1; p < b->bytes; p++) {
+    size_t limit = limit_of(b);
+    for (size_t p = at + 1; p < limit; p++) {
         if (b->text[p] == '"') {
             return p + 1;
         }
         p += b->text[p] == '\\';
     }
-    return b->bytes;
+    return limit;
 }
 
 static int hex_digit(char c)
@@ -158,7 +170,7 @@ static enum status cut(struct builder *b, size_t at, struct error *err)
         return status;
     }
     struct json_array *array = &b->arrays[b->array_count];
-    status = json_tensor_measure(b->text + at, b->bytes - at, array, err);
+    status = json_tensor_measure(b->text + at, b->bytes - at, b->parallel, array, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -180,15 +192,15 @@ static enum status string(struct builder *b, struct error *err)
 {
     size_t begin = b->at + 1;
     b->at = skip_string(b, b->at);
-    if (b->at == b->bytes || !spells_data(b->text, begin, b->at - 1)) {
+    if (b->at >= limit_of(b) || !spells_data(b->text, begin, b->at - 1)) {
         return STATUS_OK;
     }
     size_t colon = skip_space(b, b->at);
-    if (colon == b->bytes || b->text[colon] != ':') {
+    if (colon >= limit_of(b) || b->text[colon] != ':') {
         return STATUS_OK;
     }
     size_t value = skip_space(b, colon + 1);
-    return value < b->bytes && b->text[value] == '[' ? cut(b, value, err) : STATUS_OK;
+    return value < limit_of(b) && b->text[value] == '[' ? cut(b, value, err) : STATUS_OK;
 }
 
 /* Place in the text of a place in the skeleton. */
@@ -336,10 +348,10 @@ static enum status not_an_object(const struct builder *b, size_t first, struct e
                      "the body is no JSON object: it begins with '%s', expected '{'", shown);
 }
 
-enum status json_doc_parse(const char *text, size_t bytes, struct json_doc *doc,
-                           struct error *err)
+enum status json_doc_parse(const char *text, size_t bytes, const struct parallel *parallel,
+                           struct json_doc *doc, struct error *err)
 {
-    struct builder b = {.text = text, .bytes = bytes};
+    struct builder b = {.text = text, .bytes = bytes, .parallel = parallel};
     enum status status = STATUS_OK;
     size_t first = skip_space(&b, 0);
     if (first == bytes) {

@@ -23,7 +23,10 @@ struct masks {
 struct walk {
     const char *text;
     size_t bytes;
+    const struct parallel *parallel; /* NULL: none */
     struct json_array *array;
+    bool in_string; /* the next byte stands in a string */
+    bool given_up;
     size_t opened;                     /* place of the latest '[' */
     int depth;                         /* open arrays */
     uint64_t commas[LIMIT_RANK + 1];   /* [d]: in the open array at depth d (from 1), so far */
@@ -141,17 +144,22 @@ static enum status open_array(struct walk *walk, size_t at, struct error *err)
 }
 
 /* Elements of the array that closes at `at`. */
-static uint64_t count_elements(const struct walk *walk, size_t at)
+static uint64_t count_elements(struct walk *walk, size_t at)
 {
     int depth = walk->depth;
     if (walk->commas[depth] > 0 || walk->children[depth] > 0) {
         return walk->commas[depth] + 1;
     }
-    size_t p = walk->opened + 1;
-    while (p < at && is_space(walk->text[p])) {
-        p++;
+    for (size_t p = walk->opened + 1; p < at; p++) {
+        if (!is_space(walk->text[p])) {
+            return 1;
+        }
+        if (p % PARALLEL_STEP_BYTES == 0 && !parallel_step(walk->parallel)) {
+            walk->given_up = true;
+            return 0;
+        }
     }
-    return p < at ? 1 : 0;
+    return 0;
 }
 
 static void check_size(struct walk *walk, uint64_t size)
@@ -185,16 +193,19 @@ static void close_array(struct walk *walk, size_t at)
     walk->depth--;
 }
 
-/* Place after the string whose opening quote is at `at`; bytes if it has no end. */
-static size_t skip_string(const struct walk *walk, size_t at)
+/* Go on in a string of which `at` is no escaped character: to the place after its end, or as
+ * far as a step goes, or to `bytes` if it has no end. */
+static size_t skip_string(struct walk *walk, size_t at)
 {
-    for (size_t p = at + 1; p < walk->bytes; p++) {
-        if (walk->text[p] == '"') {
-            return p + 1;
-        }
+    size_t left = walk->bytes - at;
+    size_t stop = at + (left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES);
+    size_t p = at;
+    walk->in_string = true;
+    for (; p < stop && walk->in_string; p++) {
+        walk->in_string = walk->text[p] != '"';
         p += walk->text[p] == '\\';
     }
-    return walk->bytes;
+    return p < walk->bytes ? p : walk->bytes;
 }
 
 /* Look at the marks of the block at *at, and move *at to what is to be looked at next: the next
@@ -216,7 +227,7 @@ static enum status step(struct walk *walk, size_t *at, const struct masks *m, st
             close_array(walk, place);
             break;
         case '"':
-            place = skip_string(walk, place) - 1;
+            place = skip_string(walk, place + 1) - 1;
             walk->array->integers = false;
             break;
         default:
@@ -237,20 +248,38 @@ static enum status step(struct walk *walk, size_t *at, const struct masks *m, st
     return STATUS_OK;
 }
 
-enum status json_tensor_measure(const char *text, size_t bytes, struct json_array *array,
-                                struct error *err)
+/* Look at what stands at *at: a block, or a part of a long string. */
+static enum status walk_on(struct walk *walk, size_t *at, struct error *err)
+{
+    if (walk->in_string) {
+        *at = skip_string(walk, *at);
+        return STATUS_OK;
+    }
+    struct masks m;
+    load(walk, *at, &m);
+    return step(walk, at, &m, err);
+}
+
+enum status json_tensor_measure(const char *text, size_t bytes, const struct parallel *parallel,
+                                struct json_array *array, struct error *err)
 {
     struct json_array found = {.integers = true};
-    struct walk walk = {.text = text, .bytes = bytes, .array = &found};
+    struct walk walk = {.text = text, .bytes = bytes, .parallel = parallel, .array = &found};
+    size_t next_step = PARALLEL_STEP_BYTES;
     for (int i = 0; i < LIMIT_RANK; i++) {
         found.sizes[i] = -1;
     }
     enum status status = open_array(&walk, 0, err);
     size_t at = 1;
     while (status == STATUS_OK && walk.depth > 0 && at < bytes) {
-        struct masks m;
-        load(&walk, at, &m);
-        status = step(&walk, &at, &m, err);
+        status = walk_on(&walk, &at, err);
+        if (status == STATUS_OK && at >= next_step) {
+            next_step = at + PARALLEL_STEP_BYTES;
+            walk.given_up |= !parallel_step(parallel);
+        }
+        if (walk.given_up) {
+            return parallel_given_up(err);
+        }
     }
     if (status != STATUS_OK) {
         return status;
@@ -302,31 +331,34 @@ static uint64_t count_commas(const char *text, size_t bytes)
     return commas;
 }
 
-int json_tensor_split(struct json_cut cut, uint64_t elements, int want, struct json_part *parts)
+int json_tensor_cut(struct json_rest *rest, size_t bytes, struct json_part *parts, int room)
 {
-    size_t from = 0;
-    uint64_t first = 0;
+    const char *text = rest->cut.text;
     int count = 0;
-    for (int k = 1; k < want; k++) {
-        size_t to = cut.bytes / (size_t)want * (size_t)k;
-        const char *comma = to > from ? memchr(cut.text + to, ',', cut.bytes - to) : NULL;
-        if (comma == NULL) {
-            continue;
+    while (count < room && rest->at < rest->cut.bytes) {
+        size_t from = rest->at;
+        size_t left = rest->cut.bytes - from;
+        struct json_part *part = &parts[count];
+        if (left < 2 * bytes) { /* what commas count is seen when it is read */
+            *part = (struct json_part){text + from, left, rest->first,
+                                       rest->elements - rest->first};
+            rest->at += left;
+            return count + 1;
         }
-        to = (size_t)(comma - cut.text) + 1;
-        uint64_t commas = count_commas(cut.text + from, to - from);
-        parts[count++] = (struct json_part){cut.text + from, to - from, first, commas};
-        first += commas;
-        from = to;
+        /* No piece is much longer than the others: what has few commas is not cut. */
+        const char *comma = memchr(text + from + bytes, ',', bytes);
+        if (comma == NULL) {
+            return JSON_UNCUT;
+        }
+        size_t to = (size_t)(comma - text) + 1;
+        uint64_t elements = count_commas(text + from, to - from);
+        if (elements >= rest->elements - rest->first) {
+            return JSON_UNCUT;
+        }
+        *part = (struct json_part){text + from, to - from, rest->first, elements};
+        rest->first += elements;
+        rest->at = to;
+        count++;
     }
-    /* Exactly one comma stands between neighbours, however nested, unless an array is empty or
-     * a string holds some; either makes it more. */
-    if (count > 0 && first + count_commas(cut.text + from, cut.bytes - from) + 1 != elements) {
-        count = 0;
-        from = 0;
-        first = 0;
-    }
-    parts[count++] =
-        (struct json_part){cut.text + from, cut.bytes - from, first, elements - first};
     return count;
 }

@@ -1,23 +1,24 @@
-/* Reading: the text is cut at commas. Where a part cannot be read, the whole is read once more
+/* Both ways a round of pieces at a time: however long the text, a piece is short, and so is
+ * what is done between rounds.
+ *
+ * Reading: the text is cut at commas. Where a part cannot be read, the whole is read once more
  * from the front, so that the error is the first one of the text, in the same words as ever.
  *
- * Printing: how long a piece gets is known only when it is there. So pieces are printed a round
- * at a time, each where it cannot meet the next, and then moved together. */
+ * Printing: how long a piece gets is known only when it is there. So the pieces of a round are
+ * printed each where it cannot meet the next, and then moved together. */
 #include "proto/json_pieces.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 enum {
-    PARTS_MAX = 64,
-    ROUND_PIECES = 64,
     BYTES_PER_ELEMENT = 16 /* of text, about */
 };
 
 /* --- reading --- */
 
 struct reading {
-    const struct json_read *read;
+    struct json_read read; /* a part is a step, it has none of its own */
     const struct json_part *parts;
     void *out;
     atomic_bool failed; /* some part cannot be read: the others need not be */
@@ -28,7 +29,7 @@ static void read_piece(void *context, int index)
     struct reading *reading = context;
     struct error ignored = ERROR_INIT;
     if (!atomic_load(&reading->failed) &&
-        json_tensor_read_part(reading->read, &reading->parts[index], reading->out, &ignored) !=
+        json_tensor_read_part(&reading->read, &reading->parts[index], reading->out, &ignored) !=
             STATUS_OK) {
         atomic_store(&reading->failed, true);
     }
@@ -42,19 +43,23 @@ bool json_read_has_pieces(const struct json_read *read, struct json_cut cut)
 enum status json_tensor_read_pieces(const struct json_read *read, struct json_cut cut,
                                     uint64_t elements, void *out, struct error *err)
 {
-    struct json_part parts[PARTS_MAX];
+    struct json_part parts[JSON_ROUND_PIECES];
     const struct parallel *parallel = read->parallel;
-    size_t want = cut.bytes / parallel->grain;
-    int count =
-        json_tensor_split(cut, elements, want < PARTS_MAX ? (int)want : PARTS_MAX, parts);
-    struct reading reading = {.read = read, .parts = parts, .out = out};
+    struct json_rest rest = {.cut = cut, .elements = elements};
+    struct reading reading = {.read = *read, .parts = parts, .out = out};
+    reading.read.parallel = NULL;
     atomic_init(&reading.failed, false);
-    if (!parallel->run(parallel, count, read_piece, &reading)) {
-        return error_set(err, STATUS_CLIENT_GONE, "given up while the numbers were read");
-    }
+    int count = 0;
+    do {
+        count = json_tensor_cut(&rest, parallel->grain, parts, JSON_ROUND_PIECES);
+        if (count > 0 && !parallel->run(parallel, count, read_piece, &reading)) {
+            return parallel_given_up(err);
+        }
+    } while (count > 0 && !atomic_load(&reading.failed));
     const struct json_part whole = {cut.text, cut.bytes, 0, elements};
-    return atomic_load(&reading.failed) ? json_tensor_read_part(read, &whole, out, err)
-                                        : STATUS_OK;
+    return count == 0 && !atomic_load(&reading.failed)
+               ? STATUS_OK
+               : json_tensor_read_part(read, &whole, out, err);
 }
 
 /* --- printing --- */
@@ -65,7 +70,7 @@ struct round {
     uint64_t piece; /* elements of every piece but perhaps the last */
     char *room;
     size_t piece_room; /* bytes for each */
-    size_t bytes[ROUND_PIECES];
+    size_t bytes[JSON_ROUND_PIECES];
 };
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -109,15 +114,18 @@ void json_tensor_write_pieces(const struct json_print *print, struct json_writer
     const struct parallel *parallel = print->parallel;
     struct round round = {.print = print, .piece = piece_elements(print)};
     uint64_t piece_room = json_tensor_print_max(print, round.piece);
-    if (piece_room > SIZE_MAX / ROUND_PIECES) {
+    if (piece_room > SIZE_MAX / JSON_ROUND_PIECES) {
         w->failed = true;
         return;
     }
     round.piece_room = (size_t)piece_room;
     while (round.first < print->elements && json_writer_ok(w)) {
         uint64_t left = print->elements - round.first;
-        int count = (int)smaller((left - 1) / round.piece + 1, ROUND_PIECES);
-        round.room = json_writer_space(w, (size_t)count * round.piece_room);
+        int count = (int)smaller((left - 1) / round.piece + 1, JSON_ROUND_PIECES);
+        uint64_t before_last = (uint64_t)(count - 1);
+        uint64_t last = smaller(left - before_last * round.piece, round.piece);
+        round.room = json_writer_space(
+            w, (size_t)(before_last * round.piece_room + json_tensor_print_max(print, last)));
         if (round.room == NULL || !parallel->run(parallel, count, print_piece, &round)) {
             w->failed = true;
             return;

@@ -5,6 +5,10 @@
 
 #include "proto/json_tensor.h"
 
+enum {
+    JSON_ROUND_PIECES = 64 /* that are worked on side by side, then the next ones */
+};
+
 /* True if read->parallel, or print->parallel, has a use for the array. */
 bool json_read_has_pieces(const struct json_read *read, struct json_cut cut);
 bool json_print_has_pieces(const struct json_print *print);

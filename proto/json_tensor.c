@@ -19,13 +19,32 @@ enum {
 struct cursor {
     const struct json_read *read;
     const char *end;
-    uint64_t element; /* number of the next one in the whole array */
+    const char *next_step; /* of read->parallel, when the text before this is read */
+    uint64_t element;      /* number of the next one in the whole array */
+    bool given_up;         /* by read->parallel: whatever stands next is refused */
 };
 
-static inline const char *skip_space(const char *p)
+static const char *step_after(const char *p, const char *end)
 {
-    while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') {
+    size_t left = (size_t)(end - p);
+    return p + (left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES);
+}
+
+static void take_step(struct cursor *c, const char *p)
+{
+    c->next_step = step_after(p, c->end);
+    c->given_up = !parallel_step(c->read->parallel);
+}
+
+/* The next byte that is no space. None is skipped once the work is given up: a space where
+ * something else belongs ends the reading. */
+static inline const char *skip_space(struct cursor *c, const char *p)
+{
+    while ((*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') && !c->given_up) {
         p++;
+        if (p == c->next_step) {
+            take_step(c, p);
+        }
     }
     return p;
 }
@@ -115,6 +134,9 @@ static enum status element_error(const struct cursor *c, const char *p,
     char path[sizeof err->field];
     char found[EXCERPT + 4];
     const char *name = dtype_info(c->read->dtype)->name;
+    if (c->given_up) {
+        return parallel_given_up(err);
+    }
     element_path(c->read, c->element, path, sizeof path);
     excerpt(p, c->end, found);
     unsigned long long n = c->element;
@@ -145,6 +167,9 @@ static enum status separator_error(const struct cursor *c, const char *p, struct
     char path[sizeof err->field];
     char found[EXCERPT + 4];
     uint64_t before = c->element > 0 ? c->element - 1 : 0;
+    if (c->given_up) {
+        return parallel_given_up(err);
+    }
     element_path(c->read, before, path, sizeof path);
     excerpt(p, c->end, found);
     return error_set_field(err, STATUS_INVALID_DATA, path,
@@ -161,6 +186,9 @@ static bool is_letter(char c)
 static enum status count_error(const struct cursor *c, const struct json_part *part,
                                struct error *err)
 {
+    if (c->given_up) {
+        return parallel_given_up(err);
+    }
     unsigned long long expected = part->elements;
     unsigned long long found = c->element - part->first;
     return error_set_field(err, STATUS_INVALID_DATA, c->read->field,
@@ -223,11 +251,10 @@ static bool is_word(const char *p)
 /* The state between two elements: closing brackets, then a comma, or the end of the part.
  * Returns where the next element or '[' is, c->end at the end, NULL if something else is there.
  */
-static inline const char *next_element(const struct cursor *c, const char *p,
-                                       const char **where)
+static inline const char *next_element(struct cursor *c, const char *p, const char **where)
 {
     for (;;) {
-        p = skip_space(p);
+        p = skip_space(c, p);
         *where = p;
         if (*p != ',' && *p != ']') {
             return NULL;
@@ -237,16 +264,16 @@ static inline const char *next_element(const struct cursor *c, const char *p,
             return p;
         }
         if (p[-1] == ',') {
-            return skip_space(p);
+            return skip_space(c, p);
         }
     }
 }
 
 /* Opening brackets in front of an element; *empty if they enclose none. */
-static inline const char *open_brackets(const char *p, bool *empty)
+static inline const char *open_brackets(struct cursor *c, const char *p, bool *empty)
 {
     while (*p == '[') {
-        p = skip_space(p + 1);
+        p = skip_space(c, p + 1);
         if (*p == ']') {
             *empty = true;
             break;
@@ -270,15 +297,25 @@ static inline const char *read_element(const struct cursor *c, number_reader rea
 enum status json_tensor_read_part(const struct json_read *read, const struct json_part *part,
                                   void *out, struct error *err)
 {
-    struct cursor c = {read, part->text + part->bytes, part->first};
+    const char *end = part->text + part->bytes;
+    struct cursor c = {.read = read,
+                       .end = end,
+                       .next_step = step_after(part->text, end),
+                       .element = part->first};
     number_reader reader = number_reader_of(read->dtype);
     size_t size = dtype_info(read->dtype)->bytes;
     uint64_t stop = part->first + part->elements;
     char *to = (char *)out + part->first * size;
-    const char *p = skip_space(part->text);
+    const char *p = skip_space(&c, part->text);
     while (p < c.end) {
         bool empty = false;
-        p = open_brackets(p, &empty);
+        if (p >= c.next_step) {
+            take_step(&c, p);
+        }
+        if (c.given_up) {
+            return parallel_given_up(err);
+        }
+        p = open_brackets(&c, p, &empty);
         if (!empty && c.element == stop) {
             return count_error(&c, part, err);
         }
@@ -288,7 +325,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
             c.element++;
         }
         if (p == NULL) {
-            return STATUS_INVALID_DATA;
+            return c.given_up ? STATUS_CLIENT_GONE : STATUS_INVALID_DATA;
         }
         const char *where = p;
         p = next_element(&c, p, &where);
@@ -432,32 +469,73 @@ static char *print_nothing(const void *value, char *out)
 }
 
 /* A nested array without elements: the levels above the first empty one, "[]" in each place. */
+struct empty {
+    int levels;
+    uint64_t items; /* empty arrays; UINT64_MAX: too many to count */
+    uint64_t bytes; /* of text, at most; likewise */
+};
+
+static struct empty empty_of(const struct json_print *print)
+{
+    struct empty empty = {.items = 1, .bytes = 3};
+    bool overflow = false;
+    while (empty.levels + 1 < print->rank && print->sizes[empty.levels] > 0) {
+        uint64_t bytes = 0;
+        overflow |= __builtin_mul_overflow(empty.items, (uint64_t)print->sizes[empty.levels],
+                                           &empty.items) ||
+                    __builtin_mul_overflow(empty.items, 3, &bytes) || /* "[],", or "[" "]," */
+                    __builtin_add_overflow(empty.bytes, bytes, &empty.bytes);
+        empty.levels++;
+    }
+    if (overflow) {
+        empty.items = UINT64_MAX;
+        empty.bytes = UINT64_MAX;
+    }
+    return empty;
+}
+
+enum {
+    EMPTY_ITEM = 2 + 1 + 2 * LIMIT_RANK, /* "[]" and what may stand around it */
+    EMPTY_STEP = PARALLEL_STEP_BYTES / 16
+};
+
 static void write_empty(const struct json_print *print, struct json_writer *w)
 {
-    enum {
-        ITEM = 2 + 1 + 2 * LIMIT_RANK
-    }; /* "[]" and what may stand around it */
-    struct odometer o;
-    uint64_t items = 1;
-    int levels = 0;
-    while (levels + 1 < print->rank && print->sizes[levels] > 0) {
-        w->failed |= __builtin_mul_overflow(items, (uint64_t)print->sizes[levels], &items);
-        levels++;
-    }
-    if (levels == 0) {
+    const struct empty empty = empty_of(print);
+    if (empty.levels == 0) {
         json_writer_raw(w, "[]", 2);
         return;
     }
+    w->failed |= empty.items == UINT64_MAX;
     json_writer_begin_value(w);
-    for (uint64_t i = 0; i < items && json_writer_ok(w); i++) {
-        char *to = json_writer_space(w, ITEM);
+    for (uint64_t i = 0; i < empty.items && json_writer_ok(w); i++) {
+        struct odometer o;
+        char *to = json_writer_space(w, EMPTY_ITEM);
+        if (i % EMPTY_STEP == EMPTY_STEP - 1 && !parallel_step(print->parallel)) {
+            w->failed = true;
+        }
         if (to != NULL) {
-            odometer_set(&o, levels, print->sizes, i);
+            odometer_set(&o, empty.levels, print->sizes, i);
             const uint64_t range[2] = {i, i + 1};
             char *end = print_items(&o, to, 0, print_nothing, range, to);
             json_writer_advance(w, (size_t)(end - to));
         }
     }
+}
+
+uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around)
+{
+    uint64_t bytes = 0;
+    if (print->elements == 0) {
+        bytes = empty_of(print).bytes;
+        around += EMPTY_ITEM;
+    } else {
+        /* Long ones are printed in pieces, each with room for the brackets around it. */
+        bool pieces = print->elements > PRINT_CHUNK;
+        bytes = json_tensor_print_max(print, print->elements);
+        around += json_tensor_print_max(print, 0) * (pieces ? JSON_ROUND_PIECES : 1);
+    }
+    return __builtin_add_overflow(bytes, around, &bytes) ? UINT64_MAX : bytes;
 }
 
 void json_tensor_write(const struct json_print *print, struct json_writer *w)

@@ -5,13 +5,14 @@
  * counts brackets and commas, reading checks every byte between them: what both accept is valid
  * JSON.
  *
- * Both ways split: json_tensor_split() cuts a text at element boundaries into parts that may be
+ * Both ways split: json_tensor_cut() cuts a text at element boundaries into parts that may be
  * read in parallel to one output; json_tensor_print() of consecutive element ranges gives texts
  * that join by plain concatenation. Thread: any. */
 #ifndef TALLY_PROTO_JSON_TENSOR_H
 #define TALLY_PROTO_JSON_TENSOR_H
 
 #include "proto/json_writer.h"
+#include "proto/parallel.h"
 #include "proto/scan_call.h"
 #include "proto/status.h"
 
@@ -30,9 +31,10 @@ struct json_array {
 
 /* Measure the array whose '[' is text[0]; it must end before text[bytes].
  * err   INVALID_JSON (no end, nested deeper than LIMIT_RANK, an object or other odd thing is
- * left for reading to find); never for raggedness cost  one pass of about 0.2 ns per byte, no
- * memory */
+ * left for reading to find), CLIENT_GONE: given up by `parallel`; never for raggedness
+ * cost  one pass of about 0.2 ns per byte, no memory */
 MUST_CHECK enum status json_tensor_measure(const char *text, size_t bytes,
+                                           const struct parallel *parallel,
                                            struct json_array *array, struct error *err);
 
 /* INVALID_SHAPE, naming the place under `field`, if the array is ragged. */
@@ -65,15 +67,27 @@ struct json_part {
     uint64_t elements; /* in it */
 };
 
-/* Cut an array of `elements` numbers into at most `want` parts of about equal length (1 if it
- * cannot be cut: an array in it is empty, or a comma stands in a string). Returns how many
- * there are. */
-int json_tensor_split(struct json_cut cut, uint64_t elements, int want,
-                      struct json_part *parts);
+/* What of an array's text is still to be cut into parts. Begins with the first two members. */
+struct json_rest {
+    struct json_cut cut;
+    uint64_t elements; /* numbers in it, json_array.elements */
+    size_t at;         /* the text before this place is in parts */
+    uint64_t first;    /* and so many numbers */
+};
+
+enum {
+    JSON_UNCUT = -1
+};
+
+/* Cut the next parts off, of `bytes` to twice that, at most `room` of them. Returns how many
+ * there are, 0 at the end of the text. JSON_UNCUT: it cannot be cut, because an array in it is
+ * empty, a comma stands in a string, or no comma for long; parts cut off before may be wrong,
+ * which reading them shows or does not: the whole is to be read again. */
+int json_tensor_cut(struct json_rest *rest, size_t bytes, struct json_part *parts, int room);
 
 /* Convert one part; element i of the whole array goes to out + i * its size, nothing else is
  * touched. The parts of one array may be read in any order, by any threads.
- * err   INVALID_DATA; field names the element */
+ * err   INVALID_DATA; field names the element. CLIENT_GONE: read->parallel gave up */
 MUST_CHECK enum status json_tensor_read_part(const struct json_read *read,
                                              const struct json_part *part, void *out,
                                              struct error *err);
@@ -104,6 +118,10 @@ uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count);
  * count). */
 char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
                         char *out);
+
+/* Most bytes that json_tensor_write() asks a writer for, and `around` bytes of other text;
+ * UINT64_MAX if that overflows. */
+uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around);
 
 /* Append the whole array as a value, empty ones too; in pieces if it is long and
  * print->parallel is there. */

@@ -7,13 +7,23 @@
 #include <string.h>
 
 enum {
-    FIRST_CAPACITY =
-        1000 /* the answer to a small request, within what malloc() keeps at hand */
+    LEFT_BYTES = 64 << 10 /* room that may be left in a finished text */
 };
 
 void json_writer_init(struct json_writer *w)
 {
     *w = (struct json_writer){.growing = true};
+}
+
+void json_writer_init_sized(struct json_writer *w, uint64_t bytes)
+{
+    json_writer_init(w);
+    if (bytes < JSON_WRITER_LEAST) {
+        return; /* which is what it takes anyway */
+    }
+    w->capacity = bytes < SIZE_MAX ? (size_t)bytes + 1 : 0;
+    w->text = w->capacity > 0 ? malloc(w->capacity) : NULL;
+    w->failed = w->text == NULL;
 }
 
 void json_writer_init_fixed(struct json_writer *w, char *buffer, size_t size)
@@ -45,6 +55,10 @@ char *json_writer_take(struct json_writer *w, size_t *bytes)
     w->text[w->bytes] = '\0';
     char *text = w->text;
     *bytes = w->bytes;
+    if (w->capacity - w->bytes > LEFT_BYTES) {
+        char *shrunk = realloc(text, w->bytes + 1);
+        text = shrunk != NULL ? shrunk : text;
+    }
     json_writer_init(w);
     return text;
 }
@@ -57,7 +71,7 @@ static bool grow(struct json_writer *w, size_t bytes)
         __builtin_add_overflow(need, 1, &need)) {
         return false;
     }
-    size_t capacity = w->capacity > 0 ? w->capacity : FIRST_CAPACITY;
+    size_t capacity = w->capacity > 0 ? w->capacity : JSON_WRITER_LEAST;
     while (capacity < need) {
         if (__builtin_mul_overflow(capacity, 2, &capacity)) {
             return false;

@@ -3,7 +3,8 @@
  * and bytes that are not valid UTF-8 become U+FFFD, so the text is always valid JSON.
  *
  *     struct json_writer w;
- *     json_writer_init(&w);                       or json_writer_init_fixed(&w, buffer, size)
+ *     json_writer_init(&w);    or json_writer_init_sized(&w, bytes), if that is known,
+ *                              or json_writer_init_fixed(&w, buffer, size)
  *     json_writer_begin_object(&w);
  *     json_writer_key(&w, "error");
  *     json_writer_string(&w, err->detail);
@@ -22,6 +23,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum {
+    JSON_WRITER_LEAST =
+        1000,         /* bytes of memory that a growing writer takes at first: the answer
+                       * to a small request, within what malloc() keeps at hand */
+    JSON_INT_MAX = 21 /* most bytes of an integer and its comma */
+};
+
 struct json_writer {
     char *text;      /* owned if growing, else borrowed; NULL until something is written */
     size_t bytes;    /* written, without the NUL */
@@ -32,14 +40,17 @@ struct json_writer {
 };
 
 void json_writer_init(struct json_writer *w);
+/* A growing writer that has room for `bytes` bytes from the start: it never takes more memory
+ * than that and JSON_WRITER_LEAST, as long as they are enough. */
+void json_writer_init_sized(struct json_writer *w, uint64_t bytes);
 void json_writer_init_fixed(struct json_writer *w, char *buffer, size_t size);
 void json_writer_deinit(struct json_writer *w);
 
 /* True if everything written so far fitted. */
 MUST_CHECK bool json_writer_ok(const struct json_writer *w);
 
-/* The finished text of a growing writer, owned by the caller (free()); NULL if it failed. The
- * writer is empty afterwards. */
+/* The finished text of a growing writer, owned by the caller (free()); NULL if it failed. What
+ * room is left goes back unless it is little. The writer is empty afterwards. */
 MUST_CHECK char *json_writer_take(struct json_writer *w, size_t *bytes);
 
 void json_writer_begin_object(struct json_writer *w);

@@ -360,7 +360,7 @@ enum status kserve_read_index(const char *body, size_t bytes, bool *only_ready,
         return STATUS_OK;
     }
     struct json_doc doc = {.root = NULL};
-    enum status status = json_doc_parse(body, bytes, &doc, err);
+    enum status status = json_doc_parse(body, bytes, NULL, &doc, err);
     if (status == STATUS_OK) {
         struct json_place root = {.object = doc.root, .path = ""};
         status = json_field_bool(&root, "ready", false, &value, err);
@@ -425,7 +425,7 @@ enum status kserve_read_shm(const char *name, const char *body, size_t bytes,
     }
     (void)snprintf(region.name, sizeof region.name, "%s", name);
     struct json_doc doc = {.root = NULL};
-    enum status status = json_doc_parse(body, bytes, &doc, err);
+    enum status status = json_doc_parse(body, bytes, NULL, &doc, err);
     if (status == STATUS_OK) {
         struct json_place root = {.object = doc.root, .path = ""};
         status = read_shm_root(&root, &region, err);

@@ -130,7 +130,7 @@ static void run_measure(struct work *work)
 {
     struct error err = ERROR_INIT;
     struct json_array array;
-    enum status status = json_tensor_measure(work->text, work->bytes, &array, &err);
+    enum status status = json_tensor_measure(work->text, work->bytes, NULL, &array, &err);
     assert(status == STATUS_OK && array.elements == work->count);
     (void)status;
 }

@@ -17,7 +17,7 @@ static enum status parse_n(const char *text, size_t bytes, struct json_doc *doc,
     assert_non_null(held);
     memcpy(held, text, bytes);
     *err = (struct error)ERROR_INIT;
-    return json_doc_parse(held, bytes, doc, err);
+    return json_doc_parse(held, bytes, NULL, doc, err);
 }
 
 static enum status parse(const char *text, struct json_doc *doc, struct error *err)

@@ -67,9 +67,10 @@ static bool run_on_two_threads(const struct parallel *self, int count, parallel_
     return true;
 }
 
-static const struct parallel runners[] = {{1, run_in_order},       {7, run_in_order},
-                                          {64, run_in_order},      {1, run_from_the_last},
-                                          {33, run_from_the_last}, {16, run_on_two_threads}};
+static const struct parallel runners[] = {
+    {.grain = 8, .run = run_in_order},       {.grain = 12, .run = run_in_order},
+    {.grain = 64, .run = run_in_order},      {.grain = 8, .run = run_from_the_last},
+    {.grain = 33, .run = run_from_the_last}, {.grain = 16, .run = run_on_two_threads}};
 
 static int set_up(void **state)
 {
@@ -109,7 +110,7 @@ static bool check_text(const char *text)
     static struct outcome pieces;
     struct json_array array;
     struct error err = ERROR_INIT;
-    if (json_tensor_measure(text, strlen(text), &array, &err) != STATUS_OK ||
+    if (json_tensor_measure(text, strlen(text), NULL, &array, &err) != STATUS_OK ||
         array.elements > NUMBERS_MAX) {
         return false;
     }
@@ -201,8 +202,8 @@ static void reading_that_is_given_up_says_so(void **state)
     const char *text = "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]";
     struct json_array array;
     struct error err = ERROR_INIT;
-    const struct parallel parallel = {8, run_in_order};
-    assert_int_equal(json_tensor_measure(text, strlen(text), &array, &err), STATUS_OK);
+    const struct parallel parallel = {.grain = 8, .run = run_in_order};
+    assert_int_equal(json_tensor_measure(text, strlen(text), NULL, &array, &err), STATUS_OK);
     most_pieces = 2;
     read_with(&parallel, &array, &out);
     assert_int_equal(out.status, STATUS_CLIENT_GONE);
@@ -216,8 +217,8 @@ static void short_texts_are_not_cut(void **state)
     const char *text = "[1,2,3,4,5,6,7,8,9,10]";
     struct json_array array;
     struct error err = ERROR_INIT;
-    const struct parallel parallel = {12, run_in_order};
-    assert_int_equal(json_tensor_measure(text, strlen(text), &array, &err), STATUS_OK);
+    const struct parallel parallel = {.grain = 12, .run = run_in_order};
+    assert_int_equal(json_tensor_measure(text, strlen(text), NULL, &array, &err), STATUS_OK);
     read_with(&parallel, &array, &out);
     assert_int_equal(out.status, STATUS_OK);
     assert_int_equal(pieces_run, 0);
@@ -281,7 +282,7 @@ static void printing_that_is_given_up_fails(void **state)
 {
     (void)state;
     int64_t data[400] = {0};
-    const struct parallel parallel = {16, run_in_order};
+    const struct parallel parallel = {.grain = 16, .run = run_in_order};
     const struct json_print print = {.dtype = DTYPE_I64, .data = data, .elements = 400};
     struct json_writer w;
     most_pieces = 10;

@@ -22,7 +22,7 @@ static enum status measure(const char *text, struct json_array *array, struct er
 {
     char *copy = exact_copy(text);
     *err = (struct error)ERROR_INIT;
-    enum status status = json_tensor_measure(copy, strlen(text), array, err);
+    enum status status = json_tensor_measure(copy, strlen(text), NULL, array, err);
     array->cut.text = text;
     free(copy);
     return status;
@@ -185,7 +185,7 @@ static void measuring_does_not_depend_on_where_blocks_begin(void **state)
             char *text = make_text(count, inner, count % 2 ? "7" : "1.25", &bytes);
             struct json_array array;
             struct error err = ERROR_INIT;
-            assert_int_equal(json_tensor_measure(text, bytes, &array, &err), STATUS_OK);
+            assert_int_equal(json_tensor_measure(text, bytes, NULL, &array, &err), STATUS_OK);
             assert_int_equal(array.elements, count);
             assert_int_equal(array.rank, inner > 0 ? 2 : 1);
             assert_int_equal(array.sizes[0], inner > 0 ? count / inner : count);
@@ -275,7 +275,7 @@ static void every_byte_between_brackets_is_checked(void **state)
         const struct json_read read = {.dtype = reads[i].dtype, .field = "data"};
         char *text = exact_copy(reads[i].text);
         err = (struct error)ERROR_INIT;
-        if (json_tensor_measure(text, strlen(reads[i].text), &array, &err) != STATUS_OK) {
+        if (json_tensor_measure(text, strlen(reads[i].text), NULL, &array, &err) != STATUS_OK) {
             assert_string_equal(reads[i].text, "[\"NaN]");
             free(text);
             continue;
@@ -347,14 +347,21 @@ static void parts_together_read_what_the_whole_reads(void **state)
         char *text = make_text(count, inner, "-12.5", &bytes);
         struct json_array array;
         struct error err = ERROR_INIT;
-        assert_int_equal(json_tensor_measure(text, bytes, &array, &err), STATUS_OK);
-        for (int want = 1; want <= 64; want++) {
-            struct json_part parts[64];
+        assert_int_equal(json_tensor_measure(text, bytes, NULL, &array, &err), STATUS_OK);
+        for (size_t each = 12; each <= 2 * bytes; each = each * 5 / 4) {
+            enum {
+                ROOM = 400
+            };
+            struct json_part parts[ROOM];
             double out[360] = {0};
             const struct json_read read = {.dtype = DTYPE_F64, .field = "data"};
-            int n = json_tensor_split(array.cut, array.elements, want, parts);
-            assert_in_range(n, 1, want);
-            assert_true(want > 16 || n == want);
+            struct json_rest rest = {.cut = array.cut, .elements = array.elements};
+            int n = 0;
+            for (int more = 1; more > 0; n += more) { /* three at a time */
+                more = json_tensor_cut(&rest, each, parts + n, 3);
+                assert_in_range(more, 0, 3);
+            }
+            assert_true(n == 1 || n >= (int)(bytes / each / 2));
             size_t total = 0;
             for (int k = n - 1; k >= 0; k--) {
                 char *copy = malloc(parts[k].bytes);
@@ -363,6 +370,7 @@ static void parts_together_read_what_the_whole_reads(void **state)
                 part.text = copy;
                 assert_int_equal(json_tensor_read_part(&read, &part, out, &err), STATUS_OK);
                 total += parts[k].bytes;
+                assert_true(parts[k].bytes <= 2 * each);
                 free(copy);
             }
             assert_int_equal(total, bytes);
@@ -380,9 +388,152 @@ static void an_array_with_empty_ones_is_not_cut(void **state)
     struct json_array array;
     struct json_part parts[4];
     struct error err;
-    assert_int_equal(measure("[[],[1,2,3,4,5,6,7,8]]", &array, &err), STATUS_OK);
-    assert_int_equal(json_tensor_split(array.cut, array.elements, 4, parts), 1);
-    assert_int_equal(parts[0].elements, 8);
+    assert_int_equal(measure("[[1,2,3],[],[],[],[],[],[]]", &array, &err), STATUS_OK);
+    struct json_rest rest = {.cut = array.cut, .elements = array.elements};
+    assert_int_equal(json_tensor_cut(&rest, 8, parts, 4), JSON_UNCUT);
+}
+
+static void a_text_without_commas_for_long_is_not_cut(void **state)
+{
+    (void)state;
+    struct json_array array;
+    struct json_part parts[4];
+    struct error err;
+    assert_int_equal(measure("[1,                                    2,3,4]", &array, &err),
+                     STATUS_OK);
+    struct json_rest rest = {.cut = array.cut, .elements = array.elements};
+    assert_int_equal(json_tensor_cut(&rest, 8, parts, 4), JSON_UNCUT);
+}
+
+/* ---- steps ---- */
+
+static int steps;
+static int steps_allowed;
+
+static bool count_steps(const struct parallel *parallel)
+{
+    (void)parallel;
+    return ++steps <= steps_allowed;
+}
+
+/* Texts of 3 MiB: whatever they consist of, there is a step every 256 KiB or so, and an end to
+ * it when the step says so. */
+static void long_texts_are_measured_and_read_in_steps(void **state)
+{
+    (void)state;
+    enum {
+        BYTES = 3 << 20,
+        STEPS = 12
+    };
+    static const struct {
+        const char *first;
+        const char *fill;
+        const char *last;
+        uint64_t elements;
+        enum status read;
+    } texts[] = {
+        {"[1", " ", "]", 1, STATUS_OK},
+        {"[ ", " ", "]", 0, STATUS_OK},
+        {"[", "[1],", "[1]]", BYTES / 4 + 1, STATUS_OK},
+        {"[", "[ ],", "[1]]", 1, STATUS_OK},
+        {"[", "1, ,", "1]", BYTES / 2 + 1, STATUS_INVALID_DATA},
+        {"[\"", "xy\\\"", "\"]", 1, STATUS_INVALID_DATA},
+    };
+    const struct parallel parallel = {.grain = 1 << 30, .step = count_steps};
+    char *text = malloc(BYTES + 64);
+    static double out[BYTES / 2 + 2];
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        struct json_array array;
+        struct error err = ERROR_INIT;
+        char *to = stpcpy(text, texts[i].first);
+        for (size_t n = 0; n < BYTES / strlen(texts[i].fill); n++) {
+            to = stpcpy(to, texts[i].fill);
+        }
+        size_t bytes = (size_t)(stpcpy(to, texts[i].last) - text);
+        steps = 0;
+        steps_allowed = INT32_MAX;
+        assert_int_equal(json_tensor_measure(text, bytes, &parallel, &array, &err), STATUS_OK);
+        assert_int_equal(array.elements, texts[i].elements);
+        assert_true(steps >= STEPS);
+        steps = 0;
+        steps_allowed = 5;
+        assert_int_equal(json_tensor_measure(text, bytes, &parallel, &array, &err),
+                         STATUS_CLIENT_GONE);
+        assert_int_equal(steps, 6);
+        const struct json_read read = {
+            .dtype = DTYPE_F64, .field = "data", .parallel = &parallel};
+        for (int give_up = 0; give_up < 2; give_up++) {
+            err = (struct error)ERROR_INIT;
+            steps = 0;
+            steps_allowed = give_up ? 5 : INT32_MAX;
+            bool wrong = texts[i].read != STATUS_OK; /* is seen before the first step */
+            assert_int_equal(json_tensor_read(&read, array.cut, array.elements, out, &err),
+                             wrong     ? texts[i].read
+                             : give_up ? STATUS_CLIENT_GONE
+                                       : STATUS_OK);
+            assert_true(wrong || (give_up ? steps == 6 : steps >= STEPS));
+        }
+    }
+    free(text);
+}
+
+static bool run_all(const struct parallel *parallel, int count, parallel_piece piece,
+                    void *context)
+{
+    (void)parallel;
+    for (int i = 0; i < count; i++) {
+        piece(context, i);
+    }
+    return true;
+}
+
+/* The longest numbers of every type, flat and nested, also where there are none at all. */
+static void writing_takes_no_more_memory_than_it_says(void **state)
+{
+    (void)state;
+    enum {
+        COUNT = 300000,
+        AROUND = 10
+    };
+    static const struct {
+        uint64_t elements;
+        int rank;
+        int64_t sizes[4];
+    } shapes[] = {
+        {COUNT, 1, {COUNT}},     {COUNT, 2, {COUNT, 1}},   {COUNT, 4, {2, 3, 1, COUNT / 6}},
+        {8192, 1, {8192}},       {12300, 3, {1, 3, 4100}}, {4096, 2, {4096, 1}},
+        {100, 2, {10, 10}},      {1, 4, {1, 1, 1, 1}},     {0, 1, {0}},
+        {0, 4, {100, 3, 20, 0}}, {0, 2, {20000, 0}},
+    };
+    const struct parallel parallel = {.grain = 64 << 10, .run = run_all};
+    static char data[COUNT * 8];
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        /* -9.007199254740992e15 as a float, and what is about as long of the others */
+        static const uint64_t longest[] = {[1] = 0x80, [2] = 0x8000, [4] = 0xda000000u};
+        size_t size = dtype_info((enum dtype)dtype)->bytes;
+        uint64_t value = size < 8 ? longest[size] : UINT64_C(0x80123456789abcde);
+        for (size_t i = 0; i < COUNT; i++) {
+            memcpy(data + i * size, &value, size);
+        }
+        for (size_t k = 0; k < 2 * ARRAY_COUNT(shapes); k++) {
+            const struct json_print print = {.dtype = (enum dtype)dtype,
+                                             .data = data,
+                                             .elements = shapes[k / 2].elements,
+                                             .rank = shapes[k / 2].rank,
+                                             .sizes = shapes[k / 2].sizes,
+                                             .parallel = k % 2 == 0 ? NULL : &parallel};
+            uint64_t most = json_tensor_write_max(&print, AROUND);
+            struct json_writer w;
+            json_writer_init_sized(&w, most);
+            json_writer_begin_array(&w);
+            json_tensor_write(&print, &w);
+            json_writer_end_array(&w);
+            assert_true(json_writer_ok(&w));
+            size_t least = most < JSON_WRITER_LEAST ? JSON_WRITER_LEAST : most + 1;
+            assert_int_equal(w.capacity, least);
+            json_writer_deinit(&w);
+        }
+    }
 }
 
 static void check_print(int rank, const int64_t *sizes, uint64_t elements, const char *expected)
@@ -505,6 +656,9 @@ int main(void)
         cmocka_unit_test(lenient_readers_take_null_and_bare_specials),
         cmocka_unit_test(parts_together_read_what_the_whole_reads),
         cmocka_unit_test(an_array_with_empty_ones_is_not_cut),
+        cmocka_unit_test(a_text_without_commas_for_long_is_not_cut),
+        cmocka_unit_test(long_texts_are_measured_and_read_in_steps),
+        cmocka_unit_test(writing_takes_no_more_memory_than_it_says),
         cmocka_unit_test(ranges_print_to_texts_that_join),
         cmocka_unit_test(every_type_prints_within_its_bound_and_reads_back),
         cmocka_unit_test(a_bound_that_overflows_says_so),

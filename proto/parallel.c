@@ -1,0 +1,40 @@
+/* Sequential work in steps; see parallel.h. */
+#include "proto/parallel.h"
+
+#include <string.h>
+
+enum status parallel_given_up(struct error *err)
+{
+    return error_set(err, STATUS_CLIENT_GONE, "given up: nobody waits for the result");
+}
+
+static size_t step_at(uint64_t done, uint64_t bytes)
+{
+    uint64_t left = bytes - done;
+    return left < PARALLEL_STEP_BYTES ? (size_t)left : PARALLEL_STEP_BYTES;
+}
+
+enum status parallel_copy(const struct parallel *parallel, void *to, const void *from,
+                          uint64_t bytes, struct error *err)
+{
+    /* From the front: what a step overwrites has been copied already, where `to` is before. */
+    for (uint64_t done = 0; done < bytes; done += PARALLEL_STEP_BYTES) {
+        if (done > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+        memmove((char *)to + done, (const char *)from + done, step_at(done, bytes));
+    }
+    return STATUS_OK;
+}
+
+enum status parallel_zero(const struct parallel *parallel, void *to, uint64_t bytes,
+                          struct error *err)
+{
+    for (uint64_t done = 0; done < bytes; done += PARALLEL_STEP_BYTES) {
+        if (done > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+        memset((char *)to + done, 0, step_at(done, bytes));
+    }
+    return STATUS_OK;
+}
