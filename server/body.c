@@ -287,13 +287,14 @@ static enum status check_head(const struct exchange *x, struct error *err)
     return STATUS_OK;
 }
 
-enum status body_unpack(struct exchange *x, struct error *err)
+enum status body_unpack(struct exchange *x, uint64_t most, const struct parallel *parallel,
+                        struct error *err)
 {
     if (x->inflate == NULL) {
         return STATUS_OK;
     }
-    enum status status = packed_body_unpack(x, land, err);
-    return status == STATUS_OK ? check_head(x, err) : status;
+    enum status status = packed_body_unpack(x, land, most, parallel, err);
+    return status == STATUS_OK && x->inflate == NULL ? check_head(x, err) : status;
 }
 
 enum status body_finish(struct exchange *x, struct error *err)
@@ -301,5 +302,5 @@ enum status body_finish(struct exchange *x, struct error *err)
     if (x->inflate == NULL) {
         return check_head(x, err);
     }
-    return x->request.codec == NULL ? body_unpack(x, err) : STATUS_OK;
+    return x->request.codec == NULL ? body_unpack(x, UINT64_MAX, NULL, err) : STATUS_OK;
 }

@@ -20,9 +20,11 @@ MUST_CHECK enum status body_feed(struct exchange *x, const void *bytes, size_t c
 MUST_CHECK enum status body_finish(struct exchange *x, struct error *err);
 
 /* A packed body that has ended: lands it as if it had come unpacked, and finishes it; nothing
- * to do for others. Thread: the request's owner. err   what body_feed() and body_finish() say;
- * INVALID_ENCODING; CLIENT_GONE */
-MUST_CHECK enum status body_unpack(struct exchange *x, struct error *err);
+ * to do for others. Stops with x->inflate still there once `most` bytes have come out: call
+ * again for the rest. Thread: the request's owner. err   what body_feed() and body_finish()
+ * say; INVALID_ENCODING; CLIENT_GONE: given up by `parallel` */
+MUST_CHECK enum status body_unpack(struct exchange *x, uint64_t most,
+                                   const struct parallel *parallel, struct error *err);
 
 /* The text of numbers inside the head has been read and will not be again: give its memory and
  * its part of the budget back before an answer of about its length is printed. Thread: the

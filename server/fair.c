@@ -56,6 +56,7 @@ void fair_push(struct fair_line *line, struct request *request)
         flow->last->next = request;
     }
     flow->last = request;
+    flow->cost += request->cost;
     line->count++;
     line->cost += request->cost;
 }
@@ -73,6 +74,7 @@ void fair_push_by_ticket(struct fair_line *line, struct request *request)
     }
     request->next = *link;
     *link = request;
+    flow->cost += request->cost;
     line->count++;
     line->cost += request->cost;
 }
@@ -123,6 +125,7 @@ struct request *fair_drop(struct fair_cursor *cursor)
     if (flow->last == request) {
         flow->last = cursor->previous;
     }
+    flow->cost -= request->cost;
     line->count--;
     line->cost -= request->cost;
     cursor->current = request->next;

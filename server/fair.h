@@ -27,6 +27,7 @@ enum fair_line_id {
     FAIR_DEVICE_LARGE,
     FAIR_TEXT_SMALL, /* server/codec_pool.h */
     FAIR_TEXT_LARGE,
+    FAIR_TEXT_HUGE,
     FAIR_ADMISSION, /* server/admission.h */
     FAIR_LINE_COUNT
 };
@@ -37,6 +38,7 @@ struct fair_flow {
     struct request *last;   /* valid if first is not NULL */
     struct fair_flow *next; /* in the ring, if first is not NULL */
     int64_t credit;
+    uint64_t cost; /* of all that wait in it */
 };
 
 struct fair_line {

@@ -9,6 +9,7 @@
 #include "server/completion.h"
 #include "server/config.h"
 #include "server/infer_shm.h"
+#include "server/packed_answer.h"
 #include "server/queue.h"
 #include "server/server.h"
 #include "server/slices.h"
@@ -20,14 +21,16 @@ enum {
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
     GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
                         * for two digits ("1,"), and its sum's text of 21 */
-    INFLATE_FACTOR = 1032,       /* bytes that a packed byte may become */
-    OPEN_ENDED_BYTES = 8 << 20,  /* claim of a body of unknown length that is not short */
-    SLACK_PART = 16,             /* of a claim: what slices and answers need besides, ... */
-    SLACK_MOST = 2 << 20,        /* ... at most */
-    INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
-    INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
-    INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
-    SOON_BYTES = 64 << 10        /* tensors whose scan takes less than a launch does */
+    INFLATE_FACTOR = 1032,        /* bytes that a packed byte may become */
+    OPEN_ENDED_BYTES = 8 << 20,   /* claim of a body of unknown length that is not short */
+    SLACK_PART = 16,              /* of a claim: what slices and answers need besides, ... */
+    SLACK_MOST = 2 << 20,         /* ... at most */
+    INLINE_MOVE_BYTES = 1 << 20,  /* payload that is swapped or moved on the loop */
+    INLINE_UNPACK_BYTES = 512,    /* packed bytes that are unpacked on the loop, to 0.5 MiB */
+    INLINE_PACK_BYTES = 4096,     /* answers that are compressed on the loop */
+    FORGET_STEP_BYTES = 16 << 20, /* of text, given back at a time */
+    SPARE_TEXT_BYTES = 64 << 10,  /* reserved for a text, that are worth giving back early */
+    SOON_BYTES = 64 << 10         /* tensors whose scan takes less than a launch does */
 };
 
 static char *slab_at(const struct request *request, size_t offset)
@@ -57,18 +60,12 @@ static enum status plan(struct request *request, struct error *err)
     return status;
 }
 
-/* Longest JSON text of one element of each size, with its comma. */
-static uint64_t text_bytes_per_element(enum dtype dtype)
-{
-    static const unsigned char longest[] = {[1] = 5, [2] = 14, [4] = 18, [8] = 27};
-    return longest[dtype_info(dtype)->bytes];
-}
-
-/* About how many bytes of text the answer will be; 0 where it is binary. */
+/* Memory for the text of the answer: what it takes at most while it is printed. 0 where the
+ * answer is binary: its head is short. */
 static uint64_t answer_text_bytes(const struct request *request)
 {
     bool text = request->call.answer_format == CODEC_FORMAT_JSON;
-    return text ? request->plan.out_elements * text_bytes_per_element(request->plan.dtype) : 0;
+    return text ? request->codec->head_max(&request->call) : 0;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -328,75 +325,107 @@ enum status infer_decode(struct exchange *x, struct error *err)
 
 /* ---- completing ---- */
 
-static void zero_output_tail(struct request *request)
+/* Bytes of the output buffer that a device writes; the rest is zeroes. */
+static uint64_t computed_bytes(const struct request *request)
 {
-    size_t planned =
-        (size_t)request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
-    char *output = output_of(request);
-    if (request->plan.pattern == SCAN_EMPTY) {
-        planned = 0; /* nothing will be computed */
-    }
-    memset(output + planned, 0, (size_t)request->out_bytes - planned);
+    bool empty = request->plan.pattern == SCAN_EMPTY;
+    return empty ? 0 : request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
+}
+
+static enum status zero_output_tail(struct request *request, const struct parallel *parallel,
+                                    struct error *err)
+{
+    uint64_t computed = computed_bytes(request);
+    return parallel_zero(parallel, output_of(request) + computed, request->out_bytes - computed,
+                         err);
 }
 
 /* Move payload that was kept behind a long head to where it belongs. */
-static void unspill(struct exchange *x)
+static enum status unspill(struct exchange *x, const struct parallel *parallel,
+                           struct error *err)
 {
     struct request *request = &x->request;
     size_t count = x->spilled < x->payload_room ? x->spilled : x->payload_room;
-    if (count > 0) {
-        memcpy(slab_at(request, request->in_offset), request->head + request->head_bytes + 1,
-               count);
-    }
     request->payload_received = x->spilled;
+    return parallel_copy(parallel, slab_at(request, request->in_offset),
+                         request->head + request->head_bytes + 1, count, err);
 }
 
-/* A complete body that is not understood yet. Thread: the owner. */
-static enum status unpack_and_decode(struct exchange *x)
+/* The text of the numbers is not needed any more. Its pages go back in steps, too. */
+static enum status forget_text(struct exchange *x, const struct parallel *parallel,
+                               struct error *err)
+{
+    struct json_cut left = x->request.call.data;
+    while (left.bytes > 0) {
+        struct json_cut part = left;
+        if (part.bytes > FORGET_STEP_BYTES) {
+            part.bytes = FORGET_STEP_BYTES;
+        }
+        body_forget_text(x, part);
+        left = (struct json_cut){left.text + part.bytes, left.bytes - part.bytes};
+        if (left.bytes > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* What is to be said of work that was given up: why. */
+static enum status explained(struct request *request, enum status status)
+{
+    return status == STATUS_CLIENT_GONE && codec_pool_explain(request) ? request->error.status
+                                                                       : status;
+}
+
+/* Understand a complete body, if that was not done yet. Thread: the owner. */
+static enum status decode(struct exchange *x)
 {
     struct request *request = &x->request;
-    enum status status = body_unpack(x, &request->error);
-    if (status == STATUS_OK && !request->decoded) {
-        status = infer_decode(x, &request->error);
+    if (request->decoded) {
+        return STATUS_OK;
     }
-    return status;
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    request->codec_request.parallel = &crew.parallel;
+    enum status status = infer_decode(x, &request->error);
+    request->codec_request.parallel = NULL;
+    return explained(request, status);
 }
 
-/* From a complete body to a request a device can take. Thread: the owner. */
-static enum status prepare(struct request *request)
+static enum status prepare_in_steps(struct exchange *x, const struct parallel *parallel)
 {
-    struct exchange *x = exchange_of(request);
+    struct request *request = &x->request;
     struct error *err = &request->error;
-    enum status status = unpack_and_decode(x);
-    if (status == STATUS_OK) {
-        status = hold_rest(x, err);
-    }
+    enum status status = hold_rest(x, err);
+    request->call.parallel = parallel;
     if (status == STATUS_OK && x->spill) {
-        unspill(x);
+        status = unspill(x, parallel, err);
     }
     if (status == STATUS_OK) {
         status = infer_shm_read_axis(x, err);
     }
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    request->call.parallel = &crew.parallel;
     if (status == STATUS_OK) {
         status = request->codec->complete(&request->call, slab_at(request, request->in_offset),
                                           request->payload_received, err);
     }
-    request->call.parallel = NULL;
     if (status == STATUS_OK && request->call.source == CALL_SOURCE_TEXT) {
-        body_forget_text(x, request->call.data);
+        status = forget_text(x, parallel, err);
     }
     if (status == STATUS_OK) {
-        status = infer_shm_read_input(x, slab_at(request, request->in_offset), err);
+        status = infer_shm_read_input(x, slab_at(request, request->in_offset), parallel, err);
     }
     if (status == STATUS_OK && request->call.axis_pending) {
         status = plan(request, err);
     }
-    if (status == STATUS_OK) {
-        zero_output_tail(request);
-    }
-    return status;
+    return status == STATUS_OK ? zero_output_tail(request, parallel, err) : status;
+}
+
+/* From a decoded body to a request a device can take. Thread: the owner. */
+static enum status prepare(struct request *request)
+{
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    enum status status = prepare_in_steps(exchange_of(request), &crew.parallel);
+    request->call.parallel = NULL;
+    return explained(request, status);
 }
 
 /* ---- answering ---- */
@@ -433,62 +462,78 @@ struct infer_bytes infer_answer_bytes(struct exchange *x)
     return bytes;
 }
 
-/* Compress the answer if the client asked for it and there is memory; else leave it. */
-static void pack(struct exchange *x)
+static void give_back(struct request *request, uint64_t bytes)
+{
+    memory_release(request->server->memory, bytes);
+    request->reserved_bytes -= bytes;
+}
+
+/* The text of the answer is there, and shorter than what was reserved for it. */
+static void settle_text(struct request *request)
+{
+    uint64_t reserved = answer_text_bytes(request);
+    uint64_t used = request->answer.head_bytes;
+    if (reserved > used && reserved - used >= SPARE_TEXT_BYTES) {
+        give_back(request, reserved - used);
+    }
+}
+
+/* Compress the answer if there is memory for that; else leave it. err   CLIENT_GONE: given up
+ */
+static enum status pack(struct exchange *x, const struct parallel *parallel, struct error *err)
 {
     struct request *request = &x->request;
     struct answer *answer = &request->answer;
-    struct error ignored = ERROR_INIT;
+    struct packed_answer packed = {.bytes = NULL};
+    struct error trouble = ERROR_INIT;
     struct infer_bytes bytes = infer_answer_bytes(x);
-    size_t room = deflate_bound(bytes.head.count + bytes.payload.count);
-    if (body_reserve(request, room, &ignored) != STATUS_OK) {
-        return;
+    enum status status = packed_answer_make(
+        request, x->door.accept_coding, (const struct byte_view[]){bytes.head, bytes.payload},
+        parallel, &packed, &trouble);
+    if (status == STATUS_CLIENT_GONE) {
+        return parallel_given_up(err);
     }
-    char *packed = malloc(room);
-    size_t count = packed == NULL ? 0
-                                  : deflate_pack(x->door.accept_coding, bytes.head,
-                                                 bytes.payload, packed, room);
-    if (count == 0) {
-        free(packed);
-        return;
+    if (status == STATUS_OK) {
+        if (answer_text_bytes(request) > 0) { /* so much at least is reserved for it */
+            give_back(request, answer->head_bytes);
+        }
+        free(answer->head);
+        answer->head = packed.bytes;
+        answer->head_bytes = packed.count;
+        answer->payload_bytes = 0;
+        x->packed = x->door.accept_coding;
     }
-    free(answer->head);
-    answer->head = packed;
-    answer->head_bytes = count;
-    answer->payload_bytes = 0;
-    x->packed = x->door.accept_coding;
+    return STATUS_OK;
 }
 
-/* Work that was given up because the client is gone failed for that reason, whatever the codec
- * made of it. */
-static void blame_client(struct request *request)
+static enum status encode_in_steps(struct exchange *x, const struct parallel *parallel)
 {
-    if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        request->error.status = STATUS_OK;
-        (void)error_set(&request->error, STATUS_CLIENT_GONE,
-                        "the client closed the connection");
+    struct request *request = &x->request;
+    struct error *err = &request->error;
+    const char *output = output_of(request);
+    enum status status = infer_shm_write_output(x, output, request->out_bytes, parallel, err);
+    request->call.parallel = parallel;
+    if (status == STATUS_OK) {
+        status = request->codec->encode(&request->call, output, request->out_bytes,
+                                        &request->answer, err);
     }
+    request->call.parallel = NULL;
+    if (status == STATUS_OK) {
+        settle_text(request);
+    }
+    return status == STATUS_OK && x->door.accept_coding != DOOR_IDENTITY
+               ? pack(x, parallel, err)
+               : status;
 }
 
 /* Thread: the owner. */
 static void encode(struct request *request)
 {
-    struct exchange *x = exchange_of(request);
-    const char *output = output_of(request);
-    answer_clear(&request->answer);
-    enum status status = infer_shm_write_output(x, output, request->out_bytes, &request->error);
     struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    request->call.parallel = &crew.parallel;
-    if (status == STATUS_OK) {
-        status = request->codec->encode(&request->call, output, request->out_bytes,
-                                        &request->answer, &request->error);
-    }
-    request->call.parallel = NULL;
-    if (status != STATUS_OK) {
-        blame_client(request);
-    }
-    if (status == STATUS_OK && x->door.accept_coding != DOOR_IDENTITY) {
-        pack(x);
+    answer_clear(&request->answer);
+    if (encode_in_steps(exchange_of(request), &crew.parallel) != STATUS_OK) {
+        /* A text that was given up is one that could not be printed, for the codec. */
+        (void)codec_pool_explain(request);
     }
     request->state = REQUEST_FINISHED;
     request->times.finished = clock_now_ns();
@@ -503,6 +548,17 @@ static bool encode_is_long(const struct exchange *x)
            (infer_shm_copies(x, REQUEST_SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
+/* Payload bytes that completing a decoded request swaps, moves or writes zeroes behind. */
+static uint64_t bytes_to_move(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    const struct scan_call *call = &request->call;
+    bool copies = infer_shm_copies(x, REQUEST_SHM_INPUT);
+    bool moves = call->byte_swap || call->payload_offset > 0;
+    return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
+           (request->out_bytes - computed_bytes(request));
+}
+
 static bool complete_is_long(const struct exchange *x)
 {
     const struct request *request = &x->request;
@@ -512,11 +568,36 @@ static bool complete_is_long(const struct exchange *x)
     if (!request->decoded || request->call.source == CALL_SOURCE_TEXT) {
         return request->head_bytes > request->server->config->inline_json_bytes;
     }
-    if (infer_shm_copies(x, REQUEST_SHM_INPUT)) {
-        return request->call.input_bytes > INLINE_MOVE_BYTES;
+    return bytes_to_move(x) > INLINE_MOVE_BYTES;
+}
+
+/* ---- what it costs the codec pool, in bytes of text ---- */
+
+enum {
+    MOVED_PER_TEXT = 16, /* bytes are moved in the time that one of text takes */
+    TEXT_PER_PACKED = 4  /* and so many of text are printed while one is packed */
+};
+
+static uint64_t prepare_cost(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    if (x->inflate != NULL) {
+        /* How much comes out shows when some has: see unpack_all(). */
+        return x->packed_body.count;
     }
-    return request->payload_received > INLINE_MOVE_BYTES &&
-           (request->call.byte_swap || request->call.payload_offset > 0);
+    return request->decoded ? bytes_to_move(x) / MOVED_PER_TEXT
+                            : request->head_bytes + x->spilled / MOVED_PER_TEXT;
+}
+
+static uint64_t encode_cost(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    uint64_t text = answer_text_bytes(request);
+    uint64_t packed = x->door.accept_coding == DOOR_IDENTITY ? 0
+                      : text > 0                             ? text
+                                                             : request->out_bytes;
+    uint64_t copied = infer_shm_copies(x, REQUEST_SHM_OUTPUT) ? request->out_bytes : 0;
+    return text + packed * TEXT_PER_PACKED + copied / MOVED_PER_TEXT;
 }
 
 /* ---- handing over ---- */
@@ -547,19 +628,51 @@ static enum infer_place launch(struct request *request)
     return queued ? place : INFER_ENDED;
 }
 
+static void parse_job(struct request *request);
+
+/* Unpack the body; no more of it than fits its class: what turns out to be longer has to wait
+ * with those that are. False: it was handed over to do that, or it has failed. Codec pool. */
+static bool unpack_all(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct codec_pool *pool = request->server->codecs;
+    struct codec_crew crew = codec_pool_crew(pool, request);
+    bool small = request->cost <= CODEC_SMALL_BYTES;
+    enum status status =
+        body_unpack(x, small ? CODEC_SMALL_BYTES : UINT64_MAX, &crew.parallel, &request->error);
+    if (status == STATUS_OK && x->inflate != NULL) {
+        const struct packed_body *packed = &x->packed_body;
+        uint64_t ratio = x->body_unpacked / packed->at + 1;
+        uint64_t rest = (packed->count - packed->at) * ratio; /* far below 2^63 */
+        codec_pool_submit(pool, request, CODEC_SMALL_BYTES + rest, parse_job);
+        return false;
+    }
+    if (status == STATUS_CLIENT_GONE) {
+        (void)codec_pool_explain(request);
+    }
+    if (status != STATUS_OK) {
+        completion_post(request->completion, request);
+    }
+    return status == STATUS_OK;
+}
+
 /* Codec pool. */
 static void parse_job(struct request *request)
 {
     struct completion *completion = request->completion;
     struct queue *queue = request->server->queue;
-    bool decoded = unpack_and_decode(exchange_of(request)) == STATUS_OK;
-    if (decoded && !is_covered(exchange_of(request))) {
+    struct exchange *x = exchange_of(request);
+    if (x->inflate != NULL && !unpack_all(x)) {
+        return;
+    }
+    bool decoded = decode(x) == STATUS_OK;
+    if (decoded && !is_covered(x)) {
         request->state = REQUEST_DECODED;
         completion_post(completion, request);
         return;
     }
     bool ready = decoded && prepare_to_queue(request);
-    if (ready && slices_wanted(exchange_of(request))) {
+    if (ready && slices_wanted(x)) {
         request->state = REQUEST_PARSED;
     } else if (ready && launch(request) != INFER_ENDED) {
         queue_wake(queue);
@@ -582,11 +695,11 @@ enum infer_place infer_submit(struct exchange *x)
 {
     struct request *request = &x->request;
     if (x->packed_body.count <= INLINE_UNPACK_BYTES &&
-        body_unpack(x, &request->error) != STATUS_OK) {
+        body_unpack(x, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
     bool decodes_here = x->inflate == NULL && !complete_is_long(x);
-    if (decodes_here && unpack_and_decode(x) != STATUS_OK) {
+    if (decodes_here && decode(x) != STATUS_OK) {
         return INFER_ENDED;
     }
     if (!infer_may_go_on(x, 0)) {
@@ -595,7 +708,7 @@ enum infer_place infer_submit(struct exchange *x)
     admission_trim(request->server->admission, request, infer_claim(x, 0));
     if (complete_is_long(x)) {
         request->state = REQUEST_PARSING;
-        codec_pool_submit(request->server->codecs, request, CODEC_LANE_REQUEST, parse_job);
+        codec_pool_submit(request->server->codecs, request, prepare_cost(x), parse_job);
         return INFER_AWAY;
     }
     return prepare_to_queue(request) ? launch(request) : INFER_ENDED;
@@ -620,7 +733,7 @@ bool infer_advance(struct exchange *x)
     }
     if (encode_is_long(x)) {
         request->state = REQUEST_PRINTING;
-        codec_pool_submit(request->server->codecs, request, CODEC_LANE_ANSWER, print_job);
+        codec_pool_submit(request->server->codecs, request, encode_cost(x), print_job);
         return true;
     }
     encode(request);

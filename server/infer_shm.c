@@ -99,10 +99,11 @@ enum status infer_shm_read_axis(struct exchange *x, struct error *err)
         return STATUS_OK;
     }
     return shm_read(region, &call->axis_shm, call->axis_bytes,
-                    smaller(call->axis_shm.bytes, sizeof call->axis_bytes), err);
+                    smaller(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err);
 }
 
-enum status infer_shm_read_input(struct exchange *x, void *input, struct error *err)
+enum status infer_shm_read_input(struct exchange *x, void *input,
+                                 const struct parallel *parallel, struct error *err)
 {
     const struct scan_call *call = &x->request.call;
     const struct shm_region *region = x->request.shm[REQUEST_SHM_INPUT].region;
@@ -115,7 +116,7 @@ enum status infer_shm_read_input(struct exchange *x, void *input, struct error *
                          (unsigned long long)call->input_shm.bytes,
                          (unsigned long long)call->input_bytes);
     }
-    return shm_read(region, &call->input_shm, input, call->input_bytes, err);
+    return shm_read(region, &call->input_shm, input, call->input_bytes, parallel, err);
 }
 
 /* What a device worked on is what the client shared. */
@@ -134,7 +135,7 @@ static enum status verify(const struct request *request, struct error *err)
 }
 
 enum status infer_shm_write_output(struct exchange *x, const void *output, uint64_t bytes,
-                                   struct error *err)
+                                   const struct parallel *parallel, struct error *err)
 {
     const struct scan_call *call = &x->request.call;
     const struct shm_region *region = x->request.shm[REQUEST_SHM_OUTPUT].region;
@@ -148,7 +149,7 @@ enum status infer_shm_write_output(struct exchange *x, const void *output, uint6
                          "has %llu; register a larger region",
                          (unsigned long long)call->output_shm.bytes, (unsigned long long)bytes);
     }
-    return shm_write(region, &call->output_shm, output, bytes, err);
+    return shm_write(region, &call->output_shm, output, bytes, parallel, err);
 }
 
 bool infer_shm_used(const struct exchange *x)

@@ -13,7 +13,7 @@ enum {
     GZIP_FORMAT = 16, /* added to WINDOW */
     PACK_LEVEL = 1,   /* tensors pack badly: do not spend time on them */
     PACK_MEMORY = 8,
-    PIECE = 32768 /* unpacked bytes handed on at a time */
+    PIECE = 32768 /* bytes handed on at a time */
 };
 
 struct inflate {
@@ -144,47 +144,72 @@ enum status inflate_finish(struct inflate *unpack, struct error *err)
     return unpack->ended ? STATUS_OK : corrupt(unpack, "it is cut short", err);
 }
 
-size_t deflate_bound(size_t count)
+struct deflate {
+    z_stream stream;
+    unsigned char piece[PIECE];
+};
+
+enum status deflate_create(enum door_coding coding, struct deflate **out, struct error *err)
 {
-    return compressBound((uLong)count) + 64; /* the gzip frame is a little larger than zlib's */
+    struct deflate *pack = malloc(sizeof *pack);
+    if (pack != NULL) {
+        pack->stream = (z_stream){.zalloc = Z_NULL};
+    }
+    if (pack == NULL || deflateInit2(&pack->stream, PACK_LEVEL, Z_DEFLATED, window_bits(coding),
+                                     PACK_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(pack);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to pack the answer");
+    }
+    *out = pack;
+    return STATUS_OK;
 }
 
-/* Push one view through, in steps zlib can count; false when out of room. */
-static bool pack_view(z_stream *stream, struct byte_view view, size_t *room, int flush)
+void deflate_destroy(struct deflate *pack)
 {
-    const unsigned char *next =
-        view.count > 0 ? view.bytes : (const unsigned char *)""; /* no arithmetic on NULL */
-    size_t left = view.count;
+    if (pack != NULL) {
+        (void)deflateEnd(&pack->stream);
+        free(pack);
+    }
+}
+
+/* Pack until the input is used up, or up to the end of the stream, handing on what fills the
+ * piece. */
+static enum status pack_all(struct deflate *pack, int flush, inflate_sink sink, void *context,
+                            struct error *err)
+{
+    z_stream *stream = &pack->stream;
     int code = Z_OK;
     do {
-        size_t in = left < UINT_MAX ? left : UINT_MAX;
-        size_t out = *room < UINT_MAX ? *room : UINT_MAX;
-        stream->next_in = next;
-        stream->avail_in = (uInt)in;
-        stream->avail_out = (uInt)out;
-        code = deflate(stream, in == left ? flush : Z_NO_FLUSH);
-        next += in - stream->avail_in;
-        left -= in - stream->avail_in;
-        *room -= out - stream->avail_out;
-        if (code == Z_STREAM_ERROR || *room == 0) {
-            return code == Z_STREAM_END;
+        stream->next_out = pack->piece;
+        stream->avail_out = PIECE;
+        code = deflate(stream, flush);
+        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+            return error_set(err, STATUS_INTERNAL, "zlib cannot pack the answer");
         }
-    } while (left > 0 || (flush == Z_FINISH && code != Z_STREAM_END));
-    return true;
+        size_t count = PIECE - stream->avail_out;
+        enum status status = count == 0 ? STATUS_OK : sink(context, pack->piece, count, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        /* A full piece may have left packed bytes inside zlib. */
+    } while (flush == Z_FINISH ? code != Z_STREAM_END : stream->avail_out == 0);
+    return STATUS_OK;
 }
 
-size_t deflate_pack(enum door_coding coding, struct byte_view first, struct byte_view second,
-                    void *out, size_t room)
+enum status deflate_feed(struct deflate *pack, const void *bytes, size_t count,
+                         inflate_sink sink, void *context, struct error *err)
 {
-    z_stream stream = {.zalloc = Z_NULL};
-    size_t left = room;
-    if (deflateInit2(&stream, PACK_LEVEL, Z_DEFLATED, window_bits(coding), PACK_MEMORY,
-                     Z_DEFAULT_STRATEGY) != Z_OK) {
-        return 0;
+    if (count > UINT_MAX) {
+        return error_set(err, STATUS_INTERNAL, "a piece of %zu bytes to pack", count);
     }
-    stream.next_out = out;
-    bool packed = pack_view(&stream, first, &left, Z_NO_FLUSH) &&
-                  pack_view(&stream, second, &left, Z_FINISH);
-    (void)deflateEnd(&stream);
-    return packed ? room - left : 0;
+    pack->stream.next_in = bytes;
+    pack->stream.avail_in = (uInt)count;
+    return pack_all(pack, Z_NO_FLUSH, sink, context, err);
+}
+
+enum status deflate_finish(struct deflate *pack, inflate_sink sink, void *context,
+                           struct error *err)
+{
+    pack->stream.avail_in = 0;
+    return pack_all(pack, Z_FINISH, sink, context, err);
 }

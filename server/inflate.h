@@ -1,4 +1,4 @@
-/* Content-Encoding: request bodies are unpacked as they arrive, answers packed in one go.
+/* Content-Encoding: request bodies are unpacked and answers packed piece by piece.
  * The output of unpacking is capped: not one byte beyond the cap is produced. Truncated and
  * corrupt streams and bytes after the end are refused; several gzip members in a row are one
  * stream, as RFC 1952 says. "deflate" is the zlib format, as RFC 9110 says. Thread: one at a
@@ -14,7 +14,7 @@
 
 struct inflate; /* opaque */
 
-/* Takes unpacked bytes; a failure ends the unpacking with it. */
+/* Takes the bytes that come out; a failure ends the work with it. */
 typedef enum status (*inflate_sink)(void *context, const void *bytes, size_t count,
                                     struct error *err);
 
@@ -33,12 +33,19 @@ MUST_CHECK enum status inflate_feed(struct inflate *unpack, const void *bytes, s
 /* The body has ended. err: INVALID_ENCODING: the stream has not */
 MUST_CHECK enum status inflate_finish(struct inflate *unpack, struct error *err);
 
-/* Most bytes deflate_pack() can need for `count` bytes. */
-size_t deflate_bound(size_t count);
+struct deflate; /* opaque */
 
-/* Pack first and then second into out.
- * returns the packed size, 0 if it failed or does not fit room */
-size_t deflate_pack(enum door_coding coding, struct byte_view first, struct byte_view second,
-                    void *out, size_t room);
+MUST_CHECK enum status deflate_create(enum door_coding coding, struct deflate **out,
+                                      struct error *err);
+void deflate_destroy(struct deflate *pack); /* NULL is fine */
+
+/* Pack the next piece of the answer.
+ * err   what the sink says */
+MUST_CHECK enum status deflate_feed(struct deflate *pack, const void *bytes, size_t count,
+                                    inflate_sink sink, void *context, struct error *err);
+
+/* The answer has ended: pack the rest. err   what the sink says */
+MUST_CHECK enum status deflate_finish(struct deflate *pack, inflate_sink sink, void *context,
+                                      struct error *err);
 
 #endif

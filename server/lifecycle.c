@@ -3,6 +3,7 @@
 
 #include "server/admission.h"
 #include "server/clock.h"
+#include "server/codec_pool.h"
 #include "server/config.h"
 #include "server/device_pool.h"
 #include "server/http.h"
@@ -31,7 +32,7 @@ struct run {
     uint64_t trim_ns;     /* next memory_trim() */
     uint64_t close_ns;    /* DRAINING becomes CLOSING */
     uint64_t give_up_ns;  /* the drain has failed */
-    uint64_t deadline_ns; /* earliest of the queue, 0: none */
+    uint64_t deadline_ns; /* earliest of all that wait, 0: none */
     uint64_t traffic_ns;  /* when a connection was last seen, 0: never */
     size_t accepted;      /* connections, so far */
 };
@@ -92,7 +93,9 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static void tick(struct run *run, uint64_t now_ns)
 {
     run->deadline_ns = earlier(queue_sweep(run->server->queue, now_ns),
-                               admission_sweep(run->server->admission, now_ns));
+                               codec_pool_sweep(run->server->codecs, now_ns));
+    run->deadline_ns =
+        earlier(run->deadline_ns, admission_sweep(run->server->admission, now_ns));
     device_pool_tick(run->server->devices, now_ns);
     if (now_ns >= run->trim_ns) {
         memory_trim(run->server->memory, now_ns);

@@ -10,7 +10,7 @@
 
 enum {
     FIRST_BYTES = 4096,
-    STEP_BYTES = 64 << 10 /* unpacked between two looks at whether the client is still there */
+    STEP_BYTES = 512 /* unpacked in a step: up to half a MiB comes out */
 };
 
 static enum status ensure(struct exchange *x, size_t want, struct error *err)
@@ -62,18 +62,23 @@ enum status packed_body_keep(struct exchange *x, const void *bytes, size_t count
     return status;
 }
 
-enum status packed_body_unpack(struct exchange *x, inflate_sink sink, struct error *err)
+enum status packed_body_unpack(struct exchange *x, inflate_sink sink, uint64_t most,
+                               const struct parallel *parallel, struct error *err)
 {
     struct request *request = &x->request;
-    const struct packed_body *packed = &x->packed_body;
+    struct packed_body *packed = &x->packed_body;
     enum status status = STATUS_OK;
-    for (size_t at = 0; status == STATUS_OK && at < packed->count; at += STEP_BYTES) {
-        size_t left = packed->count - at;
-        if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-            return error_set(err, STATUS_CLIENT_GONE, "the client closed the connection");
+    while (status == STATUS_OK && packed->at < packed->count) {
+        size_t left = packed->count - packed->at;
+        size_t count = left < STEP_BYTES ? left : STEP_BYTES;
+        if (!parallel_step(parallel)) {
+            return parallel_given_up(err);
         }
-        status = inflate_feed(x->inflate, packed->bytes + at,
-                              left < STEP_BYTES ? left : STEP_BYTES, sink, x, err);
+        if (x->body_unpacked >= most) {
+            return STATUS_OK;
+        }
+        status = inflate_feed(x->inflate, packed->bytes + packed->at, count, sink, x, err);
+        packed->at += count;
     }
     if (status == STATUS_OK) {
         status = inflate_finish(x->inflate, err);

@@ -6,6 +6,7 @@
 #ifndef TALLY_SERVER_PACKED_BODY_H
 #define TALLY_SERVER_PACKED_BODY_H
 
+#include "proto/parallel.h"
 #include "server/inflate.h"
 
 struct exchange;
@@ -14,6 +15,7 @@ struct packed_body {
     char *bytes; /* owned */
     size_t count;
     size_t capacity; /* reserved, too */
+    size_t at;       /* the bytes before this are unpacked */
 };
 
 /* Append a piece.
@@ -21,11 +23,12 @@ struct packed_body {
 MUST_CHECK enum status packed_body_keep(struct exchange *x, const void *bytes, size_t count,
                                         struct error *err);
 
-/* Unpack everything kept into sink(x, ...) and give its memory back. Thread: the request's
- * owner. err   what inflate_feed() and inflate_finish() say; CLIENT_GONE: the request was
- * cancelled */
-MUST_CHECK enum status packed_body_unpack(struct exchange *x, inflate_sink sink,
-                                          struct error *err);
+/* Unpack what is kept into sink(x, ...), in steps of about a millisecond, and give its memory
+ * back. Stops early, with x->inflate still there, once x->body_unpacked has reached `most`:
+ * call again for the rest. Thread: the request's owner. err   what inflate_feed() and
+ * inflate_finish() say; CLIENT_GONE: given up by `parallel` */
+MUST_CHECK enum status packed_body_unpack(struct exchange *x, inflate_sink sink, uint64_t most,
+                                          const struct parallel *parallel, struct error *err);
 
 /* Free what is left; the reservation goes with the request's. */
 void packed_body_free(struct exchange *x);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    COPY_AT_ONCE = 1 << 30
+    COPY_AT_ONCE = 1 << 20
 }; /* one pread takes at most 2^31 - 4096 bytes */
 
 struct shm_region {
@@ -443,17 +443,24 @@ static enum status check_copy(const struct shm_region *region, const struct shm_
     return check_window(region, window, err);
 }
 
+/* What is copied: one of the pointers is there. */
+struct transfer {
+    char *to;
+    const char *from;
+    uint64_t bytes;
+};
+
 static enum status copy(const struct shm_region *region, const struct shm_window *window,
-                        char *to, const char *from, uint64_t bytes, struct error *err)
+                        const struct transfer *transfer, const struct parallel *parallel,
+                        struct error *err)
 {
-    enum status status = check_copy(region, window, bytes, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    char *to = transfer->to;
+    const char *from = transfer->from;
+    enum status status = check_copy(region, window, transfer->bytes, err);
     uint64_t position = region->info.offset + window->offset;
     uint64_t done = 0;
-    while (done < bytes) {
-        uint64_t left = bytes - done;
+    while (status == STATUS_OK && done < transfer->bytes) {
+        uint64_t left = transfer->bytes - done;
         size_t part = left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE;
         ssize_t moved = copy_some(region->fd, to != NULL ? to + done : NULL,
                                   from != NULL ? from + done : NULL, part, position + done);
@@ -464,20 +471,26 @@ static enum status copy(const struct shm_region *region, const struct shm_window
                              to != NULL ? "read" : "written", done);
         }
         done += (uint64_t)moved;
+        if (done < transfer->bytes && !parallel_step(parallel)) {
+            status = parallel_given_up(err);
+        }
     }
-    return STATUS_OK;
+    return status;
 }
 
 enum status shm_read(const struct shm_region *region, const struct shm_window *window, void *to,
-                     uint64_t bytes, struct error *err)
+                     uint64_t bytes, const struct parallel *parallel, struct error *err)
 {
-    return copy(region, window, to, NULL, bytes, err);
+    const struct transfer transfer = {.to = to, .bytes = bytes};
+    return copy(region, window, &transfer, parallel, err);
 }
 
 enum status shm_write(const struct shm_region *region, const struct shm_window *window,
-                      const void *from, uint64_t bytes, struct error *err)
+                      const void *from, uint64_t bytes, const struct parallel *parallel,
+                      struct error *err)
 {
-    return copy(region, window, NULL, from, bytes, err);
+    const struct transfer transfer = {.from = from, .bytes = bytes};
+    return copy(region, window, &transfer, parallel, err);
 }
 
 size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_shm_region *out,

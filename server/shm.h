@@ -92,10 +92,11 @@ MUST_CHECK enum status shm_verify(const struct shm_region *region,
  * err   SHM_ERROR: the object has shrunk below the window */
 MUST_CHECK enum status shm_read(const struct shm_region *region,
                                 const struct shm_window *window, void *to, uint64_t bytes,
-                                struct error *err);
+                                const struct parallel *parallel, struct error *err);
 MUST_CHECK enum status shm_write(const struct shm_region *region,
                                  const struct shm_window *window, const void *from,
-                                 uint64_t bytes, struct error *err);
+                                 uint64_t bytes, const struct parallel *parallel,
+                                 struct error *err);
 
 /* Up to `room` regions in order of registration; returns how many there are. `name` picks one,
  * NULL all. */

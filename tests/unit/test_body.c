@@ -107,15 +107,43 @@ static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
     assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
 }
 
+struct packed_text {
+    char bytes[70000];
+    size_t count;
+};
+
+/* inflate_sink */
+static enum status keep_packed(void *context, const void *bytes, size_t count,
+                               struct error *err)
+{
+    struct packed_text *packed = context;
+    (void)err;
+    assert_true(count <= sizeof packed->bytes - packed->count);
+    memcpy(packed->bytes + packed->count, bytes, count);
+    packed->count += count;
+    return STATUS_OK;
+}
+
+static void pack_text(const char *text, size_t bytes, struct packed_text *out)
+{
+    struct error err = ERROR_INIT;
+    struct deflate *pack = NULL;
+    out->count = 0;
+    assert_int_equal(deflate_create(DOOR_GZIP, &pack, &err), STATUS_OK);
+    assert_int_equal(deflate_feed(pack, text, bytes, keep_packed, out, &err), STATUS_OK);
+    assert_int_equal(deflate_finish(pack, keep_packed, out, &err), STATUS_OK);
+    deflate_destroy(pack);
+}
+
 /* A packed raw request of 16384 float32 numbers, fed in pieces. */
 static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
 {
     static char text[65536];
-    static char packed[70000];
+    static struct packed_text packed_text;
     memset(text, 'x', sizeof text);
-    size_t count = deflate_pack(DOOR_GZIP, (struct byte_view){text, sizeof text},
-                                (struct byte_view){NULL, 0}, packed, sizeof packed);
-    assert_true(count > 0);
+    pack_text(text, sizeof text, &packed_text);
+    const char *packed = packed_text.bytes;
+    size_t count = packed_text.count;
     f->packed = true;
     assert_int_equal(begin_raw(f, "16384", declared ? (int64_t)count : -1, err), STATUS_OK);
     for (size_t at = 0; at < count; at += 10) {
@@ -135,14 +163,15 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
         assert_int_equal(f->x.request.reserved_bytes, f->x.packed_body.capacity);
-        assert_int_equal(body_unpack(&f->x, &err), STATUS_OK);
+        assert_int_equal(body_unpack(&f->x, UINT64_MAX, NULL, &err), STATUS_OK);
         assert_int_equal(f->x.request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
         assert_int_equal(input_of(f)[65535], 'x');
         assert_null(f->x.packed_body.bytes);
         assert_null(f->x.inflate);
         assert_int_equal(f->x.request.reserved_bytes, 65536);
-        assert_int_equal(body_unpack(&f->x, &err), STATUS_OK); /* nothing is left to do */
+        assert_int_equal(body_unpack(&f->x, UINT64_MAX, NULL, &err),
+                         STATUS_OK); /* nothing is left to do */
         assert_int_equal(f->x.request.payload_received, 65536);
         int failed = tear_down(state);
         assert_int_equal(failed, 0);
@@ -151,14 +180,53 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
     }
 }
 
-static void unpacking_for_a_client_that_is_gone_is_given_up(void **state)
+static int steps_left;
+
+static bool count_steps(const struct parallel *parallel)
+{
+    (void)parallel;
+    return steps_left-- > 0;
+}
+
+static const struct parallel stepper = {.grain = 1, .step = count_steps};
+
+static void unpacking_is_given_up_between_two_steps(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
     (void)feed_packed(f, true, &err);
-    atomic_store(&f->x.request.cancelled, true);
-    assert_int_equal(body_unpack(&f->x, &err), STATUS_CLIENT_GONE);
+    steps_left = 0;
+    assert_int_equal(body_unpack(&f->x, UINT64_MAX, &stepper, &err), STATUS_CLIENT_GONE);
     assert_int_equal(f->x.request.payload_received, 0);
+}
+
+/* 4 MiB of one byte, which packs to some 4 KB. */
+static void unpacking_goes_in_short_steps_and_stops_where_it_is_told_to(void **state)
+{
+    enum {
+        BYTES = 4 << 20,
+        STOP_AT = 1 << 20
+    };
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    static struct packed_text packed;
+    char *text = calloc(1, BYTES);
+    pack_text(text, BYTES, &packed);
+    free(text);
+    f->packed = true;
+    assert_int_equal(begin_raw(f, "1048576", -1, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->x, packed.bytes, packed.count, &err), STATUS_OK);
+    steps_left = INT32_MAX;
+    uint64_t before = 0;
+    uint64_t most = 0;
+    for (uint64_t stop = 1; f->x.inflate != NULL; stop = f->x.body_unpacked + 1) {
+        assert_int_equal(body_unpack(&f->x, stop, &stepper, &err), STATUS_OK);
+        uint64_t step = f->x.body_unpacked - before;
+        most = step > most ? step : most;
+        before = f->x.body_unpacked;
+    }
+    assert_int_equal(before, BYTES);
+    assert_true(most <= STOP_AT);
 }
 
 /* Feed without end: the body is too long once it is over its limit. */
@@ -192,7 +260,7 @@ static void an_empty_packed_body_is_no_stream(void **state)
     f->packed = true;
     assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
     assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
-    assert_int_equal(body_unpack(&f->x, &err), STATUS_INVALID_ENCODING);
+    assert_int_equal(body_unpack(&f->x, UINT64_MAX, NULL, &err), STATUS_INVALID_ENCODING);
 }
 
 static void wrong_length_of_a_large_body_is_refused_before_it_comes(void **state)
@@ -504,7 +572,9 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_packed_body_is_kept_and_lands_when_it_is_unpacked,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(unpacking_for_a_client_that_is_gone_is_given_up, set_up,
+        cmocka_unit_test_setup_teardown(
+            unpacking_goes_in_short_steps_and_stops_where_it_is_told_to, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unpacking_is_given_up_between_two_steps, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_packed_body_over_the_limit_is_refused_as_it_grows,
                                         set_up, tear_down),

@@ -1,5 +1,6 @@
-/* codec_pool.h: every job runs once, answers go first, destroy finishes what waits; pieces run
- * once, side by side, until their request is cancelled. */
+/* codec_pool.h: every job runs once; small ones wait for a piece of a large one and no longer;
+ * clients have their turns; what is late or cancelled ends wherever it is; pieces run once,
+ * side by side. */
 #include "server/clock.h"
 #include "server/codec_pool.h"
 #include "tests/lib/unit.h"
@@ -7,8 +8,44 @@
 
 #include <pthread.h>
 
+enum {
+    SMALL = 1000,
+    LARGE = CODEC_SMALL_BYTES + 1,
+    HUGE_COST = CODEC_LARGE_BYTES + 1
+};
+
 static atomic_int jobs_run;
 static atomic_bool gate_open;
+static struct codec_pool *pool;
+static struct completion completion;
+static struct request *posted; /* taken from the completion list, not looked at yet */
+
+static int set_up(void **state)
+{
+    (void)state;
+    atomic_store(&jobs_run, 0);
+    atomic_store(&gate_open, false);
+    posted = NULL;
+    return completion_init(&completion, NULL) != STATUS_OK;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    completion_deinit(&completion);
+    return 0;
+}
+
+static void begin(struct request *request, struct client *client)
+{
+    *request = (struct request){.client = client != NULL ? client : &fake_client,
+                                .completion = &completion};
+}
+
+static void doze(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
 
 static void count_job(struct request *request)
 {
@@ -16,26 +53,28 @@ static void count_job(struct request *request)
     atomic_fetch_add(&jobs_run, 1);
 }
 
-static void wait_at_gate(struct request *request)
-{
-    request->retries = -1; /* seen by the test before the gate opens, through jobs_run */
-    atomic_fetch_add(&jobs_run, 1);
-    while (!atomic_load(&gate_open)) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-}
-
 static void note_order(struct request *request)
 {
     request->retries = atomic_fetch_add(&jobs_run, 1);
 }
 
-static int set_up(void **state)
+static void wait_at_gate(struct request *request)
 {
-    (void)state;
-    atomic_store(&jobs_run, 0);
-    atomic_store(&gate_open, false);
-    return 0;
+    note_order(request);
+    while (!atomic_load(&gate_open)) {
+        doze();
+    }
+}
+
+/* A thread that has begun with it does nothing else until the gate opens. */
+static void block_thread(struct request *blocker)
+{
+    begin(blocker, NULL);
+    int before = atomic_load(&jobs_run);
+    codec_pool_submit(pool, blocker, SMALL, wait_at_gate);
+    while (atomic_load(&jobs_run) == before) {
+        doze();
+    }
 }
 
 static void every_job_runs_exactly_once(void **state)
@@ -44,12 +83,12 @@ static void every_job_runs_exactly_once(void **state)
     enum {
         COUNT = 10000
     };
+    static const uint64_t costs[] = {SMALL, LARGE, HUGE_COST};
     struct request *requests = calloc(COUNT, sizeof *requests);
-    struct codec_pool *pool = NULL;
     assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
     for (int i = 0; i < COUNT; i++) {
-        codec_pool_submit(pool, &requests[i], i % 2 ? CODEC_LANE_ANSWER : CODEC_LANE_REQUEST,
-                          count_job);
+        begin(&requests[i], NULL);
+        codec_pool_submit(pool, &requests[i], costs[i % 3], count_job);
     }
     codec_pool_destroy(pool); /* finishes what waits */
     assert_int_equal(atomic_load(&jobs_run), COUNT);
@@ -59,28 +98,292 @@ static void every_job_runs_exactly_once(void **state)
     free(requests);
 }
 
-static void answers_overtake_requests_and_each_lane_keeps_its_order(void **state)
+static void classes_are_served_in_turn_and_each_keeps_its_order(void **state)
 {
     (void)state;
-    struct request blocker = {0};
-    struct request requests[2] = {0};
-    struct request answers[2] = {0};
-    struct codec_pool *pool = NULL;
+    struct request blocker;
+    struct request small[3];
+    struct request large[2];
     assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    codec_pool_submit(pool, &blocker, CODEC_LANE_REQUEST, wait_at_gate);
-    while (atomic_load(&jobs_run) == 0) {
+    block_thread(&blocker);
+    for (int i = 0; i < 3; i++) {
+        begin(&small[i], NULL);
+        codec_pool_submit(pool, &small[i], SMALL, note_order);
     }
-    codec_pool_submit(pool, &requests[0], CODEC_LANE_REQUEST, note_order);
-    codec_pool_submit(pool, &requests[1], CODEC_LANE_REQUEST, note_order);
-    codec_pool_submit(pool, &answers[0], CODEC_LANE_ANSWER, note_order);
-    codec_pool_submit(pool, &answers[1], CODEC_LANE_ANSWER, note_order);
-    assert_int_equal(codec_pool_waiting(pool), 4);
+    for (int i = 0; i < 2; i++) {
+        begin(&large[i], NULL);
+        codec_pool_submit(pool, &large[i], LARGE, note_order);
+    }
+    assert_int_equal(codec_pool_waiting(pool), 5);
     atomic_store(&gate_open, true);
     codec_pool_destroy(pool);
-    assert_int_equal(answers[0].retries, 1);
-    assert_int_equal(answers[1].retries, 2);
-    assert_int_equal(requests[0].retries, 3);
-    assert_int_equal(requests[1].retries, 4);
+    assert_int_equal(large[0].retries, 1); /* the turn after the small blocker's */
+    assert_int_equal(small[0].retries, 2);
+    assert_int_equal(large[1].retries, 3);
+    assert_int_equal(small[1].retries, 4);
+    assert_int_equal(small[2].retries, 5);
+}
+
+static void a_client_with_many_texts_lets_others_have_their_turns(void **state)
+{
+    (void)state;
+    enum {
+        COUNT = 100,
+        COST = 64 << 10 /* a turn's */
+    };
+    struct client greedy = {.requests = 0};
+    struct client modest = {.requests = 0};
+    struct request blocker;
+    static struct request many[COUNT];
+    struct request few[2];
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    block_thread(&blocker);
+    for (int i = 0; i < COUNT; i++) {
+        begin(&many[i], &greedy);
+        codec_pool_submit(pool, &many[i], COST, note_order);
+    }
+    for (int i = 0; i < 2; i++) {
+        begin(&few[i], &modest);
+        codec_pool_submit(pool, &few[i], COST, note_order);
+    }
+    atomic_store(&gate_open, true);
+    codec_pool_destroy(pool);
+    assert_true(few[0].retries <= 4);
+    assert_true(few[1].retries <= 6);
+}
+
+/* ---- what is interrupted ---- */
+
+static struct request small_one;
+static struct request next_small_one;
+static int seen_inside; /* jobs that had run when the large one went on */
+
+/* A small text comes while a large one is worked on, in steps. */
+static void step_with_company(struct request *request)
+{
+    struct codec_crew crew = codec_pool_crew(pool, request);
+    codec_pool_submit(pool, &small_one, SMALL, note_order);
+    assert_true(parallel_step(&crew.parallel));
+    seen_inside = atomic_load(&jobs_run);
+    note_order(request);
+}
+
+static void check_interrupted(uint64_t cost, bool expected)
+{
+    struct request request;
+    begin(&request, NULL);
+    begin(&small_one, NULL);
+    atomic_store(&jobs_run, 0);
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    codec_pool_submit(pool, &request, cost, step_with_company);
+    codec_pool_destroy(pool);
+    assert_int_equal(seen_inside, expected ? 1 : 0);
+    assert_int_equal(atomic_load(&jobs_run), 2);
+}
+
+static void a_small_text_goes_between_two_steps_of_a_larger_one_and_of_no_other(void **state)
+{
+    (void)state;
+    check_interrupted(HUGE_COST, true);
+    check_interrupted(LARGE, true);
+    check_interrupted(SMALL, false);
+}
+
+static void submit_piece(void *context, int index)
+{
+    (void)context;
+    if (index == 0) {
+        codec_pool_submit(pool, &small_one, SMALL, note_order);
+    } else if (index == 1) {
+        seen_inside = atomic_load(&jobs_run);
+    }
+}
+
+static void pieces_with_company(struct request *request)
+{
+    struct codec_crew crew = codec_pool_crew(pool, request);
+    assert_true(crew.parallel.run(&crew.parallel, 2, submit_piece, NULL));
+}
+
+static void a_small_text_goes_between_two_pieces_of_a_larger_one(void **state)
+{
+    (void)state;
+    struct request request;
+    begin(&request, NULL);
+    begin(&small_one, NULL);
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    codec_pool_submit(pool, &request, LARGE, pieces_with_company);
+    codec_pool_destroy(pool);
+    assert_int_equal(seen_inside, 1);
+}
+
+static void take_long(struct request *request)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    note_order(request);
+}
+
+static uint64_t rest_ns;
+
+static void step_until_both_have_run(struct request *request)
+{
+    struct codec_crew crew = codec_pool_crew(pool, request);
+    codec_pool_submit(pool, &small_one, SMALL, take_long);
+    codec_pool_submit(pool, &next_small_one, SMALL, note_order);
+    assert_true(parallel_step(&crew.parallel));
+    assert_int_equal(atomic_load(&jobs_run), 1);
+    uint64_t first_ns = clock_now_ns();
+    while (atomic_load(&jobs_run) < 2) {
+        assert_true(parallel_step(&crew.parallel));
+    }
+    rest_ns = clock_now_ns() - first_ns;
+}
+
+static void a_large_text_goes_on_for_as_long_as_it_was_interrupted(void **state)
+{
+    (void)state;
+    struct request request;
+    begin(&request, NULL);
+    begin(&small_one, NULL);
+    begin(&next_small_one, NULL);
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    codec_pool_submit(pool, &request, LARGE, step_until_both_have_run);
+    codec_pool_destroy(pool);
+    assert_true(rest_ns >= 19 * NS_PER_MS);
+}
+
+static void a_loop_that_works_in_steps_itself_runs_nobody_elses_jobs(void **state)
+{
+    (void)state;
+    struct request blocker;
+    struct request request;
+    begin(&request, NULL);
+    begin(&small_one, NULL);
+    request.cost = HUGE_COST;
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    block_thread(&blocker);
+    codec_pool_submit(pool, &small_one, SMALL, note_order);
+    struct codec_crew crew = codec_pool_crew(pool, &request);
+    assert_true(parallel_step(&crew.parallel));
+    assert_int_equal(codec_pool_waiting(pool), 1);
+    atomic_store(&gate_open, true);
+    codec_pool_destroy(pool);
+}
+
+/* ---- what is given up ---- */
+
+static void expect_posted(const struct request *request, enum status status)
+{
+    assert_ptr_equal(fake_await(&completion, &posted, 20000), request);
+    assert_int_equal(request->error.status, status);
+}
+
+static void what_waits_too_long_or_for_nobody_ends_at_a_sweep(void **state)
+{
+    (void)state;
+    struct request blocker;
+    struct request late;
+    struct request gone;
+    struct request in_time;
+    struct request patient;
+    uint64_t now_ns = clock_now_ns();
+    uint64_t far_ns = now_ns + 1000 * NS_PER_S;
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    block_thread(&blocker);
+    begin(&late, NULL);
+    begin(&gone, NULL);
+    begin(&in_time, NULL);
+    begin(&patient, NULL);
+    late.deadline_ns = now_ns + 1;
+    in_time.deadline_ns = far_ns;
+    atomic_store(&gone.cancelled, true);
+    codec_pool_submit(pool, &patient, SMALL, note_order);
+    codec_pool_submit(pool, &late, LARGE, note_order);
+    codec_pool_submit(pool, &in_time, LARGE, note_order);
+    codec_pool_submit(pool, &gone, HUGE_COST, note_order);
+    assert_int_equal(codec_pool_sweep(pool, now_ns + 2), far_ns);
+    for (int i = 0; i < 2; i++) {
+        struct request *ended = fake_await(&completion, &posted, 20000);
+        assert_true(ended == &late || ended == &gone);
+    }
+    assert_int_equal(late.error.status, STATUS_DEADLINE_PASSED);
+    assert_int_equal(gone.error.status, STATUS_CLIENT_GONE);
+    assert_int_equal(codec_pool_waiting(pool), 2);
+    atomic_store(&gate_open, true);
+    codec_pool_destroy(pool);
+    assert_int_equal(atomic_load(&jobs_run), 3);
+}
+
+static void what_is_late_when_its_turn_comes_is_not_begun(void **state)
+{
+    (void)state;
+    struct request blocker;
+    struct request late;
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    block_thread(&blocker);
+    begin(&late, NULL);
+    late.deadline_ns = clock_now_ns();
+    codec_pool_submit(pool, &late, SMALL, note_order);
+    atomic_store(&gate_open, true);
+    expect_posted(&late, STATUS_DEADLINE_PASSED);
+    codec_pool_destroy(pool);
+    assert_int_equal(atomic_load(&jobs_run), 1);
+}
+
+static void a_step_says_when_the_deadline_has_passed_or_the_client_is_gone(void **state)
+{
+    (void)state;
+    struct request request;
+    begin(&request, NULL);
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    struct codec_crew crew = codec_pool_crew(pool, &request);
+    assert_true(parallel_step(&crew.parallel));
+    assert_false(codec_pool_explain(&request));
+    request.deadline_ns = clock_now_ns() + 1000 * NS_PER_S;
+    assert_true(parallel_step(&crew.parallel));
+    request.deadline_ns = clock_now_ns();
+    assert_false(parallel_step(&crew.parallel));
+    assert_true(codec_pool_explain(&request));
+    assert_int_equal(request.error.status, STATUS_DEADLINE_PASSED);
+    atomic_store(&request.cancelled, true);
+    assert_false(parallel_step(&crew.parallel));
+    assert_true(codec_pool_explain(&request));
+    assert_int_equal(request.error.status, STATUS_CLIENT_GONE);
+    codec_pool_destroy(pool);
+}
+
+/* ---- what to expect ---- */
+
+static void the_wait_grows_with_what_is_ahead(void **state)
+{
+    (void)state;
+    enum {
+        COUNT = 50
+    };
+    struct client other = {.requests = 0};
+    struct request blocker;
+    struct request first;
+    static struct request many[COUNT];
+    assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
+    assert_int_equal(codec_pool_wait_ns(pool, &fake_client, SMALL), 0); /* nothing is known */
+    begin(&first, NULL);
+    codec_pool_submit(pool, &first, LARGE, take_long); /* 20 ms for a MiB */
+    while (atomic_load(&jobs_run) < 1) {
+        doze();
+    }
+    block_thread(&blocker);
+    uint64_t before_ns = codec_pool_wait_ns(pool, &fake_client, CODEC_SMALL_BYTES);
+    for (int i = 0; i < COUNT; i++) {
+        begin(&many[i], NULL);
+        codec_pool_submit(pool, &many[i], CODEC_SMALL_BYTES, note_order);
+    }
+    uint64_t behind_ns = codec_pool_wait_ns(pool, &fake_client, CODEC_SMALL_BYTES);
+    uint64_t beside_ns = codec_pool_wait_ns(pool, &other, CODEC_SMALL_BYTES);
+    assert_true(before_ns < 5 * NS_PER_MS);
+    assert_true(behind_ns >= COUNT * 19 * NS_PER_MS);
+    assert_true(beside_ns > 0 && beside_ns < behind_ns / 10); /* a turn of the other client's */
+    atomic_store(&gate_open, true);
+    codec_pool_destroy(pool);
 }
 
 /* ---- pieces ---- */
@@ -102,11 +405,6 @@ static void raise_to(atomic_int *most, int value)
     int seen = atomic_load(most);
     while (seen < value && !atomic_compare_exchange_weak(most, &seen, value)) {
     }
-}
-
-static void doze(void)
-{
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
 
 static void run_piece(void *context, int index)
@@ -143,12 +441,22 @@ static void run_and_cancel(void *context, int index)
     atomic_fetch_add(&pieces->run[index], 1);
 }
 
+/* The same for its deadline. */
+static void run_and_be_late(void *context, int index)
+{
+    struct pieces *pieces = context;
+    while (index >= pieces->cancel_at && clock_now_ns() < pieces->cancel->deadline_ns) {
+        doze();
+    }
+    atomic_fetch_add(&pieces->run[index], 1);
+}
+
 static void pieces_run_once_each_on_several_threads(void **state)
 {
     (void)state;
     static struct pieces pieces;
-    struct request request = {0};
-    struct codec_pool *pool = NULL;
+    struct request request;
+    begin(&request, NULL);
     assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
     struct codec_crew crew = codec_pool_crew(pool, &request);
     assert_true(crew.parallel.run(&crew.parallel, PIECES, run_in_company, &pieces));
@@ -160,13 +468,12 @@ static void pieces_run_once_each_on_several_threads(void **state)
     codec_pool_destroy(pool);
 }
 
-static struct codec_pool *crowded;
 static atomic_int crews_through;
 
 static void job_in_pieces(struct request *request)
 {
     struct pieces *pieces = calloc(1, sizeof *pieces);
-    struct codec_crew crew = codec_pool_crew(crowded, request);
+    struct codec_crew crew = codec_pool_crew(pool, request);
     bool through = crew.parallel.run(&crew.parallel, PIECES / 10, run_piece, pieces);
     for (int i = 0; i < PIECES / 10; i++) {
         through = through && atomic_load(&pieces->run[i]) == 1;
@@ -178,52 +485,80 @@ static void job_in_pieces(struct request *request)
 static void jobs_of_a_crowded_pool_share_their_pieces(void **state)
 {
     (void)state;
-    struct request requests[20] = {0};
-    assert_int_equal(codec_pool_create(3, &crowded, NULL), STATUS_OK);
-    for (int i = 0; i < 20; i++) {
-        codec_pool_submit(crowded, &requests[i], CODEC_LANE_REQUEST, job_in_pieces);
+    static const uint64_t costs[] = {SMALL, LARGE, HUGE_COST};
+    struct request requests[21];
+    atomic_store(&crews_through, 0);
+    assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
+    for (int i = 0; i < 21; i++) {
+        begin(&requests[i], NULL);
+        codec_pool_submit(pool, &requests[i], costs[i % 3], job_in_pieces);
     }
-    codec_pool_destroy(crowded);
-    assert_int_equal(atomic_load(&crews_through), 20);
+    codec_pool_destroy(pool);
+    assert_int_equal(atomic_load(&crews_through), 21);
+}
+
+static void check_given_up(struct request *request, struct pieces *pieces, parallel_piece piece)
+{
+    assert_int_equal(codec_pool_create(2, &pool, NULL), STATUS_OK);
+    struct codec_crew crew = codec_pool_crew(pool, request);
+    pieces->cancel = request;
+    pieces->cancel_at = 10;
+    assert_false(crew.parallel.run(&crew.parallel, PIECES, piece, pieces));
+    int run = 0;
+    for (int i = 0; i < PIECES; i++) {
+        run += atomic_load(&pieces->run[i]);
+    }
+    assert_in_range(run, 11, 13);
+    codec_pool_destroy(pool);
 }
 
 static void pieces_of_a_cancelled_request_are_left(void **state)
 {
     (void)state;
     static struct pieces pieces;
-    struct request request = {0};
-    struct codec_pool *pool = NULL;
-    assert_int_equal(codec_pool_create(2, &pool, NULL), STATUS_OK);
-    struct codec_crew crew = codec_pool_crew(pool, &request);
-    pieces.cancel = &request;
-    pieces.cancel_at = 10;
-    assert_false(crew.parallel.run(&crew.parallel, PIECES, run_and_cancel, &pieces));
-    int run = 0;
-    for (int i = 0; i < PIECES; i++) {
-        run += atomic_load(&pieces.run[i]);
-    }
-    assert_in_range(run, 11, 13);
-    codec_pool_destroy(pool);
+    struct request request;
+    begin(&request, NULL);
+    check_given_up(&request, &pieces, run_and_cancel);
+}
+
+static void pieces_of_a_request_past_its_deadline_are_left(void **state)
+{
+    (void)state;
+    static struct pieces pieces;
+    struct request request;
+    begin(&request, NULL);
+    request.deadline_ns = clock_now_ns() + 100 * NS_PER_MS;
+    check_given_up(&request, &pieces, run_and_be_late);
 }
 
 static void destroying_nothing_is_fine(void **state)
 {
     (void)state;
     codec_pool_destroy(NULL);
-    struct codec_pool *pool = NULL;
     assert_int_equal(codec_pool_create(2, &pool, NULL), STATUS_OK);
     codec_pool_destroy(pool);
 }
 
 int main(void)
 {
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_job_runs_exactly_once, set_up),
-        cmocka_unit_test_setup(answers_overtake_requests_and_each_lane_keeps_its_order, set_up),
-        cmocka_unit_test_setup(pieces_run_once_each_on_several_threads, set_up),
-        cmocka_unit_test_setup(jobs_of_a_crowded_pool_share_their_pieces, set_up),
-        cmocka_unit_test_setup(pieces_of_a_cancelled_request_are_left, set_up),
-        cmocka_unit_test_setup(destroying_nothing_is_fine, set_up),
+        CASE(every_job_runs_exactly_once),
+        CASE(classes_are_served_in_turn_and_each_keeps_its_order),
+        CASE(a_client_with_many_texts_lets_others_have_their_turns),
+        CASE(a_small_text_goes_between_two_steps_of_a_larger_one_and_of_no_other),
+        CASE(a_small_text_goes_between_two_pieces_of_a_larger_one),
+        CASE(a_large_text_goes_on_for_as_long_as_it_was_interrupted),
+        CASE(a_loop_that_works_in_steps_itself_runs_nobody_elses_jobs),
+        CASE(what_waits_too_long_or_for_nobody_ends_at_a_sweep),
+        CASE(what_is_late_when_its_turn_comes_is_not_begun),
+        CASE(a_step_says_when_the_deadline_has_passed_or_the_client_is_gone),
+        CASE(the_wait_grows_with_what_is_ahead),
+        CASE(pieces_run_once_each_on_several_threads),
+        CASE(jobs_of_a_crowded_pool_share_their_pieces),
+        CASE(pieces_of_a_cancelled_request_are_left),
+        CASE(pieces_of_a_request_past_its_deadline_are_left),
+        CASE(destroying_nothing_is_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -309,7 +309,7 @@ static void a_slice_that_waits_for_a_kernel_comes_back_when_that_hangs(void **st
     atomic_store(&fake.mode[0], FAKE_WARM_HANGS);
     struct request *slice = fake_tensor(&fakes, DTYPE_U8, 16);
     slice->slice.of = (struct slices *)slice; /* of something */
-    assert_int_equal(queue_try_push(fakes.server.queue, slice, &slice->error), STATUS_OK);
+    assert_int_equal(queue_push(fakes.server.queue, slice, &slice->error), STATUS_OK);
     queue_wake(fakes.server.queue);
     assert_ptr_equal(fake_finished(&fakes), slice);
     assert_int_equal(slice->error.status, STATUS_DEVICE_ERROR);

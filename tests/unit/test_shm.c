@@ -92,10 +92,10 @@ static void copies_windows_in_and_out_at_their_offsets(void **state)
     struct shm_region *region = NULL;
     assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
     unsigned char bytes[5];
-    assert_int_equal(shm_read(region, &window, bytes, 5, &err), STATUS_OK);
+    assert_int_equal(shm_read(region, &window, bytes, 5, NULL, &err), STATUS_OK);
     assert_memory_equal(bytes, "\x0b\x0c\x0d\x0e\x0f", 5);
-    assert_int_equal(shm_write(region, &window, "abc", 3, &err), STATUS_OK);
-    assert_int_equal(shm_read(region, &window, bytes, 5, &err), STATUS_OK);
+    assert_int_equal(shm_write(region, &window, "abc", 3, NULL, &err), STATUS_OK);
+    assert_int_equal(shm_read(region, &window, bytes, 5, NULL, &err), STATUS_OK);
     assert_memory_equal(bytes, "abc\x0e\x0f", 5);
     shm_release(region);
     shm_destroy(registry);
@@ -314,9 +314,9 @@ static void an_object_that_shrinks_gives_an_error_and_does_not_grow_back(void **
     assert_int_equal(ftruncate(fd, 10), 0);
 
     char bytes[64];
-    assert_int_equal(shm_read(region, &window, bytes, 64, &err), STATUS_SHM_ERROR);
+    assert_int_equal(shm_read(region, &window, bytes, 64, NULL, &err), STATUS_SHM_ERROR);
     err = (struct error)ERROR_INIT;
-    assert_int_equal(shm_write(region, &window, bytes, 64, &err), STATUS_SHM_ERROR);
+    assert_int_equal(shm_write(region, &window, bytes, 64, NULL, &err), STATUS_SHM_ERROR);
     struct stat info;
     assert_int_equal(fstat(fd, &info), 0);
     assert_int_equal(info.st_size, 10);
@@ -341,10 +341,10 @@ static void a_region_in_use_outlives_its_registration(void **state)
     shm_unregister(registry, "r");
     shm_unlink(key);
     unsigned char bytes[16];
-    assert_int_equal(shm_read(region, &window, bytes, 16, &err), STATUS_OK);
+    assert_int_equal(shm_read(region, &window, bytes, 16, NULL, &err), STATUS_OK);
     assert_int_equal(bytes[15], 15);
     shm_destroy(registry);
-    assert_int_equal(shm_write(region, &window, bytes, 16, &err), STATUS_OK);
+    assert_int_equal(shm_write(region, &window, bytes, 16, NULL, &err), STATUS_OK);
     shm_release(region);
 }
 
@@ -378,7 +378,7 @@ static void a_result_larger_than_its_window_is_refused(void **state)
     struct shm_window window = window_of("r", 0, 8);
     struct shm_region *region = NULL;
     assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_OK);
-    assert_int_equal(shm_write(region, &window, "123456789", 9, &err), STATUS_SHM_ERROR);
+    assert_int_equal(shm_write(region, &window, "123456789", 9, NULL, &err), STATUS_SHM_ERROR);
     shm_release(region);
     shm_destroy(registry);
 }
@@ -417,7 +417,7 @@ static void zero_copy_places_aligned_windows_in_the_objects_own_pages(void **sta
     assert_int_equal(bytes[0], 12);
     bytes[0] = 99;
     unsigned char copied = 0;
-    assert_int_equal(shm_read(region, &window, &copied, 1, &err), STATUS_OK);
+    assert_int_equal(shm_read(region, &window, &copied, 1, NULL, &err), STATUS_OK);
     assert_int_equal(copied, 99);
     assert_null(shm_place(region, &window, 8).slab);
     shm_release(region);
@@ -488,7 +488,7 @@ static void an_object_that_shrinks_in_use_is_noticed_and_copied_afterwards(void 
     assert_null(shm_place(region, &window, 1).slab);
     unsigned char bytes[64];
     err = (struct error)ERROR_INIT;
-    assert_int_equal(shm_read(region, &window, bytes, 64, &err), STATUS_OK);
+    assert_int_equal(shm_read(region, &window, bytes, 64, NULL, &err), STATUS_OK);
     (void)close(fd);
     shm_release(region);
     shm_destroy(registry);

@@ -1,0 +1,303 @@
+"""What a few large texts, packed answers and zero tails may take from everyone else: nothing but
+time that is shared, and memory that was counted. The order of events says so, not their times."""
+
+import concurrent.futures
+import gzip
+import pathlib
+import threading
+
+import numpy as np
+import pytest
+
+from support import calls, dtypes, waiting
+
+MIB = 1 << 20
+SPARE = 8 * MIB  # stacks, buffers of connections
+FLOAT32 = dtypes.BY_NAME["float32"]
+LARGE = 8  # requests that come before a small one
+
+
+def metric(client, name):
+    for line in client.get("/metrics").body.decode().splitlines():
+        if line.startswith(name + " "):
+            return float(line.split()[1])
+    raise AssertionError(f"no {name} in /metrics")
+
+
+class Crowd:
+    """Requests that are sent side by side, each on a connection of its own."""
+
+    def __init__(self, server, send, count):
+        self.answers = []
+        self.lock = threading.Lock()
+        self.pool = concurrent.futures.ThreadPoolExecutor(count)
+        self.futures = [self.pool.submit(self._run, server, send) for _ in range(count)]
+
+    def _run(self, server, send):
+        client = server.client(120)
+        answer = send(client)
+        with self.lock:
+            self.answers.append(answer)
+        client.close()
+
+    def finished(self):
+        with self.lock:
+            return len(self.answers)
+
+    def join(self):
+        for future in self.futures:
+            future.result()
+        self.pool.shutdown()
+        return self.answers
+
+
+def print_much(elements, headers=None):
+    """Four bytes that ask for a long text."""
+
+    def send(client):
+        path = f"/v1/cumsum?dtype=float32&strides=0&shape={elements}"
+        return client.post(
+            path, np.float32(1).tobytes(), calls.RAW, {"Accept": calls.JSON, **(headers or {})}
+        )
+
+    return send
+
+
+def pack_much(elements):
+    def send(client):
+        path = f"/v1/cumsum?dtype=int8&strides=0&shape={elements}"
+        return client.post(path, b"\x00", calls.RAW, {"Accept-Encoding": "gzip"})
+
+    return send
+
+
+def pack_noise(elements):
+    """What packs slowly."""
+    noise = np.random.default_rng(1).integers(-128, 127, elements, np.int8).tobytes()
+
+    def send(client, headers=None):
+        path = f"/v1/cumsum?dtype=int8&shape={elements}"
+        return client.post(path, noise, calls.RAW, {"Accept-Encoding": "gzip", **(headers or {})})
+
+    return send
+
+
+def unpack_much(elements):
+    packed = gzip.compress(bytes(elements))
+
+    def send(client):
+        path = f"/v1/cumsum?dtype=int8&shape={elements}"
+        return client.post(path, packed, calls.RAW, {"Content-Encoding": "gzip"})
+
+    return send
+
+
+def small_text(client, headers=None):
+    """25 KB both ways: too long for the loop."""
+    numbers = (np.arange(4096) % 7 + 0.5).astype(np.float32)
+    answer = client.post(
+        "/v1/cumsum",
+        calls.json_body({"data": numbers.tolist(), "dtype": "float32"}),
+        calls.JSON,
+        headers,
+    )
+    return answer
+
+
+def begun(client):
+    """A large one is being converted, and others wait."""
+    return metric(client, "tally_codec_waiting") >= 2
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "send", [print_much(2000000), pack_noise(8 * MIB)], ids=["printed", "packed"]
+)
+def test_a_small_text_overtakes_large_answers_of_the_same_client(start_server, send, threads):
+    server = start_server("--codec-threads", str(threads), "--log-requests", "false")
+    client = server.client(120)
+    assert small_text(client).status == 200  # whatever is built at first is there
+    assert send(client).status == 200
+    crowd = Crowd(server, send, LARGE)
+    waiting.until(lambda: begun(client), 20, 0.002)
+    answer = small_text(client)
+    before = crowd.finished()
+    assert answer.status == 200
+    assert before <= LARGE // 2, f"{before} of {LARGE} large ones came before a small one"
+    assert all(large.status == 200 for large in crowd.join())
+    client.close()
+    server.stop()
+
+
+def test_a_small_text_overtakes_large_bodies_that_are_unpacked(start_server):
+    server = start_server("--codec-threads", "1", "--log-requests", "false")
+    send = unpack_much(32 * MIB)
+    client = server.client(120)
+    assert small_text(client).status == 200
+    assert send(client).status == 200
+    crowd = Crowd(server, send, LARGE)
+    waiting.until(lambda: begun(client), 20, 0.002)
+    answer = small_text(client)
+    before = crowd.finished()
+    assert answer.status == 200
+    assert before <= LARGE // 2, f"{before} of {LARGE} large ones came before a small one"
+    assert all(large.status == 200 for large in crowd.join())
+    client.close()
+    server.stop()
+
+
+def test_a_deadline_passes_while_a_text_waits_for_a_codec_thread(start_server):
+    server = start_server("--codec-threads", "1", "--log-requests", "false")
+    client = server.client(120)
+    crowd = Crowd(server, print_much(4000000), 4)
+    waiting.until(lambda: begun(client), 20, 0.002)
+    answer = print_much(4000000, {"X-Request-Timeout-Ms": "50"})(client)
+    before = crowd.finished()
+    calls.expect_error(answer, 504, "deadline_passed")
+    assert before < 4
+    crowd.join()
+    client.close()
+    server.stop()
+
+
+def test_a_deadline_passes_while_an_answer_is_printed(start_server):
+    server = start_server("--codec-threads", "1", "--log-requests", "false")
+    client = server.client(120)
+    assert print_much(1000)(client).status == 200
+    answer = print_much(40000000, {"X-Request-Timeout-Ms": "700"})(client)
+    calls.expect_error(answer, 504, "deadline_passed")
+    counted = 'tally_requests_total{route="cumsum",outcome="deadline_passed"}'
+    assert metric(client, counted) == 1
+    client.close()
+    server.stop()
+
+
+def test_a_deadline_passes_while_an_answer_is_packed(start_server):
+    server = start_server("--codec-threads", "1", "--log-requests", "false")
+    client = server.client(120)
+    answer = pack_noise(32 * MIB)(client, {"X-Request-Timeout-Ms": "400"})
+    calls.expect_error(answer, 504, says="converted")
+    client.close()
+    server.stop()
+
+
+def test_a_deadline_in_the_codec_pool_is_503_for_v2(start_server):
+    server = start_server("--codec-threads", "1", "--log-requests", "false")
+    client = server.client(120)
+    numbers = {"name": "x", "shape": [400000], "datatype": "INT32", "data": list(range(400000))}
+    body = {"parameters": {"timeout": 1000}, "inputs": [numbers]}
+    answer = client.post_json("/v2/models/cumsum/infer", body)
+    calls.expect_error(answer, 503, "deadline_passed")
+    client.close()
+    server.stop()
+
+
+def test_a_client_that_leaves_while_its_answer_is_packed_frees_the_thread(start_server):
+    server = start_server("--codec-threads", "1", "--log-requests", "false")
+    client = server.client(120)
+    assert small_text(client).status == 200
+    wires = []
+    noise = np.random.default_rng(1).integers(-128, 127, 16 * MIB, np.int8).tobytes()
+    request = (
+        f"POST /v1/cumsum?dtype=int8&shape={len(noise)} HTTP/1.1\r\nHost: x\r\n"
+        "Content-Type: application/octet-stream\r\nAccept-Encoding: gzip\r\n"
+        f"Content-Length: {len(noise)}\r\n\r\n"
+    )
+    for _ in range(4):
+        wires.append(server.wire().send(request.encode() + noise))
+    waiting.until(lambda: begun(client), 20, 0.002)
+    for wire in wires:
+        wire.close()
+    waiting.until(lambda: metric(client, "tally_active_requests") == 1)
+    assert metric(client, "tally_clients_gone_total") == 4
+    client.close()
+    server.stop()
+
+
+def loop_seconds(server):
+    """Processor time of the threads that are neither the codec pool's nor a device's nor the
+    log's: the loop, and main, which does next to nothing."""
+    total = 0
+    for task in pathlib.Path(f"/proc/{server.pid}/task").iterdir():
+        name = (task / "comm").read_text().strip()
+        if name == "tallyd":
+            total += int((task / "schedstat").read_text().split()[0])
+    return total * 1e-9
+
+
+def directml_tail(total_bytes):
+    tensor = {"DataType": "FLOAT32", "Sizes": [1]}
+    return {
+        "desc": {
+            "InputTensor": tensor,
+            "OutputTensor": {**tensor, "TotalTensorSizeInBytes": total_bytes},
+            "Axis": 0,
+            "AxisDirection": "INCREASING",
+            "HasExclusiveSum": False,
+        },
+        "data": [1.0],
+    }
+
+
+@pytest.mark.release_only
+def test_a_zero_tail_costs_the_loop_nothing(start_server):
+    server = start_server("--log-requests", "false")
+    client = server.client(120)
+    path = "/v1/directml/cumulative_summation"
+    assert client.post_json(path, directml_tail(64)).json()["data"][0] == 1.0
+    before = loop_seconds(server)
+    answer = client.post_json(path, directml_tail(128 * MIB))
+    spent = loop_seconds(server) - before
+    assert answer.status == 200
+    assert len(answer.body) > 4 * 32 * MIB
+    # It sends them: 128 MiB through a loopback socket.
+    baseline = loop_seconds(server)
+    shape = len(answer.body)
+    assert client.post(f"/v1/cumsum?dtype=int8&strides=0&shape={shape}", b"\1", calls.RAW).status == 200
+    sending = loop_seconds(server) - baseline
+    assert spent < sending + 0.1, f"{spent:.3f} s, {sending:.3f} of them to send"
+    client.close()
+    server.stop()
+
+
+@pytest.mark.release_only
+def test_a_zero_tail_takes_no_memory_that_was_not_counted(start_server):
+    budget = 64 * MIB
+    server = start_server("--memory-budget", str(budget), "--log-requests", "false")
+    client = server.client(120)
+    path = "/v1/directml/cumulative_summation"
+    assert client.post_json(path, directml_tail(64)).status == 200
+    statuses = []
+    for total in (MIB, 4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB):
+        proc = pathlib.Path(f"/proc/{server.pid}")
+        (proc / "clear_refs").write_text("5")  # the peak starts anew
+        before = server.rss_bytes()
+        answer = client.post_json(path, directml_tail(total))
+        line = next(x for x in (proc / "status").read_text().splitlines() if x.startswith("VmHWM"))
+        peak = int(line.split()[1]) * 1024 - before
+        statuses.append(answer.status)
+        assert peak <= budget + SPARE, f"{total / MIB} MiB: {peak / MIB:.0f} MiB"
+        if answer.status != 200:
+            calls.expect_error(answer, 413, says="--memory-budget")
+    assert statuses[0] == 200 and statuses[-1] == 413, statuses
+    waiting.until(lambda: metric(client, "tally_memory_reserved_bytes") == 0)
+    client.close()
+    server.stop()
+
+
+@pytest.mark.release_only
+def test_a_packed_answer_of_zeros_takes_little_memory(start_server):
+    server = start_server("--log-requests", "false")
+    client = server.client(120)
+    send = pack_much(256 * MIB)
+    assert send(client).status == 200
+    proc = pathlib.Path(f"/proc/{server.pid}")
+    (proc / "clear_refs").write_text("5")
+    before = server.rss_bytes()
+    answer = send(client)
+    line = next(x for x in (proc / "status").read_text().splitlines() if x.startswith("VmHWM"))
+    peak = int(line.split()[1]) * 1024 - before
+    assert answer.headers["Content-Encoding"] == "gzip" and len(answer.body) < 2 * MIB
+    assert peak <= 256 * MIB + SPARE, f"{peak / MIB:.0f} MiB"
+    client.close()
+    server.stop()
