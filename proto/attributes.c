@@ -50,25 +50,26 @@ static enum integer_result parse_int64(const char **text, char stop, int64_t *ou
     return INTEGER_OK;
 }
 
-/* The `bytes` bytes at text are not what `expected` says. place: "axis" or "shape[2]". */
-static enum status integer_error(const char *field, const char *place, const char *text,
-                                 size_t bytes, enum integer_result reason, const char *expected,
+/* The text is not what `expected` says. place: "axis" or "shape[2]". */
+static enum status integer_error(const char *field, const char *place, struct byte_view text,
+                                 enum integer_result reason, const char *expected,
                                  struct error *err)
 {
     enum {
         SHOWN = 40
     };
-    int shown = bytes < SHOWN ? (int)bytes : SHOWN;
-    bool real = bytes > 0 && strspn(text, "+-.0123456789eE") >= bytes;
+    const char *quote = text.count > 0 ? "'" : "";
+    const char *found = text.count > 0 ? text.bytes : "empty";
+    int shown = text.count > 0 && text.count < SHOWN ? (int)text.count : SHOWN;
+    bool real = text.count > 0 && strspn(text.bytes, "+-.0123456789eE") >= text.count;
     if (reason == INTEGER_RANGE) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
                                "%s is '%.*s', which is not from -9223372036854775808 to "
                                "9223372036854775807",
-                               place, shown, text);
+                               place, shown, found);
     }
     return error_set_field(err, STATUS_INVALID_FIELD, field, "%s is %s%.*s%s, expected %s%s",
-                           place, bytes > 0 ? "'" : "empty", shown, text, bytes > 0 ? "'" : "",
-                           expected,
+                           place, quote, shown, found, quote, expected,
                            real ? ", in a query in digits alone, without a point, an exponent "
                                   "or a plus sign"
                                 : "");
@@ -79,9 +80,10 @@ enum status attribute_int64(const char *field, const char *text, int64_t *out,
 {
     const char *p = text;
     enum integer_result result = parse_int64(&p, '\0', out);
-    return result == INTEGER_OK ? STATUS_OK
-                                : integer_error(field, field, text, strlen(text), result,
-                                                "an integer such as 1 or -1", err);
+    return result == INTEGER_OK
+               ? STATUS_OK
+               : integer_error(field, field, (struct byte_view){text, strlen(text)}, result,
+                               "an integer such as 1 or -1", err);
 }
 
 enum status attribute_int64_list(const char *field, const char *text, int max, int64_t *out,
@@ -99,7 +101,7 @@ enum status attribute_int64_list(const char *field, const char *text, int max, i
         if (result != INTEGER_OK) {
             char place[64];
             (void)snprintf(place, sizeof place, "%.40s[%d]", field, found);
-            return integer_error(field, place, p, strcspn(p, ","), result,
+            return integer_error(field, place, (struct byte_view){p, strcspn(p, ",")}, result,
                                  "integers with commas between them, such as 2,3,4", err);
         }
         found++;

@@ -76,21 +76,22 @@ static enum content_kind guess_array(struct text text)
     while (text.p < text.end && (*text.p == '[' || is_blank(*text.p))) {
         text.p++;
     }
-    if (text.p == text.end || !begins_number(*text.p)) {
-        return text.p < text.end && (*text.p == ']' || *text.p == '"') ? CONTENT_JSON
-                                                                       : CONTENT_UNKNOWN;
+    if (text.p < text.end && strchr("]\"", *text.p) != NULL && *text.p != '\0') {
+        return CONTENT_JSON;
     }
+    const char *number = text.p;
     while (text.p < text.end && is_number_char(*text.p)) {
         text.p++;
     }
-    bool point = text.p[-1] == '.';
+    bool point = text.p > number && text.p[-1] == '.';
     skip_blanks(&text);
-    if (text.p == text.end) {
-        return CONTENT_UNKNOWN; /* a long number, or not enough was seen */
+    if (text.p == number || text.p == text.end) {
+        return CONTENT_UNKNOWN; /* no number, a long one, or not enough was seen */
     }
-    return point || begins_number(*text.p)    ? CONTENT_ARRAY_TEXT
-           : *text.p == ',' || *text.p == ']' ? CONTENT_JSON
-                                              : CONTENT_UNKNOWN;
+    if (point || begins_number(*text.p)) {
+        return CONTENT_ARRAY_TEXT;
+    }
+    return *text.p == ',' || *text.p == ']' ? CONTENT_JSON : CONTENT_UNKNOWN;
 }
 
 /* Numbers with something between them; nothing else. */

@@ -337,15 +337,15 @@ static enum status not_an_object(const struct builder *b, size_t first, struct e
                          "the body is not valid JSON: it looks like %s; %s", content_name(kind),
                          content_advice(kind));
     }
-    char shown[SHOWN + 4];
-    size_t count = b->bytes - first < SHOWN ? b->bytes - first : SHOWN;
-    for (size_t i = 0; i < count; i++) {
-        char c = b->text[first + i];
-        shown[i] = (char)(c >= ' ' && c < 0x7F ? c : '.');
+    char shown[SHOWN];
+    size_t count = 0;
+    for (; count < SHOWN && first + count < b->bytes; count++) {
+        char c = b->text[first + count];
+        shown[count] = (char)(c >= ' ' && c < 0x7F ? c : '.');
     }
-    memcpy(shown + count, count < b->bytes - first ? "..." : "", 4);
     return error_set(err, STATUS_INVALID_JSON,
-                     "the body is no JSON object: it begins with '%s', expected '{'", shown);
+                     "the body is no JSON object: it begins with '%.*s%s', expected '{'",
+                     (int)count, shown, first + count < b->bytes ? "..." : "");
 }
 
 enum status json_doc_parse(const char *text, size_t bytes, const struct parallel *parallel,
@@ -357,7 +357,8 @@ enum status json_doc_parse(const char *text, size_t bytes, const struct parallel
     if (first == bytes) {
         return error_set(err, STATUS_INVALID_JSON, "the body is empty, expected a JSON object");
     }
-    if (text[first] != '{' || text[skip_space(&b, first + 1)] == '\'') {
+    size_t second = skip_space(&b, first + 1);
+    if (text[first] != '{' || (second < bytes && text[second] == '\'')) {
         return not_an_object(&b, first, err);
     }
     status = build(&b, err);
