@@ -113,7 +113,7 @@ static void sizes_are_32_bit_unsigned(void **state)
     input_refused(F32("\"Sizes\":[1,-2]"), STATUS_INVALID_SHAPE, "desc.InputTensor.Sizes[1]");
     input_refused(F32("\"Sizes\":[4294967296]"), STATUS_INVALID_SHAPE,
                   "desc.InputTensor.Sizes[0]");
-    input_refused(F32("\"Sizes\":[2.0]"), STATUS_INVALID_FIELD, "desc.InputTensor.Sizes[0]");
+    input_refused(F32("\"Sizes\":[2.5]"), STATUS_INVALID_FIELD, "desc.InputTensor.Sizes[0]");
     input_refused(F32("\"Sizes\":2"), STATUS_INVALID_FIELD, "desc.InputTensor.Sizes");
 }
 
