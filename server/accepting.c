@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 enum {
-    HANDSHAKE_MS = 50 /* from a SYN to the ACK that ends it: a round trip */
+    HANDSHAKE_MS = 250 /* from a SYN to the ACK that ends it: a round trip, or how long a
+                        * machine that is overloaded takes to look at what it sends to itself */
 };
 
 static void quiesce(struct listener *listener)
