@@ -4,6 +4,7 @@
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/device_select.h"
+#include "server/kernel_cache.h"
 #include "server/log.h"
 #include "server/queue.h"
 #include "server/worker.h"
@@ -24,7 +25,8 @@ struct device_pool {
 
 const char *device_state_name(enum device_state state)
 {
-    static const char *const names[DEVICE_STATE_COUNT] = {"opening", "ready", "failed", "hung"};
+    static const char *const names[DEVICE_STATE_COUNT] = {"opening", "ready", "failed", "hung",
+                                                          "unbuilt"};
     return names[state];
 }
 
@@ -38,6 +40,8 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
         }
         if (state == DEVICE_OPENING) {
             health = DEVICE_POOL_OPENING;
+        } else if (state == DEVICE_UNBUILT && health == DEVICE_POOL_BROKEN) {
+            health = DEVICE_POOL_UNBUILT;
         }
     }
     return health;
@@ -48,7 +52,9 @@ static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
     (void)pthread_mutex_lock(&pool->changing);
-    queue_set_usable(pool->plan.server->queue, device_pool_health(pool) != DEVICE_POOL_BROKEN);
+    enum device_pool_health health = device_pool_health(pool);
+    queue_set_usable(pool->plan.server->queue,
+                     health == DEVICE_POOL_OPENING || health == DEVICE_POOL_USABLE);
     (void)pthread_mutex_unlock(&pool->changing);
 }
 
@@ -73,6 +79,7 @@ static enum status fill_plan(struct server *server, const struct device_driver *
                   .delay_ns = config->batch_delay_us * NS_PER_US},
         .busy_poll_ns = busy_poll_limit_ns(config->busy_poll_us, config->cpus),
         .cpus = config->cpus,
+        .pocl_cache = server->kernel_cache != NULL ? server->kernel_cache->pocl : "",
         .timeout_ns = config->device_timeout_ms * NS_PER_MS,
         .back_off_ns = NS_PER_S < config->device_timeout_ms * NS_PER_MS
                            ? NS_PER_S

@@ -3,6 +3,10 @@
  *
  *   OPENING --warm--> READY --error--> FAILED --back-off, opened again, warm--> READY
  *                     READY --no answer in time--> HUNG --came back--> FAILED
+ *   OPENING --no kernels--> UNBUILT --back-off, opened again, warm--> READY
+ *
+ * UNBUILT is no fault of the device: what jobs cannot do without could not be compiled, on a
+ * full disk for example.
  *
  * Work taken by a device that hangs is answered with 503 at once; its memory stays with the
  * device until that lets go of it. */
@@ -73,6 +77,7 @@ enum device_state {
     DEVICE_READY,
     DEVICE_FAILED,
     DEVICE_HUNG,
+    DEVICE_UNBUILT,
     DEVICE_STATE_COUNT
 };
 
@@ -83,7 +88,8 @@ struct device_stats {
     struct scan_device_info info; /* as listed */
     char lookback[160];           /* as in struct scan_device_info, now */
     enum device_state state;
-    char last_error[512]; /* "" if it never failed */
+    char last_error[512];  /* "" if it never failed */
+    char build_error[512]; /* of the kernel that failed last; "" if none did */
     uint64_t batches;
     uint64_t requests;
     uint64_t elements;
@@ -103,7 +109,8 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
 enum device_pool_health {
     DEVICE_POOL_OPENING, /* none is ready yet, some are being opened */
     DEVICE_POOL_USABLE,  /* at least one is ready */
-    DEVICE_POOL_BROKEN   /* none is ready or being opened */
+    DEVICE_POOL_UNBUILT, /* none is ready or being opened, some lack nothing but kernels */
+    DEVICE_POOL_BROKEN   /* none of all these */
 };
 enum device_pool_health device_pool_health(struct device_pool *pool);
 

@@ -49,6 +49,9 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
     put_number(w, "builds", stats->builds);
     put_number(w, "build_failures", stats->build_failures);
     put_number(w, "build_us", stats->build_ns / 1000);
+    if (stats->build_error[0] != '\0') {
+        put_text(w, "last_build_error", stats->build_error);
+    }
     if (stats->last_error[0] != '\0') {
         put_text(w, "last_error", stats->last_error);
     }

@@ -9,7 +9,8 @@
  *   kernel_builder_ask()    ----->   builds, checks, stores
  *   kernel_builder_poll()   <-----   DONE, or FAILED with a sentence
  *
- * The child inherits no descriptor but its end of the connection, and ends with the thread that
+ * The child inherits no descriptor but its end of the connection and, as standard error, a file
+ * in memory, where compilers leave their last words; it ends with the thread that
  * started it. Thread: the one that started it. */
 #ifndef TALLY_SERVER_KERNEL_BUILDER_H
 #define TALLY_SERVER_KERNEL_BUILDER_H
@@ -27,6 +28,7 @@
 struct kernel_builder {
     pid_t pid;            /* 0: not running */
     int connection;       /* owned; -1: none */
+    int words;            /* owned: what it writes to standard error; -1: nobody listens */
     bool greeted;         /* it has opened the device */
     bool busy;            /* it has not answered yet */
     uint64_t deadline_ns; /* its answer is due */
@@ -54,7 +56,8 @@ struct kernel_builder_answer {
 
 void kernel_builder_init(struct kernel_builder *builder);
 
-/* Start a child that has patience_ns to open the device. err INTERNAL */
+/* Start a child that has patience_ns to open the device.
+ * err   UNSUPPORTED: no such process can be started here; INTERNAL: not now */
 MUST_CHECK enum status kernel_builder_start(struct kernel_builder *builder, size_t device,
                                             const char *cache_dir, uint64_t patience_ns,
                                             struct error *err);
@@ -63,9 +66,10 @@ MUST_CHECK enum status kernel_builder_start(struct kernel_builder *builder, size
 void kernel_builder_ask(struct kernel_builder *builder, const struct scan_build *build,
                         uint64_t patience_ns);
 
-/* What became of it, waiting for wait_ms at most. reason: a sentence for the bad ones. */
+/* What became of it, waiting for wait_ms at most. err: a sentence for the bad ones; of FAILED
+ * with the status that it had there, of the others INTERNAL. */
 enum kernel_builder_news kernel_builder_poll(struct kernel_builder *builder, int wait_ms,
-                                             char reason[KERNEL_BUILDER_TEXT]);
+                                             struct error *err);
 
 /* Let what it does from now on wait for everything else. */
 void kernel_builder_nice(const struct kernel_builder *builder);

@@ -118,7 +118,8 @@ static int follow_devices(struct run *run)
         enter(run, LIFECYCLE_READY);
         run->was_ready = true;
         log_message(log, LOG_INFO, "ready");
-    } else if (phase_of(run) == LIFECYCLE_READY && health == DEVICE_POOL_BROKEN) {
+    } else if (phase_of(run) == LIFECYCLE_READY &&
+               (health == DEVICE_POOL_BROKEN || health == DEVICE_POOL_UNBUILT)) {
         enter(run, LIFECYCLE_STARTING);
         log_message(log, LOG_ERROR, "not ready: no device is in working order");
     } else if (!run->was_ready && health == DEVICE_POOL_BROKEN) {

@@ -29,8 +29,14 @@ enum {
 /* Serving goes on without a cache. */
 static void report_cache(struct config *config, const struct server *server, int failure)
 {
-    if (failure != 0) {
-        log_message(server->log, LOG_WARN, "no kernel cache in %s (--kernel-cache): %s",
+    if (kernel_cache_is_full(failure)) {
+        log_message(server->log, LOG_WARN,
+                    "no room for the kernel cache in %s (--kernel-cache): %s",
+                    config->kernel_cache, strerrordesc_np(failure));
+    } else if (failure != 0) {
+        log_message(server->log, LOG_WARN,
+                    "no kernel cache in %s (--kernel-cache): %s; kernels are built in the "
+                    "service itself",
                     config->kernel_cache, strerrordesc_np(failure));
         config->kernel_cache[0] = '\0';
     } else if (server->kernel_cache->removed > 0) {

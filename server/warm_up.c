@@ -1,7 +1,8 @@
-/* The steps and the children; what is built is logged and counted here. */
-#include "server/warm_up.h"
+/* What is done about the steps: loading, children, compiling here. */
+#include "server/warm_up_steps.h"
 
 #include "server/clock.h"
+#include "server/kernel_cache.h"
 #include "server/lifecycle.h"
 #include "server/log.h"
 #include "server/worker.h"
@@ -18,29 +19,10 @@
 #define NOTHING_ELSE_NS (3600 * NS_PER_S)
 
 enum {
-    WAIT_MS = 5,     /* for a child, when there is nothing else to do */
-    TRIES_MAX = 2,   /* children to lose over a kernel */
-    USELESS_MAX = 2, /* children that cannot start before none is tried any more */
-    NO_STEP = WARM_UP_STEPS_MAX
+    WAIT_MS = 5,         /* for a child, when there is nothing else to do */
+    LOAD_ROOM = 1 << 20, /* bytes for the files that PoCL makes of a kernel: 100 KiB, or so */
+    BUILD_ROOM = 4 << 20 /* those of its compiler, as well */
 };
-
-enum step_state {
-    UNASKED, /* no job has wanted it */
-    UNKNOWN, /* whether the cache has it */
-    MISSING,
-    ASKED,
-    HERE,
-    DONE,
-    FAILED
-};
-
-void warm_up_init(struct warm_up *warm)
-{
-    *warm = (struct warm_up){.count = 0};
-    for (size_t i = 0; i < WARM_UP_CHILDREN; i++) {
-        kernel_builder_init(&warm->child[i]);
-    }
-}
 
 void warm_up_stop(struct warm_up *warm)
 {
@@ -52,109 +34,7 @@ void warm_up_stop(struct warm_up *warm)
     }
 }
 
-/* ---- the list of steps ---- */
-
-/* Only float32 and narrower floats know two precisions. */
-static bool has_kind(struct scan_kind kind)
-{
-    const struct dtype_info *info = dtype_info(kind.dtype);
-    return kind.precision == PRECISION_WIDE ||
-           (info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4);
-}
-
-/* Wait until a job wants it: every kernel takes time to build and memory to keep, and jobs have
- * the generic one meanwhile. Look-back, of GPUs, is tried beforehand. */
-static bool waits_for_jobs(const struct worker *worker, unsigned kernel)
-{
-    return !worker->plan->build_ahead && worker->info.kind == SCAN_DEVICE_CPU &&
-           !worker->plan->open_options.gpu_kernels &&
-           !worker->plan->driver->needs(worker->device, kernel);
-}
-
-/* The kernels of the types that --warm names, or of the others. */
-static void add_steps(struct worker *worker, bool named, bool needed)
-{
-    const struct device_driver *driver = worker->plan->driver;
-    struct warm_up *warm = &worker->warm;
-    for (unsigned i = 0; i < WARM_UP_STEPS_MAX; i++) {
-        const struct scan_build build = {
-            {(enum dtype)(i / SCAN_BUILD_KERNELS % DTYPE_COUNT),
-             i / SCAN_BUILD_KERNELS < DTYPE_COUNT ? PRECISION_WIDE : PRECISION_NATIVE},
-            i % SCAN_BUILD_KERNELS};
-        bool is_named = build.kind.precision == PRECISION_WIDE &&
-                        (worker->plan->warm_dtypes >> build.kind.dtype & 1) != 0;
-        if (is_named == named && has_kind(build.kind) && driver->uses(worker->device, &build) &&
-            driver->needs(worker->device, build.kernel) == needed) {
-            bool waits = waits_for_jobs(worker, build.kernel);
-            warm->left += !waits;
-            warm->steps[warm->count++] =
-                (struct warm_up_step){build, waits ? UNASKED : UNKNOWN, 0};
-        }
-    }
-}
-
-/* Before ready, what answers any request of the named types. Then the same for the others; then
- * the best kernels, for the named types first, as clients mostly ask for them. */
-static void list_steps(struct worker *worker)
-{
-    struct warm_up *warm = &worker->warm;
-    warm_up_init(warm);
-    add_steps(worker, true, true);
-    warm->first = warm->count;
-    add_steps(worker, false, true);
-    add_steps(worker, true, false);
-    add_steps(worker, false, false);
-    /* a child opens the device as it is, and does not know of --gpu-kernels */
-    warm->children = worker->plan->open_options.cache_dir != NULL &&
-                     worker->plan->open_options.cache_dir[0] != '\0' &&
-                     !worker->plan->open_options.gpu_kernels;
-    warm->here_ns = clock_now_ns();
-}
-
-static size_t find_step(const struct warm_up *warm, const struct scan_build *build)
-{
-    for (size_t i = 0; i < warm->count; i++) {
-        const struct scan_build *step = &warm->steps[i].build;
-        if (step->kernel == build->kernel && step->kind.dtype == build->kind.dtype &&
-            step->kind.precision == build->kind.precision) {
-            return i;
-        }
-    }
-    return NO_STEP;
-}
-
-static size_t first_in(const struct warm_up *warm, size_t from, size_t to,
-                       enum step_state state)
-{
-    for (size_t i = from; i < to; i++) {
-        if (warm->steps[i].state == state) {
-            return i;
-        }
-    }
-    return NO_STEP;
-}
-
-static bool is_needed(const struct worker *worker, size_t step)
-{
-    return worker->plan->driver->needs(worker->device, worker->warm.steps[step].build.kernel);
-}
-
-static bool is_left(enum step_state state)
-{
-    return state != UNASKED && state < DONE;
-}
-
-static void set_step(struct worker *worker, size_t step, enum step_state state)
-{
-    struct warm_up *warm = &worker->warm;
-    bool was_left = is_left((enum step_state)warm->steps[step].state);
-    warm->steps[step].state = (unsigned char)state;
-    warm->next_load = state == UNKNOWN && step < warm->next_load ? step : warm->next_load;
-    warm->left += (size_t)is_left(state) - (size_t)was_left;
-    (void)pthread_mutex_lock(&worker->lock);
-    worker->stats.to_build = warm->left;
-    (void)pthread_mutex_unlock(&worker->lock);
-}
+/* ---- loading and compiling in the worker ---- */
 
 static void count_build(struct worker *worker, uint64_t began_ns, bool failed)
 {
@@ -165,12 +45,11 @@ static void count_build(struct worker *worker, uint64_t began_ns, bool failed)
     (void)pthread_mutex_unlock(&worker->lock);
 }
 
-static void note(struct worker *worker, enum log_level level, size_t step, const char *what)
+/* Has PoCL room for files of so many bytes? 0 or an errno; 0 for other drivers. */
+static int find_room(const struct worker *worker, size_t bytes)
 {
-    char text[SCAN_BUILD_TEXT];
-    scan_build_describe(&worker->warm.steps[step].build, text);
-    log_message(worker->plan->server->log, level, "device %zu: %s: %s", worker->number, text,
-                what);
+    bool pocl = strcmp(worker->info.platform, "Portable Computing Language") == 0;
+    return pocl ? kernel_cache_room(worker->plan->pocl_cache, bytes) : 0;
 }
 
 /* How the device runs long lines now: a trial may have changed that. */
@@ -187,8 +66,6 @@ static void note_lookback(struct worker *worker)
                     worker->number, worker->info.name, lookback);
     }
 }
-
-/* ---- loading and compiling in the worker ---- */
 
 /* One call of the driver for a step. False: the device is out of use. */
 static bool warm_step(struct worker *worker, size_t step, bool compile)
@@ -207,30 +84,63 @@ static bool warm_step(struct worker *worker, size_t step, bool compile)
         char what[64];
         (void)snprintf(what, sizeof what, "%s in %llu us", compile ? "built here" : "loaded",
                        (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_US));
-        note(worker, LOG_DEBUG, step, what);
-        set_step(worker, step, DONE);
+        warm_up_note(worker, LOG_DEBUG, step, what);
+        warm_up_set(worker, step, DONE);
         return true;
     }
     if (status == STATUS_NOT_FOUND && !compile) {
-        set_step(worker, step, MISSING);
+        warm_up_set(worker, step, MISSING);
         return true;
     }
     if (status == STATUS_DEVICE_ERROR) {
         error_prefix(&err, dtype_info(worker->warm.steps[step].build.kind.dtype)->name);
-        worker_fail(worker, err.detail);
+        worker_fail(worker, DEVICE_FAILED, err.detail);
         return false;
     }
-    note(worker, LOG_WARN, step, err.detail);
-    set_step(worker, step, FAILED); /* jobs that cannot do without it say so to their clients */
+    if (status == STATUS_UNSUPPORTED) {
+        warm_up_note_failure(worker, step, err.detail);
+        warm_up_set(worker, step, FAILED);
+    } else {
+        warm_up_put_off(worker, step, err.detail);
+    }
+    return true;
+}
+
+static void put_off_for_room(struct worker *worker, size_t step, int failure)
+{
+    char why[256];
+    (void)snprintf(why, sizeof why, "no room for the files of PoCL in %s: %s",
+                   worker->plan->pocl_cache, strerrordesc_np(failure));
+    warm_up_put_off(worker, step, why);
+}
+
+/* Load a kernel if it is in the cache. False: the device is out of use. */
+static bool load_step(struct worker *worker, size_t step)
+{
+    int failure = find_room(worker, LOAD_ROOM);
+    if (failure == 0) {
+        return warm_step(worker, step, false);
+    }
+    if (worker->warm.children) {
+        warm_up_set(worker, step, MISSING); /* a child loads it first */
+    } else {
+        put_off_for_room(worker, step, failure);
+    }
     return true;
 }
 
 static bool build_here(struct worker *worker, size_t step)
 {
     uint64_t began_ns = clock_now_ns();
+    int failure = find_room(worker, BUILD_ROOM);
+    if (failure != 0) {
+        put_off_for_room(worker, step, failure);
+        count_build(worker, began_ns, true);
+        return true;
+    }
     bool usable = warm_step(worker, step, true);
     worker->warm.here_ns = clock_now_ns();
-    count_build(worker, began_ns, !usable || worker->warm.steps[step].state == FAILED);
+    count_build(worker, began_ns, !usable || worker->warm.steps[step].state != DONE);
     return usable;
 }
 
@@ -246,36 +156,36 @@ static void give_up_children(struct worker *worker, const char *reason)
     warm_up_stop(warm);
 }
 
-static void child_could_not_start(struct worker *worker, const char *reason)
-{
-    if (++worker->warm.useless >= USELESS_MAX) {
-        give_up_children(worker, reason);
-    }
-}
-
-static bool start_child(struct worker *worker, struct kernel_builder *child)
-{
-    struct error err = ERROR_INIT;
-    bool started =
-        kernel_builder_start(child, worker->number, worker->plan->open_options.cache_dir,
-                             worker->plan->timeout_ns, &err) == STATUS_OK;
-    if (!started) {
-        child_could_not_start(worker, err.detail);
-    } else if (worker_state(worker) == DEVICE_READY) {
-        kernel_builder_nice(child);
-    }
-    return started;
-}
-
+/* A child ended over it, or could not start. */
 static void lose_child(struct worker *worker, size_t step, const char *reason)
 {
     struct warm_up_step *lost = &worker->warm.steps[step];
-    note(worker, LOG_WARN, step, reason);
-    if (++lost->tries < TRIES_MAX) {
-        set_step(worker, step, MISSING);
+    if (lost->tries + 1 < TRIES_MAX) {
+        lost->tries++;
+        warm_up_note(worker, LOG_WARN, step, reason);
+        warm_up_set(worker, step, MISSING);
     } else {
-        set_step(worker, step, is_needed(worker, step) ? HERE : FAILED);
+        warm_up_put_off(worker, step, reason);
     }
+}
+
+/* Start a child for a step. */
+static bool start_child(struct worker *worker, size_t number, size_t step)
+{
+    struct error err = ERROR_INIT;
+    struct kernel_builder *child = &worker->warm.child[number];
+    enum status status =
+        kernel_builder_start(child, worker->number, worker->plan->open_options.cache_dir,
+                             worker->plan->timeout_ns, &err);
+    worker->warm.asked[number] = step;
+    if (status == STATUS_UNSUPPORTED) {
+        give_up_children(worker, err.detail);
+    } else if (status != STATUS_OK) {
+        lose_child(worker, step, err.detail);
+    } else if (worker_state(worker) == DEVICE_READY) {
+        kernel_builder_nice(child);
+    }
+    return status == STATUS_OK;
 }
 
 /* It says that it is built: then it is in the cache. False: the device is out of use. */
@@ -285,7 +195,27 @@ static bool load_built(struct worker *worker, size_t step)
         return false;
     }
     if (worker->warm.steps[step].state == MISSING) {
-        give_up_children(worker, "what was built is not in the kernel cache (--kernel-cache)");
+        warm_up_put_off(worker, step,
+                        "what was built could not be kept in the kernel cache "
+                        "(--kernel-cache)");
+    }
+    return true;
+}
+
+/* The child says that it cannot be built. False: the device is out of use. */
+static bool accept_failure(struct worker *worker, size_t number, const struct error *err)
+{
+    size_t step = worker->warm.asked[number];
+    bool room = find_room(worker, BUILD_ROOM) == 0;
+    kernel_builder_stop(&worker->warm.child[number]); /* it remembers what did not work */
+    if (room && err->status == STATUS_UNSUPPORTED) {
+        warm_up_note_failure(worker, step, err->detail);
+        warm_up_set(worker, step, FAILED);
+    } else if (room && step < worker->warm.first && worker_state(worker) != DEVICE_READY) {
+        worker_fail(worker, DEVICE_FAILED, err->detail);
+        return false;
+    } else {
+        warm_up_put_off(worker, step, err->detail);
     }
     return true;
 }
@@ -294,14 +224,15 @@ static bool load_built(struct worker *worker, size_t step)
 static bool hear_child(struct worker *worker, size_t number, int wait_ms)
 {
     struct warm_up *warm = &worker->warm;
-    char reason[KERNEL_BUILDER_TEXT];
-    enum kernel_builder_news news = kernel_builder_poll(&warm->child[number], wait_ms, reason);
+    struct error err = ERROR_INIT;
+    enum kernel_builder_news news = kernel_builder_poll(&warm->child[number], wait_ms, &err);
     size_t step = warm->asked[number];
-    if (news == KERNEL_BUILDER_USELESS) {
-        child_could_not_start(worker, reason);
+    bool asked = warm->steps[step].state == ASKED;
+    if (news == KERNEL_BUILDER_USELESS && warm->steps[step].state == MISSING) {
+        lose_child(worker, step, err.detail);
     }
     if (news != KERNEL_BUILDER_DONE && news != KERNEL_BUILDER_FAILED &&
-        (news != KERNEL_BUILDER_GONE || warm->steps[step].state != ASKED)) {
+        (news != KERNEL_BUILDER_GONE || !asked)) {
         return true;
     }
     count_build(worker, warm->asked_ns[number], news != KERNEL_BUILDER_DONE);
@@ -309,11 +240,9 @@ static bool hear_child(struct worker *worker, size_t number, int wait_ms)
         return load_built(worker, step);
     }
     if (news == KERNEL_BUILDER_FAILED) {
-        note(worker, LOG_WARN, step, reason);
-        set_step(worker, step, is_needed(worker, step) ? HERE : FAILED);
-    } else {
-        lose_child(worker, step, reason);
+        return accept_failure(worker, number, &err);
     }
+    lose_child(worker, step, err.detail);
     return true;
 }
 
@@ -325,7 +254,7 @@ static void ask_child(struct worker *worker, size_t number, size_t step)
     warm->asked_ns[number] = clock_now_ns();
     kernel_builder_ask(&warm->child[number], &warm->steps[step].build,
                        worker->plan->timeout_ns);
-    set_step(worker, step, ASKED);
+    warm_up_set(worker, step, ASKED);
 }
 
 /* Keep up to `most` children at work on the steps before `to`, `urgent` first. False: the
@@ -340,11 +269,11 @@ static bool tend_children(struct worker *worker, size_t most, size_t to, size_t 
         }
         size_t step = urgent != NO_STEP && warm->steps[urgent].state == MISSING
                           ? urgent
-                          : first_in(warm, 0, to, MISSING);
+                          : warm_up_first(warm, 0, to, MISSING);
         if (step == NO_STEP || i >= most || !warm->children) {
             continue;
         }
-        bool running = child->pid != 0 || start_child(worker, child);
+        bool running = child->pid != 0 || start_child(worker, i, step);
         if (running && !child->busy) {
             ask_child(worker, i, step);
         }
@@ -366,26 +295,24 @@ static bool wait_for_children(struct worker *worker)
 
 /* ---- what the worker calls ---- */
 
-/* Bring the steps [from, to) to an end, by up to `most` children or here. */
+/* Bring the steps [from, to) to an end, by up to `most` children or here, unless one is put
+ * off. False: the device is out of use, or the worker is to stop. */
 static bool finish_steps(struct worker *worker, size_t from, size_t to, size_t most)
 {
     struct warm_up *warm = &worker->warm;
     bool usable = true;
     for (size_t i = from; i < to && usable; i++) {
-        usable = warm->steps[i].state != UNKNOWN || warm_step(worker, i, false);
+        usable = warm->steps[i].state != UNKNOWN || load_step(worker, i);
     }
     while (usable && !worker_is_stopping(worker)) {
-        size_t missing = first_in(warm, from, to, MISSING);
-        size_t here = first_in(warm, from, to, HERE);
-        if (here == NO_STEP && !warm->children) {
-            here = missing;
-        }
-        if (here != NO_STEP) {
-            usable = build_here(worker, here);
-            continue;
-        }
-        if (missing == NO_STEP && first_in(warm, from, to, ASKED) == NO_STEP) {
+        size_t missing = warm_up_first(warm, from, to, MISSING);
+        bool ended = missing == NO_STEP && warm_up_first(warm, from, to, ASKED) == NO_STEP;
+        if (ended || warm_up_first(warm, from, to, PUT_OFF) != NO_STEP) {
             return true;
+        }
+        if (missing != NO_STEP && !warm->children) {
+            usable = build_here(worker, missing);
+            continue;
         }
         usable = tend_children(worker, most, to, missing) && wait_for_children(worker);
     }
@@ -395,13 +322,19 @@ static bool finish_steps(struct worker *worker, size_t from, size_t to, size_t m
 bool warm_up_begin(struct worker *worker)
 {
     struct warm_up *warm = &worker->warm;
-    list_steps(worker);
+    warm_up_list(worker);
     note_lookback(worker);
     (void)pthread_mutex_lock(&worker->lock);
     worker->stats.to_build = warm->left;
     (void)pthread_mutex_unlock(&worker->lock);
     size_t most = worker->plan->cpus < WARM_UP_CHILDREN ? 1 : WARM_UP_CHILDREN;
     bool usable = finish_steps(worker, 0, warm->first, most);
+    for (size_t i = 0; i < warm->first && usable; i++) {
+        if (warm->steps[i].state != DONE) {
+            worker_fail(worker, DEVICE_UNBUILT, worker->stats.build_error);
+            usable = false;
+        }
+    }
     for (size_t i = 1; i < WARM_UP_CHILDREN; i++) {
         kernel_builder_stop(&warm->child[i]); /* the rest is for one, in the background */
     }
@@ -412,20 +345,27 @@ bool warm_up_begin(struct worker *worker)
 enum warm_up_result warm_up_for(struct worker *worker, struct scan_kind kind, struct error *err)
 {
     struct warm_up *warm = &worker->warm;
-    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS && warm->left > 0; kernel++) {
+    warm_up_resume(worker, clock_now_ns());
+    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS && warm->lacking > 0; kernel++) {
         const struct scan_build build = {kind, kernel};
         if (!worker->plan->driver->needs(worker->device, kernel)) {
             continue;
         }
-        size_t step = find_step(warm, &build);
-        if (step == NO_STEP || warm->steps[step].state >= DONE ||
-            finish_steps(worker, step, step + 1, 1)) {
+        size_t step = warm_up_find(warm, &build);
+        if (step == NO_STEP || warm->steps[step].state == DONE) {
             continue;
         }
-        if (worker_state(worker) != DEVICE_READY) {
+        bool ended = finish_steps(worker, step, step + 1, 1);
+        if (warm->steps[step].state == DONE) {
+            continue;
+        }
+        if (!ended && worker_state(worker) != DEVICE_READY) {
             return WARM_UP_OUT;
         }
-        (void)error_set(err, STATUS_DRAINING, "the service stops");
+        (void)error_set(err, ended ? STATUS_DEVICE_ERROR : STATUS_DRAINING,
+                        "device %zu (%s) has no kernel for %s now, try again later; %s",
+                        worker->number, worker->info.name, dtype_info(kind.dtype)->name,
+                        ended ? worker->stats.build_error : "the service stops");
         return WARM_UP_MISSING;
     }
     return WARM_UP_READY;
@@ -438,11 +378,11 @@ static bool load_one(struct worker *worker, size_t wanted, uint64_t now_ns)
     if (now_ns < warm->load_ns) {
         return true;
     }
-    warm->next_load = first_in(warm, warm->next_load, warm->count, UNKNOWN);
+    warm->next_load = warm_up_first(warm, warm->next_load, warm->count, UNKNOWN);
     size_t step =
         wanted != NO_STEP && warm->steps[wanted].state == UNKNOWN ? wanted : warm->next_load;
     warm->load_ns = now_ns + LOAD_EVERY_NS;
-    return step == NO_STEP || warm_step(worker, step, false);
+    return step == NO_STEP || load_step(worker, step);
 }
 
 /* The step of the kernel that jobs wanted lately; it is left to do from now on. */
@@ -452,9 +392,9 @@ static size_t look_for_wanted(struct worker *worker)
     if (!worker->plan->driver->wanted(worker->device, &build)) {
         return NO_STEP;
     }
-    size_t step = find_step(&worker->warm, &build);
+    size_t step = warm_up_find(&worker->warm, &build);
     if (step != NO_STEP && worker->warm.steps[step].state == UNASKED) {
-        set_step(worker, step, UNKNOWN);
+        warm_up_set(worker, step, UNKNOWN);
     }
     return step;
 }
@@ -462,17 +402,18 @@ static size_t look_for_wanted(struct worker *worker)
 bool warm_up_tick(struct worker *worker, bool quiet)
 {
     struct warm_up *warm = &worker->warm;
+    uint64_t now_ns = clock_now_ns();
     size_t wanted = look_for_wanted(worker);
+    warm_up_resume(worker, now_ns);
     if (warm->left == 0 ||
         lifecycle_phase(worker->plan->server->lifecycle) >= LIFECYCLE_DRAINING) {
         warm_up_stop(warm);
         return true;
     }
-    uint64_t now_ns = clock_now_ns();
     if (!load_one(worker, wanted, now_ns) || !tend_children(worker, 1, warm->count, wanted)) {
         return false;
     }
-    size_t here = first_in(warm, 0, warm->count, warm->children ? HERE : MISSING);
+    size_t here = warm->children ? NO_STEP : warm_up_first(warm, 0, warm->count, MISSING);
     bool now = quiet || now_ns - warm->here_ns >= NEVER_QUIET_NS;
     return here == NO_STEP || !now || build_here(worker, here);
 }
@@ -481,8 +422,10 @@ uint64_t warm_up_wait_ns(const struct worker *worker)
 {
     const struct warm_up *warm = &worker->warm;
     if (warm->left == 0) {
-        return NOTHING_ELSE_NS;
+        uint64_t now_ns = clock_now_ns();
+        uint64_t again_ns = warm->again_ns > now_ns ? warm->again_ns - now_ns : 0;
+        return again_ns < NOTHING_ELSE_NS ? again_ns : NOTHING_ELSE_NS;
     }
-    bool loading = first_in(warm, warm->next_load, warm->count, UNKNOWN) != NO_STEP;
+    bool loading = warm_up_first(warm, warm->next_load, warm->count, UNKNOWN) != NO_STEP;
     return loading || warm->children ? LOAD_EVERY_NS : IDLE_WAIT_NS;
 }

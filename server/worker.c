@@ -80,11 +80,11 @@ static void set_state(struct worker *worker, enum device_state state, const char
     }
 }
 
-void worker_fail(struct worker *worker, const char *reason)
+void worker_fail(struct worker *worker, enum device_state state, const char *reason)
 {
     (void)pthread_mutex_lock(&worker->lock);
     bool was_ready = worker_state(worker) == DEVICE_READY;
-    set_state(worker, DEVICE_FAILED, reason);
+    set_state(worker, state, reason);
     (void)pthread_mutex_unlock(&worker->lock);
     worker->plan->changed(worker->plan->pool);
     if (was_ready) {
@@ -267,7 +267,7 @@ static bool open_device(struct worker *worker)
         return false;
     }
     if (status != STATUS_OK) {
-        worker_fail(worker, err.detail);
+        worker_fail(worker, DEVICE_FAILED, err.detail);
         return false;
     }
     if (!warm_up_begin(worker)) {

@@ -52,6 +52,7 @@ struct worker_plan {
     struct batcher_options batch;
     uint64_t busy_poll_ns;       /* --busy-poll-us */
     uint64_t cpus;               /* --cpus */
+    const char *pocl_cache;      /* borrowed: where PoCL writes; "": unknown */
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
     unsigned warm_dtypes;        /* bits: the types of --warm */
@@ -136,7 +137,7 @@ void worker_call_begin(struct worker *worker, enum worker_call call, uint64_t by
  * been returned, the device is FAILED. */
 bool worker_call_end(struct worker *worker);
 bool worker_is_stopping(struct worker *worker);
-/* The device is out of use. */
-void worker_fail(struct worker *worker, const char *reason);
+/* The device is out of use: FAILED or UNBUILT. */
+void worker_fail(struct worker *worker, enum device_state state, const char *reason);
 
 #endif

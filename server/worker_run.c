@@ -158,7 +158,7 @@ static void end_slice(struct worker *worker)
 /* The device failed and is out of use from now on. */
 static void give_up(struct worker *worker, bool intact, const struct error *err)
 {
-    worker_fail(worker, err->detail);
+    worker_fail(worker, DEVICE_FAILED, err->detail);
     struct request *rest = NULL;
     struct request *first = worker_let_go(worker, &rest);
     while (first != NULL && !intact) {

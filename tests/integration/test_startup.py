@@ -354,12 +354,6 @@ def test_a_kernel_cache_that_cannot_be_written_is_done_without(start_server, tmp
     server.stop()
 
 
-def children(server):
-    """Process ids of the processes that build kernels for a server."""
-    listing = pathlib.Path(f"/proc/{server.pid}/task").glob("*/children")
-    return [int(pid) for path in listing for pid in path.read_text().split()]
-
-
 def device(server):
     client = server.client()
     try:
@@ -438,16 +432,16 @@ def test_the_kernel_of_every_layout_can_be_built_and_kept(start_server):
 
 def test_a_child_that_is_killed_while_it_builds_is_noted_and_replaced(cold):
     server = cold("--log-level", "debug")
-    until(lambda: children(server))
+    until(lambda: server.children())
     killed = set()
-    for pid in children(server):
+    for pid in server.children():
         # Past its start, which is not a build: it has mapped the OpenCL driver.
         os.kill(pid, signal.SIGKILL)
         killed.add(pid)
-    until(lambda: set(children(server)) - killed)
+    until(lambda: set(server.children()) - killed)
     assert works(server)
     until(lambda: device(server)["builds"] >= 3)
-    pid = children(server)[0]
+    pid = server.children()[0]
     os.kill(pid, signal.SIGKILL)
     until(lambda: device(server)["build_failures"] >= 1)
     assert "ended by signal 9" in server.log
@@ -459,13 +453,13 @@ def test_a_child_that_is_killed_while_it_builds_is_noted_and_replaced(cold):
 
 def test_no_child_outlives_the_service(cold):
     server = cold()
-    until(lambda: children(server))
-    builders = children(server)
+    until(lambda: server.children())
+    builders = server.children()
     server.stop(timeout=20)
     assert not any(pathlib.Path(f"/proc/{pid}").exists() for pid in builders)
     server = cold()
-    until(lambda: children(server))
-    builders = children(server)
+    until(lambda: server.children())
+    builders = server.children()
     server.process.kill()
     server.process.wait(10)
     until(lambda: not any(is_running(pid) for pid in builders), 20)
@@ -482,8 +476,8 @@ def is_running(pid):
 
 def test_a_child_inherits_nothing_but_its_connection(cold):
     server = cold()
-    until(lambda: children(server))
-    pid = children(server)[0]
+    until(lambda: server.children())
+    pid = server.children()[0]
     sockets = []
     for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -500,7 +494,7 @@ def test_a_cache_that_keeps_nothing_is_done_without(start_server, tmp_path):
         "--kernel-cache", "/sys", "--warm", "int32", env={"POCL_CACHE_DIR": str(tmp_path)}
     )
     assert "kernels are built in the service itself" in server.log
-    assert works(server) and not children(server)
+    assert works(server) and not server.children()
     server.stop()
 
 

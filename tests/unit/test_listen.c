@@ -236,7 +236,7 @@ static void at_the_end_only_connections_that_had_begun_are_left_to_accept(void *
     struct error err = ERROR_INIT;
     char byte = 0;
     (void)state;
-    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", NULL, &err), STATUS_OK);
     int early = connect_to(&set.sockets[0], 0);
     listen_end(&set);
     int late = connect_to(&set.sockets[0], SOCK_NONBLOCK);
@@ -260,7 +260,7 @@ static void the_end_leaves_an_inherited_socket_as_it_is(void **state)
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
     (void)state;
-    assert_int_equal(listen_open(&set, "127.0.0.1:0", &err), STATUS_OK);
+    assert_int_equal(listen_open(&set, "127.0.0.1:0", NULL, &err), STATUS_OK);
     set.sockets[0].inherited = true;
     listen_end(&set);
     int late = connect_to(&set.sockets[0], 0);

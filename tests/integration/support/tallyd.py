@@ -153,6 +153,14 @@ class Tallyd:
             self.process.kill()
             self.process.wait(10)
 
+    def children(self):
+        """Process ids of the processes that build kernels for it."""
+        pids = []
+        for path in pathlib.Path(f"/proc/{self.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                pids += [int(pid) for pid in path.read_text().split()]
+        return pids
+
     def rss_bytes(self):
         return self._status_kib("VmRSS") * 1024
 
