@@ -145,16 +145,29 @@ $(B)/tests/libcount_calls.so: tests/integration/support/count_calls.c
 
 # Fuzz targets, each with its corpus, for FUZZ_SECONDS each; what crashes lies in build/fuzz/found/.
 FUZZ_SECONDS ?= 30
+FUZZ_TIMEOUT := 10
+# What threads still hold when an input is over is no leak; what is never given back, the fuzzer finds by itself.
+fuzz-wire: FUZZ_TIMEOUT := 60
+fuzz-wire: FUZZ_ARGS    := -detect_leaks=0
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/scan_plan.c kernels/scan_overlap.c kernels/scan_gaps.c tests/lib/oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
-fuzz: deps
+# The wire fuzzer runs the whole service: a clock that inputs can move, and no OpenCL device.
+WIRE_SRC   := $(wildcard tests/fuzz/wire_*.c)
+WIRE_WRAPS := -Wl,--wrap=clock_gettime,--wrap=pthread_cond_timedwait,--wrap=uv_timer_start
+$(B)/tests/fuzz/fuzz_wire: $(call objs,tests/fuzz/fuzz_wire.c $(WIRE_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
+	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) $(WIRE_WRAPS) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
+$(B)/tests/unit/test_fuzz_wire: $(B)/tests/unit/test_fuzz_wire.o $(call objs,$(WIRE_SRC)) $(B)/libunit.a
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS_ALL) $(WIRE_WRAPS) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
+fuzz: deps deps-tools
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang CXX=clang++ $(FUZZ_NAMES:%=fuzz-%)
 fuzz-%: $(B)/tests/fuzz/fuzz_%
 	@mkdir -p $(B)/corpus/$* $(B)/found
-	$< -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-	    -artifact_prefix=$(B)/found/$*- $(B)/corpus/$* tests/fuzz/corpus/$* 2>&1 | tail -n 12
+	$< -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=$(FUZZ_TIMEOUT) -rss_limit_mb=2048 -print_final_stats=1 $(FUZZ_ARGS) \
+	    -artifact_prefix=$(B)/found/$*- $(B)/corpus/$* tests/fuzz/corpus/$* >$(B)/found/$*.log 2>&1; \
+	    status=$$?; tail -n 12 $(B)/found/$*.log; exit $$status
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)

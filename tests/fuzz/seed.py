@@ -1,18 +1,170 @@
-"""Make fuzz inputs of the golden requests: tests/fuzz/corpus/<format>/golden-<case>.
+"""Make fuzz inputs: of the golden requests tests/fuzz/corpus/<format>/golden-<case>, and the scripts of
+tests/fuzz/corpus/wire (wire_script.h, wire_request.h).
 
 python3 tests/fuzz/seed.py"""
 
+import json
 import pathlib
 
 TESTS = pathlib.Path(__file__).parent.parent
+CORPUS = TESTS / "fuzz" / "corpus"
 ANSWERS = {"application/json": b"0", "application/octet-stream": b"1", "application/x-npy": b"2"}
 
-for request in sorted((TESTS / "golden").glob("*/*/request")):
-    head, body = request.read_bytes().split(b"\n\n", 1)
-    line, *headers = head.decode().split("\n")
-    accept = next(h.split(": ")[1] for h in headers if h.startswith("Accept"))
-    form, case = request.parts[-3:-1]
-    query = b"" if form == "json" else line.partition("?")[2].encode() + b"\n"
-    target = TESTS / "fuzz" / "corpus" / form / f"golden-{case}"
+
+def golden():
+    """Path, header lines and body of each golden request."""
+    for request in sorted((TESTS / "golden").glob("*/*/request")):
+        head, body = request.read_bytes().split(b"\n\n", 1)
+        line, *headers = head.decode().split("\n")
+        yield request.parts[-3], request.parts[-2], line, headers, body
+
+
+def write(kind, name, data):
+    target = CORPUS / kind / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(ANSWERS[accept] + query + body)
+    target.write_bytes(data)
+
+
+for form, case, line, headers, body in golden():
+    accept = next(h.split(": ")[1] for h in headers if h.startswith("Accept"))
+    query = b"" if form == "json" else line.partition("?")[2].encode() + b"\n"
+    write(form, f"golden-{case}", ANSWERS[accept] + query + body)
+
+
+# Scripts of the wire fuzzer -------------------------------------------------------------------
+
+REQUEST, BYTES, SEND, HALF_CLOSE, CLOSE, RESET, AWAIT, TIME, DEVICE, MEMORY, END = 0, *range(6, 16)
+RAW, JSON, NPY, DIRECTML, OPENVINO, V2, _, SHM_PAGE, SHM_INFER, PAGE = range(10)
+F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64 = range(12)
+SIZES = [4, 1, 2, 3, 5, 7, 8, 16, 33, 100, 256, 300, 1024, 1030, 4096, 0]
+CHUNKED, GZIP, DEFLATE_CHUNKED, EXPECT, LEAVE, WANTS_GZIP, WANTS_DEFLATE = 1, 2, 3, 4, 8, 16, 32
+EXCLUSIVE, REVERSE, LAST_AXIS = 1, 2, 4
+HANGS, FAILS, FAILS_INTACT, SHORT = 4, 2, 1, 3
+TCP = 3  # the client
+
+
+def record(op, client=0, data=b""):
+    return bytes([op | client << 4]) + len(data).to_bytes(2, "little") + bytes(data)
+
+
+def ask(kind, dtype=I32, shape=(4,), flags=0, framing=0, deadline=0, share=0, client=0, edits=b""):
+    at = [SIZES.index(size) for size in shape] + [0, 0]
+    params = [kind, dtype, at[0] | (len(shape) - 1) << 6, at[1], at[2], flags, framing, deadline]
+    count = 191 + len(edits) // 4 if edits else 0
+    return record(REQUEST, client, bytes([*params, share, count]) + edits)
+
+
+LARGE = (4096, 4)  # many slices
+SCRIPTS = {
+    "raw": ask(RAW),
+    "raw-tcp": ask(RAW, U64, (3, 5), LAST_AXIS | REVERSE, client=TCP),
+    "raw-large": ask(RAW, I64, LARGE),
+    "raw-large-rows": ask(RAW, U8, LARGE, LAST_AXIS | EXCLUSIVE),
+    "raw-empty": ask(RAW, I16, (0, 4)),
+    "raw-as-json": ask(RAW, I8, (100,), 1 << 5),
+    "raw-as-npy": ask(RAW, U16, (7, 8), 3 << 5),
+    "json": ask(JSON, U64, (2, 3, 5), REVERSE),
+    "json-long": ask(JSON, I64, (300,), framing=WANTS_GZIP),
+    "json-as-raw": ask(JSON, I8, (100,), 2 << 5),
+    "npy": ask(NPY, I16, (33, 3)),
+    "npy-large-as-json": ask(NPY, U32, (1024,), 1 << 5, WANTS_DEFLATE),
+    "directml": ask(DIRECTML, I32, (5, 7)),
+    "directml-binary": ask(DIRECTML, U64, (16, 16), 32),
+    "openvino": ask(OPENVINO, U8, (5, 7), EXCLUSIVE),
+    "openvino-binary": ask(OPENVINO, I8, (16, 33), 32 | REVERSE | LAST_AXIS),
+    "v2": ask(V2, I64, (5, 7), 128),
+    "v2-binary": ask(V2, I32, (100, 3), 32),
+    "v2-binary-both": ask(V2, U32, (300, 3), 32 | 64),
+    "floats": b"".join(ask(RAW, dtype, (33,), 1 << 5) for dtype in (F16, BF16, F32, F64)),
+    "chunked": ask(RAW, I32, (300,), framing=CHUNKED | EXPECT),
+    "chunked-large": ask(NPY, U64, LARGE, framing=CHUNKED),
+    "gzip": ask(JSON, I32, (100,), framing=GZIP | WANTS_GZIP),
+    "deflate-chunked": ask(V2, U16, (100, 3), 32, DEFLATE_CHUNKED),
+    "connection-close": ask(RAW, framing=LEAVE) + ask(RAW),
+    "pipeline": b"".join(ask(kind, U32, (5,)) for kind in (RAW, JSON, V2, PAGE, NPY, OPENVINO)),
+    "clients": b"".join(ask(RAW, I64, (1024,), client=client) for client in (0, 1, 2, TCP)),
+    "pages": b"".join(ask(PAGE, flags=flags) for flags in range(22)),
+    "heads": b"".join(ask(PAGE, flags=flags, shape=(4, 4, 4)) for flags in range(22)),
+    "shared-memory": ask(SHM_PAGE)
+    + ask(SHM_INFER, I32, (300,), 128)
+    + ask(SHM_INFER, I32, (300,), 64)
+    + ask(SHM_PAGE, flags=6)
+    + ask(SHM_PAGE, flags=4),
+    "in-parts": ask(RAW, I64, LARGE, share=64)
+    + record(AWAIT)
+    + record(SEND, 0, b"\x80")
+    + record(AWAIT),
+    "leave-in-header": ask(RAW, share=10) + record(AWAIT) + record(CLOSE),
+    "leave-in-body": ask(RAW, I64, LARGE, share=128) + record(AWAIT) + record(CLOSE),
+    "reset-in-body": ask(RAW, I64, LARGE, share=128, client=TCP)
+    + record(AWAIT, TCP)
+    + record(RESET, TCP),
+    "half-close-in-body": ask(V2, U8, LARGE, 32, share=200) + record(HALF_CLOSE),
+    "leave-waiting": record(DEVICE, 0, [HANGS, 0])
+    + record(DEVICE, 0, [HANGS, 1])
+    + ask(RAW, I64, LARGE)
+    + ask(RAW, client=1)
+    + record(AWAIT)
+    + record(CLOSE)
+    + record(HALF_CLOSE, 1)
+    + record(TIME, 0, [2]),
+    "leave-answer": ask(RAW, I64, LARGE) + record(END, 0, [0]) + record(CLOSE),
+    "deadline": record(DEVICE, 0, [HANGS, 0])
+    + record(DEVICE, 0, [HANGS, 1])
+    + ask(RAW)
+    + ask(RAW, client=1)
+    + ask(RAW, deadline=220, client=2)
+    + record(AWAIT, 2)
+    + record(TIME, 0, [1])
+    + record(AWAIT, 2),
+    "device-hangs": record(DEVICE, 0, [HANGS, 0])
+    + record(DEVICE, 0, [HANGS, 1])
+    + ask(RAW, I64, LARGE)
+    + ask(JSON, client=1)
+    + record(TIME, 0, [8])
+    + record(AWAIT),
+    "device-fails": record(DEVICE, 0, [FAILS_INTACT, 0])
+    + ask(RAW, I64, LARGE)
+    + ask(RAW, client=1),
+    "devices-fail": record(DEVICE, 0, [FAILS, 0])
+    + record(DEVICE, 0, [FAILS, 1])
+    + ask(RAW, I64, LARGE)
+    + ask(RAW, client=1),
+    "device-short": record(DEVICE, 0, [SHORT, 0]) + ask(RAW) + ask(RAW, client=1),
+    "no-memory": record(MEMORY, 0, [8]) + ask(RAW, I64, LARGE) + ask(RAW, client=1),
+    "slow-header": ask(RAW, share=20) + record(TIME, 0, [6]),
+    "slow-body": ask(RAW, I64, LARGE, share=20) + record(TIME, 0, [9]),
+    "drain": ask(RAW, I64, LARGE, share=128)
+    + record(AWAIT)
+    + ask(RAW, client=1)
+    + record(END, 0, [200]),
+    "stop": ask(RAW, I64, LARGE, share=128)
+    + record(AWAIT)
+    + ask(RAW, client=1)
+    + record(END, 0, [255]),
+    "too-long": ask(RAW, edits=bytes([0, 5, 0, 5])),
+    "found-compressed-without-payload": ask(NPY, I64, (1024,), 1 << 5, WANTS_GZIP | EXPECT),
+}
+for name, script in SCRIPTS.items():
+    write("wire", name, script)
+
+for form, case, line, headers, body in golden():
+    if not case.startswith("error"):
+        continue
+    lines = [f"{line} HTTP/1.1", "Host: h", *headers, f"Content-Length: {len(body)}"]
+    write(
+        "wire",
+        f"golden-{form}-{case}",
+        record(BYTES, 0, "\r\n".join(lines).encode() + b"\r\n\r\n" + body),
+    )
+
+with open(TESTS / "conformance" / "cases.jsonl") as cases:
+    requests = []
+    for case in map(json.loads, cases):
+        fields = ("dtype", "shape", "axis", "exclusive", "reverse")
+        document = {field: case[field] for field in fields if field in case}
+        body = json.dumps({**document, "data": case["input"]}).encode()
+        head = f"POST /v1/cumsum HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
+        requests.append(record(BYTES, len(requests) % 4, head.encode() + body))
+    for at in range(0, len(requests), 12):
+        write("wire", f"conformance-{at:02}", b"".join(requests[at : at + 12]))

@@ -46,6 +46,7 @@ static struct {
     atomic_uint warm_steps;
     bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
     atomic_uint out_of_order; /* slices that did not follow the one before them */
+    const struct device_driver *driver; /* of fake_server_init(); NULL: fake_driver */
 } fake;
 
 static inline void fake_reset(size_t count)
@@ -279,8 +280,8 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
     if (!made) {
         abort();
     }
-    return device_pool_create(&fakes->server, &fake_driver, &fakes->server.devices, err) ==
-           STATUS_OK;
+    const struct device_driver *driver = fake.driver != NULL ? fake.driver : &fake_driver;
+    return device_pool_create(&fakes->server, driver, &fakes->server.devices, err) == STATUS_OK;
 }
 
 /* Returns what device_pool_destroy() did. */
