@@ -33,6 +33,9 @@ enum {
     SOON_BYTES = 64 << 10         /* tensors whose scan takes less than a launch does */
 };
 
+/* A deadline that small requests could miss in a line; others are not worth a look at it. */
+#define SOON_NS (60 * NS_PER_S)
+
 static char *slab_at(const struct request *request, size_t offset)
 {
     return (char *)slab_data(request->block.slab) + offset;
@@ -225,7 +228,8 @@ enum status infer_check(struct exchange *x, struct error *err)
     if (claim > 0) {
         claim = claim < most ? claim : most; /* what never fits was refused: this is a guess */
         status = admission_check(server->admission, request, claim, &wait_ns, err);
-    } else if (request->deadline_ns != 0) {
+    } else if (request->deadline_ns != 0 &&
+               request->deadline_ns - request->times.arrived < SOON_NS) {
         uint64_t now_ns = clock_now_ns();
         wait_ns = queue_wait_ns(server->queue, request->client, now_ns);
         if (now_ns + wait_ns > request->deadline_ns) {

@@ -71,7 +71,7 @@ int inspect_array(const struct source *source)
         return misplaced(source, first, "expected an array such as [[1,2],[3,4]]");
     }
     enum status status =
-        json_tensor_measure(source->memory + first, source->bytes - first, &array, &err);
+        json_tensor_measure(source->memory + first, source->bytes - first, NULL, &array, &err);
     if (status == STATUS_INVALID_JSON) {
         return complain(EXIT_USAGE,
                         "%s ends after %" PRIu64 " bytes inside an array: ']' is missing",

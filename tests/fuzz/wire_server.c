@@ -180,6 +180,9 @@ static enum status run(struct scan_device *device, const struct scan_job *jobs, 
         break;
     case FAKE_WORKS:
     case FAKE_CLOSED:
+    case FAKE_OPEN_HANGS:
+    case FAKE_WARM_HANGS:
+    case FAKE_SINGLE_HANGS:
         break;
     }
     for (size_t i = 0; i < count; i++) {
@@ -353,6 +356,8 @@ void wire_tick(void)
     if (wire.running) {
         uint64_t now_ns = clock_now_ns();
         (void)queue_sweep(wire.fakes.server.queue, now_ns);
+        (void)codec_pool_sweep(wire.fakes.server.codecs, now_ns);
+        (void)admission_sweep(wire.fakes.server.admission, now_ns);
         device_pool_tick(wire.fakes.server.devices, now_ns);
         memory_trim(wire.fakes.server.memory, now_ns);
     }
@@ -397,9 +402,9 @@ static void require_nothing_held(void)
 {
     struct memory_stats stats;
     memory_stats(wire.fakes.server.memory, &stats);
-    if (stats.reserved_bytes != 0 || stats.block_count != 0) {
+    if (stats.reserved_bytes != 0 || stats.promised_bytes != 0 || stats.block_count != 0) {
         wire_fail("%llu bytes in %llu blocks are still held",
-                  (unsigned long long)stats.reserved_bytes,
+                  (unsigned long long)(stats.reserved_bytes + stats.promised_bytes),
                   (unsigned long long)stats.block_count);
     }
 }
@@ -414,6 +419,7 @@ void wire_stop(void)
     http_halt(wire.http);
     WIRE_REQUIRE(device_pool_destroy(server->devices));
     codec_pool_destroy(server->codecs);
+    admission_close(server->admission);
     http_stop(wire.http);
     shm_destroy(server->shm);
     require_nothing_held();
@@ -439,6 +445,11 @@ static const char *what_is_left(void)
     if (queue.requests > 0 || queue.bytes > 0) {
         return "a request in the queue";
     }
+    struct admission_stats admission;
+    admission_stats(server->admission, &admission);
+    if (admission.waiting + admission.active > 0) {
+        return "a large request";
+    }
     if (codec_pool_waiting(server->codecs) > 0) {
         return "work for the codec pool";
     }
@@ -451,8 +462,8 @@ static const char *what_is_left(void)
             return "a device that does not come back";
         }
     }
-    if (memory.reserved_bytes > 0) {
-        return "reserved memory";
+    if (memory.reserved_bytes > 0 || memory.promised_bytes > 0) {
+        return "reserved or promised memory";
     }
     return memory.block_count > 0 ? "a block of memory" : NULL;
 }
