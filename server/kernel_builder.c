@@ -51,7 +51,8 @@ static void last_words(const struct kernel_builder *builder, char text[KERNEL_BU
         words[--end] = '\0';
     }
     const char *line = strrchr(words, '\n');
-    (void)snprintf(text, KERNEL_BUILDER_TEXT, "%s", line != NULL ? line + 1 : words);
+    (void)snprintf(text, KERNEL_BUILDER_TEXT, "%.*s", KERNEL_BUILDER_TEXT - 1,
+                   line != NULL ? line + 1 : words);
 }
 
 /* Standard descriptors to nowhere, but for standard error, the connection, and nothing else. */

@@ -342,33 +342,40 @@ bool warm_up_begin(struct worker *worker)
     return usable;
 }
 
+/* Have the kernel of a step, waiting for it. */
+static enum warm_up_result have_step(struct worker *worker, size_t step, struct error *err)
+{
+    struct warm_up *warm = &worker->warm;
+    bool ended = warm->steps[step].state == DONE || finish_steps(worker, step, step + 1, 1);
+    if (warm->steps[step].state == DONE) {
+        return WARM_UP_READY;
+    }
+    if (!ended && worker_state(worker) != DEVICE_READY) {
+        return WARM_UP_OUT;
+    }
+    (void)error_set(err, ended ? STATUS_DEVICE_ERROR : STATUS_DRAINING,
+                    "device %zu (%s) has no kernel for %s now, try again later; %s",
+                    worker->number, worker->info.name,
+                    dtype_info(warm->steps[step].build.kind.dtype)->name,
+                    ended ? worker->stats.build_error : "the service stops");
+    return WARM_UP_MISSING;
+}
+
 enum warm_up_result warm_up_for(struct worker *worker, struct scan_kind kind, struct error *err)
 {
     struct warm_up *warm = &worker->warm;
+    enum warm_up_result result = WARM_UP_READY;
     warm_up_resume(worker, clock_now_ns());
-    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS && warm->lacking > 0; kernel++) {
+    for (unsigned kernel = 0;
+         kernel < SCAN_BUILD_KERNELS && result == WARM_UP_READY && warm->lacking > 0;
+         kernel++) {
         const struct scan_build build = {kind, kernel};
-        if (!worker->plan->driver->needs(worker->device, kernel)) {
-            continue;
-        }
-        size_t step = warm_up_find(warm, &build);
-        if (step == NO_STEP || warm->steps[step].state == DONE) {
-            continue;
-        }
-        bool ended = finish_steps(worker, step, step + 1, 1);
-        if (warm->steps[step].state == DONE) {
-            continue;
-        }
-        if (!ended && worker_state(worker) != DEVICE_READY) {
-            return WARM_UP_OUT;
-        }
-        (void)error_set(err, ended ? STATUS_DEVICE_ERROR : STATUS_DRAINING,
-                        "device %zu (%s) has no kernel for %s now, try again later; %s",
-                        worker->number, worker->info.name, dtype_info(kind.dtype)->name,
-                        ended ? worker->stats.build_error : "the service stops");
-        return WARM_UP_MISSING;
+        size_t step = worker->plan->driver->needs(worker->device, kernel)
+                          ? warm_up_find(warm, &build)
+                          : NO_STEP;
+        result = step == NO_STEP ? WARM_UP_READY : have_step(worker, step, err);
     }
-    return WARM_UP_READY;
+    return result;
 }
 
 /* Load a kernel if it is time: the one that jobs want, or the next. */

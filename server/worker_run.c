@@ -6,6 +6,7 @@
 #include "server/request.h"
 #include "server/worker.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Copy what a plan uses; the array of dimensions is mostly empty. */
@@ -177,6 +178,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     struct scan_report report = {0};
     struct request *first = worker->batch; /* nobody else takes it before the call begins */
     size_t count = worker->batch_count;
+    assert(first != NULL);
     uint64_t bytes = fill_jobs(worker, first);
     worker_call_begin(worker, WORKER_CALL_RUN, bytes);
     enum status status =
@@ -192,7 +194,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     if (status != STATUS_OK && count > 1 && report.inputs_intact) {
         return OUTCOME_TOO_MUCH;
     }
-    first = worker_let_go(worker, rest);
+    (void)worker_let_go(worker, rest);
     if (status == STATUS_OK) {
         finish(worker, first, count, &report);
         return OUTCOME_DONE;

@@ -35,10 +35,18 @@ class SmallDisk:
         return start(*flags, **options)
 
     def fill(self, _server, left_kib):
-        info = os.statvfs(self.path)
-        used = info.f_bavail * info.f_frsize - (left_kib << 10)
+        def take():
+            info = os.statvfs(self.path)
+            used = info.f_bavail * info.f_frsize - (left_kib << 10)
+            try:
+                if used > 0:
+                    os.posix_fallocate(file.fileno(), 0, used)
+            except OSError:
+                return False  # a compiler took some of it meanwhile
+            return True
+
         with open(self.path / "fill", "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, used)
+            until(take)
 
     def free(self, _server):
         (self.path / "fill").unlink()

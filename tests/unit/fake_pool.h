@@ -1,0 +1,51 @@
+/* A pool of fake devices that is started, for tests of what they do then. */
+#ifndef TALLY_TESTS_FAKE_POOL_H
+#define TALLY_TESTS_FAKE_POOL_H
+
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_driver.h"
+
+/* Short times: a device hangs after 50 ms, a failed one is tried again after 50 ms and more. */
+/* A device that waits awake would take all that comes one by one: here each has its turn. */
+static const char *const quick[] = {"--device-timeout-ms=50", "--busy-poll-us=0", NULL};
+
+/* A pool of `count` devices that are ready. */
+static inline void start(struct fake_server *fakes, size_t count)
+{
+    fake_reset(count);
+    struct error err = ERROR_INIT;
+    assert_true(fake_server_init(fakes, quick, &err));
+    assert_int_equal(device_pool_start(fakes->server.devices, &err), STATUS_OK);
+    for (size_t i = 0; i < count; i++) {
+        struct device_stats stats;
+        do {
+            device_pool_stats(fakes->server.devices, i, &stats);
+        } while (stats.state == DEVICE_OPENING);
+        assert_int_equal(stats.state, DEVICE_READY);
+    }
+}
+
+static inline struct device_stats stats_of(struct fake_server *fakes, size_t index)
+{
+    struct device_stats stats;
+    device_pool_stats(fakes->server.devices, index, &stats);
+    return stats;
+}
+
+static inline struct request *push(struct fake_server *fakes, enum dtype dtype)
+{
+    struct request *request = fake_tensor(fakes, dtype, 16);
+    assert_int_equal(queue_push(fakes->server.queue, request, &request->error), STATUS_OK);
+    queue_wake(fakes->server.queue);
+    return request;
+}
+
+static inline void expect_nothing_held(struct fake_server *fakes)
+{
+    struct memory_stats stats;
+    memory_stats(fakes->server.memory, &stats);
+    assert_int_equal(stats.block_count, 0);
+    assert_int_equal(stats.reserved_bytes, 0);
+}
+
+#endif
