@@ -5,15 +5,19 @@
 #include "server/client.h"
 #include "server/clock.h"
 #include "server/completion.h"
+#include "server/memory.h"
 #include "server/request.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10 /* of text: some ten times what waking a thread costs */
+    GRAIN_BYTES = 64 << 10,    /* of text: some ten times what waking a thread costs */
+    DISCARD_AT_ONCE = 1 << 20, /* bytes */
+    DISCARD_PIECE = 4 << 20    /* bytes, in about a millisecond */
 };
 
 enum work_class {
@@ -21,6 +25,11 @@ enum work_class {
     CLASS_LARGE,
     CLASS_HUGE,
     CLASS_COUNT
+};
+
+enum {
+    TURN_DISCARD = CLASS_COUNT, /* what is discarded has its turns like a class */
+    TURN_COUNT
 };
 
 /* Bytes of text that a client gets in a turn. */
@@ -40,6 +49,14 @@ struct crew_job {
     struct crew_job *link;
 };
 
+/* A text that is not needed any more, whose own first bytes hold this. */
+struct discarded {
+    struct discarded *next;
+    struct memory *memory;
+    size_t bytes;      /* from here on that are still there */
+    uint64_t reserved; /* for them */
+};
+
 /* What was done, for codec_pool_wait_ns(). */
 struct account {
     uint64_t bytes;
@@ -50,13 +67,16 @@ struct codec_pool {
     /* Requests in each line; written by holders of the lock, looked at by others between two
      * pieces of work. */
     atomic_size_t waiting[CLASS_COUNT];
+    atomic_bool discards; /* something is; likewise */
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work;
     pthread_cond_t piece_done;
     struct crew_job *jobs; /* that have pieces left, oldest first */
+    struct discarded *discarded;
     struct fair_line lines[CLASS_COUNT];
     uint64_t begun[CLASS_COUNT]; /* cost of what threads have begun with */
-    enum work_class turn;        /* that is served next if there is something to do in it */
+    int turn; /* the class that is served next if there is something to do in it, or
+                 TURN_DISCARD */
     struct account account;
     bool stopping;
     size_t thread_count;
@@ -181,10 +201,66 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
     worker.nested_ns = interrupted_ns + whole_ns;
 }
 
+/* ---- what is not needed any more ---- */
+
+/* Give the end of one back. Thread: a holder of the lock, which is given up
+ * meanwhile. */
+static void discard_piece(struct codec_pool *pool)
+{
+    struct discarded *text = pool->discarded;
+    pool->discarded = text->next; /* nobody else works on it */
+    atomic_store_explicit(&pool->discards, pool->discarded != NULL, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&pool->lock);
+    size_t left = text->bytes > DISCARD_PIECE ? text->bytes - DISCARD_PIECE : 0;
+    size_t from = ((uintptr_t)text + left + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
+    size_t to = ((uintptr_t)text + text->bytes) / SLAB_ALIGN * SLAB_ALIGN;
+    if (left > SLAB_ALIGN && from < to) {
+        (void)madvise((char *)text + (from - (uintptr_t)text), to - from, MADV_DONTNEED);
+    }
+    uint64_t kept = text->reserved < left ? text->reserved : left;
+    memory_release(text->memory, text->reserved - kept);
+    text->reserved = kept;
+    text->bytes = left;
+    if (left == 0) {
+        free(text);
+    }
+    (void)pthread_mutex_lock(&pool->lock);
+    if (left > 0) {
+        text->next = pool->discarded;
+        pool->discarded = text;
+        atomic_store_explicit(&pool->discards, true, memory_order_relaxed);
+    }
+}
+
+void codec_pool_discard(struct codec_pool *pool, struct memory *memory,
+                        struct codec_discard discard)
+{
+    if (pool == NULL || discard.bytes < DISCARD_AT_ONCE) {
+        free(discard.text);
+        memory_release(memory, discard.reserved);
+        return;
+    }
+    struct discarded *discarded = discard.text;
+    (void)pthread_mutex_lock(&pool->lock);
+    *discarded = (struct discarded){.next = pool->discarded,
+                                    .memory = memory,
+                                    .bytes = discard.bytes,
+                                    .reserved = discard.reserved};
+    pool->discarded = discarded;
+    atomic_store_explicit(&pool->discards, true, memory_order_relaxed);
+    (void)pthread_cond_signal(&pool->work);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* ---- between two pieces ---- */
+
 /* Between two pieces of work of a class: one that is smaller and waits goes first. Thread: one
  * of the pool, a holder of the lock, which is given up meanwhile. */
 static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
 {
+    if (kind > CLASS_SMALL && pool->discarded != NULL) {
+        discard_piece(pool);
+    }
     uint64_t now_ns = clock_now_ns();
     for (int c = 0; c < (int)kind; c++) {
         if (pool->lines[c].count > 0 && now_ns >= worker.rest_until[c]) {
@@ -196,8 +272,11 @@ static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
     }
 }
 
-static bool smaller_waits(const struct codec_pool *pool, enum work_class kind)
+static bool others_wait(const struct codec_pool *pool, enum work_class kind)
 {
+    if (kind > CLASS_SMALL && atomic_load_explicit(&pool->discards, memory_order_relaxed)) {
+        return true;
+    }
     for (int c = 0; c < (int)kind; c++) {
         if (atomic_load_explicit(&pool->waiting[c], memory_order_relaxed) > 0) {
             return true;
@@ -210,7 +289,7 @@ static bool step(const struct parallel *parallel)
 {
     const struct codec_crew *crew = (const struct codec_crew *)(const void *)parallel;
     enum work_class kind = class_of(crew->request->cost);
-    if (worker.of_pool && smaller_waits(crew->pool, kind)) {
+    if (worker.of_pool && others_wait(crew->pool, kind)) {
         (void)pthread_mutex_lock(&crew->pool->lock);
         let_smaller_go(crew->pool, kind);
         (void)pthread_mutex_unlock(&crew->pool->lock);
@@ -320,13 +399,22 @@ struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request 
  * pool, a holder of the lock, which is given up meanwhile. */
 static bool work_once(struct codec_pool *pool)
 {
-    for (int i = 0; i < CLASS_COUNT; i++) {
-        enum work_class kind = (enum work_class)(((int)pool->turn + i) % CLASS_COUNT);
+    for (int i = 0; i < TURN_COUNT; i++) {
+        int turn = (pool->turn + i) % TURN_COUNT;
+        if (turn == TURN_DISCARD) {
+            if (pool->discarded != NULL) {
+                pool->turn = (turn + 1) % TURN_COUNT;
+                discard_piece(pool);
+                return true;
+            }
+            continue;
+        }
+        enum work_class kind = (enum work_class)turn;
         struct crew_job *job = open_job(pool, kind);
         if (job == NULL && pool->lines[kind].count == 0) {
             continue;
         }
-        pool->turn = (enum work_class)(((int)kind + 1) % CLASS_COUNT);
+        pool->turn = (turn + 1) % TURN_COUNT;
         if (job != NULL) {
             help(pool, job);
         } else {

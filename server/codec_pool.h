@@ -28,6 +28,7 @@
 
 struct client;
 struct codec_pool; /* opaque */
+struct memory;
 struct request;
 
 enum {
@@ -65,6 +66,19 @@ struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request 
 /* Say why the work of a request was given up, whatever its codec made of that: CLIENT_GONE or
  * DEADLINE_PASSED is its error then. False: it was not. Thread: its owner. */
 bool codec_pool_explain(struct request *request);
+
+/* A text from malloc() that is not needed any more. */
+struct codec_discard {
+    void *text;        /* owned from now on */
+    size_t bytes;      /* of it */
+    uint64_t reserved; /* for it, at most so many: released as its bytes go */
+};
+/* Free a text. To give a gigabyte back takes the kernel a third of a second: the threads do
+ * that in pieces, too. pool may be NULL: then, as with short texts, it is done at once. Thread:
+ * any.
+ */
+void codec_pool_discard(struct codec_pool *pool, struct memory *memory,
+                        struct codec_discard discard);
 
 /* End what waits and is cancelled (CLIENT_GONE) or past its deadline (DEADLINE_PASSED).
  * returns the earliest deadline still waiting, 0 if none. Thread: any. */

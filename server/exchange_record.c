@@ -2,6 +2,7 @@
  * counting, logging and giving everything back; see exchange.h. */
 #include "server/client.h"
 #include "server/clock.h"
+#include "server/codec_pool.h"
 #include "server/exchange.h"
 #include "server/log.h"
 #include "server/loop.h"
@@ -60,6 +61,7 @@ static void reset_request(struct request *request)
     request->payload_received = 0;
     request->reserved_bytes = 0;
     request->answer.head = NULL;
+    request->answer.head_bytes = 0;
     request->error.status = STATUS_OK;
     request->error.field[0] = '\0';
     request->device = -1;
@@ -243,6 +245,15 @@ static void orphan(struct exchange *x)
     }
 }
 
+/* A text goes back, with what was reserved for it. */
+static void discard(struct request *request, void *text, size_t bytes, uint64_t reserved)
+{
+    reserved = reserved < request->reserved_bytes ? reserved : request->reserved_bytes;
+    request->reserved_bytes -= reserved;
+    codec_pool_discard(request->server->codecs, request->server->memory,
+                       (struct codec_discard){text, bytes, reserved});
+}
+
 static void end(struct exchange *x)
 {
     struct http_loop *loop = x->loop;
@@ -256,11 +267,21 @@ static void end(struct exchange *x)
     if (request->decoded) {
         request->codec->release(&request->call);
     }
-    free(request->answer.head);
+    if (request->answer.head_bytes > KEPT_TEXT_BYTES) {
+        discard(request, request->answer.head, request->answer.head_bytes,
+                request->answer.head_bytes);
+    } else {
+        free(request->answer.head);
+    }
     shm_release_all(request->shm);
     slices_release(x);
     inflate_destroy(x->inflate);
     packed_body_free(x);
+    if (request->head_capacity > KEPT_TEXT_BYTES) {
+        discard(request, request->head, request->head_capacity, x->head_reserved);
+        request->head = NULL;
+        request->head_capacity = 0;
+    }
     memory_give(memory, &request->block);
     if (request->reserved_bytes > 0) {
         memory_release(memory, request->reserved_bytes);
@@ -269,11 +290,6 @@ static void end(struct exchange *x)
     admission_wake(loop->server->admission); /* a small one has given memory back, too */
     if (x->client_counted) {
         client_end_request(request->client);
-    }
-    if (request->head_capacity > KEPT_TEXT_BYTES) {
-        free(request->head);
-        request->head = NULL;
-        request->head_capacity = 0;
     }
     x->conn->exchange = NULL;
     x->conn->answer_bytes = 0;

@@ -466,20 +466,27 @@ struct infer_bytes infer_answer_bytes(struct exchange *x)
     return bytes;
 }
 
-static void give_back(struct request *request, uint64_t bytes)
-{
-    memory_release(request->server->memory, bytes);
-    request->reserved_bytes -= bytes;
-}
-
 /* The text of the answer is there, and shorter than what was reserved for it. */
 static void settle_text(struct request *request)
 {
     uint64_t reserved = answer_text_bytes(request);
     uint64_t used = request->answer.head_bytes;
     if (reserved > used && reserved - used >= SPARE_TEXT_BYTES) {
-        give_back(request, reserved - used);
+        memory_release(request->server->memory, reserved - used);
+        request->reserved_bytes -= reserved - used;
     }
+}
+
+/* The head of the answer is not to be sent. Of a text at least its length is reserved. */
+static void drop_head(struct request *request)
+{
+    struct answer *answer = &request->answer;
+    uint64_t reserved = answer_text_bytes(request) > 0 ? answer->head_bytes : 0;
+    request->reserved_bytes -= reserved;
+    codec_pool_discard(request->server->codecs, request->server->memory,
+                       (struct codec_discard){answer->head, answer->head_bytes, reserved});
+    answer->head = NULL;
+    answer->head_bytes = 0;
 }
 
 /* Compress the answer if there is memory for that; else leave it. err   CLIENT_GONE: given up
@@ -495,13 +502,11 @@ static enum status pack(struct exchange *x, const struct parallel *parallel, str
         request, x->door.accept_coding, (const struct byte_view[]){bytes.head, bytes.payload},
         parallel, &packed, &trouble);
     if (status == STATUS_CLIENT_GONE) {
+        drop_head(request);
         return parallel_given_up(err);
     }
     if (status == STATUS_OK) {
-        if (answer_text_bytes(request) > 0) { /* so much at least is reserved for it */
-            give_back(request, answer->head_bytes);
-        }
-        free(answer->head);
+        drop_head(request);
         answer->head = packed.bytes;
         answer->head_bytes = packed.count;
         answer->payload_bytes = 0;

@@ -2,6 +2,7 @@
 #include "server/packed_body.h"
 
 #include "server/body.h"
+#include "server/codec_pool.h"
 #include "server/config.h"
 #include "server/server.h"
 
@@ -65,7 +66,6 @@ enum status packed_body_keep(struct exchange *x, const void *bytes, size_t count
 enum status packed_body_unpack(struct exchange *x, inflate_sink sink, uint64_t most,
                                const struct parallel *parallel, struct error *err)
 {
-    struct request *request = &x->request;
     struct packed_body *packed = &x->packed_body;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && packed->at < packed->count) {
@@ -83,8 +83,6 @@ enum status packed_body_unpack(struct exchange *x, inflate_sink sink, uint64_t m
     if (status == STATUS_OK) {
         status = inflate_finish(x->inflate, err);
     }
-    memory_release(request->server->memory, packed->capacity);
-    request->reserved_bytes -= packed->capacity;
     packed_body_free(x);
     inflate_destroy(x->inflate);
     x->inflate = NULL;
@@ -93,6 +91,13 @@ enum status packed_body_unpack(struct exchange *x, inflate_sink sink, uint64_t m
 
 void packed_body_free(struct exchange *x)
 {
-    free(x->packed_body.bytes);
+    struct request *request = &x->request;
+    const struct packed_body *packed = &x->packed_body;
+    if (packed->bytes != NULL) {
+        request->reserved_bytes -= packed->capacity;
+        codec_pool_discard(
+            request->server->codecs, request->server->memory,
+            (struct codec_discard){packed->bytes, packed->capacity, packed->capacity});
+    }
     x->packed_body = (struct packed_body){.bytes = NULL};
 }

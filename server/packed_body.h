@@ -30,7 +30,7 @@ MUST_CHECK enum status packed_body_keep(struct exchange *x, const void *bytes, s
 MUST_CHECK enum status packed_body_unpack(struct exchange *x, inflate_sink sink, uint64_t most,
                                           const struct parallel *parallel, struct error *err);
 
-/* Free what is left; the reservation goes with the request's. */
+/* Free what is left, and release what was reserved for it. */
 void packed_body_free(struct exchange *x);
 
 #endif

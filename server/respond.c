@@ -101,6 +101,7 @@ static struct MHD_Response *error_response(struct exchange *x)
     struct request *request = &x->request;
     free(request->answer.head);
     request->answer.head = NULL;
+    request->answer.head_bytes = 0;
     json_writer_init(&w);
     write_error(&w, &request->error);
     size_t bytes = 0;

@@ -118,6 +118,7 @@ static void take_down(struct server *server, struct http *http, int code)
         _exit(code);
     }
     codec_pool_destroy(server->codecs);
+    server->codecs = NULL; /* requests that end from now on discard their texts themselves */
     admission_close(server->admission);
     http_stop(http);
     queue_destroy(server->queue);

@@ -10,7 +10,6 @@ import pytest
 
 from support import calls
 from support.http import post_bytes
-from support.metrics import metric
 from support.waiting import until
 
 MIB = 1 << 20
@@ -46,9 +45,9 @@ def test_headers_alone_take_nothing_of_the_budget(start_server):
         )
         for _ in range(4)
     ]
-    until(lambda: metric(server, "tally_active_requests") == 31, 20)  # with the one that asks
-    assert metric(server, "tally_memory_reserved_bytes") == 0
-    assert metric(server, "tally_memory_promised_bytes") == 0
+    until(lambda: server.metric("tally_active_requests") == 31, 20)  # with the one that asks
+    assert server.metric("tally_memory_reserved_bytes") == 0
+    assert server.metric("tally_memory_promised_bytes") == 0
     assert works(server)
     for wire in wires + texts:
         wire.close()
@@ -60,8 +59,8 @@ def test_a_first_byte_is_charged_as_such_and_what_was_promised_for_it_goes_to_wh
     server = start_server("--memory-budget", "1GiB")
     size = 200 * MIB
     wires = [server.wire().send(announce(size, b"x")) for _ in range(26)]
-    until(lambda: metric(server, "tally_admission_waiting") == 0, 30)  # each had its turn
-    assert metric(server, "tally_memory_reserved_bytes") < 26 * 128 * 1024
+    until(lambda: server.metric("tally_admission_waiting") == 0, 30)  # each had its turn
+    assert server.metric("tally_memory_reserved_bytes") < 26 * 128 * 1024
     client = server.client()
     answer = client.post(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), calls.RAW)
     assert answer.status == 200 and len(answer.body) == size
@@ -77,7 +76,7 @@ def test_a_request_that_waits_for_memory_is_504_when_its_deadline_passes_and_was
     server = start_server("--memory-budget", "16MiB")
     size = 6 * MIB
     holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]
-    until(lambda: metric(server, "tally_memory_reserved_bytes") >= 10 * MIB, 20)
+    until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB, 20)
     with server.wire() as wire:
         wire.send(announce(size, bytes(64 * 1024), [("X-Request-Timeout-Ms", "200")]))
         calls.expect_error(wire.answer(), 504, "deadline_passed")
@@ -90,14 +89,14 @@ def test_a_request_that_waits_for_memory_goes_on_when_there_is_some(start_server
     server = start_server("--memory-budget", "16MiB")
     size = 6 * MIB
     holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]
-    until(lambda: metric(server, "tally_memory_reserved_bytes") >= 10 * MIB, 20)
+    until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB, 20)
     body = np.ones(size, np.int8).tobytes()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         client = server.client()
         future = pool.submit(
             client.post, f"/v1/cumsum?dtype=int8&shape={size}", body, calls.RAW
         )
-        until(lambda: metric(server, "tally_admission_waiting") == 1, 20)
+        until(lambda: server.metric("tally_admission_waiting") == 1, 20)
         for wire in holders:
             wire.close()
         answer = future.result()
@@ -120,8 +119,8 @@ def test_a_few_bytes_that_ask_for_much_wait_for_memory_instead_of_taking_it(star
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for answer in pool.map(ask, range(16)):
             assert answer.status == 200 and len(answer.body) == 24 * MIB
-    until(lambda: metric(server, "tally_memory_reserved_bytes") == 0, 20)
-    assert metric(server, "tally_memory_promised_bytes") == 0
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 20)
+    assert server.metric("tally_memory_promised_bytes") == 0
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["declared", "chunked"])
@@ -146,15 +145,15 @@ def test_texts_that_together_need_more_than_there_is_wait_for_each_other(start_s
         for answer in pool.map(ask, range(12)):
             assert answer.status == 200, answer.body[:300]
             assert np.array_equal(answer.json()["data"], sums)
-    until(lambda: metric(server, "tally_memory_reserved_bytes") == 0, 20)
-    assert metric(server, "tally_memory_promised_bytes") == 0
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 20)
+    assert server.metric("tally_memory_promised_bytes") == 0
 
 
 def test_a_full_queue_is_said_before_the_body_is_sent(start_server):
     server = start_server("--queue-depth", "1", "--batch-delay-us", "1000000")
     with server.wire() as waiting, server.wire() as wire:
         waiting.send(post_bytes(PATH, BODY, [RAW]))
-        until(lambda: metric(server, "tally_queue_requests") == 1, 20)
+        until(lambda: server.metric("tally_queue_requests") == 1, 20)
         wire.send(announce(MIB, headers=[("Expect", "100-continue")]))
         answer = wire.answer()
         calls.expect_error(answer, 503, "queue_full", says=["--queue-depth"])

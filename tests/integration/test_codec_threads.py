@@ -207,7 +207,7 @@ def test_a_client_that_leaves_while_its_answer_is_packed_frees_the_thread(start_
         wires.append(server.wire().send(request.encode() + noise))
     waiting.until(lambda: begun(client), 20, 0.002)
     for wire in wires:
-        wire.close()
+        wire.reset()
     waiting.until(lambda: metric(client, "tally_active_requests") == 1)
     assert metric(client, "tally_clients_gone_total") == 4
     client.close()

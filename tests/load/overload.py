@@ -338,6 +338,7 @@ class Bench:
         """A tallyd that is ready, and has the kernels for these kinds of requests."""
         port = load.free_port()
         command = [self.settings.binary, "--listen", f"127.0.0.1:{port}", "--log-requests=false"]
+        command += ["--drain-delay-ms", "0"]
         base = f"http://127.0.0.1:{port}"
         with load.process([*command, *self.settings.flags], base + "/readyz") as child:
             server = Server(port, child.pid)

@@ -68,6 +68,7 @@ static void tear_down(struct fixture *f)
     http_halt(f->http);
     assert_true(device_pool_destroy(f->fakes.server.devices));
     codec_pool_destroy(f->fakes.server.codecs);
+    f->fakes.server.codecs = NULL;
     http_stop(f->http);
     memory_stats(f->fakes.server.memory, &stats);
     assert_int_equal(stats.block_count, 0);

@@ -5,6 +5,7 @@ import http.client
 import json
 import pathlib
 import socket
+import struct
 
 from .waiting import until
 
@@ -140,6 +141,11 @@ class Wire:
             return False
 
     def close(self):
+        self.socket.close()
+
+    def reset(self):
+        """Leave for good: a client that only closes may have closed just its side."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def __enter__(self):
