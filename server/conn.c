@@ -109,7 +109,7 @@ void conn_enter(struct conn *conn, enum conn_phase phase)
     conn->phase = phase;
     conn->since_ns = clock_now_ns();
     conn->answer_given = 0;
-    conn->first_look_ns = 0;
+    memset(conn->looks, 0, sizeof conn->looks);
     conn->seen_bytes = 0;
     conn->body_at_hangup = UINT64_MAX;
     conn->stuck_sweeps = 0;

@@ -114,11 +114,27 @@ static void check_drain(struct exchange *x, uint64_t now_ns)
     }
 }
 
+static bool look_is_due(const struct conn *conn, uint64_t now_ns)
+{
+    return conn->looks[0].at_ns == 0 ||
+           clock_span_ns(conn->looks[0].at_ns, now_ns) >= SLOW_AFTER_MS * NS_PER_MS;
+}
+
+/* Remember how far it has come. */
+static void look(struct conn *conn, uint64_t now_ns, uint64_t moved)
+{
+    conn->looks[1] = conn->looks[0];
+    conn->looks[0] = (struct conn_look){.at_ns = now_ns, .moved = moved};
+}
+
 static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
     struct exchange *x = conn->exchange;
     check_progress(conn, age_ns);
+    if (look_is_due(conn, now_ns)) {
+        look(conn, now_ns, x->body_received);
+    }
     if (is_stuck(conn)) {
         refuse(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
     } else if (x->phase == EXCHANGE_DRAIN) {
@@ -152,17 +168,16 @@ static void check_answer(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     if (answer_overdue(conn, age_ns)) {
         cut(conn, "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
-    } else if (conn->first_look_ns == 0) {
-        conn->first_look_ns = now_ns;
-        conn->first_taken = peek_taken(conn->fd, conn->answer_given);
+    } else if (look_is_due(conn, now_ns)) {
+        look(conn, now_ns, peek_taken(conn->fd, conn->answer_given));
     }
 }
 
 /* A device that hangs keeps the slice it has, but not the client. */
 static void check_slice(struct exchange *x)
 {
-    if (!slices_give_up(x)) {
-        return;
+    if (x->paused || !slices_give_up(x)) {
+        return; /* a paused one is with admission.c, which has deadlines of its own */
     }
     if (x->phase == EXCHANGE_BODY) {
         exchange_refuse(x);
@@ -231,7 +246,7 @@ static void check(struct conn *conn, uint64_t now_ns)
 
 /* ---- while memory is refused ---- */
 
-/* How many seconds the client will hold its memory for at the rate it has had so far; 0: it is
+/* How many seconds the client will hold its memory for at the rate it has had lately; 0: it is
  * not slow, or not in our way. */
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
@@ -242,12 +257,14 @@ static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
     if (x == NULL) {
         return 0;
     }
+    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
     if (conn->phase == CONN_BODY) {
-        moved = x->body_received;
-        age_ns = clock_span_ns(conn->since_ns, now_ns);
-    } else if (conn->phase == CONN_ANSWERING && conn->first_look_ns != 0) {
-        moved = peek_taken(conn->fd, conn->answer_given) - conn->first_taken;
-        age_ns = clock_span_ns(conn->first_look_ns, now_ns);
+        moved = x->body_received - before->moved;
+    } else if (conn->phase == CONN_ANSWERING) {
+        moved = peek_taken(conn->fd, conn->answer_given) - before->moved;
+    }
+    if (before->at_ns != 0) {
+        age_ns = clock_span_ns(before->at_ns, now_ns);
     }
     uint64_t held = x->request.reserved_bytes;
     if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {

@@ -53,16 +53,18 @@ enum conn_phase {
 struct conn {
     unsigned magic;
     enum conn_phase phase;
-    bool local;              /* the client is on this machine */
-    bool cut;                /* was shut down: MHD is about to close it */
-    bool closed;             /* MHD has: only an orphan keeps this record */
-    int fd;                  /* MHD's */
-    uint64_t since_ns;       /* when the phase began */
-    uint64_t body_ns;        /* WAITING inside a body: how much of its time was over */
-    uint64_t answer_bytes;   /* of the answer being sent */
-    uint64_t answer_given;   /* of them, handed to the socket; known of what goes in blocks */
-    uint64_t first_look_ns;  /* ANSWERING: when a heartbeat first saw it; 0: not yet ... */
-    uint64_t first_taken;    /* ... and what the client had taken then */
+    bool local;            /* the client is on this machine */
+    bool cut;              /* was shut down: MHD is about to close it */
+    bool closed;           /* MHD has: only an orphan keeps this record */
+    int fd;                /* MHD's */
+    uint64_t since_ns;     /* when the phase began */
+    uint64_t body_ns;      /* WAITING inside a body: how much of its time was over */
+    uint64_t answer_bytes; /* of the answer being sent */
+    uint64_t answer_given; /* of them, handed to the socket; known of what goes in blocks */
+    struct conn_look {
+        uint64_t at_ns;      /* of a heartbeat, 0: none yet ... */
+        uint64_t moved;      /* ... and how many bytes the client had sent or taken by then */
+    } looks[2];              /* the last, and the one before: two to four seconds ago */
     uint64_t seen_bytes;     /* of the body, at the last heartbeat */
     uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
     int stuck_sweeps;        /* heartbeats without progress though bytes wait */

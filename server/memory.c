@@ -55,7 +55,7 @@ struct memory {
     atomic_uint_fast64_t reserved;   /* taken by requests */
     atomic_uint_fast64_t committed;  /* the same and what was promised */
     atomic_uint_fast64_t refused_ns; /* when there was too little free ... */
-    atomic_uint_fast64_t refused;    /* ... and for how many bytes */
+    atomic_uint_fast64_t missing;    /* ... by how many bytes */
     pthread_mutex_t lock;            /* guards everything below */
     size_t shared_count;             /* entries of shared[] ever used */
     struct idle_slab *idle;
@@ -163,7 +163,7 @@ static bool commit(struct memory *memory, uint64_t bytes, uint64_t limit, uint64
         *left = committed < limit ? limit - committed : 0;
         if (bytes > *left) {
             if (bytes <= limit) {
-                atomic_store_explicit(&memory->refused, bytes, memory_order_relaxed);
+                atomic_store_explicit(&memory->missing, bytes - *left, memory_order_relaxed);
                 atomic_store_explicit(&memory->refused_ns, clock_now_ns(),
                                       memory_order_relaxed);
             }
@@ -193,7 +193,7 @@ static void take_off(atomic_uint_fast64_t *count, uint64_t bytes)
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns)
 {
     bool refused = atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) > since_ns;
-    return refused ? atomic_load_explicit(&memory->refused, memory_order_relaxed) : 0;
+    return refused ? atomic_load_explicit(&memory->missing, memory_order_relaxed) : 0;
 }
 
 void memory_release(struct memory *memory, uint64_t bytes)

@@ -67,8 +67,8 @@ void memory_draw(struct memory *memory, uint64_t bytes);
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 
-/* The bytes that were asked for when memory_reserve() or memory_promise() last failed for want
- * of what others hold; 0: neither has since then. */
+/* The bytes that were missing when memory_reserve() or memory_promise() last failed for want of
+ * what others hold; 0: neither has since then. */
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns);
 
 /* A block of at least `bytes` (0 is fine); the caller reserves before it writes to it. Content

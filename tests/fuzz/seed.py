@@ -34,7 +34,9 @@ for form, case, line, headers, body in golden():
 # Scripts of the wire fuzzer -------------------------------------------------------------------
 
 REQUEST, BYTES, SEND, HALF_CLOSE, CLOSE, RESET, AWAIT, TIME, DEVICE, MEMORY, END = 0, *range(6, 16)
-RAW, JSON, NPY, DIRECTML, OPENVINO, V2, _, SHM_PAGE, SHM_INFER, PAGE = range(10)
+RAW, JSON, NPY, DIRECTML, OPENVINO, V2, _, SHM_PAGE, SHM_INFER, PAGE, BROADCAST, TOO_LONG = range(
+    12
+)
 F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64 = range(12)
 SIZES = [4, 1, 2, 3, 5, 7, 8, 16, 33, 100, 256, 300, 1024, 1030, 4096, 0]
 CHUNKED, GZIP, DEFLATE_CHUNKED, EXPECT, LEAVE, WANTS_GZIP, WANTS_DEFLATE = 1, 2, 3, 4, 8, 16, 32
@@ -83,8 +85,8 @@ SCRIPTS = {
     "connection-close": ask(RAW, framing=LEAVE) + ask(RAW),
     "pipeline": b"".join(ask(kind, U32, (5,)) for kind in (RAW, JSON, V2, PAGE, NPY, OPENVINO)),
     "clients": b"".join(ask(RAW, I64, (1024,), client=client) for client in (0, 1, 2, TCP)),
-    "pages": b"".join(ask(PAGE, flags=flags) for flags in range(22)),
-    "heads": b"".join(ask(PAGE, flags=flags, shape=(4, 4, 4)) for flags in range(22)),
+    "pages": b"".join(ask(PAGE, flags=flags) for flags in range(25)),
+    "heads": b"".join(ask(PAGE, flags=flags, shape=(4, 4, 4)) for flags in range(25)),
     "shared-memory": ask(SHM_PAGE)
     + ask(SHM_INFER, I32, (300,), 128)
     + ask(SHM_INFER, I32, (300,), 64)
@@ -142,7 +144,15 @@ SCRIPTS = {
     + record(AWAIT)
     + ask(RAW, client=1)
     + record(END, 0, [255]),
-    "too-long": ask(RAW, edits=bytes([0, 5, 0, 5])),
+    "long-answer": ask(BROADCAST, client=TCP) + ask(RAW, client=TCP),
+    "long-answer-unread": ask(BROADCAST) + record(END, 0, [0]) + record(TIME, 0, [8]),
+    "broadcast": ask(BROADCAST, flags=1),
+    "long-answer-packed": ask(BROADCAST, framing=WANTS_GZIP),
+    "over-the-limit": ask(TOO_LONG) + ask(TOO_LONG, framing=CHUNKED, client=1),
+    "far-over-the-limit": ask(TOO_LONG, flags=32)
+    + ask(TOO_LONG, flags=32, framing=CHUNKED, client=1),
+    "packed-over-the-limit": ask(TOO_LONG, flags=32, framing=GZIP),
+    "edited": ask(RAW, edits=bytes([0, 5, 0, 5])),
     "found-compressed-without-payload": ask(NPY, I64, (1024,), 1 << 5, WANTS_GZIP | EXPECT),
 }
 for name, script in SCRIPTS.items():

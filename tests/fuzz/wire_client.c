@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 enum {
-    MOST_UNPACKED = 1 << 20
+    MOST_UNPACKED = 4 << 20
 };
 
 /* ---- one answer ---- */

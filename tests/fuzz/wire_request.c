@@ -11,6 +11,7 @@
 enum {
     MOST_ELEMENTS = 16384, /* of binary tensors: many slices */
     MOST_NUMBERS = 1500,   /* of JSON ones */
+    BROADCAST = 1100000,   /* sums of one number */
     EDITS_FROM = 192
 };
 
@@ -295,6 +296,9 @@ static void draft_page(struct draft *draft)
         {"POST", "/v2/trace/setting", "{\"trace_level\":[\"OFF\"]}"},
         {"POST", "/v2/logging", "{}"},
         {"GET", "/v2/cudasharedmemory/status", ""},
+        {"POST", "/v2/cudasharedmemory/unregister", ""},
+        {"POST", "/v2/cudasharedmemory/region/r/register", "{}"},
+        {"POST", "/v2/repository/models/cumsum/load", "{}"},
         {"GET", "/nowhere", ""},
         {"DELETE", "/v1/cumsum", ""},
         {"GET", "/v1/cumsum?axis=%zz", ""},
@@ -309,18 +313,69 @@ static void draft_page(struct draft *draft)
     wire_text_add(&draft->body, pages[at].body, strlen(pages[at].body));
 }
 
+/* One number and many sums, now and then more than a million: such an answer is sent in blocks.
+ */
+static void draft_broadcast(struct draft *draft)
+{
+    size_t count = draft->flags % 8 == 0 ? BROADCAST : BROADCAST / 256;
+    (void)snprintf(draft->path, sizeof draft->path,
+                   "/v1/cumsum?dtype=uint8&shape=%zu&strides=0", count);
+    wire_text_add(&draft->body, draft->tensor.bytes, 1);
+    wire_text_print(&draft->fields, "Content-Type: application/octet-stream\r\n");
+    draft->request->form = WIRE_WHOLE;
+    draft->request->dtype = DTYPE_U8;
+    draft->request->sums_bytes = count;
+    draft->request->sums = malloc(count);
+    WIRE_REQUIRE(draft->request->sums != NULL);
+    for (size_t i = 0; i < count; i++) {
+        draft->request->sums[i] = (unsigned char)((i + 1) * draft->tensor.bytes[0]);
+    }
+}
+
+/* A body over the limit, by a little or by so much that the answer does not wait for its end.
+ */
+static void draft_too_long(struct draft *draft)
+{
+    static const char zeros[4096];
+    int pieces = (draft->flags & 32) != 0 ? 300 : 50;
+    (void)snprintf(draft->path, sizeof draft->path, "/v1/cumsum?dtype=uint8&shape=%zu",
+                   pieces * sizeof zeros);
+    for (int i = 0; i < pieces; i++) {
+        wire_text_add(&draft->body, zeros, sizeof zeros);
+    }
+    wire_text_print(&draft->fields, "Content-Type: application/octet-stream\r\n");
+    draft->request->must_work = false;
+    draft->request->closes = true;
+}
+
+enum {
+    KIND_TEXT = 1,       /* numbers as text, or maybe */
+    KIND_DIRECTML = 2,   /* has its types, and no empty tensors */
+    KIND_NPY = 4,        /* has its types */
+    KIND_TENSORLESS = 8, /* sums nothing that is looked at, or says itself what */
+    KIND_NOT_EMPTY = 16
+};
+
 static const struct {
     void (*make)(struct draft *draft);
-    bool text;     /* numbers as text, or maybe */
-    bool directml; /* has its types and no empty tensors */
-    bool npy;      /* likewise its types */
-    bool tensorless;
+    unsigned flags;
 } kinds[] = {
-    {draft_raw, false, false, false, false},       {draft_json, true, false, false, false},
-    {draft_npy, false, false, true, false},        {draft_directml, true, true, false, false},
-    {draft_openvino, true, false, false, false},   {draft_v2, true, false, false, false},
-    {draft_raw, false, false, false, false},       {draft_shm_page, false, false, false, true},
-    {draft_shm_infer, false, false, false, false}, {draft_page, false, false, false, true},
+    {draft_raw, 0},
+    {draft_json, KIND_TEXT},
+    {draft_npy, KIND_NPY},
+    {draft_directml, KIND_TEXT | KIND_DIRECTML | KIND_NOT_EMPTY},
+    {draft_openvino, KIND_TEXT},
+    {draft_v2, KIND_TEXT},
+    {draft_raw, 0},
+    {draft_shm_page, KIND_TENSORLESS},
+    {draft_shm_infer, 0},
+    {draft_page, KIND_TENSORLESS},
+    {draft_broadcast, KIND_TENSORLESS | KIND_NOT_EMPTY},
+    {draft_too_long, KIND_TENSORLESS},
+    {draft_json, KIND_TEXT},
+    {draft_raw, 0},
+    {draft_v2, KIND_TEXT},
+    {draft_npy, KIND_NPY},
 };
 
 /* ---- framing ---- */
@@ -382,11 +437,12 @@ static void frame(struct draft *draft, uint8_t framing, uint8_t deadline, struct
     } else if (strcmp(draft->method, "POST") == 0) {
         wire_text_print(out, "Content-Length: %zu\r\n", draft->body.count);
     }
-    if ((framing & FRAMING_EXPECT) != 0 && !old && draft->body.count > 0) {
+    if ((framing & FRAMING_EXPECT) != 0 && !old && draft->body.count > 0 &&
+        request->must_work) {
         wire_text_print(out, "Expect: 100-continue\r\n");
         request->waits_for_100 = true;
     }
-    request->closes = (framing & FRAMING_CLOSE) != 0 || old;
+    request->closes = request->closes || (framing & FRAMING_CLOSE) != 0 || old;
     if ((framing & FRAMING_CLOSE) != 0) {
         wire_text_print(out, "Connection: close\r\n");
     }
@@ -408,96 +464,6 @@ static void frame(struct draft *draft, uint8_t framing, uint8_t deadline, struct
     }
 }
 
-/* ---- edits ---- */
-
-static const char *const tokens[] = {
-    "\r\n",
-    "\n",
-    " ",
-    ":",
-    "0",
-    "-1",
-    "99999999999999999999",
-    "\"",
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    "null",
-    "true",
-    "1e400",
-    "\xff",
-    "%00",
-    "%2f",
-    "?",
-    "&",
-    "=",
-    "#",
-    ";q=0",
-    "chunked",
-    "Content-Length: 7\r\n",
-    "Transfer-Encoding: chunked\r\n",
-    "Expect: 100-continue\r\n",
-    "Connection: close\r\n",
-    "Content-Encoding: gzip\r\n",
-    "Accept: text/html\r\n",
-    "Inference-Header-Content-Length: 3\r\n",
-    "X-Request-Timeout-Ms: 1\r\n",
-    "Content-Type: text/plain\r\n",
-    "&strides=0",
-    "&output_strides=1,1",
-    "&precision=native",
-    "\"strides\":[0],",
-    "\"data\":",
-    "\"shape\":[],",
-    "\"binary_data_size\":4,",
-    "0\r\n\r\n",
-    "ffffffffffffffff\r\n",
-    "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
-};
-
-static void insert(struct wire_text *text, size_t at, const char *bytes, size_t count)
-{
-    size_t old = text->count;
-    wire_text_add(text, bytes, count);
-    memmove(text->bytes + at + count, text->bytes + at, old - at);
-    memcpy(text->bytes + at, bytes, count);
-}
-
-/* One change of what lies behind `from`. Three of four are in the first 512 bytes. */
-static void edit(struct wire_text *text, size_t from, struct wire_reader *params)
-{
-    size_t where = (size_t)wire_read_byte(params) << 8;
-    where |= wire_read_byte(params);
-    uint8_t how = wire_read_byte(params);
-    uint8_t value = wire_read_byte(params);
-    size_t span = text->count - from;
-    size_t at = from + (how % 4 != 3 && span > 512 ? where % 512 : where % (span + 1));
-    size_t left = text->count - at;
-    const char *token = tokens[value % (sizeof tokens / sizeof tokens[0])];
-    char copy[64];
-    size_t count = value % sizeof copy < left ? value % sizeof copy : left;
-    switch (how / 4 % 4) {
-    case 0:
-        insert(text, at, token, strlen(token));
-        break;
-    case 1:
-        if (left > 0) {
-            text->bytes[at] = (char)(text->bytes[at] ^ (value == 0 ? 1 : value));
-        }
-        break;
-    case 2:
-        memmove(text->bytes + at, text->bytes + at + count, left - count);
-        text->count -= count;
-        break;
-    default:
-        memcpy(copy, text->bytes + at, count);
-        insert(text, at, copy, count);
-        break;
-    }
-}
-
 /* ---- all together ---- */
 
 static void make_id(char id[WIRE_ID_BYTES], unsigned client, unsigned number)
@@ -507,13 +473,13 @@ static void make_id(char id[WIRE_ID_BYTES], unsigned client, unsigned number)
                    (unsigned long long)(hash >> 16));
 }
 
-static void suit(struct wire_tensor *tensor, bool directml, bool npy)
+static void suit(struct wire_tensor *tensor, unsigned kind)
 {
-    if (directml) {
+    if ((kind & KIND_DIRECTML) != 0) {
         static const enum dtype dtypes[] = {DTYPE_I32, DTYPE_I64, DTYPE_U32, DTYPE_U64};
         tensor->dtype = dtypes[(unsigned)tensor->dtype % 4];
     }
-    if (npy && dtype_info(tensor->dtype)->npy == NULL) {
+    if ((kind & KIND_NPY) != 0 && dtype_info(tensor->dtype)->npy == NULL) {
         tensor->dtype = DTYPE_F16;
     }
 }
@@ -531,17 +497,19 @@ size_t wire_request_make(struct wire_reader params, unsigned client, unsigned nu
         (void)wire_read_byte(&flags);
     }
     draft.flags = wire_read_byte(&flags);
-    wire_tensor_read(&draft.tensor, &params, kinds[kind].text ? MOST_NUMBERS : MOST_ELEMENTS,
-                     !kinds[kind].directml);
-    suit(&draft.tensor, kinds[kind].directml, kinds[kind].npy);
+    const unsigned is = kinds[kind].flags;
+    wire_tensor_read(&draft.tensor, &params,
+                     (is & KIND_TEXT) != 0 ? MOST_NUMBERS : MOST_ELEMENTS,
+                     (is & KIND_NOT_EMPTY) == 0);
+    suit(&draft.tensor, is);
     wire_tensor_fill(&draft.tensor, (uint64_t)client << 32 | number);
     kinds[kind].make(&draft);
     const struct dtype_info *info = dtype_info(draft.tensor.dtype);
-    bool numbers = request->form == WIRE_NUMBERS || kinds[kind].text;
-    if (kinds[kind].tensorless || (numbers && info->kind == DTYPE_KIND_FLOAT)) {
+    bool numbers = request->form == WIRE_NUMBERS || (is & KIND_TEXT) != 0;
+    if (numbers && info->kind == DTYPE_KIND_FLOAT) {
         request->form = WIRE_ANY;
     }
-    if (request->form != WIRE_ANY) {
+    if (request->form != WIRE_ANY && (is & KIND_TENSORLESS) == 0) {
         request->dtype = draft.tensor.dtype;
         request->sums = wire_tensor_sums(&draft.tensor);
         request->sums_bytes = draft.tensor.elements * info->bytes;
@@ -553,7 +521,7 @@ size_t wire_request_make(struct wire_reader params, unsigned client, unsigned nu
     frame(&draft, framing, deadline, out);
     *edited = edits >= EDITS_FROM;
     for (int i = EDITS_FROM; i <= edits && i < EDITS_FROM + 8; i++) {
-        edit(out, began, &params);
+        wire_text_edit(out, began, &params);
     }
     free(draft.tensor.bytes);
     wire_text_free(&draft.fields);

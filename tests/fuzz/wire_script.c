@@ -54,6 +54,10 @@ static void ask(struct wire_client *client, unsigned at, struct wire_reader para
     if (client->fd < 0 || client->half_closed || client->asked == WIRE_PIPELINE) {
         return;
     }
+    /* Behind "Connection: close" nothing should come: bytes that are there when the server
+     * closes reset a TCP connection, and answers on their way are lost. */
+    client->may_close =
+        client->may_close || (client->asked > 0 && client->requests[client->asked - 1].closes);
     client->free_to_send = client->out.count; /* all of the one before */
     client->free_to_send += wire_request_make(params, at, client->asked, &client->out,
                                               &client->requests[client->asked], &edited);

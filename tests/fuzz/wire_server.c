@@ -301,7 +301,7 @@ void wire_server_start(void)
     const char *words[] = {"--slice-bytes=4KiB",
                            "--inline-json-bytes=1KiB",
                            "--busy-poll-us=0",
-                           "--max-body-bytes=256KiB",
+                           "--max-body-bytes=160KiB",
                            "--max-header-bytes=8KiB",
                            "--per-client-requests=3",
                            "--allow-client-shm",

@@ -24,4 +24,8 @@ struct wire_reader {
 };
 uint8_t wire_read_byte(struct wire_reader *reader); /* 0 at the end */
 
+/* One change of what lies behind `from`, as four bytes of `params` say. Three of four are in
+ * the first 512 bytes. */
+void wire_text_edit(struct wire_text *text, size_t from, struct wire_reader *params);
+
 #endif

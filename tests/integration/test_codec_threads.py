@@ -150,7 +150,7 @@ def test_a_deadline_passes_while_a_text_waits_for_a_codec_thread(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
     client = server.client(120)
     crowd = Crowd(server, print_much(4000000), 4)
-    waiting.until(lambda: begun(client), 20, 0.002)
+    waiting.until(lambda: metric(client, "tally_codec_waiting") >= 1, 20, 0.002)
     answer = print_much(4000000, {"X-Request-Timeout-Ms": "50"})(client)
     before = crowd.finished()
     calls.expect_error(answer, 504, "deadline_passed")
