@@ -52,10 +52,11 @@ X(max_header_bytes,    SIZE,   "64KiB",          4096,       16 * CONFIG_MIB,  "
 X(max_rank,            UINT,   "64",             1,          LIMIT_RANK,       "dimensions",       \
   "Most dimensions of a tensor.")                                                                  \
 X(memory_budget,       SIZE,   "0",              0,          64 * CONFIG_TIB,  "bytes",            \
-  "Memory for the tensors of all requests together; beyond it clients get 503. 0: half of what is " \
-  "available to the process at start.")                                                            \
+  "Memory for the tensors and texts of all requests together; large requests wait for it, small ones " \
+  "get 503 beyond it. 0: half of what is available to the process at start.")                      \
 X(queue_depth,         UINT,   "1024",           1,          1000000,          "requests",         \
-  "Requests that may wait for a device; beyond them clients get 503.")                             \
+  "Requests that may wait for a device, and large ones that may wait to begin; beyond them clients " \
+  "get 503, before their bodies are read.")                                                        \
 X(inline_json_bytes,   SIZE,   "16KiB",          0,          CONFIG_GIB,       "bytes",            \
   "JSON texts up to this size are parsed and printed on the HTTP thread, longer ones in the codec " \
   "pool.")                                                                                         \

@@ -9,9 +9,10 @@
  * | CONN_HEADER    | request line seen, headers are arriving | --header-timeout-ms            |
  * | CONN_BODY      | the body is arriving                    | --body-timeout-ms, rate        |
  * |                | ... and was refused: it is dropped      | 1 s, and 10 s after the answer |
- * | CONN_WAITING   | the request is with someone else        | --request-timeout-ms in the    |
- * |                |                                         | queue, --device-timeout-ms on  |
- * |                |                                         | a device; its own work         |
+ * | CONN_WAITING   | the request is with someone else        | --request-timeout-ms until a   |
+ * |                |                                         | device has it, and between the |
+ * |                |                                         | pieces of texts;               |
+ * |                |                                         | --device-timeout-ms there      |
  * | CONN_ANSWERING | the answer is being sent                | --answer-timeout-ms, rate      |
  *
  * All bounds are absolute: a byte now and then moves none of them. While reservations of memory

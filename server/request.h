@@ -1,27 +1,36 @@
+/* clang-format off */
 /* The record of one request, from its first header byte to its last answer byte.
  *
- * | state     | owner, thread | holds                | leaves when |
- * |-----------|---------------|----------------------|------------------------------------------|
- * | RECEIVING | loop          | head, reservation    | the body is complete, or it is refused |
- * | PARSING   | codec pool    | + slab memory        | complete() is done (large texts only) |
- * | QUEUED    | queue         | + plan               | a worker takes it, or it is cancelled |
- * | RUNNING   | device worker | + plan; the input    | the batch is finished on the device: it
- * | |           |               | becomes the output   | is posted to the loop, error says how
- * | | SLICED    | loop          | + plan, a slice out  | its last slice came back
- * (server/slices) | | PRINTING  | codec pool    | + answer text        | encode() is done
- * (large texts only)      | | FINISHED  | loop          | answer or error      | the answer is
- * queued with MHD            | | ANSWERING | loop (MHD)    | answer, slab memory  |
- * NOTIFY_COMPLETED: everything is freed    |
+ * | state     | owner, thread | holds              | leaves when                                |
+ * |-----------|---------------|--------------------|--------------------------------------------|
+ * | RECEIVING | loop          | head, what arrived | the body is complete, or it is refused     |
+ * | WAITING   | admission     | the same           | it is admitted, cancelled or late; inside  |
+ * |           |               |                    | its body, or before it is prepared         |
+ * | ADMITTED  | loop          | + a promise of     | it goes on where it waited                 |
+ * |           |               | memory             |                                            |
+ * | PARSING   | codec pool    | + slab memory      | complete() is done (long texts only)       |
+ * | DECODED   | loop          | the same           | it has what it needs besides: WAITING,     |
+ * |           |               |                    | or PARSING again                           |
+ * | PARSED    | loop          | + plan             | its first slice is out                     |
+ * | QUEUED    | queue         | + plan             | a worker takes it, or it is cancelled      |
+ * | RUNNING   | device worker | + plan; the input  | the batch is finished on the device: it is |
+ * |           |               | becomes the output | posted to the loop, error says how         |
+ * | SLICED    | loop          | + plan, a slice    | its last slice came back (slices.h)        |
+ * |           |               | that is out        |                                            |
+ * | PRINTING  | codec pool    | + answer text      | encode() is done (long texts only)         |
+ * | FINISHED  | loop          | answer or error    | the answer is queued with MHD              |
+ * | ANSWERING | loop (MHD)    | answer, slab       | NOTIFY_COMPLETED: everything is freed      |
  *
- * A request is in exactly one state; the hand-over call (queue_push, batcher_take,
- * codec_pool_submit, completion_post) is the transfer of ownership, and nobody touches a
- * request it does not own but for `cancelled`. While it is not owned by the loop, and in
- * SLICED, its connection is suspended, so MHD cannot end it, or polled: then it may become an
+ * A request is in exactly one state; the hand-over call (admission_enter, queue_push,
+ * batcher_take, codec_pool_submit, completion_post) is the transfer of ownership, and nobody
+ * touches a request it does not own but for `cancelled`. While it is not owned by the loop, and
+ * in SLICED, its connection is suspended, so MHD cannot end it, or polled: then it may become an
  * orphan (server/exchange.h).
  *
  * A slice of a large tensor is a request too (`slice.of`), QUEUED and RUNNING like any other
- * while the one that it is a slice of is RECEIVING or SLICED. It owns its bytes of the block:
- * that one writes behind them only. */
+ * while the one that it is a slice of is RECEIVING, WAITING inside its body, or SLICED. It owns
+ * its bytes of the block: that one writes behind them only. */
+/* clang-format on */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
