@@ -3,7 +3,7 @@
 of its own for each kind of work:
 
     make overload [ARGS='--only fairness']
-    tests/load/overload.py [--quick] [--seconds 240] [--only goodput|fairness] [--match WORD]
+    tests/load/overload.py [--quick] [--seconds 300] [--only goodput|fairness] [--match WORD]
         [--impatient] [--binary build/bin/tallyd] [--json FILE] [-- FLAGS OF TALLYD]
 
 Goodput: answers within their deadline. First the load that gives the most is looked for, then 2, 4
@@ -52,7 +52,7 @@ NOISY = 0.5  # beside more than this nothing is proved
 PATIENCE_AT_ONCE = 0.02  # so that there is some for every measurement
 MOST_TRIES = 3
 CORES = len(os.sched_getaffinity(0))
-FULL_SECONDS = 240  # what the windows below are made for
+FULL_SECONDS = 300  # what the windows below are made for
 POLITE, AGGRESSOR = "127.0.0.2", "127.0.0.1"
 
 
@@ -406,8 +406,8 @@ def works(quick):
     if quick:
         return
     yield Work(f"{large} MiB raw", [raw(large, **five)], (4, 2), 5, 1.5, 5)
-    yield Work(json_.name + ", open loop", [json_], (8,), 1.5, 0.6, 0.5, 2, False, 3000)
-    yield Work(three.name + ", open loop", [three], (32,), 1.5, 0.4, 0.5, 2, False, 2000)
+    yield Work(json_.name + ", open loop", [json_], (8,), 1.5, 0.6, 0.5, 1, False, 3000)
+    yield Work(three.name + ", open loop", [three], (32,), 1.5, 0.4, 0.5, 1, False, 2000)
 
 
 def peak_of(values, least=0.95):
@@ -715,7 +715,7 @@ def arguments():
     settings = parser.parse_args()
     settings.binary = settings.binary.resolve()
     if settings.quick:
-        settings.seconds = min(settings.seconds, FULL_SECONDS / 5)
+        settings.seconds = min(settings.seconds, FULL_SECONDS / 6)
         settings.patience = 0
     return settings
 
