@@ -93,9 +93,7 @@ def test_a_request_that_waits_for_memory_goes_on_when_there_is_some(start_server
     body = np.ones(size, np.int8).tobytes()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         client = server.client()
-        future = pool.submit(
-            client.post, f"/v1/cumsum?dtype=int8&shape={size}", body, calls.RAW
-        )
+        future = pool.submit(client.post, f"/v1/cumsum?dtype=int8&shape={size}", body, calls.RAW)
         until(lambda: server.metric("tally_admission_waiting") == 1, 20)
         for wire in holders:
             wire.close()

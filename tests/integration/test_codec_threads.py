@@ -253,7 +253,10 @@ def test_a_zero_tail_costs_the_loop_nothing(start_server):
     # It sends them: 128 MiB through a loopback socket.
     baseline = loop_seconds(server)
     shape = len(answer.body)
-    assert client.post(f"/v1/cumsum?dtype=int8&strides=0&shape={shape}", b"\1", calls.RAW).status == 200
+    assert (
+        client.post(f"/v1/cumsum?dtype=int8&strides=0&shape={shape}", b"\1", calls.RAW).status
+        == 200
+    )
     sending = loop_seconds(server) - baseline
     assert spent < sending + 0.1, f"{spent:.3f} s, {sending:.3f} of them to send"
     client.close()
