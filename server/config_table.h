@@ -73,8 +73,8 @@ X(answer_timeout_ms,   UINT,   "600000",         1,          86400000,         "
 X(idle_timeout_s,      UINT,   "75",             1,          86400,            "s",                \
   "An idle connection is closed after this long; clients expect more than 60.")                    \
 X(request_timeout_ms,  UINT,   "3600000",        0,          86400000,         "ms",               \
-  "Deadline of requests that bring none, from their first byte on: one still waiting for a device " \
-  "then gets 504. 0: none.")                                                                       \
+  "Deadline of requests that bring none, from their first byte on: one that then still waits to "  \
+  "begin, for a device or for a codec thread, or whose text is being converted, gets 504. 0: none.") \
 X(device_timeout_ms,   UINT,   "60000",          10,         86400000,         "ms",               \
   "A device that has not finished a batch of 1 GiB or less after this long counts as hung; larger " \
   "batches get more in proportion. Loading a kernel may take as long; listing and opening devices, " \
@@ -125,7 +125,7 @@ X(cpus,                UINT,   "0",              0,          256,              "
   "POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what the process's affinity " \
   "and the quotas of its control groups leave it, rounded up.")                                    \
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
-  "Threads that parse and print long JSON texts. 0: as --cpus.")                                   \
+  "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus.")    \
 GROUP("Log")                                                                                       \
 X(log_format,          CHOICE, "text",           0,          0,                "text|json",        \
   "Form of the lines on standard error.")                                                          \

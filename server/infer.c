@@ -568,16 +568,19 @@ static uint64_t bytes_to_move(const struct exchange *x)
            (request->out_bytes - computed_bytes(request));
 }
 
-static bool complete_is_long(const struct exchange *x)
+/* A head that the loop may decode: what it asks for then shows, which may be far more than what
+ * it is. */
+static bool head_is_short(const struct exchange *x)
 {
     const struct request *request = &x->request;
-    if (x->inflate != NULL) {
-        return true;
-    }
-    if (!request->decoded || request->call.source == CALL_SOURCE_TEXT) {
-        return request->head_bytes > request->server->config->inline_json_bytes;
-    }
-    return bytes_to_move(x) > INLINE_MOVE_BYTES;
+    return x->inflate == NULL &&
+           request->head_bytes <= request->server->config->inline_json_bytes;
+}
+
+static bool complete_is_long(const struct exchange *x)
+{
+    bool long_text = x->request.call.source == CALL_SOURCE_TEXT && !head_is_short(x);
+    return !x->request.decoded || long_text || bytes_to_move(x) > INLINE_MOVE_BYTES;
 }
 
 /* ---- what it costs the codec pool, in bytes of text ---- */
@@ -707,8 +710,7 @@ enum infer_place infer_submit(struct exchange *x)
         body_unpack(x, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
-    bool decodes_here = x->inflate == NULL && !complete_is_long(x);
-    if (decodes_here && decode(x) != STATUS_OK) {
+    if (head_is_short(x) && decode(x) != STATUS_OK) {
         return INFER_ENDED;
     }
     if (!infer_may_go_on(x, 0)) {

@@ -208,7 +208,8 @@ static void write_queue(FILE *out, const struct server *server)
            "Large requests that wait with their bodies unread.", admission.waiting);
     single(out, "tally_admission_active", "gauge", "Large requests that have begun.",
            admission.active);
-    single(out, "tally_codec_waiting", "gauge", "Long JSON texts waiting for a codec thread.",
+    single(out, "tally_codec_waiting", "gauge",
+           "Requests waiting for a codec thread: to be parsed, unpacked, printed or packed.",
            codec_pool_waiting(server->codecs));
     static const char pending[] = "nv_inference_pending_request_count";
     family(out, pending, "gauge",
