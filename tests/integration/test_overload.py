@@ -12,6 +12,7 @@ import pytest
 
 from support import calls
 from support.tallyd import BINARY, KERNEL_CACHE, TOP
+from support.waiting import until
 
 sys.path.insert(0, str(TOP / "tests" / "load"))
 
@@ -155,6 +156,14 @@ def test_a_verdict_beside_busy_neighbours_is_no_verdict():
     assert "others took 0.9 processors" in str(overload.judge("it", False, [busy]))
 
 
+def runs(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
 def test_nothing_is_left_behind_by_an_interrupted_overload(tmp_path):
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -175,7 +184,7 @@ def test_nothing_is_left_behind_by_an_interrupted_overload(tmp_path):
             names = [name.read_text().strip() for name in names if name.exists()]
         run.send_signal(signal.SIGTERM)
         assert run.wait(30) != 0
-        assert not [pid for pid in started if pathlib.Path(f"/proc/{pid}").exists()]
+        until(lambda: not any(map(runs, started)), 10, 0.01, "a process is left")
         assert not list(pathlib.Path("/dev/shm").glob(f"tally_bench_{run.pid}_*"))
         assert "interrupted" in run.stderr.read()
     finally:

@@ -21,7 +21,6 @@ import argparse
 import array
 import contextlib
 import dataclasses
-import functools
 import http.client
 import json
 import math
@@ -224,13 +223,27 @@ def cpu_of(pid):
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def more_important():
+def more_important(pid):
     """For clients that stand for another machine: the server does not keep them from a core."""
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
         return
     with contextlib.suppress(OSError):
-        os.nice(-15)
+        os.setpriority(os.PRIO_PROCESS, pid, -15)
+
+
+@contextlib.contextmanager
+def under_way(command, nice=0):
+    """A process that is ended with the block, and by the system should this process die before."""
+    child = load.start(command, stdout=subprocess.PIPE)
+    try:
+        if nice != 0:
+            os.setpriority(os.PRIO_PROCESS, child.pid, nice)
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
 
 
 class Load:
@@ -258,24 +271,15 @@ class Load:
             words.append(f"{kind.weight},{kind.flags},{head},{body}")
         return [str(word) for word in words]
 
-    @contextlib.contextmanager
-    def under_way(self, command, prepare=None):
-        """A process of load_client; it is ended with the block, however that ends."""
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=prepare)
-        try:
-            yield child
-        finally:
-            child.kill()
-            child.wait()
-            child.stdout.close()
-
-    def run(self, server, kinds, prepare=None, ours=(), **options):
+    def run(self, server, kinds, important=False, ours=(), **options):
         """`ours` are further processes that belong to the measurement."""
         command = self.command(server, kinds, **options)
         ours = [server.pid, *ours]
         began, busy, times = time.monotonic(), machine_busy(), os.times()
         before = sum(map(cpu_of, ours))
-        with self.under_way(command, prepare) as child:
+        with under_way(command) as child:
+            if important:
+                more_important(child.pid)
             output = child.stdout.read()
             if child.wait(60) != 0:
                 raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}")
@@ -486,6 +490,7 @@ def aggressors(quick):
     yield Aggressor(f"{large} MiB announced, never sent", never, 128)
 
 
+# Takes a share of a processor, as the aggressor's clients did.
 BURN = """
 import sys, time
 share, piece = float(sys.argv[1]), 0.001
@@ -495,18 +500,6 @@ while True:
         pass
     time.sleep((1 - share) * piece)
 """
-
-
-@contextlib.contextmanager
-def burner(share, nice):
-    """Takes as much of a processor as the aggressor's clients did."""
-    command = [sys.executable, "-c", BURN, str(min(share, 0.98))]
-    child = subprocess.Popen(command, preexec_fn=functools.partial(os.nice, nice))
-    try:
-        yield child
-    finally:
-        child.kill()
-        child.wait()
 
 
 def small_capacity(bench):
@@ -525,8 +518,7 @@ def beside(bench, aggressor, rate, address):
     with bench.server([small(), aggressor.kind]) as server:
         options = {"connections": aggressor.connections, "warm": aggressor.lead, "cool": 0}
         command = bench.load.command(server, [aggressor.kind], seconds=60, **options)
-        prepare = functools.partial(os.nice, bench.settings.aggressor_nice)
-        with bench.load.under_way(command, prepare) as child:
+        with under_way(command, bench.settings.aggressor_nice) as child:
             time.sleep(aggressor.lead)
             run = polite_run(bench, server, rate, address, [child.pid])
             child.terminate()  # the polite client has all its answers
@@ -537,14 +529,15 @@ def beside(bench, aggressor, rate, address):
 def alone(bench, share, rate):
     """The same client's run beside a process that takes its share of a processor, no more."""
     with bench.server([small()]) as server:
-        with burner(share, bench.settings.aggressor_nice) as child:
+        command = [sys.executable, "-c", BURN, min(share, 0.98)]
+        with under_way(command, bench.settings.aggressor_nice) as child:
             return (polite_run(bench, server, rate, POLITE, [child.pid]),)
 
 
 def polite_run(bench, server, rate, address, ours):
     options = {"rate": rate, "from": address, "connections": 512, "warm": 0.2}
     options |= {"cool": 1 if bench.settings.quick else 3, "seconds": 2 * bench.scale}
-    return bench.load.run(server, [small()], more_important, ours, **options)
+    return bench.load.run(server, [small()], True, ours, **options)
 
 
 def fairness(bench, aggressor):
