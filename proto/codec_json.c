@@ -239,7 +239,8 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
         KEYS = 100 /* bytes of keys, of the type's name, and of what stands between them */
     };
     const struct json_print print = print_of(call, NULL, elements);
-    return json_tensor_write_max(&print, KEYS + 2 * JSON_INT_MAX * (uint64_t)call->desc.rank);
+    return json_tensor_write_max(&print,
+                                 KEYS + (uint64_t)2 * JSON_INT_MAX * (unsigned)call->desc.rank);
 }
 
 enum status answer_json(const struct scan_call *call, const void *output, uint64_t elements,

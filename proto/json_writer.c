@@ -57,7 +57,9 @@ char *json_writer_take(struct json_writer *w, size_t *bytes)
     *bytes = w->bytes;
     if (w->capacity - w->bytes > LEFT_BYTES) {
         char *shrunk = realloc(text, w->bytes + 1);
-        text = shrunk != NULL ? shrunk : text;
+        if (shrunk != NULL) {
+            text = shrunk;
+        }
     }
     json_writer_init(w);
     return text;

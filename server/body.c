@@ -3,6 +3,7 @@
 
 #include "server/config.h"
 #include "server/infer.h"
+#include "server/infer_memory.h"
 #include "server/server.h"
 #include "server/slices.h"
 
@@ -28,10 +29,9 @@ enum status body_reserve(struct request *request, uint64_t bytes, struct error *
     }
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t drawn = bytes < *promised ? bytes : *promised;
-    enum status status = STATUS_OK;
-    if (bytes > drawn) {
-        status = memory_reserve(request->server->memory, bytes - drawn, err);
-    }
+    enum status status = bytes == drawn
+                             ? STATUS_OK
+                             : memory_reserve(request->server->memory, bytes - drawn, err);
     if (status == STATUS_OK) {
         memory_draw(request->server->memory, drawn);
         *promised -= drawn;

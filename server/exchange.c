@@ -14,6 +14,7 @@
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/infer.h"
+#include "server/infer_memory.h"
 #include "server/lifecycle.h"
 #include "server/loop.h"
 #include "server/queue.h"

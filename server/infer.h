@@ -13,21 +13,6 @@
  * Thread: the owner of the request. */
 MUST_CHECK enum status infer_decode(struct exchange *x, struct error *err);
 
-/* Make room for `bytes` bytes of payload, at most call.payload_max, where the others are. */
-MUST_CHECK enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err);
-
-/* The header is read, and the head decoded if it needs nothing of the body: could the request
- * begin, and be through before its deadline? Sets x->retry_after_s. Thread: loop.
- * err   TOO_LARGE, QUEUE_FULL */
-MUST_CHECK enum status infer_check(struct exchange *x, struct error *err);
-
-/* The claim (admission.h) that a request needs before `more` bytes of its body are landed; 0
- * for a small one. Thread: the owner. */
-uint64_t infer_claim(const struct exchange *x, uint64_t more);
-
-/* Have that claim. False: the request was handed to admission.c. Thread: loop. */
-MUST_CHECK bool infer_may_go_on(struct exchange *x, uint64_t more);
-
 /* Where a request is. */
 enum infer_place {
     INFER_ENDED, /* here: request.error or request.answer is the outcome */
