@@ -102,7 +102,7 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
 
 static void swap_bytes(char *p, uint64_t bytes, size_t size)
 {
-    for (char *end = p + bytes; p < end; p += size) {
+    for (const char *end = p + bytes; p < end; p += size) {
         for (size_t i = 0; i < size / 2; i++) {
             char c = p[i];
             p[i] = p[size - 1 - i];

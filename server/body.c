@@ -28,10 +28,9 @@ enum status body_reserve(struct request *request, uint64_t bytes, struct error *
         bytes = whole; /* which is refused for good: trying again would not help */
     }
     uint64_t *promised = &request->admission.promised_bytes;
-    uint64_t drawn = bytes < *promised ? bytes : *promised;
-    enum status status = bytes == drawn
-                             ? STATUS_OK
-                             : memory_reserve(request->server->memory, bytes - drawn, err);
+    uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
+    uint64_t drawn = bytes - beyond;
+    enum status status = memory_reserve(request->server->memory, beyond, err); /* 0 is fine */
     if (status == STATUS_OK) {
         memory_draw(request->server->memory, drawn);
         *promised -= drawn;
