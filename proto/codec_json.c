@@ -240,7 +240,7 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
     };
     const struct json_print print = print_of(call, NULL, elements);
     return json_tensor_write_max(&print,
-                                 KEYS + (uint64_t)2 * JSON_INT_MAX * (unsigned)call->desc.rank);
+                                 KEYS + 2 * (uint64_t)JSON_INT_MAX * (uint64_t)call->desc.rank);
 }
 
 enum status answer_json(const struct scan_call *call, const void *output, uint64_t elements,

@@ -294,6 +294,21 @@ static inline const char *read_element(const struct cursor *c, number_reader rea
     return after;
 }
 
+/* Whether p, where an element or an array begins, is still worth reading. */
+static inline bool may_go_on(struct cursor *c, const char *p)
+{
+    if (p >= c->next_step) {
+        take_step(c, p);
+    }
+    return !c->given_up;
+}
+
+/* The status of the error that is set. */
+static enum status refused(const struct cursor *c)
+{
+    return c->given_up ? STATUS_CLIENT_GONE : STATUS_INVALID_DATA;
+}
+
 enum status json_tensor_read_part(const struct json_read *read, const struct json_part *part,
                                   void *out, struct error *err)
 {
@@ -309,10 +324,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
     const char *p = skip_space(&c, part->text);
     while (p < c.end) {
         bool empty = false;
-        if (p >= c.next_step) {
-            take_step(&c, p);
-        }
-        if (c.given_up) {
+        if (!may_go_on(&c, p)) {
             return parallel_given_up(err);
         }
         p = open_brackets(&c, p, &empty);
@@ -325,7 +337,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
             c.element++;
         }
         if (p == NULL) {
-            return c.given_up ? STATUS_CLIENT_GONE : STATUS_INVALID_DATA;
+            return refused(&c);
         }
         const char *where = p;
         p = next_element(&c, p, &where);

@@ -395,34 +395,40 @@ struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request 
 
 /* ---- threads ---- */
 
-/* Do something of the class whose turn it is. False: there is nothing to do. Thread: one of the
- * pool, a holder of the lock, which is given up meanwhile. */
-static bool work_once(struct codec_pool *pool)
+/* Do something of what has this turn. False: there is nothing to do. Thread: one of the pool, a
+ * holder of the lock, which is given up meanwhile. */
+static bool take_turn(struct codec_pool *pool, int turn)
 {
-    for (int i = 0; i < TURN_COUNT; i++) {
-        int turn = (pool->turn + i) % TURN_COUNT;
-        if (turn == TURN_DISCARD) {
-            if (pool->discarded != NULL) {
-                pool->turn = (turn + 1) % TURN_COUNT;
-                discard_piece(pool);
-                return true;
-            }
-            continue;
+    if (turn == TURN_DISCARD) {
+        bool any = pool->discarded != NULL;
+        if (any) {
+            discard_piece(pool);
         }
-        enum work_class kind = (enum work_class)turn;
-        struct crew_job *job = open_job(pool, kind);
-        if (job == NULL && pool->lines[kind].count == 0) {
-            continue;
-        }
-        pool->turn = (turn + 1) % TURN_COUNT;
-        if (job != NULL) {
-            help(pool, job);
-        } else {
-            run_next(pool, kind);
-        }
+        return any;
+    }
+    enum work_class kind = (enum work_class)turn;
+    struct crew_job *job = open_job(pool, kind);
+    if (job != NULL) {
+        help(pool, job);
         return true;
     }
-    return false;
+    bool any = pool->lines[kind].count > 0;
+    if (any) {
+        run_next(pool, kind);
+    }
+    return any;
+}
+
+/* Do something. False: there is nothing to do. Thread: likewise. */
+static bool work_once(struct codec_pool *pool)
+{
+    bool done = false;
+    for (int i = 0; i < TURN_COUNT && !done; i++) {
+        int turn = pool->turn;
+        pool->turn = (turn + 1) % TURN_COUNT;
+        done = take_turn(pool, turn);
+    }
+    return done;
 }
 
 static void *thread_main(void *argument)

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 enum {
-    COPY_AT_ONCE = 1 << 20
-}; /* one pread takes at most 2^31 - 4096 bytes */
+    COPY_AT_ONCE = 1 << 20 /* bytes, between two steps */
+};
 
 struct shm_region {
     atomic_uint users; /* the table is one */
@@ -450,30 +450,37 @@ struct transfer {
     uint64_t bytes;
 };
 
+/* Copy what comes after the first `done` bytes, as far as one call goes, and count it. */
+static enum status copy_on(const struct shm_region *region, const struct shm_window *window,
+                           const struct transfer *transfer, uint64_t *done, struct error *err)
+{
+    uint64_t position = region->info.offset + window->offset + *done;
+    uint64_t left = transfer->bytes - *done;
+    char *to = transfer->to == NULL ? NULL : transfer->to + *done;
+    const char *from = transfer->from == NULL ? NULL : transfer->from + *done;
+    ssize_t moved = copy_some(region->fd, to, from,
+                              left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE, position);
+    if (moved <= 0) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "the shared memory object could not be %s beyond byte %" PRIu64
+                         " of the window: has it become smaller?",
+                         to != NULL ? "read" : "written", *done);
+    }
+    *done += (uint64_t)moved;
+    return STATUS_OK;
+}
+
 static enum status copy(const struct shm_region *region, const struct shm_window *window,
                         const struct transfer *transfer, const struct parallel *parallel,
                         struct error *err)
 {
-    char *to = transfer->to;
-    const char *from = transfer->from;
-    enum status status = check_copy(region, window, transfer->bytes, err);
-    uint64_t position = region->info.offset + window->offset;
     uint64_t done = 0;
+    enum status status = check_copy(region, window, transfer->bytes, err);
     while (status == STATUS_OK && done < transfer->bytes) {
-        uint64_t left = transfer->bytes - done;
-        size_t part = left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE;
-        ssize_t moved = copy_some(region->fd, to != NULL ? to + done : NULL,
-                                  from != NULL ? from + done : NULL, part, position + done);
-        if (moved <= 0) {
-            return error_set(err, STATUS_SHM_ERROR,
-                             "the shared memory object could not be %s beyond byte %" PRIu64
-                             " of the window: has it become smaller?",
-                             to != NULL ? "read" : "written", done);
+        if (done > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
         }
-        done += (uint64_t)moved;
-        if (done < transfer->bytes && !parallel_step(parallel)) {
-            status = parallel_given_up(err);
-        }
+        status = copy_on(region, window, transfer, &done, err);
     }
     return status;
 }

@@ -45,13 +45,13 @@ static int tear_down(void **state)
         request->codec->release(&request->call);
     }
     memory_give(f->server.memory, &request->block);
+    packed_body_free(&f->x);
     memory_release(f->server.memory, request->reserved_bytes);
     struct memory_stats stats;
     memory_stats(f->server.memory, &stats);
     int leaked = stats.reserved_bytes != 0;
     free(request->head);
     inflate_destroy(f->x.inflate);
-    packed_body_free(&f->x);
     memory_destroy(f->server.memory);
     free(f);
     return leaked;
