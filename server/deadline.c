@@ -139,6 +139,11 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
         refuse(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
     } else if (x->phase == EXCHANGE_DRAIN) {
         check_drain(x, now_ns);
+    } else if (request_verdict(&x->request, now_ns) == STATUS_DEADLINE_PASSED) {
+        (void)error_set(&x->request.error, STATUS_DEADLINE_PASSED,
+                        "the deadline passed while the body arrived, of which %llu bytes came",
+                        (unsigned long long)x->body_received);
+        exchange_refuse(x);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
         time_out(conn, "the body did not arrive in the time of the server's "
                        "--body-timeout-ms: " CONFIG_LESS_ADVICE);

@@ -85,6 +85,19 @@ def test_a_request_that_waits_for_memory_is_504_when_its_deadline_passes_and_was
         wire.close()
 
 
+def test_a_deadline_that_passes_while_the_body_arrives_is_504_before_its_end(start_server):
+    """Not before: nobody knows how fast it comes."""
+    server = start_server()
+    with server.wire() as wire:
+        wire.send(announce(6 * MIB, bytes(MIB), [("X-Request-Timeout-Ms", "300")]))
+        calls.expect_error(wire.answer(), 504, "deadline_passed", says=["body"])
+    with server.wire() as wire:
+        wire.send(announce(600, bytes(100), [("X-Request-Timeout-Ms", "300")]))
+        calls.expect_error(wire.answer(), 504, "deadline_passed", says=["body"])
+    assert works(server)
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 20)
+
+
 def test_a_request_that_waits_for_memory_goes_on_when_there_is_some(start_server):
     server = start_server("--memory-budget", "16MiB")
     size = 6 * MIB
