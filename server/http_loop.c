@@ -143,14 +143,20 @@ static void go_away(struct exchange *x, enum exchange_phase phase)
     conn_enter(x->conn, CONN_WAITING);
 }
 
+/* Have MHD leave the connection alone until it is resumed. */
+static void hold(struct exchange *x)
+{
+    x->phase = EXCHANGE_SUSPENDED;
+    x->held = true;
+    x->conn->listener->polled--;
+    MHD_suspend_connection(x->request.connection);
+}
+
 /* MHD asks for an answer that is not there. */
 static enum MHD_Result answer_polled(struct exchange *x)
 {
     if (x->phase == EXCHANGE_SUSPENDED || ++x->polls > EXCHANGE_MOST_POLLS) {
-        x->phase = EXCHANGE_SUSPENDED;
-        x->held = true;
-        x->conn->listener->polled--;
-        MHD_suspend_connection(x->request.connection);
+        hold(x);
     }
     return MHD_YES;
 }
@@ -167,7 +173,7 @@ static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
         x->paused = true;
         x->conn->body_ns = clock_span_ns(x->conn->since_ns, clock_now_ns());
         go_away(x, EXCHANGE_SUSPENDED);
-        MHD_suspend_connection(x->request.connection);
+        hold(x); /* at once: MHD still has bytes that are not taken */
         return MHD_YES;
     case EXCHANGE_AWAIT:
         go_away(x, EXCHANGE_POLLED);
@@ -436,6 +442,7 @@ static void stop_daemons(struct http_loop *loop)
     }
     for (size_t i = 0; i < loop->listener_count; i++) {
         MHD_stop_daemon(loop->listeners[i].daemon);
+        assert(loop->listeners[i].polled == 0 && loop->listeners[i].answering == 0);
     }
 }
 

@@ -114,6 +114,7 @@ def test_a_request_that_waits_for_memory_goes_on_when_there_is_some(start_server
         client.close()
     assert answer.status == 200
     assert answer.body == np.cumsum(np.ones(size, np.int8), dtype=np.int8).tobytes()
+    server.stop()  # which looks whether the loop has lost count of its connections
 
 
 def test_a_few_bytes_that_ask_for_much_wait_for_memory_instead_of_taking_it(start_server):
