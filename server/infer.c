@@ -371,7 +371,8 @@ static bool head_is_short(const struct exchange *x)
 static bool complete_is_long(const struct exchange *x)
 {
     bool long_text = x->request.call.source == CALL_SOURCE_TEXT && !head_is_short(x);
-    return !x->request.decoded || long_text || bytes_to_move(x) > INLINE_MOVE_BYTES;
+    return x->inflate != NULL || !x->request.decoded || long_text ||
+           bytes_to_move(x) > INLINE_MOVE_BYTES;
 }
 
 /* ---- what it costs the codec pool, in bytes of text ---- */
