@@ -320,6 +320,7 @@ def test_a_complete_tensor_is_not_scanned_to_its_end_for_a_client_that_left(serv
     with server.wire(PATIENCE_S) as wire:
         wire.send(post_bytes(BROADCAST, b"\x01", [("Content-Type", calls.RAW)]))
         await_counter(server, "tally_slices_total", before)
+        wire.reset()
     await_no_reservation(server)
     assert counter(server, "tally_slices_total") < before + 30  # of a hundred and more
 
