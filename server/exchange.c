@@ -249,8 +249,20 @@ static enum exchange_step drain(struct exchange *x, size_t count)
     return x->answered_early && x->drained > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
 }
 
+/* The loop is being taken down, and so is whatever a request could be handed over to. */
+static bool refused_at_the_end(struct exchange *x)
+{
+    if (x->loop->stopping) {
+        (void)error_set(&x->request.error, STATUS_DRAINING, "the service is shutting down");
+    }
+    return x->loop->stopping;
+}
+
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count)
 {
+    if (x->phase == EXCHANGE_BODY && refused_at_the_end(x)) {
+        exchange_refuse(x);
+    }
     if (x->phase == EXCHANGE_BODY && !infer_may_go_on(x, count)) {
         return EXCHANGE_PAUSE;
     }
@@ -294,6 +306,9 @@ enum exchange_step exchange_body_end(struct exchange *x)
     struct request *request = &x->request;
     if (x->phase == EXCHANGE_DRAIN) {
         return x->answered_early ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
+    }
+    if (refused_at_the_end(x)) {
+        return EXCHANGE_ANSWER;
     }
     request->times.received = clock_now_ns();
     if (body_finish(x, &request->error) != STATUS_OK) {
