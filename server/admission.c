@@ -19,8 +19,8 @@ enum {
     STUCK_MS = 1000     /* everybody who is active has waited for memory for this long */
 };
 
-/* Of each new measurement in the time that a byte takes. */
-#define SPEED_WEIGHT 0.25
+/* What older measurements of the speed weigh when a new one comes. */
+#define SPEED_KEPT 0.8
 /* What is reckoned to take so long may take this many times as long: whoever is begun and comes
  * late has cost as much as one that is in time. */
 #define CAUTION 1.2
@@ -35,8 +35,12 @@ struct admission {
     size_t active_waiting; /* of them, for a larger claim */
     uint64_t active_bytes; /* of their claims */
     uint64_t stuck_since_ns;
+    uint64_t busy_since_ns;
     uint64_t last_finish_ns;
-    double ns_per_byte; /* of claims, while there was a crowd; 0: not known */
+    unsigned finishes;  /* in a crowd, up to ADMISSION_PLACES */
+    double crowd_ns;    /* that claims took in a crowd, ... */
+    double crowd_bytes; /* ... and their bytes, the latest weighing most */
+    double ns_per_byte; /* of claims; 0: not known */
 };
 
 enum status admission_create(struct memory *memory, size_t max_waiting, struct admission **out,
@@ -114,8 +118,8 @@ static bool grant(struct admission *admission, struct request *request, uint64_t
         admission->active_bytes += more; /* a claim of those who begin was 0 */
     }
     if (begins) {
+        admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
         admission->active++;
-        hold->since_ns = now_ns;
         hold->state = ADMISSION_ACTIVE;
     }
     return true;
@@ -353,18 +357,23 @@ void admission_slow(struct admission *admission, struct request *request)
 
 /* One more is through: how long did its bytes take? Only in a crowd, as alone it shows how fast
  * its client is. Thread: a holder of the lock. */
-static void measure(struct admission *admission, const struct request *request, uint64_t claim,
-                    uint64_t now_ns)
+static void measure(struct admission *admission, uint64_t claim, uint64_t now_ns)
 {
-    uint64_t since_ns = request->admission.since_ns;
-    since_ns = admission->last_finish_ns > since_ns ? admission->last_finish_ns : since_ns;
+    uint64_t since_ns = admission->last_finish_ns > admission->busy_since_ns
+                            ? admission->last_finish_ns
+                            : admission->busy_since_ns;
     admission->last_finish_ns = now_ns;
-    if (admission->line.count == 0 || claim == 0) {
+    if (admission->line.count == 0) {
         return;
     }
-    double sample = (double)clock_span_ns(since_ns, now_ns) / (double)claim;
-    double weight = admission->ns_per_byte > 0 ? SPEED_WEIGHT : 1;
-    admission->ns_per_byte += weight * (sample - admission->ns_per_byte);
+    admission->crowd_ns =
+        admission->crowd_ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
+    admission->crowd_bytes = admission->crowd_bytes * SPEED_KEPT + (double)claim;
+    /* The first that finishes has shared its time with those that are about to. */
+    admission->finishes += admission->finishes < ADMISSION_PLACES;
+    if (admission->finishes == ADMISSION_PLACES) {
+        admission->ns_per_byte = admission->crowd_ns / admission->crowd_bytes;
+    }
 }
 
 void admission_finish(struct admission *admission, struct request *request)
@@ -375,7 +384,7 @@ void admission_finish(struct admission *admission, struct request *request)
     }
     (void)pthread_mutex_lock(&admission->lock);
     if (is_active(request) && request->error.status == STATUS_OK) {
-        measure(admission, request, hold->claim, clock_now_ns());
+        measure(admission, hold->claim, clock_now_ns());
     }
     lose_place(admission, request, ADMISSION_FINISHED);
     (void)pthread_mutex_unlock(&admission->lock);

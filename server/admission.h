@@ -59,7 +59,6 @@ struct admission_hold {
     uint64_t claim;          /* the most bytes it may need, 0: none stated */
     uint64_t wanted;         /* in the line: the claim it waits for */
     bool goes_on;            /* in the line, and ACTIVE already */
-    uint64_t since_ns;       /* ACTIVE: admitted */
     uint64_t promised_bytes; /* of the memory budget, not taken yet */
 };
 

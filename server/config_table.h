@@ -118,7 +118,7 @@ X(busy_poll_us,        UINT,   "100",            0,          1000,             "
   "that waking a thread takes, for processor time. 0, and on one core: not at all.")               \
 X(slice_bytes,         SIZE,   "4MiB",           0,          CONFIG_TIB,       "bytes",            \
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
-  "arrives, one of eight times this or more also when it is complete, about 20 ms at a time, so "  \
+  "arrives, one of eight times this or more also when it is complete, about 5 ms at a time, so "  \
   "that others run between them; where its layout and the axis allow. 0: never.")                  \
 X(cpus,                UINT,   "0",              0,          256,              "cores",            \
   "Cores that the service counts on: threads of the codec pool and of PoCL's devices (unless "     \

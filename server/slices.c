@@ -17,7 +17,7 @@ enum {
     CARRY_BYTES = 1 << 20, /* most, for the sums that slices hand on */
     FIRST_SLICES = 4,      /* --slice-bytes in the first slice, at most */
     WHOLE_SLICES = 8,      /* in a complete tensor that is worth slicing: some milliseconds */
-    SLICE_MS = 20,         /* that a slice holds a device, about */
+    SLICE_MS = 5,          /* that a slice holds a device, about */
     GROWTH = 4             /* of a slice to the one before it, at most */
 };
 

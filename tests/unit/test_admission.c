@@ -8,11 +8,12 @@
 #include "tests/unit/fake_request.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 
 enum {
-    MOST_WAITING = 8
+    MOST_WAITING = 9
 };
 
 struct fixture {
@@ -341,45 +342,54 @@ static void a_claim_beyond_the_budget_is_refused_for_good(void **state)
     free(request);
 }
 
-/* In a crowd each 200 MiB took at least as long as the clock shows: whoever has less time than
- * those before it need is refused, and one that waited too long is not begun. */
+/* In a crowd 100 MiB take 20 ms each: whoever has less time than those before it need is
+ * refused, and one that has waited too long is not begun. */
 static void who_cannot_be_through_in_time_is_refused_before_its_body(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
     struct error err = ERROR_INIT;
     uint64_t wait_ns = 0;
-    struct request *active[ADMISSION_PLACES];
-    struct request *waiting[3];
-    for (int i = 0; i < ADMISSION_PLACES; i++) {
-        active[i] = request_of(f, &client);
-        assert_true(enter(f, active[i], 200 * MIB));
-        active[i]->admission.since_ns -= NS_PER_S; /* it began a second ago */
-    }
-    for (int i = 0; i < 3; i++) {
-        waiting[i] = request_of(f, &client);
-        assert_false(enter(f, waiting[i], 200 * MIB));
-    }
-    waiting[1]->deadline_ns = clock_now_ns() + NS_PER_S / 2;
-    admission_finish(f->admission, active[0]); /* 200 MiB a second */
-    expect_admitted(f, waiting[0]);
-    expect_ended(f, waiting[1], STATUS_DEADLINE_PASSED); /* what is active takes longer */
+    enum {
+        CROWD = 3 * ADMISSION_PLACES
+    };
+    struct request *crowd[CROWD];
     struct request *new = request_of(f, &client);
-    new->deadline_ns = clock_now_ns() + 2 * NS_PER_S;
-    assert_int_equal(admission_check(f->admission, new, 200 * MIB, &wait_ns, &err),
+    for (int i = 0; i < CROWD; i++) {
+        crowd[i] = request_of(f, &client);
+        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        /* Nothing is known before so many have finished as began together. */
+        assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, NULL),
+                         STATUS_OK);
+        assert_int_equal(wait_ns, 0);
+        (void)usleep(20000); /* it takes so long */
+        admission_finish(f->admission, crowd[i]);
+        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
+    }
+    new->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
+    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, &err),
                      STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "deadline"));
-    assert_in_range(wait_ns, 4 * NS_PER_S, 9 * NS_PER_S);
-    new->deadline_ns = clock_now_ns() + 60 * NS_PER_S;
-    assert_int_equal(admission_check(f->admission, new, 200 * MIB, &wait_ns, NULL), STATUS_OK);
-    leave(f, active[1]);
-    expect_admitted(f, waiting[2]);
+    assert_true(wait_ns >
+                100 * NS_PER_MS); /* five in the line, two of work left of the others */
+    new->deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
+    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
+    struct request *late = crowd[2 * ADMISSION_PLACES];
+    late->deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
+    admission_finish(f->admission, crowd[ADMISSION_PLACES]);
+    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 1]);
+    expect_ended(f, late, STATUS_DEADLINE_PASSED);
     free(new);
-    leave(f, active[0]);
-    leave(f, active[2]);
-    leave(f, active[3]);
-    leave(f, waiting[0]);
-    leave(f, waiting[2]);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        leave(f, crowd[i]);
+    }
+    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 2]);
+    expect_admitted(f, crowd[2 * ADMISSION_PLACES + 3]);
+    for (int i = 2 * ADMISSION_PLACES + 1; i < CROWD; i++) {
+        leave(f, crowd[i]);
+    }
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
