@@ -446,15 +446,17 @@ static void stop_daemons(struct http_loop *loop)
     }
 }
 
-static void loop_thread(void *arg)
+static void *loop_thread(void *arg)
 {
     struct http_loop *loop = arg;
     assert(loop->magic == LOOP_MAGIC);
+    (void)pthread_setname_np(pthread_self(), "tally-http");
     loop_wake(loop);
     (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
     while (!loop->stopping) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }
+    return NULL;
 }
 
 /* ---- starting and ending ---- */
@@ -558,7 +560,7 @@ enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
         status = listener_start(loop, &sockets->sockets[i], limit, err);
     }
-    if (status == STATUS_OK && uv_thread_create(&loop->thread, loop_thread, loop) != 0) {
+    if (status == STATUS_OK && pthread_create(&loop->thread, NULL, loop_thread, loop) != 0) {
         status = error_set(err, STATUS_INTERNAL, "no thread for HTTP");
     }
     loop->started = status == STATUS_OK;
@@ -576,7 +578,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 void loop_join(struct http_loop *loop)
 {
     if (loop->started && !loop->joined) {
-        (void)uv_thread_join(&loop->thread);
+        (void)pthread_join(loop->thread, NULL);
         loop->joined = true;
     }
 }

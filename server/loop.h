@@ -9,6 +9,7 @@
 #include "server/listen.h"
 #include "server/server.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <uv.h>
 
@@ -35,7 +36,7 @@ struct http_loop {
     struct server *server;
     const atomic_bool *draining_order; /* shared, set by http.c */
     const atomic_bool *stopping_order;
-    uv_thread_t thread;
+    pthread_t thread;
     bool started;
     bool joined;
     uv_loop_t uv;

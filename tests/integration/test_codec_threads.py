@@ -225,8 +225,8 @@ def thread_seconds(server, name):
 
 
 def spent_on(server, send):
-    """Seconds of the loop (and of main, which does next to nothing), and of codec threads."""
-    names = ("tallyd", "tally-codec")
+    """Seconds of the loop, and of codec threads."""
+    names = ("tally-http", "tally-codec")
     before = [thread_seconds(server, name) for name in names]
     assert send().status == 200
     return [thread_seconds(server, name) - b for name, b in zip(names, before)]

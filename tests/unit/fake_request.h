@@ -11,7 +11,7 @@
 
 /* Who sends them unless a test says otherwise. */
 static struct client fake_client;
-static uint64_t fake_tickets;
+static atomic_uint_fast64_t fake_tickets;
 
 /* A row of `elements` float32 numbers; bytes of its block as asked, without a slab. */
 static inline struct request *fake_request(struct completion *completion, enum dtype dtype,

@@ -489,7 +489,7 @@ static void slices_grow_while_the_device_is_busy(void **state)
     await_runs(&f, 2);
     send_payload(&f, TENSOR - 1, TENSOR);
     expect_scanned(&f);
-    assert_in_range(runs(), 4, 8); /* of 17 */
+    assert_in_range(runs(), 4, 16); /* of 17; the faster the machine, the fewer */
     fake_release(&f.fakes, first);
     tear_down(&f);
 }
