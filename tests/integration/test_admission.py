@@ -9,22 +9,12 @@ import numpy as np
 import pytest
 
 from support import calls
+from support.calls import BODY, PATH, SUMS, works
 from support.http import post_bytes
 from support.waiting import until
 
 MIB = 1 << 20
 RAW = ("Content-Type", calls.RAW)
-PATH = "/v1/cumsum?dtype=int32&shape=3"
-BODY = np.array([1, 2, 3], np.int32).tobytes()
-SUMS = np.array([1, 3, 6], np.int32).tobytes()
-
-
-def works(server):
-    client = server.client()
-    try:
-        return client.post(PATH, BODY, calls.RAW).body == SUMS
-    finally:
-        client.close()
 
 
 def announce(size, body=b"", headers=()):

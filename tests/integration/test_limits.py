@@ -14,22 +14,12 @@ import numpy as np
 import pytest
 
 from support import calls
+from support.calls import BODY, PATH, SUMS, works
 from support.http import post_bytes
 from support.waiting import until
 
 RAW = ("Content-Type", calls.RAW)
-PATH = "/v1/cumsum?dtype=int32&shape=4"
-BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
-SUMS = np.array([1, 3, 6, 10], np.int32).tobytes()
 MIB = 1 << 20
-
-
-def works(server):
-    client = server.client()
-    try:
-        return client.post(PATH, BODY, calls.RAW).body == SUMS
-    finally:
-        client.close()
 
 
 def in_parallel(calls_to_make):

@@ -17,12 +17,9 @@ import numpy as np
 import pytest
 
 from support import calls
+from support.calls import BODY, PATH, SUMS, works
 from support.tallyd import BINARY, KERNEL_CACHE, MODE, TOP, free_port
 from support.waiting import until
-
-PATH = "/v1/cumsum?dtype=int32&shape=4"
-BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
-SUMS = np.array([1, 3, 6, 10], np.int32).tobytes()
 
 
 def run(*flags, env=None):
@@ -38,14 +35,6 @@ def run(*flags, env=None):
         cwd=TOP,
     )
     return result.returncode, result.stdout, result.stderr
-
-
-def works(server):
-    client = server.client()
-    try:
-        return client.post(PATH, BODY, calls.RAW).body == SUMS
-    finally:
-        client.close()
 
 
 def test_help_names_every_flag_and_variable():

@@ -108,3 +108,17 @@ def expect_error(answer, status, code=None, field=None, says=()):
 
 def json_body(document):
     return json.dumps(document).encode()
+
+
+# A request that any server answers, and its answer.
+PATH = "/v1/cumsum?dtype=int32&shape=4"
+BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
+SUMS = np.array([1, 3, 6, 10], np.int32).tobytes()
+
+
+def works(server):
+    client = server.client()
+    try:
+        return client.post(PATH, BODY, RAW).body == SUMS
+    finally:
+        client.close()
