@@ -15,7 +15,7 @@ from support import calls, dtypes, waiting
 MIB = 1 << 20
 SPARE = 8 * MIB  # stacks, buffers of connections
 FLOAT32 = dtypes.BY_NAME["float32"]
-LARGE = 8  # requests that come before a small one
+LARGE = 16  # requests that come before a small one
 
 
 def metric(client, name):
@@ -112,7 +112,7 @@ def begun(client):
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    "send", [print_much(2000000), pack_noise(8 * MIB)], ids=["printed", "packed"]
+    "send", [print_much(1000000), pack_noise(4 * MIB)], ids=["printed", "packed"]
 )
 def test_a_small_text_overtakes_large_answers_of_the_same_client(start_server, send, threads):
     server = start_server("--codec-threads", str(threads), "--log-requests", "false")
@@ -132,7 +132,7 @@ def test_a_small_text_overtakes_large_answers_of_the_same_client(start_server, s
 
 def test_a_small_text_overtakes_large_bodies_that_are_unpacked(start_server):
     server = start_server("--codec-threads", "1", "--log-requests", "false")
-    send = unpack_much(32 * MIB)
+    send = unpack_much(16 * MIB)
     client = server.client(120)
     assert small_text(client).status == 200
     assert send(client).status == 200
