@@ -9,6 +9,7 @@
 #include "server/exchange.h"
 
 #include "proto/models.h"
+#include "server/admission.h"
 #include "server/body.h"
 #include "server/client.h"
 #include "server/clock.h"
@@ -208,6 +209,7 @@ static void begin_drain(struct exchange *x, uint64_t left)
 {
     x->phase = EXCHANGE_DRAIN;
     x->refused_ns = clock_now_ns();
+    admission_finish(x->loop->server->admission, &x->request);
     if (left > KEEP_ALIVE_DRAIN_BYTES) {
         respond_early(x);
     }

@@ -75,6 +75,20 @@ def test_a_request_that_waits_for_memory_is_504_when_its_deadline_passes_and_was
         wire.close()
 
 
+def test_a_body_that_is_refused_gives_its_place_up_before_its_client_stops_sending(start_server):
+    server = start_server()
+    size = 4 * MIB
+    head = (
+        f"POST /v1/cumsum?dtype=int8&shape={size} HTTP/1.1\r\nHost: x\r\n"
+        f"Content-Type: {calls.RAW}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    ).encode()
+    with server.wire() as wire:
+        wire.send(head + b"%x\r\n" % (2 * size) + bytes(size + 2 * MIB))  # more than it said
+        calls.expect_error(wire.answer(), 400, "length_mismatch")
+        assert server.metric("tally_admission_active") == 0
+        assert server.metric("tally_memory_promised_bytes") == 0
+
+
 def test_a_deadline_that_passes_while_the_body_arrives_is_504_before_its_end(start_server):
     """Not before: nobody knows how fast it comes."""
     server = start_server()
