@@ -152,9 +152,3 @@ struct request *fair_take(struct fair_cursor *cursor)
     }
     return fair_drop(cursor);
 }
-
-struct request *fair_pop(struct fair_line *line)
-{
-    struct fair_cursor cursor = fair_begin(line);
-    return cursor.current == NULL ? NULL : fair_take(&cursor);
-}

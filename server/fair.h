@@ -76,7 +76,4 @@ void fair_step(struct fair_cursor *cursor);
 struct request *fair_take(struct fair_cursor *cursor); /* it is served: it costs credit */
 struct request *fair_drop(struct fair_cursor *cursor); /* it is not: it costs nothing */
 
-/* Take whose turn it is; NULL: nothing waits. */
-struct request *fair_pop(struct fair_line *line);
-
 #endif

@@ -4,6 +4,7 @@
 #include "server/admission.h"
 #include "server/body.h"
 #include "server/clock.h"
+#include "server/codec_pool.h"
 #include "server/config.h"
 #include "server/infer_shm.h"
 #include "server/queue.h"
@@ -176,6 +177,20 @@ uint64_t infer_claim(const struct exchange *x, uint64_t more)
     return need > UINT64_MAX - slack ? need : need + slack;
 }
 
+/* How long a small request waits, about, for a codec thread if it is a long text, and for a
+ * device. */
+static uint64_t small_wait_ns(const struct exchange *x, uint64_t now_ns)
+{
+    const struct request *request = &x->request;
+    const struct server *server = request->server;
+    uint64_t wait_ns = queue_wait_ns(server->queue, request->client, now_ns);
+    int64_t text_bytes = request->decoded ? 0 : x->door.content_length;
+    if (text_bytes > (int64_t)server->config->inline_json_bytes) {
+        wait_ns += codec_pool_wait_ns(server->codecs, request->client, (uint64_t)text_bytes);
+    }
+    return wait_ns;
+}
+
 enum status infer_check(struct exchange *x, struct error *err)
 {
     struct request *request = &x->request;
@@ -190,7 +205,7 @@ enum status infer_check(struct exchange *x, struct error *err)
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {
         uint64_t now_ns = clock_now_ns();
-        wait_ns = queue_wait_ns(server->queue, request->client, now_ns);
+        wait_ns = small_wait_ns(x, now_ns);
         if (now_ns + wait_ns > request->deadline_ns) {
             status = error_set(
                 err, STATUS_QUEUE_FULL,
