@@ -226,7 +226,8 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
     const struct door *door = &x->door;
     conn_enter(x->conn, CONN_BODY);
     x->post = strcmp(method, "POST") == 0;
-    x->get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    x->head = strcmp(method, "HEAD") == 0;
+    x->get = x->head || strcmp(method, "GET") == 0;
     choose_id(x);
     x->phase = EXCHANGE_BODY;
     if (open_exchange(x) == STATUS_OK) {

@@ -110,6 +110,7 @@ struct exchange {
     bool paused;    /* SUSPENDED inside its body: it waits to be admitted, or for memory */
     bool local;     /* the client is on this machine */
     bool get;       /* GET or HEAD */
+    bool head;      /* HEAD: no body in the answer; unknown until the header has ended */
     bool close;     /* the connection ends with this answer */
     unsigned polls; /* POLLED: times that MHD has asked for the answer */
     bool held;      /* SUSPENDED: MHD has suspended the connection, too */

@@ -86,6 +86,7 @@ static void reset(struct exchange *x)
     x->phase = EXCHANGE_NEW;
     x->post = false;
     x->get = false;
+    x->head = false;
     x->close = false;
     x->path = "";
     x->body_received = 0;

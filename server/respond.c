@@ -330,12 +330,13 @@ void respond_early(struct exchange *x)
     if (head < 0 || (size_t)head >= sizeof text - sizeof body) {
         return;
     }
-    memcpy(text + head, w.text, w.bytes);
+    size_t body_bytes = x->head ? 0 : w.bytes;
+    memcpy(text + head, w.text, body_bytes);
     /* A socket that has sent nothing of this exchange has room for it; if not, the client has
      * stopped reading and would not see it anyway. */
-    size_t bytes = (size_t)head + w.bytes;
+    size_t bytes = (size_t)head + body_bytes;
     if (send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes) {
-        x->conn->answer_bytes = w.bytes;
+        x->conn->answer_bytes = body_bytes;
     }
     (void)shutdown(x->conn->fd, SHUT_WR);
 }

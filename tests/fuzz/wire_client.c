@@ -231,13 +231,16 @@ static void check_answer(struct wire_client *client, struct answer *answer,
 
 /* ---- the stream of answers ---- */
 
-/* Is the body left out, as to HEAD? */
-static bool is_bodiless(const struct wire_client *client, const char *body, size_t there)
+/* Is the body left out, as to HEAD? A 408 to a header that never ended has one: the method is
+ * known when the header has ended, and the connection closes behind it. */
+static bool is_bodiless(const struct wire_client *client, const struct answer *answer,
+                        size_t there)
 {
     if (client->tainted) { /* nobody knows what was asked, but the next answer may follow */
-        return there >= 9 && memcmp(body, "HTTP/1.1 ", 9) == 0;
+        return there >= 9 && memcmp(answer->body, "HTTP/1.1 ", 9) == 0;
     }
-    return client->answered < client->asked && client->requests[client->answered].head;
+    bool head = client->answered < client->asked && client->requests[client->answered].head;
+    return head && (answer->status != 408 || there == 0);
 }
 
 /* Check the oldest answer, if it is whole. */
@@ -274,7 +277,7 @@ static bool take_answer(struct wire_client *client, struct wire_mood mood)
     }
     size_t length = strtoul(value, NULL, 10);
     size_t there = count - head_bytes;
-    if (length > 0 && is_bodiless(client, answer.body, there)) {
+    if (length > 0 && is_bodiless(client, &answer, there)) {
         length = 0;
     }
     if (there < length) {
