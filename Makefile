@@ -83,6 +83,9 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 # What a socket is like when listen() is called.
 $(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen
 
+# Whose turn it is, without libmicrohttpd.
+$(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
+
 # Tests in which the Nth allocation fails (tests/unit/failing_memory.h).
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
     LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take

@@ -20,7 +20,8 @@
 struct clients; /* opaque: the table of all */
 
 struct client {
-    atomic_uint_fast64_t requests; /* under way */
+    atomic_uint_fast64_t connections; /* open */
+    atomic_uint_fast64_t requests;    /* under way */
     uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
     uint64_t key[2];                         /* constant */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_loopback(const struct sockaddr_storage *peer)
+static bool is_local(const struct sockaddr_storage *peer)
 {
     if (peer->ss_family == AF_INET) {
         struct sockaddr_in v4;
@@ -27,41 +27,28 @@ static bool is_loopback(const struct sockaddr_storage *peer)
     return peer->ss_family == AF_UNIX;
 }
 
-static void copy_peer(struct conn *conn, const struct sockaddr *peer)
+struct conn *conn_create(struct http_daemon *daemon, int fd)
 {
-    int family = peer == NULL ? AF_UNSPEC : peer->sa_family;
-    if (family == AF_INET) {
-        memcpy(&conn->peer, peer, sizeof(struct sockaddr_in));
-    } else if (family == AF_INET6) {
-        memcpy(&conn->peer, peer, sizeof(struct sockaddr_in6));
-    } else {
-        conn->peer.ss_family = (sa_family_t)family;
-    }
-}
-
-struct conn *conn_create(struct listener *listener, int fd, const struct sockaddr *peer)
-{
-    struct http_loop *loop = listener->loop;
-    struct conn *conn = calloc(1, sizeof *conn);
+    struct http_loop *loop = daemon->loop;
+    struct accepted *accepted = &loop->accepted;
+    struct conn *conn = accepted->client == NULL ? NULL : calloc(1, sizeof *conn);
     if (conn == NULL) {
-        return NULL;
-    }
-    copy_peer(conn, peer);
-    conn->client = clients_get(loop->server->clients, &conn->peer);
-    if (conn->client == NULL) {
-        free(conn);
         return NULL;
     }
     conn->magic = CONN_MAGIC;
     conn->fd = fd;
     conn->loop = loop;
-    conn->listener = listener;
+    conn->daemon = daemon;
+    conn->peer = accepted->peer;
+    conn->client = accepted->client;
+    accepted->client = NULL;
+    (void)atomic_fetch_add_explicit(&conn->client->connections, 1, memory_order_relaxed);
     conn->next = loop->conns;
     if (conn->next != NULL) {
         conn->next->prev = conn;
     }
     loop->conns = conn;
-    conn->local = listener->local || is_loopback(&conn->peer);
+    conn->local = is_local(&conn->peer);
     conn_enter(conn, CONN_FRESH);
     (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
@@ -96,7 +83,10 @@ void conn_destroy(struct conn *conn)
     if (conn->next != NULL) {
         conn->next->prev = conn->prev;
     }
+    http_daemon_leave(conn->daemon);
+    (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
     (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
+    accepting_resume(conn->loop);
     metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
     conn->closed = true;
     if (conn->exchange == NULL) {
@@ -126,7 +116,7 @@ void conn_client_text(const struct conn *conn, char *text, size_t room)
     } else if (conn->peer.ss_family == AF_INET6) {
         memcpy(&v6, &conn->peer, sizeof v6);
         (void)inet_ntop(AF_INET6, &v6.sin6_addr, text, (socklen_t)room);
-    } else if (conn->listener->local) {
+    } else if (conn->peer.ss_family == AF_UNIX) {
         (void)snprintf(text, room, "unix");
     }
 }

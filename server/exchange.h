@@ -40,7 +40,7 @@
 #include <sys/socket.h>
 
 struct http_loop;
-struct listener;
+struct http_daemon;
 
 enum conn_phase {
     CONN_FRESH,
@@ -70,7 +70,7 @@ struct conn {
     uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
     int stuck_sweeps;        /* heartbeats without progress though bytes wait */
     struct http_loop *loop;
-    struct listener *listener;
+    struct http_daemon *daemon;
     struct client *client;     /* held */
     struct exchange *exchange; /* NULL between requests */
     struct conn *prev;         /* list of the loop */
@@ -160,7 +160,7 @@ static inline struct exchange *exchange_of(struct request *request)
 }
 
 /* Begin and end a connection (MHD's NOTIFY_CONNECTION). NULL: no memory. */
-struct conn *conn_create(struct listener *listener, int fd, const struct sockaddr *peer);
+struct conn *conn_create(struct http_daemon *daemon, int fd);
 /* Its record lives as long as an exchange that is an orphan. */
 void conn_destroy(struct conn *conn);
 void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended */

@@ -235,7 +235,7 @@ static void end(struct exchange *x);
  * a slice of it is out, that is left with what it needs. */
 static void orphan(struct exchange *x)
 {
-    x->conn->listener->polled--;
+    x->conn->daemon->polled--;
     exchange_cancel(x);
     if (x->request.state == REQUEST_SLICED) {
         x->phase = EXCHANGE_READY;
@@ -261,7 +261,7 @@ static void end(struct exchange *x)
     struct request *request = &x->request;
     struct memory *memory = loop->server->memory;
     count_end(x);
-    x->conn->listener->answering -= x->phase == EXCHANGE_ANSWERED;
+    x->conn->daemon->answering -= x->phase == EXCHANGE_ANSWERED;
     if (log_request_due(loop->server->log)) {
         log_end(x, clock_now_ns());
     }

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 
 enum {
-    SPARE_FDS = 256 /* besides connections */
+    SPARE_FDS = 512 /* besides connections */
 };
 
 struct http {
@@ -20,14 +20,6 @@ struct http {
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };
-
-/* --max-connections holds for the whole process: each daemon gets its part. */
-static unsigned daemon_limit(const struct http *http)
-{
-    uint64_t parts = http->loop_count * http->listeners.count;
-    uint64_t limit = parts == 0 ? 0 : http->server->config->max_connections / parts;
-    return limit == 0 ? 1U : (unsigned)limit;
-}
 
 /* Connections need descriptors: take as many as we may have. */
 static void raise_descriptor_limit(const struct server *server)
@@ -80,7 +72,9 @@ enum status http_start(struct server *server, struct http **out, struct error *e
             busy_poll_limit_ns(server->config->busy_poll_us, server->config->cpus);
         loop->draining_order = &http->draining;
         loop->stopping_order = &http->stopping;
-        status = loop_start(loop, &http->listeners, daemon_limit(http), err);
+        loop->conn_limit = server->config->max_connections / loops;
+        loop->conn_limit = loop->conn_limit == 0 ? 1 : loop->conn_limit;
+        status = loop_start(loop, &http->listeners, err);
     }
     if (status != STATUS_OK) {
         http_stop(http);

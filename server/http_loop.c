@@ -2,19 +2,20 @@
  *
  * One turn of a loop:
  *   uv polls --> on_daemon_readable: that daemon has something to do
+ *            --> accepting.c: connections wait, each is given to a daemon
  *            --> on_done: requests came back, their connections are resumed
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
- *   uv_check --> run_daemons: MHD_run() for each daemon with something to do, up to RUNS times;
- *                if one is still not through, an idle handle keeps the loop from sleeping,
- *                and for a while if a device's answer is due (busy_poll.h).
- *                The devices are woken then, if not before, for what was queued
+ *   uv_check --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
+ *                (http_daemons.c), for at most TURN_US: what came meanwhile has its place in
+ * the next turn. As long as one needs a run, an idle handle keeps the loop from sleeping, and
+ * for a while if a device's answer is due (busy_poll.h). The devices are woken then, if not
+ * before, for what was queued
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
- * would starve libuv 1.44's polling, therefore the idle handle.) A daemon at its connection
- * limit takes its listening socket back only at the start of a run after the one that freed a
- * connection, therefore the extra run when one closes. Small requests are not suspended but
- * polled, and for MHD that is something to do, too: has_pending() tells it from the rest. */
+ * would starve libuv 1.44's polling, therefore the idle handle.) Small requests are not
+ * suspended but polled, and for MHD that is something to do, too: has_pending() tells it from
+ * the rest. */
 #include "server/loop.h"
 
 #include "server/clock.h"
@@ -35,7 +36,7 @@
 #include <unistd.h>
 
 enum {
-    HTTP_RUNS = 4,
+    TURN_US = 250,
     HTTP_STOP_RUNS = 16,
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
@@ -60,47 +61,34 @@ static struct conn *conn_of(struct MHD_Connection *connection)
     return info == NULL ? NULL : info->socket_context;
 }
 
-/* What MHD says is overwritten by the next question (MHD 1.0 keeps one answer per connection),
- * so it is read before that is asked. */
-static struct conn *open_conn(struct listener *listener, struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info == NULL) {
-        return NULL;
-    }
-    int fd = info->connect_fd;
-    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    return conn_create(listener, fd, info == NULL ? NULL : info->client_addr);
-}
-
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    struct listener *listener = cls;
-    listener->progress = true;
+    struct http_daemon *daemon = cls;
+    daemon->progress = true;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = open_conn(listener, connection);
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *socket_context = info == NULL ? NULL : conn_create(daemon, info->connect_fd);
     } else {
         conn_destroy(*socket_context);
         *socket_context = NULL;
-        listener->need_run = true; /* to accept in its place */
     }
 }
 
 static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *connection)
 {
-    struct listener *listener = cls;
+    struct http_daemon *daemon = cls;
     struct conn *conn = conn_of(connection);
-    listener->progress = true;
+    daemon->progress = true;
     return conn == NULL ? NULL : exchange_begin(conn, connection, uri);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
                          enum MHD_RequestTerminationCode how)
 {
-    struct listener *listener = cls;
-    listener->progress = true;
+    struct http_daemon *daemon = cls;
+    daemon->progress = true;
     (void)connection;
     (void)how;
     if (*con_cls != NULL) {
@@ -139,7 +127,7 @@ static void go_away(struct exchange *x, enum exchange_phase phase)
     x->polls = 0;
     x->held = false;
     x->loop->away++;
-    x->conn->listener->polled++;
+    x->conn->daemon->polled++;
     conn_enter(x->conn, CONN_WAITING);
 }
 
@@ -148,7 +136,7 @@ static void hold(struct exchange *x)
 {
     x->phase = EXCHANGE_SUSPENDED;
     x->held = true;
-    x->conn->listener->polled--;
+    x->conn->daemon->polled--;
     MHD_suspend_connection(x->request.connection);
 }
 
@@ -192,7 +180,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
                                  size_t *data_bytes, void **con_cls)
 {
     struct exchange *x = *con_cls;
-    struct listener *listener = cls;
+    struct http_daemon *daemon = cls;
     (void)connection;
     (void)url;
     if (x == NULL) {
@@ -202,7 +190,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     if (x->phase == EXCHANGE_POLLED || x->phase == EXCHANGE_SUSPENDED) {
         return answer_polled(x);
     }
-    listener->progress = true;
+    daemon->progress = true;
     if (x->phase == EXCHANGE_NEW) {
         return take_step(x, read_header(x, method, version));
     }
@@ -229,28 +217,28 @@ static void on_noop(uv_idle_t *idle)
 
 void loop_wake(struct http_loop *loop)
 {
-    for (size_t i = 0; i < loop->listener_count; i++) {
-        loop->listeners[i].need_run = true;
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        loop->daemons[i].need_run = true;
     }
 }
 
 static void on_daemon_readable(uv_poll_t *poll, int status, int events)
 {
-    struct listener *listener = poll->data;
+    struct http_daemon *daemon = poll->data;
     (void)status;
     (void)events;
-    listener->need_run = true;
+    daemon->need_run = true;
 }
 
 void loop_resume(struct exchange *x)
 {
-    struct listener *listener = x->conn->listener;
+    struct http_daemon *daemon = x->conn->daemon;
     x->loop->away--;
-    listener->need_run = true;
+    daemon->need_run = true;
     if (x->phase == EXCHANGE_SUSPENDED && x->held) {
         MHD_resume_connection(x->request.connection);
     } else {
-        listener->polled--;
+        daemon->polled--;
     }
     x->phase = EXCHANGE_READY;
 }
@@ -270,7 +258,7 @@ static void resume_body(struct exchange *x)
     } else if (x->request.error.status != STATUS_OK) {
         exchange_refuse(x);
     }
-    conn->listener->need_run = true;
+    conn->daemon->need_run = true;
     MHD_resume_connection(x->request.connection);
 }
 
@@ -324,43 +312,51 @@ static void on_done(uv_poll_t *poll, int status, int events)
 /* True if the daemon still holds something that no descriptor announces. With polled requests
  * it always says so: then it is through when a run had nothing new for us, which while answers
  * are being sent takes two, as header and body may go apart. */
-static bool has_pending(struct listener *listener)
+static bool has_pending(struct http_daemon *daemon)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
-    if (listener->need_run) {
+    if (daemon->need_run) {
         return true;
     }
-    if (MHD_get_timeout(listener->daemon, &timeout_ms) != MHD_YES || timeout_ms != 0) {
+    if (MHD_get_timeout(daemon->mhd, &timeout_ms) != MHD_YES || timeout_ms != 0) {
         return false;
     }
-    return listener->polled == 0 || listener->quiet_runs < (listener->answering > 0 ? 2U : 1U);
+    return daemon->polled == 0 || daemon->quiet_runs < (daemon->answering > 0 ? 2U : 1U);
 }
 
-static void run_once(struct listener *listener)
+static void run_once(struct http_daemon *daemon)
 {
-    listener->progress = false;
-    (void)MHD_run(listener->daemon);
-    listener->quiet_runs = listener->progress ? 0 : listener->quiet_runs + 1;
+    daemon->need_run = false;
+    daemon->progress = false;
+    daemon->loop->fresh -= daemon->fresh;
+    daemon->fresh = 0;
+    (void)MHD_run(daemon->mhd);
+    daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
 }
 
-static bool run_daemon(struct listener *listener)
+/* Run daemons that need it until the turn is over; true if one still does. */
+static bool run_daemons(struct http_loop *loop)
 {
-    for (int run = 0; run < HTTP_RUNS; run++) {
-        listener->need_run = false;
-        run_once(listener);
-        if (!has_pending(listener)) {
-            return false;
-        }
+    uint64_t begin_ns = clock_now_ns();
+    uint64_t now_ns = begin_ns;
+    struct http_daemon *daemon = http_daemons_next(loop);
+    while (daemon != NULL && now_ns - begin_ns < TURN_US * NS_PER_US) {
+        uint64_t run_ns = now_ns;
+        run_once(daemon);
+        daemon->need_run = has_pending(daemon);
+        now_ns = clock_now_ns();
+        http_daemon_served(daemon, now_ns - run_ns);
+        daemon = http_daemons_next(loop);
     }
-    return true;
+    return daemon != NULL;
 }
 
 /* Are so few answers of devices due that they are worth waiting for awake? */
 static bool stays_awake(struct http_loop *loop)
 {
     size_t polled = 0;
-    for (size_t i = 0; i < loop->listener_count; i++) {
-        polled += loop->listeners[i].polled;
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        polled += loop->daemons[i].polled;
     }
     bool awake = polled > 0 && polled <= BUSY_POLL_REQUESTS &&
                  busy_poll_on(&loop->busy_poll, clock_now_ns());
@@ -373,14 +369,7 @@ static bool stays_awake(struct http_loop *loop)
 static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
-    bool pending = false;
-    for (size_t i = 0; i < loop->listener_count; i++) {
-        struct listener *listener = &loop->listeners[i];
-        if (listener->need_run && run_daemon(listener)) {
-            listener->need_run = true;
-            pending = true;
-        }
-    }
+    bool pending = run_daemons(loop);
     queue_wake(loop->server->queue);
     if (pending || stays_awake(loop)) {
         (void)uv_idle_start(&loop->idle, on_noop);
@@ -419,6 +408,7 @@ static void on_heartbeat(uv_timer_t *timer)
     if (due) {
         loop->swept_ns = now_ns;
         deadline_sweep(loop);
+        accepting_resume(loop);
     }
     loop_wake(loop);
 }
@@ -428,10 +418,9 @@ static void on_heartbeat(uv_timer_t *timer)
 static void stop_daemons(struct http_loop *loop)
 {
     on_done(&loop->done, 0, 0);
-    for (size_t i = 0; i < loop->listener_count; i++) {
-        struct listener *listener = &loop->listeners[i];
+    for (size_t i = 0; i < loop->daemon_count; i++) {
         for (int run = 0; run < HTTP_STOP_RUNS; run++) {
-            run_once(listener);
+            run_once(&loop->daemons[i]);
         }
     }
     if (loop->away + loop->slices_out > 0) {
@@ -440,9 +429,10 @@ static void stop_daemons(struct http_loop *loop)
                     loop->away + loop->slices_out);
         return;
     }
-    for (size_t i = 0; i < loop->listener_count; i++) {
-        MHD_stop_daemon(loop->listeners[i].daemon);
-        assert(loop->listeners[i].polled == 0 && loop->listeners[i].answering == 0);
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        struct http_daemon *daemon = &loop->daemons[i];
+        MHD_stop_daemon(daemon->mhd);
+        assert(daemon->polled == 0 && daemon->answering == 0 && daemon->conn_count == 0);
     }
 }
 
@@ -461,16 +451,16 @@ static void *loop_thread(void *arg)
 
 /* ---- starting and ending ---- */
 
-static struct MHD_Daemon *start_daemon(struct listener *listener, int fd, unsigned limit)
+enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
 {
-    const struct config *config = listener->loop->server->config;
+    struct http_loop *loop = daemon->loop;
+    const struct config *config = loop->server->config;
     size_t header_bytes = (size_t)config->max_header_bytes;
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)header_bytes, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (intptr_t)header_bytes, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)limit, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)loop->conn_limit, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)config->idle_timeout_s, NULL},
-        {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
         {MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, NULL},
 #if MHD_VERSION >= 0x00097701
         {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
@@ -481,43 +471,25 @@ static struct MHD_Daemon *start_daemon(struct listener *listener, int fd, unsign
 #endif
         {MHD_OPTION_END, 0, NULL},
     };
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
-    return MHD_start_daemon(
-        flags, 0, NULL, NULL, on_access, listener, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log,
-        listener->loop, MHD_OPTION_NOTIFY_CONNECTION, on_connection, listener,
-        MHD_OPTION_URI_LOG_CALLBACK, on_request_line, listener, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, listener, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
-}
-
-/* Every daemon closes the descriptor it listens on, so each gets a copy. */
-static enum status listener_start(struct http_loop *loop, const struct listen_socket *socket,
-                                  unsigned limit, struct error *err)
-{
-    struct listener *listener = &loop->listeners[loop->listener_count];
-    int fd = fcntl(socket->fd, F_DUPFD_CLOEXEC, 3);
-    *listener = (struct listener){.loop = loop,
-                                  .need_run = true,
-                                  .fd = fd,
-                                  .inherited = socket->inherited,
-                                  .local = socket->local};
-    if (fd < 0) {
-        return error_set(err, STATUS_INTERNAL, "listening on %s: no file descriptor left",
-                         socket->name);
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    daemon->mhd = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_access, daemon, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, loop,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, daemon, MHD_OPTION_URI_LOG_CALLBACK,
+        on_request_line, daemon, MHD_OPTION_NOTIFY_COMPLETED, on_completed, daemon,
+        MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    if (daemon->mhd == NULL) {
+        return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot start");
     }
-    listener->daemon = start_daemon(listener, fd, limit);
-    if (listener->daemon == NULL) {
-        (void)close(fd);
-        return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot serve %s", socket->name);
-    }
-    loop->listener_count++;
-    atomic_store(&loop->accepting, true);
+    daemon->poll.data = daemon;
     const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    if (info == NULL || uv_poll_init(&loop->uv, &listener->poll, info->epoll_fd) != 0 ||
-        uv_poll_start(&listener->poll, UV_READABLE, on_daemon_readable) != 0) {
-        return error_set(err, STATUS_INTERNAL, "libuv cannot watch %s", socket->name);
+        MHD_get_daemon_info(daemon->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info == NULL || uv_poll_init(&loop->uv, &daemon->poll, info->epoll_fd) != 0 ||
+        uv_poll_start(&daemon->poll, UV_READABLE, on_daemon_readable) != 0) {
+        MHD_stop_daemon(daemon->mhd);
+        daemon->mhd = NULL;
+        return error_set(err, STATUS_INTERNAL, "libuv cannot watch connections");
     }
-    listener->poll.data = listener;
     return STATUS_OK;
 }
 
@@ -553,12 +525,17 @@ static enum status loop_init(struct http_loop *loop, struct error *err)
     return status == STATUS_OK ? handles_start(loop, err) : status;
 }
 
-enum status loop_start(struct http_loop *loop, const struct listen_set *sockets, unsigned limit,
+enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
                        struct error *err)
 {
     enum status status = loop_init(loop, err);
+    if (status == STATUS_OK) { /* so that there is always one */
+        loop->daemons[0] = (struct http_daemon){.loop = loop};
+        status = http_daemon_start(&loop->daemons[0], err);
+        loop->daemon_count = status == STATUS_OK;
+    }
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
-        status = listener_start(loop, &sockets->sockets[i], limit, err);
+        status = accepting_start(loop, &sockets->sockets[i], err);
     }
     if (status == STATUS_OK && pthread_create(&loop->thread, NULL, loop_thread, loop) != 0) {
         status = error_set(err, STATUS_INTERNAL, "no thread for HTTP");
@@ -592,10 +569,11 @@ void loop_stop(struct http_loop *loop)
         return; /* never begun, or still in use by a hung device */
     }
     if (!loop->started) {
-        for (size_t i = 0; i < loop->listener_count; i++) {
-            MHD_stop_daemon(loop->listeners[i].daemon);
+        for (size_t i = 0; i < loop->daemon_count; i++) {
+            MHD_stop_daemon(loop->daemons[i].mhd);
         }
     }
+    accepting_stop(loop);
     uv_walk(&loop->uv, close_handle, NULL);
     (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     (void)uv_loop_close(&loop->uv);

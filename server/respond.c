@@ -192,7 +192,7 @@ static size_t copy_from(struct byte_view from, uint64_t position, char *to, size
 static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
 {
     const struct exchange *x = cls;
-    x->conn->listener->progress = true;
+    x->conn->daemon->progress = true;
     x->conn->answer_given = position;
     size_t count = copy_from(x->answer_head, position, block, room);
     uint64_t behind = position > x->answer_head.count ? position - x->answer_head.count : 0;
@@ -276,7 +276,7 @@ bool respond(struct exchange *x)
     MHD_destroy_response(response);
     request->state = REQUEST_ANSWERING;
     x->phase = EXCHANGE_ANSWERED;
-    x->conn->listener->answering++;
+    x->conn->daemon->answering++;
     conn_enter(x->conn, CONN_ANSWERING);
     return queued;
 }

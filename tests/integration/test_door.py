@@ -166,7 +166,9 @@ def test_expect_continue_is_refused_without_the_body(server, path, content_type,
 
 def test_a_head_request_whose_large_body_is_refused_gets_no_body(server):
     with server.wire() as wire:
-        wire.send(f"HEAD /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: {1 << 30}\r\n\r\n".encode())
+        wire.send(
+            f"HEAD /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: {1 << 30}\r\n\r\n".encode()
+        )
         assert wire.answer(head_request=True).status == 404
         wire.half_close()
         assert wire.closed()

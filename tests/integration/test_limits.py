@@ -3,6 +3,8 @@
 import concurrent.futures
 import gzip
 import json
+import os
+import resource
 import select
 import socket
 import struct
@@ -279,7 +281,7 @@ def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(star
     for wire in wires:
         wire.reset()
     server.await_active(0)
-    assert server.metric("tally_connections") == 1  # the one that asks
+    until(lambda: server.metric("tally_connections") == 1)  # the one that asks
     assert server.metric("tally_clients_gone_total") == 20
     assert works(server)  # and nobody's share is used up
 
@@ -549,6 +551,24 @@ def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(sta
         assert time.monotonic() - started < 15, "the freed place was not given away at once"
         for wire in [*idle[1:], waiting]:
             wire.close()
+
+
+def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(start_server):
+    server = start_server("--max-connections", "4096")
+    used = len(os.listdir(f"/proc/{server.pid}/fd"))
+    limits = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    first = server.wire()
+    first.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert first.answer().status == 200
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + 1, limits[1]))
+    waiting = server.wire()
+    waiting.send(post_bytes(PATH, BODY, [RAW]))
+    first.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert first.answer().status == 200  # the loop has been round with a client at the door
+    first.close()
+    assert waiting.answer().body == SUMS
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
+    waiting.close()
 
 
 def test_more_http_loops_serve_alike(start_server):
