@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 enum {
-    TURN_US = 250,
+    TURN_US = 500,
     HTTP_STOP_RUNS = 16,
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
@@ -337,18 +337,20 @@ static void run_once(struct http_daemon *daemon)
 /* Run daemons that need it until the turn is over; true if one still does. */
 static bool run_daemons(struct http_loop *loop)
 {
-    uint64_t begin_ns = clock_now_ns();
+    const uint64_t begin_ns = clock_now_ns();
     uint64_t now_ns = begin_ns;
-    struct http_daemon *daemon = http_daemons_next(loop);
-    while (daemon != NULL && now_ns - begin_ns < TURN_US * NS_PER_US) {
+    while (now_ns - begin_ns < TURN_US * NS_PER_US) {
         uint64_t run_ns = now_ns;
+        struct http_daemon *daemon = http_daemons_next(loop);
+        if (daemon == NULL) {
+            return false;
+        }
         run_once(daemon);
         daemon->need_run = has_pending(daemon);
         now_ns = clock_now_ns();
         http_daemon_served(daemon, now_ns - run_ns);
-        daemon = http_daemons_next(loop);
     }
-    return daemon != NULL;
+    return true; /* perhaps: the next turn sees */
 }
 
 /* Are so few answers of devices due that they are worth waiting for awake? */
