@@ -173,3 +173,13 @@ INLINE bool chain_passed(const struct chain *c, ulong part)
     }
     return chain_ready(c, part + 1);
 }
+
+/* The sums after a line go where those before it are: wait until its first part has taken them. Its unit
+ * runs, but may have been put aside before it did. Who takes them later goes by the slots. */
+INLINE void chain_settle(const struct chain *c)
+{
+    while (!chain_underway(c, 0)) {
+        CHAIN_PAUSE();
+    }
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+}

@@ -568,6 +568,9 @@ VECTOR_KERNEL void scan_columns(__global const elem_t *in, __global elem_t *out,
     if (at_once && !last) {
         part_publish(&t, &chain, part, sums);
     }
+    if (e->parts > 1 && last && (e->flags & ENTRY_CARRY_OUT)) {
+        chain_settle(&chain);
+    }
     for (uint j = 0; j < vectors && last && (e->flags & ENTRY_CARRY_OUT); j++) {
         sums_save(&t, &sums[j], vector_column(&t, j, backwards), supers, supers + carry_lines);
     }

@@ -530,6 +530,9 @@ VECTOR_KERNEL void KERNEL_NAME(__global const elem_t *in, __global elem_t *out, 
             row_scan(&r, &s);
         }
         if (part == e->parts - 1 && (e->flags & ENTRY_CARRY_OUT)) {
+            if (cut) {
+                chain_settle(&chain);
+            }
             carry[e->carry + w.line] = s.supers[0];
             carry[carry_lines + e->carry + w.line] = s.blocks[0];
         }

@@ -324,6 +324,9 @@ INLINE void unit_carried(const struct unit *u, __global const struct scan_entry 
     if (at_once && !last) {
         slot_store(c, part + 1, &flat);
     }
+    if (c->count > 1 && last && (e->flags & ENTRY_CARRY_OUT)) {
+        chain_settle(c);
+    }
     for (uint i = 0; i < INNER && last && (e->flags & ENTRY_CARRY_OUT); i++) {
         supers[i] = flat.supers[COLUMN_LANE(u, i)];
         blocks[i] = flat.blocks[COLUMN_LANE(u, i)];
