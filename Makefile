@@ -28,7 +28,6 @@ HOST_host-asan := -O1 -g -fsanitize=address,alignment,bounds,bool,signed-integer
 HOST_host-msan := -O1 -g -fsanitize=memory
 OPT_host-asan  := $(HOST_host-asan) -fno-omit-frame-pointer
 OPT_host-msan  := $(HOST_host-msan) -fno-omit-frame-pointer
-CFLAGS_hostcl   = -DHOSTCL_COMPILER='"$(CC)"' -DHOSTCL_FLAGS='"$(HOST_$(MODE))"'
 WERROR  ?=
 DEFS    := -D_GNU_SOURCE -DTALLY_VERSION='"$(VERSION)"' -I. -DCL_TARGET_OPENCL_VERSION=120
 CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(WARN) $(CWARN) $(WERROR) $(DEFS) $(CFLAGS_$(firstword $(subst /, ,$<))) -MMD -MP $(CFLAGS)
@@ -36,28 +35,56 @@ CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) -Wall -Wextra $(WERROR) $(DEFS)
 LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
 # What each layer links with.
-LIBS_kernels := $(if $(HOST_$(MODE)),-rdynamic -ldl,-lOpenCL) -lpthread -lm
+LIBS_kernels := -lOpenCL -lpthread -lm
 LIBS_proto   := -ljansson -lm
 LIBS_server  := -lmicrohttpd -luv -lz
 LIBS_client  := -lcurl -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))
 PROTO_SRC   := $(wildcard proto/*.c) $(wildcard proto/*.cc)
-KERNEL_SRC  := $(wildcard kernels/*.c) kernels/embed.S
+KERNEL_SRC  := $(wildcard kernels/*.c) $(filter-out %/cpu_export.c,$(wildcard kernels/cpu/cpu_*.c)) kernels/embed.S
 SERVER_SRC  := $(filter-out server/main.c,$(wildcard server/*.c))
 CLIENT_SRC  := $(wildcard client/*.c)
 CLI_SRC     := $(wildcard client/cli/*.c)
 TESTLIB_SRC := $(wildcard tests/lib/*.c)
 UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
-HOSTCL_SRC  := $(if $(HOST_$(MODE)),$(wildcard tests/hostcl/hostcl*.c))
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
 KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/edit_distance.c
+
+# The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or for all
+# that a machine may have, as `make install` and `make image` do. The trees share them, but those with
+# sanitizers in the kernels.
+ALL_LEVELS := $(if $(filter x86_64,$(shell uname -m)),v4 v3 v2,baseline)
+ifndef LEVELS
+LEVELS := $(shell sh kernels/cpu/level.sh)
+endif
+CLANG ?= clang
+empty :=
+AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
+AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
+AHEAD_SRC := $(wildcard kernels/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
+LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
+             $(addprefix kernels/,scan_program.c cl_program.c cl_cache.c cl_error.c cl_fault.c) $(KERNEL_PROTO_SRC)
+# Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
+ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
+        CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4) && touch $(3)
 
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
 all: $(BIN)/tallyd $(BIN)/tally
 
-$(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
+$(B)/kernels/cpu/list_kernels: $(call objs,$(LIST_SRC))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lOpenCL -lpthread
+$(AHEAD_DIR)/list: $(B)/kernels/cpu/list_kernels
+	@mkdir -p $(@D)
+	@$< $(if $(HOST_$(MODE)),--all) >$@.new
+	@cmp -s $@.new $@ || cp $@.new $@
+	@touch -r $@ $@.new
+$(AHEAD): $(AHEAD_DIR)/list $(AHEAD_SRC)
+	$(call ahead,$(AHEAD_DIR)/list,$(AHEAD_DIR),$@)
+
+$(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
@@ -66,12 +93,12 @@ $(B)/tests/cl_fault.o: kernels/cl_fault.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -DTALLY_FAULTS -c -o $@ $<
 $(B)/tests/tallyd_faults: $(B)/tests/cl_fault.o \
-    $(call objs,server/main.c $(SERVER_SRC) $(filter-out kernels/cl_fault.c,$(KERNEL_SRC)) $(PROTO_SRC))
+    $(call objs,server/main.c $(SERVER_SRC) $(filter-out kernels/cl_fault.c,$(KERNEL_SRC)) $(PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
 # An archive: a unit test links what it uses, and builds while other parts are still being written.
-$(B)/libunit.a: $(call objs,$(TESTLIB_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
+$(B)/libunit.a: $(call objs,$(TESTLIB_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	@rm -f $@
 	ar rcs $@ $^
@@ -90,7 +117,7 @@ $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
     LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take
 
-$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(HOSTCL_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -101,9 +128,12 @@ $(B)/tests/kernels/tree_embed.S: kernels/embed.S
 $(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(HOSTCL_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
+    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC)) $(B)/tests/kernels/tree.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+$(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tree.cl
+	@grep -E '_(f64_f64|i64_int)_' $< >$(@:.o=.list)
+	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=tests/kernels/scan_tree.cl)
 
 # The kernels with units that stop at random: chain_delay.cl is appended to scan_types.cl.
 $(B)/tests/kernels/delay_types.cl: kernels/scan_types.cl tests/kernels/chain_delay.cl
@@ -115,24 +145,22 @@ $(B)/tests/kernels/delay_embed.S: kernels/embed.S
 $(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(HOSTCL_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC))
+    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC)) $(B)/tests/kernels/delay.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
-
-# Faults that the sanitizers must find: tests/hostcl/run.sh.
-$(B)/tests/hostcl/planted: $(call objs,tests/hostcl/planted.c $(HOSTCL_SRC))
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+$(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl
+	@grep -E '_(f32_f64|f32_f32|i8_int)_' $< >$(@:.o=.list)
+	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench
 BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c bench_trials.c bench_tune.c device_copy.c)
-$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-$(BIN)/scan_turns: $(call objs,tests/bench/scan_turns.c tests/bench/bench_cases.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC))
+$(BIN)/scan_turns: $(call objs,tests/bench/scan_turns.c tests/bench/bench_cases.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -159,7 +187,7 @@ $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 # The wire fuzzer runs the whole service: a clock that inputs can move, and no OpenCL device.
 WIRE_SRC   := $(wildcard tests/fuzz/wire_*.c)
 WIRE_WRAPS := -Wl,--wrap=clock_gettime,--wrap=pthread_cond_timedwait,--wrap=uv_timer_start
-$(B)/tests/fuzz/fuzz_wire: $(call objs,tests/fuzz/fuzz_wire.c $(WIRE_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC))
+$(B)/tests/fuzz/fuzz_wire: $(call objs,tests/fuzz/fuzz_wire.c $(WIRE_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)) $(AHEAD)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) $(WIRE_WRAPS) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 $(B)/tests/unit/test_fuzz_wire: $(B)/tests/unit/test_fuzz_wire.o $(call objs,$(WIRE_SRC)) $(B)/libunit.a
 	@mkdir -p $(@D)
@@ -174,7 +202,7 @@ fuzz-%: $(B)/tests/fuzz/fuzz_%
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(if $(filter tests/hostcl/%,$<),$(CFLAGS_hostcl)) $(if $(filter tests/%,$<),-Wno-conversion -Wno-sign-conversion -Wno-float-equal -Wno-double-promotion -Wno-cast-align) -c -o $@ $<
+	$(CC) $(CFLAGS_ALL) $(if $(filter tests/%,$<),-Wno-conversion -Wno-sign-conversion -Wno-float-equal -Wno-double-promotion -Wno-cast-align) -c -o $@ $<
 $(B)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
@@ -189,7 +217,7 @@ deps-%:
 	@sh deploy/install-deps.sh $*
 
 run: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j"$$(nproc)" all
 	$(BIN)/tallyd $(ARGS)
 
 # The client: libtally exports the tally_* names of client/tally.map and nothing else.

@@ -4,6 +4,9 @@
 
 #include "kernels/cl_error.h"
 #include "kernels/cl_fault.h"
+#include "kernels/cpu/cpu_icd.h"
+
+#include <CL/cl_ext.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +31,21 @@ static void device_text(cl_device_id id, cl_device_info what, char *text, size_t
     }
 }
 
+static void platform_name(cl_platform_id platform, char *text, size_t room)
+{
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, room, text, NULL) != CL_SUCCESS) {
+        text[0] = '\0';
+    }
+}
+
+/* Is it our driver, wherever it was found? */
+static bool is_ours(cl_platform_id platform)
+{
+    char name[128];
+    platform_name(platform, name, sizeof name);
+    return strcmp(name, CPU_PLATFORM_NAME) == 0;
+}
+
 static uint64_t device_number(cl_device_id id, cl_device_info what, size_t size)
 {
     cl_ulong wide = 0;
@@ -45,16 +63,17 @@ static bool has_fp64(cl_device_id id)
     return (device_number(id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(cl_ulong)) & needed) == needed;
 }
 
-/* A device that compiles, runs kernels and is little-endian can be used. */
-static bool usable(cl_device_id id)
+static bool compiles(cl_device_id id)
 {
-    const cl_device_info needed[] = {CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE,
-                                     CL_DEVICE_ENDIAN_LITTLE};
-    bool all = true;
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        all = all && device_number(id, needed[i], sizeof(cl_bool)) == CL_TRUE;
-    }
-    return all;
+    return device_number(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)) == CL_TRUE;
+}
+
+/* A device that runs kernels, compiles them or is ours, and is little-endian can be used. */
+static bool usable(cl_platform_id platform, cl_device_id id)
+{
+    return device_number(id, CL_DEVICE_AVAILABLE, sizeof(cl_bool)) == CL_TRUE &&
+           device_number(id, CL_DEVICE_ENDIAN_LITTLE, sizeof(cl_bool)) == CL_TRUE &&
+           (compiles(id) || is_ours(platform));
 }
 
 static void describe(cl_platform_id platform, cl_device_id id, struct scan_device_info *info)
@@ -64,10 +83,7 @@ static void describe(cl_platform_id platform, cl_device_id id, struct scan_devic
     device_text(id, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
     device_text(id, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
     device_text(id, CL_DEVICE_VERSION, info->version, sizeof info->version);
-    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof info->platform, info->platform,
-                          NULL) != CL_SUCCESS) {
-        info->platform[0] = '\0';
-    }
+    platform_name(platform, info->platform, sizeof info->platform);
     uint64_t type = device_number(id, CL_DEVICE_TYPE, sizeof(cl_ulong));
     if ((type & CL_DEVICE_TYPE_CPU) != 0) {
         info->kind = SCAN_DEVICE_CPU;
@@ -79,8 +95,33 @@ static void describe(cl_platform_id platform, cl_device_id id, struct scan_devic
     info->memory_bytes = device_number(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
     info->max_alloc_bytes = device_number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
     info->fp64 = has_fp64(id);
+    info->built_in = !compiles(id);
     info->host_memory = info->kind == SCAN_DEVICE_CPU &&
                         device_number(id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool)) != 0;
+}
+
+/* Our own platform, which is linked in, and after it what the ICD loader lists: there is no
+ * need of such a list. Where our driver is installed for other programs, too, the loader's one
+ * is passed over. */
+static cl_int all_platforms(cl_platform_id *found, cl_uint *count)
+{
+    cl_platform_id listed[PLATFORMS_MAX - 1];
+    cl_uint listed_count = 0;
+    cl_int code = CL_SUCCESS;
+    *count = 0;
+    CL_TRY(code, cpu_icd_get_platform_ids(1, found, count));
+    if (code == CL_SUCCESS) {
+        CL_TRY(code, clGetPlatformIDs(PLATFORMS_MAX - 1, listed, &listed_count));
+    }
+    if (code != CL_SUCCESS) {
+        return *count > 0 && code == CL_PLATFORM_NOT_FOUND_KHR ? CL_SUCCESS : code;
+    }
+    for (cl_uint i = 0; i < listed_count && i < PLATFORMS_MAX - 1; i++) {
+        if (!is_ours(listed[i])) {
+            found[(*count)++] = listed[i];
+        }
+    }
+    return CL_SUCCESS;
 }
 
 /* All devices of all platforms, usable or not. */
@@ -88,13 +129,11 @@ static cl_int all_devices(cl_device_id *ids, cl_platform_id *platforms, size_t *
 {
     cl_platform_id found[PLATFORMS_MAX];
     cl_uint platform_count = 0;
-    cl_int code = CL_SUCCESS;
     *count = 0;
-    CL_TRY(code, clGetPlatformIDs(PLATFORMS_MAX, found, &platform_count));
+    cl_int code = all_platforms(found, &platform_count);
     if (code != CL_SUCCESS) {
         return code;
     }
-    platform_count = platform_count < PLATFORMS_MAX ? platform_count : PLATFORMS_MAX;
     for (cl_uint i = 0; i < platform_count && *count < CL_DEVICES_MAX; i++) {
         cl_uint room = (cl_uint)(CL_DEVICES_MAX - *count);
         cl_uint got = 0;
@@ -120,7 +159,7 @@ enum status cl_devices_find(cl_device_id *ids, struct scan_device_info *infos, s
     size_t kept = 0;
     cl_int code = all_devices(found, platforms, &total);
     for (size_t i = 0; i < total; i++) {
-        if (!usable(found[i])) {
+        if (!usable(platforms[i], found[i])) {
             continue;
         }
         if (kept < room && ids != NULL) {
@@ -135,8 +174,9 @@ enum status cl_devices_find(cl_device_id *ids, struct scan_device_info *infos, s
         *count = kept;
         return STATUS_OK;
     }
-    const char *how = "install an OpenCL driver (Debian: apt install pocl-opencl-icd) and see "
-                      "what clinfo lists";
+    const char *how =
+        "Tally's own driver was built for another processor (build it again here, or "
+        "with all LEVELS), and clinfo lists no other";
     if (total > 0) {
         return error_set(
             err, STATUS_NO_DEVICE,
@@ -158,6 +198,31 @@ static enum status create_queue(struct cl_device *device, struct error *err)
     }
     CL_MAKE(device->queue, code, clCreateCommandQueue(device->context, device->id, 0, &code));
     return cl_check(code, "clCreateCommandQueue", err);
+}
+
+/* Kernels for GPUs are compiled ahead in tests only. */
+static enum status check_kernels(const struct cl_device *device,
+                                 const struct scan_device_options *options, struct error *err)
+{
+    size_t bytes = 0;
+    char *names = NULL;
+    if (!device->info.built_in || !(options->gpu_kernels || options->soft_f64)) {
+        return STATUS_OK;
+    }
+    if (clGetDeviceInfo(device->id, CL_DEVICE_BUILT_IN_KERNELS, 0, NULL, &bytes) ==
+        CL_SUCCESS) {
+        names = calloc(1, bytes + 1);
+    }
+    bool has = names != NULL &&
+               clGetDeviceInfo(device->id, CL_DEVICE_BUILT_IN_KERNELS, bytes, names, NULL) ==
+                   CL_SUCCESS &&
+               strstr(names, "gpu_scan") != NULL;
+    free(names);
+    return has ? STATUS_OK
+               : error_set(
+                     err, STATUS_UNSUPPORTED,
+                     "%s of %s has no kernels for GPUs: choose a device of another driver",
+                     device->info.name, device->info.platform);
 }
 
 static const char *lookback_text(const struct cl_device *device,
@@ -193,6 +258,9 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     status = cl_check(code, "clGetDeviceInfo", err);
     if (status == STATUS_OK) {
         describe(opened.platform, opened.id, &opened.info);
+        status = check_kernels(&opened, options, err);
+    }
+    if (status == STATUS_OK) {
         status = create_queue(&opened, err);
     }
     if (status != STATUS_OK) {
@@ -219,6 +287,7 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     opened.poison = options->poison;
     opened.gpu_kernels =
         options->gpu_kernels || opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
+    opened.built_in = opened.info.built_in;
     opened.host_memory = opened.info.host_memory && !options->transfers;
     opened.lookback =
         opened.gpu_kernels && !opened.generic_kernels ? options->lookback : SCAN_LOOKBACK_OFF;

@@ -29,6 +29,7 @@ struct cl_device {
     bool generic_kernels;   /* use no other kernel than the generic one */
     bool wide_index;        /* never the kernels with 32-bit offsets */
     bool poison;            /* leave garbage in scratch memory (cl_poison) */
+    bool built_in;          /* its kernels were compiled ahead; it compiles none */
     bool host_memory;       /* kernels work in the slabs themselves */
 };
 

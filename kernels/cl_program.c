@@ -163,6 +163,19 @@ enum status cl_program_build(const struct cl_device *device, const struct cl_pro
     return STATUS_OK;
 }
 
+enum status cl_program_take(const struct cl_device *device, const char *names,
+                            cl_program *program, struct error *err)
+{
+    cl_int code = CL_SUCCESS;
+    CL_MAKE(*program, code,
+            clCreateProgramWithBuiltInKernels(device->context, 1, &device->id, names, &code));
+    if (code == CL_INVALID_VALUE) {
+        return error_set(err, STATUS_DEVICE_ERROR, "%s: there is no built-in kernel %s",
+                         device->info.name, names);
+    }
+    return cl_check(code, "clCreateProgramWithBuiltInKernels", err);
+}
+
 /* NULL if the cache has nothing that this device takes. */
 static cl_program from_cache(const struct cl_device *device, const char *cache_dir,
                              const char *key, const char *options)

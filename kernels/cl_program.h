@@ -20,6 +20,11 @@ MUST_CHECK enum status cl_program_build(const struct cl_device *device,
                                         const struct cl_program_spec *spec, cl_program *program,
                                         struct error *err);
 
+/* The built-in kernels of these names, with a semicolon between them. err DEVICE_ERROR: the
+ * device does not have them */
+MUST_CHECK enum status cl_program_take(const struct cl_device *device, const char *names,
+                                       cl_program *program, struct error *err);
+
 /* What cache_dir (NULL or "": none) keeps for the same sources, options, platform, device and
  * driver; NULL: nothing. An entry that does not load is removed. */
 cl_program cl_program_load(const struct cl_device *device, const char *cache_dir,

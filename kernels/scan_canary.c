@@ -128,6 +128,7 @@ static const struct shape shapes[] = {
 };
 
 enum {
+    SMALL_CELLS = 4096,
     MOST_CELLS = 70 * 41 * 67 * 2 /* the last shape's two sides */
 };
 _Static_assert(MOST_CELLS >= 70001, "a shape is larger");
@@ -251,16 +252,22 @@ static enum status check_floats(struct check *check, enum precision precision,
     return get(check, 2) == nan ? STATUS_OK : wrong(check, "a NaN", get(check, 2), nan, err);
 }
 
+/* Kernels that were compiled ahead were tested then. What may be otherwise here is how the
+ * processor treats floats, which small shapes tell within microseconds. */
 static enum status check_kernel(struct check *check, enum precision precision,
                                 struct error *err)
 {
+    bool built_in = scan_device_info(check->device)->built_in;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < 4 * ARRAY_COUNT(shapes) && status == STATUS_OK; i++) {
+        const struct shape *shape = &shapes[i / 4];
         struct scan_desc desc =
-            describe(&shapes[i / 4], check->dtype, precision, (i & 1) != 0, (i & 2) != 0);
-        status = check_shape(check, &desc, err);
+            describe(shape, check->dtype, precision, (i & 1) != 0, (i & 2) != 0);
+        if (!built_in || shape->sizes[0] * shape->sizes[1] * shape->sizes[2] <= SMALL_CELLS) {
+            status = check_shape(check, &desc, err);
+        }
     }
-    if (status == STATUS_OK && !check->tried) {
+    if (status == STATUS_OK && !check->tried && !built_in) {
         status = error_set(err, STATUS_INTERNAL, "no start-up check tries the kernel");
     }
     if (status == STATUS_OK && dtype_info(check->dtype)->kind == DTYPE_KIND_FLOAT) {

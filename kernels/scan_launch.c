@@ -152,10 +152,12 @@ void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TE
 }
 
 /* Where the generic kernel stands in for vector kernels until they are built, it has one
- * program for offsets of any width, as they have. */
+ * program for offsets of any width, as they have; so it has where it was compiled ahead. */
 static enum scan_index usual_index(const struct scan_launcher *launcher)
 {
-    return launcher->vectors ? SCAN_INDEX_64 : SCAN_INDEX_32;
+    bool wide =
+        launcher->vectors || (launcher->device->built_in && !launcher->device->gpu_kernels);
+    return wide ? SCAN_INDEX_64 : SCAN_INDEX_32;
 }
 
 bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build)
@@ -396,7 +398,8 @@ static enum status cpu_family(struct scan_launcher *launcher, const struct scan_
     if (status != STATUS_OK) {
         return status;
     }
-    if (launcher->device->patient && *family != SCAN_FAMILY_GENERIC &&
+    if (launcher->device->patient && !launcher->device->built_in &&
+        *family != SCAN_FAMILY_GENERIC &&
         !scan_programs_built(launcher->programs, *family, type)) {
         launcher->wanting = true;
         launcher->wanted = (struct scan_build){{type.dtype, type.precision}, *family};

@@ -1,6 +1,8 @@
 /* CPU kernels have work-groups of one work-item, each of which runs one unit of the launch's
- * table. Units are large enough to hide what starting one costs (under a microsecond) and small
- * enough that threads end together. */
+ * table; where a launch is too small to be worth a second thread, our own driver gets one
+ * work-group of all (others would compile the kernel anew for each size of a work-group). Units
+ * are large enough to hide what starting one costs (under a microsecond) and small enough that
+ * threads end together. */
 #include "kernels/scan_launch_cpu.h"
 
 #include "kernels/cl_enqueue.h"
@@ -20,7 +22,9 @@ enum {
     PART_BYTES = 1 << 18, /* of a part of a line, at most, but for those that are twice as long:
                              the kernels keep as many totals of blocks */
     STRIP_ALIGN = 64,     /* elements: a cache line, at least */
-    TILE_BLOCKS = 8       /* that are added up side by side */
+    TILE_BLOCKS = 8,      /* that are added up side by side */
+    ALONE_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
+    ALONE_UNITS = 1 << 14
 };
 
 /* What the division of a piece depends on besides itself. */
@@ -560,6 +564,9 @@ enum status scan_cpu_enqueue(const struct scan_cpu_launch *launch, enum scan_fam
         CL_ARG(table.entry_count), CL_ARG(table.dim_at), CL_ARG(table.units),
         CL_ARG(table.chain_at),
     };
-    const struct cl_launch run = {kernels[0], args, ARRAY_COUNT(args), table.units, 1};
+    bool alone =
+        launch->device->built_in && setting.bytes <= ALONE_BYTES && table.units <= ALONE_UNITS;
+    const struct cl_launch run = {kernels[0], args, ARRAY_COUNT(args), table.units,
+                                  alone ? (size_t)table.units : 1};
     return cl_enqueue(launch->device, &run, launches, err);
 }

@@ -5,6 +5,7 @@
 #include "kernels/cl_fault.h"
 #include "proto/macros.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,12 +161,50 @@ static const char *acc_option(const struct cl_device *device, struct scan_type t
     return is_native(type) ? "-DACC_F32" : "-DACC_INT";
 }
 
-static enum status make_kernels(enum scan_family family, struct built *built, struct error *err)
+const char *scan_family_kernel(enum scan_family family, size_t i)
 {
-    for (size_t i = 0; i < SCAN_KERNELS_MAX && families[family].kernels[i] != NULL; i++) {
+    return i < SCAN_KERNELS_MAX ? families[family].kernels[i] : NULL;
+}
+
+/* Each option without "-D", and of "ELEM_F32", "ACC_F64" and "INDEX=ulong" only what differs.
+ */
+void scan_kernel_name(const char *kernel, const char *options, char name[SCAN_NAME_ROOM])
+{
+    static const char *const prefixes[] = {"-DELEM_", "-DACC_", "-DINDEX=", "-D"};
+    size_t used = (size_t)snprintf(name, SCAN_NAME_ROOM, "%s", kernel);
+    while (*options != '\0') {
+        size_t length = strcspn(options, " ");
+        const char *end = options + length + (options[length] == ' ');
+        for (size_t i = 0; length > 0 && i < ARRAY_COUNT(prefixes); i++) {
+            if (strncmp(options, prefixes[i], strlen(prefixes[i])) == 0) {
+                options += strlen(prefixes[i]);
+                length -= strlen(prefixes[i]);
+                name[used++] = '_';
+                break;
+            }
+        }
+        for (size_t i = 0; i < length && used < SCAN_NAME_ROOM - 2; i++) {
+            if (options[i] != '=') {
+                name[used++] = (char)tolower((unsigned char)options[i]);
+            }
+        }
+        options = end;
+    }
+    name[used] = '\0';
+}
+
+static enum status make_kernels(const struct cl_device *device, enum scan_family family,
+                                const char *options, struct built *built, struct error *err)
+{
+    for (size_t i = 0; scan_family_kernel(family, i) != NULL; i++) {
+        char name[SCAN_NAME_ROOM];
+        const char *kernel = scan_family_kernel(family, i);
+        if (device->built_in) {
+            scan_kernel_name(kernel, options, name);
+            kernel = name;
+        }
         cl_int code = CL_SUCCESS;
-        CL_MAKE(built->kernels[i], code,
-                clCreateKernel(built->program, families[family].kernels[i], &code));
+        CL_MAKE(built->kernels[i], code, clCreateKernel(built->program, kernel, &code));
         enum status status = cl_check(code, "clCreateKernel", err);
         if (status != STATUS_OK) {
             return status;
@@ -218,6 +257,21 @@ void scan_program_spec(const struct cl_device *device, enum scan_family family,
     }
 }
 
+/* The program that was compiled when Tally was built. */
+static enum status take_built_in(const struct cl_device *device, enum scan_family family,
+                                 const char *options, cl_program *program, struct error *err)
+{
+    char names[SCAN_KERNELS_MAX * SCAN_NAME_ROOM];
+    size_t used = 0;
+    for (size_t i = 0; scan_family_kernel(family, i) != NULL; i++) {
+        char name[SCAN_NAME_ROOM];
+        scan_kernel_name(scan_family_kernel(family, i), options, name);
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ";" : "", name);
+    }
+    return cl_program_take(device, names, program, err);
+}
+
 static enum status build(struct scan_programs *programs, enum scan_family family,
                          struct scan_type type, struct built *out, struct error *err)
 {
@@ -227,8 +281,12 @@ static enum status build(struct scan_programs *programs, enum scan_family family
     scan_program_spec(programs->device, family, type, &spec, options);
     spec.refused = &programs->refused[family];
     enum status status = STATUS_OK;
-    made.program = cl_program_load(programs->device, programs->cache_dir, &spec);
-    if (made.program == NULL) {
+    if (programs->device->built_in) {
+        status = take_built_in(programs->device, family, options, &made.program, err);
+    } else {
+        made.program = cl_program_load(programs->device, programs->cache_dir, &spec);
+    }
+    if (made.program == NULL && status == STATUS_OK) {
         if (programs->no_compiling) {
             return error_set(err, STATUS_NOT_FOUND, "the kernel is not in the cache");
         }
@@ -236,7 +294,7 @@ static enum status build(struct scan_programs *programs, enum scan_family family
         made.unsaved = true;
     }
     if (status == STATUS_OK) {
-        status = make_kernels(family, &made, err);
+        status = make_kernels(programs->device, family, options, &made, err);
     }
     if (status != STATUS_OK) {
         release(&made);

@@ -62,7 +62,8 @@ struct scan_type {
 };
 
 enum {
-    SCAN_OPTIONS_ROOM = 128
+    SCAN_OPTIONS_ROOM = 128,
+    SCAN_NAME_ROOM = 128
 };
 
 /* Can jobs do without the family, on other kernels? Then the compiler may refuse its source. */
@@ -82,6 +83,14 @@ bool scan_family_suits(const struct cl_device *device, enum scan_family family);
 void scan_program_spec(const struct cl_device *device, enum scan_family family,
                        struct scan_type type, struct cl_program_spec *spec,
                        char options[SCAN_OPTIONS_ROOM]);
+
+/* Kernel number i of a family; NULL: it has no more. */
+const char *scan_family_kernel(enum scan_family family, size_t i);
+
+/* What a kernel built with these options is called where it was compiled ahead (kernels/cpu):
+ * the kernel, element and accumulator types, offsets, option. "scan_short_f32_f64_ulong_inner3"
+ */
+void scan_kernel_name(const char *kernel, const char *options, char name[SCAN_NAME_ROOM]);
 
 /* Whether scan_programs_find() may compile; at first it may. */
 void scan_programs_set_compiling(struct scan_programs *programs, bool allowed);

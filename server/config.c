@@ -3,9 +3,9 @@
  */
 #include "server/config.h"
 
+#include "kernels/machine.h"
 #include "proto/edit_distance.h"
 #include "server/config_value.h"
-#include "server/machine.h"
 
 #include <stdlib.h>
 #include <string.h>

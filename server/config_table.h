@@ -87,9 +87,11 @@ X(drain_delay_ms,      UINT,   "5000",           0,          600000,           "
 GROUP("Devices")                                                                                   \
 X(devices,             TEXT,   "all",            1,          4096,             "list",             \
   "OpenCL devices to use: all, cpu, gpu, or a comma-separated list of numbers and parts of names " \
-  "(tallyd --list-devices shows them).")                                                           \
+  "(tallyd --list-devices shows them). The processor is used through Tally's own driver, or "      \
+  "through another one that is named here.")                                                       \
 X(gpu_kernels,         BOOL,   "false",          0,          1,                "true|false",       \
-  "Run the kernels for GPUs on CPUs too: to test them.")                                           \
+  "Run the kernels for GPUs on CPUs too, to test them: with a driver that compiles, which --devices " \
+  "has to name.")                                                                                  \
 X(gpu_lookback,        CHOICE, "auto",           0,          0,                "auto|on|off",      \
   "Scan long lines on GPUs in one pass. auto: where a trial at the start proves right and fast; "  \
   "on: untried; off: always in two.")                                                              \
@@ -121,8 +123,9 @@ X(slice_bytes,         SIZE,   "4MiB",           0,          CONFIG_TIB,       "
   "arrives, one of eight times this or more also when it is complete, about 5 ms at a time, so "  \
   "that others run between them; where its layout and the axis allow. 0: never.")                  \
 X(cpus,                UINT,   "0",              0,          256,              "cores",            \
-  "Cores that the service counts on: threads of the codec pool and of PoCL's devices (unless "     \
-  "POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what the process's affinity " \
+  "Cores that the service counts on: threads of the codec pool, of Tally's own OpenCL driver and of " \
+  "PoCL's devices (unless POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what "  \
+  "the process's affinity "                                                                         \
   "and the quotas of its control groups leave it, rounded up.")                                    \
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
   "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus.")    \

@@ -18,14 +18,17 @@ const struct device_driver device_driver_opencl = {
     .info = scan_device_info,
 };
 
-/* PoCL looks at the machine, not at what of it is for this process. Its name for the number was
- * the first up to 3.1, is the second since 4.0, and may be the third since 7.0. */
+/* Our own driver and PoCL's, which looks at the machine, not at what of it is for this process.
+ * PoCL's name for the number was the first up to 3.1, is the second since 4.0, and may be the
+ * third since 7.0. */
 void device_driver_limit_threads(uint64_t cpus)
 {
     static const char *const names[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT",
                                         "POCL_MAX_COMPUTE_UNITS"};
     char number[24];
     (void)snprintf(number, sizeof number, "%llu", (unsigned long long)cpus);
+    (void)setenv("TALLY_OPENCL_THREADS", number,
+                 1); /* NOLINT(concurrency-mt-unsafe): the same */
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): no other thread yet */
             return;

@@ -1,21 +1,8 @@
-/* What the machine, its container included, offers this process. Thread: any. */
+/* Files of this process, and what it uses of the machine. Thread: any. */
 #ifndef TALLY_SERVER_MACHINE_H
 #define TALLY_SERVER_MACHINE_H
 
-#include <stddef.h>
 #include <stdint.h>
-
-/* Memory this process could still take: the least of what the system has available and of what
- * its control groups (v1 or v2) leave. */
-uint64_t machine_available_bytes(void);
-
-/* Cores that this process can keep busy, at least 1: those it may run on (affinity), or what
- * its control groups (v1 or v2) and all above them give it of their time, rounded up, if that
- * is less. Everything else reads --cpus, for which this is the default. */
-size_t machine_cores(void);
-
-/* The second part: 0 if no group has a limit. root: "" but in tests, in front of every path. */
-size_t machine_quota_cores(const char *root);
 
 /* Raise the limit of open files to what `files` need, as far as allowed; returns the limit. */
 uint64_t machine_raise_open_files(uint64_t files);

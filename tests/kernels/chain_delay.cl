@@ -13,9 +13,7 @@ static inline void chain_delay(ulong step)
     } else if (random % 8 == 0) {
         turns = (uint)(random >> 8) % 20000u;
     }
-    volatile uint turn = 0;
-    for (uint i = 0; i < turns; i++) {
-        turn = i;
+    for (volatile uint turn = 0; turn < turns; turn++) {
     }
 }
 #define CHAIN_STEP(step) chain_delay(step);

@@ -92,9 +92,7 @@ static void run_shape(struct scan_device *device, const struct shape *shape, siz
 
 static void delayed_units_change_nothing(const void *context)
 {
-    (void)context;
-    struct scan_device_options options = {.part_bytes = 1};
-    struct scan_device *device = scan_case_device(&options);
+    struct scan_device *device = scan_case_device(context);
     for (size_t s = 0; s < ARRAY_COUNT(shapes) && device != NULL; s++) {
         for (size_t kind = 0; kind < ARRAY_COUNT(kinds); kind++) {
             run_shape(device, &shapes[s], kind);
@@ -105,10 +103,13 @@ static void delayed_units_change_nothing(const void *context)
 
 int main(void)
 {
-    /* more threads than cores, where the runtime is PoCL */
-    (void)setenv("POCL_MAX_PTHREAD_COUNT", "5", 1);
-    (void)setenv("POCL_CPU_MAX_CU_COUNT", "5", 1);
+    static const struct scan_device_options whole = {.part_bytes = 1};
+    static const struct scan_device_options pieces = {.part_bytes = 1,
+                                                      .max_alloc_bytes = 65536};
+    (void)setenv("TALLY_OPENCL_THREADS", "5", 1); /* more threads than cores */
     ktest_run("units that stop at random change no byte, and every launch ends",
-              delayed_units_change_nothing, NULL);
+              delayed_units_change_nothing, &whole);
+    ktest_run("no more do they where lines are in pieces that hand their sums on",
+              delayed_units_change_nothing, &pieces);
     return ktest_finish();
 }

@@ -446,8 +446,8 @@ static void a_cached_kernel_loads_and_a_missing_one_is_asked_for(const void *con
     const struct scan_device_options options = {.cache_dir = directory, .patient = true};
     const struct scan_build generic = {{DTYPE_I16, PRECISION_WIDE}, SCAN_BUILD_GENERIC};
     struct scan_build wanted = generic;
-    struct scan_device *first = scan_case_device(&options);
-    struct scan_device *second = scan_case_device(&options);
+    struct scan_device *first = scan_case_compiler(&options);
+    struct scan_device *second = scan_case_compiler(&options);
     if (first != NULL && second != NULL) {
         ktest_check(scan_device_warm(second, &generic, false, &err) == STATUS_NOT_FOUND,
                     "nothing is in the cache");

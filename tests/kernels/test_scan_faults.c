@@ -90,7 +90,7 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
         struct scan_device *device = NULL;
         struct error err = ERROR_INIT;
         cl_fault_set(&fault);
-        enum status status = scan_device_open(0, &way->options, &device, &err);
+        enum status status = scan_case_open(&way->options, &device, &err);
         if (status == STATUS_OK) {
             status = scan_device_warm(device, &int32, true, &err);
         }
@@ -140,7 +140,7 @@ static void a_kernel_that_does_not_build_gives_way(const void *context)
     struct scan_desc desc =
         scan_describe(DTYPE_F32, PRECISION_WIDE, 2, (const int64_t[]){700, 3}, 0);
     (void)scan_case_init(&c, &desc, false);
-    struct scan_device *device = scan_case_device(&scan_ways[0].options);
+    struct scan_device *device = scan_case_compiler(&scan_ways[0].options);
     struct scan_report report;
     struct error err = ERROR_INIT;
     cl_fault_set(&fault);
@@ -163,7 +163,7 @@ static void a_type_that_does_not_build_fails_alone(const void *context)
     struct scan_desc desc =
         scan_describe(DTYPE_I16, PRECISION_WIDE, 2, (const int64_t[]){40, 700}, 0);
     (void)scan_case_init(&other, &desc, false);
-    struct scan_device *device = scan_case_device(&way->options);
+    struct scan_device *device = scan_case_compiler(&way->options);
     struct scan_report report;
     struct error err = ERROR_INIT;
     cl_fault_set(&fault);
@@ -251,7 +251,7 @@ static void start_with_cache(void)
 {
     struct scan_device_options options = {.cache_dir = cache_dir};
     struct scan_case t = fault_tensor();
-    struct scan_device *device = scan_case_device(&options);
+    struct scan_device *device = scan_case_compiler(&options);
     struct scan_report report;
     struct error err = ERROR_INIT;
     if (device != NULL && run_once(device, &t, &report, &err) != STATUS_OK) {

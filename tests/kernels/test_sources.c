@@ -7,6 +7,7 @@
  *                          has clang look at all of them */
 #include "kernels/scan_program.h"
 #include "tests/lib/ktest.h"
+#include "tests/lib/scan_case.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -108,7 +109,9 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
     struct cl_device device;
     struct error err = ERROR_INIT;
     (void)context;
-    if (!ktest_check(cl_device_open(0, &options, &device, &err) == STATUS_OK, err.detail)) {
+    if (!ktest_check(cl_device_open(scan_case_compiler_number(), &options, &device, &err) ==
+                         STATUS_OK,
+                     err.detail)) {
         return;
     }
     size_t in_family[SCAN_FAMILY_COUNT] = {0};

@@ -3,6 +3,7 @@
 
 #include "kernels/scan_launch_cpu.h"
 #include "kernels/scan_tuning.h"
+#include "proto/macros.h"
 
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
@@ -159,11 +160,56 @@ const struct scan_way scan_ways[SCAN_WAYS] = {
      {.max_alloc_bytes = 60000, .transfers = true, .gpu_kernels = true, .poison = true}},
 };
 
+enum {
+    DEVICES_MAX = 8
+};
+
+enum status scan_case_open(const struct scan_device_options *options,
+                           struct scan_device **device, struct error *err)
+{
+    struct scan_device_info infos[DEVICES_MAX];
+    size_t count = 0;
+    enum status status = scan_devices_list(infos, DEVICES_MAX, &count, err);
+    for (size_t i = 0; i < count; i++) {
+        status = scan_device_open(i, options, device, err);
+        if (status != STATUS_UNSUPPORTED) {
+            break;
+        }
+    }
+    return status;
+}
+
+size_t scan_case_compiler_number(void)
+{
+    struct scan_device_info infos[DEVICES_MAX];
+    size_t count = 0;
+    size_t number = 0;
+    struct error err = ERROR_INIT;
+    if (scan_devices_list(infos, DEVICES_MAX, &count, &err) != STATUS_OK) {
+        ktest_fail("no device: %s", err.detail);
+    }
+    while (number < count && infos[number].built_in) {
+        number++;
+    }
+    ktest_check(number < count, "there is a device that compiles kernels (install PoCL)");
+    return number;
+}
+
+struct scan_device *scan_case_compiler(const struct scan_device_options *options)
+{
+    struct scan_device *device = NULL;
+    struct error err = ERROR_INIT;
+    if (scan_device_open(scan_case_compiler_number(), options, &device, &err) != STATUS_OK) {
+        ktest_fail("cannot open a device that compiles: %s", err.detail);
+    }
+    return device;
+}
+
 struct scan_device *scan_case_device(const struct scan_device_options *options)
 {
     struct scan_device *device = NULL;
     struct error err = ERROR_INIT;
-    if (scan_device_open(0, options, &device, &err) != STATUS_OK) {
+    if (scan_case_open(options, &device, &err) != STATUS_OK) {
         ktest_fail("cannot open device 0: %s", err.detail);
         return NULL;
     }

@@ -44,8 +44,16 @@ struct scan_case {
 bool scan_case_init(struct scan_case *c, const struct scan_desc *desc, bool special);
 void scan_case_deinit(struct scan_case *c);
 
-/* Open device 0; fails the test and returns NULL if that cannot be. */
+/* Open the first device that has the kernels which the options ask for: Tally's own, or for GPU
+ * kernels one that compiles them. */
+enum status scan_case_open(const struct scan_device_options *options,
+                           struct scan_device **device, struct error *err);
+/* The same; fails the test and returns NULL if there is none. */
 struct scan_device *scan_case_device(const struct scan_device_options *options);
+/* The first device that compiles kernels from their source, which proves that they still can
+ * be: its number, and opened. Fails the test if there is none. */
+size_t scan_case_compiler_number(void);
+struct scan_device *scan_case_compiler(const struct scan_device_options *options);
 
 struct scan_way {
     const char *name;

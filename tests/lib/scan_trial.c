@@ -5,6 +5,7 @@
 #include "tests/lib/ktest.h"
 #include "tests/lib/memory_marks.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/scan_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +39,8 @@ struct scan_device *scan_trial_device(size_t number)
     struct scan_device_options options = ways[number].options;
     options.cache_dir = getenv("TALLY_KERNEL_CACHE");
     if (opened[number] == NULL &&
-        scan_device_open(0, &options, &opened[number], &err) != STATUS_OK) {
-        ktest_fail("cannot open device 0: %s", err.detail);
+        scan_case_open(&options, &opened[number], &err) != STATUS_OK) {
+        ktest_fail("cannot open a device: %s", err.detail);
     }
     return opened[number];
 }

@@ -1,4 +1,5 @@
 /* config.h: every flag both ways, bounds, suffixes, errors that help, generated texts. */
+#include "kernels/machine.h"
 #include "server/config.h"
 #include "server/config_value.h"
 #include "server/machine.h"

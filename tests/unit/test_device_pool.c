@@ -189,6 +189,22 @@ static void devices_are_chosen_by_kind_number_and_name(void **state)
             assert_int_equal(chosen[k], strchr(rows[i].chosen, (int)('0' + k)) != NULL);
         }
     }
+    static const struct {
+        const char *text;
+        const char *chosen;
+    } own[] = {{"all", "013"},   {"cpu", "0"},      {"2", "2"},
+               {"all,2", "123"}, {"fake", "013"},   {"cpu,2", "2"},
+               {"0,2", NULL},    {"\"2\",0", NULL}, {"gpu,2", "123"}};
+    infos[0].built_in = true; /* and 2 is the same processor's, by another driver */
+    for (size_t i = 0; i < ARRAY_COUNT(own); i++) {
+        bool chosen[4] = {false};
+        struct error err = ERROR_INIT;
+        enum status status = device_select(own[i].text, infos, count, chosen, &err);
+        assert_int_equal(status == STATUS_OK, own[i].chosen != NULL);
+        for (size_t k = 0; k < 4 && own[i].chosen != NULL; k++) {
+            assert_int_equal(chosen[k], strchr(own[i].chosen, (int)('0' + k)) != NULL);
+        }
+    }
     bool chosen[4];
     struct error err = ERROR_INIT;
     assert_int_equal(device_select("radeon", infos, 2, chosen, &err), STATUS_NO_DEVICE);

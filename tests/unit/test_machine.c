@@ -1,4 +1,5 @@
 /* machine.h: what control groups leave of the machine, by made-up trees of /proc and /sys. */
+#include "kernels/machine.h"
 #include "proto/macros.h"
 #include "server/machine.h"
 #include "tests/lib/unit.h"

@@ -1,0 +1,279 @@
+/* A launch is a piece of work on the stack of the thread that calls, in a list while it has
+ * groups that nobody has begun. Threads take groups by an atomic counter. A thread without work
+ * looks for some microseconds whether there is any before it sleeps, so that launches that
+ * follow each other closely wake nobody; whoever is woken wakes the next one, so that the
+ * calling thread pays for one at most. */
+#include "kernels/cpu/cpu_pool.h"
+
+#include "kernels/cpu/cpu_object.h"
+#include "kernels/machine.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum {
+    SPINS = 400 /* of some ten nanoseconds each: less than waking a thread takes */
+};
+
+/* A lock or a thread that cannot be is our own mistake. */
+#define MUST(call)            \
+    do {                      \
+        int failure = (call); \
+        assert(failure == 0); \
+        (void)failure;        \
+    } while (0)
+
+struct work {
+    struct work *next;
+    void (*run)(const void *context, size_t group);
+    const void *context;
+    size_t groups;
+    atomic_size_t begun; /* groups, and more once all are */
+    atomic_uint helpers; /* threads at work on it besides the caller; changes under the lock */
+};
+
+static struct {
+    pthread_mutex_t lock; /* of everything here but `posted` */
+    pthread_cond_t posted_work;
+    pthread_cond_t left_work;
+    struct work *first;
+    unsigned users;
+    unsigned count;
+    unsigned sleeping;
+    bool started; /* threads were, as far as possible */
+    bool stop;
+    atomic_uint posted; /* works so far: what a thread that spins looks at */
+    pthread_t threads[CPU_THREADS_MAX];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .posted_work = PTHREAD_COND_INITIALIZER,
+          .left_work = PTHREAD_COND_INITIALIZER};
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static unsigned threads_wanted;
+
+static void ask_threads(void)
+{
+    const char *text = getenv("TALLY_OPENCL_THREADS"); /* NOLINT(concurrency-mt-unsafe) */
+    unsigned long number = text != NULL ? strtoul(text, NULL, 10) : 0;
+    number = number > 0 ? number : machine_cores();
+    threads_wanted = number < CPU_THREADS_MAX ? (unsigned)number : CPU_THREADS_MAX;
+}
+
+unsigned cpu_pool_threads(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    MUST(pthread_once(&once, ask_threads));
+    return threads_wanted;
+}
+
+static void run_groups(struct work *work)
+{
+    for (;;) {
+        size_t group = atomic_fetch_add_explicit(&work->begun, 1, memory_order_relaxed);
+        if (group >= work->groups) {
+            return;
+        }
+        work->run(work->context, group);
+    }
+}
+
+static bool has_groups(struct work *work)
+{
+    return atomic_load_explicit(&work->begun, memory_order_relaxed) < work->groups;
+}
+
+/* Work that is not all begun; NULL: there is none. Caller holds the lock. */
+static struct work *find_work(void)
+{
+    struct work *work = pool.first;
+    while (work != NULL && !has_groups(work)) {
+        work = work->next;
+    }
+    return work;
+}
+
+/* Caller holds the lock. */
+static void wake_one(void)
+{
+    if (pool.sleeping > 0) {
+        MUST(pthread_cond_signal(&pool.posted_work));
+    }
+}
+
+/* Has anything been posted since? Looks for a while. */
+static bool spin(unsigned seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&pool.posted, memory_order_acquire) != seen) {
+            return true;
+        }
+        pause_briefly();
+    }
+    return false;
+}
+
+static void *pool_thread(void *argument)
+{
+    (void)argument;
+    bool spun = false;
+    MUST(pthread_mutex_lock(&pool.lock));
+    while (!pool.stop) {
+        struct work *work = find_work();
+        if (work != NULL) {
+            atomic_fetch_add(&work->helpers, 1);
+            if (has_groups(work)) {
+                wake_one();
+            }
+            MUST(pthread_mutex_unlock(&pool.lock));
+            run_groups(work);
+            MUST(pthread_mutex_lock(&pool.lock));
+            if (atomic_fetch_sub(&work->helpers, 1) == 1) {
+                MUST(pthread_cond_broadcast(&pool.left_work));
+            }
+            spun = false;
+        } else if (!spun) {
+            unsigned seen = atomic_load(&pool.posted);
+            MUST(pthread_mutex_unlock(&pool.lock));
+            spun = !spin(seen);
+            MUST(pthread_mutex_lock(&pool.lock));
+        } else {
+            pool.sleeping++;
+            MUST(pthread_cond_wait(&pool.posted_work, &pool.lock));
+            pool.sleeping--;
+            spun = false;
+        }
+    }
+    MUST(pthread_mutex_unlock(&pool.lock));
+    return NULL;
+}
+
+/* The child of a fork has no threads but the one that forked, and locks that others held. */
+static void forget_threads(void)
+{
+    MUST(pthread_mutex_init(&pool.lock, NULL));
+    MUST(pthread_cond_init(&pool.posted_work, NULL));
+    MUST(pthread_cond_init(&pool.left_work, NULL));
+    pool.first = NULL;
+    pool.count = 0;
+    pool.sleeping = 0;
+    pool.started = true;
+}
+
+static void register_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_threads); /* without memory: as without us */
+}
+
+/* Caller holds the lock. Threads leave the signals of the process to its own threads. */
+static void start_threads(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    sigset_t all;
+    sigset_t before;
+    MUST(pthread_once(&once, register_fork));
+    (void)sigfillset(&all);
+    MUST(pthread_sigmask(SIG_SETMASK, &all, &before));
+    while (pool.count + 1 < cpu_pool_threads() &&
+           pthread_create(&pool.threads[pool.count], NULL, pool_thread, NULL) == 0) {
+        pool.count++;
+    }
+    MUST(pthread_sigmask(SIG_SETMASK, &before, NULL));
+    pool.started = true;
+}
+
+void cpu_pool_enter(void)
+{
+    MUST(pthread_mutex_lock(&pool.lock));
+    pool.users++;
+    MUST(pthread_mutex_unlock(&pool.lock));
+}
+
+/* Caller holds the lock, and has it again in the end. Nobody may enter meanwhile: who does
+ * finds threads that stop, and runs launches alone until they have. */
+static void stop_threads(void)
+{
+    unsigned count = pool.count;
+    pool.stop = true;
+    MUST(pthread_cond_broadcast(&pool.posted_work));
+    MUST(pthread_mutex_unlock(&pool.lock));
+    for (unsigned i = 0; i < count; i++) {
+        MUST(pthread_join(pool.threads[i], NULL));
+    }
+    MUST(pthread_mutex_lock(&pool.lock));
+    pool.stop = false;
+    pool.count = 0;
+    pool.started = false;
+}
+
+void cpu_pool_leave(void)
+{
+    MUST(pthread_mutex_lock(&pool.lock));
+    if (--pool.users == 0 && pool.started && !pool.stop) {
+        stop_threads();
+    }
+    MUST(pthread_mutex_unlock(&pool.lock));
+}
+
+/* The process or the shared object ends, and contexts were left behind: no thread may stay in
+ * code that is unmapped. */
+__attribute__((destructor)) static void stop_at_unload(void)
+{
+    MUST(pthread_mutex_lock(&pool.lock));
+    if (pool.started && !pool.stop) {
+        stop_threads();
+    }
+    MUST(pthread_mutex_unlock(&pool.lock));
+}
+
+/* Take it from the list, so that nobody begins to help, and wait for who does. */
+static void finish_work(struct work *work)
+{
+    MUST(pthread_mutex_lock(&pool.lock));
+    struct work **link = &pool.first;
+    while (*link != work) {
+        link = &(*link)->next;
+    }
+    *link = work->next;
+    bool helped = atomic_load(&work->helpers) > 0;
+    if (helped) {
+        MUST(pthread_mutex_unlock(&pool.lock));
+        for (int i = 0; i < SPINS && atomic_load(&work->helpers) > 0; i++) {
+            pause_briefly();
+        }
+        MUST(pthread_mutex_lock(&pool.lock));
+        while (atomic_load(&work->helpers) > 0) {
+            MUST(pthread_cond_wait(&pool.left_work, &pool.lock));
+        }
+    }
+    MUST(pthread_mutex_unlock(&pool.lock));
+}
+
+void cpu_pool_run(size_t groups, void (*run)(const void *context, size_t group),
+                  const void *context)
+{
+    struct work work = {.run = run, .context = context, .groups = groups};
+    if (groups == 1 || cpu_pool_threads() == 1) {
+        run_groups(&work);
+        return;
+    }
+    MUST(pthread_mutex_lock(&pool.lock));
+    if (!pool.started && !pool.stop) {
+        start_threads();
+    }
+    work.next = pool.first;
+    pool.first = &work;
+    atomic_fetch_add_explicit(&pool.posted, 1, memory_order_release);
+    wake_one();
+    MUST(pthread_mutex_unlock(&pool.lock));
+    run_groups(&work);
+    finish_work(&work);
+}

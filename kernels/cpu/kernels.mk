@@ -1,0 +1,58 @@
+# The kernels for processors, compiled ahead: every program of a list (list_kernels.c) for every level.
+#
+#   make -f kernels/cpu/kernels.mk LIST=FILE DIR=FOLDER LEVELS='v4 v3' OUT=FILE.o [CLANG=clang] [FLAGS=...] [TYPES=FILE]
+#
+# makes OUT of all of them and of the table that cpu_builtin.h declares, with DIR in between. A level is one of
+# x86-64 (v2, v3, v4), the highest first, or `baseline`. FLAGS: sanitizers. TYPES stands for
+# kernels/scan_types.cl: tests.
+CLANG  ?= clang
+FLAGS  ?=
+TYPES  ?= kernels/scan_types.cl
+LEVELS ?= baseline
+LD     ?= ld
+
+names   := $(shell cut -f1 $(LIST))
+objects := $(foreach level,$(LEVELS),$(names:%=$(DIR)/$(level)/%.o))
+# Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions takes
+# longer to read than a kernel to compile.
+cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -O3 \
+    -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function \
+    -include kernels/cpu/opencl_c.h $(FLAGS)
+machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1))
+
+$(OUT): $(objects) $(OUT:.o=.table.o)
+	@echo "$(LD) -r -o $@ ($(words $^) objects)" && $(LD) -r -o $@ $^
+
+$(OUT:.o=.table.o): $(OUT:.o=.table.c) kernels/cpu/cpu_builtin.h kernels/cpu/cpu_object.h
+	$(CLANG) -std=c17 -O2 -fPIC -fvisibility=hidden -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -I. -c -o $@ $<
+
+# A line "kernel,name,signature" of the list becomes a row for each level.
+$(OUT:.o=.table.c): $(LIST) kernels/cpu/kernels.mk
+	@mkdir -p $(@D)
+	@cut -f4 $(LIST) | tr ' ' '\n' >$@.kernels
+	@{ echo '#include "kernels/cpu/cpu_builtin.h"' && \
+	for level in $(LEVELS); do sed "s/.*,\(.*\),.*/extern void \1_$$level(void);/" $@.kernels || exit 1; done && \
+	echo 'const struct cpu_row cpu_rows[] = {' && \
+	for level in $(LEVELS); do \
+	    sed "s/.*,\(.*\),\(.*\)/{\"$$level\", {\"\1\", \"\2\", (cpu_code)\1_$$level}},/" $@.kernels || exit 1; \
+	done && echo '};' && \
+	echo 'const size_t cpu_row_count = sizeof cpu_rows / sizeof *cpu_rows;'; } >$@.new && mv $@.new $@ && rm $@.kernels
+
+# The program's row of the list is in: 1 options, 2 sources, 3 kernels.
+define unit
+$(DIR)/$(1)/%.o: $(LIST) kernels/cpu/kernels.mk
+	@mkdir -p $$(@D)
+	@row=$$$$(grep "^$$*	" $(LIST)) && \
+	options=$$$$(echo "$$$$row" | cut -f2) && \
+	for kernel in $$$$(echo "$$$$row" | cut -f4); do \
+	    symbol=$$$${kernel#*,} && options="$$$$options -D$$$${kernel%%,*}=$$$${symbol%,*}_$(1)"; \
+	done && \
+	files='' && for source in $$$$(echo "$$$$row" | cut -f3); do \
+	    case $$$$source in scan_types) file=$(TYPES) ;; *) file=kernels/$$$$source.cl ;; esac; \
+	    files="$$$$files $$$${last:+-include $$$$last}"; last=$$$$file; \
+	done && \
+	$(CLANG) $(cl_flags) $(call machine,$(1)) $$$$options $$$$files -MMD -MP -c -o $$@ $$$$last
+endef
+$(foreach level,$(LEVELS),$(eval $(call unit,$(level))))
+
+-include $(objects:.o=.d)

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Print the level of this machine's processor, as kernels.mk names it.
+[ "$(uname -m)" = x86_64 ] || {
+    echo baseline
+    exit
+}
+flags=" $(sed -n '/^flags/{s/.*: //p;q;}' /proc/cpuinfo) "
+level=v2
+has() {
+    for flag in "$@"; do
+        case $flags in *" $flag "*) ;; *) return 1 ;; esac
+    done
+}
+if has avx2 bmi1 bmi2 fma; then
+    level=v3
+    if has avx512f avx512bw avx512cd avx512dq avx512vl; then level=v4; fi
+fi
+echo "$level"

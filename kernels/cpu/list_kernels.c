@@ -1,0 +1,133 @@
+/* Lists the programs that are compiled ahead for processors, for kernels.mk: those of
+ * scan_program.c that a device of ours asks for. A line each, with tabs between:
+ *
+ *   name of the program, options, sources, then "kernel,name,signature" for each kernel
+ *
+ *   list_kernels         what the product uses
+ *   list_kernels --all   those for GPUs, too, which have barriers: for tests under sanitizers
+ */
+#include "kernels/scan_program.h"
+#include "proto/macros.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PROGRAMS_MAX = 1024,
+    SIGNATURE_ROOM = 32
+};
+
+static char names[PROGRAMS_MAX][SCAN_NAME_ROOM];
+static size_t count;
+
+/* A kernel's parameters in the last source of its program: every one begins with a buffer. Some
+ * sources have a macro for the kernel's name. NULL: there are none. */
+static const char *find_parameters(const struct cl_program_spec *spec, const char *kernel)
+{
+    char start[SCAN_NAME_ROOM];
+    size_t last = 0;
+    size_t bytes = 0;
+    while (last + 1 < CL_PROGRAM_SOURCES_MAX && spec->sources[last + 1] != NULL) {
+        last++;
+    }
+    const char *text = cl_program_source(spec->sources[last], &bytes);
+    (void)snprintf(start, sizeof start, "%s(__global", kernel);
+    const char *at = strstr(text, start);
+    at = at != NULL ? at : strstr(text, "KERNEL_NAME(__global");
+    return at != NULL ? strchr(at, '(') + 1 : NULL;
+}
+
+/* A letter for each parameter, as struct cpu_builtin wants them; false: one is of no known
+ * type. */
+static bool make_signature(const char *parameters, char signature[SIGNATURE_ROOM])
+{
+    size_t used = 0;
+    const char *end = parameters != NULL ? strchr(parameters, ')') : NULL;
+    for (const char *at = parameters; at != NULL && at < end && used < SIGNATURE_ROOM - 1;) {
+        size_t length = strcspn(at, ",)");
+        char text[128];
+        (void)snprintf(text, sizeof text, "%.*s", (int)length, at);
+        char letter = strchr(text, '*') != NULL        ? 'p'
+                      : strstr(text, "ulong ") != NULL ? '8'
+                      : strstr(text, "uint ") != NULL  ? '4'
+                                                       : '\0';
+        if (letter == '\0') {
+            return false;
+        }
+        signature[used++] = letter;
+        at += length + 1;
+    }
+    signature[used] = '\0';
+    return used > 0;
+}
+
+static bool is_new(const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool list_program(const struct cl_device *device, enum scan_family family,
+                         struct scan_type type)
+{
+    char options[SCAN_OPTIONS_ROOM];
+    struct cl_program_spec spec;
+    scan_program_spec(device, family, type, &spec, options);
+    scan_kernel_name(scan_family_kernel(family, 0), options, names[count]);
+    if (!is_new(names[count])) {
+        return true;
+    }
+    printf("%s\t%s\t", names[count++], options);
+    for (size_t i = 0; i < CL_PROGRAM_SOURCES_MAX && spec.sources[i] != NULL; i++) {
+        printf("%s%s", i > 0 ? " " : "", spec.sources[i]);
+    }
+    for (size_t i = 0; scan_family_kernel(family, i) != NULL; i++) {
+        char name[SCAN_NAME_ROOM];
+        char signature[SIGNATURE_ROOM];
+        const char *kernel = scan_family_kernel(family, i);
+        scan_kernel_name(kernel, options, name);
+        if (!make_signature(find_parameters(&spec, kernel), signature)) {
+            (void)fprintf(stderr, "list_kernels: no parameters of %s\n", kernel);
+            return false;
+        }
+        printf("%c%s,%s,%s", i > 0 ? ' ' : '\t', kernel, name, signature);
+    }
+    printf("\n");
+    return true;
+}
+
+/* Offsets have 64 bits, which cost a processor nothing; those of kernels for GPUs also 32. */
+static bool list_family(const struct cl_device *device, enum scan_family family)
+{
+    bool ok = true;
+    for (int i = 0; i < DTYPE_COUNT * 4 && ok && scan_family_suits(device, family); i++) {
+        struct scan_type type = {(enum dtype)(i / 4),
+                                 (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
+                                 (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
+        if (type.index == SCAN_INDEX_64 || device->gpu_kernels) {
+            ok = list_program(device, family, type);
+        }
+    }
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    const unsigned hostile = SCAN_LOOKBACK_FALLBACK | SCAN_LOOKBACK_DELAY | SCAN_LOOKBACK_OMIT;
+    const struct cl_device devices[] = {{.built_in = true},
+                                        {.gpu_kernels = true},
+                                        {.gpu_kernels = true, .lookback_test = hostile},
+                                        {.gpu_kernels = true, .soft_f64 = true}};
+    size_t kinds = argc > 1 && strcmp(argv[1], "--all") == 0 ? ARRAY_COUNT(devices) : 1;
+    bool ok = true;
+    for (size_t kind = 0; kind < kinds; kind++) {
+        for (int family = 0; family < SCAN_FAMILY_COUNT && ok; family++) {
+            ok = list_family(&devices[kind], (enum scan_family)family);
+        }
+    }
+    return ok ? 0 : 1;
+}

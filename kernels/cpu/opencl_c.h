@@ -1,0 +1,61 @@
+/* The built-in functions of OpenCL C that Tally's kernels use, for kernels that are compiled
+ * ahead for the processor. A kernel that uses another one is not linked: add it here. The types
+ * and as_*() are the compiler's own (opencl-c-base.h).
+ *
+ * The driver (cpu_group.h) knows which work-item runs on a thread; a kernel asks once. */
+#define OVERLOADED static inline __attribute__((overloadable, always_inline))
+
+struct cpu_item {
+    ulong global_id;
+    ulong local_id;
+    ulong group_id;
+};
+const struct cpu_item *cpu_item(void) __attribute__((pure));
+void cpu_barrier(void);
+
+/* Work-items have one dimension. */
+#define get_global_id(d) (cpu_item()->global_id)
+#define get_local_id(d)  (cpu_item()->local_id)
+#define get_group_id(d)  (cpu_item()->group_id)
+#define barrier(fence)   cpu_barrier()
+#define mem_fence(fence) __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+#define atomic_inc(p)     __atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST)
+#define atomic_xchg(p, v) __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST)
+#define atomic_or(p, v)   __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST)
+
+#define LEAST_AND_MOST(type)            \
+    OVERLOADED type min(type a, type b) \
+    {                                   \
+        return b < a ? b : a;           \
+    }                                   \
+    OVERLOADED type max(type a, type b) \
+    {                                   \
+        return a < b ? b : a;           \
+    }
+LEAST_AND_MOST(int)
+LEAST_AND_MOST(uint)
+LEAST_AND_MOST(long)
+LEAST_AND_MOST(ulong)
+
+OVERLOADED uint clz(uint x)
+{
+    return x != 0 ? (uint)__builtin_clz(x) : 32;
+}
+
+OVERLOADED ulong clz(ulong x)
+{
+    return x != 0 ? (ulong)__builtin_clzl(x) : 64;
+}
+
+OVERLOADED ulong abs(long x)
+{
+    return x < 0 ? 0 - (ulong)x : (ulong)x;
+}
+
+OVERLOADED ulong abs_diff(long a, long b)
+{
+    return a < b ? (ulong)b - (ulong)a : (ulong)a - (ulong)b;
+}
+
+#define isnan(x) ((x) != (x))
