@@ -65,7 +65,8 @@ AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
 AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
 AHEAD_SRC := $(wildcard kernels/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
 LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
-             $(addprefix kernels/,scan_program.c cl_program.c cl_cache.c cl_error.c cl_fault.c) $(KERNEL_PROTO_SRC)
+             $(addprefix kernels/,variants.c scan_gaps.c scan_program.c cl_program.c cl_cache.c cl_error.c cl_fault.c) \
+             $(KERNEL_PROTO_SRC)
 # Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
 ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
         CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4) && touch $(3)
@@ -155,7 +156,7 @@ $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/de
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench
-BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c bench_trials.c bench_tune.c device_copy.c)
+BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c device_copy.c)
 $(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)

@@ -274,8 +274,8 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
     if (opened.alloc_limit < ALLOC_LIMIT_MIN) {
         opened.alloc_limit = ALLOC_LIMIT_MIN;
     }
-    opened.tuning = options->tuning != NULL ? options->tuning : &scan_tuning_default;
     opened.part_bytes = options->part_bytes;
+    opened.stream_bytes = options->stream_bytes;
     if (options->compute_units > 0) {
         opened.info.compute_units = options->compute_units;
     }

@@ -17,11 +17,11 @@ struct cl_device {
     cl_context context;     /* owned */
     cl_command_queue queue; /* owned; in order */
     struct scan_device_info info;
-    uint64_t alloc_limit; /* bytes of one buffer: what the device says, or less for a test */
-    const struct scan_tuning *tuning; /* borrowed: the table of choices */
-    uint64_t part_bytes;              /* of a line that is cut; 0: as it pays */
-    const char *family; /* borrowed: a kernel whose family runs all; NULL: as suits a job */
-    bool gpu_kernels;   /* use the kernels for GPUs */
+    uint64_t alloc_limit;  /* bytes of one buffer: what the device says, or less for a test */
+    uint64_t part_bytes;   /* of a line that is cut; 0: as it pays */
+    uint64_t stream_bytes; /* of an output that is stored past the caches; 0: as it pays */
+    const char *family;    /* borrowed: a kernel whose family runs all; NULL: as suits a job */
+    bool gpu_kernels;      /* use the kernels for GPUs */
     enum scan_lookback lookback;
     unsigned lookback_test; /* SCAN_LOOKBACK_* bits */
     bool patient;           /* jobs take the generic kernel until others are built */

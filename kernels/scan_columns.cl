@@ -36,8 +36,12 @@ INLINE void rows_load(__global const elem_t *in, long step, uint rows, group_t v
         }
         return;
     }
-    for (uint r = 0; r < ROWS; r++) {
-        v[r] = r < rows ? group_load(in + (long)r * step) : group_splat(LANE_ZERO);
+#pragma unroll
+    for (uint r = 0; r < ROWS; r++) { /* by literals: or the array is in memory, for all */
+        v[r] = group_splat(LANE_ZERO);
+        if (r < rows) {
+            v[r] = group_load(in + (long)r * step);
+        }
     }
 }
 
@@ -46,8 +50,11 @@ INLINE void rows_store(__global elem_t *out, long step, uint rows, bool past,
                        const group_t v[ROWS])
 {
     if (rows < ROWS) {
-        for (uint r = 0; r < rows; r++) {
-            group_store(out + (long)r * step, v[r]);
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++) {
+            if (r < rows) {
+                group_store(out + (long)r * step, v[r]);
+            }
         }
     } else if (past) {
 #pragma unroll
@@ -295,16 +302,22 @@ static void scan_narrow(const struct narrow *n, struct column_sums *sums)
             uint rows = block_rows - at < ROWS ? block_rows - at : ROWS;
             __global const elem_t *in = t->in + (long)row * t->in_step;
             group_t v[ROWS];
+#pragma unroll
             for (uint r = 0; r < ROWS; r++) {
-                v[r] = r < rows ? narrow_load(n, in + (long)r * t->in_step)
-                                : group_splat(LANE_ZERO);
+                v[r] = group_splat(LANE_ZERO);
+                if (r < rows) {
+                    v[r] = narrow_load(n, in + (long)r * t->in_step);
+                }
             }
             rows_scan(v);
             rows_results(v, sums, t->exclusive, ends_after(t, row));
-            for (uint r = 0; r < rows; r++) {
+#pragma unroll
+            for (uint r = 0; r < ROWS; r++) {
                 uint before = (at + r) * t->columns;
-                group_store_private(n->backwards ? buffer + CELLS - before : buffer + before,
-                                    v[r]);
+                if (r < rows) {
+                    group_store_private(
+                        n->backwards ? buffer + CELLS - before : buffer + before, v[r]);
+                }
             }
         }
         const elem_t *lowest =

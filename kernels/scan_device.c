@@ -173,9 +173,8 @@ bool scan_device_wanted(struct scan_device *device, struct scan_build *build)
     return scan_launcher_wanted(device->launcher, build);
 }
 
-/* As scan_device_warm(), by the table of choices that the device has now. */
-static enum status warm(struct scan_device *device, const struct scan_build *build,
-                        bool compile, struct error *err)
+enum status scan_device_warm(struct scan_device *device, const struct scan_build *build,
+                             bool compile, struct error *err)
 {
     enum status status = scan_launcher_prepare(device->launcher, build, compile, err);
     if (status == STATUS_OK && build->kernel == SCAN_FAMILY_LOOKBACK) {
@@ -202,18 +201,6 @@ static enum status warm(struct scan_device *device, const struct scan_build *bui
     (void)scan_launcher_wanted(device->launcher, &wanted); /* by the check, not by a job */
     device->verified = true;
     return STATUS_OK;
-}
-
-/* The start-up checks have shapes for every kernel by the default table; the device's own may
- * have some kernel run none of them. */
-enum status scan_device_warm(struct scan_device *device, const struct scan_build *build,
-                             bool compile, struct error *err)
-{
-    const struct scan_tuning *tuning = device->cl.tuning;
-    device->cl.tuning = &scan_tuning_default;
-    enum status status = warm(device, build, compile, err);
-    device->cl.tuning = tuning;
-    return status;
 }
 
 bool scan_device_tries(const struct scan_device *device, unsigned kernel,

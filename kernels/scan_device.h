@@ -5,7 +5,6 @@
 #define TALLY_KERNELS_SCAN_DEVICE_H
 
 #include "kernels/scan_plan.h"
-#include "kernels/scan_tuning.h"
 #include "kernels/slab.h"
 
 struct scan_device; /* opaque: one device, its context, queue, programs */
@@ -64,9 +63,6 @@ struct scan_device_options {
     uint64_t max_alloc_bytes; /* test aid: no buffer larger than this; 0: as the device says */
     bool gpu_kernels;         /* use the GPU versions on any device */
     enum scan_lookback lookback;
-    const struct scan_tuning *tuning; /* the table of choices: borrowed while the device is
-                                         open, and may change between its runs. NULL: the
-                                         default */
     bool patient;  /* a job does not wait for a better kernel to be built: the generic one runs
                       it. The bits are the same */
     bool soft_f64; /* test aid: do as a device without fp64 does */
@@ -76,6 +72,8 @@ struct scan_device_options {
     bool poison;            /* test aid: garbage in scratch memory before it is used */
     uint64_t part_bytes;    /* test aid: CPU kernels cut every line into parts of about so many
                                bytes; 0: lines that would keep threads waiting, as it pays */
+    uint64_t stream_bytes;  /* test aid: CPU kernels store outputs of so many bytes past the
+                               caches, if apart from the input; 0: as it pays */
     const char *family; /* test aid: run every job by the family of this kernel ("scan_rows",
                            "gpu_scan"), UNSUPPORTED where they cannot; NULL: as suits it */
     bool transfers;     /* test aid: copy, although the device works in host memory */

@@ -4,11 +4,10 @@
 
 #include "kernels/cl_enqueue.h"
 #include "kernels/cl_table.h"
-#include "kernels/scan_launch_cpu.h"
 #include "kernels/scan_launch_gpu.h"
 #include "kernels/scan_launch_lookback.h"
 #include "kernels/scan_program.h"
-#include "kernels/scan_table.h"
+#include "kernels/variants.h"
 #include "proto/macros.h"
 
 #include <stdio.h>
@@ -20,6 +19,19 @@ enum {
     LOCAL_CPU = 4,
     LOCAL_GPU = 64,
     GRID_CPU = 65000 /* work-items of a launch, about */
+};
+
+/* Our own driver runs a launch that is too small to be worth a second thread as one work-group,
+ * in the thread that waits for it. Others would compile the kernel anew for each size. */
+enum {
+    ALONE_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
+    ALONE_UNITS = 1 << 14
+};
+
+/* From here on it pays on GPUs (docs/performance.md). */
+enum {
+    LOOKBACK_FROM = 1 << 15, /* elements of a line: shorter ones are done sooner without */
+    GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */
 };
 
 _Static_assert((int)SCAN_FAMILY_GENERIC == (int)SCAN_BUILD_GENERIC, "a kernel's number");
@@ -203,8 +215,7 @@ bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
 {
     const struct scan_piece piece = {.plan = plan};
     bool vectors = scan_family_wide_only((enum scan_family)kernel);
-    return !launcher->vectors || !vectors ||
-           scan_cpu_family(launcher->device->tuning, &piece) == kernel;
+    return !launcher->vectors || !vectors || scan_variant_choose(&piece) == kernel;
 }
 
 void scan_launcher_save(struct scan_launcher *launcher)
@@ -237,7 +248,7 @@ static uint64_t lookback_from(const struct scan_launcher *launcher, struct scan_
         return 1;
     }
     return launcher->looks_back[type.dtype][type.precision == PRECISION_NATIVE]
-               ? launcher->device->tuning->gpu_lookback_from
+               ? (uint64_t)LOOKBACK_FROM
                : UINT64_MAX;
 }
 
@@ -299,6 +310,45 @@ static enum status run_generic(struct scan_launcher *launcher, const struct scan
     return cl_enqueue(launcher->device, &launch, launches, err);
 }
 
+/* One launch of a vector kernel for all pieces of the group. */
+static enum status run_vectors(struct scan_launcher *launcher, const struct scan_group *group,
+                               struct scan_type type, enum scan_family family,
+                               uint32_t *launches, struct error *err)
+{
+    const cl_kernel *kernels = NULL;
+    struct scan_division division = {.group = group,
+                                     .threads = launcher->device->info.compute_units,
+                                     .part_bytes = launcher->device->part_bytes,
+                                     .stream_bytes = launcher->device->stream_bytes};
+    for (size_t i = 0; i < group->count; i++) {
+        const struct scan_plan *plan = group->pieces[i].plan;
+        division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
+    }
+    const struct scan_table_source source = {group->pieces, group->count,
+                                             scan_variants[family].units, &division};
+    struct scan_table table;
+    type.index = SCAN_INDEX_64; /* costs nothing here, and one program will do */
+    enum status status = scan_programs_find(launcher->programs, family, type, &kernels, err);
+    if (status == STATUS_OK) {
+        status = scan_table_fill(&launcher->table, &source, &table, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    cl_ulong carry_lines = group->carry_lines;
+    const struct cl_arg args[] = {
+        CL_ARG(group->in),         CL_ARG(group->out),   CL_ARG(group->carry),
+        CL_ARG(carry_lines),       CL_ARG(table.mem),    CL_ARG(table.entry_at),
+        CL_ARG(table.entry_count), CL_ARG(table.dim_at), CL_ARG(table.units),
+        CL_ARG(table.chain_at),
+    };
+    bool alone = launcher->device->built_in && division.bytes <= ALONE_BYTES &&
+                 table.units <= ALONE_UNITS;
+    const struct cl_launch launch = {kernels[0], args, ARRAY_COUNT(args), table.units,
+                                     alone ? (size_t)table.units : 1};
+    return cl_enqueue(launcher->device, &launch, launches, err);
+}
+
 /* Put the pieces of a group that go one way at launcher->few[at] and after; gives where they
  * end. */
 static size_t take_way(struct scan_launcher *launcher, const struct scan_group *group,
@@ -323,10 +373,9 @@ static enum status run_gpu(struct scan_launcher *launcher, const struct scan_gro
                                            &launcher->superblocks,
                                            group,
                                            type};
-    const struct scan_gpu_limits limits = {lookback_from(launcher, type),
-                                           runs_all_by(launcher, SCAN_FAMILY_GPU)
-                                               ? UINT64_MAX
-                                               : launcher->device->tuning->gpu_generic_from};
+    const struct scan_gpu_limits limits = {
+        lookback_from(launcher, type),
+        runs_all_by(launcher, SCAN_FAMILY_GPU) ? UINT64_MAX : (uint64_t)GENERIC_FROM};
     struct scan_group rest = *group;
     size_t ends[SCAN_GPU_WAYS] = {0}; /* of each way's pieces in launcher->few */
     size_t end = 0;
@@ -367,19 +416,23 @@ static enum status make_room(struct scan_launcher *launcher, size_t pieces, stru
     return STATUS_OK;
 }
 
+static bool can_run(enum scan_family family, const struct scan_piece *piece)
+{
+    return family == SCAN_FAMILY_GENERIC || scan_variant_can(family, piece);
+}
+
 /* The family for a piece on a CPU: the best one, or the one that runs everything. */
 static enum status choose_family(const struct scan_launcher *launcher,
                                  const struct scan_piece *piece, enum scan_family *family,
                                  struct error *err)
 {
     if (launcher->device->family == NULL) {
-        *family = launcher->vectors ? scan_cpu_family(launcher->device->tuning, piece)
-                                    : SCAN_FAMILY_GENERIC;
+        *family = launcher->vectors ? scan_variant_choose(piece) : SCAN_FAMILY_GENERIC;
         return STATUS_OK;
     }
     for (int i = 0; i < SCAN_FAMILY_COUNT; i++) {
         enum scan_family other = (enum scan_family)i;
-        if (runs_all_by(launcher, other) && scan_cpu_can(other, piece)) {
+        if (runs_all_by(launcher, other) && can_run(other, piece)) {
             *family = other;
             return STATUS_OK;
         }
@@ -431,7 +484,7 @@ static enum status take_family(struct scan_launcher *launcher, const struct scan
         enum scan_family own = SCAN_FAMILY_GENERIC;
         status = cpu_family(launcher, &group->pieces[i], type, &own, err);
         if (own == family) {
-            scan_cpu_zero_gaps(launcher->device->tuning, family, &group->pieces[i]);
+            scan_variant_zero_gaps(family, &group->pieces[i]);
             launcher->few[few->count++] = group->pieces[i];
         }
     }
@@ -442,8 +495,6 @@ static enum status take_family(struct scan_launcher *launcher, const struct scan
 static enum status run_families(struct scan_launcher *launcher, const struct scan_group *group,
                                 struct scan_type type, uint32_t *launches, struct error *err)
 {
-    const struct scan_cpu_launch launch = {launcher->device, launcher->programs,
-                                           &launcher->table, group, type};
     enum status status = STATUS_OK;
     for (int i = 0; i < SCAN_FAMILY_COUNT && status == STATUS_OK; i++) {
         enum scan_family family = (enum scan_family)i;
@@ -454,7 +505,7 @@ static enum status run_families(struct scan_launcher *launcher, const struct sca
         }
         status = family == SCAN_FAMILY_GENERIC
                      ? run_generic(launcher, &few, type, launches, err)
-                     : scan_cpu_enqueue(&launch, family, few.pieces, few.count, launches, err);
+                     : run_vectors(launcher, &few, type, family, launches, err);
     }
     return status;
 }

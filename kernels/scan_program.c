@@ -1,4 +1,4 @@
-/* OpenCL spelling of types and families, and the table of what has been built. */
+/* OpenCL spelling of types, and the table of what has been built. */
 #include "kernels/scan_program.h"
 
 #include "kernels/cl_error.h"
@@ -31,53 +31,6 @@ static const struct {
     [DTYPE_U64] = {"-DELEM_I64", false, false, DTYPE_I64},
 };
 _Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
-
-#define SHORT(inner)                                                                         \
-    {"scan_table", "scan_group", "scan_chain", "scan_bundle", "scan_short"}, {"scan_short"}, \
-        inner
-
-static const struct {
-    const char *sources[5]; /* beside soft_f64 and scan_types; up to the first NULL */
-    const char *kernels[SCAN_KERNELS_MAX];
-    const char *option; /* beside those of the type; NULL: none */
-} families[] = {
-    [SCAN_FAMILY_GENERIC] = {{"scan_table", "scan_generic"}, {"scan_generic"}, NULL},
-    [SCAN_FAMILY_CPU_ROWS] = {{"scan_table", "scan_group", "scan_chain", "scan_quads",
-                               "scan_rows"},
-                              {"scan_rows"},
-                              NULL},
-    [SCAN_FAMILY_CPU_STEPS] = {{"scan_table", "scan_group", "scan_chain", "scan_rows"},
-                               {"scan_steps"},
-                               "-DSTEPS"},
-    [SCAN_FAMILY_CPU_COLUMNS] = {{"scan_table", "scan_group", "scan_chain", "scan_lanes",
-                                  "scan_columns"},
-                                 {"scan_columns"},
-                                 "-DVERTICAL"},
-    [SCAN_FAMILY_CPU_ABREAST] = {{"scan_table", "scan_group", "scan_lanes", "scan_square",
-                                  "scan_abreast"},
-                                 {"scan_abreast"},
-                                 "-DVERTICAL -DEIGHT_LANES"},
-    [SCAN_FAMILY_CPU_STRIDED] = {{"scan_table", "scan_group", "scan_lanes", "scan_square",
-                                  "scan_strided"},
-                                 {"scan_strided"},
-                                 "-DVERTICAL"},
-    [SCAN_FAMILY_CPU_CROSSED] = {{"scan_table", "scan_group", "scan_lanes", "scan_square",
-                                  "scan_crossed"},
-                                 {"scan_crossed"},
-                                 "-DVERTICAL"},
-    [SCAN_FAMILY_CPU_SHORT_1] = {SHORT("-DINNER=1")},
-    [SCAN_FAMILY_CPU_SHORT_2] = {SHORT("-DINNER=2")},
-    [SCAN_FAMILY_CPU_SHORT_3] = {SHORT("-DINNER=3")},
-    [SCAN_FAMILY_CPU_SHORT_4] = {SHORT("-DINNER=4")},
-    [SCAN_FAMILY_CPU_SHORT_5] = {SHORT("-DINNER=5")},
-    [SCAN_FAMILY_CPU_SHORT_6] = {SHORT("-DINNER=6")},
-    [SCAN_FAMILY_CPU_SHORT_7] = {SHORT("-DINNER=7")},
-    [SCAN_FAMILY_LOOKBACK] = {{"scan_gpu_tile", "scan_lookback"}, {"gpu_lookback"}, NULL},
-    [SCAN_FAMILY_GPU] = {{"scan_gpu_tile", "scan_gpu"},
-                         {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
-                         NULL},
-};
-_Static_assert(ARRAY_COUNT(families) == SCAN_FAMILY_COUNT, "a family has no source");
 
 struct built {
     cl_program program;                  /* owned; NULL until built */
@@ -163,7 +116,7 @@ static const char *acc_option(const struct cl_device *device, struct scan_type t
 
 const char *scan_family_kernel(enum scan_family family, size_t i)
 {
-    return i < SCAN_KERNELS_MAX ? families[family].kernels[i] : NULL;
+    return i < SCAN_KERNELS_MAX ? scan_variants[family].kernels[i] : NULL;
 }
 
 /* Each option without "-D", and of "ELEM_F32", "ACC_F64" and "INDEX=ulong" only what differs.
@@ -247,13 +200,13 @@ void scan_program_spec(const struct cl_device *device, enum scan_family family,
     if (family == SCAN_FAMILY_LOOKBACK && device->lookback_test != 0) {
         (void)snprintf(test, sizeof test, "-DLOOKBACK_TEST=%u", device->lookback_test);
     }
-    (void)snprintf(options, SCAN_OPTIONS_ROOM, "%s %s -DINDEX=%s %s%s",
-                   types[type.dtype].element, acc_option(device, type),
-                   type.index == SCAN_INDEX_32 ? "uint" : "ulong",
-                   families[family].option != NULL ? families[family].option : "", test);
+    (void)snprintf(
+        options, SCAN_OPTIONS_ROOM, "%s %s -DINDEX=%s %s%s", types[type.dtype].element,
+        acc_option(device, type), type.index == SCAN_INDEX_32 ? "uint" : "ulong",
+        scan_variants[family].option != NULL ? scan_variants[family].option : "", test);
     *spec = (struct cl_program_spec){.sources = {"soft_f64", "scan_types"}, .options = options};
-    for (size_t i = 0; i < ARRAY_COUNT(families[family].sources); i++) {
-        spec->sources[2 + i] = families[family].sources[i];
+    for (size_t i = 0; i < SCAN_VARIANT_SOURCES; i++) {
+        spec->sources[2 + i] = scan_variants[family].sources[i];
     }
 }
 
@@ -369,17 +322,17 @@ void scan_programs_save(struct scan_programs *programs)
 bool scan_family_has(enum scan_family family, const char *kernel)
 {
     bool has = false;
-    for (size_t i = 0; i < SCAN_KERNELS_MAX && families[family].kernels[i] != NULL; i++) {
-        has = has || strcmp(families[family].kernels[i], kernel) == 0;
+    for (size_t i = 0; i < SCAN_KERNELS_MAX && scan_variants[family].kernels[i] != NULL; i++) {
+        has = has || strcmp(scan_variants[family].kernels[i], kernel) == 0;
     }
     return has;
 }
 
 void scan_family_describe(enum scan_family family, char *text, size_t room)
 {
-    const char *option = families[family].option;
-    (void)snprintf(text, room, "%s%s%s", families[family].kernels[0], option != NULL ? " " : "",
-                   option != NULL ? option : "");
+    const char *option = scan_variants[family].option;
+    (void)snprintf(text, room, "%s%s%s", scan_variants[family].kernels[0],
+                   option != NULL ? " " : "", option != NULL ? option : "");
 }
 
 bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family)

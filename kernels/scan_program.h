@@ -4,29 +4,7 @@
 #define TALLY_KERNELS_SCAN_PROGRAM_H
 
 #include "kernels/cl_program.h"
-
-/* A family is one .cl file's kernels; scan_program.c has the table. Those for CPUs have one
- * kernel each and take the arguments of the generic one, then where the chain of cut lines is.
- */
-enum scan_family {
-    SCAN_FAMILY_GENERIC,
-    SCAN_FAMILY_GPU,
-    SCAN_FAMILY_LOOKBACK,
-    SCAN_FAMILY_CPU_ROWS,
-    SCAN_FAMILY_CPU_STEPS,
-    SCAN_FAMILY_CPU_COLUMNS,
-    SCAN_FAMILY_CPU_ABREAST,
-    SCAN_FAMILY_CPU_STRIDED,
-    SCAN_FAMILY_CPU_CROSSED,
-    SCAN_FAMILY_CPU_SHORT_1, /* scan_short.cl for so many lines side by side */
-    SCAN_FAMILY_CPU_SHORT_2,
-    SCAN_FAMILY_CPU_SHORT_3,
-    SCAN_FAMILY_CPU_SHORT_4,
-    SCAN_FAMILY_CPU_SHORT_5,
-    SCAN_FAMILY_CPU_SHORT_6,
-    SCAN_FAMILY_CPU_SHORT_7,
-    SCAN_FAMILY_COUNT
-};
+#include "kernels/variants.h"
 
 /* Places of the kernels in what scan_programs_find() gives. */
 enum {
@@ -37,9 +15,6 @@ enum {
     SCAN_KERNEL_GPU_SUPERBLOCKS,
     SCAN_KERNEL_GPU_LINES,
     SCAN_KERNEL_GPU_SCAN
-};
-enum {
-    SCAN_KERNELS_MAX = 4
 };
 
 enum scan_index {

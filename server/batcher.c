@@ -12,12 +12,17 @@ enum {
     LOOK_AHEAD_FACTOR = 8
 };
 
-/* The lane to serve: the one whose turn it is, else the other; NULL if both are empty. */
-static struct fair_line *lane_in_turn(struct queue *queue, enum lane_kind *kind)
+/* The lane to serve: of two the one whose turn it is, else the other; NULL if nothing waits. */
+static struct fair_line *lane_in_turn(struct queue *queue, enum batcher_taker taker,
+                                      enum lane_kind *kind)
 {
-    *kind = queue->turn;
-    if (queue->lanes[*kind].count == 0) {
-        *kind = queue->turn == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+    if (taker != BATCHER_BOTH) {
+        *kind = taker == BATCHER_SMALL ? LANE_SMALL : LANE_LARGE;
+    } else {
+        *kind = queue->turn;
+        if (queue->lanes[*kind].count == 0) {
+            *kind = queue->turn == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+        }
     }
     struct fair_line *lane = &queue->lanes[*kind];
     return lane->count == 0 ? NULL : lane;
@@ -103,25 +108,33 @@ static uint64_t company_until_ns(const struct queue *queue, struct fair_line *la
 }
 
 /* Wait for something to arrive until then. Thread: a holder of the lock. */
-static void wait_until(struct queue *queue, uint64_t until_ns)
+static void wait_until(struct queue *queue, enum batcher_taker taker, uint64_t until_ns)
 {
     struct timespec until = clock_timespec(until_ns);
-    (void)pthread_cond_timedwait(&queue->arrived, &queue->lock, &until);
+    (void)pthread_cond_timedwait(&queue->arrived[taker], &queue->lock, &until);
+}
+
+/* Changes for whoever takes so. */
+static unsigned changes_for(const struct queue *queue, enum batcher_taker taker)
+{
+    unsigned small = atomic_load_explicit(&queue->changes[LANE_SMALL], memory_order_relaxed);
+    unsigned large = atomic_load_explicit(&queue->changes[LANE_LARGE], memory_order_relaxed);
+    return taker == BATCHER_SMALL ? small : taker == BATCHER_LARGE ? large : small + large;
 }
 
 /* Wait awake for a push, or the end. False: it is not worth it (any more), sleep instead.
  * Thread: a holder of the lock, which it gives away meanwhile. */
-static bool wait_awake(struct queue *queue, struct busy_poll *poll)
+static bool wait_awake(struct queue *queue, enum batcher_taker taker, struct busy_poll *poll)
 {
     if (poll == NULL || !busy_poll_on(poll, clock_now_ns())) {
         return false;
     }
-    unsigned seen = atomic_load_explicit(&queue->changes, memory_order_relaxed);
+    unsigned seen = changes_for(queue, taker);
     bool changed = false;
     (void)pthread_mutex_unlock(&queue->lock);
     do {
         (void)sched_yield();
-        changed = atomic_load_explicit(&queue->changes, memory_order_relaxed) != seen;
+        changed = changes_for(queue, taker) != seen;
     } while (!changed && busy_poll_on(poll, clock_now_ns()));
     (void)pthread_mutex_lock(&queue->lock);
     return true;
@@ -129,21 +142,22 @@ static bool wait_awake(struct queue *queue, struct busy_poll *poll)
 
 /* Wait until the queue may be another: up to look_ns if that is not 0, else awake if that is
  * worth it, else asleep up to give_up_ns. Thread: a holder of the lock. */
-static void wait_for_change(struct queue *queue, struct busy_poll *poll, uint64_t look_ns,
-                            uint64_t give_up_ns)
+static void wait_for_change(struct queue *queue, enum batcher_taker taker,
+                            struct busy_poll *poll, uint64_t look_ns, uint64_t give_up_ns)
 {
     if (look_ns != 0) {
-        wait_until(queue, look_ns);
-    } else if (!wait_awake(queue, poll)) {
-        wait_until(queue, give_up_ns);
+        wait_until(queue, taker, look_ns);
+    } else if (!wait_awake(queue, taker, poll)) {
+        wait_until(queue, taker, give_up_ns);
     }
 }
 
 /* One look at the queue. Thread: a holder of the lock.
  * returns true if there is a batch; else *wait_ns is when to look again, 0 as the caller likes
  */
-static bool look(struct queue *queue, const struct batcher_options *options,
-                 struct batch *batch, struct request **condemned, uint64_t *wait_ns)
+static bool look(struct queue *queue, enum batcher_taker taker,
+                 const struct batcher_options *options, struct batch *batch,
+                 struct request **condemned, uint64_t *wait_ns)
 {
     uint64_t now_ns = clock_now_ns();
     for (int i = 0; i < LANE_COUNT; i++) {
@@ -151,7 +165,7 @@ static bool look(struct queue *queue, const struct batcher_options *options,
     }
     *wait_ns = 0;
     enum lane_kind kind;
-    struct fair_line *lane = lane_in_turn(queue, &kind);
+    struct fair_line *lane = lane_in_turn(queue, taker, &kind);
     if (lane == NULL) {
         return false;
     }
@@ -161,20 +175,23 @@ static bool look(struct queue *queue, const struct batcher_options *options,
         return false;
     }
     form(queue, lane, options, batch, condemned);
-    queue->turn = kind == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+    if (taker == BATCHER_BOTH) {
+        queue->turn = kind == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+    }
     return true;
 }
 
-enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 struct busy_poll *poll, uint64_t timeout_ns,
-                                 struct request **first, size_t *count)
+enum batcher_result batcher_take(struct queue *queue, const atomic_int *taker,
+                                 const struct batcher_options *options, struct busy_poll *poll,
+                                 uint64_t timeout_ns, struct request **first, size_t *count)
 {
     uint64_t give_up_ns = clock_now_ns() + timeout_ns;
     enum batcher_result result = BATCHER_TAKEN;
     struct batch batch = {0};
     struct request *condemned = NULL;
     (void)pthread_mutex_lock(&queue->lock);
-    for (uint64_t look_ns; !look(queue, options, &batch, &condemned, &look_ns);) {
+    enum batcher_taker takes = (enum batcher_taker)atomic_load(taker);
+    for (uint64_t look_ns; !look(queue, takes, options, &batch, &condemned, &look_ns);) {
         if (look_ns == 0 && queue->closed) {
             result = BATCHER_CLOSED;
             break;
@@ -184,7 +201,8 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
                 BATCHER_TIMEOUT; /* at once with the condemned: they wait for their answer */
             break;
         }
-        wait_for_change(queue, poll, look_ns, give_up_ns);
+        wait_for_change(queue, takes, poll, look_ns, give_up_ns);
+        takes = (enum batcher_taker)atomic_load(taker);
     }
     (void)pthread_mutex_unlock(&queue->lock);
     if (condemned != NULL) {

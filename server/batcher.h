@@ -14,6 +14,16 @@
 #include "server/busy_poll.h"
 #include "server/queue.h"
 
+#include <stdatomic.h>
+
+/* What a worker takes. */
+enum batcher_taker {
+    BATCHER_SMALL, /* the lane of small requests */
+    BATCHER_LARGE,
+    BATCHER_BOTH, /* the lanes in turn */
+    BATCHER_TAKERS
+};
+
 struct batcher_options {
     size_t max_requests; /* most requests of one batch, >= 1 */
     uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
@@ -27,13 +37,15 @@ enum batcher_result {
 };
 
 /* Wait for work and take one batch.
+ * taker  enum batcher_taker: which lanes it takes from, read at every look. Whoever changes it
+ *        calls queue_shake()
  * poll   the caller's own, between calls, too; NULL: waits asleep
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless BATCHER_TAKEN
  * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns; BATCHER_CLOSED: nothing will
- * come any more */
-enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 struct busy_poll *poll, uint64_t timeout_ns,
-                                 struct request **first, size_t *count);
+ * come any more for this taker */
+enum batcher_result batcher_take(struct queue *queue, const atomic_int *taker,
+                                 const struct batcher_options *options, struct busy_poll *poll,
+                                 uint64_t timeout_ns, struct request **first, size_t *count);
 
 #endif

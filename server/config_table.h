@@ -98,10 +98,6 @@ X(gpu_lookback,        CHOICE, "auto",           0,          0,                "
 X(kernel_cache,        TEXT,   "auto",           0,          4000,             "directory",        \
   "Where compiled kernels are kept between runs. auto: tally below $XDG_CACHE_HOME or ~/.cache; "  \
   "empty: nowhere.")                                                                               \
-X(kernel_table,        TEXT,   "",               0,          4000,             "file",             \
-  "Which kernel runs a layout, and from which size on, where the defaults suit a machine badly: "  \
-  "lines of a name and a value, as kernel_bench --tune prints them. Results keep their bits. "     \
-  "Empty: the defaults.")                                                                          \
 X(warm,                TEXT,   "float32,float64,int32,int64", 0, 1024,         "types",            \
   "Element types whose requests are computed at once when the service is ready: a comma-separated " \
   "list, all or none. The others are made ready in the background.")                               \

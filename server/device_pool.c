@@ -19,7 +19,9 @@
 struct device_pool {
     struct worker_plan plan;
     pthread_mutex_t changing; /* one at a time tells the queue */
-    size_t count;
+    size_t device_count;
+    size_t first[DEVICE_POOL_MAX + 1]; /* a device's workers, up to those of the next */
+    size_t count;                      /* of workers */
     struct worker workers[];
 };
 
@@ -47,11 +49,30 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
     return health;
 }
 
+/* Two workers of a device divide the work if both are ready. */
+static void divide(struct device_pool *pool, size_t device)
+{
+    struct worker *small = &pool->workers[pool->first[device]];
+    struct worker *large = small + 1;
+    if (pool->first[device + 1] - pool->first[device] < 2) {
+        return;
+    }
+    bool both = worker_state(small) == DEVICE_READY && worker_state(large) == DEVICE_READY;
+    int before = atomic_exchange(&small->takes, both ? BATCHER_SMALL : BATCHER_BOTH);
+    atomic_store(&large->takes, both ? BATCHER_LARGE : BATCHER_BOTH);
+    if (before != atomic_load(&small->takes)) {
+        queue_shake(pool->plan.server->queue);
+    }
+}
+
 /* A worker's state changed: tell the queue whether it still leads anywhere. */
 static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
     (void)pthread_mutex_lock(&pool->changing);
+    for (size_t i = 0; i < pool->device_count; i++) {
+        divide(pool, i);
+    }
     enum device_pool_health health = device_pool_health(pool);
     queue_set_usable(pool->plan.server->queue,
                      health == DEVICE_POOL_OPENING || health == DEVICE_POOL_USABLE);
@@ -87,32 +108,31 @@ static enum status fill_plan(struct server *server, const struct device_driver *
         .warm_dtypes = dtypes,
         .build_ahead = config->build_ahead,
         .changed = on_changed,
-        .tuning = scan_tuning_default,
     };
-    return config->kernel_table[0] == '\0'
-               ? STATUS_OK
-               : scan_tuning_read(config->kernel_table, &plan->tuning, err);
+    return STATUS_OK;
 }
 
-/* The pool with a worker for every chosen device. */
+/* The pool with its workers for every chosen device. */
 static enum status build(const struct worker_plan *plan, const struct scan_device_info *infos,
                          const bool *chosen, size_t count, struct device_pool **out,
                          struct error *err)
 {
-    struct device_pool *pool = calloc(1, sizeof *pool + count * sizeof(struct worker));
+    struct device_pool *pool = calloc(1, sizeof *pool + 2 * count * sizeof(struct worker));
     if (pool == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
     pool->plan = *plan;
     pool->plan.pool = pool;
-    pool->plan.open_options.tuning = &pool->plan.tuning;
     (void)pthread_mutex_init(&pool->changing, NULL);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        if (chosen[i]) {
+        size_t workers = !chosen[i] ? 0 : infos[i].built_in ? 2 : 1;
+        for (size_t j = 0; j < workers && status == STATUS_OK; j++) {
             status = worker_init(&pool->workers[pool->count], &pool->plan, i, &infos[i], err);
             pool->count += status == STATUS_OK;
         }
+        pool->device_count += chosen[i];
+        pool->first[pool->device_count] = pool->count;
     }
     if (status != STATUS_OK) {
         (void)!device_pool_destroy(pool);
@@ -278,10 +298,25 @@ void device_pool_tick(struct device_pool *pool, uint64_t now_ns)
 
 size_t device_pool_count(const struct device_pool *pool)
 {
-    return pool->count;
+    return pool->device_count;
 }
 
 void device_pool_stats(struct device_pool *pool, size_t index, struct device_stats *out)
 {
-    worker_stats(&pool->workers[index], out);
+    worker_stats(&pool->workers[pool->first[index]], out);
+    for (size_t i = pool->first[index] + 1; i < pool->first[index + 1]; i++) {
+        struct device_stats more;
+        worker_stats(&pool->workers[i], &more);
+        out->state = more.state == DEVICE_READY ? out->state : more.state;
+        if (out->last_error[0] == '\0') {
+            memcpy(out->last_error, more.last_error, sizeof out->last_error);
+        }
+        out->batches += more.batches;
+        out->requests += more.requests;
+        out->elements += more.elements;
+        out->bytes += more.bytes;
+        out->errors += more.errors;
+        out->busy_ns += more.busy_ns;
+        out->running += more.running;
+    }
 }

@@ -1,5 +1,7 @@
 /* The devices in use: opens them side by side, one worker thread each (worker.h), keeps their
- * state, and watches over them.
+ * state, and watches over them. Our own driver runs launches of several threads side by side,
+ * so its device has two workers: one for small requests, which then do not wait for the slices
+ * of large ones, and one for these. Should one of them be out of use, the other does both.
  *
  *   OPENING --warm--> READY --error--> FAILED --back-off, opened again, warm--> READY
  *                     READY --no answer in time--> HUNG --came back--> FAILED
@@ -56,9 +58,8 @@ void device_driver_limit_threads(uint64_t cpus);
 int device_list_print(FILE *out);
 
 /* List and select devices as --devices says. No thread starts yet.
- * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices, --warm or
- * the file of --kernel-table makes no sense; DEVICE_ERROR: the drivers do not answer, and a
- * thread still waits for them */
+ * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices or --warm
+ * makes no sense; DEVICE_ERROR: the drivers do not answer, and a thread still waits for them */
 MUST_CHECK enum status device_pool_create(struct server *server,
                                           const struct device_driver *driver,
                                           struct device_pool **out, struct error *err);

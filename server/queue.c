@@ -25,7 +25,9 @@ enum status queue_create(const struct queue_options *options, struct queue **out
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&queue->arrived, &attributes);
+    for (int i = 0; i < BATCHER_TAKERS; i++) {
+        (void)pthread_cond_init(&queue->arrived[i], &attributes);
+    }
     (void)pthread_condattr_destroy(&attributes);
     (void)pthread_mutex_init(&queue->lock, NULL);
     queue->options = *options;
@@ -41,29 +43,31 @@ void queue_destroy(struct queue *queue)
     if (queue == NULL) {
         return;
     }
-    (void)pthread_cond_destroy(&queue->arrived);
+    for (int i = 0; i < BATCHER_TAKERS; i++) {
+        (void)pthread_cond_destroy(&queue->arrived[i]);
+    }
     (void)pthread_mutex_destroy(&queue->lock);
     free(queue);
 }
 
-static struct fair_line *lane_of(struct queue *queue, const struct request *request)
+static enum lane_kind lane_of(const struct request *request)
 {
-    bool large = request_bytes(request) > QUEUE_LARGE_BYTES;
-    return &queue->lanes[large ? LANE_LARGE : LANE_SMALL];
+    return request_bytes(request) > QUEUE_LARGE_BYTES ? LANE_LARGE : LANE_SMALL;
 }
 
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
 static void insert(struct queue *queue, struct request *request, bool again)
 {
+    enum lane_kind lane = lane_of(request);
     request->cost = request_bytes(request);
     request->state = REQUEST_QUEUED;
     if (again) {
-        fair_push_by_ticket(lane_of(queue, request), request);
+        fair_push_by_ticket(&queue->lanes[lane], request);
     } else {
-        fair_push(lane_of(queue, request), request);
+        fair_push(&queue->lanes[lane], request);
     }
     (void)atomic_fetch_add_explicit(&queue->waiting, 1, memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&queue->changes[lane], 1, memory_order_relaxed);
 }
 
 struct request *queue_take(struct queue *queue, struct fair_cursor *cursor)
@@ -120,7 +124,9 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
     } else {
         request->times.queued = clock_now_ns();
         insert(queue, request, request->slice.of != NULL);
-        many = atomic_fetch_add_explicit(&queue->unannounced, 1, memory_order_relaxed) + 1 >=
+        many = atomic_fetch_add_explicit(&queue->unannounced[lane_of(request)], 1,
+                                         memory_order_relaxed) +
+                   1 >=
                QUEUE_COMPANY;
     }
     (void)pthread_mutex_unlock(&queue->lock);
@@ -132,11 +138,33 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
 
 void queue_wake(struct queue *queue)
 {
-    /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
-    if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
-        atomic_exchange_explicit(&queue->unannounced, 0, memory_order_relaxed) > 0) {
-        (void)pthread_cond_broadcast(&queue->arrived);
+    for (int i = 0; i < LANE_COUNT; i++) {
+        /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
+        if (atomic_load_explicit(&queue->unannounced[i], memory_order_relaxed) > 0 &&
+            atomic_exchange_explicit(&queue->unannounced[i], 0, memory_order_relaxed) > 0) {
+            (void)pthread_cond_broadcast(
+                &queue->arrived[i == LANE_SMALL ? BATCHER_SMALL : BATCHER_LARGE]);
+            (void)pthread_cond_broadcast(&queue->arrived[BATCHER_BOTH]);
+        }
     }
+}
+
+/* Thread: a holder of the lock. */
+static void wake_everybody(struct queue *queue)
+{
+    for (int i = 0; i < LANE_COUNT; i++) {
+        (void)atomic_fetch_add_explicit(&queue->changes[i], 1, memory_order_relaxed);
+    }
+    for (int i = 0; i < BATCHER_TAKERS; i++) {
+        (void)pthread_cond_broadcast(&queue->arrived[i]);
+    }
+}
+
+void queue_shake(struct queue *queue)
+{
+    (void)pthread_mutex_lock(&queue->lock);
+    wake_everybody(queue);
+    (void)pthread_mutex_unlock(&queue->lock);
 }
 
 void queue_return(struct queue *queue, struct request *first)
@@ -149,7 +177,7 @@ void queue_return(struct queue *queue, struct request *first)
         insert(queue, first, true);
         first = next;
     }
-    (void)pthread_cond_broadcast(&queue->arrived);
+    wake_everybody(queue);
     (void)pthread_mutex_unlock(&queue->lock);
     while (first != NULL) {
         struct request *next = first->next;
@@ -228,8 +256,7 @@ void queue_close(struct queue *queue)
 {
     (void)pthread_mutex_lock(&queue->lock);
     queue->closed = true;
-    (void)atomic_fetch_add_explicit(&queue->changes, 1, memory_order_relaxed);
-    (void)pthread_cond_broadcast(&queue->arrived);
+    wake_everybody(queue);
     (void)pthread_mutex_unlock(&queue->lock);
 }
 

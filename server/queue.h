@@ -60,6 +60,9 @@ MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
  * then share a launch instead of waking a device one by one. Cheap if nothing was. */
 void queue_wake(struct queue *queue);
 
+/* Have every taker look again: what some of them take has changed. */
+void queue_shake(struct queue *queue);
+
 /* Put a chain (linked by next) back where it was in its lane, to run on another device. Without
  * a device in use it ends with DEVICE_ERROR. */
 void queue_return(struct queue *queue, struct request *first);

@@ -2,6 +2,7 @@
 #ifndef TALLY_SERVER_QUEUE_LANES_H
 #define TALLY_SERVER_QUEUE_LANES_H
 
+#include "server/batcher.h"
 #include "server/fair.h"
 #include "server/queue.h"
 #include "server/request.h"
@@ -16,12 +17,12 @@ enum lane_kind {
 };
 
 struct queue {
-    atomic_uint unannounced; /* pushes that nobody was woken for yet */
-    atomic_uint changes;     /* pushes and the end: what takers that wait awake look at */
-    atomic_size_t waiting;   /* requests; written by holders of the lock */
-    atomic_bool usable;      /* likewise */
-    pthread_mutex_t lock;    /* guards everything below but options */
-    pthread_cond_t arrived;  /* monotonic clock */
+    atomic_uint unannounced[LANE_COUNT]; /* pushes that nobody was woken for yet */
+    atomic_uint changes[LANE_COUNT]; /* pushes and the end: takers that wait awake look here */
+    atomic_size_t waiting;           /* requests; written by holders of the lock */
+    atomic_bool usable;              /* likewise */
+    pthread_mutex_t lock;            /* guards everything below but options */
+    pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
     struct queue_options options;
     struct fair_line lanes[LANE_COUNT];
     enum lane_kind turn; /* lane that is served next if anything waits in it */

@@ -43,6 +43,7 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
     *worker =
         (struct worker){.magic = WORKER_MAGIC, .plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
+    atomic_init(&worker->takes, BATCHER_BOTH);
     warm_up_init(&worker->warm);
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
@@ -310,7 +311,7 @@ static bool serve_once(struct worker *worker, unsigned *idle_waits, bool *closed
     struct request *first = NULL;
     size_t count = 0;
     enum batcher_result result =
-        batcher_take(plan->server->queue, &plan->batch, &worker->busy_poll,
+        batcher_take(plan->server->queue, &worker->takes, &plan->batch, &worker->busy_poll,
                      warm_up_wait_ns(worker), &first, &count);
     *closed = result == BATCHER_CLOSED;
     if (result == BATCHER_TAKEN) {

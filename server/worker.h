@@ -48,7 +48,6 @@ struct worker_plan {
     struct server *server;              /* borrowed */
     const struct device_driver *driver; /* borrowed */
     struct scan_device_options open_options;
-    struct scan_tuning tuning; /* --kernel-table; open_options points here */
     struct batcher_options batch;
     uint64_t busy_poll_ns;       /* --busy-poll-us */
     uint64_t cpus;               /* --cpus */
@@ -65,6 +64,8 @@ struct worker {
     unsigned magic;
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* of the device */
+    atomic_int takes; /* enum batcher_taker: BATCHER_BOTH, unless another worker of the device
+                       * takes the rest; written by the pool */
     struct scan_device_info info;
     pthread_t thread;
     bool started;

@@ -4,8 +4,7 @@
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
  *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--part-bytes N] [--apart]
- *                [--gpu-kernels] [--lookback on|off|both] [--family KERNEL] [--kernel-table
- * FILE]
+ *                [--gpu-kernels] [--lookback on|off|both] [--family KERNEL]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU, and puts the input
@@ -16,12 +15,10 @@
  * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
  * scan twice). --family runs everything by the family of one kernel (scan_rows, scan_columns,
  * scan_short, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot.
- * --kernel-table: choices by a file, as tallyd takes it; --tune finds them (bench_tune.h) and
- * prints such a file. Links libOpenCL alone. */
+ * Links libOpenCL alone. */
 #include "kernels/scan_device.h"
 #include "tests/bench/bench_cases.h"
 #include "tests/bench/bench_measure.h"
-#include "tests/bench/bench_tune.h"
 #include "tests/bench/device_copy.h"
 
 #include <stdio.h>
@@ -53,9 +50,6 @@ struct settings {
     const char *only;
     const char *json;
     const char *family;
-    struct scan_tuning tuning;
-    bool tune;
-    const char *tune_file; /* NULL: standard output */
     struct layout shape;   /* of --shape; rank 0: the table of layouts */
     int64_t strides[2][3]; /* of the shape, given ones */
     int stride_count[2];
@@ -303,16 +297,6 @@ static bool parse_geometry(const char *name, const char *value, struct settings 
     return s->stride_count[side] > 0;
 }
 
-static bool read_table(const char *path, struct scan_tuning *tuning)
-{
-    struct error err = ERROR_INIT;
-    bool read = scan_tuning_read(path, tuning, &err) == STATUS_OK;
-    if (!read) {
-        (void)fprintf(stderr, "%s\n", err.detail);
-    }
-    return read;
-}
-
 static bool parse_option(const char *name, const char *value, struct settings *s)
 {
     if (strcmp(name, "--device") == 0) {
@@ -332,8 +316,6 @@ static bool parse_option(const char *name, const char *value, struct settings *s
         s->json = value;
     } else if (strcmp(name, "--family") == 0) {
         s->family = value;
-    } else if (strcmp(name, "--kernel-table") == 0) {
-        return read_table(value, &s->tuning);
     } else if (strcmp(name, "--lookback") == 0) {
         s->lookback = value;
         return strcmp(value, "on") == 0 || strcmp(value, "off") == 0 ||
@@ -346,13 +328,8 @@ static bool parse_option(const char *name, const char *value, struct settings *s
 
 static bool parse(int argc, char **argv, struct settings *s)
 {
-    *s = (struct settings){.tuning = scan_tuning_default};
+    *s = (struct settings){.rounds = 7};
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--tune") == 0) {
-            s->tune = true;
-            s->tune_file = i + 1 < argc && argv[i + 1][0] != '-' ? argv[++i] : NULL;
-            continue;
-        }
         if (parse_flag(argv[i], s)) {
             continue;
         }
@@ -360,9 +337,6 @@ static bool parse(int argc, char **argv, struct settings *s)
             return false;
         }
         i++;
-    }
-    if (s->rounds == 0) {
-        s->rounds = s->tune ? 21 : 7;
     }
     if (s->shape.rank > 0) {
         s->size_count = 1;
@@ -409,7 +383,6 @@ static bool bench_way(struct bench *b, enum scan_lookback lookback)
     struct scan_device_options options = {.gpu_kernels = b->settings.gpu_kernels,
                                           .lookback = lookback,
                                           .family = b->settings.family,
-                                          .tuning = &b->settings.tuning,
                                           .part_bytes = b->settings.part_bytes};
     if (scan_device_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
@@ -428,23 +401,6 @@ static bool bench_run(struct bench *b)
     const char *lookback = b->settings.lookback != NULL ? b->settings.lookback : "off";
     bool ok = strcmp(lookback, "on") == 0 || bench_way(b, SCAN_LOOKBACK_OFF);
     return ok && (strcmp(lookback, "off") == 0 || bench_way(b, SCAN_LOOKBACK_ON));
-}
-
-static bool run_tune(const struct settings *s)
-{
-    const struct tune_settings settings = {.device = s->device,
-                                           .gpu_kernels = s->gpu_kernels,
-                                           .cpu_time = s->cpu_time,
-                                           .tuning = s->tuning,
-                                           .rounds = s->rounds,
-                                           .only = s->only};
-    FILE *out = s->tune_file != NULL ? fopen(s->tune_file, "we") : stdout;
-    if (out == NULL) {
-        perror(s->tune_file);
-        return false;
-    }
-    bool ok = bench_tune(&settings, out);
-    return (out == stdout || fclose(out) == 0) && ok;
 }
 
 static void list_cases(const struct settings *s)
@@ -467,12 +423,8 @@ int main(int argc, char **argv)
                       "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
                       "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
                       "[--output-strides N,N,N]] [--part-bytes N] [--apart] [--gpu-kernels] "
-                      "[--lookback on|off|both] [--family KERNEL] [--kernel-table FILE] "
-                      "[--tune [FILE]]\n");
+                      "[--lookback on|off|both] [--family KERNEL]\n");
         return 2;
-    }
-    if (b.settings.tune) {
-        return run_tune(&b.settings) ? 0 : 1;
     }
     case_count = bench_cases_make(&b.settings.shape, cases);
     if (b.settings.list) {

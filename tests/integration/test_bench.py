@@ -65,19 +65,6 @@ def test_the_kernel_section_measures_every_size_it_is_given(tmp_path):
     assert rows[0]["verdict"] in ("reached", "missed") and rows[0]["verdict"] in table
 
 
-def test_a_table_of_choices_is_found_and_taken(tmp_path):
-    """One row is measured, the words around it are comments, and the file is one that is read."""
-    bench_of_kernels = TOP / "build" / "bin" / "kernel_bench"
-    table = tmp_path / "table"
-    tune = [bench_of_kernels, "--tune", table, "--only", "abreast_lines", "--rounds", "1"]
-    subprocess.run(tune, check=True, timeout=120)
-    lines = [text.split("#")[0].split() for text in table.read_text().splitlines()]
-    (row,) = [words for words in lines if words]
-    assert row[0] == "abreast_lines" and int(row[1]) > 0
-    listing = [bench_of_kernels, "--kernel-table", table, "--list"]
-    assert subprocess.run(listing, check=True, timeout=30, stdout=subprocess.PIPE).stdout
-
-
 def test_peers_are_compared_and_one_that_dies_costs_only_itself(tmp_path):
     more = ["--match", "100x1000 axis 1", "--engines", "numpy", "dies"]
     rows, _ = bench(tmp_path, "--only", "peers", *more)

@@ -138,31 +138,6 @@ def test_devices_that_match_nothing_end_it():
     assert status in (2, 3) and "no-such-device" in err
 
 
-def test_a_table_of_choices_changes_no_result(start_server, tmp_path):
-    table = tmp_path / "table"
-    table.write_text("rows scan_generic  # whatever it costs\nshort_rows scan_generic\n")
-    assert works(start_server("--kernel-table", str(table)))
-
-
-@pytest.mark.parametrize(
-    "text, says",
-    [
-        ("unit_byte 4096\n", ["line 1", "unit_byte", "unit_bytes"]),
-        ("parts 8\n\nunits 0\n", ["line 3", "units", "1 to 4096"]),
-        ("strip_columns 65\n", ["line 1", "strip_columns", "64 to 512", "multiple of 64"]),
-        ("rows scan_fast\n", ["line 1", "rows", "scan_rows", "scan_generic"]),
-        (None, ["cannot be opened"]),
-    ],
-)
-def test_a_table_of_choices_that_makes_no_sense_ends_it(tmp_path, text, says):
-    table = tmp_path / "table"
-    if text is not None:
-        table.write_text(text)
-    status, _, err = run("--listen", f"127.0.0.1:{free_port()}", "--kernel-table", str(table))
-    assert status == 2 and str(table) in err
-    assert all(words in err for words in says), err
-
-
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
         super().__init__("localhost")

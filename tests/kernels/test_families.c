@@ -1,7 +1,7 @@
 /* Kernels of different families run one layout and give one result: what lets the choice
  * between them be a matter of speed alone. Each family of the CPU runs every layout here that
- * it can, is compared with the oracle, and refuses the others. Then all layouts run by tables
- * of choices that nobody would want. */
+ * it can, is compared with the oracle, and refuses the others: whole lines, then lines in the
+ * smallest parts and results stored past the caches, whatever that costs. */
 #include "kernels/scan_device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
@@ -117,11 +117,9 @@ static void run(struct scan_device *device, const struct scan_case *c, bool can,
     slab_destroy(slab);
 }
 
-static void every_layout(const void *context)
+static void every_layout(size_t family, const struct scan_device_options *options)
 {
-    const size_t family = *(const size_t *)context;
-    struct scan_device_options options = {.family = families[family].kernel};
-    struct scan_device *device = scan_case_device(&options);
+    struct scan_device *device = scan_case_device(options);
     if (device == NULL) {
         return;
     }
@@ -141,87 +139,18 @@ static void every_layout(const void *context)
     scan_device_close(device);
 }
 
-/* Every number of a table the least or the most that a file may say. */
-static struct scan_tuning extreme(bool most)
+static void whole_lines(const void *context)
 {
-    struct scan_tuning tuning = scan_tuning_default;
-    for (size_t i = 0; i < SCAN_TUNING_ROWS; i++) {
-        const struct scan_tuning_row *row = &scan_tuning_rows[i];
-        if (!row->kernel) {
-            scan_tuning_put(&tuning, row, most ? row->max : row->min);
-        }
-    }
-    return tuning;
+    const size_t family = *(const size_t *)context;
+    every_layout(family, &(struct scan_device_options){.family = families[family].kernel});
 }
 
-/* One kernel for every layout. */
-static void prefer(struct scan_tuning *tuning, uint64_t kernel)
+static void parts_past_the_caches(const void *context)
 {
-    for (size_t i = 0; i < SCAN_TUNING_ROWS; i++) {
-        if (scan_tuning_rows[i].kernel) {
-            scan_tuning_put(tuning, &scan_tuning_rows[i], kernel);
-        }
-    }
-}
-
-struct table {
-    const char *name;
-    struct scan_tuning tuning;
-};
-enum {
-    TABLES = 4 + SCAN_BY_COUNT
-};
-
-static void make_tables(struct table tables[TABLES])
-{
-    tables[0] = (struct table){"the least of everything", extreme(false)};
-    tables[1] = (struct table){"the most of everything", extreme(true)};
-    /* whatever leaves a thread without work, in the smallest parts */
-    tables[2] = (struct table){"everything cut", extreme(false)};
-    tables[2].tuning.busy_percent = 100;
-    tables[2].tuning.busy_light_percent = 100;
-    tables[2].tuning.parts = 4096;
-    /* the kernels of short rows and few lines for the longest and the fewest */
-    tables[3] = (struct table){"nothing too long", extreme(true)};
-    tables[3].tuning.abreast_lines = 1;
-    tables[3].tuning.stream_bytes = 0;
-    tables[3].tuning.stream_apart_bytes = 0;
-    for (int k = 0; k < SCAN_BY_COUNT; k++) {
-        tables[4 + k] = (struct table){scan_tuning_words[k],
-                                       k % 2 == 0 ? tables[2].tuning : tables[3].tuning};
-        prefer(&tables[4 + k].tuning, (uint64_t)k);
-    }
-}
-
-/* Every layout by every table, on one device: a table may change between runs. */
-static void every_table(const void *context)
-{
-    static const struct scan_kind few[] = {
-        {DTYPE_F32, PRECISION_WIDE}, {DTYPE_F16, PRECISION_WIDE}, {DTYPE_I8, PRECISION_WIDE}};
-    struct table tables[TABLES];
-    struct scan_tuning tuning = scan_tuning_default;
-    struct scan_device_options options = *(const struct scan_device_options *)context;
-    const size_t kinds_run = options.gpu_kernels ? 1 : sizeof few / sizeof *few;
-    options.tuning = &tuning;
-    make_tables(tables);
-    struct scan_device *device = scan_case_device(&options);
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes * kinds_run && device != NULL; i++) {
-        struct scan_case c;
-        struct scan_desc desc =
-            describe(i / kinds_run, few[i % kinds_run]); /* flags drawn at random */
-        if (!scan_case_init(&c, &desc, true)) {
-            continue;
-        }
-        for (size_t t = 0; t < TABLES; t++) {
-            char what[128];
-            (void)snprintf(what, sizeof what, "%s, %s", shapes[i / kinds_run].name,
-                           tables[t].name);
-            tuning = tables[t].tuning;
-            run(device, &c, true, what);
-        }
-        scan_case_deinit(&c);
-    }
-    scan_device_close(device);
+    const size_t family = *(const size_t *)context;
+    every_layout(family, &(struct scan_device_options){.family = families[family].kernel,
+                                                       .part_bytes = 1,
+                                                       .stream_bytes = 1});
 }
 
 static void a_kernel_that_the_device_lacks_is_refused(const void *context)
@@ -244,12 +173,12 @@ int main(void)
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         (void)snprintf(sentence, sizeof sentence, "%s runs what it can, with the same bits",
                        families[f].kernel);
-        ktest_run(sentence, every_layout, &f);
+        ktest_run(sentence, whole_lines, &f);
+        (void)snprintf(sentence, sizeof sentence,
+                       "%s runs it in the smallest parts, past the caches, with the same bits",
+                       families[f].kernel);
+        ktest_run(sentence, parts_past_the_caches, &f);
     }
-    ktest_run("no table of choices changes a byte", every_table,
-              &(struct scan_device_options){.patient = false});
-    ktest_run("no table of choices changes a byte of the kernels for GPUs", every_table,
-              &(struct scan_device_options){.gpu_kernels = true});
     ktest_run("a kernel that the device lacks is refused",
               a_kernel_that_the_device_lacks_is_refused, NULL);
     return ktest_finish();

@@ -16,7 +16,6 @@
  * here: conversions of elements (test_corpus), the integer shortcuts (integer addition is
  * associative), stores past the caches but for columns (there results take another way). */
 #include "kernels/scan_device.h"
-#include "kernels/scan_tuning.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -378,7 +377,7 @@ static void every_length_gives_the_written_tree(const void *context)
     bench_close(&bench);
 }
 
-/* Kernels that would not have every shape by the table of choices. */
+/* Kernels that are not preferred for every shape they can run. */
 static const struct {
     const char *name;
     const char *family;
@@ -391,10 +390,8 @@ static const struct {
 static void other_kernels_give_the_written_tree(const void *context)
 {
     const size_t number = *(const size_t *)context;
-    struct scan_tuning tuning = scan_tuning_default;
     const struct scan_device_options options = {.family = others[number].family,
-                                                .tuning = &tuning};
-    tuning.stream_bytes = 0;
+                                                .stream_bytes = 1};
     struct bench bench = {.device = scan_case_device(&options),
                           .slab = slab_create((size_t)16 << 20),
                           .want = malloc((size_t)16 << 20),

@@ -1,8 +1,7 @@
 /* Random scans and their expected results; every run draws the same. */
 #include "tests/lib/scan_case.h"
 
-#include "kernels/scan_launch_cpu.h"
-#include "kernels/scan_tuning.h"
+#include "kernels/variants.h"
 #include "proto/macros.h"
 
 #include "tests/lib/ktest.h"
@@ -72,8 +71,7 @@ bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision pr
 static struct scan_build build_of(const struct scan_plan *plan)
 {
     const struct scan_piece piece = {.plan = plan};
-    return (struct scan_build){{plan->dtype, plan->precision},
-                               scan_cpu_family(&scan_tuning_default, &piece)};
+    return (struct scan_build){{plan->dtype, plan->precision}, scan_variant_choose(&piece)};
 }
 
 bool scan_case_usual(const struct scan_plan *plan)

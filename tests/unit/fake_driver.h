@@ -15,7 +15,8 @@
 #include <string.h>
 
 enum {
-    FAKE_DEVICES = 4
+    FAKE_DEVICES = 4,
+    FAKE_LARGE = 150000
 };
 
 enum fake_mode {
@@ -27,7 +28,8 @@ enum fake_mode {
     FAKE_CLOSED,          /* open: DEVICE_ERROR */
     FAKE_OPEN_HANGS,      /* these block until the mode changes: open */
     FAKE_WARM_HANGS,      /* warm */
-    FAKE_SINGLE_HANGS     /* run, with one job; OUT_OF_MEMORY for more */
+    FAKE_SINGLE_HANGS,    /* run, with one job; OUT_OF_MEMORY for more */
+    FAKE_LARGE_HANGS      /* run, of more than FAKE_LARGE elements */
 };
 
 struct scan_device {
@@ -44,6 +46,7 @@ static struct {
     atomic_bool list_hangs;                /* list blocks until it is false */
     atomic_bool close_hangs[FAKE_DEVICES]; /* the same with close */
     atomic_uint warm_steps;
+    bool built_in;            /* the first is of Tally's own driver */
     bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
     atomic_uint out_of_order; /* slices that did not follow the one before them */
     const struct device_driver *driver; /* of fake_server_init(); NULL: fake_driver */
@@ -61,6 +64,7 @@ static inline void fake_reset(size_t count)
     atomic_store(&fake.lists, 0);
     atomic_store(&fake.list_hangs, false);
     atomic_store(&fake.warm_steps, 0);
+    fake.built_in = false;
     fake.every_byte = false;
     atomic_store(&fake.out_of_order, 0);
 }
@@ -82,6 +86,7 @@ static inline enum status fake_list(struct scan_device_info *infos, size_t room,
     for (size_t i = 0; i < fake.count && i < room; i++) {
         infos[i] =
             (struct scan_device_info){.kind = i % 2 == 0 ? SCAN_DEVICE_CPU : SCAN_DEVICE_GPU,
+                                      .built_in = fake.built_in && i == 0,
                                       .fp64 = true,
                                       .host_memory = true};
         (void)snprintf(infos[i].name, sizeof infos[i].name, "Fake \"%zu\"", i);
@@ -209,6 +214,11 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
             return error_set(err, STATUS_OUT_OF_MEMORY, "too much at once");
         }
         while (atomic_load(mode) == FAKE_SINGLE_HANGS) {
+            fake_pause();
+        }
+        break;
+    case FAKE_LARGE_HANGS:
+        while (jobs[0].plan->elements > FAKE_LARGE && atomic_load(mode) == FAKE_LARGE_HANGS) {
             fake_pause();
         }
         break;

@@ -9,10 +9,10 @@
 /* A device that waits awake would take all that comes one by one: here each has its turn. */
 static const char *const quick[] = {"--device-timeout-ms=50", "--busy-poll-us=0", NULL};
 
-/* A pool of `count` devices that are ready. */
-static inline void start(struct fake_server *fakes, size_t count)
+/* A pool of the devices of `fake`, when they are ready. */
+static inline void start_as_set(struct fake_server *fakes)
 {
-    fake_reset(count);
+    size_t count = fake.count;
     struct error err = ERROR_INIT;
     assert_true(fake_server_init(fakes, quick, &err));
     assert_int_equal(device_pool_start(fakes->server.devices, &err), STATUS_OK);
@@ -25,6 +25,13 @@ static inline void start(struct fake_server *fakes, size_t count)
     }
 }
 
+/* A pool of `count` devices that are ready. */
+static inline void start(struct fake_server *fakes, size_t count)
+{
+    fake_reset(count);
+    start_as_set(fakes);
+}
+
 static inline struct device_stats stats_of(struct fake_server *fakes, size_t index)
 {
     struct device_stats stats;
@@ -32,12 +39,18 @@ static inline struct device_stats stats_of(struct fake_server *fakes, size_t ind
     return stats;
 }
 
-static inline struct request *push(struct fake_server *fakes, enum dtype dtype)
+static inline struct request *push_elements(struct fake_server *fakes, enum dtype dtype,
+                                            int64_t elements)
 {
-    struct request *request = fake_tensor(fakes, dtype, 16);
+    struct request *request = fake_tensor(fakes, dtype, elements);
     assert_int_equal(queue_push(fakes->server.queue, request, &request->error), STATUS_OK);
     queue_wake(fakes->server.queue);
     return request;
+}
+
+static inline struct request *push(struct fake_server *fakes, enum dtype dtype)
+{
+    return push_elements(fakes, dtype, 16);
 }
 
 static inline void expect_nothing_held(struct fake_server *fakes)

@@ -36,7 +36,8 @@ static struct request *take(struct queue *queue, const struct batcher_options *o
 {
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(queue, options, NULL, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(batcher_take(queue, &both_lanes, options, NULL, 0, &first, &count),
+                     BATCHER_TAKEN);
     assert_int_equal(count, expected);
     for (struct request *request = first; request != NULL; request = request->next) {
         assert_int_equal(request->state, REQUEST_RUNNING);
@@ -134,8 +135,9 @@ static void a_taker_gives_up_after_its_timeout(void **state)
     struct request *first = NULL;
     size_t count = 7;
     uint64_t began_ns = clock_now_ns();
-    assert_int_equal(batcher_take(*state, &usual, NULL, 20 * NS_PER_MS, &first, &count),
-                     BATCHER_TIMEOUT);
+    assert_int_equal(
+        batcher_take(*state, &both_lanes, &usual, NULL, 20 * NS_PER_MS, &first, &count),
+        BATCHER_TIMEOUT);
     assert_true(clock_now_ns() - began_ns >= 20 * NS_PER_MS);
     assert_null(first);
     assert_int_equal(count, 7);
@@ -158,6 +160,7 @@ static void a_delay_waits_for_company_but_not_for_longer(void **state)
 
 struct taker {
     struct queue *queue;
+    atomic_int takes; /* enum batcher_taker */
     pthread_t thread;
     struct busy_poll poll;
     size_t requests;
@@ -172,8 +175,8 @@ static void *take_until_closed(void *argument)
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
-        enum batcher_result result =
-            batcher_take(taker->queue, &usual, &taker->poll, 3600 * NS_PER_S, &first, &count);
+        enum batcher_result result = batcher_take(
+            taker->queue, &taker->takes, &usual, &taker->poll, 3600 * NS_PER_S, &first, &count);
         if (result == BATCHER_CLOSED) {
             return NULL;
         }
@@ -187,7 +190,8 @@ static void *take_until_closed(void *argument)
 
 static void check_that_pushes_are_taken(struct queue *queue, uint64_t awake_ns)
 {
-    struct taker taker = {.queue = queue, .poll = {.limit_ns = awake_ns}};
+    struct taker taker = {
+        .queue = queue, .takes = BATCHER_BOTH, .poll = {.limit_ns = awake_ns}};
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < 20; i++) {
         struct request *rest = NULL;
@@ -249,7 +253,7 @@ static void what_is_pushed_together_is_taken_together(void **state)
     enum {
         TOGETHER = 4
     };
-    struct taker taker = {.queue = *state};
+    struct taker taker = {.queue = *state, .takes = BATCHER_BOTH};
     struct request *pushed[TOGETHER];
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
@@ -276,7 +280,8 @@ static void what_is_pushed_together_is_taken_together(void **state)
 
 static void who_waits_awake_takes_a_push_before_anybody_is_woken(void **state)
 {
-    struct taker taker = {.queue = *state, .poll = {.limit_ns = 3600 * NS_PER_S}};
+    struct taker taker = {
+        .queue = *state, .takes = BATCHER_BOTH, .poll = {.limit_ns = 3600 * NS_PER_S}};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < 20; i++) {
@@ -290,9 +295,48 @@ static void who_waits_awake_takes_a_push_before_anybody_is_woken(void **state)
     assert_int_equal(taker.batches, 20);
 }
 
+static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void **state)
+{
+    static atomic_int small = BATCHER_SMALL;
+    static atomic_int large = BATCHER_LARGE;
+    struct request *first = NULL;
+    size_t count = 0;
+    struct request *of_small = push(*state, DTYPE_F32, 4);
+    struct request *of_large = push(*state, DTYPE_F32, LARGE);
+    assert_int_equal(batcher_take(*state, &large, &usual, NULL, 0, &first, &count),
+                     BATCHER_TAKEN);
+    assert_ptr_equal(first, of_large);
+    assert_int_equal(batcher_take(*state, &large, &usual, NULL, 0, &first, &count),
+                     BATCHER_TIMEOUT);
+    assert_int_equal(batcher_take(*state, &small, &usual, NULL, 0, &first, &count),
+                     BATCHER_TAKEN);
+    assert_ptr_equal(first, of_small);
+    free(of_small);
+    free(of_large);
+}
+
+static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
+{
+    struct taker taker = {.queue = *state, .takes = BATCHER_LARGE};
+    struct request *rest = NULL;
+    assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
+    struct request *large = push(*state, DTYPE_F32, LARGE);
+    assert_ptr_equal(fake_await(&completion, &rest, 10000), large);
+    (void)await_sleep(&taker);
+    struct request *small = push(*state, DTYPE_F32, 4);
+    (void)await_sleep(&taker);
+    atomic_store(&taker.takes, BATCHER_BOTH);
+    queue_shake(*state);
+    assert_ptr_equal(fake_await(&completion, &rest, 10000), small);
+    free(small);
+    free(large);
+    queue_close(*state);
+    pthread_join(taker.thread, NULL);
+}
+
 static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
 {
-    struct taker taker = {.queue = *state};
+    struct taker taker = {.queue = *state, .takes = BATCHER_BOTH};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < QUEUE_COMPANY; i++) {
@@ -335,7 +379,7 @@ static void nothing_is_lost_or_taken_twice_among_threads(void **state)
     struct taker takers[TAKERS];
     pthread_t pushers[PUSHERS];
     for (int i = 0; i < TAKERS; i++) {
-        takers[i] = (struct taker){.queue = *state};
+        takers[i] = (struct taker){.queue = *state, .takes = BATCHER_BOTH};
         assert_int_equal(pthread_create(&takers[i].thread, NULL, take_until_closed, &takers[i]),
                          0);
     }
@@ -390,6 +434,8 @@ int main(void)
         T(a_push_is_taken_by_who_waits_awake),
         T(what_is_pushed_together_is_taken_together),
         T(who_waits_awake_takes_a_push_before_anybody_is_woken),
+        T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),
+        T(a_taker_that_sleeps_for_one_lane_is_told_to_take_both),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),
     };

@@ -212,6 +212,67 @@ static void devices_are_chosen_by_kind_number_and_name(void **state)
                                     "(Fake \"0\"), 1 (Fake \"1\")");
 }
 
+static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    fake_reset(1);
+    fake.built_in = true;
+    start_as_set(&fakes);
+    assert_int_equal(device_pool_count(fakes.server.devices), 1);
+    atomic_store(&fake.mode[0], FAKE_LARGE_HANGS);
+    struct request *large = push_elements(&fakes, DTYPE_F32, 3 * FAKE_LARGE);
+    while (stats_of(&fakes, 0).running == 0) {
+        fake_pause();
+    }
+    for (int i = 0; i < 20; i++) {
+        struct request *small = push(&fakes, DTYPE_F32);
+        assert_ptr_equal(fake_finished(&fakes), small);
+        assert_int_equal(small->error.status, STATUS_OK);
+        fake_release(&fakes, small);
+    }
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    assert_ptr_equal(fake_finished(&fakes), large);
+    fake_release(&fakes, large);
+    assert_int_equal(stats_of(&fakes, 0).requests, 21);
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    fake_reset(1);
+    fake.built_in = true;
+    start_as_set(&fakes);
+    atomic_store(&fake.mode[0], FAKE_LARGE_HANGS);
+    struct request *lost = push_elements(&fakes, DTYPE_F32, 3 * FAKE_LARGE);
+    while (stats_of(&fakes, 0).state != DEVICE_HUNG) {
+        device_pool_tick(fakes.server.devices, clock_now_ns());
+    }
+    assert_ptr_equal(fake_finished(&fakes), lost);
+    assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
+    fake_release(&fakes, lost);
+    assert_int_equal(device_pool_health(fakes.server.devices), DEVICE_POOL_USABLE);
+    struct request *small = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), small);
+    fake_release(&fakes, small);
+    /* of more bytes than a small one may have, and of fewer elements than hang */
+    struct request *large = push_elements(&fakes, DTYPE_F64, FAKE_LARGE);
+    struct request *larger = push_elements(&fakes, DTYPE_F64, FAKE_LARGE);
+    fake_release(&fakes, fake_finished(&fakes));
+    fake_release(&fakes, fake_finished(&fakes));
+    (void)large;
+    (void)larger;
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    while (stats_of(&fakes, 0).state != DEVICE_READY) {
+        device_pool_tick(fakes.server.devices, clock_now_ns());
+    }
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
 static void warm_types_are_named(void **state)
 {
     (void)state;
@@ -313,6 +374,8 @@ int main(void)
         cmocka_unit_test(without_any_device_the_pool_is_not_made),
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
         cmocka_unit_test(warm_types_are_named),
+        cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
+        cmocka_unit_test(when_one_of_two_workers_hangs_the_other_does_the_work_of_both),
         cmocka_unit_test(every_request_ends_once_whatever_the_devices_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,541 @@
+/* What the vector kernels for CPUs can run, what suits them, and their units of work.
+ *
+ * CPU kernels have work-groups of one work-item, each of which runs one unit of the launch's
+ * table; where a launch is too small to be worth a second thread, our own driver gets one
+ * work-group of all (scan_launch.c). Units are large enough to hide what starting one costs
+ * (under a microsecond) and small enough that threads end together. Numbers that are a matter of speed were measured:
+ * docs/performance.md, "Which kernel, from which size on". */
+#include "kernels/variants.h"
+
+#include "kernels/scan_gaps.h"
+#include "proto/macros.h"
+
+#include <assert.h>
+
+/* What the kernels need. */
+enum {
+    SHORT_COLUMNS = 7,    /* most in a bundle of scan_short.cl */
+    ROW_STEP = 64,        /* elements of a step of scan_rows.cl, at most */
+    ABREAST_SIDE = 8,     /* lines and elements of a square of scan_abreast.cl */
+    STRIP_MAX = 1024,     /* columns, as in scan_columns.cl */
+    LANE_BYTES = 64,      /* of lines side by side in scan_strided.cl: a cache line */
+    PART_BYTES = 1 << 18, /* of a part of a line, at most, but for those that are twice as long:
+                             the kernels keep as many totals of blocks */
+    STRIP_ALIGN = 64,     /* elements: a cache line, at least */
+    TILE_BLOCKS = 8       /* that are added up side by side */
+};
+
+/* What is a matter of speed. */
+enum {
+    ABREAST_LINES = 64,      /* rows that go abreast, at least: fewer leave lanes empty */
+    HALF_ROW = 8191,         /* elements of 16-bit floats in a row that goes abreast, at most */
+    SHORT_ROW = 128,         /* elements of a row of scan_short.cl, at most */
+    CROSSED_SIDE = 4,        /* lines of both dimensions of scan_crossed.cl, at least */
+    STRIDED_LINES = 8,       /* of scan_strided.cl, at least: fewer leave lanes empty */
+    STRIP_COLUMNS = 512,     /* of a strip: their sums stay in a first-level cache */
+    STREAM_BYTES = 16 << 20, /* outputs from here on stay in no cache: past them */
+    UNITS = 32,              /* of a launch that is large enough */
+    UNIT_BYTES = 1 << 17,    /* of elements in a unit, at most */
+    UNIT_BYTES_MIN = 1 << 14, /* and at least: smaller is not worth starting */
+    STRIDED_UNITS = 8,        /* as UNITS, of scan_strided.cl: its bundles are wide */
+    CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes */
+    PARTS = 8,                /* of a cut line for each thread, about */
+    PART_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
+    LEAD_PERCENT = 130,       /* length of the part in a round that is not added up */
+    BUSY_PERCENT = 70,        /* of threads' time that whole lines must fill not to be cut */
+    BUSY_LIGHT_PERCENT = 45,  /* the same of elements of 8 bytes, as fast as memory with one
+                                 thread, and of strips but for 16-bit floats */
+    GAP_STEP = 8              /* longest step between outputs whose gaps the kernel zeroes */
+};
+
+static bool unit_strides(const struct scan_dim *dim)
+{
+    return dim->in_stride == 1 && dim->out_stride == 1;
+}
+
+/* Columns of a bundle of scan_short.cl, whose cells are one contiguous run; 0: not so. */
+static uint64_t bundle_columns(const struct scan_plan *plan)
+{
+    bool single = unit_strides(&plan->axis);
+    if (!single && plan->dims == 0) {
+        return 0;
+    }
+    uint64_t columns = single ? 1 : plan->dim[plan->dims - 1].size;
+    bool packed = plan->axis.in_stride == columns && plan->axis.out_stride == columns;
+    return packed && plan->dims <= (single ? 1 : 2) && columns <= SHORT_COLUMNS ? columns : 0;
+}
+
+/* The dimension that is contiguous on the input where another one, the last, is on the output
+ * and the axis on neither (scan_crossed.cl); -1: there is none. */
+static int crossed_dim(const struct scan_plan *plan)
+{
+    int last = plan->dims - 1;
+    bool across = plan->axis.in_stride > 1 && plan->axis.out_stride > 1;
+    if (!across || last < 1 || plan->dim[last].out_stride != 1) {
+        return -1;
+    }
+    for (int d = last - 1; d >= 0; d--) {
+        if (plan->dim[d].in_stride == 1) {
+            return d;
+        }
+    }
+    return -1;
+}
+
+/* ---- can ---- */
+
+static bool are_rows(const struct scan_piece *piece, uint64_t columns)
+{
+    (void)columns;
+    return unit_strides(&piece->plan->axis);
+}
+
+static bool are_columns(const struct scan_piece *piece, uint64_t columns)
+{
+    const struct scan_plan *plan = piece->plan;
+    (void)columns;
+    return !unit_strides(&plan->axis) && plan->dims > 0 &&
+           unit_strides(&plan->dim[plan->dims - 1]);
+}
+
+static bool are_any(const struct scan_piece *piece, uint64_t columns)
+{
+    (void)piece;
+    (void)columns;
+    return true;
+}
+
+static bool are_crossed(const struct scan_piece *piece, uint64_t columns)
+{
+    (void)columns;
+    return crossed_dim(piece->plan) >= 0;
+}
+
+static bool are_bundles(const struct scan_piece *piece, uint64_t columns)
+{
+    return (are_rows(piece, columns) || are_columns(piece, columns)) &&
+           bundle_columns(piece->plan) == columns;
+}
+
+/* Rows side by side, none of them cut. */
+static bool are_abreast(const struct scan_piece *piece, uint64_t columns)
+{
+    return are_rows(piece, columns) && piece->plan->dims <= 1 && !piece->carry_in &&
+           !piece->carry_out;
+}
+
+/* ---- prefer, what they can run ---- */
+
+static bool always(const struct scan_piece *piece)
+{
+    (void)piece;
+    return true;
+}
+
+static bool neither_rows_nor_columns(const struct scan_piece *piece)
+{
+    return !are_rows(piece, 0) && !are_columns(piece, 0);
+}
+
+static bool many_strided(const struct scan_piece *piece)
+{
+    return neither_rows_nor_columns(piece) && piece->plan->lines >= STRIDED_LINES;
+}
+
+/* Both dimensions long enough for squares. */
+static bool long_crossed(const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    int crossed = crossed_dim(plan);
+    return neither_rows_nor_columns(piece) && crossed >= 0 &&
+           plan->dim[crossed].size >= CROSSED_SIDE &&
+           plan->dim[plan->dims - 1].size >= CROSSED_SIDE;
+}
+
+/* Longer rows, and those that scan_rows.cl walks by whole steps, are better walked so. */
+static bool ragged_rows(const struct scan_piece *piece)
+{
+    uint64_t length = piece->plan->axis.size;
+    return length % ROW_STEP != 0 && length <= SHORT_ROW;
+}
+
+/* Rows, enough of them, that fill the lanes: several in a row of a square, if without gaps, or
+ * numbers that cost more than shuffles. Not those of 8 bytes: their squares take twice the
+ * shuffles. */
+static bool fill_squares(const struct scan_piece *piece)
+{
+    const struct scan_plan *plan = piece->plan;
+    const struct dtype_info *info = dtype_info(plan->dtype);
+    uint64_t length = plan->axis.size;
+    bool tiny = plan->dims == 1 && (length == 2 || length == 4) && info->bytes < 8 &&
+                plan->dim[0].in_stride == length && plan->dim[0].out_stride == length;
+    bool halves = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2 &&
+                  length >= ABREAST_SIDE && length <= HALF_ROW;
+    return plan->lines >= ABREAST_LINES && (tiny || halves);
+}
+
+/* ---- units ---- */
+
+static uint64_t element_bytes(const struct scan_piece *piece)
+{
+    return dtype_info(piece->plan->dtype)->bytes;
+}
+
+/* Bytes of a unit of a piece: fewer in a small launch, so that every thread gets some. */
+static uint64_t unit_bytes(const struct scan_piece *piece)
+{
+    uint64_t bytes = piece->plan->elements * element_bytes(piece) / UNITS;
+    if (bytes < UNIT_BYTES_MIN) {
+        return UNIT_BYTES_MIN;
+    }
+    return bytes < UNIT_BYTES ? bytes : UNIT_BYTES;
+}
+
+/* Is the output apart from the input, and too large to stay in a cache? */
+static bool streams(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_division *division = context;
+    const struct scan_group *group = division->group;
+    bool apart = group->in != group->out || piece->in_first != piece->out_first;
+    uint64_t least = division->stream_bytes > 0 ? division->stream_bytes : STREAM_BYTES;
+    return apart && piece->plan->elements * element_bytes(piece) >= least;
+}
+
+/* Rows that end inside a cache line leave half of it behind, and the next row another. */
+static bool row_streams(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    bool whole = plan->lines == 1 || plan->axis.size * element_bytes(piece) % LANE_BYTES == 0;
+    return whole && streams(piece, context);
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* Would threads that take whole lines of so many bytes be idle for longer than adding up all
+ * parts in addition takes? */
+static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
+                          const struct scan_division *division)
+{
+    bool countable = division->group->count == 1 || division->bytes <= UINT32_MAX;
+    if (line_bytes < CUT_BYTES || !countable) { /* tickets have 32 bits */
+        return false;
+    }
+    uint64_t lines = division->bytes / line_bytes;
+    uint64_t rounds = ceil_div(lines, division->threads);
+    return lines * 100 < rounds * division->threads * busy_percent;
+}
+
+static uint64_t part_bytes(const struct scan_division *division)
+{
+    uint64_t bytes = division->part_bytes;
+    if (bytes == 0) {
+        bytes = division->bytes / division->threads / PARTS;
+        bytes = bytes > PART_BYTES_MIN ? bytes : PART_BYTES_MIN;
+    }
+    return bytes < PART_BYTES ? bytes : PART_BYTES;
+}
+
+/* With elements of 8 bytes one thread comes close to memory's speed, and of strips wider than a
+ * bundle the parts cost too much; but converting and rounding 16-bit floats takes longer than
+ * memory. */
+static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
+{
+    const struct dtype_info *info = dtype_info(piece->plan->dtype);
+    bool converts = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2;
+    bool heavy = info->bytes < 8 && (columns <= SHORT_COLUMNS || converts);
+    return heavy ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
+}
+
+/* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
+static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
+                            const struct scan_division *division)
+{
+    const uint64_t length = piece->plan->axis.size;
+    const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
+    if (division->part_bytes == 0 && !keeps_waiting(length * columns * element_bytes(piece),
+                                                    busy_percent(piece, columns), division)) {
+        return length;
+    }
+    uint64_t blocks = part_bytes(division) / block_bytes;
+    blocks -= blocks > TILE_BLOCKS ? blocks % TILE_BLOCKS : 0;
+    uint64_t part = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
+    return part < length ? part : length;
+}
+
+/* Cut strips of `columns` lines into parts of `part` elements, one in as many as there are
+ * threads for a strip longer than the others (scan_chain.cl). */
+static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t part,
+                      const struct scan_division *division, struct scan_units *units)
+{
+    const uint64_t length = piece->plan->axis.size;
+    const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
+    const uint64_t round = strips > 0 ? ceil_div(division->threads, strips) : 1;
+    uint64_t blocks = ceil_div(part / SCAN_BLOCK * LEAD_PERCENT, 100);
+    if (part / SCAN_BLOCK > TILE_BLOCKS) { /* which is whole tiles */
+        blocks = ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS;
+    }
+    const uint64_t lead = blocks * SCAN_BLOCK;
+    const uint64_t round_length = lead + (round - 1) * part;
+    const uint64_t rest = length % round_length;
+    units->parts = length / round_length * round + (rest > 0);
+    units->parts += rest > lead ? ceil_div(rest - lead, part) : 0;
+    units->part_length = part;
+    units->lead_length = lead;
+    units->round = round;
+}
+
+/* Parts of `part` elements of lines, `columns` side by side. */
+static struct scan_units parts_of_lines(const struct scan_piece *piece, uint64_t columns,
+                                        uint64_t part, const void *context)
+{
+    struct scan_units units = {
+        .lines = columns, .stream = streams(piece, context), .slot_words = 2 + 2 * columns};
+    cut_lines(piece, columns, part, context, &units);
+    units.count = piece->plan->lines / columns * units.parts;
+    units.slots = units.count;
+    return units;
+}
+
+/* Whole lines, or parts of one. */
+static struct scan_units row_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t line_bytes = plan->axis.size * element_bytes(piece);
+    uint64_t part = part_length(piece, 1, context);
+    if (part < plan->axis.size) {
+        return parts_of_lines(piece, 1, part, context);
+    }
+    uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
+    return (struct scan_units){.count = ceil_div(plan->lines, lines),
+                               .lines = lines,
+                               .stream = row_streams(piece, context)};
+}
+
+/* The same of lines whose elements lie apart: the cache that a part must fit holds what lies
+ * between them, too. */
+static struct scan_units step_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t part = part_length(piece, 1, context);
+    if (part == plan->axis.size) {
+        return row_units(piece, context);
+    }
+    uint64_t spread = LANE_BYTES / element_bytes(piece);
+    spread = plan->axis.in_stride < spread ? plan->axis.in_stride : spread;
+    uint64_t blocks = part / SCAN_BLOCK / (spread > 0 ? spread : 1);
+    return parts_of_lines(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, context);
+}
+
+/* Whole lines, eight at a time. */
+static struct scan_units abreast_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    lines = ceil_div(lines, ABREAST_SIDE) * ABREAST_SIDE;
+    return (struct scan_units){.count = ceil_div(plan->lines, lines),
+                               .lines = lines,
+                               .stream = streams(piece, context)};
+}
+
+/* Whole bundles of the columns of a family. */
+static struct scan_units bundle_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t columns = bundle_columns(plan);
+    assert(columns > 0); /* or the piece would be of another family */
+    uint64_t part = part_length(piece, columns, context);
+    if (part < plan->axis.size) {
+        return parts_of_lines(piece, columns, part, context);
+    }
+    uint64_t bundle_bytes = plan->axis.size * columns * element_bytes(piece);
+    uint64_t bundles = ceil_div(unit_bytes(piece), bundle_bytes);
+    return (struct scan_units){.count = ceil_div(plan->lines / columns, bundles),
+                               .lines = bundles * columns,
+                               .stream = streams(piece, context)};
+}
+
+/* Elements of a vector of columns. */
+static uint64_t column_lanes(const struct scan_piece *piece)
+{
+    const struct dtype_info *info = dtype_info(piece->plan->dtype);
+    return info->kind != DTYPE_KIND_FLOAT && info->bytes <= 2 ? 16 : 8;
+}
+
+/* Cut strips that would keep threads waiting: narrower ones, in parts. Narrower than a vector
+ * is left whole. */
+static void cut_strips(const struct scan_piece *piece, const struct scan_division *division,
+                       struct scan_units *units)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t inner = plan->dim[plan->dims - 1].size;
+    uint64_t columns = units->lines < inner ? units->lines : inner;
+    if (part_length(piece, columns, division) == plan->axis.size ||
+        inner < column_lanes(piece)) {
+        return;
+    }
+    uint64_t most = PART_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block in a part */
+    most = most < STRIP_MAX / 2 ? most : STRIP_MAX / 2; /* the last has up to twice as many */
+    uint64_t strips = ceil_div(inner, most);
+    assert(strips > 0 && strips <= inner); /* a launch has columns, and `most` is not 0 */
+    columns = inner / strips;
+    columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
+    strips = inner / columns;
+    struct scan_division narrow = *division;
+    narrow.part_bytes = part_bytes(division);
+    cut_lines(piece, columns, part_length(piece, columns, &narrow), division, units);
+    units->lines = columns;
+    units->count = plan->lines / inner * strips * units->parts;
+    units->slot_words = 1 + 2 * (inner - (strips - 1) * columns);
+    units->slots = units->count;
+}
+
+/* Strips of columns; the kernel gives the last of a row what is left over, up to twice as many.
+ */
+static struct scan_units column_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t inner = plan->dim[plan->dims - 1].size;
+    uint64_t columns = STRIP_COLUMNS;
+    uint64_t strips = inner / columns > 0 ? inner / columns : 1;
+    struct scan_units units = {.count = plan->lines / inner * strips,
+                               .lines = columns,
+                               .stream = streams(piece, context)};
+    cut_strips(piece, context, &units);
+    return units;
+}
+
+/* The dimension whose lines a bundle of scan_strided.cl takes side by side: the one with the
+ * smallest stride on the side where the axis is not contiguous; that of the output where it is
+ * on neither. */
+static uint64_t bundled_dim(const struct scan_plan *plan)
+{
+    int best = plan->dims > 0 ? plan->dims - 1 : 0; /* the smallest output stride */
+    for (int i = 0; i < plan->dims && plan->axis.out_stride == 1; i++) {
+        uint64_t stride = plan->dim[i].in_stride;
+        uint64_t least = plan->dim[best].in_stride;
+        if (stride > 0 && (least == 0 || stride < least)) {
+            best = i;
+        }
+    }
+    return (uint64_t)best;
+}
+
+/* LANES of scan_strided.cl by the bytes of an element. */
+static const uint64_t strided_lanes[] = {[1] = 128, [2] = 64, [4] = 64, [8] = 32};
+
+/* Does the kernel zero the gaps between the nearest elements? */
+static bool zeroes(const struct scan_piece *piece)
+{
+    uint64_t step = piece->gaps != NULL ? scan_gaps_step(piece->plan) : 0;
+    return step > 0 && step <= GAP_STEP;
+}
+
+void scan_variant_zero_gaps(enum scan_family family, const struct scan_piece *piece)
+{
+    if (family == SCAN_FAMILY_CPU_STRIDED && zeroes(piece)) {
+        scan_gaps_zero_outer(piece->plan, piece->gaps);
+    } else if (piece->gaps != NULL) {
+        scan_gaps_zero(piece->plan, piece->gaps);
+    }
+}
+
+/* Lines, bundle by bundle. Whole cache lines of them, but every thread some. */
+static struct scan_units strided_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t least = LANE_BYTES / element_bytes(piece);
+    uint64_t bundle = strided_lanes[element_bytes(piece)];
+    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    lines = ceil_div(lines, bundle) * bundle;
+    uint64_t fair = ceil_div(ceil_div(plan->lines, STRIDED_UNITS), least) * least;
+    lines = lines < fair ? lines : fair;
+    return (struct scan_units){.count = ceil_div(plan->lines, lines),
+                               .lines = lines,
+                               .stream = streams(piece, context),
+                               .zeroes = zeroes(piece),
+                               .bundled = bundled_dim(plan)};
+}
+
+/* Squares of lines, a cache line of both dimensions. */
+static struct scan_units crossed_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t side = LANE_BYTES / element_bytes(piece);
+    uint64_t bundled = (uint64_t)plan->dims - 1;
+    int found = crossed_dim(plan);
+    assert(found >= 0); /* or the piece would be of another family */
+    uint64_t crossed = (uint64_t)found;
+    uint64_t squares = plan->lines / plan->dim[bundled].size / plan->dim[crossed].size;
+    squares *= ceil_div(plan->dim[bundled].size, side);
+    squares *= ceil_div(plan->dim[crossed].size, side);
+    uint64_t square_bytes = side * side * plan->axis.size * element_bytes(piece);
+    uint64_t each = ceil_div(unit_bytes(piece), square_bytes);
+    return (struct scan_units){.count = ceil_div(squares, each),
+                               .lines = each,
+                               .stream = streams(piece, context),
+                               .bundled = bundled,
+                               .crossed = crossed};
+}
+
+/* ---- the table ---- */
+
+#define CHAINED "scan_table", "scan_group", "scan_chain"
+#define LANES   "scan_table", "scan_group", "scan_lanes", "scan_square"
+#define SHORT(inner)                                                                \
+    {                                                                               \
+        {CHAINED, "scan_bundle", "scan_short"}, {"scan_short"}, "-DINNER=" #inner,  \
+            are_bundles, (inner) == 1 ? ragged_rows : always, bundle_units, (inner) \
+    }
+
+/* clang-format off */
+const struct scan_variant scan_variants[SCAN_FAMILY_COUNT] = {
+    /*                           sources, kernels, option
+     *                           can, prefer, units */
+    [SCAN_FAMILY_GENERIC]     = {{"scan_table", "scan_generic"}, {"scan_generic"}, NULL,
+                                 NULL, NULL, NULL, 0},
+    [SCAN_FAMILY_GPU]         = {{"scan_gpu_tile", "scan_gpu"},
+                                 {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}, NULL,
+                                 NULL, NULL, NULL, 0},
+    [SCAN_FAMILY_LOOKBACK]    = {{"scan_gpu_tile", "scan_lookback"}, {"gpu_lookback"}, NULL,
+                                 NULL, NULL, NULL, 0},
+    [SCAN_FAMILY_CPU_ROWS]    = {{CHAINED, "scan_quads", "scan_rows"}, {"scan_rows"}, NULL,
+                                 are_rows, always, row_units, 0},
+    [SCAN_FAMILY_CPU_STEPS]   = {{CHAINED, "scan_rows"}, {"scan_steps"}, "-DSTEPS",
+                                 are_any, neither_rows_nor_columns, step_units, 0},
+    [SCAN_FAMILY_CPU_COLUMNS] = {{CHAINED, "scan_lanes", "scan_columns"}, {"scan_columns"}, "-DVERTICAL",
+                                 are_columns, always, column_units, 0},
+    [SCAN_FAMILY_CPU_STRIDED] = {{LANES, "scan_strided"}, {"scan_strided"}, "-DVERTICAL",
+                                 are_any, many_strided, strided_units, 0},
+    [SCAN_FAMILY_CPU_CROSSED] = {{LANES, "scan_crossed"}, {"scan_crossed"}, "-DVERTICAL",
+                                 are_crossed, long_crossed, crossed_units, 0},
+    [SCAN_FAMILY_CPU_SHORT_1] = SHORT(1),
+    [SCAN_FAMILY_CPU_SHORT_2] = SHORT(2),
+    [SCAN_FAMILY_CPU_SHORT_3] = SHORT(3),
+    [SCAN_FAMILY_CPU_SHORT_4] = SHORT(4),
+    [SCAN_FAMILY_CPU_SHORT_5] = SHORT(5),
+    [SCAN_FAMILY_CPU_SHORT_6] = SHORT(6),
+    [SCAN_FAMILY_CPU_SHORT_7] = SHORT(7),
+    [SCAN_FAMILY_CPU_ABREAST] = {{LANES, "scan_abreast"}, {"scan_abreast"}, "-DVERTICAL -DEIGHT_LANES",
+                                 are_abreast, fill_squares, abreast_units, 0},
+};
+/* clang-format on */
+
+bool scan_variant_can(enum scan_family family, const struct scan_piece *piece)
+{
+    const struct scan_variant *v = &scan_variants[family];
+    return v->can != NULL && v->can(piece, v->columns);
+}
+
+enum scan_family scan_variant_choose(const struct scan_piece *piece)
+{
+    int family = SCAN_FAMILY_COUNT - 1;
+    while (!scan_variant_can((enum scan_family)family, piece) ||
+           !scan_variants[family].prefer(piece)) {
+        family--;
+        assert(family > SCAN_FAMILY_GENERIC); /* rows, columns or neither */
+    }
+    return (enum scan_family)family;
+}

@@ -1,0 +1,70 @@
+/* The table of variants: every family of kernels that a scan can run by, what it is compiled
+ * from, and, for the vector kernels of CPUs, which layouts it can run, which it is preferred
+ * for, and how it divides a piece into units of work. A new kernel is its .cl file and a row.
+ */
+#ifndef TALLY_KERNELS_VARIANTS_H
+#define TALLY_KERNELS_VARIANTS_H
+
+#include "kernels/scan_table.h"
+
+enum {
+    SCAN_KERNELS_MAX = 4,
+    SCAN_VARIANT_SOURCES = 5
+};
+
+/* The rows. Where several vector kernels prefer a piece, the last of them runs it. */
+enum scan_family {
+    SCAN_FAMILY_GENERIC,
+    SCAN_FAMILY_GPU,
+    SCAN_FAMILY_LOOKBACK,
+    SCAN_FAMILY_CPU_ROWS,
+    SCAN_FAMILY_CPU_STEPS,
+    SCAN_FAMILY_CPU_COLUMNS,
+    SCAN_FAMILY_CPU_STRIDED,
+    SCAN_FAMILY_CPU_CROSSED,
+    SCAN_FAMILY_CPU_SHORT_1, /* scan_short.cl for so many lines side by side */
+    SCAN_FAMILY_CPU_SHORT_2,
+    SCAN_FAMILY_CPU_SHORT_3,
+    SCAN_FAMILY_CPU_SHORT_4,
+    SCAN_FAMILY_CPU_SHORT_5,
+    SCAN_FAMILY_CPU_SHORT_6,
+    SCAN_FAMILY_CPU_SHORT_7,
+    SCAN_FAMILY_CPU_ABREAST,
+    SCAN_FAMILY_COUNT
+};
+
+/* What the division of a piece depends on besides itself. */
+struct scan_division {
+    const struct scan_group *group;
+    uint64_t threads;
+    uint64_t bytes;        /* of all elements of the launch */
+    uint64_t part_bytes;   /* of a test; 0: as it pays */
+    uint64_t stream_bytes; /* of a test; 0: as it pays */
+};
+
+struct scan_variant {
+    const char *sources[SCAN_VARIANT_SOURCES]; /* beside soft_f64 and scan_types; up to the
+                                                  first NULL */
+    const char *kernels[SCAN_KERNELS_MAX];
+    const char *option; /* beside those of the type; NULL: none */
+    /* Of the vector kernels for CPUs, NULL for others. They have one kernel each, which takes
+     * the arguments of the generic one, then where the chain of cut lines is. */
+    bool (*can)(const struct scan_piece *piece, uint64_t columns);
+    bool (*prefer)(const struct scan_piece *piece);
+    struct scan_units (*units)(const struct scan_piece *piece, const void *division);
+    uint64_t columns; /* that lie side by side, cell by cell; 0: any number */
+};
+
+extern const struct scan_variant scan_variants[SCAN_FAMILY_COUNT];
+
+/* Could the vector kernel run the piece, with the same bits as any other? Not of others. */
+bool scan_variant_can(enum scan_family family, const struct scan_piece *piece);
+
+/* The vector kernel that a CPU runs the piece by. */
+enum scan_family scan_variant_choose(const struct scan_piece *piece);
+
+/* Zero the gaps that are left to the launch and that the family's kernel does not zero itself.
+ */
+void scan_variant_zero_gaps(enum scan_family family, const struct scan_piece *piece);
+
+#endif
