@@ -1,5 +1,5 @@
 # Tally: `make run` starts the service, `make test` proves it; both install what is missing first.
-# Modes are separate trees: MODE=release (default), debug, asan, tsan; host-asan and host-msan (tests/hostcl/run.sh).
+# Modes are separate trees: MODE=release (default), debug, asan, tsan; host-asan and host-msan (tests/sanitizers/kernels.sh).
 MODE    ?= release
 CC      ?= cc
 CXX     ?= c++
@@ -22,12 +22,12 @@ OPT_debug   := -Og -g3
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
-# The kernels themselves under sanitizers: tests/hostcl stands for libOpenCL.
+# The kernels themselves under sanitizers (tests/sanitizers/kernels.sh): without the ICD loader, and with barriers.
 HOST_host-asan := -O1 -g -fsanitize=address,alignment,bounds,bool,signed-integer-overflow,integer-divide-by-zero \
                   -fno-sanitize-recover=all
 HOST_host-msan := -O1 -g -fsanitize=memory
-OPT_host-asan  := $(HOST_host-asan) -fno-omit-frame-pointer
-OPT_host-msan  := $(HOST_host-msan) -fno-omit-frame-pointer
+OPT_host-asan  := $(HOST_host-asan) -fno-omit-frame-pointer -include tests/sanitizers/direct.h
+OPT_host-msan  := $(HOST_host-msan) -fno-omit-frame-pointer -include tests/sanitizers/direct.h
 WERROR  ?=
 DEFS    := -D_GNU_SOURCE -DTALLY_VERSION='"$(VERSION)"' -I. -DCL_TARGET_OPENCL_VERSION=120
 CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(WARN) $(CWARN) $(WERROR) $(DEFS) $(CFLAGS_$(firstword $(subst /, ,$<))) -MMD -MP $(CFLAGS)
@@ -35,14 +35,16 @@ CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) -Wall -Wextra $(WERROR) $(DEFS)
 LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
 # What each layer links with.
-LIBS_kernels := -lOpenCL -lpthread -lm
+LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
 LIBS_proto   := -ljansson -lm
 LIBS_server  := -lmicrohttpd -luv -lz
 LIBS_client  := -lcurl -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))
 PROTO_SRC   := $(wildcard proto/*.c) $(wildcard proto/*.cc)
-KERNEL_SRC  := $(wildcard kernels/*.c) $(filter-out %/cpu_export.c,$(wildcard kernels/cpu/cpu_*.c)) kernels/embed.S
+DRIVER_SRC  := $(filter-out %/cpu_export.c $(if $(HOST_$(MODE)),%/cpu_group.c),$(wildcard kernels/cpu/cpu_*.c)) \
+               $(if $(HOST_$(MODE)),tests/sanitizers/fibers.c)
+KERNEL_SRC  := $(wildcard kernels/*.c) $(DRIVER_SRC) kernels/embed.S
 SERVER_SRC  := $(filter-out server/main.c,$(wildcard server/*.c))
 CLIENT_SRC  := $(wildcard client/*.c)
 CLI_SRC     := $(wildcard client/cli/*.c)
@@ -57,7 +59,7 @@ KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/edit_distance.c
 # sanitizers in the kernels.
 ALL_LEVELS := $(if $(filter x86_64,$(shell uname -m)),v4 v3 v2,baseline)
 ifndef LEVELS
-LEVELS := $(shell sh kernels/cpu/level.sh)
+LEVELS := $(if $(HOST_$(MODE)),baseline,$(shell sh kernels/cpu/level.sh))
 endif
 CLANG ?= clang
 empty :=
@@ -74,20 +76,35 @@ ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
 all: $(BIN)/tallyd $(BIN)/tally
 
-$(B)/kernels/cpu/list_kernels: $(call objs,$(LIST_SRC))
+build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/*.cl)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lOpenCL -lpthread
-$(AHEAD_DIR)/list: $(B)/kernels/cpu/list_kernels
+	cc -std=c17 -O1 $(DEFS) -o $@ $(LIST_SRC) -lOpenCL -lpthread
+$(AHEAD_DIR)/list: build/ahead/list_kernels
 	@mkdir -p $(@D)
 	@$< $(if $(HOST_$(MODE)),--all) >$@.new
-	@cmp -s $@.new $@ || cp $@.new $@
-	@touch -r $@ $@.new
+	@cmp -s $@.new $@ || { rm -f $(AHEAD_DIR)/*/*.o && cp $@.new $@; }
 $(AHEAD): $(AHEAD_DIR)/list $(AHEAD_SRC)
 	$(call ahead,$(AHEAD_DIR)/list,$(AHEAD_DIR),$@)
 
 $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
+
+# With the kernels for every level of processor: for machines other than this one.
+.PHONY: all-levels
+all-levels:
+	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' all
+
+.PHONY: opencl
+opencl: $(LIB)/OpenCL/vendors/tally.icd
+# The driver for other programs: a shared object, and the file by which ICD loaders find it.
+$(LIB)/libtally_opencl.so: $(call objs,$(wildcard kernels/cpu/cpu_*.c) kernels/machine.c) $(AHEAD) kernels/cpu/cpu_export.map
+	@mkdir -p $(@D)
+	$(CC) $(OPT_$(MODE)) -shared -Wl,-soname,$(@F) -Wl,--version-script=kernels/cpu/cpu_export.map -Wl,-z,relro,-z,now \
+	    $(LDFLAGS) -o $@ $(filter %.o,$^) -lpthread
+$(LIB)/OpenCL/vendors/tally.icd: $(LIB)/libtally_opencl.so
+	@mkdir -p $(@D)
+	echo "$(abspath $<)" >$@
 
 # The service with faults on demand (kernels/cl_fault.h): TALLY_TEST_CL_FAULT.
 $(B)/tests/cl_fault.o: kernels/cl_fault.c
@@ -153,13 +170,30 @@ $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/de
 	@grep -E '_(f32_f64|f32_f32|i8_int)_' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=$(B)/tests/kernels/delay_types.cl)
 
+# Faults that the sanitizers must find: tests/sanitizers/kernels.sh.
+PLANTED := read_beyond write_before index_too_far overflow misaligned decide_by_unwritten result_of_unwritten skip_a_barrier
+$(B)/tests/sanitizers/planted.o.list: Makefile
+	@mkdir -p $(@D)
+	@printf 'planted\t\ttests/sanitizers/planted.cl\t%s\n' '$(foreach name,$(PLANTED),$(name),$(name),p)' >$@
+$(B)/tests/sanitizers/planted_kernels.o: $(B)/tests/sanitizers/planted.o.list tests/sanitizers/planted.cl $(AHEAD_SRC)
+	$(call ahead,$<,$(@:.o=),$@)
+$(B)/tests/sanitizers/planted: $(call objs,tests/sanitizers/planted.c $(DRIVER_SRC) kernels/machine.c) $(B)/tests/sanitizers/planted_kernels.o
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench
 BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c device_copy.c)
-$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(AHEAD)
+$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(B)/tests/bench/ahead.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
+
+$(B)/tests/bench/device_copy.o: tests/bench/copy.cl
+# With the copy that scans are measured against.
+$(B)/tests/bench/ahead.o: $(AHEAD) tests/bench/copy.cl
+	@mkdir -p $(@D)
+	@{ cat $(AHEAD_DIR)/list && printf 'copy\t\ttests/bench/copy.cl\tcopy_cpu,copy_cpu,pp8\n'; } >$(@:.o=.list)
+	$(call ahead,$(@:.o=.list),$(AHEAD_DIR),$@)
 
 $(BIN)/scan_turns: $(call objs,tests/bench/scan_turns.c tests/bench/bench_cases.c $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
@@ -280,12 +314,19 @@ overload: deps-test
 	@python3 tests/load/overload.py $(ARGS)
 
 D := $(DESTDIR)$(PREFIX)
-install: all client
+# With the kernels for every level of processor.
+VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors
+install:
+	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' install-built
+.PHONY: install-built
+install-built: all client opencl
 	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions
 	install -m755 $(BIN)/tallyd $(BIN)/tally $(D)/bin
 	install -m644 client/tally.h client/tally_directml.h $(D)/include
 	install -m644 $(LIB)/libtally.a $(D)/lib
-	install -m755 $(LIB)/$(SONAME) $(D)/lib
+	install -m755 $(LIB)/$(SONAME) $(LIB)/libtally_opencl.so $(D)/lib
+	install -d $(DESTDIR)$(VENDORS)
+	echo "$(PREFIX)/lib/libtally_opencl.so" >$(DESTDIR)$(VENDORS)/tally.icd
 	ln -sf $(SONAME) $(D)/lib/libtally.so
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in >$(D)/lib/pkgconfig/tally.pc
 	$(BIN)/tally completion bash >$(D)/share/bash-completion/completions/tally
@@ -315,7 +356,7 @@ lint: deps-lint
 # clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
 kernel-sanitize: deps-tools
-	@sh tests/hostcl/run.sh $(ARGS)
+	@sh tests/sanitizers/kernels.sh $(ARGS)
 oclgrind: deps-tools
 	@sh tests/oclgrind/run.sh
 kernel-proofs: deps-tools deps-lint $(addprefix $(B)/tests/kernels/,test_monoid test_scan_device test_nasty_shapes test_page_ends test_random)
@@ -325,7 +366,7 @@ kernel-proofs: deps-tools deps-lint $(addprefix $(B)/tests/kernels/,test_monoid 
 	@$(B)/tests/kernels/test_nasty_shapes --all
 	@$(B)/tests/kernels/test_page_ends --all
 	@$(B)/tests/kernels/test_random --all-types --cases 1000 --log2 20
-	@sh tests/hostcl/run.sh
+	@sh tests/sanitizers/kernels.sh
 	@sh tests/matrix/run.sh
 
 image:

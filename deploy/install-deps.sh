@@ -3,8 +3,9 @@
 #
 #   deploy/install-deps.sh [run] [test] [lint] [bench] [mlserver] [tools]      (default: run)
 #
-#   run    compilers, libraries, an OpenCL driver for the CPU
-#   test   what the test suites need, and a Python environment in build/venv
+#   run    compilers (clang for the kernels), libraries
+#   test   what the test suites need, and a Python environment in build/venv; PoCL among them, an OpenCL
+#          driver that compiles: with it tests prove that the kernels still can be
 #   lint   the checkers of `make lint`, and a Python environment in build/lint-venv
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
@@ -16,9 +17,9 @@ set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 
-run_packages="make gcc g++ libc6-dev pkg-config libmicrohttpd-dev libjansson-dev libuv1-dev
+run_packages="make gcc g++ clang libc6-dev pkg-config libmicrohttpd-dev libjansson-dev libuv1-dev
     zlib1g-dev libcurl4-openssl-dev ocl-icd-opencl-dev opencl-headers"
-test_packages="libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh nodejs golang-go
+test_packages="pocl-opencl-icd clinfo libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh nodejs golang-go
     nginx"
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git"
 tools_packages="clang oclgrind"
@@ -37,15 +38,6 @@ missing_of() {
     for package in "$@"; do
         printf '%s\n' "$installed" | grep -qxF -- "$package" || printf '%s ' "$package"
     done
-}
-
-# An OpenCL driver of any vendor will do; without one take PoCL, which runs on every CPU.
-needs_driver() {
-    for icd in "${OCL_ICD_VENDORS:-/etc/OpenCL/vendors}"/*.icd; do
-        [ -e "$icd" ] && return 1
-    done
-    [ -n "${OCL_ICD_FILENAMES:-}" ] && return 1
-    return 0
 }
 
 as_root() {
@@ -119,7 +111,6 @@ main() {
         die "not a Debian-like system; install the equivalents of: $wanted"
     # shellcheck disable=SC2086  # lists of words
     missing=$(missing_of $wanted)
-    if needs_driver; then missing="$missing pocl-opencl-icd"; fi
     # shellcheck disable=SC2086
     install_packages $missing
     for group in "$@"; do

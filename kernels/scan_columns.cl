@@ -365,7 +365,7 @@ static void sums_save(const struct strip *t, const struct column_sums *s, long c
 
 /* ---- parts of a strip, of at least GROUP columns ---- */
 
-#define TOTALS_MAX (8192 / ELEM_BYTES / GROUP) /* of vectors of blocks: scan_launch_cpu.c knows */
+#define TOTALS_MAX (8192 / ELEM_BYTES / GROUP) /* of vectors of blocks: variants.c knows */
 
 /* Totals of all blocks of a part: of the first block's vectors, the second one's and so on. */
 static void part_totals(const struct strip *t, group_t totals[TOTALS_MAX])

@@ -360,7 +360,7 @@ INLINE void blocks_total(const struct row *r, ulong k, ulong pitch, lane_t *tota
 
 /* ---- parts of a line ---- */
 
-#define PART_BLOCKS (524288 / BLOCK / ELEM_BYTES) /* most in a part: scan_launch_cpu.c knows \
+#define PART_BLOCKS (524288 / BLOCK / ELEM_BYTES) /* most in a part: variants.c knows \
                                                    */
 
 INLINE struct row_sums sums_of(part_t supers, part_t blocks, uint block)

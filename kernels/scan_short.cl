@@ -125,7 +125,7 @@ INLINE void unit_long(const int kind, const struct unit *u, struct bundle_sums *
 
 /* ---- parts of a bundle ---- */
 
-#define PART_TOTALS (2048 / ELEM_BYTES + INNER) /* of columns' blocks: scan_launch_cpu.c knows */
+#define PART_TOTALS (2048 / ELEM_BYTES + INNER) /* of columns' blocks: variants.c knows */
 
 /* S and B of the columns, in the order of the lanes of a row. */
 struct flat_sums {

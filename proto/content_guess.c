@@ -146,6 +146,9 @@ static enum content_kind guess_object(struct text text)
 
 enum content_kind content_guess(const void *bytes, size_t count)
 {
+    if (count == 0) {
+        return CONTENT_UNKNOWN; /* bytes may be NULL then */
+    }
     struct text text = {.p = bytes};
     text.end = text.p + (count < CONTENT_GUESS_BYTES ? count : CONTENT_GUESS_BYTES);
     for (size_t i = 0; i < ARRAY_COUNT(signatures); i++) {

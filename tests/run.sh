@@ -21,7 +21,7 @@ logs=$build/test-logs
 rm -rf "$logs"
 mkdir -p "$logs"
 
-targets='all unit-tests kernel-tests'
+targets='all opencl unit-tests kernel-tests'
 [ "$mode" != release ] || targets="$targets bench-tools"
 # shellcheck disable=SC2086  # a list of words
 ${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" $targets

@@ -14,7 +14,10 @@ static bool has_level(const char *level)
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
-    return strcmp(level, "v2") == 0 ? v2 : strcmp(level, "v3") == 0 ? v3 : v4;
+    return strcmp(level, "v4") == 0   ? v4
+           : strcmp(level, "v3") == 0 ? v3
+           : strcmp(level, "v2") == 0 ? v2
+                                      : true;
 #else
     (void)level;
     return true; /* the architecture's baseline */

@@ -5,9 +5,6 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint room, cl_platform_id *ids,
-                                                   cl_uint *count);
-
-EXPORTED cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint room, cl_platform_id *ids,
                                                    cl_uint *count)
 {
     return cpu_icd_get_platform_ids(room, ids, count);

@@ -14,10 +14,10 @@ LD     ?= ld
 names   := $(shell cut -f1 $(LIST))
 objects := $(foreach level,$(LEVELS),$(names:%=$(DIR)/$(level)/%.o))
 # Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions takes
-# longer to read than a kernel to compile. The kernels are vectors and unrolled as they are written: what the compiler
-# would add takes a third of its time and gains nothing.
-cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -O2 \
-    -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function \
+# longer to read than a kernel to compile. The kernels are vectors as they are written: looking for more of them takes
+# the compiler a third of its time and gains nothing.
+cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -Xclang -cl-ext=+cl_khr_fp64 -O2 \
+    -fno-vectorize -fno-slp-vectorize -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
     -include kernels/cpu/opencl_c.h $(FLAGS)
 machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1))
 
@@ -39,9 +39,10 @@ $(OUT:.o=.table.c): $(LIST) kernels/cpu/kernels.mk
 	done && echo '};' && \
 	echo 'const size_t cpu_row_count = sizeof cpu_rows / sizeof *cpu_rows;'; } >$@.new && mv $@.new $@ && rm $@.kernels
 
-# The program's row of the list is in: 1 options, 2 sources, 3 kernels.
+# The program's row of the list: its name, options, sources, kernels. Several lists may share DIR: whoever
+# changes a row removes the object.
 define unit
-$(DIR)/$(1)/%.o: $(LIST) kernels/cpu/kernels.mk
+$(DIR)/$(1)/%.o: kernels/cpu/kernels.mk | $(LIST)
 	@mkdir -p $$(@D)
 	@row=$$$$(grep "^$$*	" $(LIST)) && \
 	options=$$$$(echo "$$$$row" | cut -f2) && \
@@ -49,7 +50,7 @@ $(DIR)/$(1)/%.o: $(LIST) kernels/cpu/kernels.mk
 	    symbol=$$$${kernel#*,} && options="$$$$options -D$$$${kernel%%,*}=$$$${symbol%,*}_$(1)"; \
 	done && \
 	files='' && for source in $$$$(echo "$$$$row" | cut -f3); do \
-	    case $$$$source in scan_types) file=$(TYPES) ;; *) file=kernels/$$$$source.cl ;; esac; \
+	    case $$$$source in scan_types) file=$(TYPES) ;; */*) file=$$$$source ;; *) file=kernels/$$$$source.cl ;; esac; \
 	    files="$$$$files $$$${last:+-include $$$$last}"; last=$$$$file; \
 	done && \
 	$(CLANG) $(cl_flags) $(call machine,$(1)) $$$$options $$$$files -MMD -MP -c -o $$@ $$$$last

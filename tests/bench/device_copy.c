@@ -7,14 +7,13 @@ enum {
     COPY_ITEMS_CPU = 64
 };
 
-static const char copy_source[] =
-    "typedef float chunk_t __attribute__((ext_vector_type(16)));\n"
-    "__kernel void copy_cpu(__global const chunk_t *in, __global chunk_t *out, ulong count)\n"
-    "{\n"
-    "    ulong first = get_global_id(0) * count;\n"
-    "    for (ulong i = first; i < first + count; i++)\n"
-    "        __builtin_nontemporal_store(in[i], out + i);\n"
-    "}\n";
+/* For Tally's own driver it is compiled ahead, with the scans. */
+__asm__(".section .rodata\n"
+        "copy_source:\n"
+        ".incbin \"tests/bench/copy.cl\"\n"
+        ".byte 0\n"
+        ".previous\n");
+extern const char copy_source[] __attribute__((visibility("hidden")));
 static const char copy_source_gpu[] =
     "__kernel void copy_gpu(__global const float4 *in, __global float4 *out, ulong count)\n"
     "{\n"
@@ -32,8 +31,13 @@ bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], si
     }
     bool host = copy->cl.host_memory;
     const char *text = host ? copy_source : copy_source_gpu;
-    copy->program = clCreateProgramWithSource(copy->cl.context, 1, &text, NULL, &code);
-    if (code == CL_SUCCESS) {
+    if (copy->cl.built_in) {
+        copy->program = clCreateProgramWithBuiltInKernels(copy->cl.context, 1, &copy->cl.id,
+                                                          "copy_cpu", &code);
+    } else {
+        copy->program = clCreateProgramWithSource(copy->cl.context, 1, &text, NULL, &code);
+    }
+    if (code == CL_SUCCESS && !copy->cl.built_in) {
         code = clBuildProgram(copy->program, 1, &copy->cl.id, "-cl-std=CL1.2", NULL, NULL);
     }
     if (code == CL_SUCCESS) {

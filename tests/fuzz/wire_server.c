@@ -183,6 +183,7 @@ static enum status run(struct scan_device *device, const struct scan_job *jobs, 
     case FAKE_OPEN_HANGS:
     case FAKE_WARM_HANGS:
     case FAKE_SINGLE_HANGS:
+    case FAKE_LARGE_HANGS:
         break;
     }
     for (size_t i = 0; i < count; i++) {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from support import calls
-from support.tallyd import BINARY, MODE, TOP
+from support.tallyd import BINARY, MODE, POCL, TOP
 from support.waiting import until
 
 FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
@@ -30,7 +30,7 @@ class Faults:
         env = {"TALLY_TEST_CL_FAULT": f"@{path}", "POCL_DEVICES": " ".join(["pthread"] * devices)}
         # no cache of programs: a build is to happen
         self.server = start_server(
-            "--kernel-cache=", "--warm=float32", *flags, env=env, binary=FAULTY, wait=wait
+            *POCL, "--kernel-cache=", "--warm=float32", *flags, env=env, binary=FAULTY, wait=wait
         )
         if wait:
             until(self.connects)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from support import calls
+from support.tallyd import POCL
 from support.waiting import until
 
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
@@ -114,7 +115,7 @@ def start(start_server):
 
     def make(*flags, env=None, **options):
         env = {"POCL_CACHE_DIR": None, **(env or {})}
-        return start_server("--log-requests=false", *flags, env=env, **options)
+        return start_server("--log-requests=false", *POCL, *flags, env=env, **options)
 
     return make
 

@@ -11,7 +11,7 @@ import pytest
 
 from support import calls, dtypes, oracle
 from support.http import post_bytes
-from support.tallyd import Tallyd
+from support.tallyd import POCL, Tallyd
 from support.waiting import until
 
 SLICE = 16 << 10
@@ -124,7 +124,7 @@ def test_every_type_and_axis_has_the_bits_of_the_whole(server, dtype):
 
 
 def test_slices_of_a_tensor_take_turns_on_several_devices(start_server):
-    server = start_server(*FLAGS, env=TWO_DEVICES)
+    server = start_server(*FLAGS, *POCL, env=TWO_DEVICES)
     dtype = dtypes.BY_NAME["float32"]
     client = server.client()
     for seed in range(40):

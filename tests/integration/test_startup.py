@@ -18,7 +18,7 @@ import pytest
 
 from support import calls
 from support.calls import BODY, PATH, SUMS, works
-from support.tallyd import BINARY, KERNEL_CACHE, MODE, TOP, free_port
+from support.tallyd import BINARY, KERNEL_CACHE, MODE, POCL, TOP, free_port
 from support.waiting import until
 
 
@@ -123,14 +123,35 @@ def test_an_address_of_another_machine_ends_it_with_status_1():
     assert status == 1 and "192.0.2.1" in err
 
 
-def test_without_an_opencl_device_it_ends_with_status_3(tmp_path):
-    env = {
-        "OCL_ICD_VENDORS": str(tmp_path),
+def no_drivers(directory):
+    """The environment of a machine on which no OpenCL driver is installed."""
+    return {
+        "OCL_ICD_VENDORS": str(directory),
         "OCL_ICD_FILENAMES": "",
-        "OPENCL_VENDOR_PATH": str(tmp_path),
+        "OPENCL_VENDOR_PATH": str(directory),
     }
-    status, _, err = run("--listen", f"127.0.0.1:{free_port()}", env=env)
+
+
+def test_no_opencl_driver_need_be_installed(start_server, tmp_path):
+    server = start_server("--kernel-cache=", env=no_drivers(tmp_path))
+    assert works(server) and device(server)["builds"] == 0
+    server.stop()
+
+
+def test_without_a_device_that_is_asked_for_it_ends_with_status_3(tmp_path):
+    flags = ("--listen", f"127.0.0.1:{free_port()}", "--devices", "gpu")
+    status, _, err = run(*flags, env=no_drivers(tmp_path))
     assert status == 3 and "OpenCL" in err
+
+
+def test_the_processor_is_used_through_one_driver(start_server):
+    listed = run("--list-devices")[1]
+    assert listed.startswith("0: ") and "Tally; CPU" in listed.splitlines()[1]
+    for flags, platform in ((), "Tally"), (POCL, "Portable Computing Language"):
+        server = start_server(*flags)
+        devices = server.client().get("/v1/devices").json()["devices"]
+        assert [device["platform"] for device in devices if device["type"] == "cpu"] == [platform]
+        server.stop()
 
 
 def test_devices_that_match_nothing_end_it():
@@ -283,9 +304,11 @@ def test_descriptors_that_were_closed_are_not_taken_for_something_else():
 # The kernel cache ---------------------------------------------------------------------------
 
 
-def cache_copy(tmp_path, server):
-    """What the shared server compiled, in a directory of our own."""
+def cache_copy(tmp_path, start_server):
+    """What a server compiled, in a directory of our own."""
+    server = start_server(*POCL, "--warm", "int32")
     assert works(server)
+    server.stop()
     copy = tmp_path / "cache"
     shutil.copytree(KERNEL_CACHE, copy)
     assert any(path.is_file() for path in copy.rglob("*")), "nothing was cached"
@@ -293,8 +316,8 @@ def cache_copy(tmp_path, server):
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "garbage"])
-def test_a_damaged_kernel_cache_is_rebuilt_never_trusted(start_server, server, tmp_path, damage):
-    cache = cache_copy(tmp_path, server)
+def test_a_damaged_kernel_cache_is_rebuilt_never_trusted(start_server, tmp_path, damage):
+    cache = cache_copy(tmp_path, start_server)
     for path in [path for path in cache.rglob("*") if path.is_file() and path.stat().st_size]:
         data = path.read_bytes()
         if damage == "truncate":
@@ -306,14 +329,15 @@ def test_a_damaged_kernel_cache_is_rebuilt_never_trusted(start_server, server, t
             path.write_bytes(b"")
         else:
             path.write_bytes(os.urandom(len(data)))
-    again = start_server("--kernel-cache", str(cache), "--warm", "int32")
+    again = start_server(*POCL, "--kernel-cache", str(cache), "--warm", "int32")
     assert works(again)
     again.stop()
 
 
 def test_a_kernel_cache_that_cannot_be_written_is_done_without(start_server, tmp_path):
     (tmp_path / "file").write_text("not a directory")
-    server = start_server("--kernel-cache", str(tmp_path / "file" / "below"), "--warm", "int32")
+    below = str(tmp_path / "file" / "below")
+    server = start_server(*POCL, "--kernel-cache", below, "--warm", "int32")
     assert works(server)
     server.stop()
 
@@ -332,6 +356,7 @@ def cold(start_server, tmp_path):
 
     def start(*flags, **options):
         return start_server(
+            *POCL,
             "--kernel-cache",
             str(tmp_path / "cold"),
             "--warm",
@@ -380,7 +405,7 @@ def test_the_kernel_of_every_layout_can_be_built_and_kept(start_server):
         "shape=50,80&axis=1&strides=1,50",
         "shape=12,9,20&axis=1&strides=1,12,108",
     ]
-    server = start_server()
+    server = start_server(*POCL)
     client = server.client()
     for layout in layouts:
         elements = np.prod([int(n) for n in re.search("shape=([0-9,]+)", layout)[1].split(",")])
@@ -455,7 +480,7 @@ def test_a_child_inherits_nothing_but_its_connection(cold):
 def test_a_cache_that_keeps_nothing_is_done_without(start_server, tmp_path):
     """A directory in which not even root can make files."""
     server = start_server(
-        "--kernel-cache", "/sys", "--warm", "int32", env={"POCL_CACHE_DIR": str(tmp_path)}
+        *POCL, "--kernel-cache", "/sys", "--warm", "int32", env={"POCL_CACHE_DIR": str(tmp_path)}
     )
     assert "kernels are built in the service itself" in server.log
     assert works(server) and not server.children()
@@ -476,7 +501,11 @@ class Counted:
     def __init__(self, server):
         self.codecs = thread_names(server).count("tally-codec")
         self.units = device(server)["compute_units"]
-        # PoCL's threads have no names of their own; they are as many as the units.
+        # The driver's threads have no names of their own, and start with the first large launch.
+        client = server.client()
+        large = client.post("/v1/cumsum?dtype=int8&shape=4194304", bytes(4 << 20), calls.RAW)
+        assert large.status == 200
+        client.close()
         self.threads = server.threads()
 
 
@@ -490,19 +519,19 @@ WITHOUT_POCL_NUMBERS = {
 }
 
 
-def test_affinity_decides_the_number_of_threads(start_server):
-    pinned = start_server(env=WITHOUT_POCL_NUMBERS, preexec_fn=one_core)
+def test_affinity_decides_the_number_of_threads(start_server, tmp_path):
+    pinned = start_server(env=no_drivers(tmp_path), preexec_fn=one_core)
     counted = Counted(pinned)
     assert (counted.codecs, counted.units) == (1, 1)
     assert works(pinned)
-    three = Counted(start_server("--cpus", "3", env=WITHOUT_POCL_NUMBERS, preexec_fn=one_core))
+    three = Counted(start_server("--cpus", "3", env=no_drivers(tmp_path), preexec_fn=one_core))
     assert (three.codecs, three.units) == (3, 3)
-    assert three.threads == counted.threads + 2 * 2  # of the codec pool, and PoCL's
+    assert three.threads == counted.threads + 2 * 2  # of the codec pool, and of the driver's
 
 
 def test_a_number_of_threads_for_pocl_alone_is_left_to_it(start_server):
     env = {**WITHOUT_POCL_NUMBERS, "POCL_MAX_PTHREAD_COUNT": "2"}
-    counted = Counted(start_server("--cpus", "3", env=env))
+    counted = Counted(start_server(*POCL, "--cpus", "3", env=env))
     assert (counted.codecs, counted.units) == (3, 2)
     status, out, _ = run(
         "--list-devices", "--cpus", "3", env={**env, "POCL_MAX_PTHREAD_COUNT": "5"}

@@ -18,6 +18,8 @@ MODE = os.environ.get("TALLY_MODE", "release")
 # Compiled kernels are kept between runs: they are not what these tests measure.
 KERNEL_CACHE = TOP / "build" / "kernel-cache"
 READY_SECONDS = 300
+# The processor by a driver that compiles kernels, for what compiling them and keeping them is about.
+POCL = ("--devices", "pthread")
 
 
 def free_port():

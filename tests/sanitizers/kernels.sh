@@ -1,35 +1,33 @@
 #!/bin/sh
-# The kernels under clang's sanitizers: compiled for the processor like any C, they run the tests of
-# tests/kernels in the same process (tests/hostcl/hostcl.h):
+# The kernels under clang's sanitizers: compiled with them for Tally's own OpenCL driver, they run the
+# tests of tests/kernels, with as many threads as a launch has:
 #
-#   tests/hostcl/run.sh [--all]
+#   tests/sanitizers/kernels.sh [--all]
 #
 # AddressSanitizer sees each access outside a tensor or a scratch buffer (tests forbid what lies
 # around tensors: tests/lib/memory_marks.h), UndefinedBehaviorSanitizer indices, overflows and
 # alignment, MemorySanitizer every branch, address and result that depends on memory nobody wrote,
-# bit by bit. First a kernel with each fault must be reported (planted.cl). Programs are compiled
-# once and kept in build/host-*/programs: some minutes the first time. --all: with more tests.
-# Prints a row a run; ends with "N passed, N failed".
+# bit by bit. The kernels for GPUs are among them: fibers.c has barriers. First a kernel with each fault
+# must be reported (planted.cl). --all: with more tests. Prints a row a run; ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
 all=${1:-}
-name=hostcl
+name=kernel-sanitize
 . tests/lib/rows.sh
 
 compiler=${CLANG:-clang}
 tests='test_nasty test_families test_halves test_random'
 [ "$all" != --all ] || tests="$tests test_nasty_lines test_scan_slice"
 for mode in host-asan host-msan; do
-    programs="build/$mode/tests/hostcl/planted build/$mode/tests/kernels/test_corpus"
+    programs="build/$mode/tests/sanitizers/planted build/$mode/tests/kernels/test_corpus"
     [ "$all" != --all ] || programs="$programs build/$mode/tests/kernels/test_nasty_shapes"
     for test in $tests; do
         programs="$programs build/$mode/tests/kernels/$test"
     done
     # shellcheck disable=SC2086  # words
-    ${MAKE:-make} --no-print-directory -s -j"${JOBS:-$(nproc)}" MODE=$mode CC="$compiler" $programs
-    mkdir -p "build/$mode/programs"
+    ${MAKE:-make} --no-print-directory -s -j"${JOBS:-$(nproc)}" MODE=$mode CC="$compiler" CLANG="$compiler" $programs
 done
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0
+export TALLY_OPENCL_THREADS=4 ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0
 
 # planted MODE TEXT KERNEL [slab]
 planted() {
@@ -37,7 +35,7 @@ planted() {
     text=$2
     shift 2
     log=$(log_of "planted $*")
-    HOSTCL_CACHE=build/$mode/programs "build/$mode/tests/hostcl/planted" "$@" >"$log" 2>&1 || true
+    "build/$mode/tests/sanitizers/planted" "$@" >"$log" 2>&1 || true
     result=ok
     grep -q "$text" "$log" || result=SILENCE
     echo "$text" >>"$log"
@@ -62,17 +60,12 @@ check() {
     shift 2
     log=$(log_of "$mode $program $*")
     result=WRONG
-    if HOSTCL_CACHE=build/$mode/programs timeout -k 10 1800 "build/$mode/tests/kernels/$program" "$@" >"$log" 2>&1 &&
+    if timeout -k 10 1800 "build/$mode/tests/kernels/$program" "$@" >"$log" 2>&1 &&
         ! grep -v -q -E "^\[ OK |^[0-9]+ passed, 0 failed\$|fully support makecontext" "$log"; then
         result=ok
     fi
     row "$mode: $program $*" "$result" "$log"
 }
-# compile for both at once; what comes of it is looked at below
-for mode in host-asan host-msan; do
-    HOSTCL_CACHE=build/$mode/programs "build/$mode/tests/kernels/test_corpus" --tiny >/dev/null 2>&1 &
-done
-wait
 for mode in host-asan host-msan; do
     check "$mode" test_corpus --tiny
     check "$mode" test_corpus --tiny --generic-kernels

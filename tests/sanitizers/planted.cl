@@ -1,4 +1,4 @@
-/* One fault of each kind that tests/hostcl/run.sh must see reported before it believes silence. The
+/* One fault of each kind that tests/sanitizers/kernels.sh must see reported before it believes silence. The
  * buffer has four words, and nobody has written the last one. */
 __kernel void read_beyond(__global int *data)
 {
