@@ -67,8 +67,7 @@ AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
 AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
 AHEAD_SRC := $(wildcard kernels/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
 LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
-             $(addprefix kernels/,variants.c scan_gaps.c scan_program.c cl_program.c cl_cache.c cl_error.c cl_fault.c) \
-             $(KERNEL_PROTO_SRC)
+             $(addprefix kernels/,variants.c scan_gaps.c scan_program.c cl_program.c cl_error.c cl_fault.c) $(KERNEL_PROTO_SRC)
 # Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
 ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
         CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4) && touch $(3)

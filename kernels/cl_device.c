@@ -280,7 +280,6 @@ enum status cl_device_open(size_t number, const struct scan_device_options *opti
         opened.info.compute_units = options->compute_units;
     }
     opened.family = options->family;
-    opened.patient = options->patient;
     opened.soft_f64 = options->soft_f64 || !opened.info.fp64;
     opened.generic_kernels = options->generic_kernels;
     opened.wide_index = options->wide_index;

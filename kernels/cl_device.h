@@ -24,7 +24,6 @@ struct cl_device {
     bool gpu_kernels;      /* use the kernels for GPUs */
     enum scan_lookback lookback;
     unsigned lookback_test; /* SCAN_LOOKBACK_* bits */
-    bool patient;           /* jobs take the generic kernel until others are built */
     bool soft_f64;          /* add float64 numbers in integers */
     bool generic_kernels;   /* use no other kernel than the generic one */
     bool wide_index;        /* never the kernels with 32-bit offsets */

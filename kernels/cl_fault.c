@@ -17,14 +17,14 @@ static atomic_bool active; /* there is a setting */
 static pthread_mutex_t setting_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cl_fault setting; /* guarded by setting_lock, as are the counters */
 static uint32_t calls;
-static uint32_t canaries;
+static uint32_t selftests;
 static uint32_t trials;
 
 void cl_fault_set(const struct cl_fault *fault)
 {
     (void)pthread_mutex_lock(&setting_lock);
     calls = 0;
-    canaries = 0;
+    selftests = 0;
     trials = 0;
     setting = fault != NULL ? *fault : (struct cl_fault){0};
     atomic_store(&active, fault != NULL);
@@ -57,16 +57,22 @@ cl_int cl_fault_next(void)
     return code;
 }
 
-bool cl_fault_canary(void)
+bool cl_fault_selftest(void)
 {
     if (inactive()) {
         return false;
     }
     (void)pthread_mutex_lock(&setting_lock);
-    bool wrong = canaries < setting.canary;
-    canaries += wrong;
+    bool wrong = selftests < setting.selftest;
+    selftests += wrong;
     (void)pthread_mutex_unlock(&setting_lock);
     return wrong;
+}
+
+static void hang(uint32_t ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&pause, NULL);
 }
 
 bool cl_fault_build(const char *options)
@@ -76,7 +82,9 @@ bool cl_fault_build(const char *options)
     }
     (void)pthread_mutex_lock(&setting_lock);
     bool refused = setting.build[0] != '\0' && strstr(options, setting.build) != NULL;
+    uint32_t ms = setting.build_ms;
     (void)pthread_mutex_unlock(&setting_lock);
+    hang(ms);
     return refused;
 }
 
@@ -90,24 +98,6 @@ bool cl_fault_lookback(void)
     trials += wrong;
     (void)pthread_mutex_unlock(&setting_lock);
     return wrong;
-}
-
-static void hang(uint32_t ms)
-{
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    (void)nanosleep(&pause, NULL);
-}
-
-void cl_fault_load(const char *options)
-{
-    if (inactive()) {
-        return;
-    }
-    (void)pthread_mutex_lock(&setting_lock);
-    bool hangs = setting.load[0] != '\0' && strstr(options, setting.load) != NULL;
-    uint32_t ms = hangs ? setting.load_ms : 0;
-    (void)pthread_mutex_unlock(&setting_lock);
-    hang(ms);
 }
 
 void cl_fault_hang(void)
@@ -154,12 +144,11 @@ static void set_from_text(const char *text)
     struct cl_fault fault = {.code = (cl_int)fault_number(text, "code"),
                              .skip = (uint32_t)fault_number(text, "skip"),
                              .count = (uint32_t)fault_number(text, "count"),
-                             .canary = (uint32_t)fault_number(text, "canary"),
+                             .selftest = (uint32_t)fault_number(text, "selftest"),
                              .lookback = (uint32_t)fault_number(text, "lookback"),
                              .hang_ms = (uint32_t)fault_number(text, "hang_ms"),
-                             .load_ms = (uint32_t)fault_number(text, "load_ms")};
+                             .build_ms = (uint32_t)fault_number(text, "build_ms")};
     fault_word(text, "build", fault.build, sizeof fault.build);
-    fault_word(text, "load", fault.load, sizeof fault.load);
     cl_fault_set(&fault);
 }
 

@@ -1,8 +1,8 @@
 /* Faults on demand, so that tests can see what happens when a device fails. Inert unless a test
  * asks: then one atomic load per OpenCL call. In builds with -DTALLY_FAULTS the environment can
- * ask too: TALLY_TEST_CL_FAULT="skip=12,count=1,code=-5", "canary=1", "hang_ms=500",
- * "build=-DELEM_F32", "load=-DELEM_F32,load_ms=500", or "@FILE" for a file with such a text,
- * which may change while the process runs. Thread: any; the setting is one for the process. */
+ * ask too: TALLY_TEST_CL_FAULT="skip=12,count=1,code=-5", "selftest=1", "hang_ms=500",
+ * "build=-DELEM_F32", "build_ms=500", or "@FILE" for a file with such a text, which may change
+ * while the process runs. Thread: any; the setting is one for the process. */
 #ifndef TALLY_KERNELS_CL_FAULT_H
 #define TALLY_KERNELS_CL_FAULT_H
 
@@ -14,12 +14,11 @@ struct cl_fault {
     cl_int code;       /* what the failing calls return; CL_SUCCESS: no call fails */
     uint32_t skip;     /* calls that work first */
     uint32_t count;    /* calls that fail then; those after them work again */
-    uint32_t canary;   /* start-up checks that see a wrong result */
+    uint32_t selftest; /* self-tests that see a wrong result */
     uint32_t lookback; /* trials of look-back that see one */
     uint32_t hang_ms;  /* every wait for the device takes this much longer */
     char build[32];    /* programs with this in their options do not compile; "": all do */
-    char load[32];     /* asking the cache for such a program takes load_ms longer */
-    uint32_t load_ms;
+    uint32_t build_ms; /* every compilation takes this much longer */
 };
 
 /* NULL: no faults. Also starts counting calls from 0. */
@@ -35,17 +34,15 @@ uint32_t cl_fault_calls(void);
 /* To be asked before each OpenCL call: CL_SUCCESS, or the code to fail with instead. */
 cl_int cl_fault_next(void);
 
-/* To be asked by each start-up check: true to see a wrong result. */
-bool cl_fault_canary(void);
+/* To be asked by each self-test: true to see a wrong result. */
+bool cl_fault_selftest(void);
 
 /* The same for each trial of look-back. */
 bool cl_fault_lookback(void);
 
-/* To be asked before a source is compiled: true to have the compiler refuse it. */
+/* To be asked before a source is compiled, which may take its time: true to have the compiler
+ * refuse it. */
 bool cl_fault_build(const char *options);
-
-/* To be called before the cache is asked for a program. */
-void cl_fault_load(const char *options);
 
 /* To be called after each wait for the device. */
 void cl_fault_hang(void);

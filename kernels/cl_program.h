@@ -12,7 +12,6 @@ enum {
 struct cl_program_spec {
     const char *sources[CL_PROGRAM_SOURCES_MAX]; /* up to the first NULL */
     const char *options;                         /* beside the ones every program gets */
-    bool *refused; /* set if the compiler does not take the source; NULL: not wanted */
 };
 
 /* Build from source. err DEVICE_ERROR with the end of the build log */
@@ -24,16 +23,6 @@ MUST_CHECK enum status cl_program_build(const struct cl_device *device,
  * device does not have them */
 MUST_CHECK enum status cl_program_take(const struct cl_device *device, const char *names,
                                        cl_program *program, struct error *err);
-
-/* What cache_dir (NULL or "": none) keeps for the same sources, options, platform, device and
- * driver; NULL: nothing. An entry that does not load is removed. */
-cl_program cl_program_load(const struct cl_device *device, const char *cache_dir,
-                           const struct cl_program_spec *spec);
-
-/* Keep the program's binary there. Some drivers (PoCL) compile a kernel when it is first
- * launched: only what was launched before loads without a compiler afterwards. */
-void cl_program_store(const struct cl_device *device, const char *cache_dir,
-                      const struct cl_program_spec *spec, cl_program program);
 
 /* The text of an embedded file; NULL if there is none of that name. */
 const char *cl_program_source(const char *name, size_t *bytes);

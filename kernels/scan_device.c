@@ -6,11 +6,11 @@
 #include "kernels/cl_error.h"
 #include "kernels/cl_fault.h"
 #include "kernels/cl_transfer.h"
-#include "kernels/scan_canary.h"
 #include "kernels/scan_cut.h"
 #include "kernels/scan_gaps.h"
 #include "kernels/scan_program.h"
 #include "kernels/scan_round.h"
+#include "kernels/scan_selftest.h"
 #include "kernels/slab_wrap.h"
 
 #include <stdlib.h>
@@ -32,8 +32,7 @@ struct scan_device {
     enum lookback_state lookback;
     struct scan_launcher *launcher; /* owned */
     struct cl_transfer *transfer;   /* owned; NULL while the device works in host memory */
-    char *cache_dir;                /* owned; NULL: none */
-    bool verified;                  /* a start-up check has passed */
+    bool verified;                  /* a self-test has passed */
 };
 
 enum status scan_devices_list(struct scan_device_info *infos, size_t room, size_t *count,
@@ -56,11 +55,8 @@ enum status scan_device_open(size_t number, const struct scan_device_options *op
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a device");
     }
     enum status status = cl_device_open(number, options, &device->cl, err);
-    if (options->cache_dir != NULL) {
-        device->cache_dir = strdup(options->cache_dir);
-    }
     if (status == STATUS_OK) {
-        status = scan_launcher_create(&device->cl, options->cache_dir, &device->launcher, err);
+        status = scan_launcher_create(&device->cl, &device->launcher, err);
     }
     if (status == STATUS_OK && !device->cl.host_memory) {
         status = cl_transfer_create(&device->cl, &device->transfer, err);
@@ -85,7 +81,6 @@ void scan_device_close(struct scan_device *device)
     cl_transfer_destroy(device->transfer);
     scan_launcher_destroy(device->launcher);
     cl_device_close(&device->cl);
-    free(device->cache_dir);
     free(device);
 }
 
@@ -100,7 +95,7 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
     struct scan_launcher *launcher = NULL;
     struct cl_transfer *transfer = NULL;
     device->cl.host_memory = false;
-    enum status status = scan_launcher_create(&device->cl, device->cache_dir, &launcher, err);
+    enum status status = scan_launcher_create(&device->cl, &launcher, err);
     if (status == STATUS_OK) {
         status = cl_transfer_create(&device->cl, &transfer, err);
     }
@@ -134,13 +129,13 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     }
     uint64_t usual_ns = 0;
     struct error why = ERROR_INIT;
-    enum status status = scan_canary_usual(device, kind, &usual_ns, &why);
+    enum status status = scan_selftest_usual(device, kind, &usual_ns, &why);
     if (status == STATUS_OK) {
         status = scan_launcher_use_lookback(device->launcher, kind, &why);
     }
     if (status == STATUS_OK) {
-        status = scan_canary_lookback(device, kind, device->lookback == LOOKBACK_UNTRIED,
-                                      usual_ns, &why);
+        status = scan_selftest_lookback(device, kind, device->lookback == LOOKBACK_UNTRIED,
+                                        usual_ns, &why);
     }
     if (status == STATUS_OK) {
         device->lookback = LOOKBACK_WORKS;
@@ -153,60 +148,61 @@ static void try_lookback(struct scan_device *device, struct scan_kind kind)
     note_lookback(device, why.detail);
 }
 
-bool scan_device_uses(const struct scan_device *device, const struct scan_build *build)
+/* A self-test of what runs the kind: small scans with 32-bit offsets and with wide ones. */
+static enum status selftest(struct scan_device *device, struct scan_kind kind, bool *wrong,
+                            struct error *err)
 {
-    return scan_launcher_uses(device->launcher, build);
-}
-
-bool scan_device_needs(const struct scan_device *device, unsigned kernel)
-{
-    return scan_launcher_needs(device->launcher, kernel);
-}
-
-bool scan_device_has(struct scan_device *device, const struct scan_build *build)
-{
-    return scan_launcher_has(device->launcher, build);
-}
-
-bool scan_device_wanted(struct scan_device *device, struct scan_build *build)
-{
-    return scan_launcher_wanted(device->launcher, build);
-}
-
-enum status scan_device_warm(struct scan_device *device, const struct scan_build *build,
-                             bool compile, struct error *err)
-{
-    enum status status = scan_launcher_prepare(device->launcher, build, compile, err);
-    if (status == STATUS_OK && build->kernel == SCAN_FAMILY_LOOKBACK) {
-        try_lookback(device, build->kind);
-        return status;
+    bool wide = device->cl.wide_index;
+    enum status status = scan_selftest_run(device, kind, wrong, err);
+    if (status == STATUS_OK && !device->cl.built_in) {
+        device->cl.wide_index = true;
+        status = scan_selftest_run(device, kind, wrong, err);
+        device->cl.wide_index = wide;
     }
-    if (status != STATUS_OK) {
-        return status;
-    }
-    struct error first = ERROR_INIT;
+    return status;
+}
+
+static enum status prepare_kind(struct scan_device *device, struct scan_kind kind,
+                                struct error *err)
+{
     bool wrong = false;
-    status = scan_canary_run(device, build, &wrong, &first);
+    struct error first = ERROR_INIT;
+    enum status status =
+        device->cl.built_in ? STATUS_OK : scan_launcher_prepare(device->launcher, kind, &first);
+    if (status == STATUS_OK) {
+        status = selftest(device, kind, &wrong, &first);
+    }
     if (wrong && !device->verified && device->cl.host_memory) {
         struct error second = ERROR_INIT;
         if (use_transfers(device, &second) == STATUS_OK &&
-            scan_canary_run(device, build, &wrong, &second) == STATUS_OK) {
+            selftest(device, kind, &wrong, &second) == STATUS_OK) {
             status = STATUS_OK;
         }
     }
     if (status != STATUS_OK) {
-        return error_set(err, status, "%s", first.detail);
+        return error_set(err, status, "%s: %s", dtype_info(kind.dtype)->name, first.detail);
     }
-    struct scan_build wanted;
-    (void)scan_launcher_wanted(device->launcher, &wanted); /* by the check, not by a job */
     device->verified = true;
+    try_lookback(device, kind);
     return STATUS_OK;
 }
 
-bool scan_device_tries(const struct scan_device *device, unsigned kernel,
-                       const struct scan_plan *plan)
+/* Only float32 and narrower floats know two precisions. */
+static bool has_kind(struct scan_kind kind)
 {
-    return scan_launcher_tries(device->launcher, kernel, plan);
+    const struct dtype_info *info = dtype_info(kind.dtype);
+    return kind.precision == PRECISION_WIDE ||
+           (info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4);
+}
+
+enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
+{
+    enum status status = prepare_kind(device, (struct scan_kind){dtype, PRECISION_WIDE}, err);
+    const struct scan_kind native = {dtype, PRECISION_NATIVE};
+    if (status == STATUS_OK && has_kind(native)) {
+        status = prepare_kind(device, native, err);
+    }
+    return status;
 }
 
 static struct scan_round make_round(struct scan_device *device, struct scan_report *report)
@@ -426,9 +422,6 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
         }
     }
     enum status status = run_parts(device, parts, count, report, err);
-    if (status == STATUS_OK) {
-        scan_launcher_save(device->launcher);
-    }
     if (parts != few) {
         free(parts);
     }

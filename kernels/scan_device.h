@@ -1,4 +1,4 @@
-/* The OpenCL devices, one command queue each: list, open, warm, run batches, close.
+/* The OpenCL devices, one command queue each: list, open, prepare, run batches, close.
  * Callers see no OpenCL. Thread: scan_devices_list() from any thread; an open device belongs to
  * one thread at a time; different devices run side by side. Nothing here aborts the process. */
 #ifndef TALLY_KERNELS_SCAN_DEVICE_H
@@ -59,13 +59,10 @@ enum {
 };
 
 struct scan_device_options {
-    const char *cache_dir;    /* for program binaries; NULL or "": no cache */
     uint64_t max_alloc_bytes; /* test aid: no buffer larger than this; 0: as the device says */
     bool gpu_kernels;         /* use the GPU versions on any device */
     enum scan_lookback lookback;
-    bool patient;  /* a job does not wait for a better kernel to be built: the generic one runs
-                      it. The bits are the same */
-    bool soft_f64; /* test aid: do as a device without fp64 does */
+    bool soft_f64;          /* test aid: do as a device without fp64 does */
     bool generic_kernels;   /* test aid: every job by the kernel that runs any layout */
     bool wide_index;        /* test aid: 64-bit offsets in every launch, however small */
     unsigned lookback_test; /* test aid: SCAN_LOOKBACK_* bits to put look-back to the test */
@@ -87,39 +84,13 @@ void scan_device_close(struct scan_device *device); /* NULL is fine */
 
 const struct scan_device_info *scan_device_info(const struct scan_device *device);
 
-/* One kernel for one kind of job: what is built at a time. */
-struct scan_build {
-    struct scan_kind kind;
-    unsigned kernel; /* below SCAN_BUILD_KERNELS */
-};
-enum {
-    SCAN_BUILD_GENERIC = 0,  /* the kernel that runs any job */
-    SCAN_BUILD_KERNELS = 16, /* room; scan_device_uses() says which there are */
-    SCAN_BUILD_TEXT = 64
-};
-
-/* Is there such a kernel, and does this device use it for such jobs? */
-bool scan_device_uses(const struct scan_device *device, const struct scan_build *build);
-/* Jobs cannot run without it: the generic kernel and those for GPUs. */
-bool scan_device_needs(const struct scan_device *device, unsigned kernel);
-
-/* "float32 scan_short -DINNER=3", for logs. Thread: any. */
-void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TEXT]);
-
-/* Load a kernel from the cache, or compile and keep it, and run it, checking the results
- * against known values. scan_device_run() builds what it needs by itself if nobody did. err
- * NOT_FOUND: it is not in the cache, and compile is false UNSUPPORTED: the compiler does not
- * take its source, or the device does not use it DEVICE_ERROR: it does not build, or computes
- * wrongly; OUT_OF_MEMORY */
-MUST_CHECK enum status scan_device_warm(struct scan_device *device,
-                                        const struct scan_build *build, bool compile,
-                                        struct error *err);
-
-/* Would a job find this kernel without waiting? */
-bool scan_device_has(struct scan_device *device, const struct scan_build *build);
-
-/* The kernel that the latest jobs would rather have run on, if it was not there. */
-bool scan_device_wanted(struct scan_device *device, struct scan_build *build);
+/* Build every program that jobs of an element type need, and test the device with them: small
+ * scans whose results are known. Kernels that were compiled ahead are there already. A device
+ * that was not prepared builds what a job needs as it runs it.
+ * err   DEVICE_ERROR: a program does not build, or a result is wrong, or the device failed;
+ *       OUT_OF_MEMORY */
+MUST_CHECK enum status scan_device_prepare(struct scan_device *device, enum dtype dtype,
+                                           struct error *err);
 
 /* One scan in slab memory. Offsets are bytes, multiples of the element size. Output and input
  * begin at one place only if plan->in_place, else the ranges are disjoint. Output cells in gaps

@@ -34,9 +34,6 @@ enum {
     GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */
 };
 
-_Static_assert((int)SCAN_FAMILY_GENERIC == (int)SCAN_BUILD_GENERIC, "a kernel's number");
-_Static_assert((int)SCAN_FAMILY_COUNT <= (int)SCAN_BUILD_KERNELS, "no room for a family");
-
 struct scan_launcher {
     struct cl_device *device;       /* borrowed */
     struct scan_programs *programs; /* owned */
@@ -47,9 +44,7 @@ struct scan_launcher {
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
     struct scan_piece *few;          /* owned: the pieces of a group that share a launch */
     size_t few_room;
-    bool vectors; /* a CPU: use the vector kernels */
-    bool wanting; /* a job would rather have run on `wanted` */
-    struct scan_build wanted;
+    bool vectors; /* use the vector kernels: they were compiled ahead */
 };
 
 /* Was the device opened to run every job by this family? */
@@ -73,8 +68,8 @@ static enum status check_family(const struct scan_launcher *launcher, struct err
                              launcher->device->family);
 }
 
-enum status scan_launcher_create(struct cl_device *device, const char *cache_dir,
-                                 struct scan_launcher **out, struct error *err)
+enum status scan_launcher_create(struct cl_device *device, struct scan_launcher **out,
+                                 struct error *err)
 {
     struct scan_launcher *launcher = calloc(1, sizeof *launcher);
     if (launcher == NULL) {
@@ -83,14 +78,13 @@ enum status scan_launcher_create(struct cl_device *device, const char *cache_dir
     launcher->device = device;
     enum status status = check_family(launcher, err);
     if (status == STATUS_OK) {
-        status = scan_programs_create(device, cache_dir, &launcher->programs, err);
+        status = scan_programs_create(device, &launcher->programs, err);
     }
     if (status != STATUS_OK) {
         free(launcher);
         return status;
     }
-    launcher->vectors = device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels &&
-                        !device->generic_kernels;
+    launcher->vectors = device->built_in && !device->gpu_kernels && !device->generic_kernels;
     cl_table_init(&launcher->table, device);
     *out = launcher;
     return STATUS_OK;
@@ -110,126 +104,44 @@ void scan_launcher_destroy(struct scan_launcher *launcher)
     free(launcher);
 }
 
-/* The program of a CPU family. The compiler may not take its source (it uses clang's vector
- * extensions): *usable is false then, and the generic kernel steps in. */
-static enum status find_vectors(struct scan_launcher *launcher, enum scan_family family,
-                                struct scan_type type, bool *usable, struct error *err)
+/* 64-bit offsets cost a CPU nothing, and one program will do. */
+static bool is_wide_only(const struct scan_launcher *launcher)
+{
+    return launcher->device->info.kind == SCAN_DEVICE_CPU && !launcher->device->gpu_kernels;
+}
+
+/* The programs of a family for offsets of any width. */
+static enum status find_family(struct scan_launcher *launcher, enum scan_family family,
+                               struct scan_kind kind, struct error *err)
 {
     const cl_kernel *kernels = NULL;
-    struct error why = ERROR_INIT;
-    enum status status = STATUS_OK;
-    *usable = !scan_programs_refused(launcher->programs, family);
-    if (*usable) {
-        type.index = SCAN_INDEX_64;
-        status = scan_programs_find(launcher->programs, family, type, &kernels, &why);
-    }
-    if (status == STATUS_OK) {
-        return status;
-    }
-    if (scan_programs_refused(launcher->programs, family)) {
-        *usable = false;
-        return STATUS_OK;
-    }
-    return error_set(err, status, "%s", why.detail);
-}
-
-static bool uses_family(const struct scan_launcher *launcher, enum scan_family family)
-{
-    bool vectors = scan_family_wide_only(family);
-    bool possible =
-        family != SCAN_FAMILY_LOOKBACK || launcher->device->lookback == SCAN_LOOKBACK_AUTO;
-    return scan_family_suits(launcher->device, family) && possible &&
-           (launcher->vectors || !vectors);
-}
-
-bool scan_launcher_uses(const struct scan_launcher *launcher, const struct scan_build *build)
-{
-    return build->kernel < SCAN_FAMILY_COUNT &&
-           uses_family(launcher, (enum scan_family)build->kernel) &&
-           scan_family_takes((enum scan_family)build->kernel, build->kind.dtype);
-}
-
-bool scan_launcher_needs(const struct scan_launcher *launcher, unsigned kernel)
-{
-    return kernel < SCAN_FAMILY_COUNT && uses_family(launcher, (enum scan_family)kernel) &&
-           !scan_family_optional((enum scan_family)kernel);
-}
-
-void scan_build_describe(const struct scan_build *build, char text[SCAN_BUILD_TEXT])
-{
-    char family[SCAN_BUILD_TEXT / 2];
-    scan_family_describe((enum scan_family)build->kernel, family, sizeof family);
-    (void)snprintf(text, SCAN_BUILD_TEXT, "%s%s %s", dtype_info(build->kind.dtype)->name,
-                   build->kind.precision == PRECISION_NATIVE ? " (native)" : "", family);
-}
-
-/* Where the generic kernel stands in for vector kernels until they are built, it has one
- * program for offsets of any width, as they have; so it has where it was compiled ahead. */
-static enum scan_index usual_index(const struct scan_launcher *launcher)
-{
-    bool wide =
-        launcher->vectors || (launcher->device->built_in && !launcher->device->gpu_kernels);
-    return wide ? SCAN_INDEX_64 : SCAN_INDEX_32;
-}
-
-bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build)
-{
-    struct scan_type type = {build->kind.dtype, build->kind.precision, usual_index(launcher)};
-    return scan_programs_built(launcher->programs, (enum scan_family)build->kernel, type);
-}
-
-bool scan_launcher_wanted(struct scan_launcher *launcher, struct scan_build *build)
-{
-    bool wanting = launcher->wanting;
-    *build = launcher->wanted;
-    launcher->wanting = false;
-    return wanting;
-}
-
-enum status scan_launcher_prepare(struct scan_launcher *launcher,
-                                  const struct scan_build *build, bool compile,
-                                  struct error *err)
-{
-    const cl_kernel *kernels = NULL;
-    enum scan_family family = (enum scan_family)build->kernel;
-    struct scan_type type = {build->kind.dtype, build->kind.precision, usual_index(launcher)};
-    if (!scan_launcher_uses(launcher, build)) {
-        return error_set(err, STATUS_UNSUPPORTED, "the device does not use this kernel");
-    }
-    bool optional = scan_family_optional(family);
-    if (optional && scan_programs_refused(launcher->programs, family)) {
-        return error_set(err, STATUS_UNSUPPORTED, "the compiler does not take this kernel");
-    }
-    scan_programs_set_compiling(launcher->programs, compile);
+    struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
     enum status status = scan_programs_find(launcher->programs, family, type, &kernels, err);
-    scan_programs_set_compiling(launcher->programs, true);
-    if (status != STATUS_OK && optional && scan_programs_refused(launcher->programs, family)) {
-        err->status = STATUS_UNSUPPORTED;
-        return STATUS_UNSUPPORTED;
+    if (status == STATUS_OK && !is_wide_only(launcher)) {
+        type.index = SCAN_INDEX_32;
+        status = scan_programs_find(launcher->programs, family, type, &kernels, err);
     }
     return status;
 }
 
-bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
-                         const struct scan_plan *plan)
+enum status scan_launcher_prepare(struct scan_launcher *launcher, struct scan_kind kind,
+                                  struct error *err)
 {
-    const struct scan_piece piece = {.plan = plan};
-    bool vectors = scan_family_wide_only((enum scan_family)kernel);
-    return !launcher->vectors || !vectors || scan_variant_choose(&piece) == kernel;
-}
-
-void scan_launcher_save(struct scan_launcher *launcher)
-{
-    scan_programs_save(launcher->programs);
+    const struct cl_device *device = launcher->device;
+    enum status status = find_family(launcher, SCAN_FAMILY_GENERIC, kind, err);
+    if (status == STATUS_OK && device->gpu_kernels && !device->generic_kernels) {
+        status = find_family(launcher, SCAN_FAMILY_GPU, kind, err);
+    }
+    if (status == STATUS_OK && device->lookback == SCAN_LOOKBACK_ON) {
+        status = find_family(launcher, SCAN_FAMILY_LOOKBACK, kind, err);
+    }
+    return status;
 }
 
 enum status scan_launcher_use_lookback(struct scan_launcher *launcher, struct scan_kind kind,
                                        struct error *err)
 {
-    const cl_kernel *kernels = NULL;
-    struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_32};
-    enum status status =
-        scan_programs_find(launcher->programs, SCAN_FAMILY_LOOKBACK, type, &kernels, err);
+    enum status status = find_family(launcher, SCAN_FAMILY_LOOKBACK, kind, err);
     if (status == STATUS_OK) {
         launcher->looks_back[kind.dtype][kind.precision == PRECISION_NATIVE] = true;
     }
@@ -441,40 +353,10 @@ static enum status choose_family(const struct scan_launcher *launcher,
                      launcher->device->family);
 }
 
-/* The same, its program built. */
-static enum status cpu_family(struct scan_launcher *launcher, const struct scan_piece *piece,
-                              struct scan_type type, enum scan_family *family,
-                              struct error *err)
-{
-    bool usable = true;
-    enum status status = choose_family(launcher, piece, family, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    if (launcher->device->patient && !launcher->device->built_in &&
-        *family != SCAN_FAMILY_GENERIC &&
-        !scan_programs_built(launcher->programs, *family, type)) {
-        launcher->wanting = true;
-        launcher->wanted = (struct scan_build){{type.dtype, type.precision}, *family};
-        *family = SCAN_FAMILY_GENERIC;
-    }
-    if (*family != SCAN_FAMILY_GENERIC) {
-        status = find_vectors(launcher, *family, type, &usable, err);
-    }
-    if (!usable && runs_all_by(launcher, *family)) {
-        return error_set(err, STATUS_UNSUPPORTED, "the compiler does not take %s",
-                         launcher->device->family);
-    }
-    if (!usable) {
-        *family = SCAN_FAMILY_GENERIC;
-    }
-    return status;
-}
-
 /* The pieces that one family runs, in launcher->few. */
 static enum status take_family(struct scan_launcher *launcher, const struct scan_group *group,
-                               struct scan_type type, enum scan_family family,
-                               struct scan_group *few, struct error *err)
+                               enum scan_family family, struct scan_group *few,
+                               struct error *err)
 {
     enum status status = STATUS_OK;
     *few = *group;
@@ -482,7 +364,7 @@ static enum status take_family(struct scan_launcher *launcher, const struct scan
     few->count = 0;
     for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
         enum scan_family own = SCAN_FAMILY_GENERIC;
-        status = cpu_family(launcher, &group->pieces[i], type, &own, err);
+        status = choose_family(launcher, &group->pieces[i], &own, err);
         if (own == family) {
             scan_variant_zero_gaps(family, &group->pieces[i]);
             launcher->few[few->count++] = group->pieces[i];
@@ -499,7 +381,7 @@ static enum status run_families(struct scan_launcher *launcher, const struct sca
     for (int i = 0; i < SCAN_FAMILY_COUNT && status == STATUS_OK; i++) {
         enum scan_family family = (enum scan_family)i;
         struct scan_group few;
-        status = take_family(launcher, group, type, family, &few, err);
+        status = take_family(launcher, group, family, &few, err);
         if (status != STATUS_OK || few.count == 0) {
             continue;
         }
@@ -516,7 +398,7 @@ enum status scan_launch(struct scan_launcher *launcher, const struct scan_group 
     const struct scan_plan *first = group->pieces[0].plan;
     struct scan_type type = {first->dtype, first->precision, SCAN_INDEX_32};
     for (size_t i = 0; i < group->count; i++) {
-        bool narrow = usual_index(launcher) == SCAN_INDEX_32 && fits_32(&group->pieces[i]) &&
+        bool narrow = !is_wide_only(launcher) && fits_32(&group->pieces[i]) &&
                       !launcher->device->wide_index;
         type.index = narrow ? type.index : SCAN_INDEX_64;
     }

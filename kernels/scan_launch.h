@@ -40,29 +40,16 @@ struct scan_group {
     size_t count;
 };
 
-MUST_CHECK enum status scan_launcher_create(struct cl_device *device, const char *cache_dir,
+MUST_CHECK enum status scan_launcher_create(struct cl_device *device,
                                             struct scan_launcher **launcher, struct error *err);
 /* The device is idle; NULL is fine. */
 void scan_launcher_destroy(struct scan_launcher *launcher);
 
-/* Have a program loaded or, if that is allowed, built. scan_launch() does it too.
- * err   as scan_device_warm() */
+/* Build the programs of a kind that jobs cannot do without, for offsets of any width. Those
+ * that were compiled ahead, and any other that is not there yet, scan_launch() takes itself.
+ * err   DEVICE_ERROR, OUT_OF_MEMORY */
 MUST_CHECK enum status scan_launcher_prepare(struct scan_launcher *launcher,
-                                             const struct scan_build *build, bool compile,
-                                             struct error *err);
-
-/* As the functions of scan_device.h. */
-bool scan_launcher_uses(const struct scan_launcher *launcher, const struct scan_build *build);
-bool scan_launcher_needs(const struct scan_launcher *launcher, unsigned kernel);
-bool scan_launcher_has(struct scan_launcher *launcher, const struct scan_build *build);
-bool scan_launcher_wanted(struct scan_launcher *launcher, struct scan_build *build);
-
-/* Does the start-up check of a kernel need jobs of this plan? */
-bool scan_launcher_tries(const struct scan_launcher *launcher, unsigned kernel,
-                         const struct scan_plan *plan);
-
-/* What was compiled has been launched: keep it in the cache. */
-void scan_launcher_save(struct scan_launcher *launcher);
+                                             struct scan_kind kind, struct error *err);
 
 /* Let long lines of a kind go by look-back, or no longer: in the beginning none do, unless the
  * device was opened with SCAN_LOOKBACK_ON. Builds the program.

@@ -35,28 +35,18 @@ _Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
 struct built {
     cl_program program;                  /* owned; NULL until built */
     cl_kernel kernels[SCAN_KERNELS_MAX]; /* owned */
-    bool unsaved;                        /* compiled here, not in the cache yet */
 };
 
 struct scan_programs {
-    struct cl_device *device; /* borrowed */
-    char *cache_dir;          /* owned; NULL: no cache */
+    struct cl_device *device;                                                /* borrowed */
     struct built built[SCAN_FAMILY_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
-    bool refused[SCAN_FAMILY_COUNT];
-    bool no_compiling;
-    bool unsaved; /* some are */
 };
 
-enum status scan_programs_create(struct cl_device *device, const char *cache_dir,
-                                 struct scan_programs **out, struct error *err)
+enum status scan_programs_create(struct cl_device *device, struct scan_programs **out,
+                                 struct error *err)
 {
     struct scan_programs *programs = calloc(1, sizeof *programs);
-    bool caching = cache_dir != NULL && cache_dir[0] != '\0';
-    if (programs != NULL && caching) {
-        programs->cache_dir = strdup(cache_dir);
-    }
-    if (programs == NULL || (caching && programs->cache_dir == NULL)) {
-        free(programs);
+    if (programs == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the programs of a device");
     }
     programs->device = device;
@@ -86,7 +76,6 @@ void scan_programs_destroy(struct scan_programs *programs)
     for (size_t i = 0; i < sizeof programs->built / sizeof *built; i++) {
         release(&built[i]);
     }
-    free(programs->cache_dir);
     free(programs);
 }
 
@@ -171,11 +160,6 @@ static bool is_for_gpus(enum scan_family family)
     return family == SCAN_FAMILY_GPU || family == SCAN_FAMILY_LOOKBACK;
 }
 
-bool scan_family_optional(enum scan_family family)
-{
-    return family != SCAN_FAMILY_GENERIC && family != SCAN_FAMILY_GPU;
-}
-
 bool scan_family_wide_only(enum scan_family family)
 {
     return family != SCAN_FAMILY_GENERIC && !is_for_gpus(family);
@@ -232,20 +216,10 @@ static enum status build(struct scan_programs *programs, enum scan_family family
     char options[SCAN_OPTIONS_ROOM];
     struct cl_program_spec spec;
     scan_program_spec(programs->device, family, type, &spec, options);
-    spec.refused = &programs->refused[family];
-    enum status status = STATUS_OK;
-    if (programs->device->built_in) {
-        status = take_built_in(programs->device, family, options, &made.program, err);
-    } else {
-        made.program = cl_program_load(programs->device, programs->cache_dir, &spec);
-    }
-    if (made.program == NULL && status == STATUS_OK) {
-        if (programs->no_compiling) {
-            return error_set(err, STATUS_NOT_FOUND, "the kernel is not in the cache");
-        }
-        status = cl_program_build(programs->device, &spec, &made.program, err);
-        made.unsaved = true;
-    }
+    enum status status =
+        programs->device->built_in
+            ? take_built_in(programs->device, family, options, &made.program, err)
+            : cl_program_build(programs->device, &spec, &made.program, err);
     if (status == STATUS_OK) {
         status = make_kernels(programs->device, family, options, &made, err);
     }
@@ -253,7 +227,6 @@ static enum status build(struct scan_programs *programs, enum scan_family family
         release(&made);
         return status;
     }
-    programs->unsaved = programs->unsaved || made.unsaved;
     *out = made;
     return STATUS_OK;
 }
@@ -263,11 +236,6 @@ static struct built *place_of(struct scan_programs *programs, enum scan_family f
 {
     enum scan_index index = scan_family_wide_only(family) ? SCAN_INDEX_64 : type.index;
     return &programs->built[family][types[type.dtype].stored][is_native(type)][index];
-}
-
-void scan_programs_set_compiling(struct scan_programs *programs, bool allowed)
-{
-    programs->no_compiling = !allowed;
 }
 
 enum status scan_programs_find(struct scan_programs *programs, enum scan_family family,
@@ -286,39 +254,6 @@ enum status scan_programs_find(struct scan_programs *programs, enum scan_family 
     return STATUS_OK;
 }
 
-bool scan_programs_built(struct scan_programs *programs, enum scan_family family,
-                         struct scan_type type)
-{
-    return place_of(programs, family, type)->program != NULL;
-}
-
-static void save(struct scan_programs *programs, enum scan_family family, struct scan_type type)
-{
-    struct built *built = place_of(programs, family, type);
-    char options[SCAN_OPTIONS_ROOM];
-    struct cl_program_spec spec;
-    if (built->unsaved) {
-        scan_program_spec(programs->device, family, type, &spec, options);
-        cl_program_store(programs->device, programs->cache_dir, &spec, built->program);
-        built->unsaved = false;
-    }
-}
-
-void scan_programs_save(struct scan_programs *programs)
-{
-    const size_t each = (size_t)2 * SCAN_INDEX_COUNT;
-    for (size_t i = 0; programs->unsaved && i < (size_t)SCAN_FAMILY_COUNT * DTYPE_COUNT * each;
-         i++) {
-        enum scan_family family = (enum scan_family)(i / each / DTYPE_COUNT);
-        struct scan_type type = {(enum dtype)(i / each % DTYPE_COUNT),
-                                 (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
-                                 (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
-        type.index = scan_family_wide_only(family) ? SCAN_INDEX_64 : type.index;
-        save(programs, family, type);
-    }
-    programs->unsaved = false;
-}
-
 bool scan_family_has(enum scan_family family, const char *kernel)
 {
     bool has = false;
@@ -326,16 +261,4 @@ bool scan_family_has(enum scan_family family, const char *kernel)
         has = has || strcmp(scan_variants[family].kernels[i], kernel) == 0;
     }
     return has;
-}
-
-void scan_family_describe(enum scan_family family, char *text, size_t room)
-{
-    const char *option = scan_variants[family].option;
-    (void)snprintf(text, room, "%s%s%s", scan_variants[family].kernels[0],
-                   option != NULL ? " " : "", option != NULL ? option : "");
-}
-
-bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family)
-{
-    return programs->refused[family];
 }

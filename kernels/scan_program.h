@@ -1,5 +1,5 @@
 /* The programs of one device: one per kernel family, element type, accumulator and index width,
- * built (or loaded) when first asked for. Thread: that of the device. */
+ * built when first asked for. Thread: that of the device. */
 #ifndef TALLY_KERNELS_SCAN_PROGRAM_H
 #define TALLY_KERNELS_SCAN_PROGRAM_H
 
@@ -25,7 +25,7 @@ enum scan_index {
 
 struct scan_programs;
 
-MUST_CHECK enum status scan_programs_create(struct cl_device *device, const char *cache_dir,
+MUST_CHECK enum status scan_programs_create(struct cl_device *device,
                                             struct scan_programs **out, struct error *err);
 void scan_programs_destroy(struct scan_programs *programs); /* NULL is fine */
 
@@ -40,9 +40,6 @@ enum {
     SCAN_OPTIONS_ROOM = 128,
     SCAN_NAME_ROOM = 128
 };
-
-/* Can jobs do without the family, on other kernels? Then the compiler may refuse its source. */
-bool scan_family_optional(enum scan_family family);
 
 /* Has the family 64-bit offsets only? They cost a CPU nothing, and one program will do. */
 bool scan_family_wide_only(enum scan_family family);
@@ -67,33 +64,15 @@ const char *scan_family_kernel(enum scan_family family, size_t i);
  */
 void scan_kernel_name(const char *kernel, const char *options, char name[SCAN_NAME_ROOM]);
 
-/* Whether scan_programs_find() may compile; at first it may. */
-void scan_programs_set_compiling(struct scan_programs *programs, bool allowed);
-
 /* out   *kernels: array of the family's kernels, in the order of the enum; lives as long as
  *       programs. Set all arguments before each launch: launches share the kernel objects
- * err   NOT_FOUND: it is not in the cache, and must not be compiled; DEVICE_ERROR with the end
- *       of the build log; OUT_OF_MEMORY */
+ * err   DEVICE_ERROR with the end of the build log; OUT_OF_MEMORY */
 MUST_CHECK enum status scan_programs_find(struct scan_programs *programs,
                                           enum scan_family family, struct scan_type type,
                                           const cl_kernel **kernels, struct error *err);
 
-/* The device's compiler does not take the family's source: scan_programs_find() failed and
- * would fail again. */
-bool scan_programs_refused(const struct scan_programs *programs, enum scan_family family);
-
-/* Would scan_programs_find() return at once? */
-bool scan_programs_built(struct scan_programs *programs, enum scan_family family,
-                         struct scan_type type);
-
-/* Put what was compiled, and launched since, into the cache. */
-void scan_programs_save(struct scan_programs *programs);
-
 /* Is a kernel of that name one of the family's? */
 bool scan_family_has(enum scan_family family, const char *kernel);
-
-/* For logs: "scan_generic", "scan_short -DINNER=3". */
-void scan_family_describe(enum scan_family family, char *text, size_t room);
 
 /* Bytes of an accumulator of the type in device memory. */
 size_t scan_type_acc_bytes(struct scan_type type);

@@ -234,34 +234,6 @@ static enum status read_environment(const char *const *environment, struct confi
     return status;
 }
 
-/* "auto" as a directory, or "" where there is no home. */
-static enum status resolve_cache(const char *const *environment, struct config *config,
-                                 struct error *err)
-{
-    if (strcmp(config->kernel_cache, "auto") != 0) {
-        return STATUS_OK;
-    }
-    const char *cache = lookup(environment, "XDG_CACHE_HOME");
-    const char *home = lookup(environment, "HOME");
-    char *path = NULL;
-    int written;
-    if (cache != NULL &&
-        cache[0] == '/') { /* relative ones are to be ignored, says the XDG spec */
-        written = asprintf(&path, "%s/tally", cache);
-    } else if (home != NULL && home[0] == '/') {
-        written = asprintf(&path, "%s/.cache/tally", home);
-    } else {
-        path = strdup("");
-        written = path == NULL ? -1 : 0;
-    }
-    if (written < 0) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the configuration");
-    }
-    free(config->kernel_cache);
-    config->kernel_cache = path;
-    return STATUS_OK;
-}
-
 /* Paths are compared with it byte by byte. */
 static enum status check_base_path(const struct config *config, struct error *err)
 {
@@ -290,9 +262,6 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
     }
     if (status == STATUS_OK) {
         status = check_base_path(config, err);
-    }
-    if (status == STATUS_OK) {
-        status = resolve_cache(environment, config, err);
     }
     if (config->memory_budget == 0) {
         config->memory_budget = machine_available_bytes() / 2;

@@ -95,15 +95,6 @@ X(gpu_kernels,         BOOL,   "false",          0,          1,                "
 X(gpu_lookback,        CHOICE, "auto",           0,          0,                "auto|on|off",      \
   "Scan long lines on GPUs in one pass. auto: where a trial at the start proves right and fast; "  \
   "on: untried; off: always in two.")                                                              \
-X(kernel_cache,        TEXT,   "auto",           0,          4000,             "directory",        \
-  "Where compiled kernels are kept between runs. auto: tally below $XDG_CACHE_HOME or ~/.cache; "  \
-  "empty: nowhere.")                                                                               \
-X(warm,                TEXT,   "float32,float64,int32,int64", 0, 1024,         "types",            \
-  "Element types whose requests are computed at once when the service is ready: a comma-separated " \
-  "list, all or none. The others are made ready in the background.")                               \
-X(build_ahead,         BOOL,   "false",          0,          1,                "true|false",       \
-  "Build every kernel in the background, not only those that requests have wanted: minutes of "    \
-  "processor time with an empty kernel cache, and about a megabyte of memory for each.")           \
 X(batch_max_requests,  UINT,   "256",            1,          4096,             "requests",         \
   "Most requests in one launch.")                                                                  \
 X(batch_max_bytes,     SIZE,   "16MiB",          1,          CONFIG_TIB,       "bytes",            \

@@ -9,11 +9,8 @@
 const struct device_driver device_driver_opencl = {
     .list = scan_devices_list,
     .open = scan_device_open,
+    .prepare = scan_device_prepare,
     .close = scan_device_close,
-    .uses = scan_device_uses,
-    .needs = scan_device_needs,
-    .warm = scan_device_warm,
-    .wanted = scan_device_wanted,
     .run = scan_device_run,
     .info = scan_device_info,
 };

@@ -4,7 +4,6 @@
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/device_select.h"
-#include "server/kernel_cache.h"
 #include "server/log.h"
 #include "server/queue.h"
 #include "server/worker.h"
@@ -27,8 +26,7 @@ struct device_pool {
 
 const char *device_state_name(enum device_state state)
 {
-    static const char *const names[DEVICE_STATE_COUNT] = {"opening", "ready", "failed", "hung",
-                                                          "unbuilt"};
+    static const char *const names[DEVICE_STATE_COUNT] = {"opening", "ready", "failed", "hung"};
     return names[state];
 }
 
@@ -42,8 +40,6 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
         }
         if (state == DEVICE_OPENING) {
             health = DEVICE_POOL_OPENING;
-        } else if (state == DEVICE_UNBUILT && health == DEVICE_POOL_BROKEN) {
-            health = DEVICE_POOL_UNBUILT;
         }
     }
     return health;
@@ -79,37 +75,24 @@ static void on_changed(void *argument)
     (void)pthread_mutex_unlock(&pool->changing);
 }
 
-static enum status fill_plan(struct server *server, const struct device_driver *driver,
-                             struct worker_plan *plan, struct error *err)
+static struct worker_plan make_plan(struct server *server, const struct device_driver *driver)
 {
     const struct config *config = server->config;
-    unsigned dtypes = 0;
-    enum status status = device_select_dtypes(config->warm, &dtypes, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    *plan = (struct worker_plan){
+    return (struct worker_plan){
         .server = server,
         .driver = driver,
-        .open_options = {.cache_dir = config->kernel_cache,
-                         .gpu_kernels = config->gpu_kernels,
-                         .lookback = (enum scan_lookback)config->gpu_lookback,
-                         .patient = true},
+        .open_options = {.gpu_kernels = config->gpu_kernels,
+                         .lookback = (enum scan_lookback)config->gpu_lookback},
         .batch = {.max_requests = (size_t)config->batch_max_requests,
                   .max_bytes = config->batch_max_bytes,
                   .delay_ns = config->batch_delay_us * NS_PER_US},
         .busy_poll_ns = busy_poll_limit_ns(config->busy_poll_us, config->cpus),
-        .cpus = config->cpus,
-        .pocl_cache = server->kernel_cache != NULL ? server->kernel_cache->pocl : "",
         .timeout_ns = config->device_timeout_ms * NS_PER_MS,
         .back_off_ns = NS_PER_S < config->device_timeout_ms * NS_PER_MS
                            ? NS_PER_S
                            : config->device_timeout_ms * NS_PER_MS,
-        .warm_dtypes = dtypes,
-        .build_ahead = config->build_ahead,
         .changed = on_changed,
     };
-    return STATUS_OK;
 }
 
 /* The pool with its workers for every chosen device. */
@@ -232,17 +215,13 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
 enum status device_pool_create(struct server *server, const struct device_driver *driver,
                                struct device_pool **out, struct error *err)
 {
-    struct worker_plan plan;
-    enum status status = fill_plan(server, driver, &plan, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    const struct worker_plan plan = make_plan(server, driver);
     struct listing *listing = listing_create(driver);
     if (listing == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
     bool chosen[DEVICE_POOL_MAX];
-    status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
+    enum status status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
     if (status == STATUS_OK) {
         status =
             device_select(server->config->devices, listing->infos, listing->count, chosen, err);

@@ -3,12 +3,11 @@
  * so its device has two workers: one for small requests, which then do not wait for the slices
  * of large ones, and one for these. Should one of them be out of use, the other does both.
  *
- *   OPENING --warm--> READY --error--> FAILED --back-off, opened again, warm--> READY
- *                     READY --no answer in time--> HUNG --came back--> FAILED
- *   OPENING --no kernels--> UNBUILT --back-off, opened again, warm--> READY
+ *   OPENING --opened, prepared--> READY --error--> FAILED --back-off, opened again--> READY
+ *      any call of the driver --no answer in time--> HUNG --came back--> FAILED
  *
- * UNBUILT is no fault of the device: what jobs cannot do without could not be compiled, on a
- * full disk for example.
+ * Kernels are built before a device is READY, if they were not compiled ahead: no request waits
+ * for a compiler, and nothing is compiled while the device serves.
  *
  * Work taken by a device that hangs is answered with 503 at once; its memory stays with the
  * device until that lets go of it. */
@@ -30,7 +29,7 @@ enum {
 };
 
 /* What runs jobs: the OpenCL devices, or a fake one in tests. Like scan_device.h, call by call.
- * A driver may take for ever over list, open, close, warm and run: each has a deadline
+ * A driver may take for ever over list, open, prepare, close and run: each has a deadline
  * (worker.h). The others only look something up. */
 struct device_driver {
     enum status (*list)(struct scan_device_info *infos, size_t room, size_t *count,
@@ -38,11 +37,7 @@ struct device_driver {
     enum status (*open)(size_t number, const struct scan_device_options *options,
                         struct scan_device **device, struct error *err);
     void (*close)(struct scan_device *device);
-    bool (*uses)(const struct scan_device *device, const struct scan_build *build);
-    bool (*needs)(const struct scan_device *device, unsigned kernel);
-    enum status (*warm)(struct scan_device *device, const struct scan_build *build,
-                        bool compile, struct error *err);
-    bool (*wanted)(struct scan_device *device, struct scan_build *build);
+    enum status (*prepare)(struct scan_device *device, enum dtype dtype, struct error *err);
     enum status (*run)(struct scan_device *device, const struct scan_job *jobs, size_t count,
                        struct scan_report *report, struct error *err);
     const struct scan_device_info *(*info)(const struct scan_device *device);
@@ -58,8 +53,8 @@ void device_driver_limit_threads(uint64_t cpus);
 int device_list_print(FILE *out);
 
 /* List and select devices as --devices says. No thread starts yet.
- * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices or --warm
- * makes no sense; DEVICE_ERROR: the drivers do not answer, and a thread still waits for them */
+ * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices makes no sense;
+ * DEVICE_ERROR: the drivers do not answer, and a thread still waits for them */
 MUST_CHECK enum status device_pool_create(struct server *server,
                                           const struct device_driver *driver,
                                           struct device_pool **out, struct error *err);
@@ -78,7 +73,6 @@ enum device_state {
     DEVICE_READY,
     DEVICE_FAILED,
     DEVICE_HUNG,
-    DEVICE_UNBUILT,
     DEVICE_STATE_COUNT
 };
 
@@ -89,19 +83,14 @@ struct device_stats {
     struct scan_device_info info; /* as listed */
     char lookback[160];           /* as in struct scan_device_info, now */
     enum device_state state;
-    char last_error[512];  /* "" if it never failed */
-    char build_error[512]; /* of the kernel that failed last; "" if none did */
+    char last_error[512]; /* "" if it never failed */
     uint64_t batches;
     uint64_t requests;
     uint64_t elements;
     uint64_t bytes; /* input and output bytes of them */
     uint64_t errors;
     uint64_t busy_ns;
-    uint64_t running;  /* requests it is working on now */
-    uint64_t to_build; /* kernels still to be built or loaded, in the background */
-    uint64_t builds;   /* kernels compiled since the start */
-    uint64_t build_failures;
-    uint64_t build_ns; /* that took */
+    uint64_t running; /* requests it is working on now */
 };
 
 size_t device_pool_count(const struct device_pool *pool);
@@ -110,8 +99,7 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
 enum device_pool_health {
     DEVICE_POOL_OPENING, /* none is ready yet, some are being opened */
     DEVICE_POOL_USABLE,  /* at least one is ready */
-    DEVICE_POOL_UNBUILT, /* none is ready or being opened, some lack nothing but kernels */
-    DEVICE_POOL_BROKEN   /* none of all these */
+    DEVICE_POOL_BROKEN   /* neither */
 };
 enum device_pool_health device_pool_health(struct device_pool *pool);
 

@@ -1,4 +1,4 @@
-/* Lists of words against lists of devices and types. */
+/* A list of words against a list of devices. */
 #include "server/device_select.h"
 
 #include <stdio.h>
@@ -143,25 +143,4 @@ enum status device_select(const char *text, const struct scan_device_info *infos
                          "--devices names nothing; write all, cpu, gpu, numbers or names");
     }
     return own ? settle_own(infos, count, named, chosen, err) : STATUS_OK;
-}
-
-enum status device_select_dtypes(const char *text, unsigned *dtypes, struct error *err)
-{
-    char word[64];
-    unsigned set = 0;
-    while (next_word(&text, word, sizeof word)) {
-        enum dtype dtype;
-        if (strcmp(word, "all") == 0) {
-            set = (1U << DTYPE_COUNT) - 1;
-        } else if (dtype_find(DTYPE_FAMILY_NAME, word, strlen(word), &dtype)) {
-            set |= 1U << dtype;
-        } else if (strcmp(word, "none") != 0) {
-            return error_set(err, STATUS_INVALID_REQUEST,
-                             "--warm: \"%s\" is no element type; write names like float32, or "
-                             "all or none",
-                             word);
-        }
-    }
-    *dtypes = set;
-    return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* The texts of --devices and --warm. Thread: any. */
+/* The text of --devices. Thread: any. */
 #ifndef TALLY_SERVER_DEVICE_SELECT_H
 #define TALLY_SERVER_DEVICE_SELECT_H
 
@@ -10,9 +10,5 @@
  * of them; INVALID_REQUEST: Tally's own driver and another one are both named */
 MUST_CHECK enum status device_select(const char *text, const struct scan_device_info *infos,
                                      size_t count, bool *chosen, struct error *err);
-
-/* Types named by a text like "float32,int64", "all" or "none": a bit (1 << dtype) each. */
-MUST_CHECK enum status device_select_dtypes(const char *text, unsigned *dtypes,
-                                            struct error *err);
 
 #endif

@@ -45,13 +45,6 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
     put_number(w, "bytes", stats->bytes);
     put_number(w, "busy_us", stats->busy_ns / 1000);
     put_number(w, "errors", stats->errors);
-    put_number(w, "to_build", stats->to_build);
-    put_number(w, "builds", stats->builds);
-    put_number(w, "build_failures", stats->build_failures);
-    put_number(w, "build_us", stats->build_ns / 1000);
-    if (stats->build_error[0] != '\0') {
-        put_text(w, "last_build_error", stats->build_error);
-    }
     if (stats->last_error[0] != '\0') {
         put_text(w, "last_error", stats->last_error);
     }

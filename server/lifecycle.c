@@ -7,7 +7,6 @@
 #include "server/config.h"
 #include "server/device_pool.h"
 #include "server/http.h"
-#include "server/kernel_cache.h"
 #include "server/log.h"
 #include "server/memory.h"
 #include "server/queue.h"
@@ -16,7 +15,7 @@
 #include <signal.h>
 
 #define TICK_NS       (100 * NS_PER_MS)
-#define DRAIN_TICK_NS (10 * NS_PER_MS)
+#define SHORT_TICK_NS (5 * NS_PER_MS) /* while it starts or stops: somebody waits for that */
 #define TRIM_EVERY_NS NS_PER_S
 #define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
 
@@ -76,7 +75,7 @@ static void enter(struct run *run, enum lifecycle_phase phase)
 
 static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
 {
-    uint64_t wait = phase_of(run) >= LIFECYCLE_DRAINING ? DRAIN_TICK_NS : TICK_NS;
+    uint64_t wait = phase_of(run) == LIFECYCLE_READY ? TICK_NS : SHORT_TICK_NS;
     if (run->deadline_ns > now_ns && run->deadline_ns - now_ns < wait) {
         wait = run->deadline_ns - now_ns;
     }
@@ -100,7 +99,6 @@ static void tick(struct run *run, uint64_t now_ns)
     if (now_ns >= run->trim_ns) {
         memory_trim(run->server->memory, now_ns);
         run->trim_ns = now_ns + TRIM_EVERY_NS;
-        kernel_cache_tick(run->server->kernel_cache, now_ns);
     }
     size_t accepted = http_accepted(run->http);
     if (accepted != run->accepted || http_connections(run->http) > 0) {
@@ -118,8 +116,7 @@ static int follow_devices(struct run *run)
         enter(run, LIFECYCLE_READY);
         run->was_ready = true;
         log_message(log, LOG_INFO, "ready");
-    } else if (phase_of(run) == LIFECYCLE_READY &&
-               (health == DEVICE_POOL_BROKEN || health == DEVICE_POOL_UNBUILT)) {
+    } else if (phase_of(run) == LIFECYCLE_READY && health == DEVICE_POOL_BROKEN) {
         enter(run, LIFECYCLE_STARTING);
         log_message(log, LOG_ERROR, "not ready: no device is in working order");
     } else if (!run->was_ready && health == DEVICE_POOL_BROKEN) {

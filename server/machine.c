@@ -5,12 +5,10 @@
 #include "server/clock.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 uint64_t machine_raise_open_files(uint64_t files)
@@ -27,25 +25,6 @@ uint64_t machine_raise_open_files(uint64_t files)
         }
     }
     return limit.rlim_cur;
-}
-
-int machine_make_directory(const char *path)
-{
-    char partial[4096];
-    if (strlen(path) >= sizeof partial) {
-        return ENAMETOOLONG;
-    }
-    for (size_t length = 1; length <= strlen(path); length++) {
-        if (path[length] != '/' && path[length] != '\0') {
-            continue;
-        }
-        memcpy(partial, path, length);
-        partial[length] = '\0';
-        if (mkdir(partial, 0700) != 0 && errno != EEXIST && errno != EISDIR) {
-            return errno;
-        }
-    }
-    return access(path, W_OK | X_OK) == 0 ? 0 : errno;
 }
 
 static uint64_t count_open_files(void)

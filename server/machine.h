@@ -7,9 +7,6 @@
 /* Raise the limit of open files to what `files` need, as far as allowed; returns the limit. */
 uint64_t machine_raise_open_files(uint64_t files);
 
-/* Make a directory and those above it, private to the user; 0 or an errno. */
-int machine_make_directory(const char *path);
-
 /* Figures for /metrics; 0 where the system does not tell. */
 struct machine_usage {
     uint64_t resident_bytes;

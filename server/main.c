@@ -1,7 +1,6 @@
 /* tallyd: read the settings, then serve or do what else they say. */
 #include "server/config.h"
 #include "server/device_pool.h"
-#include "server/kernel_builder.h"
 #include "server/lifecycle.h"
 #include "server/service.h"
 
@@ -67,9 +66,6 @@ int main(int argc, char **argv)
         return EXIT_CODE_FAILED;
     }
     tune_malloc();
-    if (argc > 1 && strcmp(argv[1], KERNEL_BUILDER_WORD) == 0) {
-        return kernel_builder_child(argc, argv);
-    }
     if (config_parse(argc, (const char *const *)argv, (const char *const *)environ, &config,
                      &err) == STATUS_OK) {
         code = act(&config, &err);

@@ -264,12 +264,6 @@ static const struct device_family device_families[] = {
      offsetof(struct device_stats, errors)},
     {"tally_device_running_requests", "gauge", "Requests the device is working on.",
      offsetof(struct device_stats, running)},
-    {"tally_device_kernels_to_build", "gauge", "Kernels still to be built or loaded.",
-     offsetof(struct device_stats, to_build)},
-    {"tally_device_kernel_builds_total", "counter", "Kernels compiled.",
-     offsetof(struct device_stats, builds)},
-    {"tally_device_kernel_build_failures_total", "counter", "Kernels that failed to compile.",
-     offsetof(struct device_stats, build_failures)},
 };
 
 static void write_device_family(FILE *out, const struct device_family *row,
@@ -301,12 +295,6 @@ static void write_device_states(FILE *out, const struct device_stats *devices, s
     for (size_t i = 0; i < count; i++) {
         device_sample(out, busy, &devices[i]);
         (void)fprintf(out, "} %.9g\n", (double)devices[i].busy_ns * 1e-9);
-    }
-    static const char building[] = "tally_device_kernel_build_seconds_total";
-    family(out, building, "counter", "Time spent on compiling kernels.");
-    for (size_t i = 0; i < count; i++) {
-        device_sample(out, building, &devices[i]);
-        (void)fprintf(out, "} %.9g\n", (double)devices[i].build_ns * 1e-9);
     }
 }
 

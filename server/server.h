@@ -23,7 +23,6 @@
 struct server {
     const struct config *config;
     struct log *log;
-    struct kernel_cache *kernel_cache; /* main only */
     struct metrics *metrics;
     struct memory *memory;
     struct clients *clients;

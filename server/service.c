@@ -7,7 +7,6 @@
 #include "server/config.h"
 #include "server/device_pool.h"
 #include "server/http.h"
-#include "server/kernel_cache.h"
 #include "server/lifecycle.h"
 #include "server/log.h"
 #include "server/memory.h"
@@ -25,26 +24,6 @@ enum {
     KEEP_SLABS_MS = 30000,
     SHM_REGIONS = 256
 };
-
-/* Serving goes on without a cache. */
-static void report_cache(struct config *config, const struct server *server, int failure)
-{
-    if (kernel_cache_is_full(failure)) {
-        log_message(server->log, LOG_WARN,
-                    "no room for the kernel cache in %s (--kernel-cache): %s",
-                    config->kernel_cache, strerrordesc_np(failure));
-    } else if (failure != 0) {
-        log_message(server->log, LOG_WARN,
-                    "no kernel cache in %s (--kernel-cache): %s; kernels are built in the "
-                    "service itself",
-                    config->kernel_cache, strerrordesc_np(failure));
-        config->kernel_cache[0] = '\0';
-    } else if (server->kernel_cache->removed > 0) {
-        log_message(server->log, LOG_INFO,
-                    "%zu entries of PoCL's kernel cache were damaged or incomplete: removed",
-                    server->kernel_cache->removed);
-    }
-}
 
 /* Only if it is switched on: elsewhere a missing registry says that it is off. */
 static enum status open_shm(const struct config *config, struct server *server,
@@ -78,11 +57,7 @@ static enum status build(struct config *config, struct server *server, struct ht
                                               QUEUE_LARGE_BYTES - MEMORY_HEADROOM,
                                           .keep_ms = KEEP_SLABS_MS};
     const struct queue_options queue = {.max_requests = (size_t)config->queue_depth};
-    int cache_failure = kernel_cache_open(server->kernel_cache, config->kernel_cache);
     enum status status = log_open(&log, &server->log, err);
-    if (status == STATUS_OK) {
-        report_cache(config, server, cache_failure);
-    }
     status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
     status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
     status = status != STATUS_OK ? status : memory_prepare(server->memory, err);
@@ -112,7 +87,6 @@ static void take_down(struct server *server, struct http *http, int code)
         http_halt(http); /* clients may be there: some ways to end do not drain */
     }
     bool stopped = code != EXIT_CODE_FAILED && device_pool_destroy(server->devices);
-    kernel_cache_close(server->kernel_cache);
     if (!stopped) {
         log_close(server->log);
         _exit(code);
@@ -140,8 +114,7 @@ static int exit_code_of(enum status status)
 int service_run(struct config *config, struct error *err)
 {
     struct lifecycle lifecycle = {.phase = LIFECYCLE_STARTING};
-    struct kernel_cache cache = {.lock = -1};
-    struct server server = {.config = config, .kernel_cache = &cache, .lifecycle = &lifecycle};
+    struct server server = {.config = config, .lifecycle = &lifecycle};
     struct http *http = NULL;
     lifecycle_block_signals();
     enum status status = build(config, &server, &http, err);

@@ -6,8 +6,8 @@
 
 struct config;
 
-/* Build the parts, serve until a signal, take them down. A kernel cache that cannot be made is
- * switched off in *config. What keeps it from starting goes to standard error too.
+/* Build the parts, serve until a signal, take them down. What keeps it from
+ * starting goes to standard error too.
  * returns the exit code (lifecycle.h). Thread: main, before any other starts. */
 int service_run(struct config *config, struct error *err);
 

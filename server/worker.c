@@ -15,17 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It is quiet when the worker waited for work this often in a row, in vain. */
-enum {
-    QUIET_WAITS = 8
-};
-
 enum {
     BACK_OFF_DOUBLINGS = 6
 };
 
 /* A batch of more than this gets more time in proportion. */
 #define TIMEOUT_BYTES (UINT64_C(1) << 30)
+
+#define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without requests */
 
 static struct log *log_of(const struct worker *worker)
 {
@@ -44,7 +41,6 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
         (struct worker){.magic = WORKER_MAGIC, .plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
     atomic_init(&worker->takes, BATCHER_BOTH);
-    warm_up_init(&worker->warm);
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -81,11 +77,11 @@ static void set_state(struct worker *worker, enum device_state state, const char
     }
 }
 
-void worker_fail(struct worker *worker, enum device_state state, const char *reason)
+void worker_fail(struct worker *worker, const char *reason)
 {
     (void)pthread_mutex_lock(&worker->lock);
     bool was_ready = worker_state(worker) == DEVICE_READY;
-    set_state(worker, state, reason);
+    set_state(worker, DEVICE_FAILED, reason);
     (void)pthread_mutex_unlock(&worker->lock);
     worker->plan->changed(worker->plan->pool);
     if (was_ready) {
@@ -106,32 +102,23 @@ void worker_hold(struct worker *worker, struct request *batch, size_t count,
     (void)pthread_mutex_unlock(&worker->lock);
 }
 
-/* Thread: a holder of the lock. */
-static struct request *empty_record(struct worker *worker, struct request **rest)
+struct request *worker_let_go(struct worker *worker, struct request **rest)
 {
+    (void)pthread_mutex_lock(&worker->lock);
     struct request *batch = worker->batch;
     *rest = worker->rest;
     worker->batch = NULL;
     worker->batch_count = 0;
     worker->rest = NULL;
-    return batch;
-}
-
-struct request *worker_let_go(struct worker *worker, struct request **rest)
-{
-    (void)pthread_mutex_lock(&worker->lock);
-    struct request *batch = empty_record(worker, rest);
     (void)pthread_mutex_unlock(&worker->lock);
     return batch;
 }
 
-/* Compilers and drivers that start on a busy machine are slow without being stuck. A kernel is
- * loaded in milliseconds, and requests wait meanwhile unless the device is being opened. */
+/* Compilers and drivers that start on a busy machine are slow without being stuck. */
 static uint64_t call_timeout_ns(const struct worker *worker, enum worker_call call,
                                 uint64_t bytes)
 {
-    bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_BUILD ||
-                   (call == WORKER_CALL_LOAD && worker_state(worker) != DEVICE_READY);
+    bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE;
     double factor = patient ? WORKER_PATIENCE : 1;
     factor = bytes > TIMEOUT_BYTES ? (double)bytes / (double)TIMEOUT_BYTES : factor;
     return (uint64_t)((double)worker->plan->timeout_ns * factor);
@@ -201,8 +188,7 @@ static struct request *take_running_away(struct worker *worker)
 static const char *call_text(enum worker_call call)
 {
     static const char *const texts[] = {[WORKER_CALL_OPEN] = "while it was opened",
-                                        [WORKER_CALL_LOAD] = "while a kernel was loaded",
-                                        [WORKER_CALL_BUILD] = "while a kernel was built",
+                                        [WORKER_CALL_PREPARE] = "while its kernels were built",
                                         [WORKER_CALL_RUN] = "while it ran",
                                         [WORKER_CALL_CLOSE] = "while it was closed"};
     return texts[call];
@@ -220,16 +206,12 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
         reason, sizeof reason, "it gave no answer for %llu ms (--device-timeout-ms) %s",
         (unsigned long long)(worker->call_timeout_ns / NS_PER_MS), call_text(worker->call));
     worker->call_deadline_ns = 0;
-    bool running = worker->call == WORKER_CALL_RUN;
     struct request *rest = NULL;
     struct request *lost = NULL;
-    struct request *untouched = NULL;
-    if (running) {
+    if (worker->call == WORKER_CALL_RUN) { /* the record is empty during the others */
         lost = take_running_away(worker);
         rest = worker->rest;
         worker->rest = NULL;
-    } else {
-        untouched = empty_record(worker, &rest);
     }
     set_state(worker, DEVICE_HUNG, reason);
     (void)pthread_mutex_unlock(&worker->lock);
@@ -243,11 +225,10 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
                         worker->number, worker->info.name, reason);
         lost = next;
     }
-    worker_move(worker, untouched, reason);
     worker_return(worker, rest);
 }
 
-bool worker_is_stopping(struct worker *worker)
+static bool is_stopping(struct worker *worker)
 {
     (void)pthread_mutex_lock(&worker->lock);
     bool stopping = worker->stopping;
@@ -255,7 +236,17 @@ bool worker_is_stopping(struct worker *worker)
     return stopping;
 }
 
-/* Open the device and warm it as far as readiness needs. */
+/* How the device runs long lines is known now. */
+static void note_lookback(struct worker *worker)
+{
+    const char *lookback = worker->plan->driver->info(worker->device)->lookback;
+    (void)pthread_mutex_lock(&worker->lock);
+    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s", lookback);
+    (void)pthread_mutex_unlock(&worker->lock);
+}
+
+/* Open the device and have all its kernels built and tested. False: it is out of use, or the
+ * worker is to stop. */
 static bool open_device(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
@@ -267,73 +258,54 @@ static bool open_device(struct worker *worker)
     if (!worker_call_end(worker)) {
         return false;
     }
+    for (int type = 0; type < DTYPE_COUNT && status == STATUS_OK; type++) {
+        if (is_stopping(worker)) {
+            return false;
+        }
+        worker_call_begin(worker, WORKER_CALL_PREPARE, 0);
+        status = plan->driver->prepare(worker->device, (enum dtype)type, &err);
+        if (!worker_call_end(worker)) {
+            return false;
+        }
+    }
     if (status != STATUS_OK) {
-        worker_fail(worker, DEVICE_FAILED, err.detail);
+        worker_fail(worker, err.detail);
         return false;
     }
-    if (!warm_up_begin(worker)) {
-        return false;
-    }
+    note_lookback(worker);
     (void)pthread_mutex_lock(&worker->lock);
     set_state(worker, DEVICE_READY, NULL);
     (void)pthread_mutex_unlock(&worker->lock);
     plan->changed(plan->pool);
-    log_message(log_of(worker), LOG_INFO, "device %zu (%s, %s) is ready after %llu ms",
-                worker->number, worker->info.name, worker->info.platform,
-                (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS));
+    log_message(
+        log_of(worker), LOG_INFO, "device %zu (%s, %s) is ready after %llu ms; look-back: %s",
+        worker->number, worker->info.name, worker->info.platform,
+        (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS), worker->stats.lookback);
     return true;
-}
-
-/* Run a batch once the kernels are there that it cannot do without. */
-static bool run_batch(struct worker *worker, struct request *first, size_t count)
-{
-    struct scan_kind kind = {first->plan.dtype, first->plan.precision};
-    struct error err = ERROR_INIT;
-    struct request *rest = NULL;
-    worker_hold(worker, first, count, NULL);
-    switch (warm_up_for(worker, kind, &err)) {
-    case WARM_UP_READY:
-        return worker_run(worker);
-    case WARM_UP_MISSING:
-        worker_fail_chain(worker_let_go(worker, &rest), &err);
-        return true;
-    case WARM_UP_OUT:
-        worker_move(worker, worker_let_go(worker, &rest), "a kernel could not be loaded");
-        break;
-    }
-    return false;
-}
-
-/* Run a batch, or use the quiet: one look at the queue. False: the device is out of use. */
-static bool serve_once(struct worker *worker, unsigned *idle_waits, bool *closed)
-{
-    const struct worker_plan *plan = worker->plan;
-    struct request *first = NULL;
-    size_t count = 0;
-    enum batcher_result result =
-        batcher_take(plan->server->queue, &worker->takes, &plan->batch, &worker->busy_poll,
-                     warm_up_wait_ns(worker), &first, &count);
-    *closed = result == BATCHER_CLOSED;
-    if (result == BATCHER_TAKEN) {
-        *idle_waits = 0;
-        worker->busy_poll.limit_ns = count > BUSY_POLL_REQUESTS ? 0 : plan->busy_poll_ns;
-        bool usable = run_batch(worker, first, count);
-        worker->failures = usable ? 0 : worker->failures;
-        return usable && warm_up_tick(worker, false);
-    }
-    return *closed || warm_up_tick(worker, ++*idle_waits >= QUIET_WAITS);
 }
 
 /* Returns when the queue is closed (true) or the device is out of use (false). */
 static bool serve(struct worker *worker)
 {
-    unsigned idle_waits = 0;
-    bool closed = false;
-    bool usable = true;
-    while (usable && !closed) {
-        usable = serve_once(worker, &idle_waits, &closed);
+    const struct worker_plan *plan = worker->plan;
+    for (;;) {
+        struct request *first = NULL;
+        size_t count = 0;
+        enum batcher_result result =
+            batcher_take(plan->server->queue, &worker->takes, &plan->batch, &worker->busy_poll,
+                         IDLE_WAIT_NS, &first, &count);
+        if (result == BATCHER_CLOSED) {
+            return true;
+        }
+        if (result == BATCHER_TAKEN) {
+            worker->busy_poll.limit_ns = count > BUSY_POLL_REQUESTS ? 0 : plan->busy_poll_ns;
+            worker_hold(worker, first, count, NULL);
+            if (!worker_run(worker)) {
+                return false;
+            }
+            worker->failures = 0;
+        }
     }
-    return usable;
 }
 
 /* Wait before the device is tried again; true: the worker is to leave instead. */
@@ -361,8 +333,7 @@ static void *worker_main(void *argument)
     (void)pthread_setname_np(pthread_self(), "tally-device");
     bool leave = false;
     while (!leave) {
-        leave = open_device(worker) ? serve(worker) || worker_is_stopping(worker) : false;
-        warm_up_stop(&worker->warm);
+        leave = open_device(worker) ? serve(worker) || is_stopping(worker) : false;
         worker_call_begin(worker, WORKER_CALL_CLOSE, 0);
         worker->plan->driver->close(worker->device);
         (void)worker_call_end(worker);

@@ -1,16 +1,15 @@
 /* One device and the thread that drives it; private to device_pool.c and worker*.c.
  *
- *     open, warm --> READY --> take a batch --> run --> post --+
- *         ^                        ^                            |
- *         |                        +----------------------------+
+ *     open, prepare --> READY --> take a batch --> run --> post --+
+ *         ^                           ^                           |
+ *         |                           +---------------------------+
  *     back-off <-- close <-- FAILED, or HUNG and came back
  *
  * What the worker takes from the queue is in its record from then on, and every call of the
- * driver has a deadline (enum worker_call), kept by worker_watch(). When it passes, whatever
- * the call was, the requests are taken from the worker. Those that the device is running are
- * answered, but their memory stays behind (the orphans): the device may still write there, and
- * the worker returns it when the call comes back. The others keep theirs: no device has touched
- * it. They run on another device, or are answered. */
+ * driver has a deadline (enum worker_call), kept by worker_watch(). When it passes, the
+ * requests are taken from the worker. Those that the device is running are answered, but their
+ * memory stays behind (the orphans): the device may still write there, and the worker returns
+ * it when the call comes back. Those whose turn had not come go back to the queue. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -18,22 +17,20 @@
 #include "server/device_pool.h"
 #include "server/memory.h"
 #include "server/request.h"
-#include "server/warm_up.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 enum {
     WORKER_MAGIC = 0x7a11304,
-    WORKER_PATIENCE = 10 /* times --device-timeout-ms for listing, opening and building */
+    WORKER_PATIENCE = 10 /* times --device-timeout-ms for listing, opening and preparing */
 };
 
 /* The calls of the driver that may take as long as it likes. */
 enum worker_call {
     WORKER_CALL_OPEN,
-    WORKER_CALL_LOAD,  /* warm(), from the cache */
-    WORKER_CALL_BUILD, /* warm(), compiling */
-    WORKER_CALL_RUN,   /* the device works in the memory of the batch */
+    WORKER_CALL_PREPARE, /* for one element type */
+    WORKER_CALL_RUN,     /* the device works in the memory of the batch */
     WORKER_CALL_CLOSE
 };
 
@@ -50,12 +47,8 @@ struct worker_plan {
     struct scan_device_options open_options;
     struct batcher_options batch;
     uint64_t busy_poll_ns;       /* --busy-poll-us */
-    uint64_t cpus;               /* --cpus */
-    const char *pocl_cache;      /* borrowed: where PoCL writes; "": unknown */
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
-    unsigned warm_dtypes;        /* bits: the types of --warm */
-    bool build_ahead;            /* kernels that no job has wanted, too */
     void (*changed)(void *pool); /* a state changed; thread: any */
     void *pool;
 };
@@ -92,8 +85,7 @@ struct worker {
     struct scan_device *device; /* NULL: closed */
     struct scan_job *jobs;
     struct scan_plan *plans; /* copies: the requests may be taken away */
-    struct warm_up warm;
-    unsigned failures; /* in a row, for the back-off */
+    unsigned failures;       /* in a row, for the back-off */
 };
 
 MUST_CHECK enum status worker_init(struct worker *worker, const struct worker_plan *plan,
@@ -117,15 +109,10 @@ enum device_state worker_state(const struct worker *worker);
 /* worker_run.c: run the batch that the worker holds and hand every request on. False: the
  * device is out of use. Thread: the worker's. */
 bool worker_run(struct worker *worker);
-/* worker_run.c: run requests (chain linked by next) elsewhere that this device, which is out of
- * use, has not changed, or end those that were moved before. Thread: their owner. */
-void worker_move(struct worker *worker, struct request *first, const char *reason);
-/* worker_run.c: end requests. Thread: their owner. */
-void worker_fail_chain(struct request *first, const struct error *err);
 /* worker_run.c: put requests back whose turn did not come. NULL: none. Thread: their owner. */
 void worker_return(struct worker *worker, struct request *first);
 
-/* worker.c, for worker_run.c and warm_up.c. Thread: the worker's. */
+/* worker.c, for worker_run.c. Thread: the worker's. */
 
 /* Put requests into the record, both chains linked by next; it holds none. */
 void worker_hold(struct worker *worker, struct request *batch, size_t count,
@@ -137,8 +124,7 @@ void worker_call_begin(struct worker *worker, enum worker_call call, uint64_t by
 /* False: it came back too late; the record is empty but for a slice that ran, the orphans have
  * been returned, the device is FAILED. */
 bool worker_call_end(struct worker *worker);
-bool worker_is_stopping(struct worker *worker);
-/* The device is out of use: FAILED or UNBUILT. */
-void worker_fail(struct worker *worker, enum device_state state, const char *reason);
+/* The device is out of use: FAILED. */
+void worker_fail(struct worker *worker, const char *reason);
 
 #endif

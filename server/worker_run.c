@@ -94,7 +94,7 @@ static void finish(struct worker *worker, struct request *first, size_t count,
     post_chain(first);
 }
 
-void worker_fail_chain(struct request *first, const struct error *err)
+static void fail_chain(struct request *first, const struct error *err)
 {
     while (first != NULL) {
         struct request *next = first->next;
@@ -109,7 +109,9 @@ static void fail_failed(struct worker *worker, struct request *request, const ch
                     worker->number, worker->info.name, reason);
 }
 
-void worker_move(struct worker *worker, struct request *first, const char *reason)
+/* Run requests elsewhere that this device, which is out of use, has not changed, or end those
+ * that were moved before. */
+static void move(struct worker *worker, struct request *first, const char *reason)
 {
     struct request *again = NULL;
     struct request **again_tail = &again;
@@ -159,7 +161,7 @@ static void end_slice(struct worker *worker)
 /* The device failed and is out of use from now on. */
 static void give_up(struct worker *worker, bool intact, const struct error *err)
 {
-    worker_fail(worker, DEVICE_FAILED, err->detail);
+    worker_fail(worker, err->detail);
     struct request *rest = NULL;
     struct request *first = worker_let_go(worker, &rest);
     while (first != NULL && !intact) {
@@ -167,7 +169,7 @@ static void give_up(struct worker *worker, bool intact, const struct error *err)
         fail_failed(worker, first, err->detail);
         first = next;
     }
-    worker_move(worker, first, err->detail);
+    move(worker, first, err->detail);
     worker_return(worker, rest);
 }
 
@@ -201,7 +203,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     }
     log_message(worker->plan->server->log, LOG_WARN, "device %zu (%s): %s", worker->number,
                 worker->info.name, err.detail);
-    worker_fail_chain(first, &err);
+    fail_chain(first, &err);
     return OUTCOME_DONE;
 }
 

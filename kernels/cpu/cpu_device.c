@@ -104,8 +104,9 @@ static cl_int answer_name(size_t room, void *out, size_t *size)
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         const char *colon = strchr(line, ':');
         if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
-            line[strcspn(line, "\n")] = '\0';
             name = colon + 1 + strspn(colon + 1, " ");
+            /* cppcheck-suppress unreadVariable ; as `name` */
+            line[(size_t)(name - line) + strcspn(name, "\n")] = '\0';
             break;
         }
     }
@@ -249,10 +250,10 @@ static cl_int device_uint(cl_device_info what, size_t room, void *out, size_t *s
         return answer_uint(64, room, out, size);
     case CL_DEVICE_LOCAL_MEM_TYPE:
         return answer_uint(CL_GLOBAL, room, out, size);
-    case CL_DEVICE_GLOBAL_MEM_CACHE_TYPE:
-        return answer_uint(CL_READ_WRITE_CACHE, room, out, size);
     case CL_DEVICE_MAX_CONSTANT_ARGS:
         return answer_uint(8, room, out, size);
+    case CL_DEVICE_GLOBAL_MEM_CACHE_TYPE:
+        return answer_uint(CL_READ_WRITE_CACHE, room, out, size);
     case CL_DEVICE_REFERENCE_COUNT:
     case CL_DEVICE_AVAILABLE:
     case CL_DEVICE_ENDIAN_LITTLE:

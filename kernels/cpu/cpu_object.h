@@ -24,6 +24,7 @@
 #define TALLY_KERNELS_CPU_OBJECT_H
 
 #include <CL/cl_icd.h>
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -154,6 +155,13 @@ static inline void cpu_set(cl_int *code, cl_int value)
     if (code != NULL) {
         *code = value;
     }
+}
+
+/* A lock or a thread that fails is our own mistake. */
+static inline void cpu_must(int failure)
+{
+    assert(failure == 0);
+    (void)failure;
 }
 
 /* ---- cpu_device.c ---- */

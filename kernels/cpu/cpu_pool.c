@@ -8,21 +8,12 @@
 #include "kernels/cpu/cpu_object.h"
 #include "kernels/machine.h"
 
-#include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
 
 enum {
     SPINS = 400 /* of some ten nanoseconds each: less than waking a thread takes */
 };
-
-/* A lock or a thread that cannot be is our own mistake. */
-#define MUST(call)            \
-    do {                      \
-        int failure = (call); \
-        assert(failure == 0); \
-        (void)failure;        \
-    } while (0)
 
 struct work {
     struct work *next;
@@ -71,7 +62,7 @@ static void ask_threads(void)
 unsigned cpu_pool_threads(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    MUST(pthread_once(&once, ask_threads));
+    cpu_must(pthread_once(&once, ask_threads));
     return threads_wanted;
 }
 
@@ -105,7 +96,7 @@ static struct work *find_work(void)
 static void wake_one(void)
 {
     if (pool.sleeping > 0) {
-        MUST(pthread_cond_signal(&pool.posted_work));
+        cpu_must(pthread_cond_signal(&pool.posted_work));
     }
 }
 
@@ -125,7 +116,7 @@ static void *pool_thread(void *argument)
 {
     (void)argument;
     bool spun = false;
-    MUST(pthread_mutex_lock(&pool.lock));
+    cpu_must(pthread_mutex_lock(&pool.lock));
     while (!pool.stop) {
         struct work *work = find_work();
         if (work != NULL) {
@@ -133,35 +124,35 @@ static void *pool_thread(void *argument)
             if (has_groups(work)) {
                 wake_one();
             }
-            MUST(pthread_mutex_unlock(&pool.lock));
+            cpu_must(pthread_mutex_unlock(&pool.lock));
             run_groups(work);
-            MUST(pthread_mutex_lock(&pool.lock));
+            cpu_must(pthread_mutex_lock(&pool.lock));
             if (atomic_fetch_sub(&work->helpers, 1) == 1) {
-                MUST(pthread_cond_broadcast(&pool.left_work));
+                cpu_must(pthread_cond_broadcast(&pool.left_work));
             }
             spun = false;
         } else if (!spun) {
             unsigned seen = atomic_load(&pool.posted);
-            MUST(pthread_mutex_unlock(&pool.lock));
+            cpu_must(pthread_mutex_unlock(&pool.lock));
             spun = !spin(seen);
-            MUST(pthread_mutex_lock(&pool.lock));
+            cpu_must(pthread_mutex_lock(&pool.lock));
         } else {
             pool.sleeping++;
-            MUST(pthread_cond_wait(&pool.posted_work, &pool.lock));
+            cpu_must(pthread_cond_wait(&pool.posted_work, &pool.lock));
             pool.sleeping--;
             spun = false;
         }
     }
-    MUST(pthread_mutex_unlock(&pool.lock));
+    cpu_must(pthread_mutex_unlock(&pool.lock));
     return NULL;
 }
 
 /* The child of a fork has no threads but the one that forked, and locks that others held. */
 static void forget_threads(void)
 {
-    MUST(pthread_mutex_init(&pool.lock, NULL));
-    MUST(pthread_cond_init(&pool.posted_work, NULL));
-    MUST(pthread_cond_init(&pool.left_work, NULL));
+    cpu_must(pthread_mutex_init(&pool.lock, NULL));
+    cpu_must(pthread_cond_init(&pool.posted_work, NULL));
+    cpu_must(pthread_cond_init(&pool.left_work, NULL));
     pool.first = NULL;
     pool.count = 0;
     pool.sleeping = 0;
@@ -173,28 +164,34 @@ static void register_fork(void)
     (void)pthread_atfork(NULL, NULL, forget_threads); /* without memory: as without us */
 }
 
-/* Caller holds the lock. Threads leave the signals of the process to its own threads. */
+/* Caller holds the lock. Threads leave the signals of the process to its own threads, but for
+ * those that they cause themselves: a fault that is blocked ends the process, also where the
+ * program has a handler (for memory that others truncate, for example). */
 static void start_threads(void)
 {
+    static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    sigset_t all;
+    sigset_t others;
     sigset_t before;
-    MUST(pthread_once(&once, register_fork));
-    (void)sigfillset(&all);
-    MUST(pthread_sigmask(SIG_SETMASK, &all, &before));
+    cpu_must(pthread_once(&once, register_fork));
+    (void)sigfillset(&others);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        (void)sigdelset(&others, faults[i]);
+    }
+    cpu_must(pthread_sigmask(SIG_SETMASK, &others, &before));
     while (pool.count + 1 < cpu_pool_threads() &&
            pthread_create(&pool.threads[pool.count], NULL, pool_thread, NULL) == 0) {
         pool.count++;
     }
-    MUST(pthread_sigmask(SIG_SETMASK, &before, NULL));
+    cpu_must(pthread_sigmask(SIG_SETMASK, &before, NULL));
     pool.started = true;
 }
 
 void cpu_pool_enter(void)
 {
-    MUST(pthread_mutex_lock(&pool.lock));
+    cpu_must(pthread_mutex_lock(&pool.lock));
     pool.users++;
-    MUST(pthread_mutex_unlock(&pool.lock));
+    cpu_must(pthread_mutex_unlock(&pool.lock));
 }
 
 /* Caller holds the lock, and has it again in the end. Nobody may enter meanwhile: who does
@@ -203,12 +200,12 @@ static void stop_threads(void)
 {
     unsigned count = pool.count;
     pool.stop = true;
-    MUST(pthread_cond_broadcast(&pool.posted_work));
-    MUST(pthread_mutex_unlock(&pool.lock));
+    cpu_must(pthread_cond_broadcast(&pool.posted_work));
+    cpu_must(pthread_mutex_unlock(&pool.lock));
     for (unsigned i = 0; i < count; i++) {
-        MUST(pthread_join(pool.threads[i], NULL));
+        cpu_must(pthread_join(pool.threads[i], NULL));
     }
-    MUST(pthread_mutex_lock(&pool.lock));
+    cpu_must(pthread_mutex_lock(&pool.lock));
     pool.stop = false;
     pool.count = 0;
     pool.started = false;
@@ -216,28 +213,28 @@ static void stop_threads(void)
 
 void cpu_pool_leave(void)
 {
-    MUST(pthread_mutex_lock(&pool.lock));
+    cpu_must(pthread_mutex_lock(&pool.lock));
     if (--pool.users == 0 && pool.started && !pool.stop) {
         stop_threads();
     }
-    MUST(pthread_mutex_unlock(&pool.lock));
+    cpu_must(pthread_mutex_unlock(&pool.lock));
 }
 
 /* The process or the shared object ends, and contexts were left behind: no thread may stay in
  * code that is unmapped. */
 __attribute__((destructor)) static void stop_at_unload(void)
 {
-    MUST(pthread_mutex_lock(&pool.lock));
+    cpu_must(pthread_mutex_lock(&pool.lock));
     if (pool.started && !pool.stop) {
         stop_threads();
     }
-    MUST(pthread_mutex_unlock(&pool.lock));
+    cpu_must(pthread_mutex_unlock(&pool.lock));
 }
 
 /* Take it from the list, so that nobody begins to help, and wait for who does. */
 static void finish_work(struct work *work)
 {
-    MUST(pthread_mutex_lock(&pool.lock));
+    cpu_must(pthread_mutex_lock(&pool.lock));
     struct work **link = &pool.first;
     while (*link != work) {
         link = &(*link)->next;
@@ -245,16 +242,16 @@ static void finish_work(struct work *work)
     *link = work->next;
     bool helped = atomic_load(&work->helpers) > 0;
     if (helped) {
-        MUST(pthread_mutex_unlock(&pool.lock));
+        cpu_must(pthread_mutex_unlock(&pool.lock));
         for (int i = 0; i < SPINS && atomic_load(&work->helpers) > 0; i++) {
             pause_briefly();
         }
-        MUST(pthread_mutex_lock(&pool.lock));
+        cpu_must(pthread_mutex_lock(&pool.lock));
         while (atomic_load(&work->helpers) > 0) {
-            MUST(pthread_cond_wait(&pool.left_work, &pool.lock));
+            cpu_must(pthread_cond_wait(&pool.left_work, &pool.lock));
         }
     }
-    MUST(pthread_mutex_unlock(&pool.lock));
+    cpu_must(pthread_mutex_unlock(&pool.lock));
 }
 
 void cpu_pool_run(size_t groups, void (*run)(const void *context, size_t group),
@@ -265,7 +262,7 @@ void cpu_pool_run(size_t groups, void (*run)(const void *context, size_t group),
         run_groups(&work);
         return;
     }
-    MUST(pthread_mutex_lock(&pool.lock));
+    cpu_must(pthread_mutex_lock(&pool.lock));
     if (!pool.started && !pool.stop) {
         start_threads();
     }
@@ -273,7 +270,7 @@ void cpu_pool_run(size_t groups, void (*run)(const void *context, size_t group),
     pool.first = &work;
     atomic_fetch_add_explicit(&pool.posted, 1, memory_order_release);
     wake_one();
-    MUST(pthread_mutex_unlock(&pool.lock));
+    cpu_must(pthread_mutex_unlock(&pool.lock));
     run_groups(&work);
     finish_work(&work);
 }

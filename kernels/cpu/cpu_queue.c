@@ -3,7 +3,6 @@
 #include "kernels/cpu/cpu_object.h"
 #include "kernels/cpu/cpu_pool.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,9 +102,7 @@ cl_command_queue CL_API_CALL cpu_create_command_queue(cl_context context, cl_dev
         cpu_set(code, queue != NULL ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
     }
     if (queue != NULL) {
-        int failure = pthread_mutex_init(&queue->turn, NULL);
-        assert(failure == 0);
-        (void)failure;
+        cpu_must(pthread_mutex_init(&queue->turn, NULL));
         cpu_object_retain(context);
         queue->context = context;
     }
@@ -145,11 +142,8 @@ cl_int CL_API_CALL cpu_finish(cl_command_queue queue)
     if (!cpu_is(queue, CPU_QUEUE)) {
         return CL_INVALID_COMMAND_QUEUE;
     }
-    int failure = pthread_mutex_lock(&queue->turn);
-    assert(failure == 0);
-    failure = pthread_mutex_unlock(&queue->turn);
-    assert(failure == 0);
-    (void)failure;
+    cpu_must(pthread_mutex_lock(&queue->turn));
+    cpu_must(pthread_mutex_unlock(&queue->turn));
     return CL_SUCCESS;
 }
 
@@ -228,18 +222,14 @@ cl_int cpu_command_begin(struct cpu_command *command, cl_command_queue queue,
         made->context = queue->context;
         made->command = type;
     }
-    int failure = pthread_mutex_lock(&queue->turn);
-    assert(failure == 0);
-    (void)failure;
+    cpu_must(pthread_mutex_lock(&queue->turn));
     *command = (struct cpu_command){queue, made};
     return CL_SUCCESS;
 }
 
 void cpu_command_end(struct cpu_command *command, cl_event *event)
 {
-    int failure = pthread_mutex_unlock(&command->queue->turn);
-    assert(failure == 0);
-    (void)failure;
+    cpu_must(pthread_mutex_unlock(&command->queue->turn));
     if (event != NULL) {
         *event = command->made;
     }

@@ -13,11 +13,12 @@ LD     ?= ld
 
 names   := $(shell cut -f1 $(LIST))
 objects := $(foreach level,$(LEVELS),$(names:%=$(DIR)/$(level)/%.o))
+# Loops over a few cells are not to become calls of memcpy (-fno-builtin).
 # Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions takes
 # longer to read than a kernel to compile. The kernels are vectors as they are written: looking for more of them takes
 # the compiler a third of its time and gains nothing.
 cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -Xclang -cl-ext=+cl_khr_fp64 -O2 \
-    -fno-vectorize -fno-slp-vectorize -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
+    -fno-vectorize -fno-slp-vectorize -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
     -include kernels/cpu/opencl_c.h $(FLAGS)
 machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1))
 

@@ -47,14 +47,15 @@ static bool make_signature(const char *parameters, char signature[SIGNATURE_ROOM
         size_t length = strcspn(at, ",)");
         char text[128];
         (void)snprintf(text, sizeof text, "%.*s", (int)length, at);
-        char letter = strchr(text, '*') != NULL        ? 'p'
-                      : strstr(text, "ulong ") != NULL ? '8'
-                      : strstr(text, "uint ") != NULL  ? '4'
-                                                       : '\0';
-        if (letter == '\0') {
+        if (strchr(text, '*') != NULL) {
+            signature[used++] = 'p';
+        } else if (strstr(text, "ulong ") != NULL) {
+            signature[used++] = '8';
+        } else if (strstr(text, "uint ") != NULL) {
+            signature[used++] = '4';
+        } else {
             return false;
         }
-        signature[used++] = letter;
         at += length + 1;
     }
     signature[used] = '\0';

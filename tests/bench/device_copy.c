@@ -22,7 +22,7 @@ static const char copy_source_gpu[] =
 
 bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes)
 {
-    struct scan_device_options options = {.cache_dir = NULL};
+    struct scan_device_options options = {.part_bytes = 0};
     struct error err = ERROR_INIT;
     cl_int code = CL_SUCCESS;
     if (cl_device_open(number, &options, &copy->cl, &err) != STATUS_OK) {

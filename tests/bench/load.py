@@ -135,17 +135,6 @@ def tallyd(*flags, env=None):
         yield child, base
 
 
-def wait_built(base, seconds=600):
-    """Until the kernels that requests have wanted are there: their building is not measured."""
-    deadline = time.perf_counter() + seconds
-    while time.perf_counter() < deadline:
-        with urllib.request.urlopen(base + "/v1/devices", timeout=30) as answer:
-            if all(device["to_build"] == 0 for device in json.load(answer)["devices"]):
-                return
-        time.sleep(0.25)
-    raise RuntimeError("kernels are still being built")
-
-
 @contextlib.contextmanager
 def body_file(data):
     with tempfile.NamedTemporaryFile(prefix=PREFIX, dir=shm_dir()) as f:

@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     struct scan_desc desc;
     struct scan_plan plan;
     struct error err = ERROR_INIT;
-    struct scan_device_options options = {.cache_dir = getenv("TALLY_KERNEL_CACHE")};
+    struct scan_device_options options = {.part_bytes = 0};
     struct scan_device *device = NULL;
     if (argc != 8 || !parse(argv + 1, &desc)) {
         (void)fprintf(stderr, "usage: scan_turns DTYPE wide|native SHAPE AXIS FLAGS IN OUT\n");

@@ -75,9 +75,8 @@ def warm_path(url, work, body):
 
 
 def warm(base, work, body):
-    """tallyd, and the kernels that the work wants."""
+    """tallyd, before anything is measured."""
     warm_path(base + work.path, work, body)
-    load.wait_built(base)
 
 
 def against_bare(tally, base, work, settings):
@@ -154,7 +153,6 @@ def beside_large(base):
         warm(base, work, body)
         with large_requests(base, 256):
             load.wrk(base + work.path, body, **work.wrk_args(1))
-        load.wait_built(base)
         alone = load.wrk(base + work.path, body, **work.wrk_args(4))
         with large_requests(base, 256) as seen:
             beside = load.wrk(base + work.path, body, **work.wrk_args(4))

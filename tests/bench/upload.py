@@ -32,7 +32,7 @@ class Server:
         self.port = port
         self.process = subprocess.Popen(
             [TOP / "build/bin/tallyd", "--listen", f"127.0.0.1:{port}", "--log-requests=false"]
-            + ["--slice-bytes", slice_bytes, "--warm", "float32", "--drain-delay-ms", "0"],
+            + ["--slice-bytes", slice_bytes, "--drain-delay-ms", "0"],
             stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 60

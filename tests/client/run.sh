@@ -78,9 +78,8 @@ suite() {
 start_server() {
     local port
     port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    mkdir -p build/kernel-cache
     "$bin/tallyd" --listen "127.0.0.1:$port" --listen "unix:$scratch/tally.sock" \
-        --kernel-cache build/kernel-cache --drain-delay-ms 0 >"$scratch/tallyd.log" 2>&1 &
+        --drain-delay-ms 0 >"$scratch/tallyd.log" 2>&1 &
     server=$!
     export TALLY_URL="http://127.0.0.1:$port"
     for _ in $(seq 600); do

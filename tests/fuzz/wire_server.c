@@ -180,8 +180,9 @@ static enum status run(struct scan_device *device, const struct scan_job *jobs, 
         break;
     case FAKE_WORKS:
     case FAKE_CLOSED:
+    case FAKE_UNBUILDABLE:
     case FAKE_OPEN_HANGS:
-    case FAKE_WARM_HANGS:
+    case FAKE_PREPARE_HANGS:
     case FAKE_SINGLE_HANGS:
     case FAKE_LARGE_HANGS:
         break;

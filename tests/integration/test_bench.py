@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from support.tallyd import KERNEL_CACHE, TOP
+from support.tallyd import TOP
 
 BENCH = TOP / "tests" / "bench"
 sys.path.insert(0, str(BENCH))
@@ -22,7 +22,6 @@ import report  # noqa: E402
 
 pytestmark = pytest.mark.release_only
 
-ENV = {**os.environ, "TALLY_KERNEL_CACHE": str(KERNEL_CACHE)}
 
 # Posts once, and says what wrk's script would have.
 WRK = """#!{python}
@@ -46,7 +45,7 @@ def bench(tmp_path, *more, env=None):
     """The rows of the one section that ran, and the table."""
     done = subprocess.run(
         run_command(tmp_path, *more),
-        env={**ENV, **(env or {})},
+        env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
         timeout=120,
@@ -153,7 +152,7 @@ def test_nothing_is_left_behind_by_an_interrupted_run(tmp_path, number):
     folder.mkdir()
     run = subprocess.Popen(
         command,
-        env={**ENV, "TMPDIR": str(folder)},
+        env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

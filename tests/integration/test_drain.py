@@ -353,7 +353,7 @@ def test_sighup_and_sigpipe_are_ignored(start_server):
 
 
 def test_sigterm_while_starting_ends_it(start_server):
-    server = start_server("--kernel-cache", "", wait=False)
+    server = start_server(wait=False)
     until(lambda: "listening on" in server.log)  # before any device is opened
     server.signal(signal.SIGTERM)
     assert server.wait(60) == 0

@@ -121,7 +121,6 @@ def wrk(server, script, seconds, connections=16):
 @pytest.mark.release_only
 def test_memory_stays_flat_over_a_hundred_thousand_requests(start_server):
     server = start_server("--log-requests", "false")
-    server.wait_built()
     _, errors = wrk(server, "mixed.lua", 4)
     assert errors == 0
     warm = server.rss_bytes()
@@ -147,7 +146,6 @@ def test_memory_stays_flat_over_a_hundred_thousand_requests(start_server):
 @pytest.mark.release_only
 def test_memory_stays_flat_over_refusals(start_server):
     server = start_server("--log-requests", "false")
-    server.wait_built()
     wrk(server, "refused.lua", 2)
     warm = server.rss_bytes()
     requests, errors = wrk(server, "refused.lua", 4)

@@ -23,15 +23,12 @@ def peak_of(server, send):
 
 @pytest.fixture
 def fresh(start_server):
-    """A server that has run what it will run, but on small tensors: the kernels they want are
-    built and loaded, and their checks are over."""
+    """A server that has run what it will run, but on small tensors."""
     server = start_server("--log-requests", "false")
     client = server.client(120)
     for shape in ((3, 4), (1 << 19,), (1 << 17, 1)):
         ones = np.ones(shape, np.float32)
-        for _ in range(2):  # wanted, then used
-            calls.post_raw(client, dtypes.BY_NAME["float32"], ones, axis=len(shape) - 1)
-            server.wait_built()
+        calls.post_raw(client, dtypes.BY_NAME["float32"], ones, axis=len(shape) - 1)
     calls.post_json(client, dtypes.BY_NAME["float32"], np.ones((4, 1), np.float32), axis=1)
     yield server, client
     client.close()

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from support import calls
-from support.tallyd import BINARY, KERNEL_CACHE, TOP
+from support.tallyd import BINARY, TOP
 from support.waiting import until
 
 sys.path.insert(0, str(TOP / "tests" / "load"))
@@ -21,7 +21,6 @@ import overload  # noqa: E402
 pytestmark = pytest.mark.release_only
 
 SCRIPT = TOP / "tests/load/overload.py"
-ENV = {**os.environ, "TALLY_KERNEL_CACHE": str(KERNEL_CACHE)}
 BEGIN, END = 1_000_000_000, 2_000_000_000  # a window of a second
 
 
@@ -31,9 +30,7 @@ def command(*more):
 
 def test_a_quick_run_of_the_overload_benchmark_gives_sane_figures(tmp_path):
     written = tmp_path / "figures.json"
-    done = subprocess.run(
-        command("--json", written), env=ENV, capture_output=True, text=True, timeout=240
-    )
+    done = subprocess.run(command("--json", written), capture_output=True, text=True, timeout=240)
     assert done.returncode in (0, 1, 2), done.stdout + done.stderr
     figures = json.loads(written.read_text())
     words = [verdict["word"] for verdict in figures["verdicts"]]
@@ -169,7 +166,6 @@ def test_nothing_is_left_behind_by_an_interrupted_overload(tmp_path):
     folder.mkdir()
     run = subprocess.Popen(
         command("--only", "fairness", "--match", "read slowly"),
-        env=ENV,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

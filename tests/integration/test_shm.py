@@ -301,7 +301,7 @@ def test_an_object_that_shrinks_and_grows_all_the_time(shm_server, v2, http):
 @pytest.fixture(scope="module", params=["copies", "zero_copy"])
 def waiting_server(tmp_path_factory, request):
     """Its device starts half a second after a request has come: time to change the memory."""
-    flags = ["--allow-client-shm", "--batch-delay-us=500000", "--warm=int32"]
+    flags = ["--allow-client-shm", "--batch-delay-us=500000"]
     zero_copy = request.param == "zero_copy"
     server = Tallyd(
         tmp_path_factory.mktemp("shm") / "log", (*flags, *(["--shm-zero-copy"] * zero_copy))

@@ -59,7 +59,6 @@ def per_request(counted, dialect):
     client = server.client()
     for _ in range(20):  # records and connection are there, the kernels loaded
         assert client.post(*DIALECTS[dialect]).status == 200
-    server.wait_built()
     before = counters.read()
     for _ in range(COUNT):
         assert client.post(*DIALECTS[dialect]).status == 200
@@ -75,8 +74,9 @@ def test_a_small_request_takes_few_allocations_and_system_calls(counted, dialect
     assert found["allocate"]["tallyd"] <= ALLOCATIONS[dialect] + 0.2, found
     assert found["allocate"]["libjansson"] <= 0.1, found
     # 11 or, where the machine is busy and a device waits for its next job asleep, up to 12. Two are
-    # for the worker's record of its batch, from which it is taken should the driver hang.
-    assert found["lock"]["tallyd"] <= 12.5, found
+    # for the worker's record of its batch, from which it is taken should the driver hang; two more are
+    # those of our own OpenCL driver.
+    assert found["lock"]["tallyd"] <= 14.5, found
     assert found["send"]["libmicrohttpd"] <= 1.1, found
     # This client sends header and body apart. Nothing is suspended, which would be an epoll_ctl()
     # to leave, one to come back and a recv() in vain.

@@ -20,7 +20,6 @@ def soak_module():
 def test_memory_stays_flat_under_everything_at_once(start_server):
     soak = soak_module()
     server = start_server("--log-requests", "false", "--allow-client-shm")
-    server.wait_built()
     with soak.region(server.port):
         points = soak.run(server.port, server.pid, 8, 4, shm=True)
     grown = points[-1][1] - points[1][1]

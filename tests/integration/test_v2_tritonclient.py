@@ -87,7 +87,7 @@ def test_statistics_count_inferences(v2):
 
 def test_statistics_count_launches_by_batch_size(start_server):
     """Four requests that wait for each other run as one batch; then one alone."""
-    server = start_server("--batch-delay-us=1000000", "--batch-max-requests=4", "--warm=float32")
+    server = start_server("--batch-delay-us=1000000", "--batch-max-requests=4")
     v2 = triton.InferenceServerClient(f"127.0.0.1:{server.port}", concurrency=4)
     tensor = infer_input(np.arange(1000, dtype=np.float32), "FP32")
     for pending in [v2.async_infer("cumsum_fp32", [tensor]) for _ in range(4)]:

@@ -373,7 +373,6 @@ static void run_device(size_t number, const struct scan_device_options *flags,
             continue;
         }
         struct scan_device_options options = *flags;
-        options.cache_dir = getenv("TALLY_KERNEL_CACHE");
         options.max_alloc_bytes = ways[w].max_alloc_bytes;
         options.part_bytes = ways[w].part_bytes;
         struct run run = {.slab = slab,

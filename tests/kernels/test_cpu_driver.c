@@ -106,7 +106,10 @@ static size_t count_threads(void)
 {
     size_t count = 0;
     DIR *tasks = opendir("/proc/self/task");
-    while (tasks != NULL && readdir(tasks) != NULL) {
+    if (tasks == NULL) {
+        return 0;
+    }
+    while (readdir(tasks) != NULL) {
         count++;
     }
     (void)closedir(tasks);
@@ -496,7 +499,7 @@ static bool scan(struct scan_device *opened)
 
 static struct scan_device *open_first(void)
 {
-    const struct scan_device_options options = {.patient = false};
+    const struct scan_device_options options = {.part_bytes = 0};
     struct scan_device *opened = NULL;
     struct error err = ERROR_INIT;
     return scan_device_open(0, &options, &opened, &err) == STATUS_OK ? opened : NULL;
@@ -619,7 +622,8 @@ int main(void)
 {
     cl_platform_id platform = NULL;
     cl_uint count = 0;
-    (void)setenv("TALLY_OPENCL_THREADS", "5", 1); /* more than there are cores */
+    (void)setenv("TALLY_OPENCL_THREADS", "5", 1);       /* more than there are cores */
+    (void)setenv("OCL_ICD_VENDORS", "/nonexistent", 1); /* nor other drivers' threads */
     const struct scan_desc desc = {
         .dtype = DTYPE_F32, .rank = 2, .axis = 1, .sizes = {64, 5000}};
     if (cpu_icd_get_platform_ids(1, &platform, NULL) != CL_SUCCESS ||

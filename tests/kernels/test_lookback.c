@@ -172,8 +172,8 @@ static void a_thousand_launches_give_the_same_bits(const void *context)
 
 /* ---- the trial ---- */
 
-/* Launches of a long line on a device that has been warmed; what it says of look-back. */
-static uint32_t launches_after_warming(enum scan_lookback lookback, char *says, size_t room)
+/* Launches of a long line on a device that has been prepared; what it says of look-back. */
+static uint32_t launches_when_prepared(enum scan_lookback lookback, char *says, size_t room)
 {
     struct scan_device *device = open_device(lookback, 0);
     const int64_t length[] = {100000};
@@ -183,10 +183,8 @@ static uint32_t launches_after_warming(enum scan_lookback lookback, char *says, 
     if (device == NULL || !scan_case_init(&c, &desc, false)) {
         return 0;
     }
-    const struct scan_build build = {{DTYPE_F32, PRECISION_WIDE}, SCAN_FAMILY_LOOKBACK};
-    enum status status = lookback == SCAN_LOOKBACK_AUTO ? STATUS_OK : STATUS_UNSUPPORTED;
-    ktest_check(scan_device_warm(device, &build, true, &err) == status, err.detail);
-    uint32_t launches = run_case(device, &c, true, 0, "a long line after warming");
+    ktest_check(scan_device_prepare(device, DTYPE_F32, &err) == STATUS_OK, err.detail);
+    uint32_t launches = run_case(device, &c, true, 0, "a long line, prepared");
     (void)snprintf(says, room, "%s", scan_device_info(device)->lookback);
     scan_case_deinit(&c);
     scan_device_close(device);
@@ -197,7 +195,7 @@ static void a_device_that_passes_the_trial_looks_back(const void *context)
 {
     (void)context;
     char says[200] = "";
-    ktest_check(launches_after_warming(SCAN_LOOKBACK_AUTO, says, sizeof says) == 1,
+    ktest_check(launches_when_prepared(SCAN_LOOKBACK_AUTO, says, sizeof says) == 1,
                 "one launch");
     ktest_check(strcmp(says, "on") == 0, says);
 }
@@ -208,7 +206,7 @@ static void a_device_that_fails_the_trial_reduces_then_scans(const void *context
     char says[200] = "";
     const struct cl_fault fault = {.lookback = 1};
     cl_fault_set(&fault);
-    uint32_t launches = launches_after_warming(SCAN_LOOKBACK_AUTO, says, sizeof says);
+    uint32_t launches = launches_when_prepared(SCAN_LOOKBACK_AUTO, says, sizeof says);
     cl_fault_set(NULL);
     ktest_check(launches == 4, "four launches");
     ktest_check(strstr(says, "given up: ") == says, says);
@@ -218,7 +216,7 @@ static void look_back_can_be_forbidden(const void *context)
 {
     (void)context;
     char says[200] = "";
-    ktest_check(launches_after_warming(SCAN_LOOKBACK_OFF, says, sizeof says) == 4,
+    ktest_check(launches_when_prepared(SCAN_LOOKBACK_OFF, says, sizeof says) == 4,
                 "four launches");
     ktest_check(strcmp(says, "off") == 0, says);
 }

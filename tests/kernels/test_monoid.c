@@ -332,22 +332,8 @@ static struct lengths lengths_of(size_t number, int kind)
                             37, (number + 5 * (size_t)kind) % 6, 6};
 }
 
-/* A kernel whose source the compiler refuses is replaced by the generic one: then this would
- * prove nothing about it. (In host memory the first check that fails, as all must here, has the
- * device begin anew with transfers: of refusals the other ways tell.) */
 static void bench_close(struct bench *bench)
 {
-    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS && bench->device != NULL; kernel++) {
-        const struct scan_build build = {{DTYPE_F64, PRECISION_WIDE}, kernel};
-        char text[SCAN_BUILD_TEXT];
-        struct error err = ERROR_INIT;
-        if (!scan_device_info(bench->device)->built_in &&
-            scan_device_uses(bench->device, &build) &&
-            scan_device_warm(bench->device, &build, false, &err) == STATUS_UNSUPPORTED) {
-            scan_build_describe(&build, text);
-            ktest_fail("%s: %s", text, err.detail);
-        }
-    }
     scan_device_close(bench->device);
     slab_destroy(bench->slab);
     free(bench->want);

@@ -157,7 +157,6 @@ static void random_tensors_are_right(const void *context)
                                           .max_alloc_bytes = devices[number].max_alloc_bytes,
                                           .transfers = devices[number].transfers,
                                           .gpu_kernels = arguments.gpu_kernels};
-    options.cache_dir = getenv("TALLY_KERNEL_CACHE");
     struct scan_device *device = scan_case_device(&options);
     scan_draw_from(arguments.seed * 1000003U + (unsigned)number);
     for (unsigned done = 0; device != NULL && done < arguments.cases;) {

@@ -2,11 +2,11 @@
  * transfers, tensors beyond one allocation, and devices that fail. Runs on the first OpenCL
  * device in four ways: as it is, with transfers, and both with a tiny allocation limit, which
  * cuts everything. */
+#include "kernels/cl_fault.h"
 #include "kernels/scan_device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
-#include <ftw.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -393,30 +393,15 @@ static void devices_share_slabs_side_by_side(const void *context)
     }
 }
 
-static void warm_all(struct scan_device *device, struct scan_kind kind)
-{
-    char text[SCAN_BUILD_TEXT];
-    for (unsigned kernel = 0; kernel < SCAN_BUILD_KERNELS; kernel++) {
-        const struct scan_build build = {kind, kernel};
-        struct error err = ERROR_INIT;
-        bool usual = scan_case_usual_kernel(kernel, kind.dtype, kind.precision);
-        if (usual && scan_device_uses(device, &build) &&
-            scan_device_warm(device, &build, true, &err) != STATUS_OK) {
-            scan_build_describe(&build, text);
-            ktest_fail("%s: %s", text, err.detail);
-        }
-    }
-}
-
-static void warming_checks_every_kernel_of_every_type(const void *context)
+static void preparing_tests_a_device_with_every_type(const void *context)
 {
     const struct scan_way *way = context;
-    struct scan_device_options options = way->options;
-    options.patient = true; /* or the checks of the generic kernel build and run the others */
-    struct scan_device *device = scan_case_device(&options);
+    struct scan_device *device = scan_case_device(&way->options);
     for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
-        warm_all(device, (struct scan_kind){(enum dtype)type, PRECISION_WIDE});
-        warm_all(device, (struct scan_kind){(enum dtype)type, PRECISION_NATIVE});
+        struct error err = ERROR_INIT;
+        if (scan_device_prepare(device, (enum dtype)type, &err) != STATUS_OK) {
+            ktest_fail("%s", err.detail);
+        }
     }
     if (device != NULL && way->options.transfers == false) {
         ktest_check(scan_device_info(device)->host_memory ==
@@ -426,50 +411,30 @@ static void warming_checks_every_kernel_of_every_type(const void *context)
     scan_device_close(device);
 }
 
-static int remove_file(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    (void)info;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
-/* A patient device: what is not built is not waited for, and is remembered. */
-static void a_cached_kernel_loads_and_a_missing_one_is_asked_for(const void *context)
+/* Another driver for the processor: the generic kernel for all types, built beforehand. */
+static void a_cpu_that_compiles_has_all_it_needs_once_it_is_prepared(const void *context)
 {
     (void)context;
-    char directory[] = "/tmp/tally-warm-XXXXXX";
+    struct scan_device *device = scan_case_compiler(&scan_ways[0].options);
     struct error err = ERROR_INIT;
-    if (!ktest_check(mkdtemp(directory) != NULL, "a directory can be made")) {
-        return;
+    const int64_t shape[] = {300, 70};
+    const struct cl_fault no_more = {.build = "-DELEM"};
+    for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
+        ktest_check(scan_device_prepare(device, (enum dtype)type, &err) == STATUS_OK,
+                    err.detail);
     }
-    const struct scan_device_options options = {.cache_dir = directory, .patient = true};
-    const struct scan_build generic = {{DTYPE_I16, PRECISION_WIDE}, SCAN_BUILD_GENERIC};
-    struct scan_build wanted = generic;
-    struct scan_device *first = scan_case_compiler(&options);
-    struct scan_device *second = scan_case_compiler(&options);
-    if (first != NULL && second != NULL) {
-        ktest_check(scan_device_warm(second, &generic, false, &err) == STATUS_NOT_FOUND,
-                    "nothing is in the cache");
-        ktest_check(!scan_device_has(second, &generic), "and nothing is loaded");
-        ktest_check(scan_device_warm(first, &generic, true, &err) == STATUS_OK, err.detail);
-        ktest_check(scan_device_warm(second, &generic, false, &err) == STATUS_OK,
-                    "what one device has built another one loads");
-        ktest_check(scan_device_has(second, &generic), "and has");
-        ktest_check(!scan_device_wanted(second, &wanted), "no job wanted more");
-        int64_t size = 100000;
-        struct scan_desc line = scan_describe(DTYPE_I16, PRECISION_WIDE, 1, &size, 0);
-        run_descs(second, &line, 1, "by the generic kernel");
-        bool vectors = scan_device_info(second)->kind == SCAN_DEVICE_CPU;
-        ktest_check(scan_device_wanted(second, &wanted) == vectors, "a job wanted more");
-        ktest_check(!vectors || (wanted.kernel != SCAN_BUILD_GENERIC &&
-                                 scan_device_uses(second, &wanted) &&
-                                 scan_device_warm(second, &wanted, true, &err) == STATUS_OK),
-                    "which can be built");
+    cl_fault_set(&no_more);
+    for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
+        for (int axis = 0; axis < 2; axis++) {
+            struct scan_desc desc =
+                scan_describe((enum dtype)type, PRECISION_WIDE, 2, shape, axis);
+            run_descs(device, &desc, 1, "by what is there");
+            desc.precision = PRECISION_NATIVE;
+            run_descs(device, &desc, 1, "by what is there");
+        }
     }
-    scan_device_close(first);
-    scan_device_close(second);
-    (void)nftw(directory, remove_file, 8, FTW_DEPTH | FTW_PHYS);
+    cl_fault_set(NULL);
+    scan_device_close(device);
 }
 
 /* Long lines, short ones and columns together: reduce, superblocks, lines and scan once each.
@@ -506,7 +471,7 @@ static void a_batch_on_a_gpu_takes_four_launches(const void *context)
 static void devices_that_do_not_exist_are_refused(const void *context)
 {
     (void)context;
-    struct scan_device_options options = {.cache_dir = NULL};
+    struct scan_device_options options = {.part_bytes = 0};
     struct scan_device *device = NULL;
     struct error err = ERROR_INIT;
     ktest_check(scan_device_open(4711, &options, &device, &err) == STATUS_NO_DEVICE,
@@ -537,16 +502,16 @@ int main(int argc, char **argv)
     }
     for (size_t w = 0; w < SCAN_WAYS; w++) {
         const struct scan_device_options *way = &scan_ways[w].options;
-        (void)snprintf(sentence, sizeof sentence, "warming checks kernels of every type, %s",
-                       scan_ways[w].name);
+        (void)snprintf(sentence, sizeof sentence,
+                       "preparing tests a device with every type, %s", scan_ways[w].name);
         if (way->max_alloc_bytes == 0 && way->part_bytes == 0 && !way->transfers) {
-            ktest_run(sentence, warming_checks_every_kernel_of_every_type, &scan_ways[w]);
+            ktest_run(sentence, preparing_tests_a_device_with_every_type, &scan_ways[w]);
         } /* the others have the same kernels */
     }
     ktest_run("offsets beyond 32 bits are right", offsets_beyond_32_bits_are_right, NULL);
     ktest_run("devices share slabs side by side", devices_share_slabs_side_by_side, NULL);
-    ktest_run("a cached kernel loads, and a missing one is asked for",
-              a_cached_kernel_loads_and_a_missing_one_is_asked_for, NULL);
+    ktest_run("a CPU that compiles has all it needs once it is prepared",
+              a_cpu_that_compiles_has_all_it_needs_once_it_is_prepared, NULL);
     ktest_run("a batch on a GPU takes four launches", a_batch_on_a_gpu_takes_four_launches,
               NULL);
     ktest_run("devices that do not exist are refused", devices_that_do_not_exist_are_refused,

@@ -1,5 +1,5 @@
-/* Devices that fail: every OpenCL call made to fail in turn, wrong results at the start, and a
- * program cache full of rubbish. Whatever happens is reported, and the next run is right. */
+/* Devices that fail: every OpenCL call made to fail in turn, programs that do not build, wrong
+ * results at the start. Whatever happens is reported, and the next run is right. */
 #include "kernels/cl_fault.h"
 #include "kernels/scan_device.h"
 #include "tests/lib/ktest.h"
@@ -77,10 +77,7 @@ static void every_failing_call_is_reported_and_survived(const void *context)
     scan_case_deinit(&t);
 }
 
-/* Not patient: the check of the generic kernel has the others built too. */
-static const struct scan_build int32 = {{DTYPE_I32, PRECISION_WIDE}, SCAN_BUILD_GENERIC};
-
-/* The same while a device is opened and warmed; it can be opened again each time. */
+/* The same while a device is opened and prepared; it can be opened again each time. */
 static void every_failing_call_of_a_start_is_survived(const void *context)
 {
     const struct scan_way *way = context;
@@ -92,7 +89,7 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
         cl_fault_set(&fault);
         enum status status = scan_case_open(&way->options, &device, &err);
         if (status == STATUS_OK) {
-            status = scan_device_warm(device, &int32, true, &err);
+            status = scan_device_prepare(device, DTYPE_I32, &err);
         }
         started = cl_fault_calls() <= skip;
         cl_fault_set(NULL);
@@ -112,12 +109,12 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
 static void a_wrong_result_at_the_start_is_noticed(const void *context)
 {
     (void)context;
-    struct cl_fault fault = {.canary = 2}; /* also when it tries with transfers */
+    struct cl_fault fault = {.selftest = 2}; /* also when it tries with transfers */
     struct scan_device *device = scan_case_device(&scan_ways[0].options);
     struct error err = ERROR_INIT;
     cl_fault_set(&fault);
     if (device != NULL) {
-        ktest_check(scan_device_warm(device, &int32, true, &err) == STATUS_DEVICE_ERROR,
+        ktest_check(scan_device_prepare(device, DTYPE_I32, &err) == STATUS_DEVICE_ERROR,
                     "a wrong result is a device error");
         ktest_check(strstr(err.detail, "computes wrongly") != NULL, "and says so");
     }
@@ -125,33 +122,10 @@ static void a_wrong_result_at_the_start_is_noticed(const void *context)
     scan_device_close(device);
     device = scan_case_device(&scan_ways[0].options);
     struct error fresh = ERROR_INIT;
-    if (device != NULL && scan_device_warm(device, &int32, true, &fresh) != STATUS_OK) {
+    if (device != NULL && scan_device_prepare(device, DTYPE_I32, &fresh) != STATUS_OK) {
         ktest_fail("after opening it again: %s", fresh.detail);
     }
     scan_device_close(device);
-}
-
-/* The CPU's kernel for three columns does not compile: another runs them. */
-static void a_kernel_that_does_not_build_gives_way(const void *context)
-{
-    (void)context;
-    struct cl_fault fault = {.build = "-DINNER=3"};
-    struct scan_case c;
-    struct scan_desc desc =
-        scan_describe(DTYPE_F32, PRECISION_WIDE, 2, (const int64_t[]){700, 3}, 0);
-    (void)scan_case_init(&c, &desc, false);
-    struct scan_device *device = scan_case_compiler(&scan_ways[0].options);
-    struct scan_report report;
-    struct error err = ERROR_INIT;
-    cl_fault_set(&fault);
-    for (int run = 0; run < 2 && device != NULL; run++) {
-        if (run_once(device, &c, &report, &err) != STATUS_OK) {
-            ktest_fail("without its best kernel: %s", err.detail);
-        }
-    }
-    cl_fault_set(NULL);
-    scan_device_close(device);
-    scan_case_deinit(&c);
 }
 
 static void a_type_that_does_not_build_fails_alone(const void *context)
@@ -228,95 +202,6 @@ static void the_report_tells_what_was_spent(const void *context)
     scan_case_deinit(&c);
 }
 
-/* ---- the cache of programs ---- */
-
-static char cache_dir[64];
-
-static bool cached_file(char path[128])
-{
-    char command[160];
-    (void)snprintf(command, sizeof command, "ls %s/*.clbin 2>/dev/null | head -n 1", cache_dir);
-    FILE *list = popen(command, "r");
-    path[0] = '\0';
-    if (list != NULL) {
-        if (fgets(path, 128, list) != NULL) {
-            path[strcspn(path, "\n")] = '\0';
-        }
-        (void)pclose(list);
-    }
-    return path[0] != '\0';
-}
-
-static void start_with_cache(void)
-{
-    struct scan_device_options options = {.cache_dir = cache_dir};
-    struct scan_case t = fault_tensor();
-    struct scan_device *device = scan_case_compiler(&options);
-    struct scan_report report;
-    struct error err = ERROR_INIT;
-    if (device != NULL && run_once(device, &t, &report, &err) != STATUS_OK) {
-        ktest_fail("with a cache: %s", err.detail);
-    }
-    scan_device_close(device);
-    scan_case_deinit(&t);
-}
-
-static void overwrite(const char *path, long at, const char *text)
-{
-    FILE *file = fopen(path, at < 0 ? "wb" : "r+b");
-    if (file == NULL) {
-        ktest_fail("cannot write %s", path);
-        return;
-    }
-    (void)fseek(file, at < 0 ? 0 : at, SEEK_SET);
-    (void)fputs(text, file);
-    (void)fclose(file);
-}
-
-static long file_bytes(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    long bytes = -1;
-    if (file != NULL) {
-        (void)fseek(file, 0, SEEK_END);
-        bytes = ftell(file);
-        (void)fclose(file);
-    }
-    return bytes;
-}
-
-static void a_damaged_program_cache_is_rebuilt(const void *context)
-{
-    (void)context;
-    char path[128];
-    (void)snprintf(cache_dir, sizeof cache_dir, "/tmp/tally-test-cache-XXXXXX");
-    if (mkdtemp(cache_dir) == NULL) {
-        ktest_fail("no directory for the cache");
-        return;
-    }
-    start_with_cache();
-    if (!ktest_check(cached_file(path), "a build leaves a file in the cache")) {
-        return;
-    }
-    long bytes = file_bytes(path);
-    ktest_check(bytes > 1000, "the file holds a binary");
-    start_with_cache(); /* from the cache */
-    overwrite(path, bytes / 2, "garbage in the middle");
-    start_with_cache();
-    overwrite(path, -1, "not an entry at all");
-    start_with_cache();
-    ktest_check(file_bytes(path) == bytes, "a damaged entry is replaced");
-    overwrite(path, -1, "");
-    start_with_cache();
-    ktest_check(file_bytes(path) == bytes, "an empty entry is replaced");
-    (void)remove(path);
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf %s", cache_dir);
-    ktest_check(system(command) == 0, "cleaned up");
-    (void)snprintf(cache_dir, sizeof cache_dir, "/proc/no/such/place");
-    start_with_cache(); /* nowhere to keep it: not an error */
-}
-
 int main(void)
 {
     char sentence[128];
@@ -339,10 +224,7 @@ int main(void)
     }
     ktest_run("a wrong result at the start is noticed", a_wrong_result_at_the_start_is_noticed,
               NULL);
-    ktest_run("a kernel that does not build gives way", a_kernel_that_does_not_build_gives_way,
-              NULL);
     ktest_run("a slow device is waited for", a_slow_device_is_waited_for, NULL);
     ktest_run("the report tells what was spent", the_report_tells_what_was_spent, NULL);
-    ktest_run("a damaged program cache is rebuilt", a_damaged_program_cache_is_rebuilt, NULL);
     return ktest_finish();
 }

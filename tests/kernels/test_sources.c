@@ -105,7 +105,7 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
         TYPES = 11, /* programs of a vector family */
         APART = 4   /* types between those of two families */
     };
-    const struct scan_device_options options = {.cache_dir = NULL};
+    const struct scan_device_options options = {.part_bytes = 0};
     struct cl_device device;
     struct error err = ERROR_INIT;
     (void)context;

@@ -68,21 +68,20 @@ bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision pr
 }
 
 /* The kernel that a CPU runs a plan by. */
-static struct scan_build build_of(const struct scan_plan *plan)
+static unsigned kernel_of(const struct scan_plan *plan)
 {
     const struct scan_piece piece = {.plan = plan};
-    return (struct scan_build){{plan->dtype, plan->precision}, scan_variant_choose(&piece)};
+    return scan_variant_choose(&piece);
 }
 
 bool scan_case_usual(const struct scan_plan *plan)
 {
-    return scan_case_usual_kernel(build_of(plan).kernel, plan->dtype, plan->precision);
+    return scan_case_usual_kernel(kernel_of(plan), plan->dtype, plan->precision);
 }
 
 bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan *plan)
 {
-    struct scan_build build = build_of(plan);
-    return !scan_device_uses(device, &build) || scan_case_usual(plan);
+    return !scan_device_info(device)->built_in || scan_case_usual(plan);
 }
 
 static double draw_float(bool special)

@@ -37,7 +37,6 @@ struct scan_device *scan_trial_device(size_t number)
 {
     struct error err = ERROR_INIT;
     struct scan_device_options options = ways[number].options;
-    options.cache_dir = getenv("TALLY_KERNEL_CACHE");
     if (opened[number] == NULL &&
         scan_case_open(&options, &opened[number], &err) != STATUS_OK) {
         ktest_fail("cannot open a device: %s", err.detail);

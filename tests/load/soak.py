@@ -226,13 +226,12 @@ def region(port):
         path.unlink()
 
 
-def wait_built(port):
+def wait_ready(port):
     while True:
         with contextlib.suppress(OSError):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/devices", timeout=30) as page:
-                if all(device["to_build"] == 0 for device in json.load(page)["devices"]):
-                    return
-        time.sleep(0.5)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30):
+                return
+        time.sleep(0.1)
 
 
 def main():
@@ -250,7 +249,7 @@ def main():
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen([*command, "--log-requests", "false"], stdout=log, stderr=log)
         try:
-            wait_built(port)
+            wait_ready(port)
             with region(port):
                 points = run(
                     port, child.pid, args.seconds, args.rounds, True, requests=args.requests

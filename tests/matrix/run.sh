@@ -63,7 +63,6 @@ if [ ! -e "$venv/lib/libintelocl.so" ]; then
 fi
 vendors=$PWD/$build/intel-icd
 mkdir -p "$vendors" "$PWD/build/matrix-kernels"
-export TALLY_KERNEL_CACHE="$PWD/build/matrix-kernels" # it keeps no kernels of its own: half an hour for each way
 printf '%s\n' "$venv/lib/libintelocl.so" >"$vendors/intel.icd"
 run "Intel CPU runtime" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" --
 run "Intel CPU runtime, GPU kernels" "OCL_ICD_VENDORS=$vendors" "LD_LIBRARY_PATH=$venv/lib" -- --gpu-kernels

@@ -26,8 +26,9 @@ enum fake_mode {
     FAKE_SHORT_OF_MEMORY, /* run: OUT_OF_MEMORY for more than one job */
     FAKE_HANGS,           /* run: blocks until the mode changes */
     FAKE_CLOSED,          /* open: DEVICE_ERROR */
+    FAKE_UNBUILDABLE,     /* prepare: DEVICE_ERROR, for one type */
     FAKE_OPEN_HANGS,      /* these block until the mode changes: open */
-    FAKE_WARM_HANGS,      /* warm */
+    FAKE_PREPARE_HANGS,   /* prepare */
     FAKE_SINGLE_HANGS,    /* run, with one job; OUT_OF_MEMORY for more */
     FAKE_LARGE_HANGS      /* run, of more than FAKE_LARGE elements */
 };
@@ -45,8 +46,8 @@ static struct {
     atomic_uint lists;                     /* that came back */
     atomic_bool list_hangs;                /* list blocks until it is false */
     atomic_bool close_hangs[FAKE_DEVICES]; /* the same with close */
-    atomic_uint warm_steps;
-    bool built_in;            /* the first is of Tally's own driver */
+    atomic_uint prepared;                  /* element types, of all devices */
+    bool built_in;                         /* the first is of Tally's own driver */
     bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
     atomic_uint out_of_order; /* slices that did not follow the one before them */
     const struct device_driver *driver; /* of fake_server_init(); NULL: fake_driver */
@@ -63,7 +64,7 @@ static inline void fake_reset(size_t count)
     }
     atomic_store(&fake.lists, 0);
     atomic_store(&fake.list_hangs, false);
-    atomic_store(&fake.warm_steps, 0);
+    atomic_store(&fake.prepared, 0);
     fake.built_in = false;
     fake.every_byte = false;
     atomic_store(&fake.out_of_order, 0);
@@ -121,37 +122,16 @@ static inline void fake_close(struct scan_device *device)
     free(device);
 }
 
-/* Three kernels, one of which jobs cannot do without. */
-static inline bool fake_uses(const struct scan_device *device, const struct scan_build *build)
+static inline enum status fake_prepare(struct scan_device *device, enum dtype dtype,
+                                       struct error *err)
 {
-    (void)device;
-    return build->kernel < 3;
-}
-
-static inline bool fake_needs(const struct scan_device *device, unsigned kernel)
-{
-    (void)device;
-    return kernel == SCAN_BUILD_GENERIC;
-}
-
-static inline bool fake_wanted(struct scan_device *device, struct scan_build *build)
-{
-    (void)device;
-    (void)build;
-    return false;
-}
-
-static inline enum status fake_warm(struct scan_device *device, const struct scan_build *build,
-                                    bool compile, struct error *err)
-{
-    (void)build;
-    while (atomic_load(&fake.mode[device->number]) == FAKE_WARM_HANGS) {
+    while (atomic_load(&fake.mode[device->number]) == FAKE_PREPARE_HANGS) {
         fake_pause();
     }
-    if (!compile) {
-        return error_set(err, STATUS_NOT_FOUND, "there is no cache");
+    if (dtype == DTYPE_I16 && atomic_load(&fake.mode[device->number]) == FAKE_UNBUILDABLE) {
+        return error_set(err, STATUS_DEVICE_ERROR, "int16: it does not build");
     }
-    atomic_fetch_add(&fake.warm_steps, 1);
+    atomic_fetch_add(&fake.prepared, 1);
     return STATUS_OK;
 }
 
@@ -224,8 +204,9 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
         break;
     case FAKE_WORKS:
     case FAKE_CLOSED:
+    case FAKE_UNBUILDABLE:
     case FAKE_OPEN_HANGS:
-    case FAKE_WARM_HANGS:
+    case FAKE_PREPARE_HANGS:
         break;
     }
     fake_compute(jobs, count);
@@ -244,11 +225,8 @@ static inline const struct scan_device_info *fake_info(const struct scan_device 
 
 static const struct device_driver fake_driver = {.list = fake_list,
                                                  .open = fake_open,
+                                                 .prepare = fake_prepare,
                                                  .close = fake_close,
-                                                 .uses = fake_uses,
-                                                 .needs = fake_needs,
-                                                 .warm = fake_warm,
-                                                 .wanted = fake_wanted,
                                                  .run = fake_run,
                                                  .info = fake_info};
 
@@ -265,9 +243,8 @@ struct fake_server {
 static inline bool fake_server_init(struct fake_server *fakes, const char *const *words,
                                     struct error *err)
 {
-    const char *argv[16] = {"tallyd", "--kernel-cache=", "--memory-budget=64MiB",
-                            "--codec-threads=1"};
-    int argc = 4;
+    const char *argv[16] = {"tallyd", "--memory-budget=64MiB", "--codec-threads=1"};
+    int argc = 3;
     for (; words != NULL && *words != NULL; words++) {
         argv[argc++] = *words;
     }

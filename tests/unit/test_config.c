@@ -61,21 +61,12 @@ static void what_depends_on_the_machine_is_filled_in(void **state)
     (void)state;
     struct config config;
     struct error err;
-    const char *environment[] = {"HOME=/home/me", NULL};
+    const char *environment[] = {NULL};
     assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
     assert_true(config.memory_budget > CONFIG_MIB);
     assert_true(config.memory_budget <= machine_available_bytes());
     assert_int_equal(config.cpus, machine_cores());
     assert_int_equal(config.codec_threads, machine_cores());
-    assert_string_equal(config.kernel_cache, "/home/me/.cache/tally");
-    config_deinit(&config);
-    const char *xdg[] = {"HOME=/home/me", "XDG_CACHE_HOME=/var/cache", NULL};
-    assert_int_equal(parse(NULL, xdg, &config, &err), STATUS_OK);
-    assert_string_equal(config.kernel_cache, "/var/cache/tally");
-    config_deinit(&config);
-    const char *nothing[] = {"XDG_CACHE_HOME=relative", NULL};
-    assert_int_equal(parse(NULL, nothing, &config, &err), STATUS_OK);
-    assert_string_equal(config.kernel_cache, "");
     config_deinit(&config);
 }
 
@@ -85,12 +76,12 @@ static void values_come_after_a_space_or_an_equals_sign(void **state)
     struct config config;
     struct error err;
     assert_int_equal(PARSE(&config, &err, "--max-rank", "8", "--queue-depth=77",
-                           "--base-path=", "--kernel-cache", ""),
+                           "--base-path=", "--shm-key-prefix", ""),
                      STATUS_OK);
     assert_int_equal(config.max_rank, 8);
     assert_int_equal(config.queue_depth, 77);
     assert_string_equal(config.base_path, "");
-    assert_string_equal(config.kernel_cache, "");
+    assert_string_equal(config.shm_key_prefix, "");
     config_deinit(&config);
 }
 
@@ -389,25 +380,6 @@ static void sizes_are_written_as_people_do(void **state)
     }
 }
 
-static void directories_are_made_with_those_above_them(void **state)
-{
-    (void)state;
-    char base[] = "/tmp/tally-test-XXXXXX";
-    assert_non_null(mkdtemp(base));
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/a/b", base);
-    assert_int_equal(machine_make_directory(path), 0);
-    assert_int_equal(machine_make_directory(path), 0); /* it is there already */
-    struct stat info;
-    assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(info.st_mode & 07777, 0700);
-    (void)rmdir(path);
-    (void)snprintf(path, sizeof path, "%s/a", base);
-    (void)rmdir(path);
-    (void)rmdir(base);
-    assert_int_not_equal(machine_make_directory("/proc/self/nothing/here"), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,7 +399,6 @@ int main(void)
         cmocka_unit_test(every_default_is_valid_where_it_is_documented),
         cmocka_unit_test(the_example_environment_file_is_current),
         cmocka_unit_test(sizes_are_written_as_people_do),
-        cmocka_unit_test(directories_are_made_with_those_above_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Opening and preparing hang after ten times as long. */
+static const char *const hasty[] = {"--device-timeout-ms=10", NULL};
+
 static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **state)
 {
     (void)state;
@@ -100,70 +103,53 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-/* u8 is none of the types of --warm, and the devices have not been quiet for long. */
-static void a_hang_while_a_kernel_is_made_ready_answers_who_waits_for_it(void **state)
+static void who_waits_for_a_device_whose_kernels_are_never_built_is_answered(void **state)
 {
     (void)state;
+    fake_reset(1);
+    atomic_store(&fake.mode[0], FAKE_PREPARE_HANGS);
     struct fake_server fakes;
-    start(&fakes, 1);
-    atomic_store(&fake.mode[0], FAKE_WARM_HANGS);
-    struct request *request = push(&fakes, DTYPE_U8);
-    assert_ptr_equal(fake_finished(&fakes), request);
-    assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
-    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
-    assert_non_null(strstr(stats_of(&fakes, 0).last_error, "while a kernel was loaded"));
-    assert_int_equal(stats_of(&fakes, 0).running, 0);
-    assert_non_null(request->block.slab); /* no device has touched it */
-    fake_release(&fakes, request);
+    struct error err = ERROR_INIT;
+    assert_true(fake_server_init(&fakes, hasty, &err));
+    struct request *early = push(&fakes, DTYPE_U8);
+    assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
+    assert_ptr_equal(fake_finished(&fakes), early);
+    assert_int_equal(early->error.status, STATUS_NO_DEVICE);
+    assert_non_null(early->block.slab); /* no device has touched it */
+    fake_release(&fakes, early);
     expect_nothing_held(&fakes);
+    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
+    assert_non_null(strstr(stats_of(&fakes, 0).last_error, "while its kernels were built"));
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
-    request = push(&fakes, DTYPE_U8);
+    struct request *request = push(&fakes, DTYPE_U8);
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_OK);
     fake_release(&fakes, request);
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void a_slice_that_waits_for_a_kernel_comes_back_when_that_hangs(void **state)
+static void the_other_device_serves_while_kernels_of_one_are_built(void **state)
 {
     (void)state;
+    fake_reset(2);
+    atomic_store(&fake.mode[0], FAKE_PREPARE_HANGS);
     struct fake_server fakes;
-    start(&fakes, 1);
-    atomic_store(&fake.mode[0], FAKE_WARM_HANGS);
-    struct request *slice = fake_tensor(&fakes, DTYPE_U8, 16);
-    slice->slice.of = (struct slices *)slice; /* of something */
-    assert_int_equal(queue_push(fakes.server.queue, slice, &slice->error), STATUS_OK);
-    queue_wake(fakes.server.queue);
-    assert_ptr_equal(fake_finished(&fakes), slice);
-    assert_int_equal(slice->error.status, STATUS_DEVICE_ERROR);
-    assert_false(atomic_load(&slice->slice.overdue)); /* its memory is its own again */
-    fake_release(&fakes, slice);
-    expect_nothing_held(&fakes);
-    atomic_store(&fake.mode[0], FAKE_WORKS);
+    struct error err = ERROR_INIT;
+    assert_true(fake_server_init(&fakes, NULL, &err)); /* with time enough */
+    assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
-    assert_true(fake_server_deinit(&fakes));
-}
-
-static void what_waits_for_a_kernel_of_a_hung_device_runs_on_the_other(void **state)
-{
-    (void)state;
-    struct fake_server fakes;
-    start(&fakes, 2);
-    bool moved = false;
-    for (int i = 0; i < 1000 && !moved; i++) {
-        atomic_store(&fake.mode[0], FAKE_WARM_HANGS);
+    for (int i = 0; i < 20; i++) {
         struct request *request = push(&fakes, DTYPE_U8);
         assert_ptr_equal(fake_finished(&fakes), request);
         assert_int_equal(request->error.status, STATUS_OK);
         assert_int_equal(request->device, 1);
-        moved = request->retries == 1;
         fake_release(&fakes, request);
     }
-    assert_true(moved);
-    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
-    expect_nothing_held(&fakes);
+    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_OPENING);
     atomic_store(&fake.mode[0], FAKE_WORKS);
+    while (stats_of(&fakes, 0).state != DEVICE_READY) {
+    }
     assert_true(fake_server_deinit(&fakes));
 }
 
@@ -222,7 +208,6 @@ static void a_device_that_hangs_as_it_is_closed_says_so_and_comes_back(void **st
 static void who_waits_for_a_device_that_hangs_as_it_is_opened_is_answered(void **state)
 {
     (void)state;
-    static const char *const hasty[] = {"--device-timeout-ms=10", NULL};
     fake_reset(1);
     atomic_store(&fake.mode[0], FAKE_OPEN_HANGS);
     struct fake_server fakes;
@@ -242,7 +227,6 @@ static void who_waits_for_a_device_that_hangs_as_it_is_opened_is_answered(void *
 static void drivers_that_do_not_say_what_there_is_end_the_start(void **state)
 {
     (void)state;
-    static const char *const hasty[] = {"--device-timeout-ms=10", NULL};
     fake_reset(1);
     atomic_store(&fake.list_hangs, true);
     struct fake_server fakes;
@@ -299,9 +283,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hanging_device_gives_its_requests_up_but_not_their_memory),
         cmocka_unit_test(a_hanging_device_keeps_the_shared_memory_it_works_in),
-        cmocka_unit_test(a_hang_while_a_kernel_is_made_ready_answers_who_waits_for_it),
-        cmocka_unit_test(a_slice_that_waits_for_a_kernel_comes_back_when_that_hangs),
-        cmocka_unit_test(what_waits_for_a_kernel_of_a_hung_device_runs_on_the_other),
+        cmocka_unit_test(who_waits_for_a_device_whose_kernels_are_never_built_is_answered),
+        cmocka_unit_test(the_other_device_serves_while_kernels_of_one_are_built),
         cmocka_unit_test(who_waits_for_a_turn_behind_a_hung_request_is_answered_too),
         cmocka_unit_test(a_device_that_hangs_as_it_is_closed_says_so_and_comes_back),
         cmocka_unit_test(who_waits_for_a_device_that_hangs_as_it_is_opened_is_answered),

@@ -32,12 +32,37 @@ static void a_request_is_computed_and_timed(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void chosen_types_are_warm_before_the_device_is_ready(void **state)
+static void every_type_is_prepared_before_the_device_is_ready(void **state)
 {
     (void)state;
     struct fake_server fakes;
     start(&fakes, 1);
-    assert_true(atomic_load(&fake.warm_steps) >= 4);
+    assert_int_equal(atomic_load(&fake.prepared), DTYPE_COUNT);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_device_whose_kernels_do_not_build_says_which_and_is_tried_again(void **state)
+{
+    (void)state;
+    fake_reset(2);
+    atomic_store(&fake.mode[0], FAKE_UNBUILDABLE);
+    struct fake_server fakes;
+    struct error err = ERROR_INIT;
+    assert_true(fake_server_init(&fakes, quick, &err));
+    struct request *early = push(&fakes, DTYPE_F32);
+    assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
+    assert_ptr_equal(fake_finished(&fakes), early); /* by the other */
+    assert_int_equal(early->error.status, STATUS_OK);
+    assert_int_equal(early->device, 1);
+    fake_release(&fakes, early);
+    while (stats_of(&fakes, 0).state == DEVICE_OPENING) {
+    }
+    assert_int_equal(stats_of(&fakes, 0).state, DEVICE_FAILED);
+    assert_string_equal(stats_of(&fakes, 0).last_error, "int16: it does not build");
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    while (stats_of(&fakes, 0).state != DEVICE_READY) {
+        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    }
     assert_true(fake_server_deinit(&fakes));
 }
 
@@ -273,19 +298,6 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void warm_types_are_named(void **state)
-{
-    (void)state;
-    unsigned dtypes = 7;
-    assert_int_equal(device_select_dtypes("float32, int64", &dtypes, NULL), STATUS_OK);
-    assert_int_equal(dtypes, 1U << DTYPE_F32 | 1U << DTYPE_I64);
-    assert_int_equal(device_select_dtypes("none", &dtypes, NULL), STATUS_OK);
-    assert_int_equal(dtypes, 0);
-    assert_int_equal(device_select_dtypes("all", &dtypes, NULL), STATUS_OK);
-    assert_int_equal(dtypes, (1U << DTYPE_COUNT) - 1);
-    assert_int_equal(device_select_dtypes("float31", &dtypes, NULL), STATUS_INVALID_REQUEST);
-}
-
 enum {
     PUSHERS = 3,
     PUSHES = 2000
@@ -365,7 +377,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_computed_and_timed),
-        cmocka_unit_test(chosen_types_are_warm_before_the_device_is_ready),
+        cmocka_unit_test(every_type_is_prepared_before_the_device_is_ready),
+        cmocka_unit_test(a_device_whose_kernels_do_not_build_says_which_and_is_tried_again),
         cmocka_unit_test(a_batch_runs_elsewhere_when_its_device_fails_early),
         cmocka_unit_test(a_batch_whose_inputs_are_lost_ends_with_the_device_error),
         cmocka_unit_test(without_a_second_device_a_retry_ends_at_once),
@@ -373,7 +386,6 @@ int main(void)
         cmocka_unit_test(devices_that_do_not_open_leave_a_broken_pool),
         cmocka_unit_test(without_any_device_the_pool_is_not_made),
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
-        cmocka_unit_test(warm_types_are_named),
         cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
         cmocka_unit_test(when_one_of_two_workers_hangs_the_other_does_the_work_of_both),
         cmocka_unit_test(every_request_ends_once_whatever_the_devices_do),

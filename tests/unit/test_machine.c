@@ -30,10 +30,11 @@ static int tear_down(void **state)
 static void put(const char *name, const char *text)
 {
     char path[512];
+    char command[600];
     (void)snprintf(path, sizeof path, "%s/%s", root, name);
-    *strrchr(path, '/') = '\0';
-    assert_int_equal(machine_make_directory(path), 0);
-    path[strlen(path)] = '/';
+    (void)snprintf(command, sizeof command, "mkdir -p '%.*s'", (int)(strrchr(path, '/') - path),
+                   path);
+    assert_int_equal(system(command), 0);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_true(fputs(text, file) >= 0);

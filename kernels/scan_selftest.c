@@ -2,7 +2,7 @@
  * included. One shape for every way that memory is walked, each in all directions; and for
  * floats the smallest number and a NaN, which tell a device that flushes subnormals or makes
  * NaNs of its own. */
-#include "kernels/scan_canary.h"
+#include "kernels/scan_selftest.h"
 
 #include "kernels/cl_fault.h"
 #include "proto/macros.h"
@@ -64,9 +64,7 @@ struct check {
     struct slab *slab;
     size_t bytes; /* of an element */
     enum dtype dtype;
-    unsigned kernel; /* that the check is of */
-    bool tried;      /* some shape was for it */
-    bool wrong;      /* a result was wrong */
+    bool wrong; /* a result was wrong */
 };
 
 static void put(const struct check *check, uint64_t at, uint64_t bits)
@@ -208,13 +206,9 @@ static enum status check_shape(struct check *check, const struct scan_desc *desc
 {
     struct scan_plan plan;
     enum status status = scan_plan_make(desc, &plan, err);
-    if (status == STATUS_OK && !scan_device_tries(check->device, check->kernel, &plan)) {
-        return STATUS_OK;
-    }
-    check->tried = true;
     if (status == STATUS_OK &&
         (output_at(&plan) + plan.out_elements) * check->bytes > slab_bytes(check->slab)) {
-        status = error_set(err, STATUS_INTERNAL, "no room for a start-up check");
+        status = error_set(err, STATUS_INTERNAL, "no room for a self-test");
     }
     if (status == STATUS_OK) {
         status = visit(check, &plan, false, err);
@@ -233,9 +227,6 @@ static enum status check_floats(struct check *check, enum precision precision,
         .dtype = check->dtype, .precision = precision, .rank = 1, .sizes = {3}};
     struct scan_plan plan;
     enum status status = scan_plan_make(&desc, &plan, err);
-    if (status == STATUS_OK && !scan_device_tries(check->device, check->kernel, &plan)) {
-        return STATUS_OK;
-    }
     put(check, 0, 1);
     put(check, 1, 1);
     put(check, 2, nan_bits(check->dtype, false));
@@ -254,8 +245,7 @@ static enum status check_floats(struct check *check, enum precision precision,
 
 /* Kernels that were compiled ahead were tested then. What may be otherwise here is how the
  * processor treats floats, which small shapes tell within microseconds. */
-static enum status check_kernel(struct check *check, enum precision precision,
-                                struct error *err)
+static enum status check_kind(struct check *check, enum precision precision, struct error *err)
 {
     bool built_in = scan_device_info(check->device)->built_in;
     enum status status = STATUS_OK;
@@ -267,30 +257,24 @@ static enum status check_kernel(struct check *check, enum precision precision,
             status = check_shape(check, &desc, err);
         }
     }
-    if (status == STATUS_OK && !check->tried && !built_in) {
-        status = error_set(err, STATUS_INTERNAL, "no start-up check tries the kernel");
-    }
     if (status == STATUS_OK && dtype_info(check->dtype)->kind == DTYPE_KIND_FLOAT) {
         status = check_floats(check, precision, err);
     }
     return status;
 }
 
-enum status scan_canary_run(struct scan_device *device, const struct scan_build *build,
-                            bool *wrong_result, struct error *err)
+enum status scan_selftest_run(struct scan_device *device, struct scan_kind kind,
+                              bool *wrong_result, struct error *err)
 {
-    enum dtype dtype = build->kind.dtype;
-    struct check check = {.device = device,
-                          .dtype = dtype,
-                          .kernel = build->kernel,
-                          .bytes = dtype_info(dtype)->bytes};
+    struct check check = {
+        .device = device, .dtype = kind.dtype, .bytes = dtype_info(kind.dtype)->bytes};
     *wrong_result = false;
     check.slab = slab_create(MOST_CELLS * check.bytes);
     if (check.slab == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
     }
-    enum status status = check_kernel(&check, build->kind.precision, err);
-    if (status == STATUS_OK && cl_fault_canary()) {
+    enum status status = check_kind(&check, kind.precision, err);
+    if (status == STATUS_OK && cl_fault_selftest()) {
         status = wrong(&check, "a test's fault", 1, 0, err);
     }
     slab_destroy(check.slab);
@@ -334,7 +318,7 @@ static enum status repeat_line(struct check *check, enum precision precision, ui
     unsigned char *first = malloc(bytes);
     struct scan_job job = {.plan = &plan, .slab = check->slab, .out_offset = bytes};
     if (first == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
     }
     enum status status = scan_plan_make(&desc, &plan, err);
     if (status == STATUS_OK) {
@@ -365,23 +349,23 @@ static enum status trial_line(struct check *check, enum precision precision, uin
     return check_shape(check, &desc, err);
 }
 
-enum status scan_canary_usual(struct scan_device *device, struct scan_kind kind, uint64_t *ns,
-                              struct error *err)
+enum status scan_selftest_usual(struct scan_device *device, struct scan_kind kind, uint64_t *ns,
+                                struct error *err)
 {
     struct check check = {
         .device = device, .dtype = kind.dtype, .bytes = dtype_info(kind.dtype)->bytes};
     *ns = 0;
     check.slab = slab_create((size_t)2 * TRIAL_LINE * check.bytes);
     if (check.slab == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
     }
     enum status status = repeat_line(&check, kind.precision, ns, err);
     slab_destroy(check.slab);
     return status;
 }
 
-enum status scan_canary_lookback(struct scan_device *device, struct scan_kind kind, bool first,
-                                 uint64_t usual_ns, struct error *err)
+enum status scan_selftest_lookback(struct scan_device *device, struct scan_kind kind,
+                                   bool first, uint64_t usual_ns, struct error *err)
 {
     struct check check = {
         .device = device, .dtype = kind.dtype, .bytes = dtype_info(kind.dtype)->bytes};
@@ -389,7 +373,7 @@ enum status scan_canary_lookback(struct scan_device *device, struct scan_kind ki
     uint64_t ns = 0;
     check.slab = slab_create(cells * check.bytes);
     if (check.slab == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a start-up check");
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
     }
     enum status status = trial_line(&check, kind.precision, cells, 0, err);
     for (int flags = 1; flags < 4 && status == STATUS_OK; flags++) {
