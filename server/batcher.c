@@ -181,16 +181,22 @@ static bool look(struct queue *queue, enum batcher_taker taker,
     return true;
 }
 
-enum batcher_result batcher_take(struct queue *queue, const atomic_int *taker,
-                                 const struct batcher_options *options, struct busy_poll *poll,
-                                 uint64_t timeout_ns, struct request **first, size_t *count)
+static enum batcher_taker taker_of(const struct batcher_options *options)
+{
+    return options->takes == NULL ? BATCHER_BOTH
+                                  : (enum batcher_taker)atomic_load(options->takes);
+}
+
+enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
+                                 struct busy_poll *poll, uint64_t timeout_ns,
+                                 struct request **first, size_t *count)
 {
     uint64_t give_up_ns = clock_now_ns() + timeout_ns;
     enum batcher_result result = BATCHER_TAKEN;
     struct batch batch = {0};
     struct request *condemned = NULL;
     (void)pthread_mutex_lock(&queue->lock);
-    enum batcher_taker takes = (enum batcher_taker)atomic_load(taker);
+    enum batcher_taker takes = taker_of(options);
     for (uint64_t look_ns; !look(queue, takes, options, &batch, &condemned, &look_ns);) {
         if (look_ns == 0 && queue->closed) {
             result = BATCHER_CLOSED;
@@ -202,7 +208,7 @@ enum batcher_result batcher_take(struct queue *queue, const atomic_int *taker,
             break;
         }
         wait_for_change(queue, takes, poll, look_ns, give_up_ns);
-        takes = (enum batcher_taker)atomic_load(taker);
+        takes = taker_of(options);
     }
     (void)pthread_mutex_unlock(&queue->lock);
     if (condemned != NULL) {

@@ -28,6 +28,8 @@ struct batcher_options {
     size_t max_requests; /* most requests of one batch, >= 1 */
     uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
     uint64_t delay_ns;   /* --batch-delay-us: how long an unfilled batch waits for more */
+    const atomic_int *takes; /* borrowed; enum batcher_taker: which lanes, read at every look.
+                                Whoever changes it calls queue_shake(). NULL: both */
 };
 
 enum batcher_result {
@@ -37,15 +39,13 @@ enum batcher_result {
 };
 
 /* Wait for work and take one batch.
- * taker  enum batcher_taker: which lanes it takes from, read at every look. Whoever changes it
- *        calls queue_shake()
  * poll   the caller's own, between calls, too; NULL: waits asleep
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless BATCHER_TAKEN
  * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns; BATCHER_CLOSED: nothing will
  * come any more for this taker */
-enum batcher_result batcher_take(struct queue *queue, const atomic_int *taker,
-                                 const struct batcher_options *options, struct busy_poll *poll,
-                                 uint64_t timeout_ns, struct request **first, size_t *count);
+enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
+                                 struct busy_poll *poll, uint64_t timeout_ns,
+                                 struct request **first, size_t *count);
 
 #endif

@@ -24,10 +24,10 @@ void device_driver_limit_threads(uint64_t cpus)
                                         "POCL_MAX_COMPUTE_UNITS"};
     char number[24];
     (void)snprintf(number, sizeof number, "%llu", (unsigned long long)cpus);
-    (void)setenv("TALLY_OPENCL_THREADS", number,
-                 1); /* NOLINT(concurrency-mt-unsafe): the same */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread yet */
+    (void)setenv("TALLY_OPENCL_THREADS", number, 1);
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): no other thread yet */
+        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): the same */
             return;
         }
     }

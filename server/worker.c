@@ -41,6 +41,8 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
         (struct worker){.magic = WORKER_MAGIC, .plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
     atomic_init(&worker->takes, BATCHER_BOTH);
+    worker->batching = plan->batch;
+    worker->batching.takes = &worker->takes;
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -292,7 +294,7 @@ static bool serve(struct worker *worker)
         struct request *first = NULL;
         size_t count = 0;
         enum batcher_result result =
-            batcher_take(plan->server->queue, &worker->takes, &plan->batch, &worker->busy_poll,
+            batcher_take(plan->server->queue, &worker->batching, &worker->busy_poll,
                          IDLE_WAIT_NS, &first, &count);
         if (result == BATCHER_CLOSED) {
             return true;

@@ -59,6 +59,7 @@ struct worker {
     size_t number;                  /* of the device */
     atomic_int takes; /* enum batcher_taker: BATCHER_BOTH, unless another worker of the device
                        * takes the rest; written by the pool */
+    struct batcher_options batching; /* the plan's, with takes */
     struct scan_device_info info;
     pthread_t thread;
     bool started;

@@ -3,13 +3,11 @@
 #ifndef TALLY_TESTS_FAKE_QUEUE_H
 #define TALLY_TESTS_FAKE_QUEUE_H
 
-#include "server/batcher.h"
 #include "server/queue.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 
 static struct completion completion;
-static const atomic_int both_lanes = BATCHER_BOTH;
 
 static inline int fake_queue_create(const struct queue_options *options, void **state)
 {

@@ -36,8 +36,7 @@ static struct request *take(struct queue *queue, const struct batcher_options *o
 {
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(queue, &both_lanes, options, NULL, 0, &first, &count),
-                     BATCHER_TAKEN);
+    assert_int_equal(batcher_take(queue, options, NULL, 0, &first, &count), BATCHER_TAKEN);
     assert_int_equal(count, expected);
     for (struct request *request = first; request != NULL; request = request->next) {
         assert_int_equal(request->state, REQUEST_RUNNING);
@@ -135,9 +134,8 @@ static void a_taker_gives_up_after_its_timeout(void **state)
     struct request *first = NULL;
     size_t count = 7;
     uint64_t began_ns = clock_now_ns();
-    assert_int_equal(
-        batcher_take(*state, &both_lanes, &usual, NULL, 20 * NS_PER_MS, &first, &count),
-        BATCHER_TIMEOUT);
+    assert_int_equal(batcher_take(*state, &usual, NULL, 20 * NS_PER_MS, &first, &count),
+                     BATCHER_TIMEOUT);
     assert_true(clock_now_ns() - began_ns >= 20 * NS_PER_MS);
     assert_null(first);
     assert_int_equal(count, 7);
@@ -171,12 +169,14 @@ struct taker {
 static void *take_until_closed(void *argument)
 {
     struct taker *taker = argument;
+    struct batcher_options options = usual;
+    options.takes = &taker->takes;
     atomic_store(&taker->thread_id, (int)gettid());
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
-        enum batcher_result result = batcher_take(
-            taker->queue, &taker->takes, &usual, &taker->poll, 3600 * NS_PER_S, &first, &count);
+        enum batcher_result result =
+            batcher_take(taker->queue, &options, &taker->poll, 3600 * NS_PER_S, &first, &count);
         if (result == BATCHER_CLOSED) {
             return NULL;
         }
@@ -297,19 +297,20 @@ static void who_waits_awake_takes_a_push_before_anybody_is_woken(void **state)
 
 static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void **state)
 {
-    static atomic_int small = BATCHER_SMALL;
-    static atomic_int large = BATCHER_LARGE;
+    static const atomic_int small_lane = BATCHER_SMALL;
+    static const atomic_int large_lane = BATCHER_LARGE;
+    struct batcher_options small = usual;
+    struct batcher_options large = usual;
+    small.takes = &small_lane;
+    large.takes = &large_lane;
     struct request *first = NULL;
     size_t count = 0;
     struct request *of_small = push(*state, DTYPE_F32, 4);
     struct request *of_large = push(*state, DTYPE_F32, LARGE);
-    assert_int_equal(batcher_take(*state, &large, &usual, NULL, 0, &first, &count),
-                     BATCHER_TAKEN);
+    assert_int_equal(batcher_take(*state, &large, NULL, 0, &first, &count), BATCHER_TAKEN);
     assert_ptr_equal(first, of_large);
-    assert_int_equal(batcher_take(*state, &large, &usual, NULL, 0, &first, &count),
-                     BATCHER_TIMEOUT);
-    assert_int_equal(batcher_take(*state, &small, &usual, NULL, 0, &first, &count),
-                     BATCHER_TAKEN);
+    assert_int_equal(batcher_take(*state, &large, NULL, 0, &first, &count), BATCHER_TIMEOUT);
+    assert_int_equal(batcher_take(*state, &small, NULL, 0, &first, &count), BATCHER_TAKEN);
     assert_ptr_equal(first, of_small);
     free(of_small);
     free(of_large);
