@@ -6,10 +6,12 @@
  *            --> on_done: requests came back, their connections are resumed
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
  *   uv_check --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
- *                (http_daemons.c), for at most TURN_US: what came meanwhile has its place in
- * the next turn. As long as one needs a run, an idle handle keeps the loop from sleeping, and
- * for a while if a device's answer is due (busy_poll.h). The devices are woken then, if not
- * before, for what was queued
+ *                (http_daemons.c), for at most TURN_US
+ *
+ * What comes during a turn has its place in the next one. As long as a daemon needs a run, an
+ * idle handle keeps the loop from sleeping, and for a while if a device's answer is due
+ * (busy_poll.h). At the end of a turn the devices are woken, if not before, for what was
+ * queued.
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer

@@ -3,16 +3,18 @@
 #   make -f kernels/cpu/kernels.mk LIST=FILE DIR=FOLDER LEVELS='v4 v3' OUT=FILE.o [CLANG=clang] [FLAGS=...] [TYPES=FILE]
 #
 # makes OUT of all of them and of the table that cpu_builtin.h declares, with DIR in between. A level is one of
-# x86-64 (v2, v3, v4), the highest first, or `baseline`. FLAGS: sanitizers. TYPES stands for
+# x86-64 (v2, v3, v4), the highest first, or `baseline`; `none`: no kernels and no clang, and then the driver has no
+# device. FLAGS: sanitizers. TYPES stands for
 # kernels/scan_types.cl: tests.
 CLANG  ?= clang
 FLAGS  ?=
 TYPES  ?= kernels/scan_types.cl
 LEVELS ?= baseline
 LD     ?= ld
+levels := $(filter-out none,$(LEVELS))
 
 names   := $(shell cut -f1 $(LIST))
-objects := $(foreach level,$(LEVELS),$(names:%=$(DIR)/$(level)/%.o))
+objects := $(foreach level,$(levels),$(names:%=$(DIR)/$(level)/%.o))
 # Loops over a few cells are not to become calls of memcpy (-fno-builtin).
 # Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions takes
 # longer to read than a kernel to compile. The kernels are vectors as they are written: looking for more of them takes
@@ -26,16 +28,16 @@ $(OUT): $(objects) $(OUT:.o=.table.o)
 	@echo "$(LD) -r -o $@ ($(words $^) objects)" && $(LD) -r -o $@ $^
 
 $(OUT:.o=.table.o): $(OUT:.o=.table.c) kernels/cpu/cpu_builtin.h kernels/cpu/cpu_object.h
-	$(CLANG) -std=c17 -O2 -fPIC -fvisibility=hidden -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -I. -c -o $@ $<
+	$(CC) -std=c17 -O2 -fPIC -fvisibility=hidden -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -I. -c -o $@ $<
 
 # A line "kernel,name,signature" of the list becomes a row for each level.
 $(OUT:.o=.table.c): $(LIST) kernels/cpu/kernels.mk
 	@mkdir -p $(@D)
 	@cut -f4 $(LIST) | tr ' ' '\n' >$@.kernels
 	@{ echo '#include "kernels/cpu/cpu_builtin.h"' && \
-	for level in $(LEVELS); do sed "s/.*,\(.*\),.*/extern void \1_$$level(void);/" $@.kernels || exit 1; done && \
+	for level in $(levels); do sed "s/.*,\(.*\),.*/extern void \1_$$level(void);/" $@.kernels || exit 1; done && \
 	echo 'const struct cpu_row cpu_rows[] = {' && \
-	for level in $(LEVELS); do \
+	for level in $(levels); do \
 	    sed "s/.*,\(.*\),\(.*\)/{\"$$level\", {\"\1\", \"\2\", (cpu_code)\1_$$level}},/" $@.kernels || exit 1; \
 	done && echo '};' && \
 	echo 'const size_t cpu_row_count = sizeof cpu_rows / sizeof *cpu_rows;'; } >$@.new && mv $@.new $@ && rm $@.kernels
@@ -56,6 +58,6 @@ $(DIR)/$(1)/%.o: kernels/cpu/kernels.mk | $(LIST)
 	done && \
 	$(CLANG) $(cl_flags) $(call machine,$(1)) $$$$options $$$$files -MMD -MP -c -o $$@ $$$$last
 endef
-$(foreach level,$(LEVELS),$(eval $(call unit,$(level))))
+$(foreach level,$(levels),$(eval $(call unit,$(level))))
 
 -include $(objects:.o=.d)
