@@ -45,7 +45,7 @@ PROTO_SRC   := $(wildcard proto/*.c) $(wildcard proto/*.cc)
 DRIVER_SRC  := $(filter-out %/cpu_export.c $(if $(HOST_$(MODE)),%/cpu_group.c),$(wildcard kernels/cpu/cpu_*.c)) \
                $(if $(HOST_$(MODE)),tests/sanitizers/fibers.c)
 KERNEL_SRC  := $(wildcard kernels/*.c) $(DRIVER_SRC) kernels/embed.S
-SERVER_SRC  := $(filter-out server/main.c,$(wildcard server/*.c))
+SERVER_SRC  := $(filter-out server/main.c,$(wildcard server/*.c server/*/*.c))
 CLIENT_SRC  := $(wildcard client/*.c)
 CLI_SRC     := $(wildcard client/cli/*.c)
 TESTLIB_SRC := $(wildcard tests/lib/*.c)
@@ -65,7 +65,7 @@ CLANG ?= clang
 empty :=
 AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
 AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
-AHEAD_SRC := $(wildcard kernels/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
+AHEAD_SRC := $(wildcard kernels/cl/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
 LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
              $(addprefix kernels/,variants.c scan_gaps.c scan_program.c cl_program.c cl_error.c cl_fault.c) $(KERNEL_PROTO_SRC)
 # Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
@@ -75,7 +75,7 @@ ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
 all: $(BIN)/tallyd $(BIN)/tally
 
-build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/*.cl)
+build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/cl/*.cl)
 	@mkdir -p $(@D)
 	cc -std=c17 -O1 $(DEFS) -o $@ $(LIST_SRC) -lOpenCL -lpthread
 $(AHEAD_DIR)/list: build/ahead/list_kernels
@@ -141,8 +141,8 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL
 # The kernels with another element type: tests/kernels/scan_tree.cl stands for scan_types.cl.
 $(B)/tests/kernels/tree_embed.S: kernels/embed.S
 	@mkdir -p $(@D)
-	sed 's|kernels/scan_types.cl|tests/kernels/scan_tree.cl|' $< >$@
-$(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/*.cl)
+	sed 's|kernels/cl/scan_types.cl|tests/kernels/scan_tree.cl|' $< >$@
+$(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
     $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC)) $(B)/tests/kernels/tree.o
@@ -153,13 +153,13 @@ $(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tre
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=tests/kernels/scan_tree.cl)
 
 # The kernels with units that stop at random: chain_delay.cl is appended to scan_types.cl.
-$(B)/tests/kernels/delay_types.cl: kernels/scan_types.cl tests/kernels/chain_delay.cl
+$(B)/tests/kernels/delay_types.cl: kernels/cl/scan_types.cl tests/kernels/chain_delay.cl
 	@mkdir -p $(@D)
 	cat $^ >$@
 $(B)/tests/kernels/delay_embed.S: kernels/embed.S
 	@mkdir -p $(@D)
-	sed 's|kernels/scan_types.cl|$(B)/tests/kernels/delay_types.cl|' $< >$@
-$(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/*.cl)
+	sed 's|kernels/cl/scan_types.cl|$(B)/tests/kernels/delay_types.cl|' $< >$@
+$(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \
     $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC)) $(B)/tests/kernels/delay.o
@@ -241,7 +241,7 @@ $(B)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
 $(B)/proto/openapi.o: proto/openapi.json
-$(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/*.cl)
+$(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/cl/*.cl)
 	@mkdir -p $(@D)
 	$(CC) $(DEFS) -c -o $@ $<
 

@@ -1,8 +1,8 @@
 /* Device-visible host memory. A slab is page-aligned, and every open device can use it as it is
  * (CPU, integrated) or transfers from it (discrete). The body of a request lands in it, the
  * scan runs in it and the answer is sent from it. Creating one is a system call and each device
- * wraps it once: keep slabs and reuse them (server/memory.c). Thread: a slab belongs to one
- * thread at a time, but devices may use disjoint ranges of one slab at the same time. */
+ * wraps it once: keep slabs and reuse them (server/memory/memory.c). Thread: a slab belongs to
+ * one thread at a time, but devices may use disjoint ranges of one slab at the same time. */
 #ifndef TALLY_KERNELS_SLAB_H
 #define TALLY_KERNELS_SLAB_H
 

@@ -1,5 +1,5 @@
 /* Caps on what a client may send that no operator of the service may raise: they bound stack,
- * recursion and fixed tables. Limits an operator may set live in server/config_table.h. */
+ * recursion and fixed tables. Limits an operator may set live in server/base/config_table.h. */
 #ifndef TALLY_PROTO_LIMITS_H
 #define TALLY_PROTO_LIMITS_H
 

@@ -2,8 +2,8 @@
  *
  * A function that can fail returns `enum status` and takes `struct error *err` last; on failure
  * it leaves its outputs untouched. The status says what went wrong and becomes the "code" slug
- * of the JSON error; its category alone decides the HTTP status (server/respond.c). Thread:
- * any; an error object belongs to one thread at a time. */
+ * of the JSON error; its category alone decides the HTTP status (server/http/respond.c).
+ * Thread: any; an error object belongs to one thread at a time. */
 #ifndef TALLY_PROTO_STATUS_H
 #define TALLY_PROTO_STATUS_H
 

@@ -1,15 +1,15 @@
 /* The main thread's loop: a signal or a tick, then the phase. */
 #include "server/lifecycle.h"
 
-#include "server/admission.h"
-#include "server/clock.h"
-#include "server/codec_pool.h"
-#include "server/config.h"
-#include "server/device_pool.h"
-#include "server/http.h"
-#include "server/log.h"
-#include "server/memory.h"
-#include "server/queue.h"
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/http/http.h"
+#include "server/memory/memory.h"
+#include "server/sched/admission.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/device_pool.h"
+#include "server/sched/queue.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* tallyd: read the settings, then serve or do what else they say. */
-#include "server/config.h"
-#include "server/device_pool.h"
+#include "server/base/config.h"
 #include "server/lifecycle.h"
+#include "server/sched/device_pool.h"
 #include "server/service.h"
 
 #include <fcntl.h>

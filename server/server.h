@@ -11,7 +11,7 @@
  * All signals are blocked before the first thread starts; only main waits for them.
  *
  * The order of starting is the order of the fields; the order of stopping is the reverse, after
- * the drain (lifecycle.h). What main needs of HTTP is declared in server/http.h:
+ * the drain (lifecycle.h). What main needs of HTTP is declared in server/http/http.h:
  *   http_start(server, &http, err)  bind every --listen address, start the loops
  *   http_drain(http)                stop accepting, answer `Connection: close`, close idle
  *                                   connections; thread: main, more than once is fine

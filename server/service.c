@@ -1,19 +1,19 @@
 /* Builds the parts in the order data flows and takes them down in the reverse order. */
 #include "server/service.h"
 
-#include "server/admission.h"
-#include "server/client.h"
-#include "server/codec_pool.h"
-#include "server/config.h"
-#include "server/device_pool.h"
-#include "server/http.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/http/http.h"
 #include "server/lifecycle.h"
-#include "server/log.h"
-#include "server/memory.h"
-#include "server/metrics.h"
-#include "server/queue.h"
+#include "server/memory/memory.h"
+#include "server/memory/shm.h"
+#include "server/sched/admission.h"
+#include "server/sched/client.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/device_pool.h"
+#include "server/sched/queue.h"
 #include "server/server.h"
-#include "server/shm.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "tests/fuzz/wire_server.h"
 
-#include "server/http.h"
-#include "server/log.h"
-#include "server/shm.h"
+#include "server/base/log.h"
+#include "server/http/http.h"
+#include "server/memory/shm.h"
 #include "tests/unit/fake_driver.h"
 
 #include <arpa/inet.h>

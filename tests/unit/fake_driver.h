@@ -2,14 +2,14 @@
 #ifndef TALLY_TESTS_FAKE_DRIVER_H
 #define TALLY_TESTS_FAKE_DRIVER_H
 
-#include "server/clock.h"
-#include "server/codec_pool.h"
-#include "server/config.h"
-#include "server/device_pool.h"
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/metrics.h"
 #include "server/lifecycle.h"
-#include "server/memory.h"
-#include "server/metrics.h"
-#include "server/queue.h"
+#include "server/memory/memory.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/device_pool.h"
+#include "server/sched/queue.h"
 #include "tests/unit/fake_request.h"
 
 #include <string.h>

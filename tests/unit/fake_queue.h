@@ -3,7 +3,7 @@
 #ifndef TALLY_TESTS_FAKE_QUEUE_H
 #define TALLY_TESTS_FAKE_QUEUE_H
 
-#include "server/queue.h"
+#include "server/sched/queue.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 

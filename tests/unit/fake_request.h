@@ -2,9 +2,9 @@
 #ifndef TALLY_TESTS_FAKE_REQUEST_H
 #define TALLY_TESTS_FAKE_REQUEST_H
 
-#include "server/client.h"
-#include "server/completion.h"
-#include "server/request.h"
+#include "server/sched/client.h"
+#include "server/sched/completion.h"
+#include "server/sched/request.h"
 
 #include <poll.h>
 #include <stdlib.h>

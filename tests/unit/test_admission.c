@@ -1,9 +1,9 @@
 /* admission.h: how many large requests begin at a time, whose turn it is, what they are
  * promised and what comes back, who is refused before its body is read. */
-#include "server/admission.h"
-#include "server/client.h"
-#include "server/clock.h"
-#include "server/memory.h"
+#include "server/base/clock.h"
+#include "server/memory/memory.h"
+#include "server/sched/admission.h"
+#include "server/sched/client.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 

@@ -1,6 +1,6 @@
 /* batcher.h: who shares a batch, its caps, turns of the lanes, waiting, and takers at once. */
-#include "server/batcher.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
+#include "server/sched/batcher.h"
 #include "tests/unit/fake_queue.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* body.h: where the bytes of a body go, what is reserved for them, what is refused. */
-#include "server/body.h"
+#include "server/http/body.h"
 
 #include "proto/content_guess.h"
-#include "server/config.h"
+#include "server/base/config.h"
 #include "server/server.h"
 #include "tests/lib/unit.h"
 

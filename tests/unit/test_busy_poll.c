@@ -1,5 +1,5 @@
 /* busy_poll.h: when a wait is worth staying awake for. */
-#include "server/busy_poll.h"
+#include "server/sched/busy_poll.h"
 #include "tests/lib/unit.h"
 
 enum {

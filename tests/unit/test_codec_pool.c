@@ -1,8 +1,8 @@
 /* codec_pool.h: every job runs once; small ones wait for a piece of a large one and no longer;
  * clients have their turns; what is late or cancelled ends wherever it is; pieces run once,
  * side by side. */
-#include "server/clock.h"
-#include "server/codec_pool.h"
+#include "server/base/clock.h"
+#include "server/sched/codec_pool.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 

@@ -1,5 +1,5 @@
 /* completion.h: order, wake-ups, and many posters at once. */
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 

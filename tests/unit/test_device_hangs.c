@@ -1,5 +1,5 @@
 /* device_pool.h with drivers that give no answer, in any call: nobody waits for ever. */
-#include "server/shm.h"
+#include "server/memory/shm.h"
 #include "tests/unit/fake_pool.h"
 
 #include <fcntl.h>

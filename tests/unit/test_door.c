@@ -1,5 +1,5 @@
 /* door.h: what a header must look like, and what is read from it. */
-#include "server/door.h"
+#include "server/http/door.h"
 #include "tests/lib/unit.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* Whose connections a loop serves next (server/http_daemons.c). Daemons are not started: the
- * linker puts __wrap_http_daemon_start() in the place of the real one. */
-#include "server/client.h"
-#include "server/loop.h"
+/* Whose connections a loop serves next (server/http/http_daemons.c). Daemons are not started:
+ * the linker puts __wrap_http_daemon_start() in the place of the real one. */
+#include "server/http/loop.h"
+#include "server/sched/client.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 /* inflate.h: bodies unpacked piece by piece, hard caps, damaged streams; answers packed. */
-#include "server/inflate.h"
+#include "server/infer/inflate.h"
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>

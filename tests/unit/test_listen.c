@@ -1,5 +1,5 @@
 /* listen.h: addresses, Unix sockets, inherited descriptors. */
-#include "server/listen.h"
+#include "server/http/listen.h"
 #include "tests/lib/unit.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /* log.h: both forms, escaping, levels, the rate, and a reader that does not read. */
-#include "server/clock.h"
-#include "server/log.h"
+#include "server/base/clock.h"
+#include "server/base/log.h"
 #include "tests/lib/unit.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* machine.h: what control groups leave of the machine, by made-up trees of /proc and /sys. */
 #include "kernels/machine.h"
 #include "proto/macros.h"
-#include "server/machine.h"
+#include "server/base/machine.h"
 #include "tests/lib/unit.h"
 
 #include <sched.h>

@@ -1,9 +1,9 @@
 /* memory.h and buddy.h: the budget, blocks that never overlap, slabs that are reused and given
  * back, all of it under threads too. */
 #include "proto/macros.h"
-#include "server/buddy.h"
-#include "server/clock.h"
-#include "server/memory.h"
+#include "server/base/clock.h"
+#include "server/memory/buddy.h"
+#include "server/memory/memory.h"
 #include "tests/lib/unit.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* routes.h: paths, methods, request targets. */
-#include "server/routes.h"
+#include "server/http/routes.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>

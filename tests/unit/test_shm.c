@@ -1,6 +1,6 @@
 /* Clients' shared memory: what may be registered, and that nothing a client does to its object
  * hurts the server. */
-#include "server/shm.h"
+#include "server/memory/shm.h"
 
 #include <dirent.h>
 #include <fcntl.h>

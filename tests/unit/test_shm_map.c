@@ -1,6 +1,6 @@
 /* shm_map.h: maps of shared memory survive the loss of their pages, and nothing else does. */
 #include "proto/macros.h"
-#include "server/shm_map.h"
+#include "server/memory/shm_map.h"
 #include "tests/lib/unit.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* slices.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
  * is scanned once, in order, whatever devices do and clients send. */
-#include "server/http.h"
-#include "server/log.h"
+#include "server/base/log.h"
+#include "server/http/http.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_driver.h"
 

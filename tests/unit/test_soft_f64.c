@@ -1,4 +1,4 @@
-/* kernels/soft_f64.cl compiled as C: every result is compared with the host's own double. */
+/* kernels/cl/soft_f64.cl compiled as C: every result is compared with the host's own double. */
 #include "tests/lib/unit.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static uint32_t clz_32(uint32_t x)
 #define ulong  uint64_t
 #define uint   uint32_t
 #define clz(x) _Generic((x), uint64_t : clz_64, uint32_t : clz_32)(x)
-#include "kernels/soft_f64.cl"
+#include "kernels/cl/soft_f64.cl"
 #undef ulong
 #undef uint
 

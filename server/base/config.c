@@ -1,0 +1,285 @@
+/* Command line and environment against the table. Every row has a descriptor that says where
+ * its field lies and what may be in it; parsing walks descriptors and knows no setting by name.
+ */
+#include "server/base/config.h"
+
+#include "kernels/machine.h"
+#include "proto/edit_distance.h"
+#include "server/base/config_value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct config_row config_rows[] = {
+/* clang-format off */
+#define GROUP(text) {.title = text},
+#define X(name, kind, start, low, high, measure, text)                                          \
+        {.field = #name, .offset = offsetof(struct config, name), .type = CONFIG_##kind,        \
+         .initial = start, .min = low, .max = high, .unit = measure, .help = text},
+    CONFIG_TABLE(GROUP, X)
+#undef X
+#undef GROUP
+    /* clang-format on */
+};
+
+const size_t config_row_count = ARRAY_COUNT(config_rows);
+
+const struct config_action_row config_actions[] = {
+    {"--list-devices", "", CONFIG_LIST_DEVICES, "List the OpenCL devices and exit."},
+    {"--print-config", "env", CONFIG_PRINT_ENV,
+     "Print an environment file with every variable and its default, and exit."},
+    {"--print-config", "man", CONFIG_PRINT_MAN, "Print the manual page, and exit."},
+    {"--version", "", CONFIG_VERSION, "Print the version and exit."},
+    {"--help", "", CONFIG_HELP, "Print the flags and exit."},
+};
+
+const size_t config_action_count = ARRAY_COUNT(config_actions);
+
+enum {
+    FLAG_BYTES = 64
+};
+
+/* The command line while it is read. */
+struct arguments {
+    int count;
+    const char *const *words;
+    int next;
+};
+
+/* A known flag close to what was written into `best`; false if none is. */
+static bool nearest_flag(const char *flag, char *best, size_t room)
+{
+    size_t best_distance = strlen(flag) / 3 < 3 ? strlen(flag) / 3 + 1 : 4;
+    bool found = false;
+    for (size_t i = 0; i < config_row_count + config_action_count; i++) {
+        char known[FLAG_BYTES];
+        if (i >= config_row_count) {
+            (void)snprintf(known, sizeof known, "%s",
+                           config_actions[i - config_row_count].flag);
+        } else if (config_rows[i].field != NULL) {
+            config_flag_name(config_rows[i].field, known, sizeof known);
+        } else {
+            continue;
+        }
+        bool begins = strlen(flag) > 4 && strncmp(known, flag, strlen(flag)) == 0;
+        size_t distance = begins ? 1 : edit_distance(flag, known);
+        if (distance < best_distance) {
+            best_distance = distance;
+            found = true;
+            (void)snprintf(best, room, "%s", known);
+        }
+    }
+    return found;
+}
+
+static enum status unknown_flag(const char *word, struct error *err)
+{
+    char best[FLAG_BYTES];
+    if (word[0] != '-') {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "\"%s\" is not a flag; tallyd --help lists them", word);
+    }
+    if (nearest_flag(word, best, sizeof best)) {
+        return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s; did you mean %s?", word,
+                         best);
+    }
+    return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s; tallyd --help lists them",
+                     word);
+}
+
+static const struct config_row *find_row(const char *flag)
+{
+    for (size_t i = 0; i < config_row_count; i++) {
+        char known[FLAG_BYTES] = "";
+        if (config_rows[i].field != NULL) {
+            config_flag_name(config_rows[i].field, known, sizeof known);
+        }
+        if (strcmp(known, flag) == 0) {
+            return &config_rows[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_bool_word(const char *word)
+{
+    return strcmp(word, "true") == 0 || strcmp(word, "false") == 0 || strcmp(word, "1") == 0 ||
+           strcmp(word, "0") == 0;
+}
+
+/* The value of a flag: after its '=', or the next word. A bare boolean flag is true. */
+static enum status flag_value(const struct config_row *row, const char *flag,
+                              const char *inlined, struct arguments *arguments,
+                              const char **value, struct error *err)
+{
+    const char *next =
+        arguments->next < arguments->count ? arguments->words[arguments->next] : NULL;
+    if (inlined != NULL) {
+        *value = inlined;
+    } else if (row->type == CONFIG_BOOL && (next == NULL || !is_bool_word(next))) {
+        *value = "true";
+    } else if (next != NULL) {
+        *value = next;
+        arguments->next++;
+    } else {
+        return error_set(err, STATUS_INVALID_REQUEST, "%s needs a value (%s)", flag, row->unit);
+    }
+    return STATUS_OK;
+}
+
+/* True if the word, and the argument it needs, is one of the flags that do something else than
+ * run the service. */
+static bool take_action(const char *word, struct arguments *arguments, struct config *config)
+{
+    const char *next =
+        arguments->next < arguments->count ? arguments->words[arguments->next] : "";
+    const char *flag = strcmp(word, "-h") == 0   ? "--help"
+                       : strcmp(word, "-V") == 0 ? "--version"
+                                                 : word;
+    for (size_t i = 0; i < config_action_count; i++) {
+        const struct config_action_row *row = &config_actions[i];
+        bool alone = row->argument[0] == '\0';
+        if (strcmp(flag, row->flag) == 0 && (alone || strcmp(next, row->argument) == 0)) {
+            arguments->next += !alone;
+            config->action = row->action;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status parse_word(struct arguments *arguments, struct config *config, bool *cleared,
+                              struct error *err)
+{
+    const char *word = arguments->words[arguments->next++];
+    if (take_action(word, arguments, config)) {
+        return STATUS_OK;
+    }
+    char flag[FLAG_BYTES * 4];
+    const char *equals = strchr(word, '=');
+    size_t length = equals == NULL ? strlen(word) : (size_t)(equals - word);
+    (void)snprintf(flag, sizeof flag, "%.*s", length < 200 ? (int)length : 200, word);
+    if (strcmp(flag, "--print-config") == 0) {
+        return error_set(err, STATUS_INVALID_REQUEST, "%s knows two forms: %s env, %s man",
+                         flag, flag, flag);
+    }
+    const struct config_row *row = find_row(flag);
+    if (row == NULL) {
+        return unknown_flag(flag, err);
+    }
+    const char *value = NULL;
+    enum status status =
+        flag_value(row, flag, equals == NULL ? NULL : equals + 1, arguments, &value, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (row->type == CONFIG_LIST && !cleared[row - config_rows]) {
+        config_clear(config, row); /* the first flag replaces the default */
+        cleared[row - config_rows] = true;
+    }
+    return config_set(config, row, flag, value, err);
+}
+
+static enum status set_defaults(struct config *config, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < config_row_count && status == STATUS_OK; i++) {
+        const struct config_row *row = &config_rows[i];
+        if (row->field != NULL) {
+            status = config_set(config, row, row->field, row->initial, err);
+        }
+    }
+    return status;
+}
+
+/* The value of an environment variable, NULL if unset. */
+static const char *lookup(const char *const *environment, const char *name)
+{
+    size_t length = strlen(name);
+    for (; environment != NULL && *environment != NULL; environment++) {
+        if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=') {
+            return *environment + length + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Set one row from its variable, if there is one. */
+static enum status read_variable(const char *const *environment, const struct config_row *row,
+                                 struct config *config, struct error *err)
+{
+    char name[FLAG_BYTES];
+    config_variable_name(row->field, name, sizeof name);
+    const char *value = lookup(environment, name);
+    if (value == NULL) {
+        return STATUS_OK;
+    }
+    if (row->type == CONFIG_LIST) {
+        config_clear(config, row);
+    }
+    return config_set(config, row, name, value, err);
+}
+
+/* Variables of the prefix that name no setting are left alone: Kubernetes sets TALLY_PORT and
+ * the like for a service called tally. */
+static enum status read_environment(const char *const *environment, struct config *config,
+                                    struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < config_row_count && status == STATUS_OK; i++) {
+        if (config_rows[i].field != NULL) {
+            status = read_variable(environment, &config_rows[i], config, err);
+        }
+    }
+    return status;
+}
+
+/* Paths are compared with it byte by byte. */
+static enum status check_base_path(const struct config *config, struct error *err)
+{
+    size_t bytes = strlen(config->base_path);
+    if (bytes > 0 && (config->base_path[0] != '/' || config->base_path[bytes - 1] == '/')) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "--base-path: \"%.100s\" would match no path; write it with a slash "
+                         "in front and none behind, such as /tally",
+                         config->base_path);
+    }
+    return STATUS_OK;
+}
+
+enum status config_parse(int argc, const char *const *argv, const char *const *environment,
+                         struct config *config, struct error *err)
+{
+    *config = (struct config){.action = CONFIG_RUN};
+    bool cleared[ARRAY_COUNT(config_rows)] = {false};
+    struct arguments arguments = {.count = argc, .words = argv, .next = 1};
+    enum status status = set_defaults(config, err);
+    if (status == STATUS_OK) {
+        status = read_environment(environment, config, err);
+    }
+    while (status == STATUS_OK && arguments.next < argc) {
+        status = parse_word(&arguments, config, cleared, err);
+    }
+    if (status == STATUS_OK) {
+        status = check_base_path(config, err);
+    }
+    if (config->memory_budget == 0) {
+        config->memory_budget = machine_available_bytes() / 2;
+    }
+    if (config->cpus == 0) {
+        config->cpus = machine_cores();
+    }
+    if (config->codec_threads == 0) {
+        config->codec_threads = config->cpus;
+    }
+    return status;
+}
+
+void config_deinit(struct config *config)
+{
+    for (size_t i = 0; i < config_row_count; i++) {
+        if (config_rows[i].field != NULL) {
+            config_clear(config, &config_rows[i]);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+/* The recording half of the metrics: relaxed additions. metrics_text.c writes them out. */
+#include "server/base/metrics.h"
+
+#include "proto/models.h"
+#include "server/base/clock.h"
+#include "server/base/metrics_store.h"
+#include "server/sched/request.h"
+
+#include <stdlib.h>
+
+const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS] = METRICS_SECONDS_BOUNDS;
+const double metrics_batch_bounds[METRICS_BATCH_BUCKETS] = METRICS_BATCH_BOUNDS;
+
+enum status metrics_create(struct metrics **out, struct error *err)
+{
+    size_t models = model_count();
+    struct metrics *metrics =
+        calloc(1, sizeof *metrics + models * sizeof(struct metrics_model_cells));
+    if (metrics == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the metrics");
+    }
+    metrics->model_count = models;
+    *out = metrics;
+    return STATUS_OK;
+}
+
+void metrics_destroy(struct metrics *metrics)
+{
+    free(metrics);
+}
+
+static void add(metrics_cell *cell, uint64_t n)
+{
+    (void)atomic_fetch_add_explicit(cell, n, memory_order_relaxed);
+}
+
+static void add_event(struct metrics_sum *sum, uint64_t ns)
+{
+    add(&sum->count, 1);
+    add(&sum->ns, ns);
+}
+
+void metrics_add(struct metrics *metrics, enum metrics_counter counter, uint64_t n)
+{
+    add(&metrics->counters[counter], n);
+}
+
+void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_t n)
+{
+    (void)atomic_fetch_add_explicit(&metrics->gauges[gauge], n, memory_order_relaxed);
+}
+
+void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome)
+{
+    add(&metrics->outcomes[route][outcome], 1);
+}
+
+static size_t bucket_of(const double *bounds, size_t count, double value)
+{
+    size_t i = 0;
+    while (i < count && value > bounds[i]) {
+        i++;
+    }
+    return i;
+}
+
+/* A stage that began and ended. */
+static void observe_stage(struct metrics *metrics, enum metrics_stage stage, uint64_t begin_ns,
+                          uint64_t end_ns)
+{
+    if (begin_ns == 0 || end_ns < begin_ns) {
+        return;
+    }
+    struct metrics_histogram *histogram = &metrics->stages[stage];
+    uint64_t ns = end_ns - begin_ns;
+    size_t bucket = bucket_of(metrics_seconds_bounds, METRICS_SECONDS_BUCKETS,
+                              (double)ns / (double)NS_PER_S);
+    add(&histogram->buckets[bucket], 1);
+    add(&histogram->sum, ns);
+}
+
+static enum metrics_failure failure_reason(enum status status)
+{
+    if (status == STATUS_DEVICE_ERROR || status == STATUS_NO_DEVICE) {
+        return METRICS_FAILURE_BACKEND;
+    }
+    if (status == STATUS_CLIENT_GONE) {
+        return METRICS_FAILURE_CANCELED;
+    }
+    enum status_category category = status_category(status);
+    return category == CATEGORY_BUSY || category == CATEGORY_DEADLINE ||
+                   category == CATEGORY_THROTTLED
+               ? METRICS_FAILURE_REJECTED
+               : METRICS_FAILURE_OTHER;
+}
+
+/* Text is decoded before a request is queued and encoded after it was computed; Triton counts
+ * that as part of the computation's input and output. */
+static void record_model(struct metrics_model_cells *model, const struct request *request)
+{
+    const struct request_times *times = &request->times;
+    uint64_t total_ns = clock_span_ns(times->arrived, times->finished);
+    if (request->error.status != STATUS_OK) {
+        add_event(&model->fail, total_ns);
+        add(&model->failures[failure_reason(request->error.status)], 1);
+        return;
+    }
+    add_event(&model->success, total_ns);
+    add_event(&model->queue, clock_span_ns(times->queued, times->started));
+    add_event(&model->compute_input,
+              clock_span_ns(times->received, times->queued) + request->upload_ns);
+    add_event(&model->compute_infer, request->compute_ns);
+    add_event(&model->compute_output,
+              clock_span_ns(times->computed, times->finished) + request->download_ns);
+    add(&model->inference_count, 1);
+    atomic_store_explicit(&model->last_inference_ms, clock_ns(CLOCK_REALTIME) / NS_PER_MS,
+                          memory_order_relaxed);
+}
+
+void metrics_request(struct metrics *metrics, const struct request *request)
+{
+    const struct request_times *times = &request->times;
+    observe_stage(metrics, METRICS_STAGE_RECEIVE, times->arrived, times->received);
+    observe_stage(metrics, METRICS_STAGE_DECODE, times->received, times->queued);
+    observe_stage(metrics, METRICS_STAGE_QUEUE, times->queued, times->started);
+    observe_stage(metrics, METRICS_STAGE_COMPUTE, times->started, times->computed);
+    observe_stage(metrics, METRICS_STAGE_ENCODE, times->computed, times->finished);
+    observe_stage(metrics, METRICS_STAGE_TOTAL, times->arrived, times->finished);
+    if (request->error.status == STATUS_OK && request->planned) {
+        metrics_add(metrics, METRICS_COUNTER_ELEMENTS, request->plan.elements);
+    }
+    if (request->model >= 0 && (size_t)request->model < metrics->model_count) {
+        record_model(&metrics->models[request->model], request);
+    }
+}
+
+/* Make it at least the value. */
+static void raise_to(metrics_cell *cell, uint64_t value)
+{
+    uint64_t old = metrics_read(cell);
+    while (old < value && !atomic_compare_exchange_weak(cell, &old, value)) {
+    }
+}
+
+/* How many requests of the chain are for the model of its first one. */
+static size_t count_model(const struct request *first)
+{
+    size_t count = 0;
+    for (const struct request *request = first; request != NULL; request = request->next) {
+        count += request->model == first->model;
+    }
+    return count;
+}
+
+/* A launch in which the model had `count` requests. */
+static void record_batch(struct metrics_model_cells *model, const struct request *request,
+                         size_t count)
+{
+    size_t size = count < METRICS_BATCH_MAX ? count : METRICS_BATCH_MAX;
+    struct metrics_batch_cells *batch = &model->batches[size - 1];
+    add(&model->execution_count, 1);
+    add(&batch->count, 1);
+    add(&batch->upload_ns, request->upload_ns);
+    add(&batch->compute_ns, request->compute_ns);
+    add(&batch->download_ns, request->download_ns);
+    raise_to(&model->largest_batch, size);
+}
+
+void metrics_batch(struct metrics *metrics, const struct request *first, size_t count)
+{
+    size_t bucket = bucket_of(metrics_batch_bounds, METRICS_BATCH_BUCKETS, (double)count);
+    add(&metrics->batch_sizes.buckets[bucket], 1);
+    add(&metrics->batch_sizes.sum, count);
+    metrics_add(metrics, METRICS_COUNTER_BATCHES, 1);
+    uint64_t counted = 0; /* models of this batch seen so far */
+    for (; first != NULL; first = first->next) {
+        if (first->model < 0 || (size_t)first->model >= metrics->model_count) {
+            continue;
+        }
+        uint64_t bit = UINT64_C(1) << (first->model % 64);
+        if ((counted & bit) == 0) {
+            counted |= bit;
+            record_batch(&metrics->models[first->model], first, count_model(first));
+        }
+    }
+}
+
+static struct kserve_duration read_sum(const struct metrics_sum *sum)
+{
+    return (struct kserve_duration){.count = metrics_read(&sum->count),
+                                    .ns = metrics_read(&sum->ns)};
+}
+
+static struct kserve_batch_stats read_batch(const struct metrics_batch_cells *batch,
+                                            uint64_t size)
+{
+    uint64_t count = metrics_read(&batch->count);
+    return (struct kserve_batch_stats){
+        .batch_size = size,
+        .compute_input = {.count = count, .ns = metrics_read(&batch->upload_ns)},
+        .compute_infer = {.count = count, .ns = metrics_read(&batch->compute_ns)},
+        .compute_output = {.count = count, .ns = metrics_read(&batch->download_ns)}};
+}
+
+/* The sizes that were seen. */
+static enum status read_batches(const struct metrics_model_cells *cells,
+                                struct kserve_model_stats *out, struct error *err)
+{
+    uint64_t largest = metrics_read(&cells->largest_batch);
+    if (largest == 0) {
+        return STATUS_OK;
+    }
+    out->batches = calloc(largest, sizeof *out->batches);
+    if (out->batches == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the statistics");
+    }
+    for (uint64_t size = 1; size <= largest; size++) {
+        struct kserve_batch_stats batch = read_batch(&cells->batches[size - 1], size);
+        if (batch.compute_infer.count > 0) {
+            out->batches[out->batch_count++] = batch;
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status metrics_model_stats(const struct metrics *metrics, size_t model,
+                                struct kserve_model_stats *out, struct error *err)
+{
+    const struct metrics_model_cells *cells = &metrics->models[model];
+    *out = (struct kserve_model_stats){
+        .last_inference_ms = metrics_read(&cells->last_inference_ms),
+        .inference_count = metrics_read(&cells->inference_count),
+        .execution_count = metrics_read(&cells->execution_count),
+        .success = read_sum(&cells->success),
+        .fail = read_sum(&cells->fail),
+        .queue = read_sum(&cells->queue),
+        .compute_input = read_sum(&cells->compute_input),
+        .compute_infer = read_sum(&cells->compute_infer),
+        .compute_output = read_sum(&cells->compute_output),
+    };
+    return read_batches(cells, out, err);
+}

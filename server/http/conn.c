@@ -1,0 +1,122 @@
+/* Connections of a loop: a list for the heartbeat to walk; see exchange.h. */
+#include "server/base/clock.h"
+#include "server/base/metrics.h"
+#include "server/http/exchange.h"
+#include "server/http/loop.h"
+#include "server/sched/client.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_local(const struct sockaddr_storage *peer)
+{
+    if (peer->ss_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, peer, sizeof v4);
+        return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+    }
+    if (peer->ss_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, peer, sizeof v6);
+        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
+    }
+    return peer->ss_family == AF_UNIX;
+}
+
+struct conn *conn_create(struct http_daemon *daemon, int fd)
+{
+    struct http_loop *loop = daemon->loop;
+    struct accepted *accepted = &loop->accepted;
+    struct conn *conn = accepted->client == NULL ? NULL : calloc(1, sizeof *conn);
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->magic = CONN_MAGIC;
+    conn->fd = fd;
+    conn->loop = loop;
+    conn->daemon = daemon;
+    conn->peer = accepted->peer;
+    conn->client = accepted->client;
+    accepted->client = NULL;
+    (void)atomic_fetch_add_explicit(&conn->client->connections, 1, memory_order_relaxed);
+    conn->next = loop->conns;
+    if (conn->next != NULL) {
+        conn->next->prev = conn;
+    }
+    loop->conns = conn;
+    conn->local = is_local(&conn->peer);
+    conn_enter(conn, CONN_FRESH);
+    (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
+    metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
+    metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
+    return conn;
+}
+
+void conn_free(struct conn *conn)
+{
+    conn->magic = 0;
+    client_release(conn->client);
+    free(conn);
+}
+
+void conn_destroy(struct conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    assert(conn->magic == CONN_MAGIC);
+    if (conn->exchange != NULL) {
+        /* MHD closes some connections, after chunks it cannot read for example, without saying
+         * that the request on it is over. */
+        exchange_end(conn->exchange);
+    }
+    if (conn->prev != NULL) {
+        conn->prev->next = conn->next;
+    } else {
+        conn->loop->conns = conn->next;
+    }
+    if (conn->next != NULL) {
+        conn->next->prev = conn->prev;
+    }
+    http_daemon_leave(conn->daemon);
+    (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
+    (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
+    accepting_resume(conn->loop);
+    metrics_gauge_add(conn->loop->server->metrics, METRICS_GAUGE_CONNECTIONS, -1);
+    conn->closed = true;
+    if (conn->exchange == NULL) {
+        conn_free(conn);
+    }
+}
+
+void conn_enter(struct conn *conn, enum conn_phase phase)
+{
+    conn->phase = phase;
+    conn->since_ns = clock_now_ns();
+    conn->answer_given = 0;
+    memset(conn->looks, 0, sizeof conn->looks);
+    conn->seen_bytes = 0;
+    conn->body_at_hangup = UINT64_MAX;
+    conn->stuck_sweeps = 0;
+}
+
+void conn_client_text(const struct conn *conn, char *text, size_t room)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    text[0] = '\0';
+    if (conn->peer.ss_family == AF_INET) {
+        memcpy(&v4, &conn->peer, sizeof v4);
+        (void)inet_ntop(AF_INET, &v4.sin_addr, text, (socklen_t)room);
+    } else if (conn->peer.ss_family == AF_INET6) {
+        memcpy(&v6, &conn->peer, sizeof v6);
+        (void)inet_ntop(AF_INET6, &v6.sin6_addr, text, (socklen_t)room);
+    } else if (conn->peer.ss_family == AF_UNIX) {
+        (void)snprintf(text, room, "unix");
+    }
+}

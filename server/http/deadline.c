@@ -1,0 +1,428 @@
+/* What clients must not do forever, looked at every heartbeat: send a header or a body slowly,
+ * read an answer slowly, be gone while somebody computes for them, idle while the service
+ * drains. Deadlines are absolute: a byte now and then does not extend them (MHD's own timeout
+ * does that). They are also long, for the sake of slow links; so while memory is refused to
+ * others, those who hold it and hardly move give way, the slowest first.
+ *
+ * A slow sender gets a 408 written straight to its socket: MHD can answer only when a request
+ * is whole. Then, and in all other cases, shutdown() makes MHD close the connection by its own
+ * ways. */
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/http/loop.h"
+#include "server/http/peek.h"
+#include "server/http/respond.h"
+#include "server/infer/slices.h"
+#include "server/memory/memory.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+enum {
+    GRACE_S = 10,    /* before the rate of a body or an answer counts */
+    EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
+    LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
+    SLOW_BYTES =
+        256 << 10,  /* a heartbeat: a slower body of a large request waits for its client */
+    QUIET_MS = 400, /* a drain waits this long for a request on a connection without one */
+    YOUNG_MS = 250, /* shorter phases are not worth a look */
+    POLL_BATCH = 128,
+    STUCK_SWEEPS = 2, /* without progress though bytes wait to be read */
+
+    /* While memory is refused: */
+    PRESSED_MS = 1000,    /* a refusal counts for this long */
+    RELIEF_MS = 100,      /* what was cut off gives its memory back within this */
+    SLOW_AFTER_MS = 2000, /* nobody is called slow earlier */
+    TURNOVER_S = 60,      /* what a request holds is to be moved within this ... */
+    LINK_RATE = 1 << 20,  /* ... or at this many bytes a second: every working link does */
+    MOST_CUT = 8          /* in one sweep */
+};
+
+static void cut(struct conn *conn, const char *why)
+{
+    struct server *server = conn->loop->server;
+    conn->cut = true;
+    (void)shutdown(conn->fd, SHUT_RDWR);
+    if (why != NULL) {
+        metrics_add(server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
+        log_message(server->log, LOG_DEBUG, "connection cut: %s", why);
+    }
+}
+
+void deadline_cut(struct conn *conn)
+{
+    cut(conn, NULL);
+}
+
+/* Answer with an error and cut. */
+static void refuse(struct conn *conn, enum status status, const char *why)
+{
+    struct exchange *x = conn->exchange;
+    if (x != NULL && !x->answered_early) {
+        (void)error_set(&x->request.error, status, "%s", why);
+        respond_early(x);
+    }
+    cut(conn, why);
+}
+
+static void time_out(struct conn *conn, const char *why)
+{
+    refuse(conn, STATUS_REQUEST_TIMEOUT, why);
+}
+
+/* A client that has a place among the large requests and sends nothing gives it up. */
+static void check_progress(const struct conn *conn, uint64_t age_ns)
+{
+    struct exchange *x = conn->exchange;
+    if (x->request.admission.state == ADMISSION_ACTIVE && x->phase == EXCHANGE_BODY &&
+        age_ns > YOUNG_MS * NS_PER_MS && x->body_received - conn->seen_bytes < SLOW_BYTES &&
+        !peek_unread(conn->fd)) {
+        admission_slow(conn->loop->server->admission, &x->request);
+    }
+}
+
+/* libmicrohttpd before 1.0 neither takes nor refuses a chunk header larger than its buffer, but
+ * tries again and again: bytes wait in the socket, and nothing arrives. */
+static bool is_stuck(struct conn *conn)
+{
+    if (conn->exchange->body_received != conn->seen_bytes) {
+        conn->seen_bytes = conn->exchange->body_received;
+        conn->stuck_sweeps = 0;
+        return false;
+    }
+    conn->stuck_sweeps = peek_unread(conn->fd) ? conn->stuck_sweeps + 1 : 0;
+    return conn->stuck_sweeps > STUCK_SWEEPS;
+}
+
+/* True if `bytes` in `age_ns` is slower than the minimum rate. */
+static bool too_slow(const struct config *config, uint64_t bytes, uint64_t age_ns)
+{
+    uint64_t seconds = age_ns / NS_PER_S;
+    return config->min_upload_rate > 0 && seconds > GRACE_S &&
+           bytes / seconds < config->min_upload_rate;
+}
+
+static void check_drain(struct exchange *x, uint64_t now_ns)
+{
+    uint64_t age_ns = clock_span_ns(x->refused_ns, now_ns);
+    if (x->answered_early && age_ns > LINGER_S * NS_PER_S) {
+        cut(x->conn, NULL);
+    } else if (!x->answered_early && age_ns > EARLY_MS * NS_PER_MS) {
+        respond_early(x);
+    }
+}
+
+static bool look_is_due(const struct conn *conn, uint64_t now_ns)
+{
+    return conn->looks[0].at_ns == 0 ||
+           clock_span_ns(conn->looks[0].at_ns, now_ns) >= SLOW_AFTER_MS * NS_PER_MS;
+}
+
+/* Remember how far it has come. */
+static void look(struct conn *conn, uint64_t now_ns, uint64_t moved)
+{
+    conn->looks[1] = conn->looks[0];
+    conn->looks[0] = (struct conn_look){.at_ns = now_ns, .moved = moved};
+}
+
+static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    struct exchange *x = conn->exchange;
+    check_progress(conn, age_ns);
+    if (look_is_due(conn, now_ns)) {
+        look(conn, now_ns, x->body_received);
+    }
+    if (is_stuck(conn)) {
+        refuse(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
+    } else if (x->phase == EXCHANGE_DRAIN) {
+        check_drain(x, now_ns);
+    } else if (request_verdict(&x->request, now_ns) == STATUS_DEADLINE_PASSED) {
+        (void)error_set(&x->request.error, STATUS_DEADLINE_PASSED,
+                        "the deadline passed while the body arrived, of which %llu bytes came",
+                        (unsigned long long)x->body_received);
+        exchange_refuse(x);
+    } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
+        time_out(conn, "the body did not arrive in the time of the server's "
+                       "--body-timeout-ms: " CONFIG_LESS_ADVICE);
+    } else if (too_slow(config, x->body_received, age_ns)) {
+        time_out(conn, "the body arrives more slowly than the server's --min-upload-rate: try "
+                       "again over a faster connection, or ask the operator");
+    }
+}
+
+/* The answer as a whole has its time; within that it may take as long as an idle connection,
+ * and its bytes at the minimum rate. */
+static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    uint64_t seconds = age_ns / NS_PER_S;
+    uint64_t allowed = config->idle_timeout_s;
+    if (age_ns > config->answer_timeout_ms * NS_PER_MS) {
+        return true;
+    }
+    if (config->min_upload_rate == 0 || seconds <= allowed) {
+        return false;
+    }
+    return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
+}
+
+static void check_answer(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
+{
+    if (answer_overdue(conn, age_ns)) {
+        cut(conn, "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
+    } else if (look_is_due(conn, now_ns)) {
+        look(conn, now_ns, peek_taken(conn->fd, conn->answer_given));
+    }
+}
+
+/* A device that hangs keeps the slice it has, but not the client. */
+static void check_slice(struct exchange *x)
+{
+    if (x->paused || !slices_give_up(x)) {
+        return; /* a paused one is with admission.c, which has deadlines of its own */
+    }
+    if (x->phase == EXCHANGE_BODY) {
+        exchange_refuse(x);
+    } else if (x->phase == EXCHANGE_SUSPENDED) {
+        loop_resume(x);
+    }
+}
+
+/* libmicrohttpd's idle timeout goes on for a connection that is not suspended. */
+static void check_polled(struct exchange *x, uint64_t age_ns)
+{
+    if (x->phase == EXCHANGE_POLLED && age_ns > YOUNG_MS * NS_PER_MS) {
+        x->polls = EXCHANGE_MOST_POLLS;
+    }
+}
+
+/* In a drain a connection without a request is closed, but not while one is on its way: it may
+ * have been sent before its client could know. */
+static bool over_in_drain(const struct conn *conn, uint64_t now_ns)
+{
+    uint64_t draining_ns = conn->loop->draining_ns;
+    uint64_t since_ns = conn->since_ns > draining_ns ? conn->since_ns : draining_ns;
+    return draining_ns != 0 && clock_span_ns(since_ns, now_ns) > QUIET_MS * NS_PER_MS &&
+           !peek_unread(conn->fd);
+}
+
+static void check(struct conn *conn, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    uint64_t header_ns = config->header_timeout_ms * NS_PER_MS;
+    uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
+    switch (conn->phase) {
+    case CONN_FRESH:
+        if (over_in_drain(conn, now_ns)) {
+            cut(conn, NULL);
+        } else if (age_ns > header_ns) {
+            cut(conn, "no request line came in time (--header-timeout-ms)");
+        }
+        break;
+    case CONN_IDLE:
+        if (over_in_drain(conn, now_ns)) {
+            cut(conn, NULL);
+        } else if (age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
+            cut(conn, "a request line came too slowly");
+        }
+        break;
+    case CONN_HEADER:
+        if (age_ns > header_ns) {
+            time_out(conn, "the headers did not arrive in the time of the server's "
+                           "--header-timeout-ms");
+        }
+        break;
+    case CONN_BODY:
+        check_slice(conn->exchange);
+        check_body(conn, age_ns, now_ns);
+        break;
+    case CONN_ANSWERING:
+        check_answer(conn, age_ns, now_ns);
+        break;
+    case CONN_WAITING:
+        check_slice(conn->exchange);
+        check_polled(conn->exchange, age_ns);
+        break;
+    }
+}
+
+/* ---- while memory is refused ---- */
+
+/* How many seconds the client will hold its memory for at the rate it has had lately; 0: it is
+ * not slow, or not in our way. */
+static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    const struct exchange *x = conn->exchange;
+    uint64_t moved = 0;
+    uint64_t age_ns = 0;
+    if (x == NULL) {
+        return 0;
+    }
+    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
+    if (conn->phase == CONN_BODY) {
+        moved = x->body_received - before->moved;
+    } else if (conn->phase == CONN_ANSWERING) {
+        moved = peek_taken(conn->fd, conn->answer_given) - before->moved;
+    }
+    if (before->at_ns != 0) {
+        age_ns = clock_span_ns(before->at_ns, now_ns);
+    }
+    uint64_t held = x->request.reserved_bytes;
+    if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
+        return 0;
+    }
+    uint64_t wanted = held / TURNOVER_S;
+    if (wanted > LINK_RATE) {
+        wanted = LINK_RATE;
+    }
+    if (wanted < config->min_upload_rate) {
+        wanted = config->min_upload_rate;
+    }
+    double rate = (double)moved * NS_PER_S / (double)age_ns;
+    return rate < (double)wanted ? (double)held / (rate + 1) : 0;
+}
+
+/* Connections to cut, the worst first. */
+struct slowest {
+    size_t count;
+    struct conn *conns[MOST_CUT];
+    double seconds[MOST_CUT];
+};
+
+static void insert(struct slowest *slowest, struct conn *conn, double seconds)
+{
+    size_t at = slowest->count;
+    while (at > 0 && slowest->seconds[at - 1] < seconds) {
+        at--;
+    }
+    if (at == MOST_CUT) {
+        return;
+    }
+    slowest->count += slowest->count < MOST_CUT;
+    for (size_t i = slowest->count - 1; i > at; i--) {
+        slowest->conns[i] = slowest->conns[i - 1];
+        slowest->seconds[i] = slowest->seconds[i - 1];
+    }
+    slowest->conns[at] = conn;
+    slowest->seconds[at] = seconds;
+}
+
+/* Cut who holds memory and hardly moves, until what was refused last would fit. */
+static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
+{
+    uint64_t lately_ns = now_ns - PRESSED_MS * NS_PER_MS;
+    uint64_t since_ns = lately_ns > loop->relieved_ns ? lately_ns : loop->relieved_ns;
+    uint64_t wanted = memory_pressed(loop->server->memory, since_ns);
+    struct slowest slowest = {.count = 0};
+    if (wanted == 0) {
+        return;
+    }
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+        double seconds = conn->cut ? 0 : seconds_of_holding(conn, now_ns);
+        if (seconds > 0) {
+            insert(&slowest, conn, seconds);
+        }
+    }
+    uint64_t freed = 0;
+    for (size_t i = 0; i < slowest.count && freed < wanted; i++) {
+        struct conn *conn = slowest.conns[i];
+        freed += conn->exchange->request.reserved_bytes;
+        if (conn->phase == CONN_BODY) {
+            time_out(conn,
+                     "others want memory, and this request, which holds some, arrives too "
+                     "slowly to keep it");
+        } else {
+            cut(conn, "others want memory, and the answer is read too slowly to keep it");
+        }
+        loop->relieved_ns = now_ns + RELIEF_MS * NS_PER_MS;
+    }
+}
+
+/* ---- clients that are gone ---- */
+
+/* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
+ * not look at all while a connection is suspended. */
+static void hung_up(struct conn *conn, bool gone)
+{
+    switch (conn->phase) {
+    case CONN_WAITING:
+        /* Who has only closed his side may well read the answer (docs/decisions/015). Of one
+         * who is gone nobody needs the result any more. The queue drops the request at its next
+         * tick; what runs already comes back in its own time. */
+        if (gone) {
+            exchange_cancel(conn->exchange);
+            slices_cancel(conn->exchange);
+        }
+        break;
+    case CONN_BODY:
+        if (conn->exchange->body_received == conn->body_at_hangup) {
+            refuse(conn, STATUS_LENGTH_MISMATCH, "the connection was closed inside the body");
+        }
+        conn->body_at_hangup = conn->exchange->body_received;
+        break;
+    case CONN_FRESH:
+    case CONN_IDLE:
+    case CONN_HEADER:
+        if (gone || !peek_unread(conn->fd)) {
+            cut(conn, NULL);
+        }
+        break;
+    case CONN_ANSWERING:
+        break; /* it may still read */
+    }
+}
+
+bool deadline_left_inside_body(struct exchange *x)
+{
+    int64_t length = x->door.content_length;
+    char next;
+    /* of a chunked body the rest may be in libmicrohttpd's buffer already */
+    if (length < 0 || x->body_received >= (uint64_t)length ||
+        recv(x->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+        return false;
+    }
+    refuse(x->conn, STATUS_LENGTH_MISMATCH, "the connection was closed inside the body");
+    return true;
+}
+
+static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)
+{
+    if (count == 0 || poll(fds, count, 0) <= 0) {
+        return;
+    }
+    for (nfds_t i = 0; i < count; i++) {
+        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+            hung_up(conns[i], (fds[i].revents & (POLLHUP | POLLERR)) != 0);
+        }
+    }
+}
+
+void deadline_sweep(struct http_loop *loop)
+{
+    uint64_t now_ns = clock_now_ns();
+    relieve_memory(loop, now_ns);
+    struct conn *conns[POLL_BATCH];
+    struct pollfd fds[POLL_BATCH];
+    nfds_t count = 0;
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+        if (conn->cut) {
+            continue;
+        }
+        check(conn, now_ns);
+        if (conn->cut || conn->phase == CONN_ANSWERING ||
+            clock_span_ns(conn->since_ns, now_ns) < YOUNG_MS * NS_PER_MS) {
+            continue;
+        }
+        conns[count] = conn;
+        fds[count++] = (struct pollfd){.fd = conn->fd, .events = POLLRDHUP};
+        if (count == POLL_BATCH) {
+            look_for_hangups(conns, fds, count);
+            count = 0;
+        }
+    }
+    look_for_hangups(conns, fds, count);
+}

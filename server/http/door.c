@@ -1,0 +1,425 @@
+/* Checks one header; see door.h for what and why. */
+#include "server/http/door.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+enum field {
+    FIELD_HOST,
+    FIELD_CONTENT_LENGTH,
+    FIELD_TRANSFER_ENCODING,
+    FIELD_EXPECT,
+    FIELD_CONTENT_TYPE,
+    FIELD_CONTENT_ENCODING,
+    FIELD_ACCEPT,
+    FIELD_ACCEPT_ENCODING,
+    FIELD_REQUEST_ID,
+    FIELD_TIMEOUT,
+    FIELD_HEAD_BYTES,
+    FIELD_COUNT
+};
+
+static const struct {
+    const char *name;
+    size_t bytes;
+    bool once; /* a second one is refused */
+} fields[FIELD_COUNT] = {
+#define ROW(text, single)              \
+    {                                  \
+        text, sizeof(text) - 1, single \
+    }
+    [FIELD_HOST] = ROW("Host", true),
+    [FIELD_CONTENT_LENGTH] = ROW("Content-Length", true),
+    [FIELD_TRANSFER_ENCODING] = ROW("Transfer-Encoding", true),
+    [FIELD_EXPECT] = ROW("Expect", false),
+    [FIELD_CONTENT_TYPE] = ROW("Content-Type", true),
+    [FIELD_CONTENT_ENCODING] = ROW("Content-Encoding", true),
+    [FIELD_ACCEPT] = ROW("Accept", false),
+    [FIELD_ACCEPT_ENCODING] = ROW("Accept-Encoding", false),
+    [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
+    [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
+    [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
+#undef ROW
+};
+
+/* RFC 9110 token characters, besides letters and digits. */
+static bool is_token_byte(unsigned char byte)
+{
+    return isalnum(byte) != 0 || (byte != 0 && strchr("!#$%&'*+-.^_`|~", byte) != NULL);
+}
+
+static bool name_is_token(const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (!is_token_byte((unsigned char)name[i])) {
+            return false;
+        }
+    }
+    return bytes > 0;
+}
+
+static bool value_is_clean(const char *value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char byte = (unsigned char)value[i];
+        if ((byte < ' ' && byte != '\t') || byte == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum field field_find(const char *name, size_t bytes)
+{
+    for (int i = 0; i < FIELD_COUNT; i++) {
+        if (fields[i].bytes == bytes && strncasecmp(fields[i].name, name, bytes) == 0) {
+            return (enum field)i;
+        }
+    }
+    return FIELD_COUNT;
+}
+
+bool door_number(const char *text, size_t bytes, int64_t *out)
+{
+    int64_t value = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] < '0' || text[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, text[i] - '0', &value)) {
+            return false;
+        }
+    }
+    if (bytes == 0) {
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+bool door_id_sane(const char *text, size_t bytes)
+{
+    if (bytes == 0 || bytes > LIMIT_REQUEST_ID || text[0] == ' ' || text[bytes - 1] == ' ') {
+        return false;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] < ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The framing of the body is in doubt: nothing after this request may be believed. */
+static void unframed(struct door *door, enum status status, const char *sentence)
+{
+    door->unframed = true;
+    (void)error_set(&door->error, status, "%s", sentence);
+}
+
+/* One element of a comma-separated list, without its parameters. */
+struct item {
+    const char *text;
+    size_t bytes;
+    bool refused; /* q=0 */
+};
+
+/* True for ";q=0", ";q=0.0", ... among the parameters. */
+static bool quality_is_zero(const char *text, size_t bytes)
+{
+    for (size_t i = 1; i + 2 < bytes; i++) {
+        if ((text[i] == 'q' || text[i] == 'Q') && text[i + 1] == '=' &&
+            (text[i - 1] == ';' || text[i - 1] == ' ' || text[i - 1] == '\t')) {
+            size_t digits = strspn(text + i + 2, "0.");
+            return digits > 0 &&
+                   (i + 2 + digits >= bytes || strchr("; \t,", text[i + 2 + digits]) != NULL);
+        }
+    }
+    return false;
+}
+
+/* Next element of the list at *cursor; false at its end. */
+static bool next_item(const char **cursor, struct item *item)
+{
+    const char *text = *cursor + strspn(*cursor, " \t,");
+    if (*text == '\0') {
+        return false;
+    }
+    size_t whole = strcspn(text, ",");
+    size_t bytes = strcspn(text, ",; \t");
+    item->text = text;
+    item->bytes = bytes;
+    item->refused = quality_is_zero(text + bytes, whole - bytes);
+    *cursor = text + whole;
+    return true;
+}
+
+static bool item_is(const struct item *item, const char *name)
+{
+    return strlen(name) == item->bytes && strncasecmp(item->text, name, item->bytes) == 0;
+}
+
+static enum door_media media_of(const struct item *item)
+{
+    if (item_is(item, "application/json")) {
+        return DOOR_MEDIA_JSON;
+    }
+    if (item_is(item, "application/octet-stream")) {
+        return DOOR_MEDIA_RAW;
+    }
+    if (item_is(item, "application/x-npy")) {
+        return DOOR_MEDIA_NPY;
+    }
+    return item_is(item, "application/x-www-form-urlencoded") ? DOOR_MEDIA_NONE
+                                                              : DOOR_MEDIA_OTHER;
+}
+
+static void see_content_length(struct door *door, const char *value, size_t bytes)
+{
+    if (!door_number(value, bytes, &door->content_length)) {
+        unframed(door, STATUS_INVALID_REQUEST,
+                 "the Content-Length header is not a decimal number below 2^63");
+    }
+}
+
+static void see_transfer_encoding(struct door *door, const char *value)
+{
+    if (strcasecmp(value, "chunked") != 0) {
+        unframed(door, STATUS_UNSUPPORTED,
+                 "the only Transfer-Encoding understood is a single \"chunked\"; send gzip or "
+                 "deflate as Content-Encoding");
+        return;
+    }
+    door->chunked = true;
+}
+
+/* One type: a list of them, "application/json, text/plain", is none. */
+static void see_content_type(struct door *door, const char *value)
+{
+    struct item item;
+    const char *cursor = value;
+    door->media_text = value;
+    if (next_item(&cursor, &item)) {
+        const char *behind = item.text + item.bytes;
+        bool list = behind[strspn(behind, " \t")] == ',';
+        door->media = list ? DOOR_MEDIA_OTHER : media_of(&item);
+    }
+}
+
+static void see_content_encoding(struct door *door, const char *value)
+{
+    struct item item;
+    const char *cursor = value;
+    while (next_item(&cursor, &item)) {
+        bool first = door->coding == DOOR_IDENTITY;
+        if (item_is(&item, "identity")) {
+            continue;
+        }
+        if (first && (item_is(&item, "gzip") || item_is(&item, "x-gzip"))) {
+            door->coding = DOOR_GZIP;
+        } else if (first && item_is(&item, "deflate")) {
+            door->coding = DOOR_DEFLATE;
+        } else {
+            (void)error_set_field(&door->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
+                                  "Content-Encoding is \"%.64s\"; understood are gzip, deflate "
+                                  "(zlib) and identity, one of them",
+                                  value);
+            return;
+        }
+    }
+}
+
+static void see_accept(struct door *door, const char *value)
+{
+    struct item item;
+    while (next_item(&value, &item)) {
+        enum door_media media = media_of(&item);
+        if (item.refused) {
+            continue;
+        }
+        if (media == DOOR_MEDIA_JSON) {
+            door->accept_formats |= 1U << CODEC_FORMAT_JSON;
+        } else if (media == DOOR_MEDIA_RAW) {
+            door->accept_formats |= 1U << CODEC_FORMAT_RAW;
+        } else if (media == DOOR_MEDIA_NPY) {
+            door->accept_formats |= 1U << CODEC_FORMAT_NPY;
+        }
+    }
+}
+
+static void see_accept_encoding(struct door *door, const char *value)
+{
+    struct item item;
+    while (next_item(&value, &item)) {
+        door->codings++;
+        if (item.refused) {
+            continue;
+        }
+        if (item_is(&item, "gzip") || item_is(&item, "x-gzip")) {
+            door->accept_coding = DOOR_GZIP;
+        } else if (item_is(&item, "deflate")) {
+            door->accept_coding = DOOR_DEFLATE;
+        }
+    }
+}
+
+static void see_expect(struct door *door, const char *value)
+{
+    /* Other expectations are ignored, as RFC 9110 allows. */
+    if (door->http_1_1 && strcasecmp(value, "100-continue") == 0) {
+        door->expect_continue = true;
+    }
+}
+
+/* A number in a field of ours. Blanks behind it are no part of the value, but libmicrohttpd
+ * before 1.0 leaves them there. */
+static bool own_number(const char *value, size_t bytes, int64_t *out)
+{
+    while (bytes > 0 && (value[bytes - 1] == ' ' || value[bytes - 1] == '\t')) {
+        bytes--;
+    }
+    return door_number(value, bytes, out);
+}
+
+static void see_timeout(struct door *door, const char *value, size_t bytes)
+{
+    int64_t timeout_ms = 0;
+    if (!own_number(value, bytes, &timeout_ms) || timeout_ms == 0) {
+        (void)error_set_field(&door->error, STATUS_INVALID_FIELD, "X-Request-Timeout-Ms",
+                              "X-Request-Timeout-Ms is \"%.40s\", expected a whole number of "
+                              "milliseconds above 0",
+                              value);
+        return;
+    }
+    door->timeout_ms = (uint64_t)timeout_ms;
+}
+
+static void see_head_bytes(struct door *door, const char *value, size_t bytes)
+{
+    if (!own_number(value, bytes, &door->head_bytes)) {
+        (void)error_set_field(
+            &door->error, STATUS_INVALID_FIELD, "Inference-Header-Content-Length",
+            "Inference-Header-Content-Length is \"%.40s\", expected the number "
+            "of bytes of the JSON part",
+            value);
+    }
+}
+
+static void see(struct door *door, enum field field, const char *value, size_t bytes)
+{
+    switch (field) {
+    case FIELD_CONTENT_LENGTH:
+        see_content_length(door, value, bytes);
+        break;
+    case FIELD_TRANSFER_ENCODING:
+        see_transfer_encoding(door, value);
+        break;
+    case FIELD_EXPECT:
+        see_expect(door, value);
+        break;
+    case FIELD_CONTENT_TYPE:
+        see_content_type(door, value);
+        break;
+    case FIELD_CONTENT_ENCODING:
+        see_content_encoding(door, value);
+        break;
+    case FIELD_ACCEPT:
+        see_accept(door, value);
+        break;
+    case FIELD_ACCEPT_ENCODING:
+        see_accept_encoding(door, value);
+        break;
+    case FIELD_REQUEST_ID:
+        door->request_id = door_id_sane(value, bytes) ? value : NULL;
+        break;
+    case FIELD_TIMEOUT:
+        see_timeout(door, value, bytes);
+        break;
+    case FIELD_HEAD_BYTES:
+        see_head_bytes(door, value, bytes);
+        break;
+    case FIELD_HOST:
+    case FIELD_COUNT:
+        break;
+    }
+}
+
+void door_init(struct door *door, bool http_1_1)
+{
+    /* Not the whole record: its error texts are large and guarded by their status. */
+    door->error.status = STATUS_OK;
+    door->http_1_1 = http_1_1;
+    door->unframed = false;
+    door->chunked = false;
+    door->expect_continue = false;
+    door->content_length = -1;
+    door->head_bytes = -1;
+    door->timeout_ms = 0;
+    door->media = DOOR_MEDIA_NONE;
+    door->coding = DOOR_IDENTITY;
+    door->accept_coding = DOOR_IDENTITY;
+    door->accept_formats = 0;
+    door->request_id = NULL;
+    door->media_text = "";
+    door->seen = 0;
+    door->codings = 0;
+}
+
+void door_field(struct door *door, const char *name, size_t name_bytes, const char *value,
+                size_t value_bytes)
+{
+    if (!name_is_token(name, name_bytes)) {
+        unframed(door, STATUS_INVALID_REQUEST,
+                 "a header name holds a byte that is not allowed there (a blank before the "
+                 "colon, a folded line?)");
+        return;
+    }
+    if (!value_is_clean(value, value_bytes)) {
+        unframed(door, STATUS_INVALID_REQUEST, "a header value holds a control character");
+        return;
+    }
+    enum field field = field_find(name, name_bytes);
+    if (field == FIELD_COUNT) {
+        return;
+    }
+    if (fields[field].once && (door->seen & (1U << field)) != 0) {
+        door->unframed = true;
+        (void)error_set_field(&door->error, STATUS_INVALID_REQUEST, fields[field].name,
+                              "the header %s is there more than once", fields[field].name);
+        return;
+    }
+    door->seen |= 1U << field;
+    see(door, field, value, value_bytes);
+}
+
+enum status door_finish(struct door *door, struct error *err)
+{
+    bool length = (door->seen & (1U << FIELD_CONTENT_LENGTH)) != 0;
+    bool coded = (door->seen & (1U << FIELD_TRANSFER_ENCODING)) != 0;
+    if (door->http_1_1 && (door->seen & (1U << FIELD_HOST)) == 0) {
+        (void)error_set_field(&door->error, STATUS_INVALID_REQUEST, "Host",
+                              "the header Host is missing, which HTTP/1.1 requires");
+    }
+    if (coded && length) {
+        unframed(door, STATUS_INVALID_REQUEST,
+                 "Transfer-Encoding and Content-Length are both there; send one of them");
+    }
+    if (coded && !door->http_1_1) {
+        unframed(door, STATUS_INVALID_REQUEST,
+                 "Transfer-Encoding does not exist in HTTP/1.0; send Content-Length");
+    }
+    if (door->codings != 1) {
+        door->accept_coding = DOOR_IDENTITY;
+    }
+    if (door->error.status == STATUS_OK) {
+        return STATUS_OK;
+    }
+    if (err->status == STATUS_OK) {
+        *err = door->error;
+    }
+    return door->error.status;
+}
+
+bool door_has_body(const struct door *door)
+{
+    return door->chunked || door->content_length > 0 || door->unframed;
+}

@@ -1,0 +1,163 @@
+/* Starts, drains and stops the HTTP threads (http_loop.c) and the sockets they share. */
+#include "server/http/http.h"
+
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/http/loop.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+enum {
+    SPARE_FDS = 512 /* besides connections */
+};
+
+struct http {
+    struct server *server;
+    struct listen_set listeners;
+    atomic_bool draining;
+    atomic_bool stopping;
+    size_t loop_count;
+    struct http_loop loops[]; /* each with its own thread */
+};
+
+/* Connections need descriptors: take as many as we may have. */
+static void raise_descriptor_limit(const struct server *server)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)server->config->max_connections + SPARE_FDS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return;
+    }
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
+        log_message(
+            server->log, LOG_WARN,
+            "only %llu file descriptors are allowed (ulimit -n): fewer connections than "
+            "--max-connections fit",
+            (unsigned long long)limit.rlim_cur);
+    }
+}
+
+static enum status open_sockets(struct http *http, struct error *err)
+{
+    const struct config *config = http->server->config;
+    struct listen_access access;
+    enum status status = listen_inherit(&http->listeners, err);
+    if (status != STATUS_OK || http->listeners.count > 0) {
+        return status; /* systemd's unit says who may connect to what it passes */
+    }
+    status = listen_access_parse(config->socket_mode, config->socket_group, &access, err);
+    for (size_t i = 0; status == STATUS_OK && i < config->listen.count; i++) {
+        status = listen_open(&http->listeners, config->listen.items[i], &access, err);
+    }
+    return status;
+}
+
+enum status http_start(struct server *server, struct http **out, struct error *err)
+{
+    size_t loops = (size_t)server->config->http_loops;
+    struct http *http = calloc(1, sizeof *http + loops * sizeof http->loops[0]);
+    if (http == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu HTTP loops", loops);
+    }
+    http->server = server;
+    http->loop_count = loops;
+    raise_descriptor_limit(server);
+    enum status status = open_sockets(http, err);
+    for (size_t i = 0; status == STATUS_OK && i < loops; i++) {
+        struct http_loop *loop = &http->loops[i];
+        loop->server = server;
+        loop->busy_poll.limit_ns =
+            busy_poll_limit_ns(server->config->busy_poll_us, server->config->cpus);
+        loop->draining_order = &http->draining;
+        loop->stopping_order = &http->stopping;
+        loop->conn_limit = server->config->max_connections / loops;
+        loop->conn_limit = loop->conn_limit == 0 ? 1 : loop->conn_limit;
+        status = loop_start(loop, &http->listeners, err);
+    }
+    if (status != STATUS_OK) {
+        http_stop(http);
+        return status;
+    }
+    for (size_t i = 0; i < http->listeners.count; i++) {
+        log_message(server->log, LOG_INFO, "listening on %s", http->listeners.sockets[i].name);
+    }
+    *out = http;
+    return STATUS_OK;
+}
+
+static void wake_loops(struct http *http)
+{
+    for (size_t i = 0; i < http->loop_count; i++) {
+        if (http->loops[i].started) {
+            completion_wake(&http->loops[i].completion);
+        }
+    }
+}
+
+void http_drain(struct http *http)
+{
+    listen_end(&http->listeners);
+    atomic_store(&http->draining, true);
+    wake_loops(http);
+    listen_close(&http->listeners); /* each loop closes its own when the backlog is empty */
+}
+
+bool http_drained(struct http *http)
+{
+    for (size_t i = 0; i < http->loop_count; i++) {
+        if (atomic_load(&http->loops[i].accepting)) {
+            return false;
+        }
+    }
+    return http_connections(http) == 0; /* read last: what was accepted is counted by now */
+}
+
+size_t http_connections(struct http *http)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < http->loop_count; i++) {
+        count += atomic_load_explicit(&http->loops[i].conn_count, memory_order_relaxed);
+    }
+    return count;
+}
+
+size_t http_accepted(struct http *http)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < http->loop_count; i++) {
+        count += atomic_load_explicit(&http->loops[i].conn_total, memory_order_relaxed);
+    }
+    return count;
+}
+
+void http_halt(struct http *http)
+{
+    if (http == NULL) {
+        return;
+    }
+    atomic_store(&http->draining, true);
+    atomic_store(&http->stopping, true);
+    wake_loops(http);
+    for (size_t i = 0; i < http->loop_count; i++) {
+        loop_join(&http->loops[i]);
+    }
+}
+
+void http_stop(struct http *http)
+{
+    bool in_use = false;
+    if (http == NULL) {
+        return;
+    }
+    http_halt(http);
+    for (size_t i = 0; i < http->loop_count; i++) {
+        loop_stop(&http->loops[i]);
+        in_use = in_use || http->loops[i].away + http->loops[i].slices_out > 0;
+    }
+    listen_close(&http->listeners);
+    if (!in_use) {
+        free(http);
+    }
+}

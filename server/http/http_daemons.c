@@ -1,0 +1,160 @@
+/* Whose connections a loop serves next.
+ *
+ * libmicrohttpd serves all connections of a daemon that have something in one go, and nobody
+ * can come between. So a loop has several daemons with a few connections each, and between
+ * their runs it looks at what came for the others.
+ *
+ * The first connections of every client share daemons with others' first connections: they are
+ * a crowd. A client that opens more is a crowd of its own, with daemons of its own. Crowds take
+ * turns by the time they were served for: the one that has had the least is next. One that was
+ * idle meanwhile is owed nothing.
+ *
+ * What can go wrong: daemons are limited. A crowd that has as many as are left gets no other;
+ * then its daemons have more connections each, and it alone waits longer. If a daemon does not
+ * start, the connection goes to one that exists.
+ *
+ * Thread: the loop. */
+#include "server/http/loop.h"
+#include "server/sched/client.h"
+
+#include <assert.h>
+
+enum {
+    SHARED_CONNECTIONS = 8, /* of a client, beside others' */
+    DAEMON_CONNECTIONS = 8  /* then another daemon is better */
+};
+
+/* The client's crowd, perhaps a new one; NULL: there are too many. */
+static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
+{
+    struct crowd *unused = NULL;
+    for (size_t i = 1; i < DAEMONS_MAX; i++) {
+        struct crowd *crowd = &loop->crowds[i];
+        if (crowd->client == client) {
+            return crowd;
+        }
+        unused = unused == NULL && crowd->client == NULL ? crowd : unused;
+    }
+    if (unused != NULL) {
+        client_hold(client);
+        *unused = (struct crowd){.client = client};
+    }
+    return unused;
+}
+
+/* The crowd's daemon with the fewest connections; NULL: it has none. */
+static struct http_daemon *emptiest_of(struct http_loop *loop, const struct crowd *crowd)
+{
+    struct http_daemon *emptiest = NULL;
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        struct http_daemon *daemon = &loop->daemons[i];
+        if (daemon->crowd == crowd &&
+            (emptiest == NULL || daemon->conn_count < emptiest->conn_count)) {
+            emptiest = daemon;
+        }
+    }
+    return emptiest;
+}
+
+/* A daemon that nobody has, perhaps a new one; NULL: there are no more than `least`, or it does
+ * not start. */
+static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
+{
+    size_t unused = DAEMONS_MAX - loop->daemon_count;
+    struct http_daemon *found = NULL;
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        if (loop->daemons[i].crowd == NULL) {
+            unused++;
+            found = &loop->daemons[i];
+        }
+    }
+    if (unused <= least || found != NULL) {
+        return unused <= least ? NULL : found;
+    }
+    struct error err;
+    struct http_daemon *daemon = &loop->daemons[loop->daemon_count];
+    *daemon = (struct http_daemon){.loop = loop};
+    if (http_daemon_start(daemon, &err) != STATUS_OK) {
+        return NULL;
+    }
+    loop->daemon_count++;
+    return daemon;
+}
+
+struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client)
+{
+    struct crowd *shared = &loop->crowds[0];
+    struct crowd *crowd = shared;
+    if (atomic_load_explicit(&client->connections, memory_order_relaxed) >=
+        SHARED_CONNECTIONS) {
+        crowd = crowd_of(loop, client);
+        crowd = crowd == NULL ? shared : crowd;
+    }
+    struct http_daemon *chosen = emptiest_of(loop, crowd);
+    if (chosen == NULL || chosen->conn_count >= DAEMON_CONNECTIONS) {
+        /* The last one is for the shared crowd. */
+        struct http_daemon *unused = unused_daemon(loop, crowd->daemons + (crowd != shared));
+        if (unused != NULL) {
+            unused->crowd = crowd;
+            crowd->daemons++;
+            chosen = unused;
+        }
+    }
+    if (chosen == NULL && crowd != shared) { /* it gets none, and is beside the others */
+        client_release(crowd->client);
+        *crowd = (struct crowd){.client = NULL};
+        chosen = emptiest_of(loop, shared);
+    }
+    if (chosen != NULL) {
+        chosen->conn_count++;
+    }
+    return chosen;
+}
+
+void http_daemon_leave(struct http_daemon *daemon)
+{
+    struct crowd *crowd = daemon->crowd;
+    assert(daemon->conn_count > 0);
+    if (--daemon->conn_count > 0) {
+        return;
+    }
+    daemon->crowd = NULL;
+    if (--crowd->daemons == 0 && crowd->client != NULL) {
+        client_release(crowd->client);
+        *crowd = (struct crowd){.client = NULL};
+    }
+}
+
+struct http_daemon *http_daemons_next(struct http_loop *loop)
+{
+    /* A daemon without connections runs for what libmicrohttpd still has to clear away there.
+     */
+    struct crowd *nobody = &loop->crowds[0];
+    struct http_daemon *next = NULL;
+    struct crowd *least = NULL;
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        struct http_daemon *daemon = &loop->daemons[(loop->turn + i) % loop->daemon_count];
+        struct crowd *crowd = daemon->crowd != NULL ? daemon->crowd : nobody;
+        if (!daemon->need_run) {
+            continue;
+        }
+        /* Whoever has had less than the last one was idle when that had its turn. */
+        crowd->served_ns =
+            crowd->served_ns > loop->served_ns ? crowd->served_ns : loop->served_ns;
+        if (least == NULL || crowd->served_ns < least->served_ns) {
+            least = crowd;
+            next = daemon;
+        }
+    }
+    if (next != NULL) {
+        loop->served_ns = least->served_ns;
+        loop->turn = (size_t)(next - loop->daemons) + 1;
+    }
+    return next;
+}
+
+void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
+{
+    struct crowd *crowd = daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
+    crowd->served_ns += ns;
+}

@@ -1,0 +1,420 @@
+/* Opens listening sockets; see listen.h. */
+#include "server/http/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    FIRST_INHERITED_FD = 3,
+    BACKLOG = 4096,
+    OWNER_MODE = 0600,
+    GROUP_MODE = 0660,
+    GROUP_BYTES = 1 << 16 /* of a group with a thousand members, and what NSS needs */
+};
+
+#define NO_GROUP ((gid_t)-1)
+
+static enum status no_room(struct error *err)
+{
+    return error_set(err, STATUS_INVALID_FIELD, "more than %d sockets to listen on",
+                     LISTEN_SOCKETS);
+}
+
+static enum status system_error(struct error *err, const char *call, const char *address)
+{
+    char text[128] = "";
+    return error_set(err, STATUS_INTERNAL, "listening on %s: %s: %s", address, call,
+                     strerror_r(errno, text, sizeof text));
+}
+
+/* "127.0.0.1:8000", "[::1]:8000", "unix:/path" of a bound socket. */
+static bool name_of(int fd, char *name, size_t room)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
+    char host[NI_MAXHOST] = "";
+    char port[NI_MAXSERV] = "";
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0) {
+        return false;
+    }
+    if (address.ss_family == AF_UNIX) {
+        struct sockaddr_un unix_address;
+        memcpy(&unix_address, &address, sizeof unix_address);
+        (void)snprintf(name, room, "unix:%.*s", (int)sizeof unix_address.sun_path,
+                       unix_address.sun_path);
+        return true;
+    }
+    if (getnameinfo((struct sockaddr *)&address, bytes, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+        return false;
+    }
+    (void)snprintf(name, room, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    return true;
+}
+
+static void add(struct listen_set *set, int fd, bool local, bool unlink_path)
+{
+    struct listen_socket *socket = &set->sockets[set->count++];
+    *socket = (struct listen_socket){.fd = fd, .local = local, .unlink = unlink_path};
+    if (!name_of(fd, socket->name, sizeof socket->name)) {
+        (void)snprintf(socket->name, sizeof socket->name, "fd %d", fd);
+    }
+}
+
+static enum status open_tcp(struct listen_set *set, const struct addrinfo *info,
+                            const char *address, struct error *err)
+{
+    const int on = 1;
+    enum status status = STATUS_OK;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return system_error(err, "socket", address);
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (info->ai_family == AF_INET6) {
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    }
+    if (bind(fd, info->ai_addr, info->ai_addrlen) != 0) {
+        status = system_error(err, "bind", address);
+    } else if (listen(fd, BACKLOG) != 0) {
+        status = system_error(err, "listen", address);
+    }
+    if (status != STATUS_OK) {
+        (void)close(fd);
+        return status;
+    }
+    add(set, fd, false, false);
+    return STATUS_OK;
+}
+
+/* Take "host:port" or "[host]:port" apart. */
+static bool split(const char *address, char *host, size_t room, const char **port)
+{
+    const char *colon = strrchr(address, ':');
+    if (colon == NULL || colon[1] == '\0' ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1)) {
+        return false;
+    }
+    size_t bytes = (size_t)(colon - address);
+    bool bracketed = bytes >= 2 && address[0] == '[' && colon[-1] == ']';
+    if (bracketed) {
+        address++;
+        bytes -= 2;
+    } else if (memchr(address, ':', bytes) != NULL) {
+        return false; /* an IPv6 address needs its brackets */
+    }
+    if (bytes >= room || strtol(colon + 1, NULL, 10) > 65535) {
+        return false;
+    }
+    memcpy(host, address, bytes);
+    host[bytes] = '\0';
+    *port = colon + 1;
+    return true;
+}
+
+static enum status open_host(struct listen_set *set, const char *address, struct error *err)
+{
+    char host[NI_MAXHOST];
+    const char *port = NULL;
+    struct addrinfo *list = NULL;
+    if (!split(address, host, sizeof host, &port)) {
+        return error_set(
+            err, STATUS_INVALID_FIELD,
+            "\"%s\" is no address to listen on; expected ADDR:PORT, [IPV6]:PORT or "
+            "unix:/path",
+            address);
+    }
+    const struct addrinfo hints = {.ai_family = host[0] == '\0' ? AF_INET : AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    int code = getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, &list);
+    if (code != 0) {
+        return error_set(err, STATUS_INVALID_FIELD, "listening on %s: %s", address,
+                         gai_strerror(code));
+    }
+    enum status status = STATUS_OK;
+    for (const struct addrinfo *info = list; info != NULL && status == STATUS_OK;
+         info = info->ai_next) {
+        status =
+            set->count == LISTEN_SOCKETS ? no_room(err) : open_tcp(set, info, address, err);
+    }
+    freeaddrinfo(list);
+    return status;
+}
+
+/* True if the path is a socket that nobody listens on any more. */
+static bool is_stale(const struct sockaddr_un *address)
+{
+    struct stat info;
+    if (lstat(address->sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+        return false;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return false;
+    }
+    bool stale = connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+                 errno == ECONNREFUSED;
+    (void)close(fd);
+    return stale;
+}
+
+static enum status parse_mode(const char *text, bool grouped, mode_t *out, struct error *err)
+{
+    size_t digits = strspn(text, "01234567");
+    if (strcmp(text, "auto") == 0) {
+        *out = grouped ? GROUP_MODE : OWNER_MODE;
+        return STATUS_OK;
+    }
+    unsigned long mode = strtoul(text, NULL, 8);
+    if (digits == 0 || digits > 4 || text[digits] != '\0' || mode > 0777) {
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "--socket-mode: \"%.40s\" is no mode in octal from 0 to 0777; write "
+                         "for example 0660, or auto",
+                         text);
+    }
+    *out = (mode_t)mode;
+    return STATUS_OK;
+}
+
+static enum status find_group(const char *name, gid_t *out, struct error *err)
+{
+    size_t digits = strspn(name, "0123456789");
+    if (name[0] == '\0') {
+        *out = NO_GROUP;
+        return STATUS_OK;
+    }
+    unsigned long long number = strtoull(name, NULL, 10);
+    if (digits > 0 && name[digits] == '\0') {
+        if (digits > 10 || number >= NO_GROUP) {
+            return error_set(err, STATUS_INVALID_FIELD,
+                             "--socket-group: %.40s is no group's number: they end at %u", name,
+                             (unsigned)NO_GROUP - 1);
+        }
+        *out = (gid_t)number;
+        return STATUS_OK;
+    }
+    struct group group;
+    struct group *found = NULL;
+    char *buffer = malloc(GROUP_BYTES);
+    if (buffer == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the name of a group");
+    }
+    int failure = getgrnam_r(name, &group, buffer, GROUP_BYTES, &found);
+    if (found != NULL) {
+        *out = found->gr_gid;
+    }
+    free(buffer);
+    return found != NULL ? STATUS_OK
+                         : error_set(err, STATUS_INVALID_FIELD,
+                                     "--socket-group: there is no group \"%.40s\"%s%s", name,
+                                     failure != 0 ? ": " : "",
+                                     failure != 0 ? strerrordesc_np(failure) : "");
+}
+
+enum status listen_access_parse(const char *mode, const char *group, struct listen_access *out,
+                                struct error *err)
+{
+    struct listen_access found = {.mode = OWNER_MODE};
+    enum status status = find_group(group, &found.group, err);
+    if (status == STATUS_OK) {
+        status = parse_mode(mode, found.group != NO_GROUP, &found.mode, err);
+    }
+    if (status == STATUS_OK) {
+        *out = found;
+    }
+    return status;
+}
+
+/* Give the bound socket at `path` its group and mode. bind() made it with no more than that
+ * mode (open_unix()); what the umask took from it comes back here. Before listen() nobody can
+ * connect, so nobody meets it half done. */
+static enum status set_access(const char *path, const struct listen_access *access,
+                              struct error *err)
+{
+    struct stat info;
+    if (access->group != NO_GROUP && lchown(path, (uid_t)-1, access->group) != 0) {
+        char text[128] = "";
+        return error_set(err, STATUS_INTERNAL,
+                         "listening on %s: giving it to group %u (--socket-group): %s; tallyd "
+                         "must run as a member of that group, or as root",
+                         path, (unsigned)access->group, strerror_r(errno, text, sizeof text));
+    }
+    if (lstat(path, &info) != 0) {
+        return system_error(err, "stat", path);
+    }
+    if ((info.st_mode & 07777) != access->mode &&
+        fchmodat(AT_FDCWD, path, access->mode, AT_SYMLINK_NOFOLLOW) != 0) {
+        return system_error(err, "chmod (--socket-mode)", path);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_unix(struct listen_set *set, const char *path,
+                             const struct listen_access *access, struct error *err)
+{
+    static const struct listen_access owner_alone = {.mode = OWNER_MODE, .group = NO_GROUP};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    enum status status = STATUS_OK;
+    if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path) {
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "the path of a Unix socket has 1..%zu bytes, not %zu",
+                         sizeof address.sun_path - 1, strlen(path));
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    if (is_stale(&address)) {
+        (void)unlink(path);
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return system_error(err, "socket", path);
+    }
+    access = access == NULL ? &owner_alone : access;
+    /* Linux makes the file with the mode of the descriptor, less the umask. The umask itself is
+     * the whole process's, and other threads make files. */
+    if (fchmod(fd, access->mode) != 0) {
+        status = system_error(err, "chmod", path);
+    } else if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        status = system_error(err, "bind", path);
+    } else {
+        status = set_access(path, access, err);
+        if (status == STATUS_OK && listen(fd, BACKLOG) != 0) {
+            status = system_error(err, "listen", path);
+        }
+        if (status != STATUS_OK) {
+            (void)unlink(path);
+        }
+    }
+    if (status != STATUS_OK) {
+        (void)close(fd);
+        return status;
+    }
+    add(set, fd, true, true);
+    return STATUS_OK;
+}
+
+enum status listen_open(struct listen_set *set, const char *address,
+                        const struct listen_access *access, struct error *err)
+{
+    if (set->count == LISTEN_SOCKETS) {
+        return no_room(err);
+    }
+    if (strncmp(address, "unix:", 5) == 0) {
+        return open_unix(set, address + 5, access, err);
+    }
+    return open_host(set, address, err);
+}
+
+static int option_of(int fd, int name)
+{
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    return getsockopt(fd, SOL_SOCKET, name, &value, &bytes) == 0 ? value : -1;
+}
+
+static enum status inherit_one(struct listen_set *set, int fd, struct error *err)
+{
+    int family = option_of(fd, SO_DOMAIN);
+    if (option_of(fd, SO_TYPE) != SOCK_STREAM || option_of(fd, SO_ACCEPTCONN) != 1 ||
+        (family != AF_INET && family != AF_INET6 && family != AF_UNIX)) {
+        return error_set(
+            err, STATUS_INVALID_FIELD,
+            "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or Unix "
+            "stream socket",
+            fd);
+    }
+    if (set->count == LISTEN_SOCKETS) {
+        return no_room(err);
+    }
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    add(set, fd, family == AF_UNIX, false);
+    set->sockets[set->count - 1].inherited = true;
+    return STATUS_OK;
+}
+
+enum status listen_inherit(struct listen_set *set, struct error *err)
+{
+    const char *pid =
+        getenv("LISTEN_PID"); /* NOLINT(concurrency-mt-unsafe): before any thread */
+    const char *fds = getenv("LISTEN_FDS"); /* NOLINT(concurrency-mt-unsafe) */
+    if (pid == NULL || fds == NULL || strtol(pid, NULL, 10) != (long)getpid()) {
+        return STATUS_OK;
+    }
+    long count = strtol(fds, NULL, 10);
+    (void)unsetenv("LISTEN_PID");     /* NOLINT(concurrency-mt-unsafe) */
+    (void)unsetenv("LISTEN_FDS");     /* NOLINT(concurrency-mt-unsafe) */
+    (void)unsetenv("LISTEN_FDNAMES"); /* NOLINT(concurrency-mt-unsafe) */
+    for (long i = 0; i < count; i++) {
+        if (i >= LISTEN_SOCKETS) {
+            return no_room(err);
+        }
+        enum status status = inherit_one(set, FIRST_INHERITED_FD + (int)i, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+static void unlink_path(struct listen_socket *socket)
+{
+    if (socket->unlink) {
+        (void)unlink(socket->name + strlen("unix:"));
+        socket->unlink = false; /* the next service may have made it anew */
+    }
+}
+
+/* Drop every SYN that begins a connection; the ACK that ends a handshake passes. A client whose
+ * SYN was dropped tries again after a second, and is refused then. */
+static void drop_new_handshakes(int fd)
+{
+    enum {
+        FLAGS_AT = 13, /* in the TCP header, which is where the kernel lets the filter begin */
+        SYN = 0x02,
+        SYN_AND_ACK = 0x12
+    };
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS_AT),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SYN_AND_ACK),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+    /* Where the system has no filters a handshake that ends in the instant of the close is
+     * reset, as it always was. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+void listen_end(struct listen_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct listen_socket *socket = &set->sockets[i];
+        unlink_path(socket);
+        if (!socket->local && !socket->inherited) {
+            drop_new_handshakes(socket->fd);
+        }
+    }
+}
+
+void listen_close(struct listen_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        (void)close(set->sockets[i].fd);
+        unlink_path(&set->sockets[i]);
+    }
+    set->count = 0;
+}

@@ -1,0 +1,155 @@
+/* The state of one HTTP thread; private to http*.c, conn.c, exchange*.c,
+ * deadline.c, respond.c. */
+#ifndef TALLY_SERVER_LOOP_H
+#define TALLY_SERVER_LOOP_H
+
+#include "server/http/exchange.h"
+#include "server/http/listen.h"
+#include "server/sched/busy_poll.h"
+#include "server/sched/completion.h"
+#include "server/server.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+struct MHD_Daemon;
+
+/* Connections that libmicrohttpd serves in one go: one of its daemons. Those of a client with
+ * few are beside others' (http_daemons.c). */
+struct http_daemon {
+    struct http_loop *loop;
+    struct MHD_Daemon *mhd; /* NULL: not started yet */
+    uv_poll_t poll;         /* on its epoll descriptor */
+    struct crowd *crowd;    /* whose connections it has; NULL: it has none */
+    size_t conn_count;
+    size_t fresh; /* of them: accepted since it ran last */
+    bool need_run;
+    bool progress;       /* since the run began: somebody was called with something new */
+    unsigned quiet_runs; /* in a row, without */
+    size_t polled;       /* exchanges whose answer MHD asks for: POLLED, or not held yet */
+    size_t answering;    /* and in EXCHANGE_ANSWERED */
+};
+
+/* Who takes turns on a loop: a client with many connections, or all that have few. */
+struct crowd {
+    struct client *client; /* held; NULL: those that have few, or nobody */
+    size_t daemons;
+    uint64_t served_ns; /* of the thread's time, as it counts for whose turn is next */
+};
+
+enum {
+    DAEMONS_MAX = 64 /* of a loop */
+};
+
+/* A listening socket on one loop. */
+struct listener {
+    struct http_loop *loop;
+    uv_poll_t poll; /* on fd */
+    int fd;         /* owned, until closed */
+    bool closed;    /* accepts nobody any more */
+    bool paused;    /* accepts nobody for now: too many connections, or no descriptor left */
+    bool inherited; /* systemd keeps the socket open: its backlog is not ours to empty */
+};
+
+/* A connection that libmicrohttpd is about to be given. */
+struct accepted {
+    struct sockaddr_storage peer;
+    struct client *client; /* held; NULL: conn_create() has taken it over */
+};
+
+struct http_loop {
+    unsigned magic;
+    struct server *server;
+    const atomic_bool *draining_order; /* shared, set by http.c */
+    const atomic_bool *stopping_order;
+    pthread_t thread;
+    bool started;
+    bool joined;
+    uv_loop_t uv;
+    uv_poll_t done; /* on completion.fd */
+    uv_timer_t heartbeat;
+    uv_check_t check;
+    uv_idle_t idle;
+    struct completion completion;
+    struct busy_poll busy_poll; /* for what comes back through it */
+    size_t listener_count;
+    struct listener listeners[LISTEN_SOCKETS];
+    struct accepted accepted;
+    size_t conn_limit;
+    size_t fresh; /* accepted, and their daemon has not run since */
+    struct http_daemon daemons[DAEMONS_MAX];
+    size_t daemon_count;              /* that were started */
+    size_t turn;                      /* behind the one that ran last */
+    struct crowd crowds[DAEMONS_MAX]; /* the first: of clients with few connections */
+    uint64_t served_ns;               /* of the crowd whose turn was last, before that */
+    struct conn *conns;
+    atomic_size_t conn_count;
+    atomic_size_t conn_total; /* since the start */
+    atomic_bool accepting;    /* some listener is not closed */
+    size_t away;              /* exchanges with someone else */
+    size_t slices_out;        /* slices with someone else */
+    struct exchange *free_exchanges;
+    size_t free_count;
+    uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */
+    uint64_t swept_ns;    /* the last heartbeat's deadline_sweep() */
+    uint64_t relieved_ns; /* refusals of memory before this have had their relief */
+    bool stopping;
+    uint32_t id_prefix; /* of the request ids made here */
+    uint32_t id_next;
+};
+
+enum {
+    LOOP_MAGIC = 0x7a11100,
+    HEARTBEAT_MS = 250
+};
+
+/* Start a loop whose server, orders and limit are set, on copies of the sockets. Whatever the
+ * result, loop_stop() is due. Thread: main. */
+MUST_CHECK enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
+                                  struct error *err);
+/* The stopping order was given: join the thread, if that was not done. Thread: main. */
+void loop_join(struct http_loop *loop);
+/* The thread was joined: end what is left, free everything that is not in use. Thread: main. */
+void loop_stop(struct http_loop *loop);
+
+/* Run the daemons before the loop sleeps. */
+void loop_wake(struct http_loop *loop);
+
+/* The request of an exchange that was away is through: its answer can be sent. */
+void loop_resume(struct exchange *x);
+
+/* http_loop.c: have libmicrohttpd make a daemon, and libuv watch it. */
+MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);
+
+/* http_daemons.c: the daemon that a new connection of the client is with, until it leaves;
+ * NULL: there is none. */
+struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
+void http_daemon_leave(struct http_daemon *daemon);
+/* The daemon that needs a run and whose crowd has had the least; NULL: none needs one. */
+struct http_daemon *http_daemons_next(struct http_loop *loop);
+/* It ran for so long. */
+void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
+
+/* accepting.c: accept on a copy of the socket. */
+MUST_CHECK enum status accepting_start(struct http_loop *loop,
+                                       const struct listen_socket *socket, struct error *err);
+/* Go on after a pause, if there is room for another connection. */
+void accepting_resume(struct http_loop *loop);
+/* A drain has begun; stop accepting, without a connection lost. Call it until loop->accepting
+ * is false. */
+void accepting_end(struct http_loop *loop, uint64_t now_ns);
+/* Close what is left. */
+void accepting_stop(struct http_loop *loop);
+
+/* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */
+void deadline_sweep(struct http_loop *loop);
+/* End the connection: MHD closes it by its own ways. */
+void deadline_cut(struct conn *conn);
+/* After a piece of a body: true if the client has closed its side before the end. It is
+ * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
+ * an end that comes together with data, and a sweep would be late: what the body reserved waits
+ * with it. */
+bool deadline_left_inside_body(struct exchange *x);
+
+#endif

@@ -1,0 +1,27 @@
+/* Questions to a client's socket; see peek.h. Apart from others because linux/tcp.h, whose
+ * struct tcp_info counts bytes, cannot be included together with the C library's. */
+#include "server/http/peek.h"
+
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+bool peek_unread(int fd)
+{
+    int unread = 0;
+    return ioctl(fd, FIONREAD, &unread) == 0 && unread > 0;
+}
+
+uint64_t peek_taken(int fd, uint64_t given)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    int waiting = 0;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) {
+        return info.tcpi_bytes_acked;
+    }
+    bool known = ioctl(fd, SIOCOUTQ, &waiting) == 0 && waiting >= 0;
+    return known && (uint64_t)waiting < given ? given - (uint64_t)waiting : 0;
+}

@@ -1,0 +1,342 @@
+/* Answers; see respond.h. Everything sent belongs to the exchange until MHD is through with it
+ * (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. */
+#include "server/http/respond.h"
+
+#include "proto/json_writer.h"
+#include "server/base/clock.h"
+#include "server/http/loop.h"
+#include "server/http/peek.h"
+#include "server/infer/infer.h"
+#include "server/lifecycle.h"
+#include "server/sched/admission.h"
+#include "server/server.h"
+
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum {
+    EARLY_BYTES = 8192,
+    SEND_WHOLE_BYTES = 1 << 20, /* longer answers are sent in blocks: one send() goes on for as
+                                 * long as the client reads, and the loop stands still */
+    SEND_BLOCK_BYTES = 256 << 10,
+    TIMING_BYTES = 128
+};
+
+/* ---- which code, which error ---- */
+
+static const struct {
+    unsigned code;
+    const char *reason;
+} answers[CATEGORY_COUNT] = {
+    [CATEGORY_OK] = {200, "OK"},
+    [CATEGORY_INVALID] = {400, "Bad Request"},
+    [CATEGORY_FORBIDDEN] = {403, "Forbidden"},
+    [CATEGORY_NOT_FOUND] = {404, "Not Found"},
+    [CATEGORY_METHOD] = {405, "Method Not Allowed"},
+    [CATEGORY_TIMEOUT] = {408, "Request Timeout"},
+    [CATEGORY_TOO_LARGE] = {413, "Content Too Large"},
+    [CATEGORY_MEDIA_TYPE] = {415, "Unsupported Media Type"},
+    [CATEGORY_HEADERS] = {431, "Request Header Fields Too Large"},
+    [CATEGORY_THROTTLED] = {429, "Too Many Requests"},
+    [CATEGORY_INTERNAL] = {500, "Internal Server Error"},
+    [CATEGORY_UNSUPPORTED] = {501, "Not Implemented"},
+    [CATEGORY_BUSY] = {503, "Service Unavailable"},
+    [CATEGORY_DEADLINE] = {504, "Gateway Timeout"},
+    [CATEGORY_CLIENT_GONE] = {503, "Service Unavailable"},
+};
+
+unsigned respond_http_status(enum status status, const struct route *route)
+{
+    enum status_category category = status_category(status);
+    if (category == CATEGORY_DEADLINE && route != NULL && route->triton_codes) {
+        category = CATEGORY_BUSY;
+    }
+    return answers[category].code;
+}
+
+static bool retry_later(unsigned http_status)
+{
+    return http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
+           http_status == MHD_HTTP_TOO_MANY_REQUESTS;
+}
+
+static void write_error(struct json_writer *w, const struct error *error)
+{
+    json_writer_begin_object(w);
+    json_writer_key(w, "error");
+    json_writer_string(w, error->detail);
+    json_writer_key(w, "code");
+    json_writer_string(w, status_slug(error->status));
+    if (error->field[0] != '\0') {
+        json_writer_key(w, "field");
+        json_writer_string(w, error->field);
+    }
+    json_writer_end_object(w);
+}
+
+/* ---- MHD responses ---- */
+
+static struct MHD_Response *make(struct byte_view bytes)
+{
+    union {
+        const void *read;
+        void *mhd; /* MHD only reads, its prototype forgot const before 1.0 */
+    } data = {.read = bytes.bytes};
+    return MHD_create_response_from_buffer(bytes.count, data.mhd, MHD_RESPMEM_PERSISTENT);
+}
+
+static void add(struct MHD_Response *response, const char *name, const char *value)
+{
+    /* Out of memory: an answer that lacks a field is better than none. */
+    (void)MHD_add_response_header(response, name, value);
+}
+
+static struct MHD_Response *error_response(struct exchange *x)
+{
+    struct json_writer w;
+    struct request *request = &x->request;
+    free(request->answer.head);
+    request->answer.head = NULL;
+    request->answer.head_bytes = 0;
+    json_writer_init(&w);
+    write_error(&w, &request->error);
+    size_t bytes = 0;
+    char *text = json_writer_take(&w, &bytes);
+    if (text == NULL) {
+        return NULL;
+    }
+    request->answer.head = text; /* freed with the request */
+    x->http_status = respond_http_status(request->error.status, request->route);
+    struct MHD_Response *response = make((struct byte_view){text, bytes});
+    if (response == NULL) {
+        return NULL;
+    }
+    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    if (retry_later(x->http_status)) {
+        char seconds[16];
+        (void)snprintf(seconds, sizeof seconds, "%u", x->retry_after_s);
+        add(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    }
+    if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL) {
+        add(response, MHD_HTTP_HEADER_ALLOW, route_allow(request->route));
+    }
+    if (request->error.status == STATUS_UNSUPPORTED_MEDIA &&
+        strcmp(request->error.field, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
+        add(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
+    }
+    x->conn->answer_bytes = bytes;
+    return response;
+}
+
+static struct MHD_Response *page_response(struct exchange *x)
+{
+    struct MHD_Response *response = make((struct byte_view){x->page_text, x->page_bytes});
+    if (response != NULL) {
+        add(response, MHD_HTTP_HEADER_CONTENT_TYPE, x->page_type);
+        if (retry_later(x->http_status)) {
+            add(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        }
+        x->conn->answer_bytes = x->page_bytes;
+    }
+    return response;
+}
+
+/* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
+static char *put_timing(char *out, const char *name, uint64_t ns)
+{
+    char digits[20];
+    int count = 0;
+    uint64_t us = ns / NS_PER_US;
+    out = stpcpy(out, name);
+    out = stpcpy(out, ";dur=");
+    for (uint64_t ms = us / 1000; ms > 0 || count == 0; ms /= 10) {
+        digits[count++] = (char)('0' + ms % 10);
+    }
+    while (count > 0) {
+        *out++ = digits[--count];
+    }
+    *out++ = '.';
+    *out++ = (char)('0' + us / 100 % 10);
+    *out++ = (char)('0' + us / 10 % 10);
+    *out++ = (char)('0' + us % 10);
+    *out = '\0';
+    return out;
+}
+
+static void add_timing(struct MHD_Response *response, const struct request *request)
+{
+    const struct request_times *times = &request->times;
+    char text[TIMING_BYTES];
+    char *end = put_timing(text, "queue", clock_span_ns(times->queued, times->started));
+    end = put_timing(stpcpy(end, ", "), "compute",
+                     clock_span_ns(times->started, times->computed));
+    (void)put_timing(stpcpy(end, ", "), "total", clock_span_ns(times->arrived, clock_now_ns()));
+    add(response, "Server-Timing", text);
+}
+
+static size_t copy_from(struct byte_view from, uint64_t position, char *to, size_t room)
+{
+    size_t left = position < from.count ? from.count - (size_t)position : 0;
+    size_t count = left < room ? left : room;
+    if (count > 0) {
+        memcpy(to, (const char *)from.bytes + position, count);
+    }
+    return count;
+}
+
+/* MHD wants the next bytes of a long answer. */
+static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
+{
+    const struct exchange *x = cls;
+    x->conn->daemon->progress = true;
+    x->conn->answer_given = position;
+    size_t count = copy_from(x->answer_head, position, block, room);
+    uint64_t behind = position > x->answer_head.count ? position - x->answer_head.count : 0;
+    count += copy_from(x->answer_payload, behind, block + count, room - count);
+    return (ssize_t)count;
+}
+
+static struct MHD_Response *body_response(struct exchange *x)
+{
+    struct byte_view head = x->answer_head;
+    struct byte_view payload = x->answer_payload;
+    if (head.count + payload.count > SEND_WHOLE_BYTES) {
+        return MHD_create_response_from_callback(head.count + payload.count, SEND_BLOCK_BYTES,
+                                                 next_block, x, NULL);
+    }
+    if (payload.count == 0) {
+        return make(head);
+    }
+    const struct MHD_IoVec pieces[] = {{head.bytes, head.count},
+                                       {payload.bytes, payload.count}};
+    return MHD_create_response_from_iovec(pieces, ARRAY_COUNT(pieces), NULL, NULL);
+}
+
+static struct MHD_Response *tensor_response(struct exchange *x)
+{
+    const struct request *request = &x->request;
+    const struct answer *answer = &request->answer;
+    const struct infer_bytes bytes = infer_answer_bytes(x);
+    x->answer_head = bytes.head;
+    x->answer_payload = bytes.payload;
+    struct MHD_Response *response = body_response(x);
+    if (response == NULL) {
+        return NULL;
+    }
+    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+    for (int i = 0; i < answer->header_count; i++) {
+        add(response, answer->headers[i].name, answer->headers[i].value);
+    }
+    if (x->packed != DOOR_IDENTITY) {
+        add(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
+            x->packed == DOOR_GZIP ? "gzip" : "deflate");
+        add(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    }
+    add_timing(response, request);
+    x->http_status = MHD_HTTP_OK;
+    x->conn->answer_bytes = bytes.head.count + bytes.payload.count;
+    return response;
+}
+
+/* A drain says close from its first moment on, so that clients and balancers go elsewhere by
+ * themselves. What was sent meanwhile on this connection is answered first. */
+static bool ends_in_drain(const struct exchange *x)
+{
+    return lifecycle_phase(x->loop->server->lifecycle) >= LIFECYCLE_DRAINING &&
+           !peek_unread(x->conn->fd);
+}
+
+bool respond(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct MHD_Response *response = NULL;
+    admission_finish(request->server->admission, request);
+    if (request->error.status == STATUS_CLIENT_GONE) {
+        return false;
+    }
+    if (request->error.status != STATUS_OK) {
+        response = error_response(x);
+    } else if (request->codec == NULL) {
+        response = page_response(x);
+    } else {
+        response = tensor_response(x);
+    }
+    if (response == NULL) {
+        return false;
+    }
+    add(response, "X-Request-Id", request->id);
+    if (x->close || ends_in_drain(x)) {
+        add(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
+    bool queued = MHD_queue_response(request->connection, x->http_status, response) == MHD_YES;
+    MHD_destroy_response(response);
+    request->state = REQUEST_ANSWERING;
+    x->phase = EXCHANGE_ANSWERED;
+    x->conn->daemon->answering++;
+    conn_enter(x->conn, CONN_ANSWERING);
+    return queued;
+}
+
+/* ---- past MHD ---- */
+
+static int early_head(const struct exchange *x, char *text, size_t room, size_t body_bytes)
+{
+    const struct request *request = &x->request;
+    enum status_category category = status_category(request->error.status);
+    const char *reason =
+        answers[category].code == x->http_status ? answers[category].reason : "Refused";
+    char date[64] = "";
+    struct tm tm;
+    time_t now = time(NULL);
+    if (gmtime_r(&now, &tm) == NULL ||
+        strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm) == 0) {
+        return -1;
+    }
+    char retry[32] = "";
+    if (retry_later(x->http_status)) {
+        (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n", x->retry_after_s);
+    }
+    bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL;
+    return snprintf(text, room,
+                    "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
+                    "Content-Type: application/json\r\nContent-Length: %zu\r\n"
+                    "%s%s%s%sX-Request-Id: %s\r\n\r\n",
+                    x->http_status, reason, date, body_bytes, retry, allow ? "Allow: " : "",
+                    allow ? route_allow(request->route) : "", allow ? "\r\n" : "", request->id);
+}
+
+void respond_early(struct exchange *x)
+{
+    char body[EARLY_BYTES / 2];
+    char text[EARLY_BYTES];
+    struct json_writer w;
+    x->answered_early = true;
+    x->close = true;
+    if (x->request.id[0] == '\0') { /* the header is not there yet, or never will be */
+        exchange_make_id(x);
+    }
+    x->http_status = respond_http_status(x->request.error.status, x->request.route);
+    json_writer_init_fixed(&w, body, sizeof body);
+    write_error(&w, &x->request.error);
+    if (!json_writer_ok(&w)) {
+        json_writer_init_fixed(&w, body, sizeof body);
+        json_writer_raw(&w, "{}", 2);
+    }
+    int head = early_head(x, text, sizeof text - sizeof body, w.bytes);
+    if (head < 0 || (size_t)head >= sizeof text - sizeof body) {
+        return;
+    }
+    size_t body_bytes = x->head ? 0 : w.bytes;
+    memcpy(text + head, w.text, body_bytes);
+    /* A socket that has sent nothing of this exchange has room for it; if not, the client has
+     * stopped reading and would not see it anyway. */
+    size_t bytes = (size_t)head + body_bytes;
+    if (send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes) {
+        x->conn->answer_bytes = body_bytes;
+    }
+    (void)shutdown(x->conn->fd, SHUT_WR);
+}

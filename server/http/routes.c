@@ -1,0 +1,215 @@
+/* The table of paths, and the parsing of request targets. A handful of rows: looked through
+ * from the top, the busy ones first. */
+#include "server/http/routes.h"
+
+#include "server/pages/v2_pages.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* clang-format off */
+#define PAGE(pattern, methods, counted_as, page) \
+    {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false}
+/* triton: any Content-Type, and Triton's codes */
+#define DIALECT(pattern, counted_as, codec, triton) \
+    {pattern, ROUTE_POST, ROUTE_DIALECT, METRICS_ROUTE_##counted_as, NULL, codec, triton, triton}
+static const struct route routes[] = {
+    {"/v1/cumsum", ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_CUMSUM, NULL, NULL, false, false},
+    DIALECT("/v2/models/{}/infer", V2_INFER, codec_kserve, true),
+    DIALECT("/v2/models/{}/versions/{}/infer", V2_INFER, codec_kserve, true),
+    DIALECT("/v1/directml/cumulative_summation", DIRECTML, codec_directml, false),
+    DIALECT("/v1/openvino/cumsum-3", OPENVINO, codec_openvino, false),
+    PAGE("/livez",           ROUTE_GET, OPERATIONS, page_livez),
+    PAGE("/readyz",          ROUTE_GET, OPERATIONS, page_readyz),
+    PAGE("/v2/health/live",  ROUTE_GET, V2_OTHER,   page_livez),
+    PAGE("/v2/health/ready", ROUTE_GET, V2_OTHER,   page_readyz),
+    PAGE("/v2",              ROUTE_GET, V2_OTHER,   page_v2_server),
+    PAGE("/v2/",             ROUTE_GET, V2_OTHER,   page_v2_server),
+    PAGE("/v2/models/stats", ROUTE_GET, V2_OTHER,   page_v2_stats),
+    PAGE("/v2/models/{}",                    ROUTE_GET, V2_OTHER, page_v2_model),
+    PAGE("/v2/models/{}/ready",              ROUTE_GET, V2_OTHER, page_v2_model_ready),
+    PAGE("/v2/models/{}/config",             ROUTE_GET, V2_OTHER, page_v2_config),
+    PAGE("/v2/models/{}/stats",              ROUTE_GET, V2_OTHER, page_v2_stats),
+    PAGE("/v2/models/{}/versions/{}",        ROUTE_GET, V2_OTHER, page_v2_model),
+    PAGE("/v2/models/{}/versions/{}/ready",  ROUTE_GET, V2_OTHER, page_v2_model_ready),
+    PAGE("/v2/models/{}/versions/{}/config", ROUTE_GET, V2_OTHER, page_v2_config),
+    PAGE("/v2/models/{}/versions/{}/stats",  ROUTE_GET, V2_OTHER, page_v2_stats),
+    PAGE("/v2/models/{}/trace/setting",      ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_trace),
+    PAGE("/v2/trace/setting",                ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_trace),
+    PAGE("/v2/logging",                      ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_logging),
+    PAGE("/v2/repository/index",             ROUTE_POST, V2_OTHER, page_v2_index),
+    PAGE("/v2/repository/models/{}/load",    ROUTE_POST, V2_OTHER, page_v2_load),
+    PAGE("/v2/repository/models/{}/unload",  ROUTE_POST, V2_OTHER, page_v2_load),
+    PAGE("/v2/systemsharedmemory/status",               ROUTE_GET,  V2_OTHER, page_v2_shm_status),
+    PAGE("/v2/systemsharedmemory/unregister",           ROUTE_POST, V2_OTHER, page_v2_shm_unregister),
+    PAGE("/v2/systemsharedmemory/region/{}/status",     ROUTE_GET,  V2_OTHER, page_v2_shm_status),
+    PAGE("/v2/systemsharedmemory/region/{}/register",   ROUTE_POST, V2_OTHER, page_v2_shm_register),
+    PAGE("/v2/systemsharedmemory/region/{}/unregister", ROUTE_POST, V2_OTHER, page_v2_shm_unregister),
+    PAGE("/v2/cudasharedmemory/status",                 ROUTE_GET,  V2_OTHER, page_v2_cuda_status),
+    PAGE("/v2/cudasharedmemory/unregister",             ROUTE_POST, V2_OTHER, page_v2_cuda_unregister),
+    PAGE("/v2/cudasharedmemory/region/{}/status",       ROUTE_GET,  V2_OTHER, page_v2_cuda_status),
+    PAGE("/v2/cudasharedmemory/region/{}/register",     ROUTE_POST, V2_OTHER, page_v2_cuda_register),
+    PAGE("/v2/cudasharedmemory/region/{}/unregister",   ROUTE_POST, V2_OTHER, page_v2_cuda_unregister),
+    PAGE("/openapi.json",    ROUTE_GET, OPERATIONS, page_openapi),
+    PAGE("/metrics",         ROUTE_GET, OPERATIONS, page_metrics),
+    PAGE("/v1/devices",      ROUTE_GET, OPERATIONS, page_devices),
+    PAGE("/version",         ROUTE_GET, OPERATIONS, page_version),
+    PAGE("/",                ROUTE_GET, OPERATIONS, page_index),
+};
+/* clang-format on */
+
+/* Match one segment of pattern and path; both advance past it. */
+static bool segment_matches(const char **pattern, char **path, struct route_match *match,
+                            int *captured)
+{
+    size_t pattern_bytes = strcspn(*pattern, "/");
+    size_t path_bytes = strcspn(*path, "/");
+    bool open = pattern_bytes == 2 && memcmp(*pattern, "{}", 2) == 0;
+    bool same = open ? path_bytes > 0
+                     : path_bytes == pattern_bytes && memcmp(*pattern, *path, path_bytes) == 0;
+    if (same && open) {
+        match->segments[(*captured)++] = *path;
+    }
+    *pattern += pattern_bytes;
+    *path += path_bytes;
+    return same;
+}
+
+/* True if the whole path fits the pattern. */
+static bool route_matches(const struct route *route, char *path, struct route_match *match)
+{
+    const char *pattern = route->pattern;
+    int captured = 0;
+    memset(match->segments, 0, sizeof match->segments);
+    while (*pattern == '/' && *path == '/') {
+        pattern++;
+        path++;
+        if (!segment_matches(&pattern, &path, match, &captured)) {
+            return false;
+        }
+    }
+    return *pattern == '\0' && *path == '\0';
+}
+
+struct route_match route_find(char *path)
+{
+    struct route_match match = {.route = NULL};
+    for (size_t i = 0; i < ARRAY_COUNT(routes); i++) {
+        if (!route_matches(&routes[i], path, &match)) {
+            continue;
+        }
+        match.route = &routes[i];
+        for (int k = 0; k < PAGE_SEGMENTS && match.segments[k] != NULL; k++) {
+            path[(size_t)(match.segments[k] - path) + strcspn(match.segments[k], "/")] = '\0';
+        }
+        return match;
+    }
+    memset(match.segments, 0, sizeof match.segments);
+    return match;
+}
+
+const char *route_allow(const struct route *route)
+{
+    static const char *const allow[] = {"", "GET, HEAD", "POST", "GET, HEAD, POST"};
+    return allow[route->methods & (ROUTE_GET | ROUTE_POST)];
+}
+
+static int hex_digit(char digit)
+{
+    if (digit >= '0' && digit <= '9') {
+        return digit - '0';
+    }
+    if (digit >= 'a' && digit <= 'f') {
+        return digit - 'a' + 10;
+    }
+    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+/* Decode %XX in place; false for a broken escape, a NUL or, in a path, an escaped slash. */
+static bool percent_decode(char *text, bool query)
+{
+    char *out = text;
+    for (const char *in = text; *in != '\0'; in++) {
+        if (*in == '+' && query) {
+            *out++ = ' ';
+            continue;
+        }
+        if (*in != '%') {
+            *out++ = *in;
+            continue;
+        }
+        int high = hex_digit(in[1]);
+        int low = high < 0 ? -1 : hex_digit(in[2]);
+        int byte = low < 0 ? 0 : high * 16 + low;
+        if (byte == 0 || (byte == '/' && !query)) {
+            return false;
+        }
+        *out++ = (char)byte;
+        in += 2;
+    }
+    *out = '\0';
+    return true;
+}
+
+/* "http://host:port/path" -> "/path" */
+static char *skip_authority(char *text)
+{
+    size_t scheme = 0;
+    if (strncasecmp(text, "http://", 7) == 0) {
+        scheme = 7;
+    } else if (strncasecmp(text, "https://", 8) == 0) {
+        scheme = 8;
+    }
+    return scheme == 0 ? text : text + scheme + strcspn(text + scheme, "/?");
+}
+
+static enum status parse_query(char *query, struct target *target, struct error *err)
+{
+    char *rest = query;
+    while (rest != NULL) {
+        char *pair = rest;
+        rest = strchr(pair, '&');
+        if (rest != NULL) {
+            *rest++ = '\0';
+        }
+        if (*pair == '\0') {
+            continue;
+        }
+        if (target->param_count == LIMIT_QUERY_PARAMS) {
+            return error_set(err, STATUS_INVALID_REQUEST,
+                             "more than %d parameters in the query string", LIMIT_QUERY_PARAMS);
+        }
+        char *equals = strchr(pair, '=');
+        char *value = equals == NULL ? pair + strlen(pair) : equals + 1;
+        if (equals != NULL) {
+            *equals = '\0';
+        }
+        if (!percent_decode(pair, true) || !percent_decode(value, true)) {
+            return error_set(
+                err, STATUS_INVALID_REQUEST,
+                "parameter %d of the query string holds a broken %%-escape or %%00",
+                target->param_count + 1);
+        }
+        target->params[target->param_count++] = (struct codec_param){pair, value};
+    }
+    return STATUS_OK;
+}
+
+enum status target_parse(char *text, struct target *target, struct error *err)
+{
+    target->param_count = 0;
+    if (strpbrk(text, " \t") != NULL) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "the request line holds a blank inside the path or query: write %%20");
+    }
+    target->path = skip_authority(text);
+    char *query = strchr(target->path, '?');
+    if (query != NULL) {
+        *query++ = '\0';
+    }
+    if (!percent_decode(target->path, false)) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "the path holds a broken %%-escape, %%00 or an escaped slash");
+    }
+    return query == NULL ? STATUS_OK : parse_query(query, target, err);
+}

@@ -1,0 +1,62 @@
+/* Which path and method is answered by what: one table (routes.c), one row per path.
+ * Also takes a request target apart: path and query, percent-decoded once, in place.
+ * Pure. Thread: any. */
+#ifndef TALLY_SERVER_ROUTES_H
+#define TALLY_SERVER_ROUTES_H
+
+#include "proto/codec.h"
+#include "proto/status.h"
+#include "server/base/metrics.h"
+#include "server/pages/page.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum route_method {
+    ROUTE_GET = 1,
+    ROUTE_POST = 2
+}; /* bits; HEAD goes with GET */
+
+enum route_kind {
+    ROUTE_PAGE,   /* page answers */
+    ROUTE_CUMSUM, /* a tensor; codec by Content-Type */
+    ROUTE_DIALECT /* a tensor; codec() whatever the Content-Type */
+};
+
+struct route {
+    const char *pattern; /* "{}" stands for one segment */
+    unsigned methods;    /* bits of enum route_method */
+    enum route_kind kind;
+    enum metrics_route counted_as;
+    page_fn page;
+    const struct codec *(*codec)(void);
+    bool any_media;    /* Content-Type is not looked at */
+    bool triton_codes; /* a deadline that passed is 503, as Triton says it */
+};
+
+struct route_match {
+    const struct route *route;           /* NULL: unknown path */
+    const char *segments[PAGE_SEGMENTS]; /* into the path, NUL-terminated */
+};
+
+/* Find the row for a decoded path. Ends the segments of a match with a NUL where their slash
+ * was, so the path is not whole any more afterwards. */
+struct route_match route_find(char *path);
+
+/* "GET, HEAD", "POST" or "GET, HEAD, POST": the Allow header of a 405. */
+const char *route_allow(const struct route *route);
+
+/* A request target taken apart; everything points into the text that was given. */
+struct target {
+    char *path; /* decoded, NUL-terminated */
+    int param_count;
+    struct codec_param *params; /* LIMIT_QUERY_PARAMS of them, the caller's */
+};
+
+/* Take text (NUL-terminated, "/path?a=b" or "http://host/path") apart in place.
+ * in    target->params set by the caller
+ * err   INVALID_REQUEST: a broken %-escape, %00, an escaped slash in the path, too many
+ *       parameters */
+MUST_CHECK enum status target_parse(char *text, struct target *target, struct error *err);
+
+#endif

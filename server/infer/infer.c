@@ -1,0 +1,544 @@
+/* Tensor requests; see infer.h. What runs on other threads touches the request and the plain
+ * fields of its exchange, never the connection. */
+#include "server/infer/infer.h"
+
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/http/body.h"
+#include "server/infer/infer_memory.h"
+#include "server/infer/infer_shm.h"
+#include "server/infer/packed_answer.h"
+#include "server/infer/slices.h"
+#include "server/sched/admission.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/completion.h"
+#include "server/sched/queue.h"
+#include "server/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    INLINE_MOVE_BYTES = 1 << 20,  /* payload that is swapped or moved on the loop */
+    INLINE_UNPACK_BYTES = 512,    /* packed bytes that are unpacked on the loop, to 0.5 MiB */
+    INLINE_PACK_BYTES = 4096,     /* answers that are compressed on the loop */
+    FORGET_STEP_BYTES = 16 << 20, /* of text, given back at a time */
+    SPARE_TEXT_BYTES = 64 << 10,  /* reserved for a text, that are worth giving back early */
+    SOON_BYTES = 64 << 10         /* tensors whose scan takes less than a launch does */
+};
+
+static char *slab_at(const struct request *request, size_t offset)
+{
+    return (char *)slab_data(request->block.slab) + offset;
+}
+
+static char *output_of(const struct request *request)
+{
+    struct tensor_place place = request_output(request);
+    return (char *)slab_data(place.slab) + place.offset;
+}
+
+/* ---- decoding ---- */
+
+static enum status plan(struct request *request, struct error *err)
+{
+    struct scan_call *call = &request->call;
+    enum status status = scan_plan_make(&call->desc, &request->plan, err);
+    if (status != STATUS_OK && request->codec->plan_field != NULL && err->field[0] != '\0') {
+        const char *field = request->codec->plan_field(call, err->field);
+        if (field != NULL) {
+            (void)snprintf(err->field, sizeof err->field, "%s", field);
+        }
+    }
+    request->planned = status == STATUS_OK;
+    return status;
+}
+
+static void set_deadline(struct request *request)
+{
+    uint64_t timeout_us = request->call.timeout_us;
+    uint64_t at = 0;
+    if (timeout_us == 0 || timeout_us > UINT64_MAX / NS_PER_US ||
+        __builtin_add_overflow(request->times.arrived, timeout_us * NS_PER_US, &at)) {
+        return;
+    }
+    if (request->deadline_ns == 0 || at < request->deadline_ns) {
+        request->deadline_ns = at;
+    }
+}
+
+static enum status check_rank(const struct request *request, struct error *err)
+{
+    uint64_t most = request->server->config->max_rank;
+    int rank = request->call.desc.rank;
+    if (rank < 0 || (uint64_t)rank <= most) {
+        return STATUS_OK;
+    }
+    const char *field = "shape";
+    if (request->codec->plan_field != NULL &&
+        request->codec->plan_field(&request->call, field) != NULL) {
+        field = request->codec->plan_field(&request->call, field);
+    }
+    return error_set_field(err, STATUS_INVALID_SHAPE, field,
+                           "the tensor has %d dimensions, it may have at most %llu, the "
+                           "server's --max-rank: merge neighbours that are not summed, or ask "
+                           "the operator",
+                           rank, (unsigned long long)most);
+}
+
+enum status infer_decode(struct exchange *x, struct error *err)
+{
+    struct request *request = &x->request;
+    const struct byte_view head = {request->head, request->head_bytes};
+    enum status status =
+        request->codec->decode(&request->codec_request, head, &request->call, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    request->decoded = true;
+    set_deadline(request);
+    if (request->call.axis_pending) {
+        request->call.desc.axis =
+            0; /* sizes do not depend on it; planned again when it is known */
+    }
+    status = check_rank(request, err);
+    if (status == STATUS_OK) {
+        status = infer_shm_hold(x, err);
+    }
+    if (status == STATUS_OK) {
+        status = plan(request, err);
+    }
+    if (status == STATUS_OK) {
+        status = infer_measure(x, err);
+    }
+    uint64_t need = status == STATUS_OK ? infer_needed_bytes(x, 0) : 0;
+    if (need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory)) {
+        return memory_never_fits(request->server->memory, need, err);
+    }
+    return status;
+}
+
+/* ---- completing ---- */
+
+/* Bytes of the output buffer that a device writes; the rest is zeroes. */
+static uint64_t computed_bytes(const struct request *request)
+{
+    bool empty = request->plan.pattern == SCAN_EMPTY;
+    return empty ? 0 : request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
+}
+
+static enum status zero_output_tail(struct request *request, const struct parallel *parallel,
+                                    struct error *err)
+{
+    uint64_t computed = computed_bytes(request);
+    return parallel_zero(parallel, output_of(request) + computed, request->out_bytes - computed,
+                         err);
+}
+
+/* Move payload that was kept behind a long head to where it belongs. */
+static enum status unspill(struct exchange *x, const struct parallel *parallel,
+                           struct error *err)
+{
+    struct request *request = &x->request;
+    size_t count = x->spilled < x->payload_room ? x->spilled : x->payload_room;
+    request->payload_received = x->spilled;
+    return parallel_copy(parallel, slab_at(request, request->in_offset),
+                         request->head + request->head_bytes + 1, count, err);
+}
+
+/* The text of the numbers is not needed any more. Its pages go back in steps, too. */
+static enum status forget_text(struct exchange *x, const struct parallel *parallel,
+                               struct error *err)
+{
+    struct json_cut left = x->request.call.data;
+    while (left.bytes > 0) {
+        struct json_cut part = left;
+        if (part.bytes > FORGET_STEP_BYTES) {
+            part.bytes = FORGET_STEP_BYTES;
+        }
+        body_forget_text(x, part);
+        left = (struct json_cut){left.text + part.bytes, left.bytes - part.bytes};
+        if (left.bytes > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* What is to be said of work that was given up: why. */
+static enum status explained(struct request *request, enum status status)
+{
+    return status == STATUS_CLIENT_GONE && codec_pool_explain(request) ? request->error.status
+                                                                       : status;
+}
+
+/* Understand a complete body, if that was not done yet. Thread: the owner. */
+static enum status decode(struct exchange *x)
+{
+    struct request *request = &x->request;
+    if (request->decoded) {
+        return STATUS_OK;
+    }
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    request->codec_request.parallel = &crew.parallel;
+    enum status status = infer_decode(x, &request->error);
+    request->codec_request.parallel = NULL;
+    return explained(request, status);
+}
+
+static enum status prepare_in_steps(struct exchange *x, const struct parallel *parallel)
+{
+    struct request *request = &x->request;
+    struct error *err = &request->error;
+    enum status status = infer_hold_rest(x, err);
+    request->call.parallel = parallel;
+    if (status == STATUS_OK && x->spill) {
+        status = unspill(x, parallel, err);
+    }
+    if (status == STATUS_OK) {
+        status = infer_shm_read_axis(x, err);
+    }
+    if (status == STATUS_OK) {
+        status = request->codec->complete(&request->call, slab_at(request, request->in_offset),
+                                          request->payload_received, err);
+    }
+    if (status == STATUS_OK && request->call.source == CALL_SOURCE_TEXT) {
+        status = forget_text(x, parallel, err);
+    }
+    if (status == STATUS_OK) {
+        status = infer_shm_read_input(x, slab_at(request, request->in_offset), parallel, err);
+    }
+    if (status == STATUS_OK && request->call.axis_pending) {
+        status = plan(request, err);
+    }
+    return status == STATUS_OK ? zero_output_tail(request, parallel, err) : status;
+}
+
+/* From a decoded body to a request a device can take. Thread: the owner. */
+static enum status prepare(struct request *request)
+{
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    enum status status = prepare_in_steps(exchange_of(request), &crew.parallel);
+    request->call.parallel = NULL;
+    return explained(request, status);
+}
+
+/* ---- answering ---- */
+
+static void answer_clear(struct answer *answer)
+{
+    answer->content_type = NULL;
+    answer->header_count = 0;
+    answer->head = NULL;
+    answer->head_bytes = 0;
+    answer->payload_bytes = 0;
+}
+
+struct infer_bytes infer_answer_bytes(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct answer *answer = &request->answer;
+    struct infer_bytes bytes = {.head = {answer->head, answer->head_bytes}};
+    if (answer->payload_bytes == 0) {
+        return bytes;
+    }
+    char *payload = slab_at(request, request->out_offset);
+    size_t room = request->out_offset - request->block.offset + MEMORY_HEADROOM;
+    if (answer->head_bytes > room) {
+        bytes.payload = (struct byte_view){payload, (size_t)answer->payload_bytes};
+        return bytes;
+    }
+    /* The head goes in front of the payload, so that one call sends both. */
+    if (answer->head_bytes > 0) {
+        memcpy(payload - answer->head_bytes, answer->head, answer->head_bytes);
+    }
+    bytes.head = (struct byte_view){payload - answer->head_bytes,
+                                    answer->head_bytes + (size_t)answer->payload_bytes};
+    return bytes;
+}
+
+/* The text of the answer is there, and shorter than what was reserved for it. */
+static void settle_text(struct request *request)
+{
+    uint64_t reserved = infer_text_bytes(request);
+    uint64_t used = request->answer.head_bytes;
+    if (reserved > used && reserved - used >= SPARE_TEXT_BYTES) {
+        memory_release(request->server->memory, reserved - used);
+        request->reserved_bytes -= reserved - used;
+    }
+}
+
+/* The head of the answer is not to be sent. Of a text at least its length is reserved. */
+static void drop_head(struct request *request)
+{
+    struct answer *answer = &request->answer;
+    uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
+    request->reserved_bytes -= reserved;
+    codec_pool_discard(request->server->codecs, request->server->memory,
+                       (struct codec_discard){answer->head, answer->head_bytes, reserved});
+    answer->head = NULL;
+    answer->head_bytes = 0;
+}
+
+/* Compress the answer if there is memory for that; else leave it. err   CLIENT_GONE: given up
+ */
+static enum status pack(struct exchange *x, const struct parallel *parallel, struct error *err)
+{
+    struct request *request = &x->request;
+    struct answer *answer = &request->answer;
+    struct packed_answer packed = {.bytes = NULL};
+    struct error trouble = ERROR_INIT;
+    struct infer_bytes bytes = infer_answer_bytes(x);
+    enum status status = packed_answer_make(
+        request, x->door.accept_coding, (const struct byte_view[]){bytes.head, bytes.payload},
+        parallel, &packed, &trouble);
+    if (status == STATUS_CLIENT_GONE) {
+        drop_head(request);
+        return parallel_given_up(err);
+    }
+    if (status == STATUS_OK) {
+        drop_head(request);
+        answer->head = packed.bytes;
+        answer->head_bytes = packed.count;
+        answer->payload_bytes = 0;
+        x->packed = x->door.accept_coding;
+    }
+    return STATUS_OK;
+}
+
+static enum status encode_in_steps(struct exchange *x, const struct parallel *parallel)
+{
+    struct request *request = &x->request;
+    struct error *err = &request->error;
+    const char *output = output_of(request);
+    enum status status = infer_shm_write_output(x, output, request->out_bytes, parallel, err);
+    request->call.parallel = parallel;
+    if (status == STATUS_OK) {
+        status = request->codec->encode(&request->call, output, request->out_bytes,
+                                        &request->answer, err);
+    }
+    request->call.parallel = NULL;
+    if (status == STATUS_OK) {
+        settle_text(request);
+    }
+    return status == STATUS_OK && x->door.accept_coding != DOOR_IDENTITY
+               ? pack(x, parallel, err)
+               : status;
+}
+
+/* Thread: the owner. */
+static void encode(struct request *request)
+{
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    answer_clear(&request->answer);
+    if (encode_in_steps(exchange_of(request), &crew.parallel) != STATUS_OK) {
+        /* A text that was given up is one that could not be printed, for the codec. */
+        (void)codec_pool_explain(request);
+    }
+    request->state = REQUEST_FINISHED;
+    request->times.finished = clock_now_ns();
+}
+
+static bool encode_is_long(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    bool packs = x->door.accept_coding != DOOR_IDENTITY;
+    return infer_text_bytes(request) > request->server->config->inline_json_bytes ||
+           (packs && request->out_bytes > INLINE_PACK_BYTES) ||
+           (infer_shm_copies(x, REQUEST_SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
+}
+
+/* Payload bytes that completing a decoded request swaps, moves or writes zeroes behind. */
+static uint64_t bytes_to_move(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    const struct scan_call *call = &request->call;
+    bool copies = infer_shm_copies(x, REQUEST_SHM_INPUT);
+    bool moves = call->byte_swap || call->payload_offset > 0;
+    return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
+           (request->out_bytes - computed_bytes(request));
+}
+
+/* A head that the loop may decode: what it asks for then shows, which may be far more than what
+ * it is. */
+static bool head_is_short(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    return x->inflate == NULL &&
+           request->head_bytes <= request->server->config->inline_json_bytes;
+}
+
+static bool complete_is_long(const struct exchange *x)
+{
+    bool long_text = x->request.call.source == CALL_SOURCE_TEXT && !head_is_short(x);
+    return x->inflate != NULL || !x->request.decoded || long_text ||
+           bytes_to_move(x) > INLINE_MOVE_BYTES;
+}
+
+/* ---- what it costs the codec pool, in bytes of text ---- */
+
+enum {
+    MOVED_PER_TEXT = 16, /* bytes are moved in the time that one of text takes */
+    TEXT_PER_PACKED = 4  /* and so many of text are printed while one is packed */
+};
+
+static uint64_t prepare_cost(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    if (x->inflate != NULL) {
+        /* How much comes out shows when some has: see unpack_all(). */
+        return x->packed_body.count;
+    }
+    return request->decoded ? bytes_to_move(x) / MOVED_PER_TEXT
+                            : request->head_bytes + x->spilled / MOVED_PER_TEXT;
+}
+
+static uint64_t encode_cost(const struct exchange *x)
+{
+    const struct request *request = &x->request;
+    uint64_t text = infer_text_bytes(request);
+    uint64_t packed = x->door.accept_coding == DOOR_IDENTITY ? 0
+                      : text > 0                             ? text
+                                                             : request->out_bytes;
+    uint64_t copied = infer_shm_copies(x, REQUEST_SHM_OUTPUT) ? request->out_bytes : 0;
+    return text + packed * TEXT_PER_PACKED + copied / MOVED_PER_TEXT;
+}
+
+/* ---- handing over ---- */
+
+/* Prepare, and answer if there is nothing to compute. Thread: the owner. */
+static bool prepare_to_queue(struct request *request)
+{
+    if (prepare(request) != STATUS_OK) {
+        return false;
+    }
+    if (request->plan.pattern == SCAN_EMPTY) {
+        encode(request);
+        return false;
+    }
+    return true;
+}
+
+/* Queue a prepared request, whose takers are to be woken. Thread: the loop, if
+ * slices_wanted(); else the owner. */
+static enum infer_place launch(struct request *request)
+{
+    struct exchange *x = exchange_of(request);
+    if (slices_begun(x) || slices_start(x)) {
+        return slices_end(x) ? INFER_AWAY : INFER_ENDED;
+    }
+    enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
+    bool queued = queue_push(request->server->queue, request, &request->error) == STATUS_OK;
+    return queued ? place : INFER_ENDED;
+}
+
+static void parse_job(struct request *request);
+
+/* Unpack the body; no more of it than fits its class: what turns out to be longer has to wait
+ * with those that are. False: it was handed over to do that, or it has failed. Codec pool. */
+static bool unpack_all(struct exchange *x)
+{
+    struct request *request = &x->request;
+    struct codec_pool *pool = request->server->codecs;
+    struct codec_crew crew = codec_pool_crew(pool, request);
+    bool small = request->cost <= CODEC_SMALL_BYTES;
+    enum status status =
+        body_unpack(x, small ? CODEC_SMALL_BYTES : UINT64_MAX, &crew.parallel, &request->error);
+    if (status == STATUS_OK && x->inflate != NULL) {
+        const struct packed_body *packed = &x->packed_body;
+        uint64_t ratio = x->body_unpacked / packed->at + 1;
+        uint64_t rest = (packed->count - packed->at) * ratio; /* far below 2^63 */
+        codec_pool_submit(pool, request, CODEC_SMALL_BYTES + rest, parse_job);
+        return false;
+    }
+    if (status == STATUS_CLIENT_GONE) {
+        (void)codec_pool_explain(request);
+    }
+    if (status != STATUS_OK) {
+        completion_post(request->completion, request);
+    }
+    return status == STATUS_OK;
+}
+
+/* Codec pool. */
+static void parse_job(struct request *request)
+{
+    struct completion *completion = request->completion;
+    struct queue *queue = request->server->queue;
+    struct exchange *x = exchange_of(request);
+    if (x->inflate != NULL && !unpack_all(x)) {
+        return;
+    }
+    bool decoded = decode(x) == STATUS_OK;
+    if (decoded && !infer_is_covered(x)) {
+        request->state = REQUEST_DECODED;
+        completion_post(completion, request);
+        return;
+    }
+    bool ready = decoded && prepare_to_queue(request);
+    if (ready && slices_wanted(x)) {
+        request->state = REQUEST_PARSED;
+    } else if (ready && launch(request) != INFER_ENDED) {
+        queue_wake(queue);
+        return;
+    } else {
+        request->state = REQUEST_FINISHED;
+    }
+    completion_post(completion, request);
+}
+
+/* Codec pool. */
+static void print_job(struct request *request)
+{
+    struct completion *completion = request->completion;
+    encode(request);
+    completion_post(completion, request);
+}
+
+enum infer_place infer_submit(struct exchange *x)
+{
+    struct request *request = &x->request;
+    if (x->packed_body.count <= INLINE_UNPACK_BYTES &&
+        body_unpack(x, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
+        return INFER_ENDED;
+    }
+    if (head_is_short(x) && decode(x) != STATUS_OK) {
+        return INFER_ENDED;
+    }
+    if (!infer_may_go_on(x, 0)) {
+        return INFER_AWAY;
+    }
+    admission_trim(request->server->admission, request, infer_claim(x, 0));
+    if (complete_is_long(x)) {
+        request->state = REQUEST_PARSING;
+        codec_pool_submit(request->server->codecs, request, prepare_cost(x), parse_job);
+        return INFER_AWAY;
+    }
+    return prepare_to_queue(request) ? launch(request) : INFER_ENDED;
+}
+
+bool infer_advance(struct exchange *x)
+{
+    struct request *request = &x->request;
+    if (request->state == REQUEST_FINISHED || request->error.status != STATUS_OK) {
+        return false;
+    }
+    if (request->state == REQUEST_ADMITTED || request->state == REQUEST_DECODED) {
+        return infer_submit(x) != INFER_ENDED;
+    }
+    if (request->state == REQUEST_PARSED) {
+        return launch(request) != INFER_ENDED;
+    }
+    if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {
+        (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
+                        "the deadline passed before the answer could be made");
+        return false;
+    }
+    if (encode_is_long(x)) {
+        request->state = REQUEST_PRINTING;
+        codec_pool_submit(request->server->codecs, request, encode_cost(x), print_job);
+        return true;
+    }
+    encode(request);
+    return false;
+}

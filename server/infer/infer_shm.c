@@ -1,0 +1,165 @@
+/* Shared memory of tensor requests; see infer_shm.h. */
+#include "server/infer/infer_shm.h"
+
+#include "server/memory/shm.h"
+#include "server/server.h"
+
+static enum status hold(struct exchange *x, const struct shm_window *window,
+                        enum request_shm_tensor which, struct error *err)
+{
+    struct shm_registry *registry = x->request.server->shm;
+    if (window->region[0] == '\0') {
+        return STATUS_OK;
+    }
+    if (registry == NULL) {
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "clients' shared memory is off, see the server's --allow-client-shm: "
+                         "send the tensor in the body, or ask the operator");
+    }
+    if (!x->local) {
+        return error_set(
+            err, STATUS_FORBIDDEN,
+            "shared memory is for clients on this machine: loopback or Unix socket");
+    }
+    return shm_acquire(registry, window, &x->request.shm[which].region, err);
+}
+
+enum status infer_shm_hold(struct exchange *x, struct error *err)
+{
+    const struct scan_call *call = &x->request.call;
+    enum status status = hold(x, &call->input_shm, REQUEST_SHM_INPUT, err);
+    if (status == STATUS_OK) {
+        status = hold(x, &call->axis_shm, REQUEST_SHM_AXIS, err);
+    }
+    if (status == STATUS_OK) {
+        status = hold(x, &call->output_shm, REQUEST_SHM_OUTPUT, err);
+    }
+    return status;
+}
+
+static bool in_use(const struct request_shm *shm)
+{
+    return shm->in_use.slab != NULL;
+}
+
+static void place_input(struct request *request, size_t align)
+{
+    struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
+    const struct scan_call *call = &request->call;
+    if (in->region != NULL && call->input_bytes > 0 &&
+        call->input_shm.bytes >= call->input_bytes) {
+        in->in_use = shm_place(in->region, &call->input_shm, align);
+        request->shm_bytes += in_use(in) ? call->input_bytes : 0;
+    }
+}
+
+/* An output over its input replaces it, in the same pages, if the plan allows that; one that
+ * meets it otherwise is copied. */
+static void place_output(struct request *request, size_t align)
+{
+    const struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
+    struct request_shm *out = &request->shm[REQUEST_SHM_OUTPUT];
+    const struct scan_call *call = &request->call;
+    if (out->region == NULL || request->out_bytes == 0 ||
+        call->output_shm.bytes < request->out_bytes) {
+        return;
+    }
+    enum shm_overlap overlap = SHM_APART;
+    if (in_use(in)) {
+        overlap = shm_overlap(in->region, &call->input_shm, call->input_bytes, out->region,
+                              &call->output_shm, request->out_bytes);
+    }
+    if (overlap == SHM_APART) {
+        out->in_use = shm_place(out->region, &call->output_shm, align);
+        request->shm_bytes += in_use(out) ? request->out_bytes : 0;
+    } else if (overlap == SHM_SAME && request->plan.in_place &&
+               request->out_bytes <= call->input_bytes) {
+        out->in_use = in->in_use;
+    }
+}
+
+void infer_shm_place(struct exchange *x)
+{
+    struct request *request = &x->request;
+    size_t align = dtype_info(request->call.desc.dtype)->bytes;
+    place_input(request, align);
+    place_output(request, align);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+enum status infer_shm_read_axis(struct exchange *x, struct error *err)
+{
+    struct scan_call *call = &x->request.call;
+    const struct shm_region *region = x->request.shm[REQUEST_SHM_AXIS].region;
+    if (region == NULL) {
+        return STATUS_OK;
+    }
+    return shm_read(region, &call->axis_shm, call->axis_bytes,
+                    smaller(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err);
+}
+
+enum status infer_shm_read_input(struct exchange *x, void *input,
+                                 const struct parallel *parallel, struct error *err)
+{
+    const struct scan_call *call = &x->request.call;
+    const struct shm_region *region = x->request.shm[REQUEST_SHM_INPUT].region;
+    if (!infer_shm_copies(x, REQUEST_SHM_INPUT)) {
+        return STATUS_OK;
+    }
+    if (call->input_shm.bytes < call->input_bytes) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "the shared memory window holds %llu bytes, the input needs %llu",
+                         (unsigned long long)call->input_shm.bytes,
+                         (unsigned long long)call->input_bytes);
+    }
+    return shm_read(region, &call->input_shm, input, call->input_bytes, parallel, err);
+}
+
+/* What a device worked on is what the client shared. */
+static enum status verify(const struct request *request, struct error *err)
+{
+    const struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
+    const struct request_shm *out = &request->shm[REQUEST_SHM_OUTPUT];
+    enum status status = STATUS_OK;
+    if (in_use(in)) {
+        status = shm_verify(in->region, &request->call.input_shm, err);
+    }
+    if (status == STATUS_OK && in_use(out)) {
+        status = shm_verify(out->region, &request->call.output_shm, err);
+    }
+    return status;
+}
+
+enum status infer_shm_write_output(struct exchange *x, const void *output, uint64_t bytes,
+                                   const struct parallel *parallel, struct error *err)
+{
+    const struct scan_call *call = &x->request.call;
+    const struct shm_region *region = x->request.shm[REQUEST_SHM_OUTPUT].region;
+    enum status status = verify(&x->request, err);
+    if (status != STATUS_OK || !infer_shm_copies(x, REQUEST_SHM_OUTPUT)) {
+        return status;
+    }
+    if (call->output_shm.bytes < bytes) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "the shared memory window for the output holds %llu bytes, the result "
+                         "has %llu; register a larger region",
+                         (unsigned long long)call->output_shm.bytes, (unsigned long long)bytes);
+    }
+    return shm_write(region, &call->output_shm, output, bytes, parallel, err);
+}
+
+bool infer_shm_used(const struct exchange *x)
+{
+    const struct request_shm *shm = x->request.shm;
+    return shm[REQUEST_SHM_INPUT].region != NULL || shm[REQUEST_SHM_OUTPUT].region != NULL;
+}
+
+bool infer_shm_copies(const struct exchange *x, enum request_shm_tensor tensor)
+{
+    const struct request_shm *shm = &x->request.shm[tensor];
+    return shm->region != NULL && !in_use(shm);
+}

@@ -1,0 +1,215 @@
+/* zlib streams; see inflate.h. */
+#define ZLIB_CONST /* zlib promises not to write to its input */
+#include "server/infer/inflate.h"
+
+#include "server/base/config.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+enum {
+    WINDOW = 15,      /* zlib's largest */
+    GZIP_FORMAT = 16, /* added to WINDOW */
+    PACK_LEVEL = 1,   /* tensors pack badly: do not spend time on them */
+    PACK_MEMORY = 8,
+    PIECE = 32768 /* bytes handed on at a time */
+};
+
+struct inflate {
+    z_stream stream;
+    enum door_coding coding;
+    bool ended; /* a whole stream was seen */
+    uint64_t max_bytes;
+    uint64_t produced;
+    unsigned char piece[PIECE];
+};
+
+static int window_bits(enum door_coding coding)
+{
+    return coding == DOOR_GZIP ? WINDOW + GZIP_FORMAT : WINDOW;
+}
+
+static const char *coding_name(enum door_coding coding)
+{
+    return coding == DOOR_GZIP ? "gzip" : "deflate (zlib)";
+}
+
+enum status inflate_create(enum door_coding coding, uint64_t max_bytes, struct inflate **out,
+                           struct error *err)
+{
+    struct inflate *unpack = malloc(sizeof *unpack);
+    if (unpack == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
+    }
+    unpack->stream = (z_stream){.zalloc = Z_NULL};
+    unpack->coding = coding;
+    unpack->ended = false;
+    unpack->max_bytes = max_bytes;
+    unpack->produced = 0;
+    if (inflateInit2(&unpack->stream, window_bits(coding)) != Z_OK) {
+        free(unpack);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
+    }
+    *out = unpack;
+    return STATUS_OK;
+}
+
+void inflate_destroy(struct inflate *unpack)
+{
+    if (unpack != NULL) {
+        (void)inflateEnd(&unpack->stream);
+        free(unpack);
+    }
+}
+
+static enum status corrupt(const struct inflate *unpack, const char *what, struct error *err)
+{
+    return error_set_field(err, STATUS_INVALID_ENCODING, "Content-Encoding",
+                           "the body is no valid %s stream: %s", coding_name(unpack->coding),
+                           what);
+}
+
+/* Bytes came after the end of a stream: another gzip member, or garbage. */
+static enum status begin_next_member(struct inflate *unpack, struct error *err)
+{
+    if (unpack->coding != DOOR_GZIP) {
+        return corrupt(unpack, "more bytes follow its end", err);
+    }
+    unpack->ended = false;
+    if (inflateReset(&unpack->stream) != Z_OK) {
+        return error_set(err, STATUS_INTERNAL, "zlib cannot be reset");
+    }
+    return STATUS_OK;
+}
+
+/* Unpack until the piece is full or the input used up, and hand the piece on. */
+static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void *context,
+                                struct error *err)
+{
+    z_stream *stream = &unpack->stream;
+    uint64_t left = unpack->max_bytes - unpack->produced;
+    /* One byte more than allowed tells "exactly full" from "too much". */
+    size_t room = left < PIECE ? (size_t)left + 1 : PIECE;
+    stream->next_out = unpack->piece;
+    stream->avail_out = (uInt)room;
+    int code = inflate(stream, Z_NO_FLUSH);
+    if (code == Z_MEM_ERROR) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
+    }
+    if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+        return corrupt(unpack, "it is corrupt", err);
+    }
+    unpack->ended = code == Z_STREAM_END;
+    size_t count = room - stream->avail_out;
+    if (count > left) {
+        char limit[32];
+        config_size_text(unpack->max_bytes, limit, sizeof limit);
+        return error_set(
+            err, STATUS_TOO_LARGE,
+            "the unpacked body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
+            limit);
+    }
+    unpack->produced += count;
+    return count == 0 ? STATUS_OK : sink(context, unpack->piece, count, err);
+}
+
+enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count,
+                         inflate_sink sink, void *context, struct error *err)
+{
+    z_stream *stream = &unpack->stream;
+    if (count > UINT_MAX) {
+        return error_set(err, STATUS_INTERNAL, "a piece of %zu bytes to unpack", count);
+    }
+    stream->next_in = bytes;
+    stream->avail_in = (uInt)count;
+    do {
+        enum status status = STATUS_OK;
+        if (unpack->ended && stream->avail_in > 0) {
+            status = begin_next_member(unpack, err);
+        }
+        if (status == STATUS_OK && !unpack->ended) {
+            status = unpack_piece(unpack, sink, context, err);
+        }
+        if (status != STATUS_OK) {
+            return status;
+        }
+        /* A full piece may have left unpacked bytes inside zlib. */
+    } while (stream->avail_in > 0 || (!unpack->ended && stream->avail_out == 0));
+    return STATUS_OK;
+}
+
+enum status inflate_finish(struct inflate *unpack, struct error *err)
+{
+    return unpack->ended ? STATUS_OK : corrupt(unpack, "it is cut short", err);
+}
+
+struct deflate {
+    z_stream stream;
+    unsigned char piece[PIECE];
+};
+
+enum status deflate_create(enum door_coding coding, struct deflate **out, struct error *err)
+{
+    struct deflate *pack = malloc(sizeof *pack);
+    if (pack != NULL) {
+        pack->stream = (z_stream){.zalloc = Z_NULL};
+    }
+    if (pack == NULL || deflateInit2(&pack->stream, PACK_LEVEL, Z_DEFLATED, window_bits(coding),
+                                     PACK_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(pack);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to pack the answer");
+    }
+    *out = pack;
+    return STATUS_OK;
+}
+
+void deflate_destroy(struct deflate *pack)
+{
+    if (pack != NULL) {
+        (void)deflateEnd(&pack->stream);
+        free(pack);
+    }
+}
+
+/* Pack until the input is used up, or up to the end of the stream, handing on what fills the
+ * piece. */
+static enum status pack_all(struct deflate *pack, int flush, inflate_sink sink, void *context,
+                            struct error *err)
+{
+    z_stream *stream = &pack->stream;
+    int code = Z_OK;
+    do {
+        stream->next_out = pack->piece;
+        stream->avail_out = PIECE;
+        code = deflate(stream, flush);
+        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+            return error_set(err, STATUS_INTERNAL, "zlib cannot pack the answer");
+        }
+        size_t count = PIECE - stream->avail_out;
+        enum status status = count == 0 ? STATUS_OK : sink(context, pack->piece, count, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        /* A full piece may have left packed bytes inside zlib. */
+    } while (flush == Z_FINISH ? code != Z_STREAM_END : stream->avail_out == 0);
+    return STATUS_OK;
+}
+
+enum status deflate_feed(struct deflate *pack, const void *bytes, size_t count,
+                         inflate_sink sink, void *context, struct error *err)
+{
+    if (count > UINT_MAX) {
+        return error_set(err, STATUS_INTERNAL, "a piece of %zu bytes to pack", count);
+    }
+    pack->stream.next_in = bytes;
+    pack->stream.avail_in = (uInt)count;
+    return pack_all(pack, Z_NO_FLUSH, sink, context, err);
+}
+
+enum status deflate_finish(struct deflate *pack, inflate_sink sink, void *context,
+                           struct error *err)
+{
+    pack->stream.avail_in = 0;
+    return pack_all(pack, Z_FINISH, sink, context, err);
+}

@@ -1,0 +1,51 @@
+/* Content-Encoding: request bodies are unpacked and answers packed piece by piece.
+ * The output of unpacking is capped: not one byte beyond the cap is produced. Truncated and
+ * corrupt streams and bytes after the end are refused; several gzip members in a row are one
+ * stream, as RFC 1952 says. "deflate" is the zlib format, as RFC 9110 says. Thread: one at a
+ * time per stream. */
+#ifndef TALLY_SERVER_INFLATE_H
+#define TALLY_SERVER_INFLATE_H
+
+#include "proto/status.h"
+#include "server/http/door.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct inflate; /* opaque */
+
+/* Takes the bytes that come out; a failure ends the work with it. */
+typedef enum status (*inflate_sink)(void *context, const void *bytes, size_t count,
+                                    struct error *err);
+
+/* in    coding     DOOR_GZIP or DOOR_DEFLATE
+ *       max_bytes  most bytes the stream may unpack to */
+MUST_CHECK enum status inflate_create(enum door_coding coding, uint64_t max_bytes,
+                                      struct inflate **out, struct error *err);
+void inflate_destroy(struct inflate *unpack); /* NULL is fine */
+
+/* Unpack the next piece of the body.
+ * err   INVALID_ENCODING: corrupt, or more bytes after the end; TOO_LARGE: over the cap; what
+ *       the sink says */
+MUST_CHECK enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count,
+                                    inflate_sink sink, void *context, struct error *err);
+
+/* The body has ended. err: INVALID_ENCODING: the stream has not */
+MUST_CHECK enum status inflate_finish(struct inflate *unpack, struct error *err);
+
+struct deflate; /* opaque */
+
+MUST_CHECK enum status deflate_create(enum door_coding coding, struct deflate **out,
+                                      struct error *err);
+void deflate_destroy(struct deflate *pack); /* NULL is fine */
+
+/* Pack the next piece of the answer.
+ * err   what the sink says */
+MUST_CHECK enum status deflate_feed(struct deflate *pack, const void *bytes, size_t count,
+                                    inflate_sink sink, void *context, struct error *err);
+
+/* The answer has ended: pack the rest. err   what the sink says */
+MUST_CHECK enum status deflate_finish(struct deflate *pack, inflate_sink sink, void *context,
+                                      struct error *err);
+
+#endif

@@ -1,0 +1,348 @@
+/* One record per sliced request: the slice, as a request, and what is done. See slices.h. */
+#include "server/infer/slices.h"
+
+#include "kernels/scan_slice.h"
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/metrics.h"
+#include "server/http/body.h"
+#include "server/http/loop.h"
+#include "server/infer/infer_shm.h"
+#include "server/sched/client.h"
+#include "server/sched/queue.h"
+
+#include <stdlib.h>
+
+enum {
+    CARRY_BYTES = 1 << 20, /* most, for the sums that slices hand on */
+    FIRST_SLICES = 4,      /* --slice-bytes in the first slice, at most */
+    WHOLE_SLICES = 8,      /* in a complete tensor that is worth slicing: some milliseconds */
+    SLICE_MS = 5,          /* that a slice holds a device, about */
+    GROWTH = 4             /* of a slice to the one before it, at most */
+};
+
+struct slices {
+    struct request slice;
+    struct exchange *x; /* NULL: it ended before its slice came back */
+    struct http_loop *loop;
+    struct scan_slicing slicing;
+    uint64_t step_bytes; /* of the output */
+    uint64_t done;       /* steps computed */
+    uint64_t most;       /* steps of the next slice */
+    uint64_t out;        /* steps of the slice that is out; 0: none is */
+    uint64_t next_bytes; /* payload that makes it worth while to try the queue */
+    uint64_t queue_ns;   /* what the slices so far took */
+    uint64_t compute_ns;
+    struct memory_block block; /* left by a request that ended; held for the slice */
+    uint64_t reserved_bytes;
+    uint64_t carry[]; /* chained: struct scan_job, carry */
+};
+
+/* ---- which requests ---- */
+
+/* The payload is the input buffer, byte by byte and in its place for good. */
+static bool lands_as_it_is(struct exchange *x)
+{
+    const struct request *request = &x->request;
+    const struct scan_call *call = &request->call;
+    return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
+           !call->byte_swap && !call->axis_pending && !infer_shm_used(x) &&
+           x->inflate == NULL && !x->spill && request->block.slab != NULL;
+}
+
+static uint64_t tensor_bytes(const struct scan_plan *plan)
+{
+    return plan->elements * dtype_info(plan->dtype)->bytes;
+}
+
+/* Of sums that slices hand on; a scan has no more lines than bytes. */
+static uint64_t carry_bytes(const struct scan_slicing *slicing)
+{
+    return slicing->blocks > 1 ? slicing->lines * 2 * sizeof(uint64_t) : 0;
+}
+
+static bool has_room(const struct scan_slicing *slicing)
+{
+    return carry_bytes(slicing) <= CARRY_BYTES;
+}
+
+/* While it arrives. */
+static bool worth_beginning(struct exchange *x, struct scan_slicing *slicing)
+{
+    const struct request *request = &x->request;
+    uint64_t least = request->server->config->slice_bytes;
+    uint64_t bytes = tensor_bytes(&request->plan);
+    return least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
+           lands_as_it_is(x) && scan_slicing_make(&request->plan, true, slicing) &&
+           has_room(slicing);
+}
+
+/* When it is complete. */
+static bool worth_slicing(const struct exchange *x, struct scan_slicing *slicing)
+{
+    const struct request *request = &x->request;
+    uint64_t least = request->server->config->slice_bytes;
+    return least > 0 && tensor_bytes(&request->plan) / WHOLE_SLICES >= least &&
+           !infer_shm_used(x) && scan_slicing_make(&request->plan, false, slicing) &&
+           has_room(slicing);
+}
+
+bool slices_wanted(const struct exchange *x)
+{
+    struct scan_slicing ignored;
+    return worth_slicing(x, &ignored);
+}
+
+static bool create(struct exchange *x, const struct scan_slicing *slicing)
+{
+    struct request *request = &x->request;
+    struct error ignored = ERROR_INIT;
+    size_t carry = (size_t)carry_bytes(slicing);
+    size_t bytes = sizeof(struct slices) + carry;
+    if (body_reserve(request, bytes, &ignored) != STATUS_OK) {
+        return false;
+    }
+    struct slices *slices = calloc(1, bytes);
+    if (slices == NULL) {
+        return false; /* the reservation is given back with the request */
+    }
+    slices->x = x;
+    slices->loop = x->loop;
+    slices->slicing = *slicing;
+    slices->step_bytes = slicing->elements * dtype_info(request->plan.dtype)->bytes;
+    slices->most = 1 + request->server->config->slice_bytes * FIRST_SLICES / slices->step_bytes;
+    slices->slice = (struct request){.magic = REQUEST_MAGIC,
+                                     .completion = request->completion,
+                                     .server = request->server,
+                                     .client = request->client,
+                                     .ticket = request->ticket,
+                                     .deadline_ns = request->deadline_ns,
+                                     .planned = true,
+                                     .device = -1,
+                                     .slice = {.of = slices}};
+    client_hold(request->client);
+    x->slices = slices;
+    return true;
+}
+
+void slices_begin(struct exchange *x)
+{
+    struct scan_slicing slicing;
+    if (x->slices == NULL && worth_beginning(x, &slicing)) {
+        (void)create(x, &slicing);
+    }
+}
+
+/* ---- handing over ---- */
+
+/* Queue what there is up to step `end`, or the first of it. */
+static enum status push(struct slices *slices, uint64_t end, struct error *err)
+{
+    const struct exchange *x = slices->x;
+    const struct request *whole = &x->request;
+    struct request *slice = &slices->slice;
+    uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
+    uint64_t there = end - slices->done;
+    const struct scan_slice cut =
+        scan_slicing_take(&slices->slicing, slices->done,
+                          there < slices->most ? there : slices->most, &slice->plan);
+    slice->block = (struct memory_block){.slab = whole->block.slab,
+                                         .offset = whole->block.offset,
+                                         .bytes = (size_t)tensor_bytes(&slice->plan)};
+    slice->in_offset = whole->in_offset + (size_t)(cut.in_first * bytes);
+    slice->out_offset = whole->out_offset + (size_t)(cut.out_first * bytes);
+    slice->slice.carry = cut.carries ? slices->carry : NULL;
+    slice->slice.position = cut.position;
+    slice->slice.more = cut.more;
+    slice->slice.holes = cut.holes;
+    slice->slice.last = slices->done + cut.steps == slices->slicing.steps;
+    atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
+    slice->model = slice->slice.last ? whole->model : -1; /* counted once */
+    slice->retries = 0;
+    enum status status = queue_push(whole->server->queue, slice, err);
+    if (status == STATUS_OK) {
+        bool first = slices->done == 0;
+        queue_wake(whole->server->queue); /* long, and alone: there is no company to wait for */
+        slices->out = cut.steps;
+        slices->loop->slices_out++;
+        metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
+        metrics_add(whole->server->metrics, METRICS_COUNTER_SLICED_REQUESTS, first);
+    }
+    return status;
+}
+
+void slices_feed(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    if (slices == NULL || slices->out > 0) {
+        return;
+    }
+    struct error ignored = ERROR_INIT;
+    uint64_t received = x->request.payload_received;
+    uint64_t least = x->request.server->config->slice_bytes;
+    uint64_t arrived = received / slices->step_bytes;
+    if (received < slices->next_bytes || arrived >= slices->slicing.steps ||
+        (arrived - slices->done) * slices->step_bytes < least) {
+        return; /* the last slice waits for the verdict on the whole body */
+    }
+    if (push(slices, arrived, &ignored) != STATUS_OK) {
+        slices->next_bytes = received + least;
+    }
+}
+
+bool slices_begun(const struct exchange *x)
+{
+    return x->slices != NULL && (x->slices->out > 0 || x->slices->done > 0);
+}
+
+bool slices_start(struct exchange *x)
+{
+    struct scan_slicing slicing;
+    return worth_slicing(x, &slicing) && (x->slices != NULL || create(x, &slicing));
+}
+
+bool slices_end(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    x->request.state = REQUEST_SLICED;
+    return slices->out > 0 ||
+           push(slices, slices->slicing.steps, &x->request.error) == STATUS_OK;
+}
+
+/* ---- coming back ---- */
+
+/* How much a device gets next, after it took so long for `steps`. */
+static void adapt(struct slices *slices, uint64_t steps, uint64_t took_ns)
+{
+    uint64_t least = 1 + slices->slice.server->config->slice_bytes / slices->step_bytes;
+    double fits = (double)steps * SLICE_MS * NS_PER_MS / (double)(took_ns + 1);
+    double most = (double)steps * GROWTH;
+    double next = fits < most ? fits : most;
+    slices->most = next > (double)least ? (uint64_t)next : least;
+}
+
+static void account(struct slices *slices, uint64_t steps)
+{
+    struct request *whole = &slices->x->request;
+    const struct request *slice = &slices->slice;
+    adapt(slices, steps, clock_span_ns(slice->times.started, slice->times.computed));
+    slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
+    slices->compute_ns += clock_span_ns(slice->times.started, slice->times.computed);
+    whole->upload_ns += slice->upload_ns;
+    whole->compute_ns += slice->compute_ns;
+    whole->download_ns += slice->download_ns;
+    whole->device = slice->device;
+    whole->batch = slice->batch;
+}
+
+/* The request's times: as if its slices had waited and run one after the other at the end. */
+static void settle_times(const struct slices *slices)
+{
+    struct request_times *times = &slices->x->request.times;
+    times->computed = slices->slice.times.computed;
+    times->started = times->computed - slices->compute_ns;
+    times->queued = times->started - slices->queue_ns;
+}
+
+static void destroy(struct slices *slices)
+{
+    struct memory *memory = slices->slice.server->memory;
+    memory_give(memory, &slices->block);
+    if (slices->reserved_bytes > 0) {
+        memory_release(memory, slices->reserved_bytes);
+    }
+    client_release(slices->slice.client);
+    free(slices);
+}
+
+/* A slice of a request that waits for nothing but its slices. */
+static struct request *go_on(struct slices *slices)
+{
+    struct request *whole = &slices->x->request;
+    if (slices->done < slices->slicing.steps &&
+        atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
+        (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
+        return whole;
+    }
+    if (slices->done < slices->slicing.steps) {
+        bool more = push(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
+        return more ? NULL : whole;
+    }
+    settle_times(slices);
+    return whole;
+}
+
+struct request *slices_take_back(struct request *slice)
+{
+    struct slices *slices = slice->slice.of;
+    struct exchange *x = slices->x;
+    uint64_t steps = slices->out;
+    slices->loop->slices_out--;
+    slices->out = 0;
+    if (x == NULL) {
+        destroy(slices);
+        return NULL;
+    }
+    bool waiting = x->phase == EXCHANGE_SUSPENDED && !x->paused;
+    bool receiving = x->phase == EXCHANGE_BODY || x->paused;
+    if (slice->error.status != STATUS_OK) {
+        if (waiting || receiving) {
+            x->request.error = slice->error;
+        }
+        if (x->phase == EXCHANGE_BODY) {
+            exchange_refuse(x); /* one that is paused, when it comes back */
+        }
+        return waiting ? &x->request : NULL;
+    }
+    slices->done += steps;
+    account(slices, steps);
+    if (waiting) {
+        return go_on(slices);
+    }
+    if (receiving) {
+        slices_feed(x);
+    }
+    return NULL;
+}
+
+/* ---- ending early ---- */
+
+void slices_cancel(struct exchange *x)
+{
+    if (x->slices != NULL) {
+        atomic_store_explicit(&x->slices->slice.cancelled, true, memory_order_relaxed);
+    }
+}
+
+void slices_release(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    struct request *whole = &x->request;
+    x->slices = NULL;
+    if (slices == NULL) {
+        return;
+    }
+    if (slices->out == 0) {
+        destroy(slices);
+        return;
+    }
+    atomic_store_explicit(&slices->slice.cancelled, true, memory_order_relaxed);
+    slices->x = NULL;
+    slices->block = whole->block;
+    slices->reserved_bytes = whole->reserved_bytes;
+    whole->block = (struct memory_block){.slab = NULL};
+    whole->reserved_bytes = 0;
+}
+
+bool slices_give_up(struct exchange *x)
+{
+    struct slices *slices = x->slices;
+    if (slices == NULL || slices->out == 0 ||
+        !atomic_load_explicit(&slices->slice.slice.overdue, memory_order_relaxed)) {
+        return false;
+    }
+    slices_release(x);
+    (void)error_set(&x->request.error, STATUS_DEVICE_ERROR,
+                    "the device that scans this tensor gives no answer; try again");
+    return true;
+}

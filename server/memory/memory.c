@@ -1,0 +1,527 @@
+/* Two kinds of slabs.
+ *
+ * Shared: small blocks of all sizes, cut from a few slabs by a buddy allocator, the first slab
+ * with room first, so that requests that wait together mostly lie in one slab and run in one
+ * launch. Own: a large block has its slab; sizes are rounded to an eighth of a power of two, so
+ * that the next request of that size finds it again, its pages already there (touching fresh
+ * pages costs more than the scan).
+ *
+ * Unused own slabs wait in a list, latest first. They leave after keep_ms, or when the total
+ * would exceed the budget. System calls are made outside the lock. */
+#include "server/memory/memory.h"
+
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/memory/buddy.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define POISON(address, bytes)   __asan_poison_memory_region(address, bytes)
+#define UNPOISON(address, bytes) __asan_unpoison_memory_region(address, bytes)
+#else
+#define POISON(address, bytes)   ((void)(address), (void)(bytes))
+#define UNPOISON(address, bytes) ((void)(address), (void)(bytes))
+#endif
+
+enum {
+    OWN_OFFSET = SLAB_ALIGN, /* of the usable bytes in an own slab: page-aligned */
+    SHARED_MAX = 4096,       /* shared slabs */
+    KEPT_PART = 16,          /* of the budget for small requests: a sixteenth, ... */
+    KEPT_MOST = 64 << 20     /* ... at most */
+};
+
+/* memory_block.bin: 0 for an own slab, else 1 + index in shared[]. */
+struct shared_slab {
+    struct slab *slab; /* owned; NULL: the entry is free */
+    struct buddy *buddy;
+    uint64_t unused_since_ns; /* valid while nothing is taken from it */
+};
+
+/* An own slab nobody uses. */
+struct idle_slab {
+    struct slab *slab; /* owned */
+    uint64_t since_ns;
+    struct idle_slab *next; /* used less lately */
+};
+
+struct memory {
+    struct memory_options options;
+    atomic_uint_fast64_t reserved;   /* taken by requests */
+    atomic_uint_fast64_t committed;  /* the same and what was promised */
+    atomic_uint_fast64_t refused_ns; /* when there was too little free ... */
+    atomic_uint_fast64_t missing;    /* ... by how many bytes */
+    pthread_mutex_t lock;            /* guards everything below */
+    size_t shared_count;             /* entries of shared[] ever used */
+    struct idle_slab *idle;
+    uint64_t slab_bytes;
+    uint64_t block_count;
+    struct shared_slab shared[SHARED_MAX];
+};
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+enum status memory_create(const struct memory_options *options, struct memory **out,
+                          struct error *err)
+{
+    struct memory *memory = calloc(1, sizeof *memory);
+    if (memory == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the slab pool");
+    }
+    assert(options->small_block_bytes + MEMORY_HEADROOM <= options->small_slab_bytes);
+    memory->options = *options;
+    atomic_init(&memory->reserved, 0);
+    atomic_init(&memory->committed, 0);
+    (void)pthread_mutex_init(&memory->lock, NULL);
+    *out = memory;
+    return STATUS_OK;
+}
+
+uint64_t memory_budget(const struct memory *memory)
+{
+    return memory->options.budget_bytes;
+}
+
+static void destroy_slab(struct slab *slab)
+{
+    UNPOISON(slab_data(slab), slab_bytes(slab));
+    slab_destroy(slab);
+}
+
+static void destroy_idle(struct idle_slab *idle)
+{
+    while (idle != NULL) {
+        struct idle_slab *next = idle->next;
+        destroy_slab(idle->slab);
+        free(idle);
+        idle = next;
+    }
+}
+
+void memory_destroy(struct memory *memory)
+{
+    if (memory == NULL) {
+        return;
+    }
+    assert(memory->block_count == 0);
+    destroy_idle(memory->idle);
+    for (size_t i = 0; i < memory->shared_count; i++) {
+        if (memory->shared[i].slab != NULL) {
+            destroy_slab(memory->shared[i].slab);
+            buddy_destroy(memory->shared[i].buddy);
+        }
+    }
+    (void)pthread_mutex_destroy(&memory->lock);
+    free(memory);
+}
+
+enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struct error *err)
+{
+    char need[32];
+    char whole[32];
+    config_size_text(bytes, need, sizeof need);
+    config_size_text(memory->options.budget_bytes, whole, sizeof whole);
+    return error_set(
+        err, STATUS_TOO_LARGE,
+        "the request needs %s of memory, and all requests together may have %s, the server's "
+        "--memory-budget, of which a sixteenth is kept for small ones: " CONFIG_LESS_ADVICE,
+        need, whole);
+}
+
+static enum status refuse(const struct memory *memory, uint64_t bytes, uint64_t left,
+                          struct error *err)
+{
+    char need[32];
+    char free_now[32];
+    char whole[32];
+    if (bytes > memory->options.budget_bytes) {
+        return memory_never_fits(memory, bytes, err);
+    }
+    config_size_text(bytes, need, sizeof need);
+    config_size_text(left, free_now, sizeof free_now);
+    config_size_text(memory->options.budget_bytes, whole, sizeof whole);
+    return error_set(err, STATUS_OUT_OF_MEMORY,
+                     "the request needs %s of memory, and only %s of %s, the server's "
+                     "--memory-budget, are free now: try again after Retry-After seconds, or "
+                     "send less at once",
+                     need, free_now, whole);
+}
+
+/* Commit bytes up to a limit; *left is what was free otherwise. */
+static bool commit(struct memory *memory, uint64_t bytes, uint64_t limit, uint64_t *left)
+{
+    uint64_t committed = atomic_load(&memory->committed);
+    do {
+        *left = committed < limit ? limit - committed : 0;
+        if (bytes > *left) {
+            if (bytes <= limit) {
+                atomic_store_explicit(&memory->missing, bytes - *left, memory_order_relaxed);
+                atomic_store_explicit(&memory->refused_ns, clock_now_ns(),
+                                      memory_order_relaxed);
+            }
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&memory->committed, &committed, committed + bytes));
+    return true;
+}
+
+enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err)
+{
+    uint64_t left = 0;
+    if (!commit(memory, bytes, memory->options.budget_bytes, &left)) {
+        return refuse(memory, bytes, left, err);
+    }
+    (void)atomic_fetch_add(&memory->reserved, bytes);
+    return STATUS_OK;
+}
+
+static void take_off(atomic_uint_fast64_t *count, uint64_t bytes)
+{
+    uint64_t before = atomic_fetch_sub(count, bytes);
+    assert(before >= bytes);
+    (void)before;
+}
+
+uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns)
+{
+    bool refused = atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) > since_ns;
+    return refused ? atomic_load_explicit(&memory->missing, memory_order_relaxed) : 0;
+}
+
+void memory_release(struct memory *memory, uint64_t bytes)
+{
+    take_off(&memory->reserved, bytes);
+    take_off(&memory->committed, bytes);
+}
+
+uint64_t memory_budget_large(const struct memory *memory)
+{
+    uint64_t budget = memory->options.budget_bytes;
+    uint64_t kept = budget / KEPT_PART < KEPT_MOST ? budget / KEPT_PART : KEPT_MOST;
+    return budget - kept;
+}
+
+bool memory_promise(struct memory *memory, uint64_t bytes)
+{
+    uint64_t left = 0;
+    return commit(memory, bytes, memory_budget_large(memory), &left);
+}
+
+void memory_unpromise(struct memory *memory, uint64_t bytes)
+{
+    take_off(&memory->committed, bytes);
+}
+
+void memory_draw(struct memory *memory, uint64_t bytes)
+{
+    (void)atomic_fetch_add(&memory->reserved, bytes);
+}
+
+/* Small blocks. */
+
+static bool take_shared(struct memory *memory, size_t bytes, struct memory_block *block)
+{
+    for (size_t i = 0; i < memory->shared_count; i++) {
+        struct shared_slab *shared = &memory->shared[i];
+        size_t offset;
+        if (shared->slab != NULL &&
+            buddy_take(shared->buddy, bytes + MEMORY_HEADROOM, &offset)) {
+            *block = (struct memory_block){.slab = shared->slab,
+                                           .offset = offset + MEMORY_HEADROOM,
+                                           .bytes = bytes,
+                                           .bin = (unsigned)i + 1};
+            memory->block_count++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes ownership of slab and buddy if there is an entry left. */
+static bool add_shared(struct memory *memory, struct slab *slab, struct buddy *buddy)
+{
+    size_t i = 0;
+    while (i < memory->shared_count && memory->shared[i].slab != NULL) {
+        i++;
+    }
+    if (i == SHARED_MAX) {
+        return false;
+    }
+    memory->shared_count += i == memory->shared_count;
+    memory->shared[i] =
+        (struct shared_slab){.slab = slab, .buddy = buddy, .unused_since_ns = clock_now_ns()};
+    memory->slab_bytes += slab_bytes(slab);
+    POISON(slab_data(slab), slab_bytes(slab));
+    return true;
+}
+
+/* Make a shared slab; false without memory. */
+static bool grow_shared(struct memory *memory)
+{
+    struct slab *slab = slab_create(memory->options.small_slab_bytes);
+    struct buddy *buddy = slab == NULL ? NULL : buddy_create(memory->options.small_slab_bytes);
+    (void)pthread_mutex_lock(&memory->lock);
+    bool added = buddy != NULL && add_shared(memory, slab, buddy);
+    (void)pthread_mutex_unlock(&memory->lock);
+    if (!added) {
+        slab_destroy(slab);
+        buddy_destroy(buddy);
+    }
+    return added;
+}
+
+enum status memory_prepare(struct memory *memory, struct error *err)
+{
+    char need[32];
+    if (grow_shared(memory)) {
+        return STATUS_OK;
+    }
+    config_size_text(memory->options.small_slab_bytes, need, sizeof need);
+    return error_set(err, STATUS_OUT_OF_MEMORY,
+                     "the system has no %s of memory for the first tensors (ulimit -v, or the "
+                     "limit of a container?)",
+                     need);
+}
+
+static enum status take_small(struct memory *memory, size_t bytes, struct memory_block *block,
+                              struct error *err)
+{
+    for (;;) { /* others may take what was added: grow again */
+        (void)pthread_mutex_lock(&memory->lock);
+        bool taken = take_shared(memory, bytes, block);
+        (void)pthread_mutex_unlock(&memory->lock);
+        if (taken) {
+            return STATUS_OK;
+        }
+        if (!grow_shared(memory)) {
+            return error_set(err, STATUS_OUT_OF_MEMORY,
+                             "the system has no memory for the tensor; try again");
+        }
+    }
+}
+
+/* Large blocks. */
+
+/* Sizes in steps of an eighth of their power of two. */
+static uint64_t own_slab_bytes(size_t bytes)
+{
+    uint64_t need = bytes + OWN_OFFSET;
+    uint64_t step = SLAB_ALIGN;
+    while (step * 16 < need) {
+        step *= 2;
+    }
+    return round_up(need, step);
+}
+
+/* The latest used idle slab that is large enough and not much too large. */
+static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
+{
+    for (struct idle_slab **link = &memory->idle; *link != NULL; link = &(*link)->next) {
+        struct idle_slab *idle = *link;
+        uint64_t has = slab_bytes(idle->slab);
+        if (has >= need && has - need <= need / 4) {
+            *link = idle->next;
+            return idle;
+        }
+    }
+    return NULL;
+}
+
+/* Cut idle slabs off, the longest unused first, until `need` more fit the budget. */
+static struct idle_slab *evict_idle(struct memory *memory, uint64_t need)
+{
+    struct idle_slab *evicted = NULL;
+    while (memory->idle != NULL && memory->slab_bytes + need > memory->options.budget_bytes) {
+        struct idle_slab **link = &memory->idle;
+        while ((*link)->next != NULL) {
+            link = &(*link)->next;
+        }
+        struct idle_slab *oldest = *link;
+        *link = NULL;
+        memory->slab_bytes -= slab_bytes(oldest->slab);
+        oldest->next = evicted;
+        evicted = oldest;
+    }
+    return evicted;
+}
+
+static struct idle_slab *take_all_idle(struct memory *memory)
+{
+    (void)pthread_mutex_lock(&memory->lock);
+    struct idle_slab *all = memory->idle;
+    memory->idle = NULL;
+    for (struct idle_slab *idle = all; idle != NULL; idle = idle->next) {
+        memory->slab_bytes -= slab_bytes(idle->slab);
+    }
+    (void)pthread_mutex_unlock(&memory->lock);
+    return all;
+}
+
+static struct slab *create_own(struct memory *memory, uint64_t bytes)
+{
+    struct slab *slab = slab_create(bytes);
+    if (slab == NULL) {
+        destroy_idle(take_all_idle(memory)); /* the system is short: give it what we can */
+        slab = slab_create(bytes);
+    }
+    return slab;
+}
+
+static enum status take_own(struct memory *memory, size_t bytes, struct memory_block *block,
+                            struct error *err)
+{
+    uint64_t need = own_slab_bytes(bytes);
+    (void)pthread_mutex_lock(&memory->lock);
+    struct idle_slab *idle = pick_idle(memory, need);
+    struct idle_slab *evicted = idle == NULL ? evict_idle(memory, need) : NULL;
+    (void)pthread_mutex_unlock(&memory->lock);
+    destroy_idle(evicted);
+    struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
+    if (slab == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "the system has no memory for the tensor; try again");
+    }
+    (void)pthread_mutex_lock(&memory->lock);
+    memory->slab_bytes += idle == NULL ? slab_bytes(slab) : 0;
+    memory->block_count++;
+    (void)pthread_mutex_unlock(&memory->lock);
+    free(idle);
+    POISON(slab_data(slab), slab_bytes(slab));
+    *block = (struct memory_block){.slab = slab, .offset = OWN_OFFSET, .bytes = bytes};
+    return STATUS_OK;
+}
+
+enum status memory_take(struct memory *memory, size_t bytes, struct memory_block *block,
+                        struct error *err)
+{
+    if (bytes > SIZE_MAX / 4) {
+        return error_set(err, STATUS_TOO_LARGE, "a tensor of %zu bytes cannot be held", bytes);
+    }
+    struct memory_block taken;
+    size_t usable = round_up(bytes, MEMORY_ALIGN);
+    enum status status = usable <= memory->options.small_block_bytes
+                             ? take_small(memory, usable, &taken, err)
+                             : take_own(memory, usable, &taken, err);
+    if (status == STATUS_OK) {
+        UNPOISON((char *)slab_data(taken.slab) + taken.offset - MEMORY_HEADROOM,
+                 taken.bytes + MEMORY_HEADROOM);
+        *block = taken;
+    }
+    return status;
+}
+
+static void give_shared(struct memory *memory, const struct memory_block *block)
+{
+    struct shared_slab *shared = &memory->shared[block->bin - 1];
+    (void)pthread_mutex_lock(&memory->lock);
+    buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM);
+    if (buddy_unused(shared->buddy)) {
+        shared->unused_since_ns = clock_now_ns();
+    }
+    memory->block_count--;
+    (void)pthread_mutex_unlock(&memory->lock);
+}
+
+static void give_own(struct memory *memory, const struct memory_block *block)
+{
+    struct idle_slab *idle = malloc(sizeof *idle);
+    (void)pthread_mutex_lock(&memory->lock);
+    memory->block_count--;
+    if (idle != NULL) {
+        *idle = (struct idle_slab){
+            .slab = block->slab, .since_ns = clock_now_ns(), .next = memory->idle};
+        memory->idle = idle;
+    } else {
+        memory->slab_bytes -= slab_bytes(block->slab);
+    }
+    (void)pthread_mutex_unlock(&memory->lock);
+    if (idle == NULL) {
+        destroy_slab(block->slab);
+    }
+}
+
+void memory_give(struct memory *memory, struct memory_block *block)
+{
+    if (block->slab == NULL) {
+        return;
+    }
+    POISON((char *)slab_data(block->slab) + block->offset - MEMORY_HEADROOM,
+           block->bytes + MEMORY_HEADROOM);
+    if (block->bin == 0) {
+        give_own(memory, block);
+    } else {
+        give_shared(memory, block);
+    }
+    *block = (struct memory_block){0};
+}
+
+/* Cut off the idle slabs that were last used before then. The list is ordered by that time. */
+static struct idle_slab *cut_idle_before(struct memory *memory, uint64_t before_ns)
+{
+    struct idle_slab **link = &memory->idle;
+    while (*link != NULL && (*link)->since_ns > before_ns) {
+        link = &(*link)->next;
+    }
+    struct idle_slab *cut = *link;
+    *link = NULL;
+    for (struct idle_slab *idle = cut; idle != NULL; idle = idle->next) {
+        memory->slab_bytes -= slab_bytes(idle->slab);
+    }
+    return cut;
+}
+
+/* Remove a shared slab that was last used before then; never the first, which is always wanted
+ * again. */
+static bool cut_shared_before(struct memory *memory, uint64_t before_ns,
+                              struct shared_slab *cut)
+{
+    for (size_t i = 1; i < memory->shared_count; i++) {
+        struct shared_slab *shared = &memory->shared[i];
+        if (shared->slab != NULL && buddy_unused(shared->buddy) &&
+            shared->unused_since_ns <= before_ns) {
+            memory->slab_bytes -= slab_bytes(shared->slab);
+            *cut = *shared;
+            *shared = (struct shared_slab){0};
+            return true;
+        }
+    }
+    return false;
+}
+
+void memory_trim(struct memory *memory, uint64_t now_ns)
+{
+    uint64_t keep_ns = memory->options.keep_ms * NS_PER_MS;
+    uint64_t before_ns = now_ns > keep_ns ? now_ns - keep_ns : 0;
+    struct shared_slab shared;
+    (void)pthread_mutex_lock(&memory->lock);
+    struct idle_slab *idle = cut_idle_before(memory, before_ns);
+    bool cut = cut_shared_before(memory, before_ns, &shared);
+    (void)pthread_mutex_unlock(&memory->lock);
+    destroy_idle(idle);
+    if (cut) {
+        destroy_slab(shared.slab);
+        buddy_destroy(shared.buddy);
+    }
+}
+
+void memory_stats(struct memory *memory, struct memory_stats *out)
+{
+    (void)pthread_mutex_lock(&memory->lock);
+    uint64_t reserved = atomic_load(&memory->reserved);
+    uint64_t committed = atomic_load(&memory->committed);
+    *out =
+        (struct memory_stats){.budget_bytes = memory->options.budget_bytes,
+                              .reserved_bytes = reserved,
+                              .promised_bytes = committed > reserved ? committed - reserved : 0,
+                              .slab_bytes = memory->slab_bytes,
+                              .block_count = memory->block_count};
+    (void)pthread_mutex_unlock(&memory->lock);
+}

@@ -1,0 +1,520 @@
+/* The table of registered regions and the copies in and out of them. Locks: registry->lock
+ * guards the table; a region is immutable but for its count of users. */
+#include "server/memory/shm.h"
+
+#include "server/memory/shm_map.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    COPY_AT_ONCE = 1 << 20 /* bytes, between two steps */
+};
+
+struct shm_region {
+    atomic_uint users; /* the table is one */
+    int fd;            /* owned */
+    dev_t device;      /* with inode: which object it is */
+    ino_t inode;
+    struct shm_map *map; /* owned; NULL: windows are copied */
+    struct kserve_shm_region info;
+};
+
+struct shm_registry {
+    struct shm_options options;
+    pthread_mutex_t lock;        /* guards the rest */
+    struct shm_region **regions; /* owned array of max_regions; [0..count) each held once */
+    size_t count;
+    uint64_t bytes;
+};
+
+static void lock(struct shm_registry *registry)
+{
+    int rc = pthread_mutex_lock(&registry->lock);
+    assert(rc == 0);
+    (void)rc;
+}
+
+static void unlock(struct shm_registry *registry)
+{
+    int rc = pthread_mutex_unlock(&registry->lock);
+    assert(rc == 0);
+    (void)rc;
+}
+
+enum status shm_create(const struct shm_options *options, struct shm_registry **out,
+                       struct error *err)
+{
+    struct shm_registry *registry = calloc(1, sizeof *registry);
+    size_t rows = options->max_regions > 0 ? options->max_regions : 1;
+    struct shm_region **regions = calloc(rows, sizeof(struct shm_region *));
+    if (registry == NULL || regions == NULL || pthread_mutex_init(&registry->lock, NULL) != 0) {
+        free(regions);
+        free(registry);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the shared memory table");
+    }
+    registry->options = *options;
+    registry->regions = regions;
+    *out = registry;
+    return STATUS_OK;
+}
+
+void shm_destroy(struct shm_registry *registry)
+{
+    if (registry == NULL) {
+        return;
+    }
+    (void)shm_unregister(registry, NULL);
+    (void)pthread_mutex_destroy(&registry->lock);
+    free(registry->regions);
+    free(registry);
+}
+
+bool shm_enabled(const struct shm_registry *registry)
+{
+    return registry->options.enabled;
+}
+
+static enum status check_enabled(const struct shm_registry *registry, struct error *err)
+{
+    if (registry->options.enabled) {
+        return STATUS_OK;
+    }
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "clients' shared memory is switched off: start tallyd with "
+                     "--allow-client-shm, or send the tensor in the body");
+}
+
+static bool key_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '.' || c == '_' || c == '-';
+}
+
+/* The key without its leading slash, or NULL: ^/?[A-Za-z0-9._-]{1,254}$, no dot file (so
+ * neither
+ * "." nor ".."), no named semaphore. */
+static const char *key_name(const char *key)
+{
+    const char *name = key[0] == '/' ? key + 1 : key;
+    size_t length = strlen(name);
+    if (length == 0 || length > 254 || name[0] == '.' || strncmp(name, "sem.", 4) == 0) {
+        return NULL;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (!key_char(name[i])) {
+            return NULL;
+        }
+    }
+    return name;
+}
+
+static enum status check_key(const struct shm_registry *registry, const char *key,
+                             struct error *err)
+{
+    const char *name = key_name(key);
+    if (name == NULL) {
+        return error_set_field(
+            err, STATUS_SHM_ERROR, "key",
+            "not the name of a shared memory object: expected 1 to 254 of "
+            "A-Z a-z 0-9 . _ - after an optional slash, not beginning with a "
+            "dot or with \"sem.\"");
+    }
+    const char *prefix = registry->options.key_prefix;
+    if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) != 0) {
+        return error_set_field(err, STATUS_FORBIDDEN, "key",
+                               "this server takes only keys that begin with its "
+                               "--shm-key-prefix: ask the operator for it");
+    }
+    return STATUS_OK;
+}
+
+static enum status open_error(int code, struct error *err)
+{
+    switch (code) {
+    case ENOENT:
+        return error_set_field(
+            err, STATUS_NOT_FOUND, "key",
+            "no shared memory object of that name is visible to the server; "
+            "in a container, share the IPC namespace (--ipc=host) or /dev/shm");
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+        return error_set_field(err, STATUS_FORBIDDEN, "key",
+                               "the server may not open that shared memory object for reading "
+                               "and writing: run client and server as one user");
+    case EMFILE:
+    case ENFILE:
+        return error_set(err, STATUS_OUT_OF_MEMORY,
+                         "the server has no file descriptor left for another region");
+    default:
+        return error_set_field(err, STATUS_SHM_ERROR, "key",
+                               "the shared memory object cannot be opened");
+    }
+}
+
+/* Whether the open object is one the client may lend: a regular file of our own user, with the
+ * window inside. */
+static enum status check_object(int fd, const struct kserve_shm_region *region,
+                                struct error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return error_set_field(err, STATUS_SHM_ERROR, "key", "not a shared memory object");
+    }
+    if (info.st_uid != geteuid()) {
+        return error_set_field(err, STATUS_FORBIDDEN, "key",
+                               "the shared memory object belongs to another user");
+    }
+    uint64_t size = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    if (region->offset > size || region->byte_size > size - region->offset) {
+        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
+                               "offset %" PRIu64 " and byte_size %" PRIu64
+                               " reach beyond the object, which has %" PRIu64 " bytes",
+                               region->offset, region->byte_size, size);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_object(const struct shm_registry *registry,
+                               const struct kserve_shm_region *region, int *out,
+                               struct error *err)
+{
+    enum status status = check_key(registry, region->key, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (region->byte_size == 0) {
+        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
+                               "a region must have at least one byte");
+    }
+    /* shm_open() itself adds O_NOFOLLOW and O_CLOEXEC; O_NONBLOCK: never wait on a FIFO. */
+    int fd = shm_open(region->key, O_RDWR | O_NONBLOCK, 0);
+    if (fd < 0) {
+        return open_error(errno, err);
+    }
+    status = check_object(fd, region, err);
+    if (status != STATUS_OK) {
+        (void)close(fd);
+        return status;
+    }
+    *out = fd;
+    return STATUS_OK;
+}
+
+/* Position of the name, or count. Under the lock. */
+static size_t find(const struct shm_registry *registry, const char *name)
+{
+    size_t i = 0;
+    while (i < registry->count && strcmp(registry->regions[i]->info.name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Under the lock. */
+static enum status insert(struct shm_registry *registry, struct shm_region *region,
+                          struct error *err)
+{
+    if (find(registry, region->info.name) < registry->count) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "a region of that name is already registered: unregister it first");
+    }
+    if (registry->count >= registry->options.max_regions) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "%zu regions are registered, the most this server keeps: unregister "
+                         "some first",
+                         registry->count);
+    }
+    uint64_t bytes = 0;
+    if (__builtin_add_overflow(registry->bytes, region->info.byte_size, &bytes) ||
+        bytes > registry->options.max_bytes) {
+        return error_set_field(err, STATUS_SHM_ERROR, "byte_size",
+                               "all regions together may have at most %" PRIu64 " bytes",
+                               registry->options.max_bytes);
+    }
+    registry->bytes = bytes;
+    registry->regions[registry->count++] = region;
+    return STATUS_OK;
+}
+
+enum status shm_register(struct shm_registry *registry, const struct kserve_shm_region *region,
+                         bool local, struct error *err)
+{
+    enum status status = check_enabled(registry, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (!local) {
+        return error_set(err, STATUS_FORBIDDEN,
+                         "shared memory is registered from this machine only: over loopback or "
+                         "a Unix socket");
+    }
+    int fd = -1;
+    status = open_object(registry, region, &fd, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct shm_region *entry = calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        (void)close(fd);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another region");
+    }
+    struct stat object;
+    atomic_init(&entry->users, 1);
+    entry->fd = fd;
+    entry->info = *region;
+    if (registry->options.zero_copy && fstat(fd, &object) == 0) {
+        entry->device = object.st_dev;
+        entry->inode = object.st_ino;
+        entry->map = shm_map_create(fd, region->offset, region->byte_size);
+    }
+    lock(registry);
+    status = insert(registry, entry, err);
+    unlock(registry);
+    if (status != STATUS_OK) {
+        shm_release(entry);
+    }
+    return status;
+}
+
+/* Take the row out of the table. Under the lock. */
+static struct shm_region *take_out(struct shm_registry *registry, size_t row)
+{
+    struct shm_region *region = registry->regions[row];
+    registry->count--;
+    registry->bytes -= region->info.byte_size;
+    memmove(&registry->regions[row], &registry->regions[row + 1],
+            (registry->count - row) * sizeof(struct shm_region *));
+    return region;
+}
+
+struct shm_amount shm_unregister(struct shm_registry *registry, const char *name)
+{
+    struct shm_amount amount = {.regions = 0};
+    lock(registry);
+    size_t row = name == NULL ? 0 : find(registry, name);
+    while (row < registry->count) {
+        struct shm_region *region = take_out(registry, row);
+        amount.regions++;
+        amount.bytes += region->info.byte_size;
+        shm_release(region);
+        row = name == NULL ? 0 : registry->count;
+    }
+    unlock(registry);
+    return amount;
+}
+
+/* The window lies in the region, and the object still covers it. */
+static enum status check_window(const struct shm_region *region,
+                                const struct shm_window *window, struct error *err)
+{
+    uint64_t size = region->info.byte_size;
+    if (window->offset >= size || window->bytes > size - window->offset) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "shared memory offset %" PRIu64 " and byte size %" PRIu64
+                         " reach beyond the registered region, which has %" PRIu64 " bytes",
+                         window->offset, window->bytes, size);
+    }
+    struct stat info;
+    uint64_t end = region->info.offset + window->offset + window->bytes;
+    if (fstat(region->fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < end) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "the shared memory object has become smaller than the region that was "
+                         "registered");
+    }
+    return STATUS_OK;
+}
+
+enum status shm_acquire(struct shm_registry *registry, const struct shm_window *window,
+                        struct shm_region **out, struct error *err)
+{
+    enum status status = check_enabled(registry, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct shm_region *region = NULL;
+    lock(registry);
+    size_t row = find(registry, window->region);
+    if (row < registry->count) {
+        region = registry->regions[row];
+        atomic_fetch_add(&region->users, 1);
+    }
+    unlock(registry);
+    if (region == NULL) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "no shared memory region of that name is registered");
+    }
+    status = check_window(region, window, err);
+    if (status != STATUS_OK) {
+        shm_release(region);
+        return status;
+    }
+    *out = region;
+    return STATUS_OK;
+}
+
+void shm_release(struct shm_region *region)
+{
+    if (region != NULL && atomic_fetch_sub(&region->users, 1) == 1) {
+        shm_map_destroy(region->map);
+        (void)close(region->fd);
+        free(region);
+    }
+}
+
+void shm_release_all(struct request_shm shm[REQUEST_SHM_COUNT])
+{
+    for (int i = 0; i < REQUEST_SHM_COUNT; i++) {
+        shm_release(shm[i].region);
+        shm[i] = (struct request_shm){.region = NULL};
+    }
+}
+
+struct tensor_place shm_place(const struct shm_region *region, const struct shm_window *window,
+                              size_t align)
+{
+    struct tensor_place place = {.slab = NULL};
+    if (region->map == NULL || shm_map_broken(region->map)) {
+        return place;
+    }
+    size_t offset = shm_map_offset(region->map) + (size_t)window->offset;
+    if (offset % align == 0) {
+        place.slab = shm_map_slab(region->map);
+        place.offset = offset;
+    }
+    return place;
+}
+
+enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window *a_window,
+                             uint64_t a_bytes, const struct shm_region *b,
+                             const struct shm_window *b_window, uint64_t b_bytes)
+{
+    uint64_t a_begin = a->info.offset + a_window->offset; /* both checked against the object */
+    uint64_t b_begin = b->info.offset + b_window->offset;
+    if (a->device != b->device || a->inode != b->inode || a_begin + a_bytes <= b_begin ||
+        b_begin + b_bytes <= a_begin) {
+        return SHM_APART;
+    }
+    return a_begin == b_begin ? SHM_SAME : SHM_OVERLAP;
+}
+
+enum status shm_verify(const struct shm_region *region, const struct shm_window *window,
+                       struct error *err)
+{
+    if (region->map != NULL && shm_map_broken(region->map)) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "pages of the shared memory object were missing while a device worked "
+                         "on it: it became smaller, or /dev/shm is full; register it again");
+    }
+    return check_window(region, window, err);
+}
+
+/* One pread or pwrite, whichever pointer is given; again if a signal came. */
+static ssize_t copy_some(int fd, void *to, const void *from, size_t bytes, uint64_t position)
+{
+    ssize_t moved = 0;
+    do {
+        moved = to != NULL ? pread(fd, to, bytes, (off_t)position)
+                           : pwrite(fd, from, bytes, (off_t)position);
+    } while (moved < 0 && errno == EINTR);
+    return moved;
+}
+
+/* What pwrite would do to a shrunk object is make it grow again: look first. */
+static enum status check_copy(const struct shm_region *region, const struct shm_window *window,
+                              uint64_t bytes, struct error *err)
+{
+    if (bytes > window->bytes) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "%" PRIu64 " bytes do not fit into a shared memory window of "
+                         "%" PRIu64 " bytes: make the output region larger",
+                         bytes, window->bytes);
+    }
+    return check_window(region, window, err);
+}
+
+/* What is copied: one of the pointers is there. */
+struct transfer {
+    char *to;
+    const char *from;
+    uint64_t bytes;
+};
+
+/* Copy what comes after the first `done` bytes, as far as one call goes, and count it. */
+static enum status copy_on(const struct shm_region *region, const struct shm_window *window,
+                           const struct transfer *transfer, uint64_t *done, struct error *err)
+{
+    uint64_t position = region->info.offset + window->offset + *done;
+    uint64_t left = transfer->bytes - *done;
+    char *to = transfer->to == NULL ? NULL : transfer->to + *done;
+    const char *from = transfer->from == NULL ? NULL : transfer->from + *done;
+    ssize_t moved = copy_some(region->fd, to, from,
+                              left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE, position);
+    if (moved <= 0) {
+        return error_set(err, STATUS_SHM_ERROR,
+                         "the shared memory object could not be %s beyond byte %" PRIu64
+                         " of the window: has it become smaller?",
+                         to != NULL ? "read" : "written", *done);
+    }
+    *done += (uint64_t)moved;
+    return STATUS_OK;
+}
+
+static enum status copy(const struct shm_region *region, const struct shm_window *window,
+                        const struct transfer *transfer, const struct parallel *parallel,
+                        struct error *err)
+{
+    uint64_t done = 0;
+    enum status status = check_copy(region, window, transfer->bytes, err);
+    while (status == STATUS_OK && done < transfer->bytes) {
+        if (done > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+        status = copy_on(region, window, transfer, &done, err);
+    }
+    return status;
+}
+
+enum status shm_read(const struct shm_region *region, const struct shm_window *window, void *to,
+                     uint64_t bytes, const struct parallel *parallel, struct error *err)
+{
+    const struct transfer transfer = {.to = to, .bytes = bytes};
+    return copy(region, window, &transfer, parallel, err);
+}
+
+enum status shm_write(const struct shm_region *region, const struct shm_window *window,
+                      const void *from, uint64_t bytes, const struct parallel *parallel,
+                      struct error *err)
+{
+    const struct transfer transfer = {.from = from, .bytes = bytes};
+    return copy(region, window, &transfer, parallel, err);
+}
+
+size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_shm_region *out,
+                size_t room)
+{
+    size_t found = 0;
+    lock(registry);
+    for (size_t i = 0; i < registry->count; i++) {
+        const struct kserve_shm_region *info = &registry->regions[i]->info;
+        if (name != NULL && strcmp(info->name, name) != 0) {
+            continue;
+        }
+        if (found < room) {
+            out[found] = *info;
+        }
+        found++;
+    }
+    unlock(registry);
+    return found;
+}

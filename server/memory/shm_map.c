@@ -1,0 +1,189 @@
+/* The handler may run at any time in any thread, also while maps come and go. It reads a fixed
+ * table without a lock; the entry it looks for stays as it is, because the thread that faults
+ * uses that map. */
+#include "server/memory/shm_map.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Addresses for all maps together: far more than memory, far less than there are. */
+#define SHM_MAP_BYTES_MAX (UINT64_C(16) << 40)
+
+/* A map as the handler sees it. begin is set last and cleared first. */
+struct entry {
+    atomic_uintptr_t begin; /* 0: free */
+    atomic_size_t bytes;
+    atomic_bool broken;
+};
+
+struct shm_map {
+    struct entry *entry; /* of the table, ours alone */
+    struct slab *slab;   /* owned: over the mapping */
+    unsigned char *pages;
+    size_t bytes;
+    size_t offset;
+};
+
+static struct entry table[SHM_MAPS_MAX];
+static struct sigaction previous;
+static const struct sigaction by_default = {.sa_handler = SIG_DFL};
+static atomic_bool passed_on;                            /* the previous handler had its turn */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is below */
+static bool taken[SHM_MAPS_MAX];
+static uint64_t mapped_bytes;
+
+/* ---- the handler: nothing but atomics and mmap ---- */
+
+/* Where the map ends that the address lies in; 0: in none. */
+static uintptr_t end_of_map(uintptr_t address, struct entry **found)
+{
+    for (size_t i = 0; i < SHM_MAPS_MAX; i++) {
+        uintptr_t begin = atomic_load(&table[i].begin);
+        size_t bytes = atomic_load(&table[i].bytes);
+        /* An entry that changed between the two is not the one that is in use. */
+        if (begin != 0 && address >= begin && address - begin < bytes &&
+            atomic_load(&table[i].begin) == begin) {
+            *found = &table[i];
+            return begin + bytes;
+        }
+    }
+    return 0;
+}
+
+/* Zeroes from the page of the address to the end of its map. */
+static bool patch(uintptr_t address)
+{
+    struct entry *entry = NULL;
+    uintptr_t end = end_of_map(address, &entry);
+    if (end == 0) {
+        return false;
+    }
+    atomic_store(&entry->broken, true);
+    uintptr_t page = address - address % SLAB_ALIGN;
+    return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    int saved = errno;
+    bool missing = info->si_code == BUS_ADRERR;
+    if (!missing || !patch((uintptr_t)info->si_addr)) {
+        (void)sigaction(number, atomic_exchange(&passed_on, true) ? &by_default : &previous,
+                        NULL);
+        if (info->si_code <= 0) {
+            (void)raise(number); /* sent, not caused: it would not come again by itself */
+        }
+    }
+    errno = saved;
+}
+
+/* A driver may have put a handler of its own in the place of ours since the last map. Thread: a
+ * holder of the lock. */
+static void install(void)
+{
+    struct sigaction action;
+    if (sigaction(SIGBUS, NULL, &action) == 0 && action.sa_sigaction == on_bus_error) {
+        return;
+    }
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGBUS, &action, &previous);
+}
+
+/* ---- maps ---- */
+
+static struct entry *take_entry(size_t bytes)
+{
+    struct entry *entry = NULL;
+    (void)pthread_mutex_lock(&lock);
+    install();
+    bool fits = bytes <= SHM_MAP_BYTES_MAX - mapped_bytes;
+    for (size_t i = 0; fits && entry == NULL && i < SHM_MAPS_MAX; i++) {
+        if (!taken[i]) {
+            taken[i] = true;
+            mapped_bytes += bytes;
+            entry = &table[i];
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return entry;
+}
+
+static void give_entry(const struct entry *entry, size_t bytes)
+{
+    (void)pthread_mutex_lock(&lock);
+    taken[entry - table] = false;
+    mapped_bytes -= bytes;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+struct shm_map *shm_map_create(int fd, uint64_t offset, uint64_t bytes)
+{
+    uint64_t before = offset % SLAB_ALIGN;
+    if (bytes == 0 || bytes > SHM_MAP_BYTES_MAX) {
+        return NULL;
+    }
+    size_t whole = (size_t)((before + bytes + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
+    struct shm_map *map = calloc(1, sizeof *map);
+    struct entry *entry = map == NULL ? NULL : take_entry(whole);
+    if (entry == NULL) {
+        free(map);
+        return NULL;
+    }
+    void *pages =
+        mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - before));
+    map->slab = pages == MAP_FAILED ? NULL : slab_adopt(pages, whole);
+    if (map->slab == NULL) {
+        if (pages != MAP_FAILED) {
+            (void)munmap(pages, whole);
+        }
+        give_entry(entry, whole);
+        free(map);
+        return NULL;
+    }
+    map->entry = entry;
+    map->pages = pages;
+    map->bytes = whole;
+    map->offset = (size_t)before;
+    atomic_store(&entry->broken, false);
+    atomic_store(&entry->bytes, whole);
+    atomic_store(&entry->begin, (uintptr_t)pages);
+    return map;
+}
+
+void shm_map_destroy(struct shm_map *map)
+{
+    if (map == NULL) {
+        return;
+    }
+    slab_destroy(map->slab);
+    atomic_store(&map->entry->begin, 0);
+    (void)munmap(map->pages, map->bytes);
+    give_entry(map->entry, map->bytes);
+    free(map);
+}
+
+struct slab *shm_map_slab(const struct shm_map *map)
+{
+    return map->slab;
+}
+
+size_t shm_map_offset(const struct shm_map *map)
+{
+    return map->offset;
+}
+
+bool shm_map_broken(const struct shm_map *map)
+{
+    return atomic_load(&map->entry->broken);
+}

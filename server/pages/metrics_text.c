@@ -1,0 +1,374 @@
+/* The exposition half of the metrics: Prometheus text format 0.0.4. Every family is written as
+ * HELP, TYPE, then its samples, all of one family together, as the format demands. */
+#include "proto/models.h"
+#include "server/base/clock.h"
+#include "server/base/log.h"
+#include "server/base/machine.h"
+#include "server/base/metrics.h"
+#include "server/base/metrics_store.h"
+#include "server/lifecycle.h"
+#include "server/memory/memory.h"
+#include "server/sched/admission.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/device_pool.h"
+#include "server/sched/queue.h"
+#include "server/server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const route_names[] = {
+#define X(symbol, name) name,
+    METRICS_ROUTE_TABLE(X)
+#undef X
+};
+
+static const char *const stage_names[] = {
+#define X(symbol, name) name,
+    METRICS_STAGE_TABLE(X)
+#undef X
+};
+
+static const char *const failure_names[METRICS_FAILURE_COUNT] = {"REJECTED", "CANCELED",
+                                                                 "BACKEND", "OTHER"};
+
+static void family(FILE *out, const char *name, const char *type, const char *help)
+{
+    (void)fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void single(FILE *out, const char *name, const char *type, const char *help,
+                   uint64_t value)
+{
+    family(out, name, type, help);
+    (void)fprintf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void seconds(FILE *out, const char *name, const char *type, const char *help,
+                    double value)
+{
+    family(out, name, type, help);
+    (void)fprintf(out, "%s %.9g\n", name, value);
+}
+
+/* A label value; device names come from drivers. */
+static void put_label(FILE *out, const char *value)
+{
+    for (; *value != '\0'; value++) {
+        if (*value == '\n' || *value == '"' || *value == '\\') {
+            (void)fputc('\\', out);
+        }
+        (void)fputc(*value == '\n' ? 'n' : *value, out);
+    }
+}
+
+/* The samples of one histogram. `label` is empty or `key="value"`. */
+static void histogram(FILE *out, const char *name, const char *label,
+                      const struct metrics_histogram *data, const double *bounds, size_t count)
+{
+    uint64_t total = 0;
+    const char *comma = label[0] == '\0' ? "" : ",";
+    for (size_t i = 0; i < count; i++) {
+        total += metrics_read(&data->buckets[i]);
+        (void)fprintf(out, "%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", name, label, comma,
+                      bounds[i], total);
+    }
+    total += metrics_read(&data->buckets[count]);
+    (void)fprintf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, label, comma, total);
+    const char *open = label[0] == '\0' ? "" : "{";
+    const char *close = label[0] == '\0' ? "" : "}";
+    double scale = bounds == metrics_seconds_bounds ? 1e-9 : 1;
+    (void)fprintf(out, "%s_sum%s%s%s %.9g\n", name, open, label, close,
+                  (double)metrics_read(&data->sum) * scale);
+    (void)fprintf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close, total);
+}
+
+/* Outcomes that occurred, and success in any case. */
+static void write_route(FILE *out, const struct metrics *metrics, int route)
+{
+    for (int status = 0; status < STATUS_COUNT; status++) {
+        uint64_t count = metrics_read(&metrics->outcomes[route][status]);
+        if (count > 0 || status == STATUS_OK) {
+            (void)fprintf(out,
+                          "tally_requests_total{route=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
+                          route_names[route], status_slug((enum status)status), count);
+        }
+    }
+}
+
+static void write_requests(FILE *out, const struct metrics *metrics)
+{
+    family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
+    for (int route = 0; route < METRICS_ROUTE_COUNT; route++) {
+        write_route(out, metrics, route);
+    }
+}
+
+static void write_histograms(FILE *out, const struct metrics *metrics)
+{
+    family(out, "tally_stage_seconds", "histogram", "Time tensor requests spend per stage.");
+    for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
+        char label[64];
+        (void)snprintf(label, sizeof label, "stage=\"%s\"", stage_names[stage]);
+        histogram(out, "tally_stage_seconds", label, &metrics->stages[stage],
+                  metrics_seconds_bounds, METRICS_SECONDS_BUCKETS);
+    }
+    family(out, "tally_batch_requests", "histogram", "Requests that shared a launch.");
+    histogram(out, "tally_batch_requests", "", &metrics->batch_sizes, metrics_batch_bounds,
+              METRICS_BATCH_BUCKETS);
+}
+
+static void write_counters(FILE *out, const struct metrics *metrics)
+{
+#define X(symbol, name, help)          \
+    single(out, name, "counter", help, \
+           metrics_read(&metrics->counters[METRICS_COUNTER_##symbol]));
+    METRICS_COUNTER_TABLE(X)
+#undef X
+#define X(symbol, name, help)          \
+    family(out, name, "gauge", help);  \
+    (void)fprintf(                     \
+        out, "%s %" PRId64 "\n", name, \
+        atomic_load_explicit(&metrics->gauges[METRICS_GAUGE_##symbol], memory_order_relaxed));
+    METRICS_GAUGE_TABLE(X)
+#undef X
+}
+
+/* One nv_ family: a value per model, found at an offset in its cells. */
+struct model_family {
+    const char *name;
+    const char *help;
+    size_t offset;
+    uint64_t divisor;
+};
+
+#define MODEL_CELL(member) offsetof(struct metrics_model_cells, member)
+
+static const struct model_family model_families[] = {
+    {"nv_inference_request_success", "Number of successful inference requests.",
+     MODEL_CELL(success.count), 1},
+    {"nv_inference_count", "Number of inferences performed.", MODEL_CELL(inference_count), 1},
+    {"nv_inference_exec_count", "Number of model executions performed.",
+     MODEL_CELL(execution_count), 1},
+    {"nv_inference_request_duration_us",
+     "Cumulative inference request duration in microseconds.", MODEL_CELL(success.ns),
+     NS_PER_US},
+    {"nv_inference_queue_duration_us", "Cumulative inference queuing duration in microseconds.",
+     MODEL_CELL(queue.ns), NS_PER_US},
+    {"nv_inference_compute_input_duration_us",
+     "Cumulative compute input duration in microseconds.", MODEL_CELL(compute_input.ns),
+     NS_PER_US},
+    {"nv_inference_compute_infer_duration_us",
+     "Cumulative compute inference duration in microseconds.", MODEL_CELL(compute_infer.ns),
+     NS_PER_US},
+    {"nv_inference_compute_output_duration_us",
+     "Cumulative inference compute output duration in microseconds.",
+     MODEL_CELL(compute_output.ns), NS_PER_US},
+};
+
+static void write_models(FILE *out, const struct metrics *metrics)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(model_families); i++) {
+        const struct model_family *row = &model_families[i];
+        family(out, row->name, "counter", row->help);
+        for (size_t m = 0; m < metrics->model_count; m++) {
+            const char *cells = (const char *)&metrics->models[m];
+            uint64_t value =
+                metrics_read((const metrics_cell *)(const void *)(cells + row->offset));
+            (void)fprintf(out, "%s{model=\"%s\",version=\"%s\"} %" PRIu64 "\n", row->name,
+                          model_at(m)->name, MODEL_VERSION, value / row->divisor);
+        }
+    }
+    static const char failures[] = "nv_inference_request_failure";
+    family(out, failures, "counter", "Number of failed inference requests by reason.");
+    for (size_t m = 0; m < metrics->model_count; m++) {
+        for (int i = 0; i < METRICS_FAILURE_COUNT; i++) {
+            (void)fprintf(out, "%s{model=\"%s\",version=\"%s\",reason=\"%s\"} %" PRIu64 "\n",
+                          failures, model_at(m)->name, MODEL_VERSION, failure_names[i],
+                          metrics_read(&metrics->models[m].failures[i]));
+        }
+    }
+}
+
+static void write_queue(FILE *out, const struct server *server)
+{
+    struct queue_stats stats;
+    queue_stats(server->queue, &stats);
+    uint64_t now_ns = clock_now_ns();
+    single(out, "tally_queue_requests", "gauge", "Requests waiting for a device.",
+           stats.requests);
+    single(out, "tally_queue_bytes", "gauge", "Tensor memory of waiting requests.",
+           stats.bytes);
+    seconds(out, "tally_queue_oldest_seconds", "gauge", "Wait of the longest waiting request.",
+            (double)clock_span_ns(stats.oldest_ns, now_ns) * 1e-9);
+    struct admission_stats admission;
+    admission_stats(server->admission, &admission);
+    single(out, "tally_admission_waiting", "gauge",
+           "Large requests that wait with their bodies unread.", admission.waiting);
+    single(out, "tally_admission_active", "gauge", "Large requests that have begun.",
+           admission.active);
+    single(out, "tally_codec_waiting", "gauge",
+           "Requests waiting for a codec thread: to be parsed, unpacked, printed or packed.",
+           codec_pool_waiting(server->codecs));
+    static const char pending[] = "nv_inference_pending_request_count";
+    family(out, pending, "gauge",
+           "Instantaneous number of pending requests awaiting execution.");
+    for (size_t m = 0; m < server->metrics->model_count; m++) {
+        (void)fprintf(out, "%s{model=\"%s\",version=\"%s\"} %zu\n", pending, model_at(m)->name,
+                      MODEL_VERSION, queue_count_model(server->queue, (int)m));
+    }
+}
+
+static void write_memory(FILE *out, const struct server *server)
+{
+    struct memory_stats stats;
+    memory_stats(server->memory, &stats);
+    single(out, "tally_memory_budget_bytes", "gauge", "Memory that all requests may reserve.",
+           stats.budget_bytes);
+    single(out, "tally_memory_reserved_bytes", "gauge", "Memory that requests have reserved.",
+           stats.reserved_bytes);
+    single(out, "tally_memory_promised_bytes", "gauge",
+           "Memory kept for large requests that have begun, not taken yet.",
+           stats.promised_bytes);
+    single(out, "tally_memory_slab_bytes", "gauge", "Memory held in slabs, idle ones included.",
+           stats.slab_bytes);
+    single(out, "tally_memory_blocks", "gauge", "Slab ranges in use.", stats.block_count);
+}
+
+static void device_sample(FILE *out, const char *name, const struct device_stats *device)
+{
+    (void)fprintf(out, "%s{device=\"%zu\",name=\"", name, device->number);
+    put_label(out, device->info.name);
+    (void)fputc('"', out);
+}
+
+/* One family with a value per device. */
+struct device_family {
+    const char *name;
+    const char *type;
+    const char *help;
+    size_t offset; /* in struct device_stats */
+};
+
+static const struct device_family device_families[] = {
+    {"tally_device_batches_total", "counter", "Batches the device ran.",
+     offsetof(struct device_stats, batches)},
+    {"tally_device_requests_total", "counter", "Requests the device computed.",
+     offsetof(struct device_stats, requests)},
+    {"tally_device_elements_total", "counter", "Elements the device computed.",
+     offsetof(struct device_stats, elements)},
+    {"tally_device_bytes_total", "counter", "Input and output bytes of the device's work.",
+     offsetof(struct device_stats, bytes)},
+    {"tally_device_errors_total", "counter", "Failures of the device.",
+     offsetof(struct device_stats, errors)},
+    {"tally_device_running_requests", "gauge", "Requests the device is working on.",
+     offsetof(struct device_stats, running)},
+};
+
+static void write_device_family(FILE *out, const struct device_family *row,
+                                const struct device_stats *devices, size_t count)
+{
+    family(out, row->name, row->type, row->help);
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = (const char *)&devices[i];
+        device_sample(out, row->name, &devices[i]);
+        (void)fprintf(out, "} %" PRIu64 "\n",
+                      *(const uint64_t *)(const void *)(bytes + row->offset));
+    }
+}
+
+static void write_device_states(FILE *out, const struct device_stats *devices, size_t count)
+{
+    static const char name[] = "tally_device_state";
+    family(out, name, "gauge", "1 for the state that the device is in.");
+    for (size_t i = 0; i < count; i++) {
+        for (int state = 0; state < DEVICE_STATE_COUNT; state++) {
+            device_sample(out, name, &devices[i]);
+            (void)fprintf(out, ",state=\"%s\"} %d\n",
+                          device_state_name((enum device_state)state),
+                          devices[i].state == (enum device_state)state);
+        }
+    }
+    static const char busy[] = "tally_device_busy_seconds_total";
+    family(out, busy, "counter", "Time the device spent on batches.");
+    for (size_t i = 0; i < count; i++) {
+        device_sample(out, busy, &devices[i]);
+        (void)fprintf(out, "} %.9g\n", (double)devices[i].busy_ns * 1e-9);
+    }
+}
+
+static void write_devices(FILE *out, const struct server *server)
+{
+    size_t count = device_pool_count(server->devices);
+    struct device_stats *devices = calloc(count + 1, sizeof *devices);
+    if (devices == NULL) {
+        return; /* the page does without */
+    }
+    for (size_t i = 0; i < count; i++) {
+        device_pool_stats(server->devices, i, &devices[i]);
+    }
+    write_device_states(out, devices, count);
+    for (size_t i = 0; i < ARRAY_COUNT(device_families); i++) {
+        write_device_family(out, &device_families[i], devices, count);
+    }
+    free(devices);
+}
+
+static void write_process(FILE *out, const struct server *server)
+{
+    struct machine_usage usage;
+    machine_usage(&usage);
+    single(out, "tally_ready", "gauge", "1 while /readyz answers 200.",
+           lifecycle_ready(server->lifecycle));
+    single(out, "tally_log_dropped_total", "counter", "Log lines left out.",
+           log_dropped(server->log));
+    family(out, "tally_build_info", "gauge", "Always 1; the labels name the build.");
+    (void)fprintf(out, "tally_build_info{version=\"%s\"} 1\n", TALLY_VERSION);
+    single(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
+           usage.resident_bytes);
+    single(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
+           usage.virtual_bytes);
+    single(out, "process_open_fds", "gauge", "Number of open file descriptors.",
+           usage.open_files);
+    single(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
+           usage.max_files);
+    single(out, "process_threads", "gauge", "Number of threads.", usage.threads);
+    seconds(out, "process_cpu_seconds_total", "counter",
+            "Total user and system CPU time spent in seconds.", usage.cpu_seconds);
+    family(out, "process_start_time_seconds", "gauge",
+           "Start time of the process since unix epoch in seconds.");
+    (void)fprintf(out, "process_start_time_seconds %.3f\n", usage.start_time_seconds);
+    single(out, "nv_cpu_memory_total_bytes", "gauge", "CPU total memory (RAM), in bytes.",
+           usage.memory_total_bytes);
+    single(out, "nv_cpu_memory_used_bytes", "gauge", "CPU used memory (RAM), in bytes.",
+           usage.memory_used_bytes);
+}
+
+enum status metrics_page(const struct server *server, char **text, size_t *bytes,
+                         struct error *err)
+{
+    char *page = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&page, &size);
+    if (out == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the metrics page");
+    }
+    write_requests(out, server->metrics);
+    write_counters(out, server->metrics);
+    write_histograms(out, server->metrics);
+    write_queue(out, server);
+    write_memory(out, server);
+    write_devices(out, server);
+    write_models(out, server->metrics);
+    write_process(out, server);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    if (failed) {
+        free(page);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the metrics page");
+    }
+    *text = page;
+    *bytes = size;
+    return STATUS_OK;
+}

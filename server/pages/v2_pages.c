@@ -1,0 +1,302 @@
+/* Each page gathers plain figures from the parts and has proto/kserve_pages.c write them. */
+#include "server/pages/v2_pages.h"
+
+#include "proto/kserve_pages.h"
+#include "proto/openapi.h"
+#include "server/base/config.h"
+#include "server/base/metrics.h"
+#include "server/lifecycle.h"
+#include "server/memory/shm.h"
+#include "server/sched/device_pool.h"
+#include "server/server.h"
+
+#include <stdlib.h>
+
+enum {
+    HTTP_UNAVAILABLE = 503
+};
+
+static struct kserve_server describe(const struct server *server)
+{
+    struct kserve_server info = {.version = TALLY_VERSION,
+                                 .shared_memory = server->shm != NULL,
+                                 .batch_delay_us = server->config->batch_delay_us,
+                                 .queue_depth = server->config->queue_depth};
+    for (size_t i = 0; i < device_pool_count(server->devices); i++) {
+        struct device_stats stats;
+        device_pool_stats(server->devices, i, &stats);
+        info.instances++;
+        info.gpu = info.gpu || stats.info.kind == SCAN_DEVICE_GPU;
+    }
+    return info;
+}
+
+enum status page_v2_server(const struct page_request *request, struct page *page,
+                           struct error *err)
+{
+    struct kserve_server info = describe(request->server);
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_server(&w, &info);
+    return page_json(page, &w, err);
+}
+
+enum status page_v2_model(const struct page_request *request, struct page *page,
+                          struct error *err)
+{
+    const struct model *model = NULL;
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_model(&w, model);
+    return page_json(page, &w, err);
+}
+
+enum status page_v2_model_ready(const struct page_request *request, struct page *page,
+                                struct error *err)
+{
+    const struct model *model = NULL;
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    bool ready = lifecycle_ready(request->server->lifecycle);
+    if (!ready) {
+        page->http_status = HTTP_UNAVAILABLE;
+        page_fixed(page, "{\"error\":\"no device is ready, or the service is draining\","
+                         "\"code\":\"not_ready\"}");
+        return STATUS_OK;
+    }
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_model_ready(&w, model, ready);
+    return page_json(page, &w, err);
+}
+
+enum status page_v2_config(const struct page_request *request, struct page *page,
+                           struct error *err)
+{
+    const struct model *model = NULL;
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct kserve_server info = describe(request->server);
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_config(&w, model, &info);
+    return page_json(page, &w, err);
+}
+
+static void free_stats(struct kserve_model_stats *stats)
+{
+    for (size_t i = 0; stats != NULL && i < model_count(); i++) {
+        free(stats[i].batches);
+    }
+    free(stats);
+}
+
+/* The figures of every model, in their order; free_stats() them. NULL without memory. */
+static struct kserve_model_stats *read_stats(const struct metrics *metrics, struct error *err)
+{
+    struct kserve_model_stats *stats = calloc(model_count(), sizeof *stats);
+    if (stats == NULL) {
+        (void)error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the statistics");
+        return NULL;
+    }
+    for (size_t i = 0; i < model_count(); i++) {
+        if (metrics_model_stats(metrics, i, &stats[i], err) != STATUS_OK) {
+            free_stats(stats);
+            return NULL;
+        }
+    }
+    return stats;
+}
+
+/* Of one model, or of all where the path names none. */
+enum status page_v2_stats(const struct page_request *request, struct page *page,
+                          struct error *err)
+{
+    const struct model *model = NULL;
+    if (request->segments[0] != NULL) {
+        enum status status =
+            model_require(request->segments[0], request->segments[1], &model, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    struct kserve_model_stats *stats = read_stats(request->server->metrics, err);
+    if (stats == NULL) {
+        return STATUS_OUT_OF_MEMORY;
+    }
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_stats(&w, model, stats);
+    free_stats(stats);
+    return page_json(page, &w, err);
+}
+
+enum status page_v2_index(const struct page_request *request, struct page *page,
+                          struct error *err)
+{
+    bool only_ready = false;
+    enum status status =
+        kserve_read_index(request->body.bytes, request->body.count, &only_ready, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_index(&w, lifecycle_ready(request->server->lifecycle), only_ready);
+    return page_json(page, &w, err);
+}
+
+/* A refusal with Triton's status for a part that is switched off: 503. */
+static enum status switched_off(struct page *page, const char *text)
+{
+    page->http_status = HTTP_UNAVAILABLE;
+    page_fixed(page, text);
+    return STATUS_OK;
+}
+
+enum status page_v2_load(const struct page_request *request, struct page *page,
+                         struct error *err)
+{
+    const struct model *model = NULL;
+    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
+    return status != STATUS_OK
+               ? status
+               : switched_off(page, "{\"error\":\"the models are built in: they are always "
+                                    "loaded and cannot be changed\",\"code\":\"unsupported\"}");
+}
+
+/* ---- system shared memory ---- */
+
+enum status page_v2_shm_status(const struct page_request *request, struct page *page,
+                               struct error *err)
+{
+    struct shm_registry *registry = request->server->shm;
+    const char *name = request->segments[0];
+    size_t room = registry == NULL ? 0 : shm_list(registry, name, NULL, 0);
+    if (name != NULL && room == 0) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "no shared memory region of that name is registered");
+    }
+    struct kserve_shm_region *regions = calloc(room + 1, sizeof *regions);
+    if (regions == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the list of regions");
+    }
+    size_t found = room == 0 ? 0 : shm_list(registry, name, regions, room);
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_shm(&w, regions, found < room ? found : room);
+    free(regions);
+    return page_json(page, &w, err);
+}
+
+enum status page_v2_shm_register(const struct page_request *request, struct page *page,
+                                 struct error *err)
+{
+    (void)page; /* an empty 200 */
+    struct kserve_shm_region region;
+    if (request->server->shm == NULL) {
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "clients' shared memory is switched off: start tallyd with "
+                         "--allow-client-shm, or send the tensor in the body");
+    }
+    enum status status = kserve_read_shm(request->segments[0], request->body.bytes,
+                                         request->body.count, &region, err);
+    if (status == STATUS_OK) {
+        status = shm_register(request->server->shm, &region, request->local, err);
+    }
+    if (status == STATUS_OK) {
+        metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS, 1);
+        metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES,
+                          (int64_t)region.byte_size);
+    }
+    return status;
+}
+
+/* Always succeeds, also when there is nothing to unregister: clients begin with it. */
+enum status page_v2_shm_unregister(const struct page_request *request, struct page *page,
+                                   struct error *err)
+{
+    (void)page;
+    if (request->server->shm == NULL) {
+        return STATUS_OK;
+    }
+    if (!request->local) {
+        return error_set(
+            err, STATUS_FORBIDDEN,
+            "shared memory is for clients on this machine: over loopback or a Unix "
+            "socket");
+    }
+    struct shm_amount gone = shm_unregister(request->server->shm, request->segments[0]);
+    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS,
+                      -(int64_t)gone.regions);
+    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES, -(int64_t)gone.bytes);
+    return STATUS_OK;
+}
+
+/* ---- what there is not ---- */
+
+enum status page_v2_cuda_status(const struct page_request *request, struct page *page,
+                                struct error *err)
+{
+    if (request->segments[0] != NULL) {
+        return error_set(err, STATUS_NOT_FOUND, "no CUDA shared memory region is registered");
+    }
+    page_fixed(page, "[]");
+    return STATUS_OK;
+}
+
+enum status page_v2_cuda_register(const struct page_request *request, struct page *page,
+                                  struct error *err)
+{
+    (void)request;
+    (void)page;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "CUDA shared memory is not supported: use system shared memory, or send "
+                     "the tensor in the body");
+}
+
+enum status page_v2_cuda_unregister(const struct page_request *request, struct page *page,
+                                    struct error *err)
+{
+    (void)request;
+    (void)page;
+    (void)err;
+    return STATUS_OK;
+}
+
+enum status page_v2_trace(const struct page_request *request, struct page *page,
+                          struct error *err)
+{
+    (void)request;
+    (void)err;
+    return switched_off(page, "{\"error\":\"tracing is not supported: see /metrics and the "
+                              "Server-Timing header\",\"code\":\"unsupported\"}");
+}
+
+enum status page_v2_logging(const struct page_request *request, struct page *page,
+                            struct error *err)
+{
+    (void)request;
+    (void)err;
+    return switched_off(page,
+                        "{\"error\":\"the log is set up at start (--log-level, "
+                        "--log-format), not over the network\",\"code\":\"unsupported\"}");
+}
+
+enum status page_openapi(const struct page_request *request, struct page *page,
+                         struct error *err)
+{
+    (void)request;
+    (void)err;
+    page->fixed = openapi_text;
+    page->bytes = openapi_bytes();
+    return STATUS_OK;
+}

@@ -1,0 +1,508 @@
+/* One line of those who wait, a count of those who are active, and the speed at which they
+ * finish; see admission.h. Who is admitted is collected under the lock and posted after it. */
+#include "server/sched/admission.h"
+
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/memory/memory.h"
+#include "server/sched/client.h"
+#include "server/sched/completion.h"
+#include "server/sched/request.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum {
+    QUANTUM = 64 << 20, /* bytes of claims that a client gets in a turn */
+    STUCK_MS = 1000     /* everybody who is active has waited for memory for this long */
+};
+
+/* What older measurements of the speed weigh when a new one comes. */
+#define SPEED_KEPT 0.8
+/* What is reckoned to take so long may take this many times as long: whoever is begun and comes
+ * late has cost as much as one that is in time. */
+#define CAUTION 1.2
+
+struct admission {
+    struct memory *memory; /* borrowed */
+    size_t max_waiting;
+    atomic_size_t waiting; /* written by holders of the lock */
+    pthread_mutex_t lock;  /* guards everything below */
+    struct fair_line line;
+    size_t active;
+    size_t active_waiting; /* of them, for a larger claim */
+    uint64_t active_bytes; /* of their claims */
+    uint64_t stuck_since_ns;
+    uint64_t busy_since_ns;
+    uint64_t last_finish_ns;
+    unsigned finishes;  /* in a crowd, up to ADMISSION_PLACES */
+    double crowd_ns;    /* that claims took in a crowd, ... */
+    double crowd_bytes; /* ... and their bytes, the latest weighing most */
+    double ns_per_byte; /* of claims; 0: not known */
+};
+
+enum status admission_create(struct memory *memory, size_t max_waiting, struct admission **out,
+                             struct error *err)
+{
+    struct admission *admission = calloc(1, sizeof *admission);
+    if (admission == NULL || pthread_mutex_init(&admission->lock, NULL) != 0) {
+        free(admission);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the admission of requests");
+    }
+    admission->memory = memory;
+    admission->max_waiting = max_waiting;
+    fair_init(&admission->line, FAIR_ADMISSION, QUANTUM);
+    *out = admission;
+    return STATUS_OK;
+}
+
+void admission_destroy(struct admission *admission)
+{
+    if (admission != NULL) {
+        assert(admission->line.count == 0);
+        (void)pthread_mutex_destroy(&admission->lock);
+        free(admission);
+    }
+}
+
+static void set_waiting(struct admission *admission)
+{
+    atomic_store_explicit(&admission->waiting, admission->line.count, memory_order_relaxed);
+}
+
+/* ---- places and memory ---- */
+
+static bool is_active(const struct request *request)
+{
+    return request->admission.state == ADMISSION_ACTIVE;
+}
+
+/* Admitted once: it goes on without a place. */
+static bool is_slow(const struct request *request)
+{
+    return request->admission.state == ADMISSION_SLOW;
+}
+
+static bool has_place(const struct admission *admission, uint64_t claim)
+{
+    uint64_t part = memory_budget_large(admission->memory) / ADMISSION_SHORT_PART;
+    uint64_t are_short = part < ADMISSION_SHORT_BYTES ? part : ADMISSION_SHORT_BYTES;
+    return admission->active < ADMISSION_PLACES || admission->active_bytes + claim <= are_short;
+}
+
+/* Its part of the budget, if all clients in the line had the same. */
+static bool over_its_part(const struct admission *admission, const struct request *request)
+{
+    uint64_t part = memory_budget_large(admission->memory) / admission->line.flows;
+    uint64_t more = request->admission.wanted - request->admission.claim;
+    return admission->line.flows > 1 && request->client->claimed_bytes > 0 &&
+           request->client->claimed_bytes + more > part;
+}
+
+/* Take the memory, and a place if it has none and needs one. False: not now. */
+static bool grant(struct admission *admission, struct request *request, uint64_t now_ns)
+{
+    struct admission_hold *hold = &request->admission;
+    uint64_t more = hold->wanted - hold->claim;
+    bool begins = !is_active(request) && !is_slow(request);
+    if ((begins && !has_place(admission, hold->wanted)) ||
+        !memory_promise(admission->memory, more)) {
+        return false;
+    }
+    hold->promised_bytes += more;
+    hold->claim = hold->wanted;
+    request->client->claimed_bytes += more;
+    if (!is_slow(request)) {
+        admission->active_bytes += more; /* a claim of those who begin was 0 */
+    }
+    if (begins) {
+        admission->busy_since_ns = admission->active == 0 ? now_ns : admission->busy_since_ns;
+        admission->active++;
+        hold->state = ADMISSION_ACTIVE;
+    }
+    return true;
+}
+
+/* Its deadline comes before it can be through, were it to begin now. */
+static bool is_hopeless(const struct admission *admission, const struct request *request,
+                        uint64_t now_ns)
+{
+    const struct admission_hold *hold = &request->admission;
+    uint64_t before = hold->wanted + admission->active_bytes / 2; /* half done, on average */
+    uint64_t needs_ns = (uint64_t)((double)before * admission->ns_per_byte * CAUTION);
+    return request->deadline_ns != 0 && now_ns + needs_ns > request->deadline_ns;
+}
+
+/* Requests that leave the line, oldest first, to be handed on outside the lock. */
+struct chain {
+    struct request *first;
+    struct request *last;
+};
+
+struct leaving {
+    struct chain admitted;
+    struct chain hopeless;
+};
+
+static void leave_line(struct admission *admission, struct fair_cursor *cursor,
+                       struct chain *chain)
+{
+    struct request *request = cursor->current;
+    admission->active_waiting -= request->admission.goes_on;
+    request->state = REQUEST_ADMITTED;
+    (void)fair_take(cursor);
+    if (chain->first == NULL) {
+        chain->first = request;
+    } else {
+        chain->last->next = request;
+    }
+    chain->last = request;
+    set_waiting(admission);
+}
+
+/* Let those go on who have begun and wait for more memory: what they need is what the others
+ * wait for in the end. Thread: a holder of the lock. */
+static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
+{
+    struct fair_cursor cursor = fair_begin(&admission->line);
+    while (cursor.current != NULL) {
+        struct request *request = cursor.current;
+        bool begun = is_active(request) || is_slow(request);
+        if (begun && grant(admission, request, now_ns)) {
+            leave_line(admission, &cursor, &leaving->admitted);
+        } else {
+            fair_step(&cursor);
+        }
+    }
+}
+
+/* Admit as many as can begin. Thread: a holder of the lock. */
+static void admit(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
+{
+    go_on(admission, now_ns, leaving);
+    struct fair_cursor cursor = fair_begin(&admission->line);
+    while (cursor.current != NULL) {
+        struct request *request = cursor.current;
+        if (is_hopeless(admission, request, now_ns)) {
+            leave_line(admission, &cursor, &leaving->hopeless);
+        } else if (is_active(request) || is_slow(request) ||
+                   over_its_part(admission, request)) {
+            fair_step(&cursor);
+        } else if (grant(admission, request, now_ns)) {
+            leave_line(admission, &cursor, &leaving->admitted);
+            cursor = fair_begin(&admission->line); /* turns have passed */
+        } else {
+            break; /* nobody overtakes: who needs much would wait for ever */
+        }
+    }
+}
+
+static void hand_on(struct leaving *leaving)
+{
+    for (struct request *request = leaving->admitted.first; request != NULL;) {
+        struct request *next = request->next;
+        request->next = NULL;
+        completion_post(request->completion, request);
+        request = next;
+    }
+    for (struct request *request = leaving->hopeless.first; request != NULL;) {
+        struct request *next = request->next;
+        completion_fail(request, STATUS_DEADLINE_PASSED,
+                        "the request waited for other large ones until its deadline could not "
+                        "be kept any more; its body was not read");
+        request = next;
+    }
+}
+
+/* ---- before the body ---- */
+
+/* How long claims in the line keep this client waiting: its own, and as much of each other
+ * client, as turns go. Thread: a holder of the lock. */
+static uint64_t bytes_before(struct admission *admission, const struct client *client,
+                             uint64_t claim)
+{
+    uint64_t own = claim;
+    uint64_t others = 0;
+    uint64_t flow = 0;
+    const struct client *flow_client = NULL;
+    for (const struct request *r = client->flows[FAIR_ADMISSION].first; r != NULL;
+         r = r->next) {
+        own += r->cost;
+    }
+    for (struct fair_cursor cursor = fair_begin(&admission->line); cursor.current != NULL;
+         fair_step(&cursor)) {
+        if (cursor.current->client != flow_client) {
+            others += flow < own ? flow : own;
+            flow = 0;
+            flow_client = cursor.current->client;
+        }
+        flow += flow_client == client ? 0 : cursor.current->cost;
+    }
+    others += flow < own ? flow : own;
+    return own + others + admission->active_bytes / 2;
+}
+
+enum status admission_check(struct admission *admission, const struct request *request,
+                            uint64_t claim, uint64_t *wait_ns, struct error *err)
+{
+    uint64_t most = memory_budget_large(admission->memory);
+    if (claim > most) {
+        return memory_never_fits(admission->memory, claim, err);
+    }
+    (void)pthread_mutex_lock(&admission->lock);
+    size_t waiting = admission->line.count;
+    bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
+    uint64_t before = crowd ? bytes_before(admission, request->client, claim) : 0;
+    *wait_ns = (uint64_t)((double)before * admission->ns_per_byte * CAUTION);
+    (void)pthread_mutex_unlock(&admission->lock);
+    if (waiting >= admission->max_waiting) {
+        return error_set(err, STATUS_QUEUE_FULL,
+                         "%zu large requests wait already, the server's --queue-depth: try "
+                         "again after Retry-After seconds",
+                         waiting);
+    }
+    uint64_t now_ns = clock_now_ns();
+    if (request->deadline_ns != 0 && now_ns + *wait_ns > request->deadline_ns) {
+        return error_set(
+            err, STATUS_QUEUE_FULL,
+            "what waits before this request takes about %llu ms, and its deadline "
+            "is in %llu ms: try again after Retry-After seconds, or allow more time",
+            (unsigned long long)(*wait_ns / NS_PER_MS),
+            (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
+    }
+    return STATUS_OK;
+}
+
+bool admission_enter(struct admission *admission, struct request *request, uint64_t claim)
+{
+    struct admission_hold *hold = &request->admission;
+    uint64_t most = memory_budget_large(admission->memory);
+    claim = claim < most ? claim : most;
+    if (claim <= hold->claim) {
+        return true;
+    }
+    (void)pthread_mutex_lock(&admission->lock);
+    hold->wanted = claim;
+    bool in_turn = admission->line.count == 0 || is_active(request);
+    bool granted = in_turn && grant(admission, request, clock_now_ns());
+    if (!granted) {
+        request->state = REQUEST_WAITING;
+        request->cost = claim;
+        hold->goes_on = is_active(request);
+        admission->active_waiting += hold->goes_on;
+        fair_push_by_ticket(&admission->line, request);
+        set_waiting(admission);
+    }
+    (void)pthread_mutex_unlock(&admission->lock);
+    return granted;
+}
+
+/* ---- giving back ---- */
+
+/* Cut the claim down. Thread: a holder of the lock. */
+static void lower_claim(struct admission *admission, struct request *request, uint64_t claim)
+{
+    struct admission_hold *hold = &request->admission;
+    uint64_t less = hold->claim > claim ? hold->claim - claim : 0;
+    less = less < hold->promised_bytes ? less : hold->promised_bytes;
+    memory_unpromise(admission->memory, less);
+    hold->promised_bytes -= less;
+    hold->claim -= less;
+    request->client->claimed_bytes -= less;
+    admission->active_bytes -= is_active(request) ? less : 0;
+}
+
+/* Lose the place and what was promised but not taken. Thread: a holder of the lock. */
+static void lose_place(struct admission *admission, struct request *request,
+                       enum admission_state state)
+{
+    struct admission_hold *hold = &request->admission;
+    lower_claim(admission, request, 0);
+    if (is_active(request)) {
+        admission->active--;
+        admission->active_bytes -= hold->claim;
+    }
+    hold->state = state;
+}
+
+static void look_again(struct admission *admission)
+{
+    struct leaving leaving = {0};
+    (void)pthread_mutex_lock(&admission->lock);
+    admit(admission, clock_now_ns(), &leaving);
+    (void)pthread_mutex_unlock(&admission->lock);
+    hand_on(&leaving);
+}
+
+void admission_trim(struct admission *admission, struct request *request, uint64_t claim)
+{
+    if (request->admission.claim <= claim) {
+        return;
+    }
+    (void)pthread_mutex_lock(&admission->lock);
+    lower_claim(admission, request, claim);
+    (void)pthread_mutex_unlock(&admission->lock);
+    admission_wake(admission);
+}
+
+void admission_slow(struct admission *admission, struct request *request)
+{
+    (void)pthread_mutex_lock(&admission->lock);
+    lose_place(admission, request, ADMISSION_SLOW);
+    (void)pthread_mutex_unlock(&admission->lock);
+    admission_wake(admission);
+}
+
+/* One more is through: how long did its bytes take? Only in a crowd, as alone it shows how fast
+ * its client is. Thread: a holder of the lock. */
+static void measure(struct admission *admission, uint64_t claim, uint64_t now_ns)
+{
+    uint64_t since_ns = admission->last_finish_ns > admission->busy_since_ns
+                            ? admission->last_finish_ns
+                            : admission->busy_since_ns;
+    admission->last_finish_ns = now_ns;
+    if (admission->line.count == 0) {
+        return;
+    }
+    admission->crowd_ns =
+        admission->crowd_ns * SPEED_KEPT + (double)clock_span_ns(since_ns, now_ns);
+    admission->crowd_bytes = admission->crowd_bytes * SPEED_KEPT + (double)claim;
+    /* The first that finishes has shared its time with those that are about to. */
+    admission->finishes += admission->finishes < ADMISSION_PLACES;
+    if (admission->finishes == ADMISSION_PLACES) {
+        admission->ns_per_byte = admission->crowd_ns / admission->crowd_bytes;
+    }
+}
+
+void admission_finish(struct admission *admission, struct request *request)
+{
+    struct admission_hold *hold = &request->admission;
+    if (hold->claim == 0) {
+        return;
+    }
+    (void)pthread_mutex_lock(&admission->lock);
+    if (is_active(request) && request->error.status == STATUS_OK) {
+        measure(admission, hold->claim, clock_now_ns());
+    }
+    lose_place(admission, request, ADMISSION_FINISHED);
+    (void)pthread_mutex_unlock(&admission->lock);
+    admission_wake(admission);
+}
+
+void admission_leave(struct admission *admission, struct request *request)
+{
+    struct admission_hold *hold = &request->admission;
+    if (hold->state == ADMISSION_NONE) {
+        return;
+    }
+    (void)pthread_mutex_lock(&admission->lock);
+    lose_place(admission, request, ADMISSION_NONE);
+    request->client->claimed_bytes -= hold->claim;
+    hold->claim = 0;
+    (void)pthread_mutex_unlock(&admission->lock);
+    admission_wake(admission);
+}
+
+void admission_wake(struct admission *admission)
+{
+    if (atomic_load_explicit(&admission->waiting, memory_order_relaxed) > 0) {
+        look_again(admission);
+    }
+}
+
+/* ---- the tick ---- */
+
+/* All who have a place wait for more memory than there is, so none will ever give any back: the
+ * one that came last ends. Thread: a holder of the lock.
+ * returns that one, taken out of the line, or NULL */
+static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
+{
+    struct request *last = NULL;
+    if (admission->active == 0 || admission->active_waiting < admission->active) {
+        admission->stuck_since_ns = 0;
+        return NULL;
+    }
+    if (admission->stuck_since_ns == 0) {
+        admission->stuck_since_ns = now_ns;
+    }
+    if (clock_span_ns(admission->stuck_since_ns, now_ns) < STUCK_MS * NS_PER_MS) {
+        return NULL;
+    }
+    for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
+         fair_step(&c)) {
+        if (is_active(c.current) && (last == NULL || c.current->ticket > last->ticket)) {
+            last = c.current;
+        }
+    }
+    for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
+         fair_step(&c)) {
+        if (c.current == last) {
+            struct chain alone = {0};
+            leave_line(admission, &c, &alone);
+            break;
+        }
+    }
+    admission->stuck_since_ns = 0;
+    return last;
+}
+
+uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
+{
+    uint64_t earliest = 0;
+    struct leaving leaving = {0};
+    struct chain condemned = {0};
+    (void)pthread_mutex_lock(&admission->lock);
+    struct fair_cursor cursor = fair_begin(&admission->line);
+    while (cursor.current != NULL) {
+        const struct request *request = cursor.current;
+        uint64_t deadline_ns = request->deadline_ns;
+        if (request_verdict(request, now_ns) != STATUS_OK) {
+            leave_line(admission, &cursor, &condemned);
+            continue;
+        }
+        if (deadline_ns != 0 && (earliest == 0 || deadline_ns < earliest)) {
+            earliest = deadline_ns;
+        }
+        fair_step(&cursor);
+    }
+    struct request *stuck = break_deadlock(admission, now_ns);
+    admit(admission, now_ns, &leaving);
+    (void)pthread_mutex_unlock(&admission->lock);
+    request_end_condemned(condemned.first, now_ns, "other large requests");
+    if (stuck != NULL) {
+        completion_fail(stuck, STATUS_OUT_OF_MEMORY,
+                        "this request and the others that began with it need more memory than "
+                        "the server's --memory-budget: try again, or send less at once");
+    }
+    hand_on(&leaving);
+    return earliest;
+}
+
+void admission_close(struct admission *admission)
+{
+    struct chain chain = {0};
+    if (admission == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&admission->lock);
+    struct fair_cursor cursor = fair_begin(&admission->line);
+    while (cursor.current != NULL) {
+        leave_line(admission, &cursor, &chain);
+    }
+    (void)pthread_mutex_unlock(&admission->lock);
+    for (struct request *request = chain.first; request != NULL;) {
+        struct request *next = request->next;
+        completion_fail(request, STATUS_DRAINING, "the server is shutting down");
+        request = next;
+    }
+}
+
+void admission_stats(struct admission *admission, struct admission_stats *out)
+{
+    (void)pthread_mutex_lock(&admission->lock);
+    *out =
+        (struct admission_stats){.waiting = admission->line.count, .active = admission->active};
+    (void)pthread_mutex_unlock(&admission->lock);
+}

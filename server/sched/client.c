@@ -1,0 +1,140 @@
+/* A hash table with a mutex; see client.h. Looked up once a connection, so that requests need
+ * no lock here. */
+#include "server/sched/client.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum {
+    BUCKETS = 4096
+};
+
+struct clients {
+    uint64_t seed; /* keeps clients from choosing their bucket */
+    pthread_mutex_t lock;
+    struct client *buckets[BUCKETS]; /* guarded by the lock */
+};
+
+enum status clients_create(struct clients **out, struct error *err)
+{
+    struct clients *clients = calloc(1, sizeof *clients);
+    if (clients == NULL || pthread_mutex_init(&clients->lock, NULL) != 0) {
+        free(clients);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the table of clients");
+    }
+    if (getrandom(&clients->seed, sizeof clients->seed, 0) < 0) {
+        clients->seed = (uint64_t)(uintptr_t)clients;
+    }
+    *out = clients;
+    return STATUS_OK;
+}
+
+void clients_destroy(struct clients *clients)
+{
+    if (clients == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < BUCKETS; i++) {
+        assert(clients->buckets[i] == NULL);
+    }
+    (void)pthread_mutex_destroy(&clients->lock);
+    free(clients);
+}
+
+static void key_of(const struct sockaddr_storage *address, uint64_t key[2])
+{
+    key[0] = address->ss_family;
+    key[1] = 0;
+    if (address->ss_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, address, sizeof v4);
+        key[1] = v4.sin_addr.s_addr;
+    } else if (address->ss_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, address, sizeof v6);
+        memcpy(&key[1], v6.sin6_addr.s6_addr, sizeof key[1]); /* its /64 network */
+    }
+}
+
+static struct client **bucket_of(struct clients *clients, const uint64_t key[2])
+{
+    uint64_t hash = (key[0] ^ clients->seed) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ key[1] ^ (hash >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+    return &clients->buckets[(hash >> 32) % BUCKETS];
+}
+
+/* Link that points to the client, or to NULL at the end of its chain. Thread: a holder of the
+ * lock. */
+static struct client **find(struct clients *clients, const uint64_t key[2])
+{
+    struct client **link = bucket_of(clients, key);
+    while (*link != NULL && memcmp((*link)->key, key, sizeof(*link)->key) != 0) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+struct client *clients_get(struct clients *clients, const struct sockaddr_storage *address)
+{
+    uint64_t key[2];
+    key_of(address, key);
+    (void)pthread_mutex_lock(&clients->lock);
+    struct client **link = find(clients, key);
+    if (*link == NULL) {
+        struct client *client = calloc(1, sizeof *client);
+        if (client != NULL) {
+            memcpy(client->key, key, sizeof client->key);
+            client->clients = clients;
+            *link = client;
+        }
+    }
+    struct client *found = *link;
+    if (found != NULL) {
+        found->references++;
+    }
+    (void)pthread_mutex_unlock(&clients->lock);
+    return found;
+}
+
+void client_hold(struct client *client)
+{
+    (void)pthread_mutex_lock(&client->clients->lock);
+    client->references++;
+    (void)pthread_mutex_unlock(&client->clients->lock);
+}
+
+void client_release(struct client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    struct clients *clients = client->clients;
+    (void)pthread_mutex_lock(&clients->lock);
+    bool last = --client->references == 0;
+    if (last) {
+        *find(clients, client->key) = client->next;
+    }
+    (void)pthread_mutex_unlock(&clients->lock);
+    if (last) {
+        free(client);
+    }
+}
+
+bool client_begin_request(struct client *client, uint64_t most)
+{
+    uint64_t before = atomic_fetch_add_explicit(&client->requests, 1, memory_order_relaxed);
+    if (before >= most) {
+        client_end_request(client);
+        return false;
+    }
+    return true;
+}
+
+void client_end_request(struct client *client)
+{
+    (void)atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed);
+}

@@ -1,0 +1,46 @@
+/* Who sends requests: a record for each client that has a connection open. A client is known by
+ * its address (IPv6: the /64 network); all that come through Unix sockets are one.
+ *
+ * Everything that is shared out between clients hangs on this record: how many requests it has
+ * under way (--per-client-requests), and its place in each line of waiting requests (fair.h).
+ *
+ * Life: clients_get() once a connection, client_release() when that is over. Whoever can
+ * outlive the connection holds a reference of its own (client_hold()). Thread: any. */
+#ifndef TALLY_SERVER_CLIENT_H
+#define TALLY_SERVER_CLIENT_H
+
+#include "proto/status.h"
+#include "server/sched/fair.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct clients; /* opaque: the table of all */
+
+struct client {
+    atomic_uint_fast64_t connections; /* open */
+    atomic_uint_fast64_t requests;    /* under way */
+    uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c */
+    struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
+    uint64_t key[2];                         /* constant */
+    struct clients *clients;                 /* borrowed */
+    size_t references;                       /* guarded by the table's lock */
+    struct client *next;                     /* likewise */
+};
+
+MUST_CHECK enum status clients_create(struct clients **out, struct error *err);
+void clients_destroy(struct clients *clients); /* every reference is back; NULL is fine */
+
+/* The client at this address. NULL: no memory. */
+struct client *clients_get(struct clients *clients, const struct sockaddr_storage *address);
+void client_hold(struct client *client);
+void client_release(struct client *client); /* NULL is fine */
+
+/* Count one more request, unless it has `most` under way. client_end_request() only after true.
+ */
+MUST_CHECK bool client_begin_request(struct client *client, uint64_t most);
+void client_end_request(struct client *client);
+
+#endif

@@ -1,0 +1,600 @@
+/* A mutex, a line of requests for each class, the jobs that were opened to helpers, and some
+ * threads; see codec_pool.h. */
+#include "server/sched/codec_pool.h"
+
+#include "server/base/clock.h"
+#include "server/memory/memory.h"
+#include "server/sched/client.h"
+#include "server/sched/completion.h"
+#include "server/sched/request.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    GRAIN_BYTES = 64 << 10,    /* of text: some ten times what waking a thread costs */
+    DISCARD_AT_ONCE = 1 << 20, /* bytes */
+    DISCARD_PIECE = 4 << 20    /* bytes, in about a millisecond */
+};
+
+enum work_class {
+    CLASS_SMALL,
+    CLASS_LARGE,
+    CLASS_HUGE,
+    CLASS_COUNT
+};
+
+enum {
+    TURN_DISCARD = CLASS_COUNT, /* what is discarded has its turns like a class */
+    TURN_COUNT
+};
+
+/* Bytes of text that a client gets in a turn. */
+static const int64_t quanta[CLASS_COUNT] = {64 << 10, 4 << 20, 64 << 20};
+
+/* A job in pieces. On the stack of the thread that opened it, which leaves only when no other
+ * works on it any more. The pool's lock guards it. */
+struct crew_job {
+    parallel_piece piece;
+    void *context;
+    const struct request *request;
+    enum work_class kind;
+    int count;
+    int next;    /* piece to run next */
+    int running; /* pieces */
+    bool given_up;
+    struct crew_job *link;
+};
+
+/* A text that is not needed any more, whose own first bytes hold this. */
+struct discarded {
+    struct discarded *next;
+    struct memory *memory;
+    size_t bytes;      /* from here on that are still there */
+    uint64_t reserved; /* for them */
+};
+
+/* What was done, for codec_pool_wait_ns(). */
+struct account {
+    uint64_t bytes;
+    uint64_t thread_ns;
+};
+
+struct codec_pool {
+    /* Requests in each line; written by holders of the lock, looked at by others between two
+     * pieces of work. */
+    atomic_size_t waiting[CLASS_COUNT];
+    atomic_bool discards; /* something is; likewise */
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t work;
+    pthread_cond_t piece_done;
+    struct crew_job *jobs; /* that have pieces left, oldest first */
+    struct discarded *discarded;
+    struct fair_line lines[CLASS_COUNT];
+    uint64_t begun[CLASS_COUNT]; /* cost of what threads have begun with */
+    int turn; /* the class that is served next if there is something to do in it, or
+                 TURN_DISCARD */
+    struct account account;
+    bool stopping;
+    size_t thread_count;
+    pthread_t threads[];
+};
+
+/* A thread of a pool; on others nothing of this is set. */
+static _Thread_local struct {
+    bool of_pool;
+    uint64_t nested_ns;               /* that the work at hand was interrupted for */
+    uint64_t rest_until[CLASS_COUNT]; /* the work at hand is not interrupted for these before */
+} worker;
+
+static enum work_class class_of(uint64_t cost)
+{
+    return cost <= CODEC_SMALL_BYTES   ? CLASS_SMALL
+           : cost <= CODEC_LARGE_BYTES ? CLASS_LARGE
+                                       : CLASS_HUGE;
+}
+
+/* ---- given up ---- */
+
+/* STATUS_OK, or why nobody wants the result any more. */
+static enum status verdict_on(const struct request *request)
+{
+    if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
+        return STATUS_CLIENT_GONE;
+    }
+    bool late = request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns;
+    return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
+}
+
+bool codec_pool_explain(struct request *request)
+{
+    enum status status = verdict_on(request);
+    if (status == STATUS_OK) {
+        return false;
+    }
+    request->error = (struct error)ERROR_INIT;
+    (void)error_set(&request->error, status,
+                    status == STATUS_CLIENT_GONE
+                        ? "the client closed the connection"
+                        : "the deadline passed while the request or its answer was converted");
+    return true;
+}
+
+/* End a chain of requests that never had their turn. Thread: not a holder of the lock. */
+static void end_chain(struct request *first)
+{
+    while (first != NULL) {
+        struct request *next = first->next;
+        if (atomic_load_explicit(&first->cancelled, memory_order_relaxed)) {
+            completion_fail(first, STATUS_CLIENT_GONE, "the client closed the connection");
+        } else {
+            completion_fail(first, STATUS_DEADLINE_PASSED,
+                            "the deadline passed while the request or its answer waited to be "
+                            "converted");
+        }
+        first = next;
+    }
+}
+
+/* ---- one after the other ---- */
+
+static void count_out(struct codec_pool *pool, enum work_class kind)
+{
+    (void)atomic_fetch_sub_explicit(&pool->waiting[kind], 1, memory_order_relaxed);
+}
+
+/* The next request of a class; those whose time is over go to the chain. Thread: a holder of
+ * the lock. */
+static struct request *next_request(struct codec_pool *pool, enum work_class kind,
+                                    struct request **condemned)
+{
+    for (;;) {
+        struct fair_cursor cursor = fair_begin(&pool->lines[kind]);
+        if (cursor.current == NULL) {
+            return NULL;
+        }
+        count_out(pool, kind);
+        if (verdict_on(cursor.current) == STATUS_OK) {
+            return fair_take(&cursor);
+        }
+        struct request *dropped = fair_drop(&cursor);
+        dropped->next = *condemned;
+        *condemned = dropped;
+    }
+}
+
+/* A thread has done so much, in so much time of its own. Thread: a holder of the lock. */
+static void book(struct codec_pool *pool, uint64_t bytes, uint64_t own_ns)
+{
+    struct account *account = &pool->account;
+    account->bytes += bytes;
+    account->thread_ns += own_ns;
+    if (account->thread_ns > NS_PER_S) { /* what is long ago counts less and less */
+        account->bytes /= 2;
+        account->thread_ns /= 2;
+    }
+}
+
+/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock,
+ * which is given up meanwhile. */
+static void run_next(struct codec_pool *pool, enum work_class kind)
+{
+    struct request *condemned = NULL;
+    struct request *request = next_request(pool, kind, &condemned);
+    uint64_t cost = request != NULL ? request->cost : 0;
+    uint64_t interrupted_ns = worker.nested_ns;
+    pool->begun[kind] += cost;
+    (void)pthread_mutex_unlock(&pool->lock);
+    end_chain(condemned);
+    uint64_t start_ns = clock_now_ns();
+    worker.nested_ns = 0;
+    if (request != NULL) {
+        request->codec_job(request);
+    }
+    uint64_t whole_ns = clock_span_ns(start_ns, clock_now_ns());
+    (void)pthread_mutex_lock(&pool->lock);
+    pool->begun[kind] -= cost;
+    book(pool, cost, whole_ns - worker.nested_ns);
+    worker.nested_ns = interrupted_ns + whole_ns;
+}
+
+/* ---- what is not needed any more ---- */
+
+/* Give the end of one back. Thread: a holder of the lock, which is given up
+ * meanwhile. */
+static void discard_piece(struct codec_pool *pool)
+{
+    struct discarded *text = pool->discarded;
+    pool->discarded = text->next; /* nobody else works on it */
+    atomic_store_explicit(&pool->discards, pool->discarded != NULL, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&pool->lock);
+    size_t left = text->bytes > DISCARD_PIECE ? text->bytes - DISCARD_PIECE : 0;
+    size_t from = ((uintptr_t)text + left + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
+    size_t to = ((uintptr_t)text + text->bytes) / SLAB_ALIGN * SLAB_ALIGN;
+    if (left > SLAB_ALIGN && from < to) {
+        (void)madvise((char *)text + (from - (uintptr_t)text), to - from, MADV_DONTNEED);
+    }
+    uint64_t kept = text->reserved < left ? text->reserved : left;
+    memory_release(text->memory, text->reserved - kept);
+    text->reserved = kept;
+    text->bytes = left;
+    if (left == 0) {
+        free(text);
+    }
+    (void)pthread_mutex_lock(&pool->lock);
+    if (left > 0) {
+        text->next = pool->discarded;
+        pool->discarded = text;
+        atomic_store_explicit(&pool->discards, true, memory_order_relaxed);
+    }
+}
+
+void codec_pool_discard(struct codec_pool *pool, struct memory *memory,
+                        struct codec_discard discard)
+{
+    if (pool == NULL || discard.bytes < DISCARD_AT_ONCE) {
+        free(discard.text);
+        memory_release(memory, discard.reserved);
+        return;
+    }
+    struct discarded *discarded = discard.text;
+    (void)pthread_mutex_lock(&pool->lock);
+    *discarded = (struct discarded){.next = pool->discarded,
+                                    .memory = memory,
+                                    .bytes = discard.bytes,
+                                    .reserved = discard.reserved};
+    pool->discarded = discarded;
+    atomic_store_explicit(&pool->discards, true, memory_order_relaxed);
+    (void)pthread_cond_signal(&pool->work);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* ---- between two pieces ---- */
+
+/* Between two pieces of work of a class: one that is smaller and waits goes first. Thread: one
+ * of the pool, a holder of the lock, which is given up meanwhile. */
+static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
+{
+    if (kind > CLASS_SMALL && pool->discarded != NULL) {
+        discard_piece(pool);
+    }
+    uint64_t now_ns = clock_now_ns();
+    for (int c = 0; c < (int)kind; c++) {
+        if (pool->lines[c].count > 0 && now_ns >= worker.rest_until[c]) {
+            run_next(pool, (enum work_class)c);
+            uint64_t end_ns = clock_now_ns();
+            worker.rest_until[c] = end_ns + clock_span_ns(now_ns, end_ns);
+            return;
+        }
+    }
+}
+
+static bool others_wait(const struct codec_pool *pool, enum work_class kind)
+{
+    if (kind > CLASS_SMALL && atomic_load_explicit(&pool->discards, memory_order_relaxed)) {
+        return true;
+    }
+    for (int c = 0; c < (int)kind; c++) {
+        if (atomic_load_explicit(&pool->waiting[c], memory_order_relaxed) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool step(const struct parallel *parallel)
+{
+    const struct codec_crew *crew = (const struct codec_crew *)(const void *)parallel;
+    enum work_class kind = class_of(crew->request->cost);
+    if (worker.of_pool && others_wait(crew->pool, kind)) {
+        (void)pthread_mutex_lock(&crew->pool->lock);
+        let_smaller_go(crew->pool, kind);
+        (void)pthread_mutex_unlock(&crew->pool->lock);
+    }
+    return verdict_on(crew->request) == STATUS_OK;
+}
+
+/* ---- side by side ---- */
+
+/* Whether a thread may take a piece. Thread: a holder of the lock. */
+static bool has_piece(struct crew_job *job)
+{
+    job->given_up = job->given_up || verdict_on(job->request) != STATUS_OK;
+    return job->next < job->count && !job->given_up;
+}
+
+/* Thread: a holder of the lock, which is given up meanwhile. */
+static void run_piece(struct codec_pool *pool, struct crew_job *job)
+{
+    int index = job->next++;
+    job->running++;
+    (void)pthread_mutex_unlock(&pool->lock);
+    job->piece(job->context, index);
+    (void)pthread_mutex_lock(&pool->lock);
+    job->running--;
+    if (job->running == 0) {
+        (void)pthread_cond_broadcast(&pool->piece_done);
+    }
+}
+
+/* Run a piece of a job that another thread has begun. Thread: likewise. */
+static void help(struct codec_pool *pool, struct crew_job *job)
+{
+    uint64_t start_ns = clock_now_ns();
+    run_piece(pool, job);
+    book(pool, 0, clock_span_ns(start_ns, clock_now_ns()));
+}
+
+/* The oldest job of the class with pieces left, NULL. Thread: a holder of the lock. */
+static struct crew_job *open_job(const struct codec_pool *pool, enum work_class kind)
+{
+    struct crew_job *job = pool->jobs;
+    while (job != NULL && (job->kind != kind || !has_piece(job))) {
+        job = job->link;
+    }
+    return job;
+}
+
+static void link_job(struct codec_pool *pool, struct crew_job *job)
+{
+    struct crew_job **link = &pool->jobs;
+    while (*link != NULL) {
+        link = &(*link)->link;
+    }
+    *link = job;
+}
+
+static void unlink_job(struct codec_pool *pool, const struct crew_job *job)
+{
+    struct crew_job **link = &pool->jobs;
+    while (*link != job) {
+        link = &(*link)->link;
+    }
+    *link = job->link;
+}
+
+static bool run_pieces(const struct parallel *parallel, int count, parallel_piece piece,
+                       void *context)
+{
+    const struct codec_crew *crew = (const struct codec_crew *)(const void *)parallel;
+    struct codec_pool *pool = crew->pool;
+    struct crew_job job = {.piece = piece,
+                           .context = context,
+                           .request = crew->request,
+                           .kind = class_of(crew->request->cost),
+                           .count = count};
+    (void)pthread_mutex_lock(&pool->lock);
+    link_job(pool, &job);
+    for (int helpers = 1; helpers < count && (size_t)helpers < pool->thread_count; helpers++) {
+        (void)pthread_cond_signal(&pool->work);
+    }
+    while (has_piece(&job)) {
+        run_piece(pool, &job);
+        if (worker.of_pool) {
+            let_smaller_go(pool, job.kind);
+        }
+    }
+    unlink_job(pool, &job);
+    while (job.running > 0) {
+        (void)pthread_cond_wait(&pool->piece_done, &pool->lock);
+    }
+    (void)pthread_mutex_unlock(&pool->lock);
+    return job.next == count;
+}
+
+struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request *request)
+{
+    return (struct codec_crew){
+        .parallel = {.grain = GRAIN_BYTES, .run = run_pieces, .step = step},
+        .pool = pool,
+        .request = request};
+}
+
+/* ---- threads ---- */
+
+/* Do something of what has this turn. False: there is nothing to do. Thread: one of the pool, a
+ * holder of the lock, which is given up meanwhile. */
+static bool take_turn(struct codec_pool *pool, int turn)
+{
+    if (turn == TURN_DISCARD) {
+        bool any = pool->discarded != NULL;
+        if (any) {
+            discard_piece(pool);
+        }
+        return any;
+    }
+    enum work_class kind = (enum work_class)turn;
+    struct crew_job *job = open_job(pool, kind);
+    if (job != NULL) {
+        help(pool, job);
+        return true;
+    }
+    bool any = pool->lines[kind].count > 0;
+    if (any) {
+        run_next(pool, kind);
+    }
+    return any;
+}
+
+/* Do something. False: there is nothing to do. Thread: likewise. */
+static bool work_once(struct codec_pool *pool)
+{
+    bool done = false;
+    for (int i = 0; i < TURN_COUNT && !done; i++) {
+        int turn = pool->turn;
+        pool->turn = (turn + 1) % TURN_COUNT;
+        done = take_turn(pool, turn);
+    }
+    return done;
+}
+
+static void *thread_main(void *argument)
+{
+    struct codec_pool *pool = argument;
+    (void)pthread_setname_np(pthread_self(), "tally-codec");
+    worker.of_pool = true;
+    (void)pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        if (work_once(pool)) {
+            continue;
+        }
+        if (pool->stopping) {
+            break;
+        }
+        (void)pthread_cond_wait(&pool->work, &pool->lock);
+    }
+    (void)pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+enum status codec_pool_create(size_t threads, struct codec_pool **out, struct error *err)
+{
+    struct codec_pool *pool = calloc(1, sizeof *pool + threads * sizeof(pthread_t));
+    if (pool == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the codec threads");
+    }
+    (void)pthread_mutex_init(&pool->lock, NULL);
+    (void)pthread_cond_init(&pool->work, NULL);
+    (void)pthread_cond_init(&pool->piece_done, NULL);
+    for (int kind = 0; kind < CLASS_COUNT; kind++) {
+        fair_init(&pool->lines[kind], (enum fair_line_id)(FAIR_TEXT_SMALL + kind),
+                  quanta[kind]);
+    }
+    for (size_t i = 0; i < threads; i++) {
+        int failure = pthread_create(&pool->threads[i], NULL, thread_main, pool);
+        if (failure != 0) {
+            codec_pool_destroy(pool);
+            return error_set(err, STATUS_INTERNAL, "cannot start codec thread %zu of %zu: %s",
+                             i + 1, threads, strerrordesc_np(failure));
+        }
+        pool->thread_count++;
+    }
+    *out = pool;
+    return STATUS_OK;
+}
+
+void codec_pool_destroy(struct codec_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    (void)pthread_cond_broadcast(&pool->work);
+    (void)pthread_mutex_unlock(&pool->lock);
+    for (size_t i = 0; i < pool->thread_count; i++) {
+        (void)pthread_join(pool->threads[i], NULL);
+    }
+    (void)pthread_cond_destroy(&pool->piece_done);
+    (void)pthread_cond_destroy(&pool->work);
+    (void)pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+/* ---- from outside ---- */
+
+void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_t cost,
+                       codec_job job)
+{
+    enum work_class kind = class_of(cost);
+    request->codec_job = job;
+    request->cost = cost;
+    (void)pthread_mutex_lock(&pool->lock);
+    fair_push(&pool->lines[kind], request);
+    (void)atomic_fetch_add_explicit(&pool->waiting[kind], 1, memory_order_relaxed);
+    (void)pthread_cond_signal(&pool->work);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* Move what is condemned from the line to the chain; the earliest deadline of the rest. */
+static uint64_t sweep_line(struct codec_pool *pool, enum work_class kind, uint64_t now_ns,
+                           struct request **condemned)
+{
+    uint64_t earliest = 0;
+    struct fair_cursor cursor = fair_begin(&pool->lines[kind]);
+    while (cursor.current != NULL) {
+        const struct request *request = cursor.current;
+        uint64_t deadline_ns = request->deadline_ns;
+        bool late = deadline_ns != 0 && now_ns >= deadline_ns;
+        if (late || atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
+            struct request *dropped = fair_drop(&cursor);
+            count_out(pool, kind);
+            dropped->next = *condemned;
+            *condemned = dropped;
+            continue;
+        }
+        if (deadline_ns != 0 && (earliest == 0 || deadline_ns < earliest)) {
+            earliest = deadline_ns;
+        }
+        fair_step(&cursor);
+    }
+    return earliest;
+}
+
+uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
+{
+    uint64_t earliest = 0;
+    struct request *condemned = NULL;
+    (void)pthread_mutex_lock(&pool->lock);
+    for (int kind = 0; kind < CLASS_COUNT; kind++) {
+        uint64_t at = sweep_line(pool, (enum work_class)kind, now_ns, &condemned);
+        earliest = at != 0 && (earliest == 0 || at < earliest) ? at : earliest;
+    }
+    (void)pthread_mutex_unlock(&pool->lock);
+    end_chain(condemned);
+    return earliest;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes of text that go before one of so many bytes of this client, on all threads together.
+ * Thread: a holder of the lock. */
+static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *client,
+                            uint64_t bytes)
+{
+    enum work_class kind = class_of(bytes);
+    const struct fair_line *line = &pool->lines[kind];
+    const struct fair_flow *flow = &client->flows[line->id];
+    /* Its own, and of every other client as much as it gets itself. */
+    uint64_t turn = flow->cost + bytes;
+    uint64_t all = 0;
+    if (__builtin_mul_overflow(turn, line->flows, &all)) {
+        all = UINT64_MAX;
+    }
+    uint64_t ahead = smaller(line->cost, all) + pool->begun[kind] / 2;
+    bool shared = false; /* with other classes: they get a share of each thread */
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        shared |= c != (int)kind && pool->lines[c].cost + pool->begun[c] > 0;
+    }
+    return shared ? 2 * ahead : ahead;
+}
+
+uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client,
+                            uint64_t bytes)
+{
+    (void)pthread_mutex_lock(&pool->lock);
+    const struct account account = pool->account;
+    uint64_t ahead = bytes_ahead(pool, client, bytes);
+    (void)pthread_mutex_unlock(&pool->lock);
+    if (account.bytes == 0 || pool->thread_count == 0) {
+        return 0;
+    }
+    double wait_ns = (double)ahead * ((double)account.thread_ns / (double)account.bytes) /
+                     (double)pool->thread_count;
+    return wait_ns < (double)INT64_MAX ? (uint64_t)wait_ns : INT64_MAX;
+}
+
+size_t codec_pool_waiting(struct codec_pool *pool)
+{
+    size_t waiting = 0;
+    for (int kind = 0; kind < CLASS_COUNT; kind++) {
+        waiting += atomic_load_explicit(&pool->waiting[kind], memory_order_relaxed);
+    }
+    return waiting;
+}

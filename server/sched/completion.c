@@ -1,0 +1,109 @@
+/* The lock-free list from workers to a loop, and its eventfd. */
+#include "server/sched/completion.h"
+
+#include "server/base/clock.h"
+#include "server/sched/request.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum status completion_init(struct completion *completion, struct error *err)
+{
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0) {
+        return error_set(err, STATUS_INTERNAL, "eventfd: %s", strerrordesc_np(errno));
+    }
+    atomic_init(&completion->head, NULL);
+    completion->fd = fd;
+    return STATUS_OK;
+}
+
+void completion_deinit(struct completion *completion)
+{
+    if (completion->fd >= 0) {
+        (void)close(completion->fd);
+        completion->fd = -1;
+    }
+}
+
+void completion_wake(struct completion *completion)
+{
+    const uint64_t one = 1;
+    /* EAGAIN means the counter is full: the loop is being woken already. */
+    while (write(completion->fd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void completion_post(struct completion *completion, struct request *first)
+{
+    /* The chain is turned round, so that the taker's single reversal restores its order. */
+    struct request *last = first;
+    struct request *newest = NULL;
+    for (struct request *request = first; request != NULL;) {
+        struct request *next = request->next;
+        request->next = newest;
+        newest = request;
+        request = next;
+    }
+    struct request *head = atomic_load_explicit(&completion->head, memory_order_relaxed);
+    do {
+        last->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &completion->head, &head, newest, memory_order_release, memory_order_relaxed));
+    if (head == NULL) {
+        completion_wake(completion);
+    }
+}
+
+void completion_fail(struct request *request, enum status status, const char *format, ...)
+{
+    char detail[sizeof request->error.detail];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    (void)error_set(&request->error, status, "%s", detail);
+    request->times.finished = clock_now_ns();
+    request->next = NULL;
+    completion_post(request->completion, request);
+}
+
+void request_end_condemned(struct request *first, uint64_t now_ns, const char *waited_for)
+{
+    while (first != NULL) {
+        struct request *next = first->next;
+        if (request_verdict(first, now_ns) == STATUS_CLIENT_GONE) {
+            completion_fail(first, STATUS_CLIENT_GONE, "the client closed the connection");
+        } else {
+            completion_fail(
+                first, STATUS_DEADLINE_PASSED,
+                "the deadline passed while the request waited for %s, %llu ms after it came",
+                waited_for,
+                (unsigned long long)(clock_span_ns(first->ticket, now_ns) / NS_PER_MS));
+        }
+        first = next;
+    }
+}
+
+struct request *completion_take(struct completion *completion)
+{
+    uint64_t wakes;
+    /* Read before the exchange: a post in between then wakes the loop once too often, never
+     * once too seldom. */
+    while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
+    }
+    struct request *request =
+        atomic_exchange_explicit(&completion->head, NULL, memory_order_acquire);
+    struct request *oldest = NULL;
+    while (request != NULL) {
+        struct request *next = request->next;
+        request->next = oldest;
+        oldest = request;
+        request = next;
+    }
+    return oldest;
+}

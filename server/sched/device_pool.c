@@ -1,0 +1,301 @@
+/* The workers of all selected devices, and what they add up to. */
+#include "server/sched/device_pool.h"
+
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/sched/device_select.h"
+#include "server/sched/queue.h"
+#include "server/sched/worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long destroy waits for threads that are in the middle of something. */
+#define JOIN_WAIT_NS (2 * NS_PER_S)
+
+struct device_pool {
+    struct worker_plan plan;
+    pthread_mutex_t changing; /* one at a time tells the queue */
+    size_t device_count;
+    size_t first[DEVICE_POOL_MAX + 1]; /* a device's workers, up to those of the next */
+    size_t count;                      /* of workers */
+    struct worker workers[];
+};
+
+const char *device_state_name(enum device_state state)
+{
+    static const char *const names[DEVICE_STATE_COUNT] = {"opening", "ready", "failed", "hung"};
+    return names[state];
+}
+
+enum device_pool_health device_pool_health(struct device_pool *pool)
+{
+    enum device_pool_health health = DEVICE_POOL_BROKEN;
+    for (size_t i = 0; i < pool->count; i++) {
+        enum device_state state = worker_state(&pool->workers[i]);
+        if (state == DEVICE_READY) {
+            return DEVICE_POOL_USABLE;
+        }
+        if (state == DEVICE_OPENING) {
+            health = DEVICE_POOL_OPENING;
+        }
+    }
+    return health;
+}
+
+/* Two workers of a device divide the work if both are ready. */
+static void divide(struct device_pool *pool, size_t device)
+{
+    struct worker *small = &pool->workers[pool->first[device]];
+    struct worker *large = small + 1;
+    if (pool->first[device + 1] - pool->first[device] < 2) {
+        return;
+    }
+    bool both = worker_state(small) == DEVICE_READY && worker_state(large) == DEVICE_READY;
+    int before = atomic_exchange(&small->takes, both ? BATCHER_SMALL : BATCHER_BOTH);
+    atomic_store(&large->takes, both ? BATCHER_LARGE : BATCHER_BOTH);
+    if (before != atomic_load(&small->takes)) {
+        queue_shake(pool->plan.server->queue);
+    }
+}
+
+/* A worker's state changed: tell the queue whether it still leads anywhere. */
+static void on_changed(void *argument)
+{
+    struct device_pool *pool = argument;
+    (void)pthread_mutex_lock(&pool->changing);
+    for (size_t i = 0; i < pool->device_count; i++) {
+        divide(pool, i);
+    }
+    enum device_pool_health health = device_pool_health(pool);
+    queue_set_usable(pool->plan.server->queue,
+                     health == DEVICE_POOL_OPENING || health == DEVICE_POOL_USABLE);
+    (void)pthread_mutex_unlock(&pool->changing);
+}
+
+static struct worker_plan make_plan(struct server *server, const struct device_driver *driver)
+{
+    const struct config *config = server->config;
+    return (struct worker_plan){
+        .server = server,
+        .driver = driver,
+        .open_options = {.gpu_kernels = config->gpu_kernels,
+                         .lookback = (enum scan_lookback)config->gpu_lookback},
+        .batch = {.max_requests = (size_t)config->batch_max_requests,
+                  .max_bytes = config->batch_max_bytes,
+                  .delay_ns = config->batch_delay_us * NS_PER_US},
+        .busy_poll_ns = busy_poll_limit_ns(config->busy_poll_us, config->cpus),
+        .timeout_ns = config->device_timeout_ms * NS_PER_MS,
+        .back_off_ns = NS_PER_S < config->device_timeout_ms * NS_PER_MS
+                           ? NS_PER_S
+                           : config->device_timeout_ms * NS_PER_MS,
+        .changed = on_changed,
+    };
+}
+
+/* The pool with its workers for every chosen device. */
+static enum status build(const struct worker_plan *plan, const struct scan_device_info *infos,
+                         const bool *chosen, size_t count, struct device_pool **out,
+                         struct error *err)
+{
+    struct device_pool *pool = calloc(1, sizeof *pool + 2 * count * sizeof(struct worker));
+    if (pool == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
+    }
+    pool->plan = *plan;
+    pool->plan.pool = pool;
+    (void)pthread_mutex_init(&pool->changing, NULL);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        size_t workers = !chosen[i] ? 0 : infos[i].built_in ? 2 : 1;
+        for (size_t j = 0; j < workers && status == STATUS_OK; j++) {
+            status = worker_init(&pool->workers[pool->count], &pool->plan, i, &infos[i], err);
+            pool->count += status == STATUS_OK;
+        }
+        pool->device_count += chosen[i];
+        pool->first[pool->device_count] = pool->count;
+    }
+    if (status != STATUS_OK) {
+        (void)!device_pool_destroy(pool);
+        return status;
+    }
+    *out = pool;
+    return STATUS_OK;
+}
+
+/* The driver's answer to who is there, and who waits for it. */
+struct listing {
+    const struct device_driver *driver;
+    pthread_mutex_t lock; /* guards done, abandoned */
+    pthread_cond_t ended; /* monotonic clock */
+    bool done;
+    bool abandoned; /* nobody waits any more: the thread frees it */
+    struct scan_device_info infos[DEVICE_POOL_MAX];
+    size_t count;
+    enum status status;
+    struct error err;
+};
+
+static struct listing *listing_create(const struct device_driver *driver)
+{
+    struct listing *listing = calloc(1, sizeof *listing);
+    if (listing == NULL) {
+        return NULL;
+    }
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&listing->ended, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    (void)pthread_mutex_init(&listing->lock, NULL);
+    listing->driver = driver;
+    return listing;
+}
+
+static void listing_destroy(struct listing *listing)
+{
+    if (listing != NULL) {
+        (void)pthread_cond_destroy(&listing->ended);
+        (void)pthread_mutex_destroy(&listing->lock);
+        free(listing);
+    }
+}
+
+static void *list_devices(void *argument)
+{
+    struct listing *listing = argument;
+    listing->status =
+        listing->driver->list(listing->infos, DEVICE_POOL_MAX, &listing->count, &listing->err);
+    (void)pthread_mutex_lock(&listing->lock);
+    listing->done = true;
+    bool abandoned = listing->abandoned;
+    (void)pthread_cond_signal(&listing->ended);
+    (void)pthread_mutex_unlock(&listing->lock);
+    if (abandoned) {
+        listing_destroy(listing);
+    }
+    return NULL;
+}
+
+/* Ask the driver on a thread of its own, which is left to itself if it gets no answer. */
+static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, struct error *err)
+{
+    struct listing *listing = *owned;
+    pthread_t thread;
+    int failure = pthread_create(&thread, NULL, list_devices, listing);
+    if (failure != 0) {
+        return error_set(err, STATUS_INTERNAL, "cannot start a thread to list the devices: %s",
+                         strerrordesc_np(failure));
+    }
+    struct timespec until = clock_timespec(clock_now_ns() + timeout_ns);
+    int waited = 0;
+    (void)pthread_mutex_lock(&listing->lock);
+    while (!listing->done && waited == 0) {
+        waited = pthread_cond_timedwait(&listing->ended, &listing->lock, &until);
+    }
+    bool done = listing->done;
+    listing->abandoned = !done;
+    (void)pthread_mutex_unlock(&listing->lock);
+    if (done) {
+        (void)pthread_join(thread, NULL);
+        return listing->status == STATUS_OK
+                   ? STATUS_OK
+                   : error_set(err, listing->status, "%s", listing->err.detail);
+    }
+    (void)pthread_detach(thread);
+    *owned = NULL;
+    return error_set(err, STATUS_DEVICE_ERROR,
+                     "the OpenCL drivers did not say within %llu ms which devices there are "
+                     "(%d times --device-timeout-ms)",
+                     (unsigned long long)(timeout_ns / NS_PER_MS), WORKER_PATIENCE);
+}
+
+enum status device_pool_create(struct server *server, const struct device_driver *driver,
+                               struct device_pool **out, struct error *err)
+{
+    const struct worker_plan plan = make_plan(server, driver);
+    struct listing *listing = listing_create(driver);
+    if (listing == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
+    }
+    bool chosen[DEVICE_POOL_MAX];
+    enum status status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
+    if (status == STATUS_OK) {
+        status =
+            device_select(server->config->devices, listing->infos, listing->count, chosen, err);
+    }
+    if (status == STATUS_OK) {
+        status = build(&plan, listing->infos, chosen, listing->count, out, err);
+    }
+    listing_destroy(listing);
+    return status;
+}
+
+enum status device_pool_start(struct device_pool *pool, struct error *err)
+{
+    for (size_t i = 0; i < pool->count; i++) {
+        enum status status = worker_start(&pool->workers[i], err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+bool device_pool_destroy(struct device_pool *pool)
+{
+    if (pool == NULL) {
+        return true;
+    }
+    uint64_t until_ns = clock_now_ns() + JOIN_WAIT_NS;
+    for (size_t i = 0; i < pool->count; i++) {
+        worker_stop(&pool->workers[i]);
+    }
+    bool joined = true;
+    for (size_t i = 0; i < pool->count; i++) {
+        joined = worker_join(&pool->workers[i], until_ns) && joined;
+    }
+    if (!joined) {
+        return false;
+    }
+    for (size_t i = 0; i < pool->count; i++) {
+        worker_deinit(&pool->workers[i]);
+    }
+    (void)pthread_mutex_destroy(&pool->changing);
+    free(pool);
+    return true;
+}
+
+void device_pool_tick(struct device_pool *pool, uint64_t now_ns)
+{
+    for (size_t i = 0; i < pool->count; i++) {
+        worker_watch(&pool->workers[i], now_ns);
+    }
+}
+
+size_t device_pool_count(const struct device_pool *pool)
+{
+    return pool->device_count;
+}
+
+void device_pool_stats(struct device_pool *pool, size_t index, struct device_stats *out)
+{
+    worker_stats(&pool->workers[pool->first[index]], out);
+    for (size_t i = pool->first[index] + 1; i < pool->first[index + 1]; i++) {
+        struct device_stats more;
+        worker_stats(&pool->workers[i], &more);
+        out->state = more.state == DEVICE_READY ? out->state : more.state;
+        if (out->last_error[0] == '\0') {
+            memcpy(out->last_error, more.last_error, sizeof out->last_error);
+        }
+        out->batches += more.batches;
+        out->requests += more.requests;
+        out->elements += more.elements;
+        out->bytes += more.bytes;
+        out->errors += more.errors;
+        out->busy_ns += more.busy_ns;
+        out->running += more.running;
+    }
+}

@@ -1,0 +1,79 @@
+/* A line of waiting requests that is shared fairly between clients: each client has a queue of
+ * its own in it, first in, first out, and the queues are served in turn by deficit round robin.
+ * Everyone gets the same number of cost units, whatever they are (request->cost: bytes of
+ * tensors, bytes of text), however many requests a client sends.
+ *
+ *     ring of clients that have something waiting        current
+ *       client A: r1 r4 r5   credit 300                  <------
+ *       client B: r2         credit -20   (it was given more than its share: it pays off first)
+ *
+ * A turn: the current client's oldest request goes while the client has credit left; else it
+ * gets `quantum` more credit for its next turn and the next client is current. What is taken
+ * costs credit, also below zero, to a floor: one large request is not held against its client
+ * for ever. Whoever is alone in the line pays nothing.
+ *
+ * Thread: whoever holds the lock of the line's owner. */
+#ifndef TALLY_SERVER_FAIR_H
+#define TALLY_SERVER_FAIR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct request;
+
+/* Every line there is; a client has a flow in each. */
+enum fair_line_id {
+    FAIR_DEVICE_SMALL, /* server/sched/queue.h */
+    FAIR_DEVICE_LARGE,
+    FAIR_TEXT_SMALL, /* server/sched/codec_pool.h */
+    FAIR_TEXT_LARGE,
+    FAIR_TEXT_HUGE,
+    FAIR_ADMISSION, /* server/sched/admission.h */
+    FAIR_LINE_COUNT
+};
+
+/* One client's queue in one line. */
+struct fair_flow {
+    struct request *first;  /* owned while they wait, oldest first, linked by next */
+    struct request *last;   /* valid if first is not NULL */
+    struct fair_flow *next; /* in the ring, if first is not NULL */
+    int64_t credit;
+    uint64_t cost; /* of all that wait in it */
+};
+
+struct fair_line {
+    enum fair_line_id id;
+    int64_t quantum;        /* cost units a turn */
+    struct fair_flow *tail; /* of the ring: its next is the current; NULL: nothing waits */
+    size_t flows;           /* in the ring */
+    size_t count;           /* requests */
+    uint64_t cost;          /* of all of them */
+};
+
+void fair_init(struct fair_line *line, enum fair_line_id id, int64_t quantum);
+
+/* Put a request behind the others of its client; request->client and request->cost are set. */
+void fair_push(struct fair_line *line, struct request *request);
+
+/* Put it before those of its client with a later ticket: it was admitted before them. */
+void fair_push_by_ticket(struct fair_line *line, struct request *request);
+
+/* A walk through everything that waits, the current client's first. */
+struct fair_cursor {
+    struct fair_line *line;
+    struct fair_flow *flow_before; /* in the ring, before that of the current request */
+    size_t flows_left;             /* of the ring, with the current one */
+    struct request *previous;      /* of the same flow, NULL */
+    struct request *current;       /* NULL: the walk is over */
+};
+
+/* Begin with the request whose turn it is: cursor->current, NULL if nothing waits. Gives credit
+ * as turns pass, so the next walk begins with the same request. */
+struct fair_cursor fair_begin(struct fair_line *line);
+void fair_step(struct fair_cursor *cursor);
+
+/* Take the current request out of the line and go on to the next one. */
+struct request *fair_take(struct fair_cursor *cursor); /* it is served: it costs credit */
+struct request *fair_drop(struct fair_cursor *cursor); /* it is not: it costs nothing */
+
+#endif

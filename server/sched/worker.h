@@ -1,0 +1,131 @@
+/* One device and the thread that drives it; private to device_pool.c and worker*.c.
+ *
+ *     open, prepare --> READY --> take a batch --> run --> post --+
+ *         ^                           ^                           |
+ *         |                           +---------------------------+
+ *     back-off <-- close <-- FAILED, or HUNG and came back
+ *
+ * What the worker takes from the queue is in its record from then on, and every call of the
+ * driver has a deadline (enum worker_call), kept by worker_watch(). When it passes, the
+ * requests are taken from the worker. Those that the device is running are answered, but their
+ * memory stays behind (the orphans): the device may still write there, and the worker returns
+ * it when the call comes back. Those whose turn had not come go back to the queue. */
+#ifndef TALLY_SERVER_WORKER_H
+#define TALLY_SERVER_WORKER_H
+
+#include "server/memory/memory.h"
+#include "server/sched/batcher.h"
+#include "server/sched/device_pool.h"
+#include "server/sched/request.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    WORKER_MAGIC = 0x7a11304,
+    WORKER_PATIENCE = 10 /* times --device-timeout-ms for listing, opening and preparing */
+};
+
+/* The calls of the driver that may take as long as it likes. */
+enum worker_call {
+    WORKER_CALL_OPEN,
+    WORKER_CALL_PREPARE, /* for one element type */
+    WORKER_CALL_RUN,     /* the device works in the memory of the batch */
+    WORKER_CALL_CLOSE
+};
+
+/* What a device may still write to after its request was answered. */
+struct worker_orphan {
+    struct memory_block block;
+    struct request_shm shm[REQUEST_SHM_COUNT];
+};
+
+/* What all workers share; constant once they run, but for usable. */
+struct worker_plan {
+    struct server *server;              /* borrowed */
+    const struct device_driver *driver; /* borrowed */
+    struct scan_device_options open_options;
+    struct batcher_options batch;
+    uint64_t busy_poll_ns;       /* --busy-poll-us */
+    uint64_t timeout_ns;         /* --device-timeout-ms */
+    uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
+    void (*changed)(void *pool); /* a state changed; thread: any */
+    void *pool;
+};
+
+struct worker {
+    unsigned magic;
+    const struct worker_plan *plan; /* borrowed from the pool */
+    size_t number;                  /* of the device */
+    atomic_int takes; /* enum batcher_taker: BATCHER_BOTH, unless another worker of the device
+                       * takes the rest; written by the pool */
+    struct batcher_options batching; /* the plan's, with takes */
+    struct scan_device_info info;
+    pthread_t thread;
+    bool started;
+    _Atomic int state; /* enum device_state; written under lock */
+
+    pthread_mutex_t lock;   /* guards everything down to `Thread's own` */
+    pthread_cond_t changed; /* monotonic clock: stopping, exited */
+    bool stopping;
+    bool exited;
+    uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
+    uint64_t call_timeout_ns;  /* how long it was given */
+    enum worker_call call;
+    struct request
+        *batch; /* owned: what is to run next, or runs; NULL: nothing, or taken away */
+    size_t batch_count;
+    struct request *rest;          /* owned: taken with the batch, runs after it */
+    struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
+    size_t orphan_count;
+    uint64_t orphan_reserved;
+    struct device_stats stats; /* the counting part */
+
+    /* Thread's own. */
+    struct busy_poll busy_poll;
+    struct scan_device *device; /* NULL: closed */
+    struct scan_job *jobs;
+    struct scan_plan *plans; /* copies: the requests may be taken away */
+    unsigned failures;       /* in a row, for the back-off */
+};
+
+MUST_CHECK enum status worker_init(struct worker *worker, const struct worker_plan *plan,
+                                   size_t number, const struct scan_device_info *info,
+                                   struct error *err);
+void worker_deinit(struct worker *worker); /* not started, or joined */
+
+MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);
+
+/* Ask it to leave; with the queue closed it does once that is empty. */
+void worker_stop(struct worker *worker);
+/* Join it if it leaves before then; false: it still runs. */
+bool worker_join(struct worker *worker, uint64_t until_ns);
+
+/* Take the requests from a device that is over its time. Thread: main. */
+void worker_watch(struct worker *worker, uint64_t now_ns);
+
+void worker_stats(struct worker *worker, struct device_stats *out);
+enum device_state worker_state(const struct worker *worker);
+
+/* worker_run.c: run the batch that the worker holds and hand every request on. False: the
+ * device is out of use. Thread: the worker's. */
+bool worker_run(struct worker *worker);
+/* worker_run.c: put requests back whose turn did not come. NULL: none. Thread: their owner. */
+void worker_return(struct worker *worker, struct request *first);
+
+/* worker.c, for worker_run.c. Thread: the worker's. */
+
+/* Put requests into the record, both chains linked by next; it holds none. */
+void worker_hold(struct worker *worker, struct request *batch, size_t count,
+                 struct request *rest);
+/* Take them out again; NULL where worker_watch() was faster. */
+struct request *worker_let_go(struct worker *worker, struct request **rest);
+/* Begin and end a call of the driver. bytes: of a run's tensors. */
+void worker_call_begin(struct worker *worker, enum worker_call call, uint64_t bytes);
+/* False: it came back too late; the record is empty but for a slice that ran, the orphans have
+ * been returned, the device is FAILED. */
+bool worker_call_end(struct worker *worker);
+/* The device is out of use: FAILED. */
+void worker_fail(struct worker *worker, const char *reason);
+
+#endif
