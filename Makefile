@@ -41,7 +41,7 @@ LIBS_server  := -lmicrohttpd -luv -lz
 LIBS_client  := -lcurl -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))
-PROTO_SRC   := $(wildcard proto/*.c) $(wildcard proto/*.cc)
+PROTO_SRC   := $(wildcard proto/*.c proto/json/*.c) $(wildcard proto/json/*.cc)
 DRIVER_SRC  := $(filter-out %/cpu_export.c $(if $(HOST_$(MODE)),%/cpu_group.c),$(wildcard kernels/cpu/cpu_*.c)) \
                $(if $(HOST_$(MODE)),tests/sanitizers/fibers.c)
 KERNEL_SRC  := $(wildcard kernels/*.c) $(DRIVER_SRC) kernels/embed.S
@@ -273,7 +273,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
-CLI_PROTO_SRC := proto/dtype.c proto/content_guess.c proto/json_measure.c proto/parallel.c proto/status.c
+CLI_PROTO_SRC := proto/dtype.c proto/content_guess.c proto/json/measure.c proto/parallel.c proto/status.c
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm

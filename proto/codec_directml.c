@@ -13,7 +13,7 @@
 
 #include "proto/directml_fields.h"
 #include "proto/framed_json.h"
-#include "proto/json_doc.h"
+#include "proto/json/doc.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

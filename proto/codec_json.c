@@ -1,8 +1,8 @@
 /* POST /v1/cumsum, application/json: one object, its "data" read straight into the tensor. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
-#include "proto/json_doc.h"
-#include "proto/json_fields.h"
+#include "proto/json/doc.h"
+#include "proto/json/fields.h"
 
 #include <stdio.h>
 #include <string.h>

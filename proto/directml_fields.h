@@ -4,7 +4,7 @@
 #define TALLY_PROTO_DIRECTML_FIELDS_H
 
 #include "proto/directml_rules.h"
-#include "proto/json_fields.h"
+#include "proto/json/fields.h"
 
 /* What a request asks for. */
 struct directml_operator {

@@ -5,8 +5,8 @@
 #define TALLY_PROTO_FRAMED_JSON_H
 
 #include "proto/codec.h"
-#include "proto/json_tensor.h"
-#include "proto/json_writer.h"
+#include "proto/json/tensor.h"
+#include "proto/json/writer.h"
 
 #define FRAMED_HEADER "Inference-Header-Content-Length"
 

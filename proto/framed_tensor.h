@@ -4,8 +4,8 @@
 #define TALLY_PROTO_FRAMED_TENSOR_H
 
 #include "proto/framed_json.h"
-#include "proto/json_doc.h"
-#include "proto/json_fields.h"
+#include "proto/json/doc.h"
+#include "proto/json/fields.h"
 
 /* Absent if place.object is NULL. */
 struct framed_tensor {

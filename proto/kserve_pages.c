@@ -2,8 +2,8 @@
  * perf_analyzer read: a missing one aborts the latter. */
 #include "proto/kserve_pages.h"
 
-#include "proto/json_doc.h"
-#include "proto/json_fields.h"
+#include "proto/json/doc.h"
+#include "proto/json/fields.h"
 
 #include <stdio.h>
 #include <string.h>

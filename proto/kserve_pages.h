@@ -5,7 +5,7 @@
 #ifndef TALLY_PROTO_KSERVE_PAGES_H
 #define TALLY_PROTO_KSERVE_PAGES_H
 
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 #include "proto/models.h"
 #include "proto/status.h"
 

@@ -5,7 +5,7 @@
 #define TALLY_PROTO_KSERVE_PARAMETERS_H
 
 #include "proto/codec.h"
-#include "proto/json_fields.h"
+#include "proto/json/fields.h"
 #include "proto/models.h"
 
 /* The operator's attributes, as far as the request names them. */

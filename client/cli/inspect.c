@@ -2,7 +2,7 @@
 
 #include "client/cli/terminal.h"
 #include "proto/content_guess.h"
-#include "proto/json_tensor.h"
+#include "proto/json/tensor.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. */
 #include "server/http/respond.h"
 
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 #include "server/base/clock.h"
 #include "server/http/loop.h"
 #include "server/http/peek.h"

@@ -1,5 +1,5 @@
 /* GET /v1/devices: every OpenCL device in use, its state and the work it has done. */
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 #include "server/pages/page.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"

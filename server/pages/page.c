@@ -1,7 +1,7 @@
 /* What all pages share. */
 #include "server/pages/page.h"
 
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 
 #include <string.h>
 

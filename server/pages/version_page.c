@@ -1,5 +1,5 @@
 /* What runs here, and what it can be asked. */
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 #include "server/pages/page.h"
 
 enum status page_version(const struct page_request *request, struct page *page,

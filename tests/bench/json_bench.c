@@ -3,8 +3,8 @@
  *   build/release/tests/bench/json_bench [numbers]      (default 400000)
  *
  * Each figure is the median of several runs; compare figures of one run of the program only. */
-#include "proto/json_tensor.h"
-#include "proto/number_text.h"
+#include "proto/json/number_text.h"
+#include "proto/json/tensor.h"
 
 #include <assert.h>
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* libFuzzer target: JSON requests of /v1/cumsum. Beside the whole way of a request, the first
  * array in the text is read by jansson and by us: both take it or neither does, with the same
  * numbers, and in parts as in one. */
-#include "proto/json_tensor.h"
+#include "proto/json/tensor.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <jansson.h>

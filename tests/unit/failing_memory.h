@@ -1,6 +1,6 @@
 /* The Nth allocation fails. For programs linked with --wrap of malloc and its like (Makefile):
  * allocations of the code under test are counted, those inside libraries are not, but for
- * jansson, which takes its memory from proto/json_doc.c. What is taken from an arena counts,
+ * jansson, which takes its memory from proto/json/doc.c. What is taken from an arena counts,
  * and fails, too: a chunk may end anywhere. One thread. */
 #ifndef TALLY_TESTS_UNIT_FAILING_MEMORY_H
 #define TALLY_TESTS_UNIT_FAILING_MEMORY_H

@@ -4,7 +4,7 @@
 #include "tests/lib/unit.h"
 #include "tests/unit/failing_memory.h"
 
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 #include "proto/kserve_pages.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Cutting "data" out of a JSON text. */
-#include "proto/json_doc.h"
+#include "proto/json/doc.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>

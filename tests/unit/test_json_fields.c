@@ -1,5 +1,5 @@
 /* Typed getters and their errors. */
-#include "proto/json_fields.h"
+#include "proto/json/fields.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>

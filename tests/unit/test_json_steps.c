@@ -1,7 +1,7 @@
 /* Long texts: measured, read and moved in steps that can be given up, printed into as much
  * memory as was said before. */
-#include "proto/json_tensor.h"
-#include "proto/json_writer.h"
+#include "proto/json/tensor.h"
+#include "proto/json/writer.h"
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>

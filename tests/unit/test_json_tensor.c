@@ -1,5 +1,5 @@
 /* JSON arrays to tensors and back. */
-#include "proto/json_tensor.h"
+#include "proto/json/tensor.h"
 #include "tests/lib/unit.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* The JSON text builder. */
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 #include "tests/lib/unit.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* Numbers and their text: against the C library where it knows the type, against exact decimal
  * expansions of every float16 and bfloat16, and the grammar. */
+#include "proto/json/number_text.h"
 #include "proto/limits.h"
-#include "proto/number_text.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/unit.h"
 

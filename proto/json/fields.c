@@ -1,7 +1,7 @@
 /* Typed getters with the path of the field in every error. */
-#include "proto/json_fields.h"
+#include "proto/json/fields.h"
 
-#include "proto/number_text.h"
+#include "proto/json/number_text.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  *
  * Printing: how long a piece gets is known only when it is there. So the pieces of a round are
  * printed each where it cannot meet the next, and then moved together. */
-#include "proto/json_pieces.h"
+#include "proto/json/pieces.h"
 
 #include <stdatomic.h>
 #include <string.h>

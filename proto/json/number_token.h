@@ -3,7 +3,7 @@
 #ifndef TALLY_PROTO_NUMBER_TOKEN_H
 #define TALLY_PROTO_NUMBER_TOKEN_H
 
-#include "proto/number_text.h"
+#include "proto/json/number_text.h"
 
 #include <cstdint>
 #include <cstring>

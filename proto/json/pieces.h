@@ -3,7 +3,7 @@
 #ifndef TALLY_PROTO_JSON_PIECES_H
 #define TALLY_PROTO_JSON_PIECES_H
 
-#include "proto/json_tensor.h"
+#include "proto/json/tensor.h"
 
 enum {
     JSON_ROUND_PIECES = 64 /* that are worked on side by side, then the next ones */

@@ -1,8 +1,8 @@
 /* The second pass over a JSON array, which converts its numbers in place, and the way back. */
-#include "proto/json_tensor.h"
+#include "proto/json/tensor.h"
 
-#include "proto/json_pieces.h"
-#include "proto/number_text.h"
+#include "proto/json/number_text.h"
+#include "proto/json/pieces.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *
  * Every array that is the value of a key "data", however that key is escaped, is cut; so
  * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. */
-#include "proto/json_doc.h"
+#include "proto/json/doc.h"
 
 #include "proto/content_guess.h"
 

@@ -1,12 +1,12 @@
-/* Numbers and their text. The usual cases (up to 19 digits) are done by proto/decimal.h; longer
+/* Numbers and their text. The usual cases (up to 19 digits) are done by proto/json/decimal.h; longer
  * ones go to std::from_chars, and float16 and bfloat16, which it does not know, through the
  * nearest double: that is right unless the double is the middle of two of their numbers, and
  * then the text itself is compared with that middle. */
-#include "proto/number_text.h"
+#include "proto/json/number_text.h"
 
-#include "proto/decimal.h"
+#include "proto/json/decimal.h"
+#include "proto/json/number_token.h"
 #include "proto/limits.h"
-#include "proto/number_token.h"
 
 #include <charconv>
 #include <cstring>

@@ -11,7 +11,7 @@
 #ifndef TALLY_PROTO_JSON_TENSOR_H
 #define TALLY_PROTO_JSON_TENSOR_H
 
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 #include "proto/parallel.h"
 #include "proto/scan_call.h"
 #include "proto/status.h"

@@ -7,7 +7,7 @@
 #define TALLY_PROTO_JSON_DOC_H
 
 #include "proto/arena.h"
-#include "proto/json_tensor.h"
+#include "proto/json/tensor.h"
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* The first pass over a JSON array: where it ends, its shape, what its numbers look like. Bytes
  * are classified 64 at a time into bit masks; only brackets and quotes are looked at one by
  * one, commas between them are counted. */
-#include "proto/json_tensor.h"
+#include "proto/json/tensor.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Append-only JSON text: commas, escapes, UTF-8 repair, growth. */
-#include "proto/json_writer.h"
+#include "proto/json/writer.h"
 
-#include "proto/number_text.h"
+#include "proto/json/number_text.h"
 
 #include <stdlib.h>
 #include <string.h>
