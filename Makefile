@@ -45,7 +45,7 @@ PROTO_SRC   := $(wildcard proto/*.c proto/json/*.c) $(wildcard proto/json/*.cc)
 DRIVER_SRC  := $(filter-out %/cpu_export.c $(if $(HOST_$(MODE)),%/cpu_group.c),$(wildcard kernels/cpu/cpu_*.c)) \
                $(if $(HOST_$(MODE)),tests/sanitizers/fibers.c)
 KERNEL_SRC  := $(wildcard kernels/*.c) $(DRIVER_SRC) kernels/embed.S
-SERVER_SRC  := $(filter-out server/main.c,$(wildcard server/*.c server/*/*.c))
+SERVER_SRC  := $(filter-out server/main.c server/http/list_routes.c,$(wildcard server/*.c server/*/*.c))
 CLIENT_SRC  := $(wildcard client/*.c)
 CLI_SRC     := $(wildcard client/cli/*.c)
 TESTLIB_SRC := $(wildcard tests/lib/*.c)
@@ -240,7 +240,22 @@ $(B)/%.o: %.c
 $(B)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
-$(B)/proto/openapi.o: proto/openapi.json
+
+# The OpenAPI document, from the table of routes and the fragments next to what they describe.
+OPENAPI   := build/openapi
+FRAGMENTS := $(wildcard proto/*.openapi.json server/pages/*.openapi.json)
+MAKER_SRC := proto/openapi/make_openapi.c proto/models.c proto/dtype.c proto/status.c
+$(OPENAPI)/list_routes: server/http/list_routes.c server/http/route_table.h server/http/routes.h
+	@mkdir -p $(@D)
+	cc -std=c17 $(DEFS) -o $@ $<
+$(OPENAPI)/make_openapi: $(MAKER_SRC) proto/models.h proto/dtype.h
+	@mkdir -p $(@D)
+	cc -std=c17 $(DEFS) -o $@ $(MAKER_SRC) -ljansson
+$(OPENAPI)/openapi.json: $(OPENAPI)/list_routes $(OPENAPI)/make_openapi proto/openapi/service.json $(FRAGMENTS)
+	$(OPENAPI)/list_routes >$(@D)/routes
+	$(OPENAPI)/make_openapi $(@D)/routes proto/openapi/service.json $(FRAGMENTS) >$@.new
+	@mv $@.new $@
+$(B)/proto/openapi.o: $(OPENAPI)/openapi.json
 $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/cl/*.cl)
 	@mkdir -p $(@D)
 	$(CC) $(DEFS) -c -o $@ $<

@@ -1,4 +1,5 @@
-/* Embeds proto/openapi.json; the path is relative to the top folder, where make runs. */
+/* Embeds the document that proto/openapi/make_openapi.c has made; the path is relative to the top
+ * folder, where make runs. */
 #include "proto/openapi.h"
 
 #include <stdint.h>
@@ -7,7 +8,7 @@ __asm__(".pushsection .rodata\n"
         ".globl openapi_text\n"
         ".globl openapi_end\n"
         "openapi_text:\n"
-        ".incbin \"proto/openapi.json\"\n"
+        ".incbin \"build/openapi/openapi.json\"\n"
         "openapi_end:\n"
         ".byte 0\n"
         ".popsection\n");

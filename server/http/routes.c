@@ -1,61 +1,20 @@
-/* The table of paths, and the parsing of request targets. A handful of rows: looked through
- * from the top, the busy ones first. */
+/* Finding a path's row (route_table.h), and the parsing of request targets. */
 #include "server/http/routes.h"
 
+#include "server/http/route_table.h"
 #include "server/pages/v2_pages.h"
 
 #include <string.h>
 #include <strings.h>
 
 /* clang-format off */
-#define PAGE(pattern, methods, counted_as, page) \
-    {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false}
-/* triton: any Content-Type, and Triton's codes */
+#define CUMSUM(pattern, counted_as) \
+    {pattern, ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_##counted_as, NULL, NULL, false, false},
 #define DIALECT(pattern, counted_as, codec, triton) \
-    {pattern, ROUTE_POST, ROUTE_DIALECT, METRICS_ROUTE_##counted_as, NULL, codec, triton, triton}
-static const struct route routes[] = {
-    {"/v1/cumsum", ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_CUMSUM, NULL, NULL, false, false},
-    DIALECT("/v2/models/{}/infer", V2_INFER, codec_kserve, true),
-    DIALECT("/v2/models/{}/versions/{}/infer", V2_INFER, codec_kserve, true),
-    DIALECT("/v1/directml/cumulative_summation", DIRECTML, codec_directml, false),
-    DIALECT("/v1/openvino/cumsum-3", OPENVINO, codec_openvino, false),
-    PAGE("/livez",           ROUTE_GET, OPERATIONS, page_livez),
-    PAGE("/readyz",          ROUTE_GET, OPERATIONS, page_readyz),
-    PAGE("/v2/health/live",  ROUTE_GET, V2_OTHER,   page_livez),
-    PAGE("/v2/health/ready", ROUTE_GET, V2_OTHER,   page_readyz),
-    PAGE("/v2",              ROUTE_GET, V2_OTHER,   page_v2_server),
-    PAGE("/v2/",             ROUTE_GET, V2_OTHER,   page_v2_server),
-    PAGE("/v2/models/stats", ROUTE_GET, V2_OTHER,   page_v2_stats),
-    PAGE("/v2/models/{}",                    ROUTE_GET, V2_OTHER, page_v2_model),
-    PAGE("/v2/models/{}/ready",              ROUTE_GET, V2_OTHER, page_v2_model_ready),
-    PAGE("/v2/models/{}/config",             ROUTE_GET, V2_OTHER, page_v2_config),
-    PAGE("/v2/models/{}/stats",              ROUTE_GET, V2_OTHER, page_v2_stats),
-    PAGE("/v2/models/{}/versions/{}",        ROUTE_GET, V2_OTHER, page_v2_model),
-    PAGE("/v2/models/{}/versions/{}/ready",  ROUTE_GET, V2_OTHER, page_v2_model_ready),
-    PAGE("/v2/models/{}/versions/{}/config", ROUTE_GET, V2_OTHER, page_v2_config),
-    PAGE("/v2/models/{}/versions/{}/stats",  ROUTE_GET, V2_OTHER, page_v2_stats),
-    PAGE("/v2/models/{}/trace/setting",      ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_trace),
-    PAGE("/v2/trace/setting",                ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_trace),
-    PAGE("/v2/logging",                      ROUTE_GET | ROUTE_POST, V2_OTHER, page_v2_logging),
-    PAGE("/v2/repository/index",             ROUTE_POST, V2_OTHER, page_v2_index),
-    PAGE("/v2/repository/models/{}/load",    ROUTE_POST, V2_OTHER, page_v2_load),
-    PAGE("/v2/repository/models/{}/unload",  ROUTE_POST, V2_OTHER, page_v2_load),
-    PAGE("/v2/systemsharedmemory/status",               ROUTE_GET,  V2_OTHER, page_v2_shm_status),
-    PAGE("/v2/systemsharedmemory/unregister",           ROUTE_POST, V2_OTHER, page_v2_shm_unregister),
-    PAGE("/v2/systemsharedmemory/region/{}/status",     ROUTE_GET,  V2_OTHER, page_v2_shm_status),
-    PAGE("/v2/systemsharedmemory/region/{}/register",   ROUTE_POST, V2_OTHER, page_v2_shm_register),
-    PAGE("/v2/systemsharedmemory/region/{}/unregister", ROUTE_POST, V2_OTHER, page_v2_shm_unregister),
-    PAGE("/v2/cudasharedmemory/status",                 ROUTE_GET,  V2_OTHER, page_v2_cuda_status),
-    PAGE("/v2/cudasharedmemory/unregister",             ROUTE_POST, V2_OTHER, page_v2_cuda_unregister),
-    PAGE("/v2/cudasharedmemory/region/{}/status",       ROUTE_GET,  V2_OTHER, page_v2_cuda_status),
-    PAGE("/v2/cudasharedmemory/region/{}/register",     ROUTE_POST, V2_OTHER, page_v2_cuda_register),
-    PAGE("/v2/cudasharedmemory/region/{}/unregister",   ROUTE_POST, V2_OTHER, page_v2_cuda_unregister),
-    PAGE("/openapi.json",    ROUTE_GET, OPERATIONS, page_openapi),
-    PAGE("/metrics",         ROUTE_GET, OPERATIONS, page_metrics),
-    PAGE("/v1/devices",      ROUTE_GET, OPERATIONS, page_devices),
-    PAGE("/version",         ROUTE_GET, OPERATIONS, page_version),
-    PAGE("/",                ROUTE_GET, OPERATIONS, page_index),
-};
+    {pattern, ROUTE_POST, ROUTE_DIALECT, METRICS_ROUTE_##counted_as, NULL, codec, triton, triton},
+#define PAGE(pattern, methods, counted_as, page) \
+    {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false},
+static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE)};
 /* clang-format on */
 
 /* Match one segment of pattern and path; both advance past it. */

@@ -10,7 +10,8 @@ import sys
 import pytest
 from support.tallyd import TOP
 
-DOCUMENT = json.loads((TOP / "proto" / "openapi.json").read_text())
+MADE = TOP / "build" / "openapi"
+DOCUMENT = json.loads((MADE / "openapi.json").read_text())
 DOORS = r"^(/v1/cumsum|/v1/directml/.*|/v1/openvino/.*|/v2/models/.*/infer)$"
 PATH_VALUES = {"{model}": "cumsum", "{version}": "1", "{region}": "region"}
 
@@ -30,6 +31,80 @@ def examples():
 
 
 EXAMPLES = list(examples())
+
+
+def test_the_document_that_was_made_is_the_one_that_is_served(client):
+    assert client.get("/openapi.json").json() == DOCUMENT
+
+
+def make_document(folder, routes=None, change=None):
+    """Makes the document of other routes, or after a change of one fragment."""
+    fragments = [TOP / "proto/openapi/service.json"]
+    fragments += [*TOP.glob("proto/*.openapi.json"), *TOP.glob("server/pages/*.openapi.json")]
+    listed = folder / "routes"
+    listed.write_text((MADE / "routes").read_text() if routes is None else routes)
+    if change is not None:
+        name, alter = change
+        at = next(i for i, path in enumerate(fragments) if path.name == name)
+        fragment = json.loads(fragments[at].read_text())
+        alter(fragment)
+        fragments[at] = folder / name
+        fragments[at].write_text(json.dumps(fragment))
+    return subprocess.run(
+        [MADE / "make_openapi", listed, *fragments], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_document_is_made_of_the_routes_and_the_fragments(tmp_path):
+    done = make_document(tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout) == DOCUMENT
+
+
+def test_a_route_that_nothing_describes_fails_the_build(tmp_path):
+    done = make_document(tmp_path, (MADE / "routes").read_text() + "page GET /v1/new\n")
+    assert done.returncode != 0 and "no fragment describes the route GET /v1/new" in done.stderr
+
+
+def test_a_method_that_nothing_describes_fails_the_build(tmp_path):
+    routes = (MADE / "routes").read_text().replace("page GET /livez", "page GET,POST /livez")
+    done = make_document(tmp_path, routes)
+    assert done.returncode != 0 and "no fragment describes the route POST /livez" in done.stderr
+
+
+def test_a_description_without_a_route_fails_the_build(tmp_path):
+    routes = (MADE / "routes").read_text().replace("page GET /livez\n", "")
+    done = make_document(tmp_path, routes)
+    assert done.returncode != 0 and 'nothing uses operation "GET /livez"' in done.stderr
+
+
+def unknown_schema(fragment):
+    fragment["operations"]["GET /livez"]["200"]["application/json"]["schema"] = "#Alive"
+
+
+def unused_schema(fragment):
+    fragment["schemas"]["Alive"] = {"type": "boolean"}
+
+
+def schema_of_another_file(fragment):
+    fragment["schemas"]["Error"] = {"type": "object"}
+
+
+def without_summary(fragment):
+    del fragment["operations"]["GET /livez"]["summary"]
+
+
+@pytest.mark.parametrize(
+    ("alter", "says"),
+    [
+        (unknown_schema, 'there is no schema called "Alive"'),
+        (unused_schema, 'nothing uses schema "Alive"'),
+        (schema_of_another_file, 'schemas "Error" is in another file, too'),
+        (without_summary, "the operation of /livez lacks id, summary"),
+    ],
+)
+def test_a_fragment_that_does_not_fit_fails_the_build(tmp_path, alter, says):
+    done = make_document(tmp_path, change=("pages.openapi.json", alter))
+    assert done.returncode != 0 and says in done.stderr
 
 
 def test_every_door_has_an_example_that_is_run():

@@ -1,0 +1,486 @@
+/* Makes the OpenAPI document when Tally is built, from the table of routes and from fragments
+ * that lie next to what they describe:
+ *
+ *   make_openapi ROUTES SERVICE FRAGMENT... >openapi.json
+ *
+ * ROUTES is what server/http/list_routes.c prints: "tensor GET,POST /pattern/{}", a line each.
+ * SERVICE (service.json) and the fragments (NAME.openapi.json) are JSON; the keys of one file:
+ *
+ *   tag          under which the operations of this file are listed
+ *   operations   "GET /path/{name}": the operation, below
+ *   parameters, schemas, headers    by name; every file sees those of all others
+ *   document, errors    of SERVICE alone: what the document begins with; the answers that are errors,
+ *                by HTTP status
+ *
+ * All that stands in the document as it stands in a file, but for what would be said again and again:
+ *
+ *   "#Name" where a schema may be         the schema of that name
+ *   "description": ["one", "two"]         its lines, joined by blanks
+ *   "enum": "models"                      the names in the product's own table (name_lists)
+ *   an operation's "id", "like"           operationId; the operation that it is a copy of but for what it says
+ *   its "parameters": ["name"]            after X-Request-Id and what the path names
+ *   its "body", "200" ...: media types    as keys; {} where the body is bytes of that media type
+ *   "headers": ["name"] of an answer      after X-Request-Id
+ *   its "errors": [404]                   besides those that every route has; a tensor route has more
+ *
+ * Failure modes, all of which end the build with a sentence: a route without an operation, an
+ * operation without a route, a name that is unknown, said twice or used nowhere, broken JSON. */
+#include "proto/dtype.h"
+#include "proto/macros.h"
+#include "proto/models.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TEXT_ROOM = 4096
+};
+
+/* What every route may answer, and every route that takes a tensor. */
+static const char *const page_errors[] = {"400", "405", "408", "413", "431", "500", "503"};
+static const char *const tensor_errors[] = {"400", "405", "408", "413", "415",
+                                            "429", "431", "500", "501", "503"};
+
+/* The parts of all files by name, and which of them the document uses. */
+static json_t *service, *operations, *parameters, *schemas, *headers, *used;
+
+__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)fputs("make_openapi: ", stderr);
+    (void)vfprintf(stderr, format, arguments);
+    (void)fputs("\n", stderr);
+    va_end(arguments);
+    exit(1); /* NOLINT(concurrency-mt-unsafe): there is one thread */
+}
+
+/* ---- reading ---- */
+
+static json_t *load(const char *path)
+{
+    json_error_t error;
+    json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(file)) {
+        die("%s:%d: %s", path, error.line, error.text);
+    }
+    return file;
+}
+
+/* Add the part of a file to what the files before it had. */
+static void gather(json_t *all, json_t *file, const char *part, const char *path)
+{
+    const char *name = NULL;
+    json_t *value = NULL;
+    json_object_foreach(json_object_get(file, part), name, value)
+    {
+        if (json_object_get(all, name) != NULL) {
+            die("%s: %s \"%s\" is in another file, too", path, part, name);
+        }
+        json_object_set(all, name, value);
+    }
+}
+
+static void gather_file(json_t *file, const char *path)
+{
+    const char *name = NULL;
+    json_t *operation = NULL;
+    json_object_foreach(json_object_get(file, "operations"), name, operation)
+    {
+        json_object_set(operation, "tag", json_object_get(file, "tag"));
+    }
+    gather(operations, file, "operations", path);
+    gather(parameters, file, "parameters", path);
+    gather(schemas, file, "schemas", path);
+    gather(headers, file, "headers", path);
+}
+
+/* ---- names ---- */
+
+/* The part called name; it counts as used. */
+static json_t *find(json_t *all, const char *part, const char *name)
+{
+    char mark[TEXT_ROOM];
+    json_t *found = json_object_get(all, name);
+    if (found == NULL) {
+        die("there is no %s called \"%s\"", part, name);
+    }
+    (void)snprintf(mark, sizeof mark, "%s %s", part, name);
+    json_object_set_new(used, mark, json_true());
+    return found;
+}
+
+static void all_used(json_t *all, const char *part)
+{
+    const char *name = NULL;
+    json_t *value = NULL;
+    json_object_foreach(all, name, value)
+    {
+        char mark[TEXT_ROOM];
+        (void)snprintf(mark, sizeof mark, "%s %s", part, name);
+        if (json_object_get(used, mark) == NULL) {
+            die("nothing uses %s \"%s\"", part, name);
+        }
+    }
+}
+
+static json_t *reference(const char *part, const char *name)
+{
+    return json_pack("{s:o}", "$ref", json_sprintf("#/components/%s/%s", part, name));
+}
+
+static json_t *schema_reference(const char *name)
+{
+    (void)find(schemas, "schema", name);
+    return reference("schemas", name);
+}
+
+/* The names that a table of the product holds, for "enum": "dtypes" and the like. */
+static json_t *name_list(const char *list)
+{
+    json_t *names = json_array();
+    for (size_t i = 0; strcmp(list, "models") == 0 && i < model_count(); i++) {
+        json_array_append_new(names, json_string(model_at(i)->name));
+    }
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const struct dtype_info *info = dtype_info((enum dtype)i);
+        if (strcmp(list, "dtypes") == 0) {
+            json_array_append_new(names, json_string(info->name));
+        } else if (strcmp(list, "kserve dtypes") == 0) {
+            json_array_append_new(names, json_string(info->kserve));
+        } else if (strcmp(list, "openvino dtypes") == 0) {
+            json_array_append_new(names, json_string(info->openvino_ir));
+        }
+    }
+    if (json_array_size(names) == 0) {
+        die("there is no list of names \"%s\"", list);
+    }
+    return names;
+}
+
+/* A description: text, or lines of it. NULL where nothing is said. */
+static json_t *describe(json_t *said)
+{
+    json_t *lines = json_object_get(said, "description");
+    if (!json_is_array(lines)) {
+        return json_incref(lines);
+    }
+    char text[TEXT_ROOM] = "";
+    size_t i = 0;
+    json_t *line = NULL;
+    json_array_foreach(lines, i, line)
+    {
+        size_t length = strlen(text);
+        (void)snprintf(text + length, sizeof text - length, "%s%s", i > 0 ? " " : "",
+                       json_string_value(line));
+    }
+    return json_string(text);
+}
+
+/* A copy in which every abbreviation is written out. Examples are left as they are. */
+// NOLINTNEXTLINE(misc-no-recursion): the fragments are ours
+static json_t *expand(const json_t *value)
+{
+    const char *key = NULL;
+    size_t i = 0;
+    json_t *child = NULL;
+    if (json_is_string(value) && json_string_value(value)[0] == '#') {
+        return schema_reference(json_string_value(value) + 1);
+    }
+    if (json_is_array(value)) {
+        json_t *copy = json_array();
+        json_array_foreach(value, i, child)
+        {
+            json_array_append_new(copy, expand(child));
+        }
+        return copy;
+    }
+    if (!json_is_object(value)) {
+        return json_deep_copy(value);
+    }
+    json_t *copy = json_object();
+    json_object_foreach((json_t *)value, key, child)
+    {
+        if (strcmp(key, "$ref") == 0) {
+            json_t *target = expand(child);
+            json_object_update(copy, target);
+            json_decref(target);
+        } else if (strcmp(key, "description") == 0) {
+            json_object_set_new(copy, key, describe((json_t *)value));
+        } else if (strcmp(key, "enum") == 0 && json_is_string(child)) {
+            json_object_set_new(copy, key, name_list(json_string_value(child)));
+        } else if (strncmp(key, "example", strlen("example")) == 0) {
+            json_object_set_new(copy, key, json_deep_copy(child));
+        } else {
+            json_object_set_new(copy, key, expand(child));
+        }
+    }
+    return copy;
+}
+
+/* ---- operations ---- */
+
+/* The media types among an answer's or a body's keys. */
+static json_t *make_content(json_t *said)
+{
+    json_t *content = json_object();
+    const char *type = NULL;
+    json_t *value = NULL;
+    json_object_foreach(said, type, value)
+    {
+        if (strchr(type, '/') == NULL) {
+            continue;
+        }
+        json_object_set_new(content, type,
+                            json_object_size(value) > 0
+                                ? expand(value)
+                                : json_pack("{s:{s:s,s:s}}", "schema", "type", "string",
+                                            "contentMediaType", type));
+    }
+    return content;
+}
+
+static void add_header(json_t *list, const char *name)
+{
+    json_object_set_new(list, name, expand(find(headers, "header", name)));
+}
+
+static json_t *make_answer(json_t *said, bool timed)
+{
+    json_t *answer = json_pack("{s:o,s:{}}", "description", describe(said), "headers");
+    json_t *list = json_object_get(answer, "headers");
+    size_t i = 0;
+    json_t *name = NULL;
+    add_header(list, "X-Request-Id");
+    if (timed) {
+        add_header(list, "Server-Timing");
+    }
+    json_array_foreach(json_object_get(said, "headers"), i, name)
+    {
+        add_header(list, json_string_value(name));
+    }
+    json_t *content = make_content(said);
+    if (json_object_size(content) > 0) {
+        json_object_set(answer, "content", content);
+    }
+    json_decref(content);
+    return answer;
+}
+
+static void add_error(json_t *answers, const char *http_status)
+{
+    json_t *error = find(json_object_get(service, "errors"), "error", http_status);
+    if (json_object_get(answers, http_status) == NULL) {
+        json_object_set_new(
+            answers, http_status,
+            reference("responses", json_string_value(json_object_get(error, "name"))));
+    }
+}
+
+static json_t *make_answers(json_t *said, bool tensor)
+{
+    json_t *answers = json_object();
+    const char *http_status = NULL;
+    json_t *value = NULL;
+    size_t i = 0;
+    json_object_foreach(said, http_status, value)
+    {
+        if (strspn(http_status, "0123456789") == 3) {
+            json_object_set_new(answers, http_status, make_answer(value, tensor));
+        }
+    }
+    for (i = 0; tensor && i < ARRAY_COUNT(tensor_errors); i++) {
+        add_error(answers, tensor_errors[i]);
+    }
+    for (i = 0; !tensor && i < ARRAY_COUNT(page_errors); i++) {
+        add_error(answers, page_errors[i]);
+    }
+    json_array_foreach(json_object_get(said, "errors"), i, value)
+    {
+        char text[32];
+        (void)snprintf(text, sizeof text, "%d", (int)json_integer_value(value));
+        add_error(answers, text);
+    }
+    return answers;
+}
+
+static void add_parameter(json_t *list, const char *name)
+{
+    (void)find(parameters, "parameter", name);
+    json_array_append_new(list, reference("parameters", name));
+}
+
+static json_t *make_parameters(json_t *said, const char *path, bool tensor)
+{
+    json_t *list = json_array();
+    size_t i = 0;
+    json_t *name = NULL;
+    add_parameter(list, "requestId");
+    for (const char *at = strchr(path, '{'); at != NULL; at = strchr(at + 1, '{')) {
+        char segment[TEXT_ROOM];
+        (void)snprintf(segment, sizeof segment, "%.*s", (int)strcspn(at + 1, "}"), at + 1);
+        add_parameter(list, segment);
+    }
+    if (tensor) {
+        add_parameter(list, "timeoutMs");
+        add_parameter(list, "contentEncoding");
+    }
+    json_array_foreach(json_object_get(said, "parameters"), i, name)
+    {
+        add_parameter(list, json_string_value(name));
+    }
+    return list;
+}
+
+static json_t *make_operation(json_t *said, const char *path, bool tensor)
+{
+    const char *like = json_string_value(json_object_get(said, "like"));
+    if (like != NULL) {
+        json_t *merged = json_copy(find(operations, "operation", like));
+        json_object_update(merged, said);
+        said = merged;
+    }
+    json_t *operation = json_pack(
+        "{s:[O],s:O,s:O,s:o,s:o}", "tags", json_object_get(said, "tag"), "operationId",
+        json_object_get(said, "id"), "summary", json_object_get(said, "summary"), "parameters",
+        make_parameters(said, path, tensor), "responses", make_answers(said, tensor));
+    if (operation == NULL) {
+        die("the operation of %s lacks id, summary or, in its file, tag", path);
+    }
+    if (json_object_get(said, "description") != NULL) {
+        json_object_set_new(operation, "description", describe(said));
+    }
+    json_t *body = json_object_get(said, "body");
+    if (body != NULL) {
+        json_object_set_new(operation, "requestBody",
+                            json_pack("{s:O,s:o}", "required",
+                                      json_object_get(body, "required"), "content",
+                                      make_content(body)));
+    }
+    return operation;
+}
+
+/* The operation that describes method and pattern; names stand where the pattern has {}. */
+static const char *find_operation(const char *method, const char *pattern)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(operations, key, value)
+    {
+        size_t method_length = strcspn(key, " ");
+        if (strlen(method) != method_length || memcmp(method, key, method_length) != 0) {
+            continue;
+        }
+        const char *path = key + method_length + 1;
+        const char *at = pattern;
+        while (*path != '\0' && *path == *at) {
+            path += *path == '{' ? strcspn(path, "}") : 1;
+            at++;
+        }
+        if (*path == '\0' && *at == '\0') {
+            return key;
+        }
+    }
+    die("no fragment describes the route %s %s", method, pattern);
+}
+
+/* One route; the same page with a slash at its end is not described again. */
+static void add_route(json_t *paths, char *line)
+{
+    char *rest = NULL;
+    char *kind = strtok_r(line, " \n", &rest);
+    char *methods = strtok_r(NULL, " \n", &rest);
+    char *pattern = strtok_r(NULL, " \n", &rest);
+    if (pattern == NULL) {
+        die("a route is \"page|tensor METHOD,... /pattern\"");
+    }
+    if (strlen(pattern) > 1 && pattern[strlen(pattern) - 1] == '/') {
+        return;
+    }
+    for (char *method = strtok_r(methods, ",", &rest); method != NULL;
+         method = strtok_r(NULL, ",", &rest)) {
+        const char *key = find_operation(method, pattern);
+        const char *path = strchr(key, ' ') + 1;
+        json_t *operation = make_operation(find(operations, "operation", key), path,
+                                           strcmp(kind, "tensor") == 0);
+        if (json_object_get(paths, path) == NULL) {
+            json_object_set_new(paths, path, json_object());
+        }
+        json_object_set_new(json_object_get(paths, path),
+                            strcmp(method, "GET") == 0 ? "get" : "post", operation);
+    }
+}
+
+static json_t *make_paths(const char *routes)
+{
+    char line[TEXT_ROOM];
+    json_t *paths = json_object();
+    FILE *file = fopen(routes, "r");
+    if (file == NULL) {
+        die("cannot read %s", routes);
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        add_route(paths, line);
+    }
+    (void)fclose(file);
+    return paths;
+}
+
+/* ---- components ---- */
+
+/* The answer of an HTTP status, with its one example named by the error's code. */
+static json_t *make_responses(void)
+{
+    json_t *errors = json_object_get(service, "errors");
+    json_t *responses = json_object();
+    const char *http_status = NULL;
+    json_t *error = NULL;
+    json_object_foreach(errors, http_status, error)
+    {
+        json_t *response = make_answer(error, false);
+        json_t *example = json_object_get(error, "example");
+        json_object_set_new(response, "content",
+                            json_pack("{s:{s:o,s:{s:{s:O}}}}", "application/json", "schema",
+                                      schema_reference("Error"), "examples",
+                                      json_string_value(json_object_get(example, "code")),
+                                      "value", example));
+        json_object_set_new(responses, json_string_value(json_object_get(error, "name")),
+                            response);
+    }
+    return responses;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) {
+        die("make_openapi ROUTES SERVICE FRAGMENT...");
+    }
+    operations = json_object();
+    parameters = json_object();
+    schemas = json_object();
+    headers = json_object();
+    used = json_object();
+    service = load(argv[2]);
+    for (int i = 2; i < argc; i++) {
+        gather_file(i == 2 ? service : load(argv[i]), argv[i]);
+    }
+    json_t *document = expand(json_object_get(service, "document"));
+    json_object_set_new(json_object_get(document, "info"), "version",
+                        json_string(TALLY_VERSION));
+    json_object_set_new(document, "paths", make_paths(argv[1]));
+    json_object_set_new(document, "components",
+                        json_pack("{s:o,s:o,s:o}", "schemas", expand(schemas), "parameters",
+                                  expand(parameters), "responses", make_responses()));
+    all_used(operations, "operation");
+    all_used(parameters, "parameter");
+    all_used(headers, "header");
+    all_used(json_object_get(service, "errors"), "error");
+    all_used(schemas, "schema");
+    if (json_dumpf(document, stdout, JSON_INDENT(1)) != 0 || fflush(stdout) != 0) {
+        die("cannot write the document");
+    }
+    return 0;
+}
