@@ -10,6 +10,7 @@
 #include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
+#include "server/sched/server.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -53,29 +54,19 @@ void lifecycle_block_signals(void)
     (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, and that is enough */
 }
 
-enum lifecycle_phase lifecycle_phase(const struct lifecycle *lifecycle)
+static enum server_phase phase_of(const struct run *run)
 {
-    return (enum lifecycle_phase)atomic_load_explicit(&lifecycle->phase, memory_order_relaxed);
+    return server_phase(run->server);
 }
 
-bool lifecycle_ready(const struct lifecycle *lifecycle)
+static void enter(struct run *run, enum server_phase phase)
 {
-    return lifecycle_phase(lifecycle) == LIFECYCLE_READY;
-}
-
-static enum lifecycle_phase phase_of(const struct run *run)
-{
-    return lifecycle_phase(run->server->lifecycle);
-}
-
-static void enter(struct run *run, enum lifecycle_phase phase)
-{
-    atomic_store_explicit(&run->server->lifecycle->phase, phase, memory_order_relaxed);
+    atomic_store_explicit(&run->server->phase, phase, memory_order_relaxed);
 }
 
 static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
 {
-    uint64_t wait = phase_of(run) == LIFECYCLE_READY ? TICK_NS : SHORT_TICK_NS;
+    uint64_t wait = phase_of(run) == SERVER_READY ? TICK_NS : SHORT_TICK_NS;
     if (run->deadline_ns > now_ns && run->deadline_ns - now_ns < wait) {
         wait = run->deadline_ns - now_ns;
     }
@@ -112,12 +103,12 @@ static int follow_devices(struct run *run)
 {
     enum device_pool_health health = device_pool_health(run->server->devices);
     struct log *log = run->server->log;
-    if (phase_of(run) == LIFECYCLE_STARTING && health == DEVICE_POOL_USABLE) {
-        enter(run, LIFECYCLE_READY);
+    if (phase_of(run) == SERVER_STARTING && health == DEVICE_POOL_USABLE) {
+        enter(run, SERVER_READY);
         run->was_ready = true;
         log_message(log, LOG_INFO, "ready");
-    } else if (phase_of(run) == LIFECYCLE_READY && health == DEVICE_POOL_BROKEN) {
-        enter(run, LIFECYCLE_STARTING);
+    } else if (phase_of(run) == SERVER_READY && health == DEVICE_POOL_BROKEN) {
+        enter(run, SERVER_STARTING);
         log_message(log, LOG_ERROR, "not ready: no device is in working order");
     } else if (!run->was_ready && health == DEVICE_POOL_BROKEN) {
         log_message(log, LOG_ERROR, "none of the OpenCL devices can be used; giving up");
@@ -138,7 +129,7 @@ static void begin_drain(struct run *run, int signal_number, uint64_t now_ns)
     const struct config *config = run->server->config;
     bool waits = signal_number == SIGTERM && is_balanced(run, now_ns);
     uint64_t delay_ms = waits ? config->drain_delay_ms : 0;
-    enter(run, LIFECYCLE_DRAINING);
+    enter(run, SERVER_DRAINING);
     run->close_ns = now_ns + delay_ms * NS_PER_MS;
     if (delay_ms > 0) {
         log_message(run->server->log, LOG_INFO,
@@ -150,7 +141,7 @@ static void begin_drain(struct run *run, int signal_number, uint64_t now_ns)
 static void begin_closing(struct run *run, uint64_t now_ns)
 {
     uint64_t timeout_s = run->server->config->drain_timeout_s;
-    enter(run, LIFECYCLE_CLOSING);
+    enter(run, SERVER_CLOSING);
     run->give_up_ns = now_ns + timeout_s * NS_PER_S;
     http_drain(run->http);
     log_message(run->server->log, LOG_INFO,
@@ -161,7 +152,7 @@ static void begin_closing(struct run *run, uint64_t now_ns)
 /* DRAINING and CLOSING. Returns an exit code or GO_ON. */
 static int follow_drain(struct run *run, uint64_t now_ns)
 {
-    if (phase_of(run) == LIFECYCLE_DRAINING) {
+    if (phase_of(run) == SERVER_DRAINING) {
         if (now_ns < run->close_ns) {
             return GO_ON;
         }
@@ -182,7 +173,7 @@ static int follow_drain(struct run *run, uint64_t now_ns)
 /* SIGTERM or SIGINT came. Returns an exit code or GO_ON. */
 static int on_stop_signal(struct run *run, int signal_number, uint64_t now_ns)
 {
-    if (phase_of(run) >= LIFECYCLE_DRAINING) {
+    if (phase_of(run) >= SERVER_DRAINING) {
         log_message(run->server->log, LOG_WARN, "second signal: stopping at once");
         return EXIT_CODE_FAILED;
     }
@@ -205,10 +196,10 @@ int lifecycle_run(struct server *server, struct http *http)
             code = on_stop_signal(&run, caught, now_ns);
         }
         if (code == GO_ON) {
-            code = phase_of(&run) < LIFECYCLE_DRAINING ? follow_devices(&run)
-                                                       : follow_drain(&run, now_ns);
+            code = phase_of(&run) < SERVER_DRAINING ? follow_devices(&run)
+                                                    : follow_drain(&run, now_ns);
         }
     }
-    enter(&run, LIFECYCLE_STOPPING);
+    enter(&run, SERVER_STOPPING);
     return code;
 }

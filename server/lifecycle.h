@@ -14,19 +14,6 @@
 #ifndef TALLY_SERVER_LIFECYCLE_H
 #define TALLY_SERVER_LIFECYCLE_H
 
-#include "server/server.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
-
-enum lifecycle_phase {
-    LIFECYCLE_STARTING,
-    LIFECYCLE_READY,
-    LIFECYCLE_DRAINING, /* not ready, but still serving whoever comes */
-    LIFECYCLE_CLOSING,  /* serving who is there */
-    LIFECYCLE_STOPPING
-};
-
 /* Exit codes of tallyd. */
 enum {
     EXIT_CODE_OK = 0,
@@ -35,20 +22,14 @@ enum {
     EXIT_CODE_NO_DEVICE = 3 /* no OpenCL device can be used */
 };
 
-struct lifecycle {
-    _Atomic int phase; /* enum lifecycle_phase; written by main */
-};
+struct http;
+struct server;
 
 /* Block the signals for every thread started from now on. First thing in main. */
 void lifecycle_block_signals(void);
 
-/* Thread: any. */
-enum lifecycle_phase lifecycle_phase(const struct lifecycle *lifecycle);
-bool lifecycle_ready(const struct lifecycle *lifecycle); /* phase is READY */
-
-struct http;
-
-/* Serve until a signal and drain. Returns the exit code. Thread: main. */
+/* Serve until a signal and drain; server->phase says how far that is. Returns the exit code.
+ * Thread: main. */
 int lifecycle_run(struct server *server, struct http *http);
 
 #endif

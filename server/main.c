@@ -1,4 +1,5 @@
 /* tallyd: read the settings, then serve or do what else they say. */
+#include "kernels/scan_device.h"
 #include "server/base/config.h"
 #include "server/lifecycle.h"
 #include "server/sched/device_pool.h"
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,6 +34,53 @@ static bool open_standard_descriptors(void)
     return fd >= 0 && close(fd) == 0;
 }
 
+/* Have CPU devices use so many threads, unless the environment says how many. Tally's own driver
+ * and PoCL read variables; by itself PoCL looks at the machine, not at what of it is for this
+ * process. Its name for the number was the first up to 3.1, is the second since 4.0, and may be
+ * the third since 7.0. Before anything else asks a driver for anything. */
+static void limit_threads(uint64_t cpus)
+{
+    static const char *const names[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT",
+                                        "POCL_MAX_COMPUTE_UNITS"};
+    char number[24];
+    (void)snprintf(number, sizeof number, "%llu", (unsigned long long)cpus);
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread yet */
+    (void)setenv("TALLY_OPENCL_THREADS", number, 1);
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): the same */
+            return;
+        }
+    }
+    for (size_t i = 0; i < 2; i++) {
+        (void)setenv(names[i], number, 0); /* NOLINT(concurrency-mt-unsafe): the same */
+    }
+}
+
+/* Returns an exit code. */
+static int list_devices(FILE *out)
+{
+    static const char *const kinds[] = {"CPU", "GPU", "other"};
+    struct scan_device_info *infos = calloc(DEVICE_POOL_MAX, sizeof *infos);
+    size_t count = 0;
+    struct error err = ERROR_INIT;
+    if (infos == NULL || scan_devices_list(infos, DEVICE_POOL_MAX, &count, &err) != STATUS_OK) {
+        free(infos);
+        (void)fprintf(stderr, "tallyd: %s\n", err.detail);
+        return EXIT_CODE_NO_DEVICE;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char memory[32];
+        config_size_text(infos[i].memory_bytes, memory, sizeof memory);
+        (void)fprintf(out, "%zu: %s\n   %s; %s; driver %s; %u compute units; %s%s%s\n", i,
+                      infos[i].name, infos[i].platform, kinds[infos[i].kind], infos[i].driver,
+                      infos[i].compute_units, memory,
+                      infos[i].fp64 ? "" : "; float64 in integers",
+                      infos[i].host_memory ? "; works in host memory" : "");
+    }
+    free(infos);
+    return EXIT_CODE_OK;
+}
+
 static int act(struct config *config, struct error *err)
 {
     switch (config->action) {
@@ -48,12 +97,12 @@ static int act(struct config *config, struct error *err)
         config_print_man(stdout);
         return EXIT_CODE_OK;
     case CONFIG_LIST_DEVICES:
-        device_driver_limit_threads(config->cpus);
-        return device_list_print(stdout);
+        limit_threads(config->cpus);
+        return list_devices(stdout);
     case CONFIG_RUN:
         break;
     }
-    device_driver_limit_threads(config->cpus);
+    limit_threads(config->cpus);
     return service_run(config, err);
 }
 

@@ -13,7 +13,7 @@
 #include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,9 +70,14 @@ static enum status build(struct config *config, struct server *server, struct ht
     status = status != STATUS_OK
                  ? status
                  : codec_pool_create((size_t)config->codec_threads, &server->codecs, err);
+    const struct device_pool_parts parts = {.config = config,
+                                            .log = server->log,
+                                            .metrics = server->metrics,
+                                            .memory = server->memory,
+                                            .queue = server->queue};
     status = status != STATUS_OK
                  ? status
-                 : device_pool_create(server, &device_driver_opencl, &server->devices, err);
+                 : device_pool_create(&parts, &device_driver_opencl, &server->devices, err);
     status = status != STATUS_OK ? status : http_start(server, http, err);
     return status != STATUS_OK ? status : device_pool_start(server->devices, err);
 }
@@ -113,8 +118,7 @@ static int exit_code_of(enum status status)
 
 int service_run(struct config *config, struct error *err)
 {
-    struct lifecycle lifecycle = {.phase = LIFECYCLE_STARTING};
-    struct server server = {.config = config, .lifecycle = &lifecycle};
+    struct server server = {.config = config, .phase = SERVER_STARTING};
     struct http *http = NULL;
     lifecycle_block_signals();
     enum status status = build(config, &server, &http, err);

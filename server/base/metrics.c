@@ -1,11 +1,12 @@
-/* The recording half of the metrics: relaxed additions. metrics_text.c writes them out. */
+/* The recording half of the metrics: relaxed additions. server/pages/metrics_text.c writes them
+ * out. */
 #include "server/base/metrics.h"
 
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/metrics_store.h"
-#include "server/sched/request.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS] = METRICS_SECONDS_BOUNDS;
@@ -96,41 +97,50 @@ static enum metrics_failure failure_reason(enum status status)
 
 /* Text is decoded before a request is queued and encoded after it was computed; Triton counts
  * that as part of the computation's input and output. */
-static void record_model(struct metrics_model_cells *model, const struct request *request)
+static void record_model(struct metrics_model_cells *model,
+                         const struct metrics_request *request)
 {
-    const struct request_times *times = &request->times;
+    const struct metrics_times *times = &request->times;
     uint64_t total_ns = clock_span_ns(times->arrived, times->finished);
-    if (request->error.status != STATUS_OK) {
+    if (request->outcome != STATUS_OK) {
         add_event(&model->fail, total_ns);
-        add(&model->failures[failure_reason(request->error.status)], 1);
+        add(&model->failures[failure_reason(request->outcome)], 1);
         return;
     }
     add_event(&model->success, total_ns);
     add_event(&model->queue, clock_span_ns(times->queued, times->started));
     add_event(&model->compute_input,
-              clock_span_ns(times->received, times->queued) + request->upload_ns);
-    add_event(&model->compute_infer, request->compute_ns);
+              clock_span_ns(times->received, times->queued) + request->launch.upload_ns);
+    add_event(&model->compute_infer, request->launch.compute_ns);
     add_event(&model->compute_output,
-              clock_span_ns(times->computed, times->finished) + request->download_ns);
+              clock_span_ns(times->computed, times->finished) + request->launch.download_ns);
     add(&model->inference_count, 1);
     atomic_store_explicit(&model->last_inference_ms, clock_ns(CLOCK_REALTIME) / NS_PER_MS,
                           memory_order_relaxed);
 }
 
-void metrics_request(struct metrics *metrics, const struct request *request)
+/* The cells of a model, NULL for -1. */
+static struct metrics_model_cells *cells_of(struct metrics *metrics, int model)
 {
-    const struct request_times *times = &request->times;
+    bool known = model >= 0 && (size_t)model < metrics->model_count;
+    return known ? &metrics->models[model] : NULL;
+}
+
+void metrics_request(struct metrics *metrics, const struct metrics_request *request)
+{
+    const struct metrics_times *times = &request->times;
+    struct metrics_model_cells *model = cells_of(metrics, request->model);
     observe_stage(metrics, METRICS_STAGE_RECEIVE, times->arrived, times->received);
     observe_stage(metrics, METRICS_STAGE_DECODE, times->received, times->queued);
     observe_stage(metrics, METRICS_STAGE_QUEUE, times->queued, times->started);
     observe_stage(metrics, METRICS_STAGE_COMPUTE, times->started, times->computed);
     observe_stage(metrics, METRICS_STAGE_ENCODE, times->computed, times->finished);
     observe_stage(metrics, METRICS_STAGE_TOTAL, times->arrived, times->finished);
-    if (request->error.status == STATUS_OK && request->planned) {
-        metrics_add(metrics, METRICS_COUNTER_ELEMENTS, request->plan.elements);
+    if (request->outcome == STATUS_OK) {
+        metrics_add(metrics, METRICS_COUNTER_ELEMENTS, request->elements);
     }
-    if (request->model >= 0 && (size_t)request->model < metrics->model_count) {
-        record_model(&metrics->models[request->model], request);
+    if (model != NULL) {
+        record_model(model, request);
     }
 }
 
@@ -142,46 +152,40 @@ static void raise_to(metrics_cell *cell, uint64_t value)
     }
 }
 
-/* How many requests of the chain are for the model of its first one. */
-static size_t count_model(const struct request *first)
-{
-    size_t count = 0;
-    for (const struct request *request = first; request != NULL; request = request->next) {
-        count += request->model == first->model;
-    }
-    return count;
-}
-
 /* A launch in which the model had `count` requests. */
-static void record_batch(struct metrics_model_cells *model, const struct request *request,
-                         size_t count)
+static void record_launch(struct metrics_model_cells *model, size_t count,
+                          const struct metrics_launch *launch)
 {
     size_t size = count < METRICS_BATCH_MAX ? count : METRICS_BATCH_MAX;
     struct metrics_batch_cells *batch = &model->batches[size - 1];
     add(&model->execution_count, 1);
     add(&batch->count, 1);
-    add(&batch->upload_ns, request->upload_ns);
-    add(&batch->compute_ns, request->compute_ns);
-    add(&batch->download_ns, request->download_ns);
+    add(&batch->upload_ns, launch->upload_ns);
+    add(&batch->compute_ns, launch->compute_ns);
+    add(&batch->download_ns, launch->download_ns);
     raise_to(&model->largest_batch, size);
 }
 
-void metrics_batch(struct metrics *metrics, const struct request *first, size_t count)
+void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch)
 {
-    size_t bucket = bucket_of(metrics_batch_bounds, METRICS_BATCH_BUCKETS, (double)count);
+    size_t bucket =
+        bucket_of(metrics_batch_bounds, METRICS_BATCH_BUCKETS, (double)batch->requests);
     add(&metrics->batch_sizes.buckets[bucket], 1);
-    add(&metrics->batch_sizes.sum, count);
+    add(&metrics->batch_sizes.sum, batch->requests);
     metrics_add(metrics, METRICS_COUNTER_BATCHES, 1);
     uint64_t counted = 0; /* models of this batch seen so far */
-    for (; first != NULL; first = first->next) {
-        if (first->model < 0 || (size_t)first->model >= metrics->model_count) {
+    for (size_t i = 0; i < batch->requests; i++) {
+        struct metrics_model_cells *model = cells_of(metrics, batch->models[i]);
+        uint64_t bit = model == NULL ? 0 : UINT64_C(1) << (batch->models[i] % 64);
+        if ((counted & bit) != 0 || bit == 0) {
             continue;
         }
-        uint64_t bit = UINT64_C(1) << (first->model % 64);
-        if ((counted & bit) == 0) {
-            counted |= bit;
-            record_batch(&metrics->models[first->model], first, count_model(first));
+        size_t count = 0;
+        for (size_t k = i; k < batch->requests; k++) {
+            count += batch->models[k] == batch->models[i];
         }
+        counted |= bit;
+        record_launch(model, count, &batch->launch);
     }
 }
 

@@ -12,8 +12,6 @@
 #include <stdint.h>
 
 struct metrics; /* opaque */
-struct request;
-struct server;
 
 enum metrics_route {
 #define X(symbol, name) METRICS_ROUTE_##symbol,
@@ -52,24 +50,48 @@ void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_
 /* A request has ended with this outcome: tally_requests_total. */
 void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome);
 
-/* A tensor request has ended, its times and error are final: stages and the figures of its
- * model. Call it besides metrics_outcome(). Stages it never reached are left out. */
-void metrics_request(struct metrics *metrics, const struct request *request);
+/* Monotonic times of a request in nanoseconds, 0 until it happened. */
+struct metrics_times {
+    uint64_t arrived;  /* request line seen */
+    uint64_t received; /* body complete */
+    uint64_t queued;   /* pushed to the queue */
+    uint64_t started;  /* taken by a worker */
+    uint64_t computed; /* device done */
+    uint64_t finished; /* its answer is encoded, or it failed */
+};
 
-/* A batch (chain linked by next) ran; its requests' upload_ns, compute_ns, download_ns are set.
- */
-void metrics_batch(struct metrics *metrics, const struct request *first, size_t count);
+/* Parts of a launch, in nanoseconds. */
+struct metrics_launch {
+    uint64_t upload_ns;
+    uint64_t compute_ns;
+    uint64_t download_ns;
+};
+
+/* A tensor request that has ended. */
+struct metrics_request {
+    enum status outcome;
+    int model;         /* row of the table of models, -1: none */
+    uint64_t elements; /* of its tensor, 0: not known */
+    struct metrics_times times;
+    struct metrics_launch launch; /* the one that it was in */
+};
+
+/* Count its stages and the figures of its model, besides metrics_outcome(). Stages that it never
+ * reached are left out. */
+void metrics_request(struct metrics *metrics, const struct metrics_request *request);
+
+/* A batch that ran. */
+struct metrics_batch {
+    size_t requests;
+    const int *models; /* of each request, -1: none */
+    struct metrics_launch launch;
+};
+void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch);
 
 /* The figures of the model at this place of the table (proto/models.h).
  * out   out->batches   owned by the caller (free)
  * err   OUT_OF_MEMORY */
 MUST_CHECK enum status metrics_model_stats(const struct metrics *metrics, size_t model,
                                            struct kserve_model_stats *out, struct error *err);
-
-/* The Prometheus page of the whole service (text format 0.0.4): counters above, and what the
- * parts know of themselves (queue, memory, devices, process). out   *text   owned by the caller
- * (free), NUL-terminated; untouched on failure */
-MUST_CHECK enum status metrics_page(const struct server *server, char **text, size_t *bytes,
-                                    struct error *err);
 
 #endif

@@ -5,7 +5,7 @@
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/slices.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

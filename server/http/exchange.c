@@ -16,7 +16,6 @@
 #include "server/http/respond.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
-#include "server/lifecycle.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 #include "server/sched/queue.h"
@@ -166,7 +165,7 @@ static enum status admit(struct exchange *x, struct error *err)
     if (status != STATUS_OK) {
         return status;
     }
-    if (lifecycle_phase(server->lifecycle) >= LIFECYCLE_STOPPING) {
+    if (server_phase(server) >= SERVER_STOPPING) {
         return error_set(err, STATUS_DRAINING, "the service is shutting down");
     }
     uint64_t most = server->config->per_client_requests;

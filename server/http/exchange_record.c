@@ -67,9 +67,7 @@ static void reset_request(struct request *request)
     request->device = -1;
     request->model = -1;
     request->batch = 0;
-    request->upload_ns = 0;
-    request->compute_ns = 0;
-    request->download_ns = 0;
+    request->launch = (struct metrics_launch){0};
     request->slice.of = NULL;
     request->slice.carry = NULL;
     request->slice.position = 0;
@@ -222,7 +220,8 @@ static void count_end(struct exchange *x)
     metrics_outcome(metrics, route == NULL ? METRICS_ROUTE_UNKNOWN : route->counted_as,
                     request->error.status);
     if (request->codec != NULL) {
-        metrics_request(metrics, request);
+        const struct metrics_request ended = request_figures(request);
+        metrics_request(metrics, &ended);
     }
     metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, x->body_received);
     metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, x->conn->answer_bytes);

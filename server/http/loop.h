@@ -7,7 +7,7 @@
 #include "server/http/listen.h"
 #include "server/sched/busy_poll.h"
 #include "server/sched/completion.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,9 +7,8 @@
 #include "server/http/loop.h"
 #include "server/http/peek.h"
 #include "server/infer/infer.h"
-#include "server/lifecycle.h"
 #include "server/sched/admission.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <microhttpd.h>
 #include <stdio.h>
@@ -169,7 +168,7 @@ static char *put_timing(char *out, const char *name, uint64_t ns)
 
 static void add_timing(struct MHD_Response *response, const struct request *request)
 {
-    const struct request_times *times = &request->times;
+    const struct metrics_times *times = &request->times;
     char text[TIMING_BYTES];
     char *end = put_timing(text, "queue", clock_span_ns(times->queued, times->started));
     end = put_timing(stpcpy(end, ", "), "compute",
@@ -246,8 +245,7 @@ static struct MHD_Response *tensor_response(struct exchange *x)
  * themselves. What was sent meanwhile on this connection is answered first. */
 static bool ends_in_drain(const struct exchange *x)
 {
-    return lifecycle_phase(x->loop->server->lifecycle) >= LIFECYCLE_DRAINING &&
-           !peek_unread(x->conn->fd);
+    return server_phase(x->loop->server) >= SERVER_DRAINING && !peek_unread(x->conn->fd);
 }
 
 bool respond(struct exchange *x)

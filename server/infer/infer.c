@@ -13,7 +13,7 @@
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/queue.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -345,7 +345,7 @@ static bool encode_is_long(const struct exchange *x)
     bool packs = x->door.accept_coding != DOOR_IDENTITY;
     return infer_text_bytes(request) > request->server->config->inline_json_bytes ||
            (packs && request->out_bytes > INLINE_PACK_BYTES) ||
-           (infer_shm_copies(x, REQUEST_SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
+           (infer_shm_copies(x, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
 /* Payload bytes that completing a decoded request swaps, moves or writes zeroes behind. */
@@ -353,7 +353,7 @@ static uint64_t bytes_to_move(const struct exchange *x)
 {
     const struct request *request = &x->request;
     const struct scan_call *call = &request->call;
-    bool copies = infer_shm_copies(x, REQUEST_SHM_INPUT);
+    bool copies = infer_shm_copies(x, SHM_INPUT);
     bool moves = call->byte_swap || call->payload_offset > 0;
     return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
            (request->out_bytes - computed_bytes(request));
@@ -400,7 +400,7 @@ static uint64_t encode_cost(const struct exchange *x)
     uint64_t packed = x->door.accept_coding == DOOR_IDENTITY ? 0
                       : text > 0                             ? text
                                                              : request->out_bytes;
-    uint64_t copied = infer_shm_copies(x, REQUEST_SHM_OUTPUT) ? request->out_bytes : 0;
+    uint64_t copied = infer_shm_copies(x, SHM_OUTPUT) ? request->out_bytes : 0;
     return text + packed * TEXT_PER_PACKED + copied / MOVED_PER_TEXT;
 }
 

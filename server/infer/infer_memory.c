@@ -8,7 +8,7 @@
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/queue.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 enum {
     FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
@@ -45,8 +45,8 @@ enum status infer_measure(struct exchange *x, struct error *err)
     uint64_t total = 0;
     request->out_bytes = larger(planned, call->output_bytes);
     infer_shm_place(x);
-    bool shared_in = request->shm[REQUEST_SHM_INPUT].in_use.slab != NULL;
-    bool shared_out = request->shm[REQUEST_SHM_OUTPUT].in_use.slab != NULL;
+    bool shared_in = request->shm[SHM_INPUT].in_use.slab != NULL;
+    bool shared_out = request->shm[SHM_OUTPUT].in_use.slab != NULL;
     bool one_place = request->plan.in_place && !shared_in && !shared_out;
     uint64_t input = larger(shared_in ? 0 : call->input_bytes, call->payload_max);
     uint64_t output = shared_out ? 0 : request->out_bytes;

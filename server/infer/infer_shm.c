@@ -2,10 +2,10 @@
 #include "server/infer/infer_shm.h"
 
 #include "server/memory/shm.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
-static enum status hold(struct exchange *x, const struct shm_window *window,
-                        enum request_shm_tensor which, struct error *err)
+static enum status hold(struct exchange *x, const struct shm_window *window, enum shm_use which,
+                        struct error *err)
 {
     struct shm_registry *registry = x->request.server->shm;
     if (window->region[0] == '\0') {
@@ -27,24 +27,24 @@ static enum status hold(struct exchange *x, const struct shm_window *window,
 enum status infer_shm_hold(struct exchange *x, struct error *err)
 {
     const struct scan_call *call = &x->request.call;
-    enum status status = hold(x, &call->input_shm, REQUEST_SHM_INPUT, err);
+    enum status status = hold(x, &call->input_shm, SHM_INPUT, err);
     if (status == STATUS_OK) {
-        status = hold(x, &call->axis_shm, REQUEST_SHM_AXIS, err);
+        status = hold(x, &call->axis_shm, SHM_AXIS, err);
     }
     if (status == STATUS_OK) {
-        status = hold(x, &call->output_shm, REQUEST_SHM_OUTPUT, err);
+        status = hold(x, &call->output_shm, SHM_OUTPUT, err);
     }
     return status;
 }
 
-static bool in_use(const struct request_shm *shm)
+static bool in_use(const struct shm_tensor *shm)
 {
     return shm->in_use.slab != NULL;
 }
 
 static void place_input(struct request *request, size_t align)
 {
-    struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
+    struct shm_tensor *in = &request->shm[SHM_INPUT];
     const struct scan_call *call = &request->call;
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {
@@ -57,8 +57,8 @@ static void place_input(struct request *request, size_t align)
  * meets it otherwise is copied. */
 static void place_output(struct request *request, size_t align)
 {
-    const struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
-    struct request_shm *out = &request->shm[REQUEST_SHM_OUTPUT];
+    const struct shm_tensor *in = &request->shm[SHM_INPUT];
+    struct shm_tensor *out = &request->shm[SHM_OUTPUT];
     const struct scan_call *call = &request->call;
     if (out->region == NULL || request->out_bytes == 0 ||
         call->output_shm.bytes < request->out_bytes) {
@@ -94,7 +94,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 enum status infer_shm_read_axis(struct exchange *x, struct error *err)
 {
     struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->request.shm[REQUEST_SHM_AXIS].region;
+    const struct shm_region *region = x->request.shm[SHM_AXIS].region;
     if (region == NULL) {
         return STATUS_OK;
     }
@@ -106,8 +106,8 @@ enum status infer_shm_read_input(struct exchange *x, void *input,
                                  const struct parallel *parallel, struct error *err)
 {
     const struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->request.shm[REQUEST_SHM_INPUT].region;
-    if (!infer_shm_copies(x, REQUEST_SHM_INPUT)) {
+    const struct shm_region *region = x->request.shm[SHM_INPUT].region;
+    if (!infer_shm_copies(x, SHM_INPUT)) {
         return STATUS_OK;
     }
     if (call->input_shm.bytes < call->input_bytes) {
@@ -122,8 +122,8 @@ enum status infer_shm_read_input(struct exchange *x, void *input,
 /* What a device worked on is what the client shared. */
 static enum status verify(const struct request *request, struct error *err)
 {
-    const struct request_shm *in = &request->shm[REQUEST_SHM_INPUT];
-    const struct request_shm *out = &request->shm[REQUEST_SHM_OUTPUT];
+    const struct shm_tensor *in = &request->shm[SHM_INPUT];
+    const struct shm_tensor *out = &request->shm[SHM_OUTPUT];
     enum status status = STATUS_OK;
     if (in_use(in)) {
         status = shm_verify(in->region, &request->call.input_shm, err);
@@ -138,9 +138,9 @@ enum status infer_shm_write_output(struct exchange *x, const void *output, uint6
                                    const struct parallel *parallel, struct error *err)
 {
     const struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->request.shm[REQUEST_SHM_OUTPUT].region;
+    const struct shm_region *region = x->request.shm[SHM_OUTPUT].region;
     enum status status = verify(&x->request, err);
-    if (status != STATUS_OK || !infer_shm_copies(x, REQUEST_SHM_OUTPUT)) {
+    if (status != STATUS_OK || !infer_shm_copies(x, SHM_OUTPUT)) {
         return status;
     }
     if (call->output_shm.bytes < bytes) {
@@ -154,12 +154,12 @@ enum status infer_shm_write_output(struct exchange *x, const void *output, uint6
 
 bool infer_shm_used(const struct exchange *x)
 {
-    const struct request_shm *shm = x->request.shm;
-    return shm[REQUEST_SHM_INPUT].region != NULL || shm[REQUEST_SHM_OUTPUT].region != NULL;
+    const struct shm_tensor *shm = x->request.shm;
+    return shm[SHM_INPUT].region != NULL || shm[SHM_OUTPUT].region != NULL;
 }
 
-bool infer_shm_copies(const struct exchange *x, enum request_shm_tensor tensor)
+bool infer_shm_copies(const struct exchange *x, enum shm_use tensor)
 {
-    const struct request_shm *shm = &x->request.shm[tensor];
+    const struct shm_tensor *shm = &x->request.shm[tensor];
     return shm->region != NULL && !in_use(shm);
 }

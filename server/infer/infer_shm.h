@@ -30,6 +30,6 @@ MUST_CHECK enum status infer_shm_write_output(struct exchange *x, const void *ou
 bool infer_shm_used(const struct exchange *x);
 
 /* True if the tensor is to be copied, which can take a while. */
-bool infer_shm_copies(const struct exchange *x, enum request_shm_tensor tensor);
+bool infer_shm_copies(const struct exchange *x, enum shm_use tensor);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "server/http/body.h"
 #include "server/infer/inflate.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "server/base/config.h"
 #include "server/http/body.h"
 #include "server/sched/codec_pool.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <stdlib.h>
 #include <string.h>

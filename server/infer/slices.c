@@ -228,9 +228,9 @@ static void account(struct slices *slices, uint64_t steps)
     adapt(slices, steps, clock_span_ns(slice->times.started, slice->times.computed));
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     slices->compute_ns += clock_span_ns(slice->times.started, slice->times.computed);
-    whole->upload_ns += slice->upload_ns;
-    whole->compute_ns += slice->compute_ns;
-    whole->download_ns += slice->download_ns;
+    whole->launch.upload_ns += slice->launch.upload_ns;
+    whole->launch.compute_ns += slice->launch.compute_ns;
+    whole->launch.download_ns += slice->launch.download_ns;
     whole->device = slice->device;
     whole->batch = slice->batch;
 }
@@ -238,7 +238,7 @@ static void account(struct slices *slices, uint64_t steps)
 /* The request's times: as if its slices had waited and run one after the other at the end. */
 static void settle_times(const struct slices *slices)
 {
-    struct request_times *times = &slices->x->request.times;
+    struct metrics_times *times = &slices->x->request.times;
     times->computed = slices->slice.times.computed;
     times->started = times->computed - slices->compute_ns;
     times->queued = times->started - slices->queue_ns;

@@ -372,11 +372,11 @@ void shm_release(struct shm_region *region)
     }
 }
 
-void shm_release_all(struct request_shm shm[REQUEST_SHM_COUNT])
+void shm_release_all(struct shm_tensor shm[SHM_USES])
 {
-    for (int i = 0; i < REQUEST_SHM_COUNT; i++) {
+    for (int i = 0; i < SHM_USES; i++) {
         shm_release(shm[i].region);
-        shm[i] = (struct request_shm){.region = NULL};
+        shm[i] = (struct shm_tensor){.region = NULL};
     }
 }
 

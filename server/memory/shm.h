@@ -16,12 +16,26 @@
 #include "proto/kserve_pages.h"
 #include "proto/scan_call.h"
 #include "proto/status.h"
-#include "server/sched/request.h"
+#include "server/memory/memory.h"
 
 #include <stdbool.h>
 
 struct shm_registry; /* opaque */
 struct shm_region;   /* opaque, counted */
+
+/* The tensors of a request that may lie in shared memory. */
+enum shm_use {
+    SHM_INPUT,
+    SHM_AXIS,
+    SHM_OUTPUT,
+    SHM_USES
+};
+
+/* Where one of them lies. */
+struct shm_tensor {
+    struct shm_region *region;  /* held; NULL: not in shared memory */
+    struct tensor_place in_use; /* zero copy: the device works there; else it is copied */
+};
 
 struct shm_options {
     bool enabled;       /* --allow-client-shm */
@@ -63,7 +77,7 @@ MUST_CHECK enum status shm_acquire(struct shm_registry *registry,
                                    struct error *err);
 void shm_release(struct shm_region *region); /* NULL is fine */
 /* All of a request's, which has none then. */
-void shm_release_all(struct request_shm shm[REQUEST_SHM_COUNT]);
+void shm_release_all(struct shm_tensor shm[SHM_USES]);
 
 /* Zero copy: where the window lies. A nowhere, if it has to be copied: zero copy is off, the
  * object could not be mapped or lost pages since, or the window does not begin at a multiple of

@@ -3,6 +3,7 @@
 #include "server/pages/page.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
+#include "server/sched/server.h"
 
 static void put_text(struct json_writer *w, const char *key, const char *text)
 {

@@ -1,8 +1,7 @@
 /* Is the process alive, and can it take work. */
 #include "server/base/metrics.h"
-#include "server/lifecycle.h"
 #include "server/pages/page.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 enum {
     HTTP_UNAVAILABLE = 503
@@ -20,13 +19,13 @@ enum status page_readyz(const struct page_request *request, struct page *page,
                         struct error *err)
 {
     (void)err;
-    if (lifecycle_ready(request->server->lifecycle)) {
+    if (server_ready(request->server)) {
         page_fixed(page, "{\"live\":true,\"ready\":true}");
         return STATUS_OK;
     }
     page->http_status = HTTP_UNAVAILABLE;
     page_fixed(page,
-               lifecycle_phase(request->server->lifecycle) == LIFECYCLE_STARTING
+               server_phase(request->server) == SERVER_STARTING
                    ? "{\"live\":true,\"ready\":false,\"error\":\"starting: no device is ready "
                      "yet\",\"code\":\"starting\"}"
                    : "{\"live\":true,\"ready\":false,\"error\":\"the service is draining or "

@@ -6,13 +6,13 @@
 #include "server/base/machine.h"
 #include "server/base/metrics.h"
 #include "server/base/metrics_store.h"
-#include "server/lifecycle.h"
 #include "server/memory/memory.h"
+#include "server/pages/page.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -319,8 +319,7 @@ static void write_process(FILE *out, const struct server *server)
 {
     struct machine_usage usage;
     machine_usage(&usage);
-    single(out, "tally_ready", "gauge", "1 while /readyz answers 200.",
-           lifecycle_ready(server->lifecycle));
+    single(out, "tally_ready", "gauge", "1 while /readyz answers 200.", server_ready(server));
     single(out, "tally_log_dropped_total", "counter", "Log lines left out.",
            log_dropped(server->log));
     family(out, "tally_build_info", "gauge", "Always 1; the labels name the build.");

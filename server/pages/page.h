@@ -62,4 +62,10 @@ enum status page_devices(const struct page_request *request, struct page *page,
 enum status page_metrics(const struct page_request *request, struct page *page,
                          struct error *err);
 
+/* The Prometheus page of the whole service (text format 0.0.4): its counters, and what the parts
+ * know of themselves (queue, memory, devices, process).
+ * out   *text   owned by the caller (free), NUL-terminated; untouched on failure */
+MUST_CHECK enum status metrics_page(const struct server *server, char **text, size_t *bytes,
+                                    struct error *err);
+
 #endif

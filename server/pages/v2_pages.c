@@ -5,10 +5,9 @@
 #include "proto/openapi.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
-#include "server/lifecycle.h"
 #include "server/memory/shm.h"
 #include "server/sched/device_pool.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 
 #include <stdlib.h>
 
@@ -63,7 +62,7 @@ enum status page_v2_model_ready(const struct page_request *request, struct page 
     if (status != STATUS_OK) {
         return status;
     }
-    bool ready = lifecycle_ready(request->server->lifecycle);
+    bool ready = server_ready(request->server);
     if (!ready) {
         page->http_status = HTTP_UNAVAILABLE;
         page_fixed(page, "{\"error\":\"no device is ready, or the service is draining\","
@@ -150,7 +149,7 @@ enum status page_v2_index(const struct page_request *request, struct page *page,
     }
     struct json_writer w;
     json_writer_init(&w);
-    kserve_page_index(&w, lifecycle_ready(request->server->lifecycle), only_ready);
+    kserve_page_index(&w, server_ready(request->server), only_ready);
     return page_json(page, &w, err);
 }
 

@@ -15,6 +15,15 @@
 /* How long destroy waits for threads that are in the middle of something. */
 #define JOIN_WAIT_NS (2 * NS_PER_S)
 
+const struct device_driver device_driver_opencl = {
+    .list = scan_devices_list,
+    .open = scan_device_open,
+    .prepare = scan_device_prepare,
+    .close = scan_device_close,
+    .run = scan_device_run,
+    .info = scan_device_info,
+};
+
 struct device_pool {
     struct worker_plan plan;
     pthread_mutex_t changing; /* one at a time tells the queue */
@@ -57,7 +66,7 @@ static void divide(struct device_pool *pool, size_t device)
     int before = atomic_exchange(&small->takes, both ? BATCHER_SMALL : BATCHER_BOTH);
     atomic_store(&large->takes, both ? BATCHER_LARGE : BATCHER_BOTH);
     if (before != atomic_load(&small->takes)) {
-        queue_shake(pool->plan.server->queue);
+        queue_shake(pool->plan.queue);
     }
 }
 
@@ -70,16 +79,20 @@ static void on_changed(void *argument)
         divide(pool, i);
     }
     enum device_pool_health health = device_pool_health(pool);
-    queue_set_usable(pool->plan.server->queue,
+    queue_set_usable(pool->plan.queue,
                      health == DEVICE_POOL_OPENING || health == DEVICE_POOL_USABLE);
     (void)pthread_mutex_unlock(&pool->changing);
 }
 
-static struct worker_plan make_plan(struct server *server, const struct device_driver *driver)
+static struct worker_plan make_plan(const struct device_pool_parts *parts,
+                                    const struct device_driver *driver)
 {
-    const struct config *config = server->config;
+    const struct config *config = parts->config;
     return (struct worker_plan){
-        .server = server,
+        .log = parts->log,
+        .metrics = parts->metrics,
+        .memory = parts->memory,
+        .queue = parts->queue,
         .driver = driver,
         .open_options = {.gpu_kernels = config->gpu_kernels,
                          .lookback = (enum scan_lookback)config->gpu_lookback},
@@ -212,10 +225,11 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
                      (unsigned long long)(timeout_ns / NS_PER_MS), WORKER_PATIENCE);
 }
 
-enum status device_pool_create(struct server *server, const struct device_driver *driver,
-                               struct device_pool **out, struct error *err)
+enum status device_pool_create(const struct device_pool_parts *parts,
+                               const struct device_driver *driver, struct device_pool **out,
+                               struct error *err)
 {
-    const struct worker_plan plan = make_plan(server, driver);
+    const struct worker_plan plan = make_plan(parts, driver);
     struct listing *listing = listing_create(driver);
     if (listing == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
@@ -224,7 +238,7 @@ enum status device_pool_create(struct server *server, const struct device_driver
     enum status status = list_in_time(&listing, WORKER_PATIENCE * plan.timeout_ns, err);
     if (status == STATUS_OK) {
         status =
-            device_select(server->config->devices, listing->infos, listing->count, chosen, err);
+            device_select(parts->config->devices, listing->infos, listing->count, chosen, err);
     }
     if (status == STATUS_OK) {
         status = build(&plan, listing->infos, chosen, listing->count, out, err);

@@ -15,14 +15,17 @@
 #define TALLY_SERVER_DEVICE_POOL_H
 
 #include "kernels/scan_device.h"
-#include "server/server.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
+struct config;
 struct device_pool; /* opaque */
+struct log;
+struct memory;
+struct metrics;
+struct queue;
 
 enum {
     DEVICE_POOL_MAX = 64
@@ -45,17 +48,19 @@ struct device_driver {
 
 extern const struct device_driver device_driver_opencl;
 
-/* Have CPU devices use so many threads, unless the environment says how many: before anything
- * else asks a driver for anything, and before any other thread starts. */
-void device_driver_limit_threads(uint64_t cpus);
-
-/* tallyd --list-devices; returns an exit code. */
-int device_list_print(FILE *out);
+/* What the devices work with, all borrowed. */
+struct device_pool_parts {
+    const struct config *config;
+    struct log *log;
+    struct metrics *metrics;
+    struct memory *memory;
+    struct queue *queue;
+};
 
 /* List and select devices as --devices says. No thread starts yet.
  * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices makes no sense;
  * DEVICE_ERROR: the drivers do not answer, and a thread still waits for them */
-MUST_CHECK enum status device_pool_create(struct server *server,
+MUST_CHECK enum status device_pool_create(const struct device_pool_parts *parts,
                                           const struct device_driver *driver,
                                           struct device_pool **out, struct error *err);
 MUST_CHECK enum status device_pool_start(struct device_pool *pool, struct error *err);

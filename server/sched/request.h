@@ -36,7 +36,9 @@
 
 #include "kernels/scan_plan.h"
 #include "proto/codec.h"
+#include "server/base/metrics.h"
 #include "server/memory/memory.h"
+#include "server/memory/shm.h"
 #include "server/sched/admission.h"
 
 #include <stdatomic.h>
@@ -44,7 +46,6 @@
 struct MHD_Connection;
 struct client;
 struct completion;
-struct shm_region;
 struct route;
 struct server;
 struct slices;
@@ -66,29 +67,6 @@ enum request_state {
 
 enum {
     REQUEST_MAGIC = 0x7a11e57
-};
-
-/* Tensors that may lie in clients' shared memory. */
-enum request_shm_tensor {
-    REQUEST_SHM_INPUT,
-    REQUEST_SHM_AXIS,
-    REQUEST_SHM_OUTPUT,
-    REQUEST_SHM_COUNT
-};
-
-struct request_shm {
-    struct shm_region *region;  /* held until the end; NULL: not in shared memory */
-    struct tensor_place in_use; /* zero copy: the device works there; else it is copied */
-};
-
-/* Monotonic times in nanoseconds, 0 until it happened. */
-struct request_times {
-    uint64_t arrived;  /* request line seen */
-    uint64_t received; /* body complete */
-    uint64_t queued;   /* pushed to the queue */
-    uint64_t started;  /* taken by a worker */
-    uint64_t computed; /* device done */
-    uint64_t finished; /* its answer is encoded, or it failed */
 };
 
 /* A part of a tensor that is scanned by itself (server/infer/slices.h); constant while it is
@@ -116,7 +94,7 @@ struct request {
     const struct route *route;     /* static */
     char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
     uint64_t deadline_ns;          /* absolute, 0 for none */
-    struct request_times times;
+    struct metrics_times times;
 
     const struct codec *codec; /* static; NULL for requests without a tensor */
     struct codec_request codec_request;
@@ -131,7 +109,7 @@ struct request {
     struct admission_hold admission;
     struct request_slice slice;
     struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
-    struct request_shm shm[REQUEST_SHM_COUNT];
+    struct shm_tensor shm[SHM_USES];
     uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */
     size_t out_offset;         /* of the output buffer in block.slab, bytes */
@@ -139,14 +117,12 @@ struct request {
     uint64_t payload_received; /* bytes after the head, dropped ones too */
     uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
 
-    struct answer answer; /* valid in FINISHED if error.status is OK */
-    struct error error;   /* first error; the outcome of the request */
-    int device;           /* number of the device that ran it, -1 */
-    int model;            /* row of the v2 model table, -1 outside v2 */
-    uint32_t batch;       /* requests that shared its launch, 0: none ran */
-    uint64_t upload_ns;   /* of its launch, as struct scan_report */
-    uint64_t compute_ns;
-    uint64_t download_ns;
+    struct answer answer;         /* valid in FINISHED if error.status is OK */
+    struct error error;           /* first error; the outcome of the request */
+    int device;                   /* number of the device that ran it, -1 */
+    int model;                    /* row of the v2 model table, -1 outside v2 */
+    uint32_t batch;               /* requests that shared its launch, 0: none ran */
+    struct metrics_launch launch; /* the one that it was in */
 
     uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
     uint64_t cost;   /* in the line where it waits (fair.h) */
@@ -157,7 +133,7 @@ struct request {
 /* Where the device finds the input and leaves the output. */
 static inline struct tensor_place request_input(const struct request *request)
 {
-    const struct tensor_place *shared = &request->shm[REQUEST_SHM_INPUT].in_use;
+    const struct tensor_place *shared = &request->shm[SHM_INPUT].in_use;
     return shared->slab != NULL
                ? *shared
                : (struct tensor_place){request->block.slab, request->in_offset};
@@ -165,7 +141,7 @@ static inline struct tensor_place request_input(const struct request *request)
 
 static inline struct tensor_place request_output(const struct request *request)
 {
-    const struct tensor_place *shared = &request->shm[REQUEST_SHM_OUTPUT].in_use;
+    const struct tensor_place *shared = &request->shm[SHM_OUTPUT].in_use;
     return shared->slab != NULL
                ? *shared
                : (struct tensor_place){request->block.slab, request->out_offset};
@@ -184,6 +160,16 @@ static inline enum status request_verdict(const struct request *request, uint64_
 /* End a chain of requests that request_verdict() condemned while they waited for something.
  * Thread: their owner, holding no lock. (completion.c) */
 void request_end_condemned(struct request *first, uint64_t now_ns, const char *waited_for);
+
+/* What is counted of a tensor request that has ended. */
+static inline struct metrics_request request_figures(const struct request *request)
+{
+    return (struct metrics_request){.outcome = request->error.status,
+                                    .model = request->model,
+                                    .elements = request->planned ? request->plan.elements : 0,
+                                    .times = request->times,
+                                    .launch = request->launch};
+}
 
 /* Tensor memory that it keeps busy. */
 static inline uint64_t request_bytes(const struct request *request)

@@ -26,7 +26,7 @@ enum {
 
 static struct log *log_of(const struct worker *worker)
 {
-    return worker->plan->server->log;
+    return worker->plan->log;
 }
 
 enum device_state worker_state(const struct worker *worker)
@@ -53,7 +53,9 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
     worker->jobs = calloc(count, sizeof *worker->jobs);
     worker->plans = calloc(count, sizeof *worker->plans);
     worker->orphans = calloc(count, sizeof *worker->orphans);
-    if (worker->jobs == NULL || worker->plans == NULL || worker->orphans == NULL) {
+    worker->models = calloc(count, sizeof *worker->models);
+    if (worker->jobs == NULL || worker->plans == NULL || worker->orphans == NULL ||
+        worker->models == NULL) {
         worker_deinit(worker);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for device %zu", number);
     }
@@ -65,6 +67,7 @@ void worker_deinit(struct worker *worker)
     free(worker->jobs);
     free(worker->plans);
     free(worker->orphans);
+    free(worker->models);
     (void)pthread_cond_destroy(&worker->changed);
     (void)pthread_mutex_destroy(&worker->lock);
 }
@@ -87,7 +90,7 @@ void worker_fail(struct worker *worker, const char *reason)
     (void)pthread_mutex_unlock(&worker->lock);
     worker->plan->changed(worker->plan->pool);
     if (was_ready) {
-        metrics_add(worker->plan->server->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
+        metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
     }
     log_message(log_of(worker), LOG_ERROR, "device %zu (%s) is out of use: %s", worker->number,
                 worker->info.name, reason);
@@ -150,7 +153,7 @@ bool worker_call_end(struct worker *worker)
     }
     (void)pthread_mutex_unlock(&worker->lock);
     if (!in_time) {
-        struct memory *memory = worker->plan->server->memory;
+        struct memory *memory = worker->plan->memory;
         for (size_t i = 0; i < orphan_count; i++) {
             memory_give(memory, &worker->orphans[i].block);
             shm_release_all(worker->orphans[i].shm);
@@ -218,7 +221,7 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     set_state(worker, DEVICE_HUNG, reason);
     (void)pthread_mutex_unlock(&worker->lock);
     worker->plan->changed(worker->plan->pool);
-    metrics_add(worker->plan->server->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
+    metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
     log_message(log_of(worker), LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
                 worker->info.name, reason);
     while (lost != NULL) {
@@ -293,9 +296,8 @@ static bool serve(struct worker *worker)
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
-        enum batcher_result result =
-            batcher_take(plan->server->queue, &worker->batching, &worker->busy_poll,
-                         IDLE_WAIT_NS, &first, &count);
+        enum batcher_result result = batcher_take(
+            plan->queue, &worker->batching, &worker->busy_poll, IDLE_WAIT_NS, &first, &count);
         if (result == BATCHER_CLOSED) {
             return true;
         }

@@ -37,13 +37,16 @@ enum worker_call {
 /* What a device may still write to after its request was answered. */
 struct worker_orphan {
     struct memory_block block;
-    struct request_shm shm[REQUEST_SHM_COUNT];
+    struct shm_tensor shm[SHM_USES];
 };
 
 /* What all workers share; constant once they run, but for usable. */
 struct worker_plan {
-    struct server *server;              /* borrowed */
-    const struct device_driver *driver; /* borrowed */
+    struct log *log; /* borrowed, and so is what follows up to driver */
+    struct metrics *metrics;
+    struct memory *memory;
+    struct queue *queue;
+    const struct device_driver *driver;
     struct scan_device_options open_options;
     struct batcher_options batch;
     uint64_t busy_poll_ns;       /* --busy-poll-us */
@@ -86,6 +89,7 @@ struct worker {
     struct scan_device *device; /* NULL: closed */
     struct scan_job *jobs;
     struct scan_plan *plans; /* copies: the requests may be taken away */
+    int *models;             /* of the requests */
     unsigned failures;       /* in a row, for the back-off */
 };
 

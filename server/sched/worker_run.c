@@ -61,7 +61,9 @@ static void count_success(struct worker *worker, const struct request *first, si
 {
     uint64_t elements = 0;
     uint64_t bytes = 0;
+    size_t i = 0;
     for (const struct request *request = first; request != NULL; request = request->next) {
+        worker->models[i++] = request->model;
         const struct scan_plan *plan = &request->plan;
         elements += plan->elements;
         bytes += (plan->in_elements + plan->out_elements) * dtype_info(plan->dtype)->bytes;
@@ -73,7 +75,9 @@ static void count_success(struct worker *worker, const struct request *first, si
     worker->stats.bytes += bytes;
     worker->stats.busy_ns += busy_ns;
     (void)pthread_mutex_unlock(&worker->lock);
-    metrics_batch(worker->plan->server->metrics, first, count);
+    const struct metrics_batch batch = {
+        .requests = count, .models = worker->models, .launch = first->launch};
+    metrics_batch(worker->plan->metrics, &batch);
 }
 
 static void finish(struct worker *worker, struct request *first, size_t count,
@@ -86,9 +90,9 @@ static void finish(struct worker *worker, struct request *first, size_t count,
         request->times.computed = now_ns;
         request->device = (int)worker->number;
         request->batch = (uint32_t)count;
-        request->upload_ns = report->upload_ns;
-        request->compute_ns = report->compute_ns;
-        request->download_ns = report->download_ns;
+        request->launch = (struct metrics_launch){.upload_ns = report->upload_ns,
+                                                  .compute_ns = report->compute_ns,
+                                                  .download_ns = report->download_ns};
     }
     count_success(worker, first, count, clock_span_ns(started_ns, now_ns));
     post_chain(first);
@@ -128,7 +132,7 @@ static void move(struct worker *worker, struct request *first, const char *reaso
         first = next;
     }
     if (again != NULL) {
-        metrics_add(worker->plan->server->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
+        metrics_add(worker->plan->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
         worker_return(worker, again);
     }
 }
@@ -136,7 +140,7 @@ static void move(struct worker *worker, struct request *first, const char *reaso
 void worker_return(struct worker *worker, struct request *first)
 {
     if (first != NULL) {
-        queue_return(worker->plan->server->queue, first);
+        queue_return(worker->plan->queue, first);
     }
 }
 
@@ -201,7 +205,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
         finish(worker, first, count, &report);
         return OUTCOME_DONE;
     }
-    log_message(worker->plan->server->log, LOG_WARN, "device %zu (%s): %s", worker->number,
+    log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
                 worker->info.name, err.detail);
     fail_chain(first, &err);
     return OUTCOME_DONE;

@@ -2,7 +2,9 @@
 
 #include "server/base/log.h"
 #include "server/http/http.h"
+#include "server/lifecycle.h"
 #include "server/memory/shm.h"
+#include "server/pages/page.h"
 #include "tests/unit/fake_driver.h"
 
 #include <arpa/inet.h>
@@ -331,7 +333,7 @@ void wire_server_start(void)
     }
     WIRE_REQUIRE(device_pool_start(server->devices, &err) == STATUS_OK);
     WIRE_REQUIRE(fake_await_health(&wire.fakes, DEVICE_POOL_USABLE));
-    atomic_store(&wire.fakes.lifecycle.phase, LIFECYCLE_READY);
+    atomic_store(&wire.fakes.server.phase, SERVER_READY);
     wire.running = true;
     wire.draining = false;
     wire.files = 0;
@@ -391,7 +393,7 @@ void wire_relieve(void)
 void wire_drain(void)
 {
     wire.draining = true;
-    atomic_store(&wire.fakes.lifecycle.phase, LIFECYCLE_CLOSING);
+    atomic_store(&wire.fakes.server.phase, SERVER_CLOSING);
     http_drain(wire.http);
 }
 

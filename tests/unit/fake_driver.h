@@ -5,11 +5,11 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
-#include "server/lifecycle.h"
 #include "server/memory/memory.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
+#include "server/sched/server.h"
 #include "tests/unit/fake_request.h"
 
 #include <string.h>
@@ -234,7 +234,6 @@ static const struct device_driver fake_driver = {.list = fake_list,
 struct fake_server {
     struct server server;
     struct config config;
-    struct lifecycle lifecycle;
     struct completion completion;
     struct request *rest; /* taken from completion, not looked at yet */
 };
@@ -248,8 +247,7 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
     for (; words != NULL && *words != NULL; words++) {
         argv[argc++] = *words;
     }
-    *fakes = (struct fake_server){
-        .server = {.config = &fakes->config, .lifecycle = &fakes->lifecycle}};
+    *fakes = (struct fake_server){.server = {.config = &fakes->config}};
     const struct memory_options memory = {.budget_bytes = 64 << 20,
                                           .small_slab_bytes = 1 << 20,
                                           .small_block_bytes = 64 << 10,
@@ -268,7 +266,12 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
         abort();
     }
     const struct device_driver *driver = fake.driver != NULL ? fake.driver : &fake_driver;
-    return device_pool_create(&fakes->server, driver, &fakes->server.devices, err) == STATUS_OK;
+    const struct device_pool_parts parts = {.config = &fakes->config,
+                                            .log = fakes->server.log,
+                                            .metrics = fakes->server.metrics,
+                                            .memory = fakes->server.memory,
+                                            .queue = fakes->server.queue};
+    return device_pool_create(&parts, driver, &fakes->server.devices, err) == STATUS_OK;
 }
 
 /* Returns what device_pool_destroy() did. */

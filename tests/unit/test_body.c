@@ -3,7 +3,7 @@
 
 #include "proto/content_guess.h"
 #include "server/base/config.h"
-#include "server/server.h"
+#include "server/sched/server.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>

@@ -84,7 +84,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     atomic_store(&fake.mode[0], FAKE_HANGS);
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
     const struct shm_window window = {.bytes = 4096};
-    struct request_shm *shm = &request->shm[REQUEST_SHM_INPUT];
+    struct shm_tensor *shm = &request->shm[SHM_INPUT];
     shm->region = share(registry, name);
     shm->in_use = shm_place(shm->region, &window, 4);
     assert_non_null(shm->in_use.slab);
@@ -92,7 +92,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     queue_wake(fakes.server.queue);
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
-    assert_null(request->shm[REQUEST_SHM_INPUT].region);
+    assert_null(request->shm[SHM_INPUT].region);
     fake_release(&fakes, request);
     shm_destroy(registry);
     assert_true(is_mapped(name)); /* the device still reads there */

@@ -1,5 +1,6 @@
 /* metrics.h: what is counted where, and that the page is valid Prometheus text. */
 #include "proto/models.h"
+#include "server/pages/page.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_driver.h"
 
@@ -54,28 +55,26 @@ static struct kserve_model_stats stats_of(struct fake_server *fakes, size_t mode
     return stats;
 }
 
+static const struct metrics_launch launch_times = {100, 200, 300};
+
 /* A finished request of a model whose stages took 1 ms, 2 ms, 4 ms, 8 ms and 16 ms. */
-static struct request finished(int model, enum status status)
+static struct metrics_request finished(int model, enum status status)
 {
-    struct request request = {.model = model, .device = 0, .batch = 2, .planned = true};
+    struct metrics_request request = {.outcome = status, .model = model, .elements = 12};
     request.times.arrived = 1000 * NS_PER_MS;
     request.times.received = 1001 * NS_PER_MS;
     request.times.queued = 1003 * NS_PER_MS;
     request.times.started = 1007 * NS_PER_MS;
     request.times.computed = 1015 * NS_PER_MS;
     request.times.finished = 1031 * NS_PER_MS;
-    request.upload_ns = 100;
-    request.compute_ns = 200;
-    request.download_ns = 300;
-    request.plan.elements = 12;
-    request.error.status = status;
+    request.launch = launch_times;
     return request;
 }
 
 static void a_success_is_counted_for_its_model_and_its_stages(void **state)
 {
     struct fake_server *fakes = *state;
-    struct request request = finished(3, STATUS_OK);
+    struct metrics_request request = finished(3, STATUS_OK);
     metrics_request(fakes->server.metrics, &request);
     struct kserve_model_stats stats = stats_of(fakes, 3);
     assert_int_equal(stats.inference_count, 1);
@@ -115,7 +114,7 @@ static void failures_are_counted_by_reason(void **state)
                 {STATUS_INVALID_AXIS, "OTHER"}};
     struct fake_server *fakes = *state;
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        struct request request = finished(0, rows[i].status);
+        struct metrics_request request = finished(0, rows[i].status);
         metrics_request(fakes->server.metrics, &request);
     }
     struct kserve_model_stats stats = stats_of(fakes, 0);
@@ -137,7 +136,7 @@ static void failures_are_counted_by_reason(void **state)
 static void stages_that_were_never_reached_are_left_out(void **state)
 {
     struct fake_server *fakes = *state;
-    struct request request = finished(-1, STATUS_INVALID_AXIS);
+    struct metrics_request request = finished(-1, STATUS_INVALID_AXIS);
     request.times.queued = request.times.started = request.times.computed = 0;
     metrics_request(fakes->server.metrics, &request);
     char *page = page_of(fakes);
@@ -148,18 +147,19 @@ static void stages_that_were_never_reached_are_left_out(void **state)
     free(page);
 }
 
+/* A launch of requests of these models. */
+static void batch_of(struct fake_server *fakes, const int *models, size_t count)
+{
+    const struct metrics_batch batch = {
+        .requests = count, .models = models, .launch = launch_times};
+    metrics_batch(fakes->server.metrics, &batch);
+}
+
 static void a_batch_counts_one_execution_for_each_of_its_models(void **state)
 {
     struct fake_server *fakes = *state;
-    struct request c = finished(1, STATUS_OK);
-    struct request b = finished(2, STATUS_OK);
-    struct request a = finished(1, STATUS_OK);
-    struct request d = finished(-1, STATUS_OK);
-    a.next = &b;
-    b.next = &c;
-    c.next = &d;
-    d.next = NULL;
-    metrics_batch(fakes->server.metrics, &a, 4);
+    const int models[] = {1, 2, 1, -1};
+    batch_of(fakes, models, 4);
     struct kserve_model_stats stats = stats_of(fakes, 1);
     assert_int_equal(stats.execution_count, 1);
     stats = stats_of(fakes, 2);
@@ -176,23 +176,19 @@ static void a_batch_counts_one_execution_for_each_of_its_models(void **state)
 /* A launch of `count` requests of one model. */
 static void launch(struct fake_server *fakes, int model, size_t count)
 {
-    struct request requests[8];
-    assert_in_range(count, 1, ARRAY_COUNT(requests));
+    int models[8];
+    assert_in_range(count, 1, ARRAY_COUNT(models));
     for (size_t i = 0; i < count; i++) {
-        requests[i] = finished(model, STATUS_OK);
-        requests[i].next = i + 1 < count ? &requests[i + 1] : NULL;
+        models[i] = model;
     }
-    metrics_batch(fakes->server.metrics, requests, count);
+    batch_of(fakes, models, count);
 }
 
 static void launches_are_counted_by_how_many_requests_of_the_model_they_had(void **state)
 {
     struct fake_server *fakes = *state;
-    struct request other = finished(5, STATUS_OK);
-    struct request two[2] = {finished(4, STATUS_OK), finished(4, STATUS_OK)};
-    two[0].next = &other;
-    other.next = &two[1];
-    metrics_batch(fakes->server.metrics, &two[0], 3);
+    const int models[] = {4, 5, 4};
+    batch_of(fakes, models, 3);
     launch(fakes, 4, 7);
     launch(fakes, 4, 2);
     struct kserve_model_stats stats = stats_of(fakes, 4);
@@ -364,7 +360,8 @@ static void *count_many(void *argument)
 {
     struct fake_server *fakes = argument;
     for (int i = 0; i < EVENTS; i++) {
-        struct request request = finished(i % 5 - 1, i % 2 ? STATUS_OK : STATUS_INTERNAL);
+        struct metrics_request request =
+            finished(i % 5 - 1, i % 2 ? STATUS_OK : STATUS_INTERNAL);
         metrics_request(fakes->server.metrics, &request);
         metrics_outcome(fakes->server.metrics, METRICS_ROUTE_OPENVINO, STATUS_OK);
         if (i % 1000 == 0) {

@@ -503,12 +503,12 @@ static void a_request_gives_all_its_regions_back(void **state)
     struct error err;
     assert_int_equal(try_register(registry, region_of("r", 0, 64), &err), STATUS_OK);
     struct shm_window window = window_of("r", 0, 64);
-    struct request_shm shm[REQUEST_SHM_COUNT] = {{.region = acquire(registry, &window)}};
-    shm[REQUEST_SHM_OUTPUT].region = acquire(registry, &window);
+    struct shm_tensor shm[SHM_USES] = {{.region = acquire(registry, &window)}};
+    shm[SHM_OUTPUT].region = acquire(registry, &window);
     shm_destroy(registry);
     assert_int_equal(open_fds(), before + 1);
     shm_release_all(shm);
-    assert_null(shm[REQUEST_SHM_OUTPUT].region);
+    assert_null(shm[SHM_OUTPUT].region);
     assert_int_equal(open_fds(), before);
     shm_release_all(shm);
 }

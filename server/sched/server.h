@@ -1,0 +1,55 @@
+/* The parts of the running service and its phase, wired by service.c and borrowed by everyone
+ * above the scheduler. There is no other shared state: a part is reached through this record or
+ * not at all. The parts themselves are given what they need when they are made.
+ *
+ * Threads, and who starts them:
+ *   main          lifecycle_run(): signals, and every tick the deadlines of those who wait, the
+ *                 devices' watchdog, memory_trim()
+ *   http loop(s)  http_start(): a libuv loop each, which owns its connections and requests
+ *   codec pool    codec_pool_create(): long texts
+ *   device        device_pool_start(): one or two workers for each device
+ *   log writer    log_open()
+ * All signals are blocked before the first thread starts; only main waits for them.
+ *
+ * The parts start in the order of the fields and stop in the reverse order, after the drain
+ * (server/lifecycle.h). */
+#ifndef TALLY_SERVER_SERVER_H
+#define TALLY_SERVER_SERVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum server_phase {
+    SERVER_STARTING,
+    SERVER_READY,
+    SERVER_DRAINING, /* not ready, but still serving whoever comes */
+    SERVER_CLOSING,  /* serving who is there */
+    SERVER_STOPPING
+};
+
+struct server {
+    const struct config *config;
+    struct log *log;
+    struct metrics *metrics;
+    struct memory *memory;
+    struct clients *clients;
+    struct admission *admission;
+    struct shm_registry *shm; /* NULL: clients' shared memory is off */
+    struct queue *queue;
+    struct codec_pool *codecs;
+    struct device_pool *devices;
+    _Atomic int phase; /* enum server_phase; written by lifecycle.c */
+};
+
+/* Thread: any. */
+static inline enum server_phase server_phase(const struct server *server)
+{
+    return (enum server_phase)atomic_load_explicit(&server->phase, memory_order_relaxed);
+}
+
+static inline bool server_ready(const struct server *server)
+{
+    return server_phase(server) == SERVER_READY;
+}
+
+#endif
