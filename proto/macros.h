@@ -2,6 +2,8 @@
 #ifndef TALLY_PROTO_MACROS_H
 #define TALLY_PROTO_MACROS_H
 
+#include <assert.h>
+
 /* The result says whether the call worked: ignoring it is a bug. */
 #define MUST_CHECK __attribute__((warn_unused_result))
 
@@ -9,5 +11,13 @@
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
 
 #define ARRAY_COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+/* A call that gives 0 unless we have made a mistake: of a lock, a condition, a thread. */
+#define MUST(call)              \
+    do {                        \
+        int must_code = (call); \
+        assert(must_code == 0); \
+        (void)must_code;        \
+    } while (0)
 
 #endif

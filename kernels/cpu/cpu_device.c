@@ -1,8 +1,8 @@
-/* What the device says of itself: the processor, its kernels, and the least that OpenCL 1.2
- * asks of the rest. */
-#include "kernels/cpu/cpu_builtin.h"
+/* What platform and device say of themselves: the processor, its kernels, and the least that
+ * OpenCL 1.2 asks of the rest. Numbers and texts that are the same everywhere are two tables.
+ * There is no device on a processor that has no kernels. Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
-#include "kernels/cpu/cpu_pool.h"
+#include "kernels/cpu/driver.h"
 #include "kernels/machine.h"
 
 #include <stdio.h>
@@ -12,57 +12,60 @@
 #if !defined(TALLY_VERSION)
 #define TALLY_VERSION "0"
 #endif
+#define OPENCL_VERSION "OpenCL 1.2 Tally " TALLY_VERSION
 
-static const char version[] = "OpenCL 1.2 Tally " TALLY_VERSION;
-
-struct _cl_platform_id cpu_platform_object = {
+struct _cl_platform_id cpu_platform = {
     {.dispatch = &cpu_dispatch, .kind = CPU_PLATFORM, .references = 1}};
-struct _cl_device_id cpu_device_object = {
+struct _cl_device_id cpu_device = {
     {.dispatch = &cpu_dispatch, .kind = CPU_DEVICE, .references = 1}};
 
-/* ---- platform ---- */
-
-cl_int CL_API_CALL cpu_get_platform_ids(cl_uint room, cl_platform_id *ids, cl_uint *count)
+/* Give the answer to a question of the clGet...Info() kind. */
+static cl_int answer(const void *value, size_t bytes, size_t room, void *out, size_t *size)
 {
-    if ((room == 0) != (ids == NULL) || (ids == NULL && count == NULL)) {
+    if (out != NULL && room < bytes) {
         return CL_INVALID_VALUE;
     }
-    if (ids != NULL) {
-        ids[0] = &cpu_platform_object;
+    if (out != NULL) {
+        memcpy(out, value, bytes);
     }
-    if (count != NULL) {
-        *count = 1;
+    if (size != NULL) {
+        *size = bytes;
     }
     return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL cpu_get_platform_info(cl_platform_id platform, cl_platform_info what,
-                                         size_t room, void *out, size_t *size)
+/* Texts of a platform and of a device have numbers of their own each. */
+struct text {
+    cl_uint what;
+    const char *text;
+};
+
+static cl_int answer_text(const struct text *texts, size_t count, cl_uint what, size_t room,
+                          void *out, size_t *size)
 {
-    if (!cpu_is(platform, CPU_PLATFORM)) {
-        return CL_INVALID_PLATFORM;
+    for (size_t i = 0; i < count; i++) {
+        if (texts[i].what == what) {
+            return answer(texts[i].text, strlen(texts[i].text) + 1, room, out, size);
+        }
     }
-    switch (what) {
-    case CL_PLATFORM_PROFILE:
-        return cpu_answer_text("EMBEDDED_PROFILE", room, out, size);
-    case CL_PLATFORM_VERSION:
-        return cpu_answer_text(version, room, out, size);
-    case CL_PLATFORM_NAME:
-    case CL_PLATFORM_VENDOR:
-        return cpu_answer_text(CPU_PLATFORM_NAME, room, out, size);
-    case CL_PLATFORM_EXTENSIONS:
-        return cpu_answer_text("cl_khr_icd", room, out, size);
-    case CL_PLATFORM_ICD_SUFFIX_KHR:
-        return cpu_answer_text("TALLY", room, out, size);
-    default:
-        return CL_INVALID_VALUE;
-    }
+    return CL_INVALID_VALUE;
 }
 
-/* ---- device ---- */
+static cl_int CL_API_CALL get_platform_info(cl_platform_id platform, cl_platform_info what,
+                                            size_t room, void *out, size_t *size)
+{
+    static const struct text texts[] = {
+        {CL_PLATFORM_PROFILE, "EMBEDDED_PROFILE"}, {CL_PLATFORM_VERSION, OPENCL_VERSION},
+        {CL_PLATFORM_NAME, CPU_PLATFORM_NAME},     {CL_PLATFORM_VENDOR, CPU_PLATFORM_NAME},
+        {CL_PLATFORM_EXTENSIONS, "cl_khr_icd"},    {CL_PLATFORM_ICD_SUFFIX_KHR, "TALLY"},
+    };
+    return cpu_is(platform, CPU_PLATFORM)
+               ? answer_text(texts, ARRAY_COUNT(texts), what, room, out, size)
+               : CL_INVALID_PLATFORM;
+}
 
-cl_int CL_API_CALL cpu_get_device_ids(cl_platform_id platform, cl_device_type type,
-                                      cl_uint room, cl_device_id *ids, cl_uint *count)
+static cl_int CL_API_CALL get_device_ids(cl_platform_id platform, cl_device_type type,
+                                         cl_uint room, cl_device_id *ids, cl_uint *count)
 {
     const cl_device_type known = CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_CPU |
                                  CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR |
@@ -77,12 +80,12 @@ cl_int CL_API_CALL cpu_get_device_ids(cl_platform_id platform, cl_device_type ty
     if ((room == 0) != (ids == NULL) || (ids == NULL && count == NULL)) {
         return CL_INVALID_VALUE;
     }
-    (void)cpu_builtins(&kernels);
+    (void)cpu_builtins_here(&kernels);
     if ((type & (CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_DEFAULT)) == 0 || kernels == 0) {
         return CL_DEVICE_NOT_FOUND;
     }
     if (ids != NULL) {
-        ids[0] = &cpu_device_object;
+        ids[0] = &cpu_device;
     }
     if (count != NULL) {
         *count = 1;
@@ -90,12 +93,7 @@ cl_int CL_API_CALL cpu_get_device_ids(cl_platform_id platform, cl_device_type ty
     return CL_SUCCESS;
 }
 
-uint64_t cpu_memory_bytes(void)
-{
-    return machine_memory_bytes();
-}
-
-/* As /proc/cpuinfo has it. */
+/* The processor's name as /proc/cpuinfo has it. */
 static cl_int answer_name(size_t room, void *out, size_t *size)
 {
     char line[256];
@@ -104,216 +102,154 @@ static cl_int answer_name(size_t room, void *out, size_t *size)
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         const char *colon = strchr(line, ':');
         if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
+            line[strcspn(line, "\n")] = '\0';
             name = colon + 1 + strspn(colon + 1, " ");
-            /* cppcheck-suppress unreadVariable ; as `name` */
-            line[(size_t)(name - line) + strcspn(name, "\n")] = '\0';
             break;
         }
     }
     if (file != NULL) {
         (void)fclose(file);
     }
-    return cpu_answer_text(name, room, out, size);
+    return answer(name, strlen(name) + 1, room, out, size);
 }
 
 /* Names with a semicolon between them. */
-static cl_int answer_builtins(size_t room, void *out, size_t *size)
+static cl_int answer_kernels(size_t room, void *out, size_t *size)
 {
     size_t count = 0;
     size_t bytes = 1;
-    const struct cpu_row *rows = cpu_builtins(&count);
+    const struct cpu_builtin *rows = cpu_builtins_here(&count);
     for (size_t i = 0; i < count; i++) {
-        bytes += strlen(rows[i].builtin.name) + 1;
+        bytes += strlen(rows[i].name) + 1;
     }
-    char *names = malloc(bytes);
+    char *names = calloc(1, bytes);
     if (names == NULL) {
         return CL_OUT_OF_HOST_MEMORY;
     }
     char *at = names;
     for (size_t i = 0; i < count; i++) {
-        at += sprintf(at, "%s%s", i == 0 ? "" : ";", rows[i].builtin.name);
+        at += sprintf(at, "%s%s", i == 0 ? "" : ";", rows[i].name);
     }
-    *at = '\0';
-    cl_int code = cpu_answer_text(names, room, out, size);
+    cl_int code = answer(names, strlen(names) + 1, room, out, size);
     free(names);
     return code;
 }
 
-static cl_int answer_uint(cl_uint value, size_t room, void *out, size_t *size)
-{
-    return cpu_answer(&value, sizeof value, room, out, size);
-}
+/* clang-format off */
+#define FLOATS (CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_DENORM | CL_FP_ROUND_TO_ZERO | \
+                CL_FP_ROUND_TO_INF | CL_FP_FMA)
 
-static cl_int answer_ulong(cl_ulong value, size_t room, void *out, size_t *size)
-{
-    return cpu_answer(&value, sizeof value, room, out, size);
-}
+/* Answers of one number, by the type that OpenCL gives them: cl_uint and cl_bool, cl_ulong and
+ * bit fields, size_t. */
+static const struct {
+    cl_device_info what;
+    size_t bytes;
+    uint64_t value;
+} numbers[] = {
+#define UINT(what, value)  {CL_DEVICE_##what, sizeof(cl_uint), value}
+#define ULONG(what, value) {CL_DEVICE_##what, sizeof(cl_ulong), value}
+#define SIZE(what, value)  {CL_DEVICE_##what, sizeof(size_t), value}
+    ULONG(TYPE, CL_DEVICE_TYPE_CPU),           ULONG(EXECUTION_CAPABILITIES, CL_EXEC_KERNEL),
+    ULONG(SINGLE_FP_CONFIG, FLOATS),           ULONG(DOUBLE_FP_CONFIG, FLOATS),
+    ULONG(HALF_FP_CONFIG, 0),                  ULONG(QUEUE_PROPERTIES, 0),
+    ULONG(LOCAL_MEM_SIZE, 32 << 10),           ULONG(MAX_CONSTANT_BUFFER_SIZE, 64 << 10),
+    ULONG(GLOBAL_MEM_CACHE_SIZE, 0),           ULONG(PARTITION_AFFINITY_DOMAIN, 0),
+    UINT(MAX_WORK_ITEM_DIMENSIONS, 3),         UINT(ADDRESS_BITS, 8 * sizeof(void *)),
+    UINT(MEM_BASE_ADDR_ALIGN, 8 * CPU_ALIGN),  UINT(MIN_DATA_TYPE_ALIGN_SIZE, CPU_ALIGN),
+    UINT(GLOBAL_MEM_CACHELINE_SIZE, 64),       UINT(GLOBAL_MEM_CACHE_TYPE, CL_READ_WRITE_CACHE),
+    UINT(LOCAL_MEM_TYPE, CL_GLOBAL),           UINT(MAX_CONSTANT_ARGS, 8),
+    UINT(REFERENCE_COUNT, 1),                  UINT(AVAILABLE, CL_TRUE),
+    UINT(ENDIAN_LITTLE, CL_TRUE),              UINT(HOST_UNIFIED_MEMORY, CL_TRUE),
+    UINT(PREFERRED_INTEROP_USER_SYNC, CL_TRUE),
+    UINT(PREFERRED_VECTOR_WIDTH_CHAR, 1),      UINT(NATIVE_VECTOR_WIDTH_CHAR, 1),
+    UINT(PREFERRED_VECTOR_WIDTH_SHORT, 1),     UINT(NATIVE_VECTOR_WIDTH_SHORT, 1),
+    UINT(PREFERRED_VECTOR_WIDTH_INT, 1),       UINT(NATIVE_VECTOR_WIDTH_INT, 1),
+    UINT(PREFERRED_VECTOR_WIDTH_LONG, 1),      UINT(NATIVE_VECTOR_WIDTH_LONG, 1),
+    UINT(PREFERRED_VECTOR_WIDTH_FLOAT, 1),     UINT(NATIVE_VECTOR_WIDTH_FLOAT, 1),
+    UINT(PREFERRED_VECTOR_WIDTH_DOUBLE, 1),    UINT(NATIVE_VECTOR_WIDTH_DOUBLE, 1),
+    UINT(PREFERRED_VECTOR_WIDTH_HALF, 0),      UINT(NATIVE_VECTOR_WIDTH_HALF, 0),
+    UINT(COMPILER_AVAILABLE, CL_FALSE),        UINT(LINKER_AVAILABLE, CL_FALSE),
+    UINT(IMAGE_SUPPORT, CL_FALSE),             UINT(ERROR_CORRECTION_SUPPORT, CL_FALSE),
+    UINT(VENDOR_ID, 0),                        UINT(MAX_CLOCK_FREQUENCY, 0),
+    UINT(MAX_READ_IMAGE_ARGS, 0),              UINT(MAX_WRITE_IMAGE_ARGS, 0),
+    UINT(MAX_SAMPLERS, 0),                     UINT(PARTITION_MAX_SUB_DEVICES, 0),
+    SIZE(MAX_WORK_GROUP_SIZE, CPU_GROUP_ITEMS), SIZE(MAX_PARAMETER_SIZE, 1024),
+    SIZE(PROFILING_TIMER_RESOLUTION, 1),       SIZE(PRINTF_BUFFER_SIZE, 0),
+    SIZE(IMAGE_MAX_BUFFER_SIZE, 0),            SIZE(IMAGE_MAX_ARRAY_SIZE, 0),
+    SIZE(IMAGE2D_MAX_WIDTH, 0),                SIZE(IMAGE2D_MAX_HEIGHT, 0),
+    SIZE(IMAGE3D_MAX_WIDTH, 0),                SIZE(IMAGE3D_MAX_HEIGHT, 0),
+    SIZE(IMAGE3D_MAX_DEPTH, 0),
+    ULONG(PARENT_DEVICE, 0), /* a null handle */
+    ULONG(PARTITION_PROPERTIES, 0),            ULONG(PARTITION_TYPE, 0), /* lists that end at once */
+};
+/* clang-format on */
+_Static_assert(sizeof(cl_device_id) == sizeof(cl_ulong), "handles have 64 bits");
 
-static cl_int answer_size(size_t value, size_t room, void *out, size_t *size)
+static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info what, size_t room,
+                                          void *out, size_t *size)
 {
-    return cpu_answer(&value, sizeof value, room, out, size);
-}
-
-static cl_int device_text(cl_device_info what, size_t room, void *out, size_t *size)
-{
-    switch (what) {
-    case CL_DEVICE_NAME:
-        return answer_name(room, out, size);
-    case CL_DEVICE_VENDOR:
-        return cpu_answer_text(CPU_PLATFORM_NAME, room, out, size);
-    case CL_DRIVER_VERSION:
-        return cpu_answer_text(TALLY_VERSION, room, out, size);
-    case CL_DEVICE_PROFILE:
-        return cpu_answer_text("EMBEDDED_PROFILE", room, out, size);
-    case CL_DEVICE_VERSION:
-        return cpu_answer_text(version, room, out, size);
-    case CL_DEVICE_OPENCL_C_VERSION:
-        return cpu_answer_text("OpenCL C 1.2", room, out, size);
-    case CL_DEVICE_EXTENSIONS:
-        return cpu_answer_text("cl_khr_fp64", room, out, size);
-    case CL_DEVICE_BUILT_IN_KERNELS:
-        return answer_builtins(room, out, size);
-    default:
-        return CL_INVALID_VALUE;
-    }
-}
-
-static cl_int device_size(cl_device_info what, size_t room, void *out, size_t *size)
-{
-    const size_t items[3] = {CPU_GROUP_ITEMS, 1, 1};
-    switch (what) {
-    case CL_DEVICE_MAX_WORK_ITEM_SIZES:
-        return cpu_answer(items, sizeof items, room, out, size);
-    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
-        return answer_size(CPU_GROUP_ITEMS, room, out, size);
-    case CL_DEVICE_MAX_PARAMETER_SIZE:
-        return answer_size(1024, room, out, size);
-    case CL_DEVICE_PROFILING_TIMER_RESOLUTION:
-        return answer_size(1, room, out, size);
-    case CL_DEVICE_PRINTF_BUFFER_SIZE:
-    case CL_DEVICE_IMAGE_MAX_BUFFER_SIZE:
-    case CL_DEVICE_IMAGE_MAX_ARRAY_SIZE:
-    case CL_DEVICE_IMAGE2D_MAX_WIDTH:
-    case CL_DEVICE_IMAGE2D_MAX_HEIGHT:
-    case CL_DEVICE_IMAGE3D_MAX_WIDTH:
-    case CL_DEVICE_IMAGE3D_MAX_HEIGHT:
-    case CL_DEVICE_IMAGE3D_MAX_DEPTH:
-        return answer_size(0, room, out, size);
-    default:
-        return device_text(what, room, out, size);
-    }
-}
-
-static cl_int device_ulong(cl_device_info what, size_t room, void *out, size_t *size)
-{
-    const cl_device_fp_config fp = CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_DENORM |
-                                   CL_FP_ROUND_TO_ZERO | CL_FP_ROUND_TO_INF | CL_FP_FMA;
-    switch (what) {
-    case CL_DEVICE_TYPE:
-        return answer_ulong(CL_DEVICE_TYPE_CPU, room, out, size);
-    case CL_DEVICE_GLOBAL_MEM_SIZE:
-    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
-        return answer_ulong(cpu_memory_bytes(), room, out, size);
-    case CL_DEVICE_SINGLE_FP_CONFIG:
-    case CL_DEVICE_DOUBLE_FP_CONFIG:
-        return answer_ulong(fp, room, out, size);
-    case CL_DEVICE_EXECUTION_CAPABILITIES:
-        return answer_ulong(CL_EXEC_KERNEL, room, out, size);
-    case CL_DEVICE_LOCAL_MEM_SIZE:
-        return answer_ulong(32 << 10, room, out, size);
-    case CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE:
-        return answer_ulong(64 << 10, room, out, size);
-    case CL_DEVICE_GLOBAL_MEM_CACHE_SIZE:
-    case CL_DEVICE_QUEUE_PROPERTIES:
-    case CL_DEVICE_HALF_FP_CONFIG:
-    case CL_DEVICE_PARTITION_AFFINITY_DOMAIN:
-        return answer_ulong(0, room, out, size);
-    default:
-        return device_size(what, room, out, size);
-    }
-}
-
-static cl_int device_uint(cl_device_info what, size_t room, void *out, size_t *size)
-{
-    switch (what) {
-    case CL_DEVICE_MAX_COMPUTE_UNITS:
-        return answer_uint(cpu_pool_threads(), room, out, size);
-    case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS:
-        return answer_uint(3, room, out, size);
-    case CL_DEVICE_ADDRESS_BITS:
-        return answer_uint(8 * sizeof(void *), room, out, size);
-    case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
-        return answer_uint(8 * CPU_ALIGN, room, out, size);
-    case CL_DEVICE_MIN_DATA_TYPE_ALIGN_SIZE:
-        return answer_uint(CPU_ALIGN, room, out, size);
-    case CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE:
-        return answer_uint(64, room, out, size);
-    case CL_DEVICE_LOCAL_MEM_TYPE:
-        return answer_uint(CL_GLOBAL, room, out, size);
-    case CL_DEVICE_MAX_CONSTANT_ARGS:
-        return answer_uint(8, room, out, size);
-    case CL_DEVICE_GLOBAL_MEM_CACHE_TYPE:
-        return answer_uint(CL_READ_WRITE_CACHE, room, out, size);
-    case CL_DEVICE_REFERENCE_COUNT:
-    case CL_DEVICE_AVAILABLE:
-    case CL_DEVICE_ENDIAN_LITTLE:
-    case CL_DEVICE_HOST_UNIFIED_MEMORY:
-    case CL_DEVICE_PREFERRED_INTEROP_USER_SYNC:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_CHAR:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_SHORT:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_INT:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_LONG:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_DOUBLE:
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_CHAR:
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_SHORT:
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_INT:
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_LONG:
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE:
-        return answer_uint(1, room, out, size);
-    case CL_DEVICE_COMPILER_AVAILABLE:
-    case CL_DEVICE_LINKER_AVAILABLE:
-    case CL_DEVICE_IMAGE_SUPPORT:
-    case CL_DEVICE_ERROR_CORRECTION_SUPPORT:
-    case CL_DEVICE_VENDOR_ID:
-    case CL_DEVICE_MAX_CLOCK_FREQUENCY:
-    case CL_DEVICE_MAX_READ_IMAGE_ARGS:
-    case CL_DEVICE_MAX_WRITE_IMAGE_ARGS:
-    case CL_DEVICE_MAX_SAMPLERS:
-    case CL_DEVICE_PARTITION_MAX_SUB_DEVICES:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_HALF:
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF:
-        return answer_uint(0, room, out, size);
-    default:
-        return device_ulong(what, room, out, size);
-    }
-}
-
-cl_int CL_API_CALL cpu_get_device_info(cl_device_id device, cl_device_info what, size_t room,
-                                       void *out, size_t *size)
-{
-    const cl_platform_id platform = &cpu_platform_object;
-    const cl_device_id none = NULL;
-    const cl_device_partition_property no_partition = 0;
+    static const struct text texts[] = {
+        {CL_DEVICE_VENDOR, CPU_PLATFORM_NAME},   {CL_DRIVER_VERSION, TALLY_VERSION},
+        {CL_DEVICE_PROFILE, "EMBEDDED_PROFILE"}, {CL_DEVICE_VERSION, OPENCL_VERSION},
+        {CL_DEVICE_EXTENSIONS, "cl_khr_fp64"},   {CL_DEVICE_OPENCL_C_VERSION, "OpenCL C 1.2"},
+    };
+    static const size_t items[3] = {CPU_GROUP_ITEMS, 1, 1};
+    const cl_platform_id platform = &cpu_platform;
     if (!cpu_is(device, CPU_DEVICE)) {
         return CL_INVALID_DEVICE;
     }
-    switch (what) {
-    case CL_DEVICE_PLATFORM:
-        return cpu_answer(&platform, sizeof platform, room, out, size);
-    case CL_DEVICE_PARENT_DEVICE:
-        return cpu_answer(&none, sizeof none, room, out, size);
-    case CL_DEVICE_PARTITION_PROPERTIES:
-    case CL_DEVICE_PARTITION_TYPE:
-        return cpu_answer(&no_partition, sizeof no_partition, room, out, size);
-    default:
-        return device_uint(what, room, out, size);
+    if (what == CL_DEVICE_PLATFORM) {
+        return answer(&platform, sizeof platform, room, out, size);
     }
+    if (what == CL_DEVICE_NAME) {
+        return answer_name(room, out, size);
+    }
+    if (what == CL_DEVICE_BUILT_IN_KERNELS) {
+        return answer_kernels(room, out, size);
+    }
+    if (what == CL_DEVICE_MAX_COMPUTE_UNITS) {
+        const cl_uint threads = cpu_pool_threads();
+        return answer(&threads, sizeof threads, room, out, size);
+    }
+    if (what == CL_DEVICE_GLOBAL_MEM_SIZE || what == CL_DEVICE_MAX_MEM_ALLOC_SIZE) {
+        const cl_ulong memory = machine_memory_bytes();
+        return answer(&memory, sizeof memory, room, out, size);
+    }
+    if (what == CL_DEVICE_MAX_WORK_ITEM_SIZES) {
+        return answer(items, sizeof items, room, out, size);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
+        if (numbers[i].what == what) { /* little-endian */
+            return answer(&numbers[i].value, numbers[i].bytes, room, out, size);
+        }
+    }
+    return answer_text(texts, ARRAY_COUNT(texts), what, room, out, size);
 }
 
 /* A device that is no part of another is not counted. */
-cl_int CL_API_CALL cpu_retain_device(cl_device_id device)
+static cl_int CL_API_CALL retain_device(cl_device_id device)
 {
     return cpu_is(device, CPU_DEVICE) ? CL_SUCCESS : CL_INVALID_DEVICE;
+}
+
+cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices)
+{
+    if (count == 0 || devices == NULL) {
+        return CL_INVALID_VALUE;
+    }
+    for (cl_uint i = 0; i < count; i++) {
+        if (!cpu_is(devices[i], CPU_DEVICE)) {
+            return CL_INVALID_DEVICE;
+        }
+    }
+    return CL_SUCCESS;
+}
+
+void cpu_device_functions(cl_icd_dispatch *table)
+{
+    table->clGetPlatformInfo = get_platform_info;
+    table->clGetDeviceIDs = get_device_ids;
+    table->clGetDeviceInfo = get_device_info;
+    table->clRetainDevice = retain_device;
+    table->clReleaseDevice = retain_device;
 }

@@ -1,6 +1,6 @@
 /* What the ICD loader looks for in the shared object that a file tally.icd names. */
 #include "kernels/cpu/cpu_icd.h"
-#include "kernels/cpu/cpu_object.h"
+#include "kernels/cpu/driver.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -12,11 +12,11 @@ EXPORTED cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint room, cl_platform_id 
 
 EXPORTED void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
 {
-    return cpu_get_extension_function_address(name);
+    return cpu_icd_get_function_address(name);
 }
 
 EXPORTED cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id platform, cl_platform_info what,
                                               size_t room, void *out, size_t *size)
 {
-    return cpu_get_platform_info(platform, what, room, out, size);
+    return cpu_dispatch.clGetPlatformInfo(platform, what, room, out, size);
 }

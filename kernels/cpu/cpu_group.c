@@ -1,6 +1,7 @@
 /* The work-items of a group run one after the other: kernels for processors have no barriers.
- * One that had would not be linked, for there is no cpu_barrier(). */
-#include "kernels/cpu/cpu_group.h"
+ * One that had would not be linked, for there is no cpu_barrier(). Thread: any, several for one
+ * launch. Nothing can fail. */
+#include "kernels/cpu/driver.h"
 
 static _Thread_local struct cpu_item item;
 

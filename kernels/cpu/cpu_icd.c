@@ -1,7 +1,9 @@
-/* The table is filled when the platform is first asked for, before there is an object. */
+/* The dispatch table and the life of objects. The table is filled when the platform is first
+ * asked for, before there is an object: first every entry with a function that fails, then what
+ * the driver has. Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 
-#include "kernels/cpu/cpu_object.h"
+#include "kernels/cpu/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +73,71 @@ MISSING_OBJECT(12, WORDS_11)
     X(clCreateImageWithProperties, 7)
 /* clang-format on */
 
+/* ---- objects ---- */
+
+void *cpu_create(enum cpu_kind kind, size_t bytes, void *parent)
+{
+    struct cpu_object *object = calloc(1, bytes);
+    if (object != NULL) {
+        object->dispatch = &cpu_dispatch;
+        object->kind = kind;
+        atomic_init(&object->references, 1);
+        object->parent = parent;
+    }
+    if (object != NULL && parent != NULL) {
+        struct cpu_object *held = parent;
+        atomic_fetch_add_explicit(&held->references, 1, memory_order_relaxed);
+    }
+    return object;
+}
+
+void cpu_release(void *handle)
+{
+    struct cpu_object *object = handle;
+    while (object != NULL &&
+           atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1) {
+        struct cpu_object *parent = object->parent;
+        if (object->kind == CPU_CONTEXT) {
+            cpu_pool_leave();
+        } else if (object->kind == CPU_QUEUE) {
+            MUST(pthread_mutex_destroy(&((cl_command_queue)object)->turn));
+        } else if (object->kind == CPU_BUFFER && !((cl_mem)object)->borrowed) {
+            free(((cl_mem)object)->data);
+        }
+        free(object);
+        object = parent;
+    }
+}
+
+/* clRetain...() and clRelease...() of each kind. */
+#define COUNTED_OBJECTS(X)                                                 \
+    X(Context, cl_context, CPU_CONTEXT, CL_INVALID_CONTEXT)                \
+    X(CommandQueue, cl_command_queue, CPU_QUEUE, CL_INVALID_COMMAND_QUEUE) \
+    X(Event, cl_event, CPU_EVENT, CL_INVALID_EVENT)                        \
+    X(MemObject, cl_mem, CPU_BUFFER, CL_INVALID_MEM_OBJECT)                \
+    X(Program, cl_program, CPU_PROGRAM, CL_INVALID_PROGRAM)                \
+    X(Kernel, cl_kernel, CPU_KERNEL, CL_INVALID_KERNEL)
+
+#define X(name, type, kind, invalid)                                                    \
+    static cl_int CL_API_CALL retain_##name(type handle)                                \
+    {                                                                                   \
+        if (!cpu_is(handle, kind)) {                                                    \
+            return invalid;                                                             \
+        }                                                                               \
+        atomic_fetch_add_explicit(&handle->object.references, 1, memory_order_relaxed); \
+        return CL_SUCCESS;                                                              \
+    }                                                                                   \
+    static cl_int CL_API_CALL release_##name(type handle)                               \
+    {                                                                                   \
+        if (!cpu_is(handle, kind)) {                                                    \
+            return invalid;                                                             \
+        }                                                                               \
+        cpu_release(handle);                                                            \
+        return CL_SUCCESS;                                                              \
+    }
+COUNTED_OBJECTS(X)
+#undef X
+
 /* ---- the table ---- */
 
 typedef void (*any_function)(void);
@@ -92,95 +159,50 @@ static void fill_dispatch(void)
 #undef X
     PUT(clGetExtensionFunctionAddressForPlatform, missing_address);
     PUT(clSVMAlloc, missing_address);
+#define X(name, type, kind, invalid)             \
+    cpu_dispatch.clRetain##name = retain_##name; \
+    cpu_dispatch.clRelease##name = release_##name;
+    COUNTED_OBJECTS(X)
+#undef X
     cpu_dispatch.clGetPlatformIDs = cpu_icd_get_platform_ids;
-    cpu_dispatch.clGetPlatformInfo = cpu_get_platform_info;
-    cpu_dispatch.clGetExtensionFunctionAddress = cpu_get_extension_function_address;
-    cpu_dispatch.clGetDeviceIDs = cpu_get_device_ids;
-    cpu_dispatch.clGetDeviceInfo = cpu_get_device_info;
-    cpu_dispatch.clRetainDevice = cpu_retain_device;
-    cpu_dispatch.clReleaseDevice = cpu_retain_device;
-    cpu_dispatch.clCreateContext = cpu_create_context;
-    cpu_dispatch.clRetainContext = cpu_retain_context;
-    cpu_dispatch.clReleaseContext = cpu_release_context;
-    cpu_dispatch.clCreateCommandQueue = cpu_create_command_queue;
-    cpu_dispatch.clRetainCommandQueue = cpu_retain_command_queue;
-    cpu_dispatch.clReleaseCommandQueue = cpu_release_command_queue;
-    cpu_dispatch.clFlush = cpu_flush;
-    cpu_dispatch.clFinish = cpu_finish;
-    cpu_dispatch.clWaitForEvents = cpu_wait_for_events;
-    cpu_dispatch.clRetainEvent = cpu_retain_event;
-    cpu_dispatch.clReleaseEvent = cpu_release_event;
-    cpu_dispatch.clCreateBuffer = cpu_create_buffer;
-    cpu_dispatch.clRetainMemObject = cpu_retain_mem_object;
-    cpu_dispatch.clReleaseMemObject = cpu_release_mem_object;
-    cpu_dispatch.clEnqueueReadBuffer = cpu_enqueue_read_buffer;
-    cpu_dispatch.clEnqueueWriteBuffer = cpu_enqueue_write_buffer;
-    cpu_dispatch.clEnqueueFillBuffer = cpu_enqueue_fill_buffer;
-    cpu_dispatch.clEnqueueMapBuffer = cpu_enqueue_map_buffer;
-    cpu_dispatch.clEnqueueUnmapMemObject = cpu_enqueue_unmap_mem_object;
-    cpu_dispatch.clCreateProgramWithBuiltInKernels = cpu_create_program_with_built_in_kernels;
-    cpu_dispatch.clRetainProgram = cpu_retain_program;
-    cpu_dispatch.clReleaseProgram = cpu_release_program;
-    cpu_dispatch.clCreateKernel = cpu_create_kernel;
-    cpu_dispatch.clRetainKernel = cpu_retain_kernel;
-    cpu_dispatch.clReleaseKernel = cpu_release_kernel;
-    cpu_dispatch.clSetKernelArg = cpu_set_kernel_arg;
-    cpu_dispatch.clEnqueueNDRangeKernel = cpu_enqueue_ndrange_kernel;
+    cpu_dispatch.clGetExtensionFunctionAddress = cpu_icd_get_function_address;
+    cpu_device_functions(&cpu_dispatch);
+    cpu_queue_functions(&cpu_dispatch);
+    cpu_memory_functions(&cpu_dispatch);
+    cpu_program_functions(&cpu_dispatch);
 }
 
 cl_int CL_API_CALL cpu_icd_get_platform_ids(cl_uint room, cl_platform_id *ids, cl_uint *count)
 {
     static pthread_once_t filled = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&filled, fill_dispatch); /* fails for bad arguments only */
-    return cpu_get_platform_ids(room, ids, count);
-}
-
-void *CL_API_CALL cpu_get_extension_function_address(const char *name)
-{
-    static const struct {
-        const char *name;
-        any_function function;
-    } functions[] = {
-        {"clIcdGetPlatformIDsKHR", (any_function)cpu_icd_get_platform_ids},
-        {"clGetPlatformInfo", (any_function)cpu_get_platform_info},
-    };
-    void *address = NULL;
-    for (size_t i = 0; name != NULL && i < sizeof functions / sizeof *functions; i++) {
-        if (strcmp(name, functions[i].name) == 0) {
-            memcpy(&address, &functions[i].function, sizeof address);
-        }
-    }
-    return address;
-}
-
-/* ---- objects ---- */
-
-void *cpu_object_create(enum cpu_kind kind, size_t bytes)
-{
-    struct cpu_object *object = calloc(1, bytes);
-    if (object != NULL) {
-        object->dispatch = &cpu_dispatch;
-        object->kind = kind;
-        atomic_init(&object->references, 1);
-    }
-    return object;
-}
-
-cl_int cpu_answer(const void *value, size_t bytes, size_t room, void *out, size_t *size)
-{
-    if (out != NULL && room < bytes) {
+    MUST(pthread_once(&filled, fill_dispatch));
+    if ((room == 0) != (ids == NULL) || (ids == NULL && count == NULL)) {
         return CL_INVALID_VALUE;
     }
-    if (out != NULL && bytes > 0) {
-        memcpy(out, value, bytes);
+    if (ids != NULL) {
+        ids[0] = &cpu_platform;
     }
-    if (size != NULL) {
-        *size = bytes;
+    if (count != NULL) {
+        *count = 1;
     }
     return CL_SUCCESS;
 }
 
-cl_int cpu_answer_text(const char *text, size_t room, void *out, size_t *size)
+static cl_int CL_API_CALL get_platform_info(cl_platform_id platform, cl_platform_info what,
+                                            size_t room, void *out, size_t *size)
 {
-    return cpu_answer(text, strlen(text) + 1, room, out, size);
+    return cpu_dispatch.clGetPlatformInfo(platform, what, room, out, size);
+}
+
+void *CL_API_CALL cpu_icd_get_function_address(const char *name)
+{
+    any_function function = NULL;
+    void *address = NULL;
+    if (name != NULL && strcmp(name, "clIcdGetPlatformIDsKHR") == 0) {
+        function = (any_function)cpu_icd_get_platform_ids;
+    } else if (name != NULL && strcmp(name, "clGetPlatformInfo") == 0) {
+        function = (any_function)get_platform_info;
+    }
+    memcpy(&address, &function, sizeof address);
+    return address;
 }

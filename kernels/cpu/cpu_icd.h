@@ -11,7 +11,7 @@
 /* As clIcdGetPlatformIDsKHR() of the extension cl_khr_icd. */
 cl_int CL_API_CALL cpu_icd_get_platform_ids(cl_uint room, cl_platform_id *ids, cl_uint *count);
 
-/* As clGetExtensionFunctionAddress(). */
-void *CL_API_CALL cpu_get_extension_function_address(const char *name);
+/* As clGetExtensionFunctionAddress(), also before there is a platform. */
+void *CL_API_CALL cpu_icd_get_function_address(const char *name);
 
 #endif

@@ -1,11 +1,13 @@
-/* A launch is a piece of work on the stack of the thread that calls, in a list while it has
+/* The threads that share launches: one pool for the process. It is open while there are
+ * contexts; its threads start with the first launch that is shared. Where none can be started,
+ * or in the child of a fork, the calling thread runs everything itself.
+ *
+ * A launch is a piece of work on the stack of the thread that calls, in a list while it has
  * groups that nobody has begun. Threads take groups by an atomic counter. A thread without work
  * looks for some microseconds whether there is any before it sleeps, so that launches that
  * follow each other closely wake nobody; whoever is woken wakes the next one, so that the
- * calling thread pays for one at most. */
-#include "kernels/cpu/cpu_pool.h"
-
-#include "kernels/cpu/cpu_object.h"
+ * calling thread pays for one at most. Thread: any. */
+#include "kernels/cpu/driver.h"
 #include "kernels/machine.h"
 
 #include <signal.h>
@@ -17,8 +19,7 @@ enum {
 
 struct work {
     struct work *next;
-    void (*run)(const void *context, size_t group);
-    const void *context;
+    const struct cpu_launch *launch; /* borrowed */
     size_t groups;
     atomic_size_t begun; /* groups, and more once all are */
     atomic_uint helpers; /* threads at work on it besides the caller; changes under the lock */
@@ -62,7 +63,7 @@ static void ask_threads(void)
 unsigned cpu_pool_threads(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    cpu_must(pthread_once(&once, ask_threads));
+    MUST(pthread_once(&once, ask_threads));
     return threads_wanted;
 }
 
@@ -73,7 +74,7 @@ static void run_groups(struct work *work)
         if (group >= work->groups) {
             return;
         }
-        work->run(work->context, group);
+        cpu_group_run(work->launch, group);
     }
 }
 
@@ -96,7 +97,7 @@ static struct work *find_work(void)
 static void wake_one(void)
 {
     if (pool.sleeping > 0) {
-        cpu_must(pthread_cond_signal(&pool.posted_work));
+        MUST(pthread_cond_signal(&pool.posted_work));
     }
 }
 
@@ -116,7 +117,7 @@ static void *pool_thread(void *argument)
 {
     (void)argument;
     bool spun = false;
-    cpu_must(pthread_mutex_lock(&pool.lock));
+    MUST(pthread_mutex_lock(&pool.lock));
     while (!pool.stop) {
         struct work *work = find_work();
         if (work != NULL) {
@@ -124,35 +125,35 @@ static void *pool_thread(void *argument)
             if (has_groups(work)) {
                 wake_one();
             }
-            cpu_must(pthread_mutex_unlock(&pool.lock));
+            MUST(pthread_mutex_unlock(&pool.lock));
             run_groups(work);
-            cpu_must(pthread_mutex_lock(&pool.lock));
+            MUST(pthread_mutex_lock(&pool.lock));
             if (atomic_fetch_sub(&work->helpers, 1) == 1) {
-                cpu_must(pthread_cond_broadcast(&pool.left_work));
+                MUST(pthread_cond_broadcast(&pool.left_work));
             }
             spun = false;
         } else if (!spun) {
             unsigned seen = atomic_load(&pool.posted);
-            cpu_must(pthread_mutex_unlock(&pool.lock));
+            MUST(pthread_mutex_unlock(&pool.lock));
             spun = !spin(seen);
-            cpu_must(pthread_mutex_lock(&pool.lock));
+            MUST(pthread_mutex_lock(&pool.lock));
         } else {
             pool.sleeping++;
-            cpu_must(pthread_cond_wait(&pool.posted_work, &pool.lock));
+            MUST(pthread_cond_wait(&pool.posted_work, &pool.lock));
             pool.sleeping--;
             spun = false;
         }
     }
-    cpu_must(pthread_mutex_unlock(&pool.lock));
+    MUST(pthread_mutex_unlock(&pool.lock));
     return NULL;
 }
 
 /* The child of a fork has no threads but the one that forked, and locks that others held. */
 static void forget_threads(void)
 {
-    cpu_must(pthread_mutex_init(&pool.lock, NULL));
-    cpu_must(pthread_cond_init(&pool.posted_work, NULL));
-    cpu_must(pthread_cond_init(&pool.left_work, NULL));
+    MUST(pthread_mutex_init(&pool.lock, NULL));
+    MUST(pthread_cond_init(&pool.posted_work, NULL));
+    MUST(pthread_cond_init(&pool.left_work, NULL));
     pool.first = NULL;
     pool.count = 0;
     pool.sleeping = 0;
@@ -173,25 +174,25 @@ static void start_threads(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     sigset_t others;
     sigset_t before;
-    cpu_must(pthread_once(&once, register_fork));
+    MUST(pthread_once(&once, register_fork));
     (void)sigfillset(&others);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    for (size_t i = 0; i < ARRAY_COUNT(faults); i++) {
         (void)sigdelset(&others, faults[i]);
     }
-    cpu_must(pthread_sigmask(SIG_SETMASK, &others, &before));
+    MUST(pthread_sigmask(SIG_SETMASK, &others, &before));
     while (pool.count + 1 < cpu_pool_threads() &&
            pthread_create(&pool.threads[pool.count], NULL, pool_thread, NULL) == 0) {
         pool.count++;
     }
-    cpu_must(pthread_sigmask(SIG_SETMASK, &before, NULL));
+    MUST(pthread_sigmask(SIG_SETMASK, &before, NULL));
     pool.started = true;
 }
 
 void cpu_pool_enter(void)
 {
-    cpu_must(pthread_mutex_lock(&pool.lock));
+    MUST(pthread_mutex_lock(&pool.lock));
     pool.users++;
-    cpu_must(pthread_mutex_unlock(&pool.lock));
+    MUST(pthread_mutex_unlock(&pool.lock));
 }
 
 /* Caller holds the lock, and has it again in the end. Nobody may enter meanwhile: who does
@@ -200,12 +201,12 @@ static void stop_threads(void)
 {
     unsigned count = pool.count;
     pool.stop = true;
-    cpu_must(pthread_cond_broadcast(&pool.posted_work));
-    cpu_must(pthread_mutex_unlock(&pool.lock));
+    MUST(pthread_cond_broadcast(&pool.posted_work));
+    MUST(pthread_mutex_unlock(&pool.lock));
     for (unsigned i = 0; i < count; i++) {
-        cpu_must(pthread_join(pool.threads[i], NULL));
+        MUST(pthread_join(pool.threads[i], NULL));
     }
-    cpu_must(pthread_mutex_lock(&pool.lock));
+    MUST(pthread_mutex_lock(&pool.lock));
     pool.stop = false;
     pool.count = 0;
     pool.started = false;
@@ -213,28 +214,28 @@ static void stop_threads(void)
 
 void cpu_pool_leave(void)
 {
-    cpu_must(pthread_mutex_lock(&pool.lock));
+    MUST(pthread_mutex_lock(&pool.lock));
     if (--pool.users == 0 && pool.started && !pool.stop) {
         stop_threads();
     }
-    cpu_must(pthread_mutex_unlock(&pool.lock));
+    MUST(pthread_mutex_unlock(&pool.lock));
 }
 
 /* The process or the shared object ends, and contexts were left behind: no thread may stay in
  * code that is unmapped. */
 __attribute__((destructor)) static void stop_at_unload(void)
 {
-    cpu_must(pthread_mutex_lock(&pool.lock));
+    MUST(pthread_mutex_lock(&pool.lock));
     if (pool.started && !pool.stop) {
         stop_threads();
     }
-    cpu_must(pthread_mutex_unlock(&pool.lock));
+    MUST(pthread_mutex_unlock(&pool.lock));
 }
 
 /* Take it from the list, so that nobody begins to help, and wait for who does. */
 static void finish_work(struct work *work)
 {
-    cpu_must(pthread_mutex_lock(&pool.lock));
+    MUST(pthread_mutex_lock(&pool.lock));
     struct work **link = &pool.first;
     while (*link != work) {
         link = &(*link)->next;
@@ -242,27 +243,26 @@ static void finish_work(struct work *work)
     *link = work->next;
     bool helped = atomic_load(&work->helpers) > 0;
     if (helped) {
-        cpu_must(pthread_mutex_unlock(&pool.lock));
+        MUST(pthread_mutex_unlock(&pool.lock));
         for (int i = 0; i < SPINS && atomic_load(&work->helpers) > 0; i++) {
             pause_briefly();
         }
-        cpu_must(pthread_mutex_lock(&pool.lock));
+        MUST(pthread_mutex_lock(&pool.lock));
         while (atomic_load(&work->helpers) > 0) {
-            cpu_must(pthread_cond_wait(&pool.left_work, &pool.lock));
+            MUST(pthread_cond_wait(&pool.left_work, &pool.lock));
         }
     }
-    cpu_must(pthread_mutex_unlock(&pool.lock));
+    MUST(pthread_mutex_unlock(&pool.lock));
 }
 
-void cpu_pool_run(size_t groups, void (*run)(const void *context, size_t group),
-                  const void *context)
+void cpu_pool_run(const struct cpu_launch *launch, size_t groups)
 {
-    struct work work = {.run = run, .context = context, .groups = groups};
+    struct work work = {.launch = launch, .groups = groups};
     if (groups == 1 || cpu_pool_threads() == 1) {
         run_groups(&work);
         return;
     }
-    cpu_must(pthread_mutex_lock(&pool.lock));
+    MUST(pthread_mutex_lock(&pool.lock));
     if (!pool.started && !pool.stop) {
         start_threads();
     }
@@ -270,7 +270,7 @@ void cpu_pool_run(size_t groups, void (*run)(const void *context, size_t group),
     pool.first = &work;
     atomic_fetch_add_explicit(&pool.posted, 1, memory_order_release);
     wake_one();
-    cpu_must(pthread_mutex_unlock(&pool.lock));
+    MUST(pthread_mutex_unlock(&pool.lock));
     run_groups(&work);
     finish_work(&work);
 }

@@ -1,160 +1,124 @@
-/* A program is a choice of the built-in kernels by name. */
-#include "kernels/cpu/cpu_builtin.h"
+/* Programs and kernels: a program is a choice, by name, of the kernels that were compiled ahead
+ * for the highest level that this processor has. A name that is not among them is
+ * CL_INVALID_VALUE. Thread: any; a kernel's arguments belong to one thread at a time. */
+#include "kernels/cpu/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const struct cpu_builtin *find_builtin(const char *name, size_t length)
+/* As x86-64-v2, -v3 and -v4 of the psABI, but for what every processor with the rest has. */
+static bool has_level(const char *level)
 {
-    size_t count = 0;
-    const struct cpu_row *rows = cpu_builtins(&count);
-    for (size_t i = 0; i < count; i++) {
-        const struct cpu_builtin *builtin = &rows[i].builtin;
-        if (strlen(builtin->name) == length && memcmp(builtin->name, name, length) == 0) {
-            return builtin;
-        }
-    }
-    return NULL;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+    bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl");
+    return strcmp(level, "v4") == 0   ? v4
+           : strcmp(level, "v3") == 0 ? v3
+           : strcmp(level, "v2") == 0 ? v2
+                                      : true;
+#else
+    (void)level;
+    return true; /* the architecture's baseline */
+#endif
 }
 
-static cl_int check(cl_context context, cl_uint count, const cl_device_id *devices,
-                    const char *names)
+static const struct cpu_builtin *chosen;
+static size_t chosen_count;
+
+static void choose_level(void)
 {
-    if (!cpu_is(context, CPU_CONTEXT)) {
-        return CL_INVALID_CONTEXT;
+    chosen = cpu_builtins;
+    size_t left = cpu_builtin_count;
+    while (left > 0 && !has_level(chosen->level)) {
+        chosen++;
+        left--;
     }
-    if (count == 0 || devices == NULL || names == NULL) {
-        return CL_INVALID_VALUE;
+    while (chosen_count < left && strcmp(chosen[chosen_count].level, chosen->level) == 0) {
+        chosen_count++;
     }
-    for (cl_uint i = 0; i < count; i++) {
-        if (!cpu_is(devices[i], CPU_DEVICE)) {
-            return CL_INVALID_DEVICE;
-        }
-    }
-    return CL_SUCCESS;
 }
 
-cl_program CL_API_CALL cpu_create_program_with_built_in_kernels(cl_context context,
-                                                                cl_uint count,
-                                                                const cl_device_id *devices,
-                                                                const char *names, cl_int *code)
+const struct cpu_builtin *cpu_builtins_here(size_t *count)
 {
-    size_t names_most = 1;
-    cl_int failure = check(context, count, devices, names);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    MUST(pthread_once(&once, choose_level));
+    *count = chosen_count;
+    return chosen;
+}
+
+static cl_program CL_API_CALL create_program(cl_context context, cl_uint count,
+                                             const cl_device_id *devices, const char *names,
+                                             cl_int *code)
+{
+    cl_int failure =
+        cpu_is(context, CPU_CONTEXT) ? cpu_check_devices(count, devices) : CL_INVALID_CONTEXT;
+    if (failure == CL_SUCCESS && names == NULL) {
+        failure = CL_INVALID_VALUE;
+    }
     cpu_set(code, failure);
     if (failure != CL_SUCCESS) {
         return NULL;
     }
+    size_t name_count = 1;
     for (const char *at = names; *at != '\0'; at++) {
-        names_most += *at == ';';
+        name_count += *at == ';';
     }
-    cl_program program = cpu_object_create(
-        CPU_PROGRAM, sizeof *program + names_most * sizeof(struct cpu_builtin *));
+    cl_program program = cpu_create(
+        CPU_PROGRAM, sizeof *program + name_count * sizeof(struct cpu_builtin *), context);
     if (program == NULL) {
         cpu_set(code, CL_OUT_OF_HOST_MEMORY);
         return NULL;
     }
-    for (size_t i = 0; i < names_most; i++) {
+    size_t row_count = 0;
+    const struct cpu_builtin *rows = cpu_builtins_here(&row_count);
+    for (size_t i = 0; i < name_count; i++) {
         size_t length = strcspn(names, ";");
-        const struct cpu_builtin *found = find_builtin(names, length);
-        if (found == NULL) {
+        size_t row = 0;
+        while (row < row_count && (strncmp(rows[row].name, names, length) != 0 ||
+                                   rows[row].name[length] != '\0')) {
+            row++;
+        }
+        if (row == row_count) {
             cpu_set(code, CL_INVALID_VALUE);
-            free(program);
+            cpu_release(program);
             return NULL;
         }
-        program->builtins[program->count++] = found;
+        program->builtins[program->count++] = &rows[row];
         names += length + 1;
     }
-    cpu_object_retain(context);
-    program->context = context;
     return program;
 }
 
-cl_int CL_API_CALL cpu_retain_program(cl_program program)
+static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int *code)
 {
-    if (!cpu_is(program, CPU_PROGRAM)) {
-        return CL_INVALID_PROGRAM;
-    }
-    cpu_object_retain(program);
-    return CL_SUCCESS;
-}
-
-cl_int CL_API_CALL cpu_release_program(cl_program program)
-{
-    if (!cpu_is(program, CPU_PROGRAM)) {
-        return CL_INVALID_PROGRAM;
-    }
-    if (cpu_object_release(program)) {
-        (void)cpu_release_context(program->context);
-        free(program);
-    }
-    return CL_SUCCESS;
-}
-
-cl_kernel CL_API_CALL cpu_create_kernel(cl_program program, const char *name, cl_int *code)
-{
-    const struct cpu_builtin *found = NULL;
-    if (!cpu_is(program, CPU_PROGRAM) || name == NULL) {
+    if (name == NULL || !cpu_is(program, CPU_PROGRAM)) {
         cpu_set(code, name == NULL ? CL_INVALID_VALUE : CL_INVALID_PROGRAM);
         return NULL;
     }
-    for (size_t i = 0; i < program->count && found == NULL; i++) {
-        found = strcmp(program->builtins[i]->name, name) == 0 ? program->builtins[i] : NULL;
+    size_t i = 0;
+    while (i < program->count && strcmp(program->builtins[i]->name, name) != 0) {
+        i++;
     }
-    if (found == NULL) {
+    if (i == program->count) {
         cpu_set(code, CL_INVALID_KERNEL_NAME);
         return NULL;
     }
-    cl_kernel kernel = cpu_object_create(CPU_KERNEL, sizeof *kernel);
+    cl_kernel kernel = cpu_create(CPU_KERNEL, sizeof *kernel, program);
     cpu_set(code, kernel != NULL ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
     if (kernel != NULL) {
-        cpu_object_retain(program);
-        kernel->program = program;
-        kernel->builtin = found;
+        kernel->builtin = program->builtins[i];
     }
     return kernel;
 }
 
-cl_int CL_API_CALL cpu_retain_kernel(cl_kernel kernel)
-{
-    if (!cpu_is(kernel, CPU_KERNEL)) {
-        return CL_INVALID_KERNEL;
-    }
-    cpu_object_retain(kernel);
-    return CL_SUCCESS;
-}
-
-cl_int CL_API_CALL cpu_release_kernel(cl_kernel kernel)
-{
-    if (!cpu_is(kernel, CPU_KERNEL)) {
-        return CL_INVALID_KERNEL;
-    }
-    if (cpu_object_release(kernel)) {
-        (void)cpu_release_program(kernel->program);
-        free(kernel);
-    }
-    return CL_SUCCESS;
-}
-
-/* A buffer, or NULL for none: what the kernel gets is where its memory is. */
-static cl_int buffer_argument(cl_kernel kernel, size_t bytes, const void *value, uint64_t *word)
-{
-    cl_mem mem = NULL;
-    if (bytes != sizeof mem) {
-        return CL_INVALID_ARG_SIZE;
-    }
-    if (value != NULL) {
-        memcpy((void *)&mem, value, sizeof mem);
-    }
-    if (mem != NULL && (!cpu_is(mem, CPU_BUFFER) || mem->context != kernel->program->context)) {
-        return CL_INVALID_MEM_OBJECT;
-    }
-    *word = mem != NULL ? (uint64_t)(uintptr_t)mem->data : 0;
-    return CL_SUCCESS;
-}
-
-cl_int CL_API_CALL cpu_set_kernel_arg(cl_kernel kernel, cl_uint number, size_t bytes,
-                                      const void *value)
+/* A buffer, or NULL for none, becomes where its memory is; a number stays what it is. */
+static cl_int CL_API_CALL set_kernel_arg(cl_kernel kernel, cl_uint number, size_t bytes,
+                                         const void *value)
 {
     uint64_t word = 0;
     if (!cpu_is(kernel, CPU_KERNEL)) {
@@ -164,19 +128,35 @@ cl_int CL_API_CALL cpu_set_kernel_arg(cl_kernel kernel, cl_uint number, size_t b
     if (number >= strlen(signature)) {
         return CL_INVALID_ARG_INDEX;
     }
-    if (signature[number] == 'p') {
-        cl_int failure = buffer_argument(kernel, bytes, value, &word);
-        if (failure != CL_SUCCESS) {
-            return failure;
-        }
-    } else if (value == NULL) {
+    bool buffer = signature[number] == 'p';
+    if (!buffer && value == NULL) {
         return CL_INVALID_ARG_VALUE;
-    } else if (bytes != (size_t)(signature[number] - '0')) {
+    }
+    if (bytes != (buffer ? sizeof(cl_mem) : (size_t)(signature[number] - '0'))) {
         return CL_INVALID_ARG_SIZE;
+    }
+    if (buffer) {
+        const struct cpu_object *program = kernel->object.parent;
+        cl_mem mem = NULL;
+        if (value != NULL) {
+            memcpy((void *)&mem, value, sizeof mem);
+        }
+        if (mem != NULL &&
+            (!cpu_is(mem, CPU_BUFFER) || mem->object.parent != program->parent)) {
+            return CL_INVALID_MEM_OBJECT;
+        }
+        word = mem != NULL ? (uint64_t)(uintptr_t)mem->data : 0;
     } else {
         memcpy(&word, value, bytes); /* little-endian */
     }
     kernel->args[number] = word;
     kernel->set |= UINT32_C(1) << number;
     return CL_SUCCESS;
+}
+
+void cpu_program_functions(cl_icd_dispatch *table)
+{
+    table->clCreateProgramWithBuiltInKernels = create_program;
+    table->clCreateKernel = create_kernel;
+    table->clSetKernelArg = set_kernel_arg;
 }

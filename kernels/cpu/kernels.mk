@@ -2,7 +2,7 @@
 #
 #   make -f kernels/cpu/kernels.mk LIST=FILE DIR=FOLDER LEVELS='v4 v3' OUT=FILE.o [CLANG=clang] [FLAGS=...] [TYPES=FILE]
 #
-# makes OUT of all of them and of the table that cpu_builtin.h declares, with DIR in between. A level is one of
+# makes OUT of all of them and of the table that driver.h declares, with DIR in between. A level is one of
 # x86-64 (v2, v3, v4), the highest first, or `baseline`; `none`: no kernels and no clang, and then the driver has no
 # device. FLAGS: sanitizers. TYPES stands for
 # kernels/cl/scan_types.cl: tests.
@@ -27,20 +27,20 @@ machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1))
 $(OUT): $(objects) $(OUT:.o=.table.o)
 	@echo "$(LD) -r -o $@ ($(words $^) objects)" && $(LD) -r -o $@ $^
 
-$(OUT:.o=.table.o): $(OUT:.o=.table.c) kernels/cpu/cpu_builtin.h kernels/cpu/cpu_object.h
+$(OUT:.o=.table.o): $(OUT:.o=.table.c) kernels/cpu/driver.h
 	$(CC) -std=c17 -O2 -fPIC -fvisibility=hidden -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -I. -c -o $@ $<
 
 # A line "kernel,name,signature" of the list becomes a row for each level.
 $(OUT:.o=.table.c): $(LIST) kernels/cpu/kernels.mk
 	@mkdir -p $(@D)
 	@cut -f4 $(LIST) | tr ' ' '\n' >$@.kernels
-	@{ echo '#include "kernels/cpu/cpu_builtin.h"' && \
+	@{ echo '#include "kernels/cpu/driver.h"' && \
 	for level in $(levels); do sed "s/.*,\(.*\),.*/extern void \1_$$level(void);/" $@.kernels || exit 1; done && \
-	echo 'const struct cpu_row cpu_rows[] = {' && \
+	echo 'const struct cpu_builtin cpu_builtins[] = {' && \
 	for level in $(levels); do \
-	    sed "s/.*,\(.*\),\(.*\)/{\"$$level\", {\"\1\", \"\2\", (cpu_code)\1_$$level}},/" $@.kernels || exit 1; \
+	    sed "s/.*,\(.*\),\(.*\)/{\"$$level\", \"\1\", \"\2\", (cpu_code)\1_$$level},/" $@.kernels || exit 1; \
 	done && echo '};' && \
-	echo 'const size_t cpu_row_count = sizeof cpu_rows / sizeof *cpu_rows;'; } >$@.new && mv $@.new $@ && rm $@.kernels
+	echo 'const size_t cpu_builtin_count = sizeof cpu_builtins / sizeof *cpu_builtins;'; } >$@.new && mv $@.new $@ && rm $@.kernels
 
 # The program's row of the list: its name, options, sources, kernels. Several lists may share DIR: whoever
 # changes a row removes the object.

@@ -2,7 +2,7 @@
  * uses it: its objects, its errors, its threads. What its kernels compute is the other tests'
  * matter. */
 #include "kernels/cpu/cpu_icd.h"
-#include "kernels/cpu/cpu_object.h"
+#include "kernels/cpu/driver.h"
 #include "proto/macros.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"

@@ -5,7 +5,7 @@
 #define TALLY_TESTS_SANITIZERS_DIRECT_H
 
 #if !defined(__ASSEMBLER__)
-#include "kernels/cpu/cpu_object.h"
+#include "kernels/cpu/driver.h"
 
 static inline cl_int no_platforms(cl_uint room, cl_platform_id *ids, cl_uint *count)
 {
@@ -16,31 +16,31 @@ static inline cl_int no_platforms(cl_uint room, cl_platform_id *ids, cl_uint *co
 }
 
 #define clGetPlatformIDs(...)        no_platforms(__VA_ARGS__)
-#define clGetPlatformInfo(...)       cpu_get_platform_info(__VA_ARGS__)
-#define clGetDeviceIDs(...)          cpu_get_device_ids(__VA_ARGS__)
-#define clGetDeviceInfo(...)         cpu_get_device_info(__VA_ARGS__)
-#define clCreateContext(...)         cpu_create_context(__VA_ARGS__)
-#define clReleaseContext(...)        cpu_release_context(__VA_ARGS__)
-#define clCreateCommandQueue(...)    cpu_create_command_queue(__VA_ARGS__)
-#define clReleaseCommandQueue(...)   cpu_release_command_queue(__VA_ARGS__)
-#define clFlush(...)                 cpu_flush(__VA_ARGS__)
-#define clFinish(...)                cpu_finish(__VA_ARGS__)
-#define clWaitForEvents(...)         cpu_wait_for_events(__VA_ARGS__)
-#define clReleaseEvent(...)          cpu_release_event(__VA_ARGS__)
-#define clCreateBuffer(...)          cpu_create_buffer(__VA_ARGS__)
-#define clReleaseMemObject(...)      cpu_release_mem_object(__VA_ARGS__)
-#define clEnqueueReadBuffer(...)     cpu_enqueue_read_buffer(__VA_ARGS__)
-#define clEnqueueWriteBuffer(...)    cpu_enqueue_write_buffer(__VA_ARGS__)
-#define clEnqueueFillBuffer(...)     cpu_enqueue_fill_buffer(__VA_ARGS__)
-#define clEnqueueMapBuffer(...)      cpu_enqueue_map_buffer(__VA_ARGS__)
-#define clEnqueueUnmapMemObject(...) cpu_enqueue_unmap_mem_object(__VA_ARGS__)
-#define clEnqueueNDRangeKernel(...)  cpu_enqueue_ndrange_kernel(__VA_ARGS__)
-#define clCreateKernel(...)          cpu_create_kernel(__VA_ARGS__)
-#define clReleaseKernel(...)         cpu_release_kernel(__VA_ARGS__)
-#define clSetKernelArg(...)          cpu_set_kernel_arg(__VA_ARGS__)
-#define clReleaseProgram(...)        cpu_release_program(__VA_ARGS__)
+#define clGetPlatformInfo(...)       cpu_dispatch.clGetPlatformInfo(__VA_ARGS__)
+#define clGetDeviceIDs(...)          cpu_dispatch.clGetDeviceIDs(__VA_ARGS__)
+#define clGetDeviceInfo(...)         cpu_dispatch.clGetDeviceInfo(__VA_ARGS__)
+#define clCreateContext(...)         cpu_dispatch.clCreateContext(__VA_ARGS__)
+#define clReleaseContext(...)        cpu_dispatch.clReleaseContext(__VA_ARGS__)
+#define clCreateCommandQueue(...)    cpu_dispatch.clCreateCommandQueue(__VA_ARGS__)
+#define clReleaseCommandQueue(...)   cpu_dispatch.clReleaseCommandQueue(__VA_ARGS__)
+#define clFlush(...)                 cpu_dispatch.clFlush(__VA_ARGS__)
+#define clFinish(...)                cpu_dispatch.clFinish(__VA_ARGS__)
+#define clWaitForEvents(...)         cpu_dispatch.clWaitForEvents(__VA_ARGS__)
+#define clReleaseEvent(...)          cpu_dispatch.clReleaseEvent(__VA_ARGS__)
+#define clCreateBuffer(...)          cpu_dispatch.clCreateBuffer(__VA_ARGS__)
+#define clReleaseMemObject(...)      cpu_dispatch.clReleaseMemObject(__VA_ARGS__)
+#define clEnqueueReadBuffer(...)     cpu_dispatch.clEnqueueReadBuffer(__VA_ARGS__)
+#define clEnqueueWriteBuffer(...)    cpu_dispatch.clEnqueueWriteBuffer(__VA_ARGS__)
+#define clEnqueueFillBuffer(...)     cpu_dispatch.clEnqueueFillBuffer(__VA_ARGS__)
+#define clEnqueueMapBuffer(...)      cpu_dispatch.clEnqueueMapBuffer(__VA_ARGS__)
+#define clEnqueueUnmapMemObject(...) cpu_dispatch.clEnqueueUnmapMemObject(__VA_ARGS__)
+#define clEnqueueNDRangeKernel(...)  cpu_dispatch.clEnqueueNDRangeKernel(__VA_ARGS__)
+#define clCreateKernel(...)          cpu_dispatch.clCreateKernel(__VA_ARGS__)
+#define clReleaseKernel(...)         cpu_dispatch.clReleaseKernel(__VA_ARGS__)
+#define clSetKernelArg(...)          cpu_dispatch.clSetKernelArg(__VA_ARGS__)
+#define clReleaseProgram(...)        cpu_dispatch.clReleaseProgram(__VA_ARGS__)
 #define clCreateProgramWithBuiltInKernels(...) \
-    cpu_create_program_with_built_in_kernels(__VA_ARGS__)
+    cpu_dispatch.clCreateProgramWithBuiltInKernels(__VA_ARGS__)
 
 /* Of the compiler and its binaries, which our driver does not have. */
 #define clCreateProgramWithSource(context, count, texts, lengths, code) \

@@ -3,7 +3,7 @@
  * are fibers with a stack of their own: one runs up to a barrier, then the next does; at the
  * barrier all must meet, or the process ends. One such group at a time in the process: its
  * local memory is there once. */
-#include "kernels/cpu/cpu_group.h"
+#include "kernels/cpu/driver.h"
 
 #include <assert.h>
 #include <stdio.h>

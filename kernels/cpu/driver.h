@@ -1,0 +1,200 @@
+/* Tally's OpenCL driver for the processor: an OpenCL 1.2 device like any vendor's (cl_khr_icd),
+ * with the kernels that were compiled for it when Tally was built. It has what kernels/ calls of
+ * OpenCL; every other function is CL_INVALID_OPERATION.
+ *
+ *   cpu_icd.c      the dispatch table, through which the ICD loader calls all that follows, and
+ *                  the life of objects
+ *   cpu_device.c   platform and device
+ *   cpu_queue.c    contexts, queues, events, launches
+ *   cpu_memory.c   buffers and what is copied to and from them
+ *   cpu_program.c  programs and kernels: a choice of those that were compiled ahead
+ *   cpu_group.c    one work-group        cpu_pool.c   the threads that share a launch
+ *   cpu_export.c   what the shared object exports
+ *
+ * The way of a command: the thread that enqueues it runs it, at once, and other threads help
+ * with a launch of several work-groups. So a queue is always empty, its order is that of the
+ * calls, every event is complete when there is one, and nothing is left to wait for: a launch
+ * and its wait cost no hand-over.
+ *
+ * Failures come back from the call that enqueues: wrong arguments as OpenCL names them, and
+ * CL_OUT_OF_HOST_MEMORY. A lock or a thread that fails ends the process.
+ *
+ * Thread: any, but for clSetKernelArg() and launches of one kernel, as OpenCL has it. */
+#ifndef TALLY_KERNELS_CPU_DRIVER_H
+#define TALLY_KERNELS_CPU_DRIVER_H
+
+#include "proto/macros.h"
+
+#include <CL/cl_icd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CPU_ARGS_MAX = 16,
+    CPU_ALIGN = 128,           /* of a buffer, bytes: the widest type of OpenCL C */
+    CPU_GROUP_ITEMS = 1 << 16, /* work-items of a work-group, at most */
+    CPU_THREADS_MAX = 256
+};
+
+/* ---- objects: cpu_icd.c ---- */
+
+enum cpu_kind {
+    CPU_PLATFORM = 0x7A110001, /* unlikely where something else lies */
+    CPU_DEVICE,
+    CPU_CONTEXT,
+    CPU_QUEUE,
+    CPU_EVENT,
+    CPU_BUFFER,
+    CPU_PROGRAM,
+    CPU_KERNEL
+};
+
+/* Every object begins with the dispatch table, as cl_khr_icd wants it, and is counted. It holds
+ * what it was made of: a kernel its program; programs, queues, buffers and events the context. */
+struct cpu_object {
+    const cl_icd_dispatch *dispatch;
+    enum cpu_kind kind;
+    atomic_uint references;
+    void *parent; /* held; NULL: none */
+};
+
+struct _cl_platform_id {
+    struct cpu_object object;
+};
+
+struct _cl_device_id {
+    struct cpu_object object;
+};
+
+struct _cl_context {
+    struct cpu_object object;
+};
+
+struct _cl_command_queue {
+    struct cpu_object object;
+    pthread_mutex_t turn; /* held by the thread that runs a command */
+};
+
+struct _cl_event {
+    struct cpu_object object;
+};
+
+struct _cl_mem {
+    struct cpu_object object;
+    unsigned char *data; /* owned, but for CL_MEM_USE_HOST_PTR */
+    size_t bytes;
+    bool borrowed;
+};
+
+struct _cl_program {
+    struct cpu_object object;
+    size_t count;
+    const struct cpu_builtin *builtins[]; /* borrowed: of the table */
+};
+
+struct _cl_kernel {
+    struct cpu_object object;
+    const struct cpu_builtin *builtin; /* borrowed: of the table */
+    uint64_t args[CPU_ARGS_MAX];       /* of buffers: where their memory is */
+    uint32_t set;                      /* a bit for each argument that has a value */
+};
+
+extern cl_icd_dispatch cpu_dispatch;
+extern struct _cl_platform_id cpu_platform;
+extern struct _cl_device_id cpu_device;
+
+/* Is the handle an object of this kind? NULL is none. */
+static inline bool cpu_is(const void *handle, enum cpu_kind kind)
+{
+    const struct cpu_object *object = handle;
+    return object != NULL && object->dispatch == &cpu_dispatch && object->kind == kind;
+}
+
+/* CL_SUCCESS if all `count` handles, at least one, are our device. */
+cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices);
+
+/* A zeroed object with one reference, which holds its parent; NULL without memory. */
+void *cpu_create(enum cpu_kind kind, size_t bytes, void *parent);
+void cpu_release(void *handle);
+
+/* *code = value, if somebody wants it. */
+static inline void cpu_set(cl_int *code, cl_int value)
+{
+    if (code != NULL) {
+        *code = value;
+    }
+}
+
+/* Each file puts its functions into the dispatch table. */
+void cpu_device_functions(cl_icd_dispatch *table);
+void cpu_queue_functions(cl_icd_dispatch *table);
+void cpu_memory_functions(cl_icd_dispatch *table);
+void cpu_program_functions(cl_icd_dispatch *table);
+
+/* ---- kernels that were compiled ahead: the table is made by kernels.mk ---- */
+
+/* Arguments are pointers and integers of up to 8 bytes: the calling conventions of x86-64 and
+ * of arm64 pass each in a register or in 8 bytes of the stack, so a kernel of fewer arguments,
+ * or of narrower ones, is called as one of these. */
+typedef void (*cpu_code)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                         uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                         uint64_t, uint64_t);
+
+/* A row for each kernel and each level of processor, the rows of a level together, the highest
+ * level first. */
+struct cpu_builtin {
+    const char *level; /* v2, v3, v4 of x86-64, or baseline */
+    const char *name;
+    const char *signature; /* a letter for each argument: p buffer, 4 or 8: bytes */
+    cpu_code code;
+};
+extern const struct cpu_builtin cpu_builtins[];
+extern const size_t cpu_builtin_count;
+
+/* The rows for this processor; none if it lacks what all were compiled for. (cpu_program.c) */
+const struct cpu_builtin *cpu_builtins_here(size_t *count);
+
+/* ---- commands: cpu_queue.c ---- */
+
+/* Begin a command: check what all commands have in common, make the event that is wanted, and
+ * take the queue's turn. Nothing is left behind if it fails. */
+cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *waits,
+                         cl_event *event);
+void cpu_command_end(cl_command_queue queue);
+
+/* ---- a work-group, run by one thread: cpu_group.c ---- */
+
+struct cpu_launch {
+    cpu_code code;
+    uint64_t args[CPU_ARGS_MAX];
+    size_t local; /* work-items of a work-group */
+};
+void cpu_group_run(const struct cpu_launch *launch, size_t group);
+
+/* The work-item that runs on this thread, as kernels ask for it (opencl_c.h). */
+struct cpu_item {
+    uint64_t global_id;
+    uint64_t local_id;
+    uint64_t group_id;
+};
+const struct cpu_item *cpu_item(void);
+
+/* ---- threads: cpu_pool.c ---- */
+
+/* Threads of a launch, the calling one among them: what $TALLY_OPENCL_THREADS says when it is
+ * first asked for, else as many as affinity and control groups leave cores. At least 1. */
+unsigned cpu_pool_threads(void);
+
+/* Somebody will want to run launches, or no longer: the last one to leave stops the threads. */
+void cpu_pool_enter(void);
+void cpu_pool_leave(void);
+
+/* Run the work-groups [0, groups) of a launch, here and in the pool's threads; returns when all
+ * have ended. They begin in the order of their numbers, each in the thread that takes it, and
+ * run to their end there: a kernel may wait for what a work-group with a lower number does. */
+void cpu_pool_run(const struct cpu_launch *launch, size_t groups);
+
+#endif
