@@ -1,7 +1,6 @@
 #include "client/async.h"
 
-#include "client/client_error.h"
-#include "client/scan_call.h"
+#include "client/cumsum_call.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,8 +8,14 @@
 
 /* A list of calls, first in, first out. */
 struct call_list {
-    struct scan_call *first;
-    struct scan_call *last;
+    struct cumsum_call *first;
+    struct cumsum_call *last;
+};
+
+/* A connection, and the call it is busy with. */
+struct async_connection {
+    CURL *easy;                 /* owned; NULL until first used */
+    struct cumsum_call *cumsum; /* owned; NULL: it is free */
 };
 
 struct async {
@@ -19,129 +24,113 @@ struct async {
     CURLM *multi; /* owned; curl_multi_wakeup() is for any thread */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
-    struct call_list submitted; /* shared: lock */
-    int pending;                /* submitted and callback not returned; shared: lock */
-    bool stopping;              /* shared: lock */
-    struct call_list waiting;   /* thread's own: for a connection */
-    struct call_list backing_off;
-    int active;         /* thread's own: calls on a connection */
-    CURL **connections; /* owned, [options.async_connections]; NULL while in use or unmade */
-    CURL **in_use;      /* owned, [options.async_connections]; those of active calls */
+    struct call_list submitted;   /* shared: lock */
+    int pending;                  /* submitted and callback not returned; shared: lock */
+    bool stopping;                /* shared: lock */
+    struct call_list waiting;     /* thread's own: for a connection */
+    struct call_list backing_off; /* thread's own */
+    struct async_connection *connections; /* thread's own; owned, [options.async_connections] */
 };
 
-static void list_push(struct call_list *list, struct scan_call *call)
+static void list_push(struct call_list *list, struct cumsum_call *cumsum)
 {
-    call->next = NULL;
+    cumsum->next = NULL;
     if (list->first == NULL) {
-        list->first = call;
+        list->first = cumsum;
     } else {
-        list->last->next = call;
+        list->last->next = cumsum;
     }
-    list->last = call;
+    list->last = cumsum;
 }
 
-static struct scan_call *list_pop(struct call_list *list)
+static struct cumsum_call *list_pop(struct call_list *list)
 {
-    struct scan_call *call = list->first;
-    if (call != NULL) {
-        list->first = call->next;
+    struct cumsum_call *cumsum = list->first;
+    if (cumsum != NULL) {
+        list->first = cumsum->next;
     }
-    return call;
+    return cumsum;
+}
+
+static void submitted_free(struct cumsum_call *cumsum)
+{
+    if (cumsum != NULL) {
+        call_destroy(cumsum->call);
+    }
+    free(cumsum);
 }
 
 /* ---- on the client's own thread ---- */
 
-static void call_free(struct scan_call *call)
+static void finish_call(struct async *async, struct cumsum_call *cumsum)
 {
-    if (call != NULL) {
-        exchange_destroy(call->exchange);
+    if (cumsum->done.call != NULL) {
+        cumsum->done.call(cumsum->done.user, &cumsum->call->error);
     }
-    free(call);
-}
-
-static void finish_call(struct async *async, struct scan_call *call)
-{
-    if (call->done.call != NULL) {
-        call->done.call(call->done.user, exchange_error(call->exchange));
-    }
-    call_free(call);
-    (void)pthread_mutex_lock(&async->lock);
+    submitted_free(cumsum);
+    LOCK_CHECK(pthread_mutex_lock(&async->lock));
     async->pending--;
     if (async->pending == 0) {
-        (void)pthread_cond_broadcast(&async->all_done);
+        LOCK_CHECK(pthread_cond_broadcast(&async->all_done));
     }
-    (void)pthread_mutex_unlock(&async->lock);
+    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
 }
 
-/* Put `to` where `from` is in a table of connections; false if it is not there. */
-static bool table_replace(const struct async *async, CURL **table, const CURL *from, CURL *to)
+static void cancel_call(struct async *async, struct cumsum_call *cumsum)
+{
+    (void)client_error_set(&cumsum->call->error, TALLY_CANCELLED,
+                           "cancelled: the client was closed");
+    finish_call(async, cumsum);
+}
+
+/* A connection without a call; NULL if all are busy. */
+static struct async_connection *free_connection(struct async *async)
 {
     for (int i = 0; i < async->client->options.async_connections; i++) {
-        if (table[i] == from) {
-            table[i] = to;
-            return true;
+        if (async->connections[i].cumsum == NULL) {
+            return &async->connections[i];
         }
     }
-    return false;
+    return NULL;
 }
 
-static void put_connection(const struct async *async, CURL *easy)
+static void start_call(struct async *async, struct async_connection *connection,
+                       struct cumsum_call *cumsum)
 {
-    if (!table_replace(async, async->connections, NULL, easy)) {
-        curl_easy_cleanup(easy);
+    if (connection->easy == NULL) {
+        connection->easy = connection_acquire(async->client);
     }
-}
-
-static CURL *take_connection(const struct async *async)
-{
-    for (int i = 0; i < async->client->options.async_connections; i++) {
-        CURL *easy = async->connections[i];
-        if (easy != NULL) {
-            async->connections[i] = NULL;
-            return easy;
-        }
-    }
-    return connection_acquire(async->client);
-}
-
-static void start_call(struct async *async, struct scan_call *call)
-{
-    CURL *easy = take_connection(async);
-    if (easy == NULL) {
-        (void)client_error_set(exchange_error(call->exchange), TALLY_OUT_OF_MEMORY,
-                               "out of memory");
-        finish_call(async, call);
+    if (connection->easy == NULL) {
+        (void)client_error_no_memory(&cumsum->call->error);
+        finish_call(async, cumsum);
         return;
     }
-    if (exchange_prepare(call->exchange, easy) != TALLY_OK) {
-        put_connection(async, easy);
-        finish_call(async, call);
+    if (call_prepare(cumsum->call, connection->easy) != TALLY_OK) {
+        finish_call(async, cumsum);
         return;
     }
-    (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
-    if (curl_multi_add_handle(async->multi, easy) == CURLM_OK) {
-        (void)table_replace(async, async->in_use, NULL, easy);
-        async->active++;
+    (void)curl_easy_setopt(connection->easy, CURLOPT_PRIVATE, connection);
+    if (curl_multi_add_handle(async->multi, connection->easy) != CURLM_OK) {
+        (void)call_settle(cumsum->call, CURLE_OUT_OF_MEMORY);
+        finish_call(async, cumsum);
         return;
     }
-    (void)exchange_settle(call->exchange, easy, CURLE_OUT_OF_MEMORY);
-    put_connection(async, easy);
-    finish_call(async, call);
+    connection->cumsum = cumsum;
 }
 
+/* libcurl is through with a connection's call: it is done, or backs off. */
 static void settle_call(struct async *async, CURL *easy, CURLcode code)
 {
-    struct scan_call *call = NULL;
-    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
-    enum exchange_verdict verdict = exchange_settle(call->exchange, easy, code);
+    struct async_connection *connection = NULL;
+    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&connection);
+    struct cumsum_call *cumsum = connection->cumsum;
+    enum call_verdict verdict = call_settle(cumsum->call, code);
     (void)curl_multi_remove_handle(async->multi, easy);
-    (void)table_replace(async, async->in_use, easy, NULL);
-    async->active--;
-    put_connection(async, easy);
-    if (verdict == EXCHANGE_RETRY) {
-        list_push(&async->backing_off, call);
+    connection->cumsum = NULL;
+    if (verdict == CALL_RETRY) {
+        list_push(&async->backing_off, cumsum);
     } else {
-        finish_call(async, call);
+        finish_call(async, cumsum);
     }
 }
 
@@ -149,12 +138,12 @@ static void settle_call(struct async *async, CURL *easy, CURLcode code)
 static int wake_backed_off(struct async *async)
 {
     struct call_list still = {NULL, NULL};
-    struct scan_call *call = NULL;
+    struct cumsum_call *cumsum = NULL;
     int64_t now = monotonic_ms();
     int64_t soonest = 1000;
-    while ((call = list_pop(&async->backing_off)) != NULL) {
-        int64_t left = exchange_retry_at_ms(call->exchange) - now;
-        list_push(left <= 0 ? &async->waiting : &still, call);
+    while ((cumsum = list_pop(&async->backing_off)) != NULL) {
+        int64_t left = cumsum->call->retry_at_ms - now;
+        list_push(left <= 0 ? &async->waiting : &still, cumsum);
         if (left > 0 && left < soonest) {
             soonest = left;
         }
@@ -166,74 +155,51 @@ static int wake_backed_off(struct async *async)
 /* Take over what was submitted; true when the client is being closed. */
 static bool collect(struct async *async)
 {
-    struct scan_call *call = NULL;
-    (void)pthread_mutex_lock(&async->lock);
-    while ((call = list_pop(&async->submitted)) != NULL) {
-        list_push(&async->waiting, call);
+    struct cumsum_call *cumsum = NULL;
+    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    while ((cumsum = list_pop(&async->submitted)) != NULL) {
+        list_push(&async->waiting, cumsum);
     }
     bool stopping = async->stopping;
-    (void)pthread_mutex_unlock(&async->lock);
+    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
     return stopping;
-}
-
-static void reap(struct async *async)
-{
-    int left = 0;
-    const CURLMsg *message = NULL;
-    while ((message = curl_multi_info_read(async->multi, &left)) != NULL) {
-        if (message->msg == CURLMSG_DONE) {
-            settle_call(async, message->easy_handle, message->data.result);
-        }
-    }
-}
-
-static void cancel_list(struct async *async, struct call_list *list)
-{
-    struct scan_call *call = NULL;
-    while ((call = list_pop(list)) != NULL) {
-        (void)client_error_set(exchange_error(call->exchange), TALLY_CANCELLED,
-                               "cancelled: the client was closed");
-        finish_call(async, call);
-    }
-}
-
-/* Take the active calls off their connections, which are in an unknown state. */
-static void abandon_active(struct async *async)
-{
-    for (int i = 0; i < async->client->options.async_connections; i++) {
-        struct scan_call *call = NULL;
-        CURL *easy = async->in_use[i];
-        if (easy == NULL) {
-            continue;
-        }
-        (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
-        (void)curl_multi_remove_handle(async->multi, easy);
-        curl_easy_cleanup(easy);
-        list_push(&async->waiting, call);
-    }
 }
 
 static void *async_main(void *user)
 {
     struct async *async = user;
-    int running = 0;
+    struct async_connection *connection = NULL;
+    struct cumsum_call *cumsum = NULL;
     while (!collect(async)) {
         int sleep_ms = wake_backed_off(async);
-        while (async->waiting.first != NULL &&
-               async->active < async->client->options.async_connections) {
-            start_call(async, list_pop(&async->waiting));
+        while (async->waiting.first != NULL && (connection = free_connection(async)) != NULL) {
+            start_call(async, connection, list_pop(&async->waiting));
         }
+        int running = 0;
+        int left = 0;
+        const CURLMsg *message = NULL;
         (void)curl_multi_perform(async->multi, &running);
-        reap(async);
-        bool more = async->waiting.first != NULL &&
-                    async->active < async->client->options.async_connections;
-        if (!more) {
+        while ((message = curl_multi_info_read(async->multi, &left)) != NULL) {
+            if (message->msg == CURLMSG_DONE) {
+                settle_call(async, message->easy_handle, message->data.result);
+            }
+        }
+        if (async->waiting.first == NULL || free_connection(async) == NULL) {
             (void)curl_multi_poll(async->multi, NULL, 0, sleep_ms, NULL);
         }
     }
-    abandon_active(async);
-    cancel_list(async, &async->waiting);
-    cancel_list(async, &async->backing_off);
+    /* A busy connection is in an unknown state: it is not used again. */
+    for (int i = 0; i < async->client->options.async_connections; i++) {
+        connection = &async->connections[i];
+        if (connection->cumsum != NULL) {
+            (void)curl_multi_remove_handle(async->multi, connection->easy);
+            cancel_call(async, connection->cumsum);
+        }
+    }
+    while ((cumsum = list_pop(&async->waiting)) != NULL ||
+           (cumsum = list_pop(&async->backing_off)) != NULL) {
+        cancel_call(async, cumsum);
+    }
     return NULL;
 }
 
@@ -243,13 +209,12 @@ static void async_free(struct async *async)
 {
     for (int i = 0; async->connections != NULL && i < async->client->options.async_connections;
          i++) {
-        curl_easy_cleanup(async->connections[i]);
+        curl_easy_cleanup(async->connections[i].easy);
     }
     (void)curl_multi_cleanup(async->multi);
-    free((void *)async->connections);
-    free((void *)async->in_use);
-    (void)pthread_mutex_destroy(&async->lock);
-    (void)pthread_cond_destroy(&async->all_done);
+    free(async->connections);
+    LOCK_CHECK(pthread_mutex_destroy(&async->lock));
+    LOCK_CHECK(pthread_cond_destroy(&async->all_done));
     free(async);
 }
 
@@ -262,15 +227,14 @@ static struct async *async_open(struct tally *client)
         return NULL;
     }
     async->client = client;
-    (void)pthread_mutex_init(&async->lock, NULL);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&async->all_done, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    LOCK_CHECK(pthread_mutex_init(&async->lock, NULL));
+    LOCK_CHECK(pthread_condattr_init(&attributes));
+    LOCK_CHECK(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
+    LOCK_CHECK(pthread_cond_init(&async->all_done, &attributes));
+    LOCK_CHECK(pthread_condattr_destroy(&attributes));
     async->multi = curl_multi_init();
-    async->connections = calloc(connections, sizeof(CURL *));
-    async->in_use = calloc(connections, sizeof(CURL *));
-    if (async->multi != NULL && async->connections != NULL && async->in_use != NULL) {
+    async->connections = calloc(connections, sizeof *async->connections);
+    if (async->multi != NULL && async->connections != NULL) {
         (void)curl_multi_setopt(async->multi, CURLMOPT_MAXCONNECTS, (long)connections);
         if (pthread_create(&async->thread, NULL, async_main, async) == 0) {
             return async;
@@ -285,31 +249,31 @@ void async_close(struct async *async)
     if (async == NULL) {
         return;
     }
-    (void)pthread_mutex_lock(&async->lock);
+    LOCK_CHECK(pthread_mutex_lock(&async->lock));
     async->stopping = true;
-    (void)pthread_mutex_unlock(&async->lock);
+    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
     (void)curl_multi_wakeup(async->multi);
-    (void)pthread_join(async->thread, NULL);
+    LOCK_CHECK(pthread_join(async->thread, NULL));
     async_free(async);
 }
 
 static struct async *async_of(struct tally *client)
 {
-    (void)pthread_mutex_lock(&client->async_lock);
+    LOCK_CHECK(pthread_mutex_lock(&client->async_lock));
     if (client->async == NULL) {
         client->async = async_open(client);
     }
     struct async *async = client->async;
-    (void)pthread_mutex_unlock(&client->async_lock);
+    LOCK_CHECK(pthread_mutex_unlock(&client->async_lock));
     return async;
 }
 
-static enum tally_status enqueue(struct async *async, struct scan_call *call,
+static enum tally_status enqueue(struct async *async, struct cumsum_call *cumsum,
                                  struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
     int limit = async->client->options.async_queue;
-    (void)pthread_mutex_lock(&async->lock);
+    LOCK_CHECK(pthread_mutex_lock(&async->lock));
     if (async->stopping) {
         status = client_error_set(err, TALLY_CANCELLED, "the client is being closed");
     } else if (async->pending >= limit) {
@@ -319,9 +283,9 @@ static enum tally_status enqueue(struct async *async, struct scan_call *call,
                                   limit);
     } else {
         async->pending++;
-        list_push(&async->submitted, call);
+        list_push(&async->submitted, cumsum);
     }
-    (void)pthread_mutex_unlock(&async->lock);
+    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
     if (status == TALLY_OK) {
         (void)curl_multi_wakeup(async->multi);
     }
@@ -337,19 +301,19 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
     }
     struct async *async = async_of(client);
-    struct scan_call *call = calloc(1, sizeof *call);
-    if (async == NULL || call == NULL) {
-        free(call);
+    struct cumsum_call *cumsum = calloc(1, sizeof *cumsum);
+    if (async == NULL || cumsum == NULL) {
+        free(cumsum);
         return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory, or of threads");
     }
-    enum tally_status status = scan_call_init(call, scan, input, output, err);
+    enum tally_status status = cumsum_call_init(cumsum, scan, input, output, err);
     if (status == TALLY_OK) {
-        call->done = done;
-        call->exchange = exchange_create(client, &call->spec, err);
-        status = call->exchange == NULL ? TALLY_OUT_OF_MEMORY : enqueue(async, call, err);
+        cumsum->done = done;
+        cumsum->call = call_create(client, &cumsum->spec, err);
+        status = cumsum->call == NULL ? TALLY_OUT_OF_MEMORY : enqueue(async, cumsum, err);
     }
     if (status != TALLY_OK) {
-        call_free(call);
+        submitted_free(cumsum);
     }
     return status;
 }
@@ -372,9 +336,9 @@ enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
     if (client == NULL) {
         return TALLY_INVALID_ARGUMENT;
     }
-    (void)pthread_mutex_lock(&client->async_lock);
+    LOCK_CHECK(pthread_mutex_lock(&client->async_lock));
     struct async *async = client->async;
-    (void)pthread_mutex_unlock(&client->async_lock);
+    LOCK_CHECK(pthread_mutex_unlock(&client->async_lock));
     if (async == NULL) {
         return TALLY_OK;
     }
@@ -383,15 +347,16 @@ enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
     }
     struct timespec until = monotonic_after(timeout_ms < 0 ? 0 : timeout_ms);
     int waited = 0;
-    (void)pthread_mutex_lock(&async->lock);
+    LOCK_CHECK(pthread_mutex_lock(&async->lock));
     while (async->pending > 0 && waited != ETIMEDOUT) {
         if (timeout_ms < 0) {
-            waited = pthread_cond_wait(&async->all_done, &async->lock);
+            LOCK_CHECK(pthread_cond_wait(&async->all_done, &async->lock));
         } else {
             waited = pthread_cond_timedwait(&async->all_done, &async->lock, &until);
+            assert(waited == 0 || waited == ETIMEDOUT);
         }
     }
     enum tally_status status = async->pending == 0 ? TALLY_OK : TALLY_TIMEOUT;
-    (void)pthread_mutex_unlock(&async->lock);
+    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
     return status;
 }

@@ -5,13 +5,16 @@
  *                        ^                                |
  *                        +---- [ backing off ] <----------+ 503, connection lost
  *
- * Lists of calls, their connections and the multi handle belong to that thread; `lock` guards
- * what submitters share with it. Failure of the thread's own memory ends in the call's error.
- */
+ * Failure: what cannot be queued is refused by tally_submit() and its callback never runs. Once
+ * queued, a call ends in its callback, whatever happens: the answer, an error, lack of memory,
+ * or TALLY_CANCELLED when the client is closed.
+ *
+ * Thread: the lists, the connections and the multi handle belong to the client's own thread,
+ * which runs the callbacks; `lock` guards what submitters share with it. */
 #ifndef TALLY_CLIENT_ASYNC_H
 #define TALLY_CLIENT_ASYNC_H
 
-#include "client/client.h"
+#include "client/internal.h"
 
 struct async;
 

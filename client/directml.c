@@ -1,11 +1,17 @@
-/* DirectML's descriptor on host buffers: the binding rules, the JSON head, and the framed
- * answer. */
-#include "client/tally_directml.h"
-
-#include "client/answer.h"
-#include "client/client_error.h"
+/* DirectML's descriptor on host buffers: the binding rules, the JSON head, the framed answer.
+ *
+ *   descriptor checked -> bindings checked -> head written -> [ head | input ] is sent
+ *                                      [ head | output ] comes back: the head must describe the
+ *                                      output that was asked for before a byte of it is stored
+ *
+ * Only what the buffers' bounds depend on is checked here; everything about the operator
+ * itself, which depends on the feature level, is the server's to check.
+ *
+ * Failure: TALLY_INVALID_ARGUMENT names the member to blame in err->field; an answer that
+ * describes another tensor, or is not framed, is TALLY_BAD_ANSWER. Thread: the caller's. */
+#include "client/cumsum_call.h"
 #include "client/json_text.h"
-#include "client/scan_call.h"
+#include "client/tally_directml.h"
 #include "client/text.h"
 #include "proto/dtype.h"
 
@@ -88,10 +94,10 @@ uint64_t tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE data_type, UINT dimen
 
 /* ---- checks ---- */
 
-static enum tally_status blame(struct tally_error *err, const char *field, const char *format,
-                               ...) PRINTF_LIKE(3, 4);
-static enum tally_status blame(struct tally_error *err, const char *field, const char *format,
-                               ...)
+static enum tally_status dml_blame(struct tally_error *err, const char *field,
+                                   const char *format, ...) PRINTF_LIKE(3, 4);
+static enum tally_status dml_blame(struct tally_error *err, const char *field,
+                                   const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -111,32 +117,35 @@ static enum tally_status check_tensor(struct dml_call *call, int which,
 {
     const char *name = TENSOR_NAMES[which];
     if (tensor == NULL || tensor->Type != DML_TENSOR_TYPE_BUFFER || tensor->Desc == NULL) {
-        return blame(err, name, "expected a DML_TENSOR_DESC of type DML_TENSOR_TYPE_BUFFER");
+        return dml_blame(err, name,
+                         "expected a DML_TENSOR_DESC of type DML_TENSOR_TYPE_BUFFER");
     }
     const DML_BUFFER_TENSOR_DESC *desc = tensor->Desc;
     if (data_type_name(desc->DataType) == NULL) {
-        return blame(err, name, "DataType %d is unknown or has less than 8 bits",
-                     (int)desc->DataType);
+        return dml_blame(err, name, "DataType %d is unknown or has less than 8 bits",
+                         (int)desc->DataType);
     }
     if (desc->DimensionCount < 1 || desc->DimensionCount > DML_TENSOR_DIMENSION_COUNT_MAX1 ||
         desc->Sizes == NULL) {
-        return blame(err, name, "DimensionCount is %" PRIu32 "; expected 1 to %d, with Sizes",
-                     desc->DimensionCount, DML_TENSOR_DIMENSION_COUNT_MAX1);
+        return dml_blame(err, name,
+                         "DimensionCount is %" PRIu32 "; expected 1 to %d, with Sizes",
+                         desc->DimensionCount, DML_TENSOR_DIMENSION_COUNT_MAX1);
     }
     if (desc->Flags != DML_TENSOR_FLAG_NONE && desc->Flags != DML_TENSOR_FLAG_OWNED_BY_DML) {
-        return blame(err, name, "Flags is 0x%x; expected 0 or DML_TENSOR_FLAG_OWNED_BY_DML",
-                     (unsigned)desc->Flags);
+        return dml_blame(err, name, "Flags is 0x%x; expected 0 or DML_TENSOR_FLAG_OWNED_BY_DML",
+                         (unsigned)desc->Flags);
     }
     uint64_t minimum = tally_dml_buffer_tensor_size(desc->DataType, desc->DimensionCount,
                                                     desc->Sizes, desc->Strides);
     if (minimum == 0) {
-        return blame(err, name, "a size is 0, or the tensor is larger than 2^63 bytes");
+        return dml_blame(err, name, "a size is 0, or the tensor is larger than 2^63 bytes");
     }
     if (desc->TotalTensorSizeInBytes < minimum || desc->TotalTensorSizeInBytes > INT64_MAX) {
-        return blame(err, name,
-                     "TotalTensorSizeInBytes is %" PRIu64 "; sizes and strides need at least "
-                     "%" PRIu64,
-                     desc->TotalTensorSizeInBytes, minimum);
+        return dml_blame(err, name,
+                         "TotalTensorSizeInBytes is %" PRIu64
+                         "; sizes and strides need at least "
+                         "%" PRIu64,
+                         desc->TotalTensorSizeInBytes, minimum);
     }
     call->tensors[which] = desc;
     call->bytes[which] = desc->TotalTensorSizeInBytes;
@@ -149,40 +158,38 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
 {
     const char *name = TENSOR_NAMES[which];
     const DML_BUFFER_TENSOR_DESC *tensor = call->tensors[which];
-    if (tensor == NULL) {
-        return blame(err, name, "it was not checked");
-    }
     uint64_t alignment = tensor->GuaranteedBaseOffsetAlignment;
     uint64_t element = element_bytes(tensor->DataType);
     if (binding == NULL || binding->buffer == NULL) {
-        return blame(err, name, "nothing is bound");
+        return dml_blame(err, name, "nothing is bound");
     }
     if (binding->offset % DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT != 0) {
-        return blame(err, name, "the bound offset %" PRIu64 " is not a multiple of %d",
-                     binding->offset, DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT);
+        return dml_blame(err, name, "the bound offset %" PRIu64 " is not a multiple of %d",
+                         binding->offset, DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT);
     }
     if (alignment != 0 && ((alignment & (alignment - 1)) != 0 || alignment < element)) {
-        return blame(err, name,
-                     "GuaranteedBaseOffsetAlignment is %" PRIu64
-                     "; expected 0 or a power of two "
-                     "of at least %" PRIu64,
-                     alignment, element);
+        return dml_blame(err, name,
+                         "GuaranteedBaseOffsetAlignment is %" PRIu64
+                         "; expected 0 or a power of two "
+                         "of at least %" PRIu64,
+                         alignment, element);
     }
     if (alignment != 0 && binding->offset % alignment != 0) {
-        return blame(err, name,
-                     "the bound offset %" PRIu64
-                     " is not a multiple of the guaranteed %" PRIu64,
-                     binding->offset, alignment);
+        return dml_blame(err, name,
+                         "the bound offset %" PRIu64
+                         " is not a multiple of the guaranteed %" PRIu64,
+                         binding->offset, alignment);
     }
     if (binding->size_in_bytes % 4 != 0) {
-        return blame(err, name, "the bound range of %" PRIu64 " bytes is not a multiple of 4",
-                     binding->size_in_bytes);
+        return dml_blame(err, name,
+                         "the bound range of %" PRIu64 " bytes is not a multiple of 4",
+                         binding->size_in_bytes);
     }
     if (binding->size_in_bytes < call->bytes[which]) {
-        return blame(err, name,
-                     "the bound range has %" PRIu64
-                     " bytes, TotalTensorSizeInBytes is %" PRIu64,
-                     binding->size_in_bytes, call->bytes[which]);
+        return dml_blame(err, name,
+                         "the bound range has %" PRIu64
+                         " bytes, TotalTensorSizeInBytes is %" PRIu64,
+                         binding->size_in_bytes, call->bytes[which]);
     }
     return TALLY_OK;
 }
@@ -190,21 +197,6 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
 static unsigned char *bound_start(const struct tally_dml_binding *binding)
 {
     return (unsigned char *)binding->buffer + binding->offset;
-}
-
-/* Bound ranges: identical to the byte, or disjoint. */
-static enum tally_status check_alias(const struct tally_dml_binding *input,
-                                     const struct tally_dml_binding *output, bool *in_place,
-                                     struct tally_error *err)
-{
-    bool allowed = ranges_allowed(bound_start(input), input->size_in_bytes, bound_start(output),
-                                  output->size_in_bytes, in_place);
-    if (!allowed || (*in_place && input->size_in_bytes != output->size_in_bytes)) {
-        return blame(err, "OutputTensor",
-                     "its bound range overlaps InputTensor's; in place, both ranges must be "
-                     "identical");
-    }
-    return TALLY_OK;
 }
 
 /* ---- the request ---- */
@@ -258,8 +250,8 @@ static void write_head(struct dml_call *call, int feature_level)
 
 /* ---- the answer ---- */
 
-static enum tally_status sink_begin(void *context, const struct tally_answer *answer,
-                                    struct tally_error *err)
+static enum tally_status dml_begin(void *context, const struct tally_answer *answer,
+                                   uint64_t *due, struct tally_error *err)
 {
     struct dml_call *call = context;
     if (!media_type_is(answer->content_type, "application/octet-stream") ||
@@ -271,17 +263,12 @@ static enum tally_status sink_begin(void *context, const struct tally_answer *an
                                 answer->content_type, answer->head_length);
     }
     call->answer_head_bytes = (uint64_t)answer->head_length;
-    if (answer->content_length >= 0 &&
-        (uint64_t)answer->content_length != call->answer_head_bytes + call->bytes[1]) {
-        return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer's buffer has %" PRId64 " bytes, expected %" PRIu64,
-                                answer->content_length - answer->head_length, call->bytes[1]);
-    }
     free(call->answer_head);
-    call->answer_head = malloc(call->answer_head_bytes + 1);
+    call->answer_head = malloc(call->answer_head_bytes);
     if (call->answer_head == NULL) {
-        return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+        return client_error_no_memory(err);
     }
+    *due = call->answer_head_bytes + call->bytes[1];
     return TALLY_OK;
 }
 
@@ -295,8 +282,7 @@ static bool head_matches(const struct dml_call *call)
     struct json_text key = {"", 0};
     char name[64];
     if (!json_text_member(head, "OutputTensor", &tensor) ||
-        !json_text_member(tensor, "DataType", &value) ||
-        !json_text_string(value, name, sizeof name)) {
+        !json_text_member_string(tensor, "DataType", name, sizeof name)) {
         return false;
     }
     const char *prefix = "DML_TENSOR_DATA_TYPE_";
@@ -319,8 +305,8 @@ static bool head_matches(const struct dml_call *call)
     return matched == desc->DimensionCount;
 }
 
-static enum tally_status sink_write(void *context, uint64_t offset, const void *bytes,
-                                    size_t count, struct tally_error *err)
+static enum tally_status dml_write(void *context, uint64_t offset, const void *bytes,
+                                   size_t count, struct tally_error *err)
 {
     struct dml_call *call = context;
     const unsigned char *from = bytes;
@@ -338,26 +324,8 @@ static enum tally_status sink_write(void *context, uint64_t offset, const void *
                 call->answer_head);
         }
     }
-    if (count == 0) {
-        return TALLY_OK;
-    }
-    uint64_t at = offset - call->answer_head_bytes;
-    if (count > call->bytes[1] - at) {
-        return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer's buffer is longer than %" PRIu64 " bytes",
-                                call->bytes[1]);
-    }
-    memcpy(call->output + at, from, count);
-    return TALLY_OK;
-}
-
-static enum tally_status sink_finish(void *context, uint64_t count, struct tally_error *err)
-{
-    const struct dml_call *call = context;
-    if (count != call->answer_head_bytes + call->bytes[1]) {
-        return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
-                                count, call->answer_head_bytes + call->bytes[1]);
+    if (count > 0) {
+        memcpy(call->output + (offset - call->answer_head_bytes), from, count);
     }
     return TALLY_OK;
 }
@@ -371,12 +339,12 @@ static enum tally_status check_call(struct dml_call *call,
 {
     const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc = call->desc;
     if (desc == NULL) {
-        return blame(err, "desc", "it is NULL");
+        return dml_blame(err, "desc", "it is NULL");
     }
     if (desc->AxisDirection != DML_AXIS_DIRECTION_INCREASING &&
         desc->AxisDirection != DML_AXIS_DIRECTION_DECREASING) {
-        return blame(err, "AxisDirection", "%d is not a DML_AXIS_DIRECTION",
-                     (int)desc->AxisDirection);
+        return dml_blame(err, "AxisDirection", "%d is not a DML_AXIS_DIRECTION",
+                         (int)desc->AxisDirection);
     }
     enum tally_status status = check_tensor(call, 0, desc->InputTensor, err);
     if (status == TALLY_OK) {
@@ -388,10 +356,18 @@ static enum tally_status check_call(struct dml_call *call,
     if (status == TALLY_OK) {
         status = check_binding(call, 1, output, err);
     }
-    if (status == TALLY_OK) {
-        status = check_alias(input, output, in_place, err);
+    if (status != TALLY_OK) {
+        return status;
     }
-    return status;
+    bool allowed = ranges_allowed(bound_start(input), input->size_in_bytes, bound_start(output),
+                                  output->size_in_bytes, in_place);
+    if (!allowed || (*in_place && input->size_in_bytes != output->size_in_bytes)) {
+        return dml_blame(
+            err, "OutputTensor",
+            "its bound range overlaps InputTensor's; in place, both ranges must be "
+            "identical");
+    }
+    return TALLY_OK;
 }
 
 enum tally_status
@@ -412,7 +388,7 @@ tally_dml_cumulative_summation(struct tally *client,
     }
     write_head(&call, feature_level);
     call.output = bound_start(output);
-    struct exchange_spec spec = {
+    struct call_spec spec = {
         .method = "POST",
         .path = "/v1/directml/cumulative_summation",
         .content_type = "application/octet-stream",
@@ -422,9 +398,11 @@ tally_dml_cumulative_summation(struct tally *client,
         .body_bytes = call.bytes[0],
         .once = in_place,
         .in_order = true,
-        .sink = {&call, sink_begin, sink_write, sink_finish},
+        .begin = dml_begin,
+        .write = dml_write,
+        .context = &call,
     };
-    status = exchange_run(client, &spec, err);
+    status = call_run(client, &spec, err);
     free(call.answer_head);
     return status;
 }

@@ -187,18 +187,6 @@ static size_t put_utf8(uint32_t point, char bytes[4])
     return count;
 }
 
-/* U+0080..U+009F, written as two bytes: some terminals obey them. */
-static bool is_c1_control(char first, struct json_text rest)
-{
-    return (unsigned char)first == 0xC2 && rest.count > 0 && (unsigned char)*rest.at < 0xA0;
-}
-
-static size_t take_c1_control(struct json_text *rest, char bytes[4])
-{
-    advance(rest, 1);
-    return put_utf8('?', bytes);
-}
-
 bool json_text_string(struct json_text value, char *out, size_t size)
 {
     size_t used = 0;
@@ -215,8 +203,10 @@ bool json_text_string(struct json_text value, char *out, size_t size)
             count = put_utf8(take_escape(&rest), bytes);
         } else if ((unsigned char)bytes[0] < 0x80) {
             count = put_utf8((unsigned char)bytes[0], bytes);
-        } else if (is_c1_control(bytes[0], rest)) {
-            count = take_c1_control(&rest, bytes);
+        } else if ((unsigned char)bytes[0] == 0xC2 && rest.count > 0 &&
+                   (unsigned char)*rest.at < 0xA0) {
+            advance(&rest, 1); /* U+0080..U+009F in two bytes: some terminals obey them */
+            bytes[0] = '?';
         }
         if (used + count >= size) {
             break;
@@ -226,6 +216,12 @@ bool json_text_string(struct json_text value, char *out, size_t size)
     }
     out[used] = '\0';
     return true;
+}
+
+bool json_text_member_string(struct json_text object, const char *key, char *out, size_t size)
+{
+    struct json_text value = {"", 0};
+    return json_text_member(object, key, &value) && json_text_string(value, out, size);
 }
 
 int64_t json_text_integer(struct json_text value, int64_t fallback)

@@ -1,6 +1,8 @@
-/* Finding a few members in the JSON texts a server answers with. Works on borrowed text,
- * without allocation or recursion; text that is not JSON yields "not found", never a read
- * outside it. Thread: any. */
+/* Finding a few members in the JSON texts that a server answers with.
+ *
+ * Works on borrowed text, without allocation or recursion, so that libtally needs no JSON
+ * library. It does not check that a text is valid: a text that is not JSON yields "not found"
+ * or some of its bytes, never a read outside it. Thread: any. */
 #ifndef TALLY_CLIENT_JSON_TEXT_H
 #define TALLY_CLIENT_JSON_TEXT_H
 
@@ -18,13 +20,15 @@ struct json_text {
 bool json_text_member(struct json_text object, const char *key, struct json_text *value);
 
 /* Step through an array or an object: *rest starts as the value and is consumed. Each call
- * gives the next element (and its key for objects; key->count 0 for arrays); false at the end.
- */
+ * gives the next element (and its key for objects; key->count 0 for arrays), until false. */
 bool json_text_next(struct json_text *rest, struct json_text *key, struct json_text *value);
 
 /* Decode a string value to UTF-8, cut to `size`; control characters become '?', so that the
  * text can be shown on a terminal. False and out "" if the value is not a string. */
 bool json_text_string(struct json_text value, char *out, size_t size);
+
+/* The string that member `key` of an object is; false and out untouched if there is none. */
+bool json_text_member_string(struct json_text object, const char *key, char *out, size_t size);
 
 /* An integer value; `fallback` if it is not one or does not fit. */
 int64_t json_text_integer(struct json_text value, int64_t fallback);

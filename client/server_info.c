@@ -1,86 +1,85 @@
-/* What the server says of itself: health, version, devices. */
-#include "client/client_error.h"
-#include "client/exchange.h"
+/* What the server says of itself: tally_health(), tally_server_version(), tally_devices().
+ *
+ * Each asks one page or two and finds its members in the JSON text that comes back. A page that
+ * answers 503 is an answer too where it is about health.
+ *
+ * Failure: a text that is too long, or lacks what every Tally server says, is TALLY_BAD_ANSWER;
+ * the outputs are touched only on success. Thread: the caller's. */
+#include "client/call.h"
 #include "client/json_text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    TEXT_LIMIT = 1 << 20
-}; /* a longer text is no answer to these questions */
+    PAGE_LIMIT = 1 << 20 /* a longer text is no answer to these questions */
+};
 
-/* An answer's text, grown as it comes. */
-struct text {
+/* The text of an answer, grown as it comes. */
+struct page_text {
     char *bytes; /* owned */
     size_t count;
     size_t room;
 };
 
-static enum tally_status text_begin(void *context, const struct tally_answer *answer,
-                                    struct tally_error *err)
+static enum tally_status page_begin(void *context, const struct tally_answer *answer,
+                                    uint64_t *due, struct tally_error *err)
 {
-    struct text *text = context;
+    struct page_text *page = context;
     (void)answer;
+    (void)due;
     (void)err;
-    text->count = 0; /* a retry starts over */
+    page->count = 0; /* a retry starts over */
     return TALLY_OK;
 }
 
-static enum tally_status text_write(void *context, uint64_t offset, const void *bytes,
+static enum tally_status page_write(void *context, uint64_t offset, const void *bytes,
                                     size_t count, struct tally_error *err)
 {
-    struct text *text = context;
+    struct page_text *page = context;
     (void)offset;
-    if (count > TEXT_LIMIT - text->count) {
+    if (count > PAGE_LIMIT - page->count) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is longer than 1 MiB; is this the URL of a Tally "
                                 "server?");
     }
-    if (text->count + count > text->room) {
-        size_t room = (text->count + count) * 2;
-        char *larger = realloc(text->bytes, room);
+    if (page->count + count > page->room) {
+        size_t room = (page->count + count) * 2;
+        char *larger = realloc(page->bytes, room);
         if (larger == NULL) {
-            return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+            return client_error_no_memory(err);
         }
-        text->bytes = larger;
-        text->room = room;
+        page->bytes = larger;
+        page->room = room;
     }
-    memcpy(text->bytes + text->count, bytes, count);
-    text->count += count;
+    memcpy(page->bytes + page->count, bytes, count);
+    page->count += count;
     return TALLY_OK;
 }
 
-static enum tally_status text_finish(void *context, uint64_t count, struct tally_error *err)
+/* page->bytes is the caller's to free, also on failure. */
+static enum tally_status get_page(struct tally *client, const char *path, bool single,
+                                  struct page_text *page, struct tally_error *err)
 {
-    (void)context;
-    (void)count;
-    (void)err;
-    return TALLY_OK;
-}
-
-/* text->bytes is the caller's to free, also on failure. */
-static enum tally_status get_text(struct tally *client, const char *path, bool single,
-                                  struct text *text, struct tally_error *err)
-{
-    struct exchange_spec spec = {
+    struct call_spec spec = {
         .method = "GET",
         .path = path,
         .accept = "application/json",
         .single = single,
-        .sink = {text, text_begin, text_write, text_finish},
+        .begin = page_begin,
+        .write = page_write,
+        .context = page,
     };
-    return exchange_run(client, &spec, err);
+    return call_run(client, &spec, err);
 }
 
 /* A health page: *good says whether its answer was 200, which 503 denies; else an error. */
 static enum tally_status ask_health(struct tally *client, const char *path, bool *good,
                                     struct tally_error *err)
 {
-    struct text text = {NULL, 0, 0};
-    enum tally_status status = get_text(client, path, true, &text, err);
-    free(text.bytes);
+    struct page_text page = {NULL, 0, 0};
+    enum tally_status status = get_page(client, path, true, &page, err);
+    free(page.bytes);
     *good = status == TALLY_OK;
     if (status != TALLY_BUSY) {
         return status;
@@ -110,34 +109,23 @@ enum tally_status tally_health(struct tally *client, int *health, struct tally_e
 enum tally_status tally_server_version(struct tally *client, char *version, size_t size,
                                        struct tally_error *err)
 {
-    struct text text = {NULL, 0, 0};
-    struct json_text value = {"", 0};
+    struct page_text page = {NULL, 0, 0};
     client_error_reset(err);
     if (client == NULL || version == NULL || size == 0) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "client or version is NULL");
     }
-    enum tally_status status = get_text(client, "/version", false, &text, err);
+    enum tally_status status = get_page(client, "/version", false, &page, err);
     if (status == TALLY_OK) {
-        struct json_text body = {text.bytes, text.count};
-        if (!json_text_member(body, "version", &value) ||
-            !json_text_string(value, version, size)) {
+        struct json_text body = {page.bytes, page.count};
+        if (!json_text_member_string(body, "version", version, size)) {
             status =
                 client_error_set(err, TALLY_BAD_ANSWER,
                                  "the answer to GET /version has no \"version\"; is this the "
                                  "URL of a Tally server?");
         }
     }
-    free(text.bytes);
+    free(page.bytes);
     return status;
-}
-
-static void read_text(struct json_text object, const char *key, char *to, size_t size)
-{
-    struct json_text value = {"", 0};
-    to[0] = '\0';
-    if (json_text_member(object, key, &value)) {
-        (void)json_text_string(value, to, size);
-    }
 }
 
 static int64_t read_number(struct json_text object, const char *key)
@@ -149,10 +137,11 @@ static int64_t read_number(struct json_text object, const char *key)
 static void read_device(struct json_text object, struct tally_device *device)
 {
     memset(device, 0, sizeof *device);
-    read_text(object, "name", device->name, sizeof device->name);
-    read_text(object, "platform", device->platform, sizeof device->platform);
-    read_text(object, "type", device->type, sizeof device->type);
-    read_text(object, "state", device->state, sizeof device->state);
+    (void)json_text_member_string(object, "name", device->name, sizeof device->name);
+    (void)json_text_member_string(object, "platform", device->platform,
+                                  sizeof device->platform);
+    (void)json_text_member_string(object, "type", device->type, sizeof device->type);
+    (void)json_text_member_string(object, "state", device->state, sizeof device->state);
     device->running = read_number(object, "running");
     device->requests = read_number(object, "requests");
     device->errors = read_number(object, "errors");
@@ -163,7 +152,7 @@ static void read_device(struct json_text object, struct tally_device *device)
 enum tally_status tally_devices(struct tally *client, struct tally_device *devices,
                                 int capacity, int *count, struct tally_error *err)
 {
-    struct text text = {NULL, 0, 0};
+    struct page_text page = {NULL, 0, 0};
     struct json_text list = {"", 0};
     struct json_text key = {"", 0};
     struct json_text device = {"", 0};
@@ -173,9 +162,9 @@ enum tally_status tally_devices(struct tally *client, struct tally_device *devic
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "client, devices or count is NULL");
     }
-    enum tally_status status = get_text(client, "/v1/devices", false, &text, err);
+    enum tally_status status = get_page(client, "/v1/devices", false, &page, err);
     if (status == TALLY_OK) {
-        struct json_text body = {text.bytes, text.count};
+        struct json_text body = {page.bytes, page.count};
         if (!json_text_member(body, "devices", &list) || *list.at != '[') {
             status =
                 client_error_set(err, TALLY_BAD_ANSWER,
@@ -192,6 +181,6 @@ enum tally_status tally_devices(struct tally *client, struct tally_device *devic
     if (status == TALLY_OK) {
         *count = found;
     }
-    free(text.bytes);
+    free(page.bytes);
     return status;
 }

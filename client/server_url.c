@@ -1,87 +1,86 @@
-#include "client/client.h"
-#include "client/client_error.h"
+/* The URL of a server, split into what libcurl is given: a base URL and perhaps a socket's
+ * path.
+ *
+ *   unix:/run/tally.sock, unix:///run/tally.sock     the rest of the text is the path, as it is
+ *   http+unix://%2Frun%2Ftally.sock/prefix           the path is encoded in the host's place
+ *   http://host:8000/prefix, host:8000, https://...  no socket
+ *
+ * A base URL ends without a slash, so that paths are appended as they are.
+ * Failure: TALLY_INVALID_ARGUMENT, with an example of what would do; both outputs untouched.
+ * Thread: any. */
+#include "client/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest path that fits sockaddr_un. */
 enum {
-    SOCKET_PATH_MAX = 107
+    SOCKET_PATH_MAX = 107, /* longest path that fits sockaddr_un */
+    URL_TEXT = 1024
 };
 
-static enum tally_status no_memory(struct tally_error *err)
+static void cut_slashes(char *text)
 {
-    return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == '/') {
+        text[--length] = '\0';
+    }
 }
 
-/* "unix:/path" and "unix:///path": the rest of the text is the path, as it is. */
-static enum tally_status parse_unix(const char *rest, char **base_url, char **socket_path,
-                                    struct tally_error *err)
+/* Copy both to the heap and hand them over; socket_path may be NULL. */
+static enum tally_status hand_over(const char *base, const char *path, char **base_url,
+                                   char **socket_path, struct tally_error *err)
 {
-    if (strncmp(rest, "//", 2) == 0) {
-        rest += 2;
+    char *own_base = strdup(base);
+    char *own_path = path == NULL ? NULL : strdup(path);
+    if (own_base == NULL || (path != NULL && own_path == NULL)) {
+        free(own_base);
+        free(own_path);
+        return client_error_no_memory(err);
     }
-    size_t length = strlen(rest);
-    if (rest[0] != '/' || length > SOCKET_PATH_MAX) {
+    cut_slashes(own_base);
+    *base_url = own_base;
+    *socket_path = own_path;
+    return TALLY_OK;
+}
+
+static enum tally_status parse_unix(const char *path, const char *base, char **base_url,
+                                    char **socket_path, struct tally_error *err)
+{
+    if (strncmp(path, "//", 2) == 0) {
+        path += 2;
+    }
+    if (path[0] != '/' || strlen(path) > SOCKET_PATH_MAX) {
         return client_error_set(
             err, TALLY_INVALID_ARGUMENT,
             "socket path \"%.120s\" must be absolute and at most %d bytes long: "
             "write unix:/run/tally.sock",
-            rest, SOCKET_PATH_MAX);
+            path, SOCKET_PATH_MAX);
     }
-    char *path = strdup(rest);
-    char *base = strdup("http://localhost");
-    if (path == NULL || base == NULL) {
-        free(path);
-        free(base);
-        return no_memory(err);
-    }
-    *socket_path = path;
-    *base_url = base;
-    return TALLY_OK;
+    return hand_over(base, path, base_url, socket_path, err);
 }
 
-/* "http+unix://%2Frun%2Ftally.sock/prefix": the path is percent-encoded in the host's place. */
 static enum tally_status parse_http_unix(const char *rest, char **base_url, char **socket_path,
                                          struct tally_error *err)
 {
-    const char *slash = strchr(rest, '/');
-    size_t host_length = slash == NULL ? strlen(rest) : (size_t)(slash - rest);
-    const char *prefix = slash == NULL ? "" : slash;
-    char base[1024];
-    int written = snprintf(base, sizeof base, "http://localhost%s", prefix);
+    size_t host_length = strcspn(rest, "/");
+    char base[URL_TEXT];
+    int written = snprintf(base, sizeof base, "http://localhost%s", rest + host_length);
     if (written < 0 || (size_t)written >= sizeof base ||
         host_length > (size_t)3 * SOCKET_PATH_MAX) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the URL is too long");
     }
-    while (written > 0 && base[written - 1] == '/') {
-        base[--written] = '\0';
+    int path_length = 0;
+    char *path = curl_easy_unescape(NULL, rest, (int)host_length, &path_length);
+    if (path == NULL) {
+        return client_error_no_memory(err);
     }
-    int decoded_length = 0;
-    char *decoded = curl_easy_unescape(NULL, rest, (int)host_length, &decoded_length);
-    if (decoded == NULL) {
-        return no_memory(err);
-    }
-    enum tally_status status = TALLY_OK;
-    if (strlen(decoded) != (size_t)decoded_length) {
-        status =
-            client_error_set(err, TALLY_INVALID_ARGUMENT, "the socket path has a zero byte");
-    } else {
-        status = parse_unix(decoded, base_url, socket_path, err);
-    }
-    curl_free(decoded);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    free(*base_url);
-    *base_url = strdup(base);
-    if (*base_url != NULL) {
-        return TALLY_OK;
-    }
-    free(*socket_path);
-    *socket_path = NULL;
-    return no_memory(err);
+    enum tally_status status =
+        strlen(path) != (size_t)path_length
+            ? client_error_set(err, TALLY_INVALID_ARGUMENT, "the socket path has a zero byte")
+            : parse_unix(path, base, base_url, socket_path, err);
+    curl_free(path);
+    return status;
 }
 
 /* What makes a parsed http(s) URL unusable as a server's address; NULL if nothing. */
@@ -106,16 +105,17 @@ static const char *url_trouble(CURLU *parts)
     return trouble;
 }
 
-static enum tally_status parse_tcp(const char *url, char **base_url, struct tally_error *err)
+static enum tally_status parse_tcp(const char *url, char **base_url, char **socket_path,
+                                   struct tally_error *err)
 {
     char *text = NULL;
     const char *trouble = "it is not a URL";
     CURLU *parts = curl_url();
     if (parts == NULL) {
-        return no_memory(err);
+        return client_error_no_memory(err);
     }
     /* "host:8000" has no scheme; libcurl would take "host" for one. */
-    char with_scheme[1024];
+    char with_scheme[URL_TEXT];
     int written = snprintf(with_scheme, sizeof with_scheme, "%s%s",
                            strstr(url, "://") == NULL ? "http://" : "", url);
     if (written < 0 || (size_t)written >= sizeof with_scheme) {
@@ -135,27 +135,19 @@ static enum tally_status parse_tcp(const char *url, char **base_url, struct tall
             "http://127.0.0.1:8000 or unix:/run/tally.sock",
             url, trouble);
     }
-    char *base = strdup(text);
+    enum tally_status status = hand_over(text, NULL, base_url, socket_path, err);
     curl_free(text);
-    if (base == NULL) {
-        return no_memory(err);
-    }
-    size_t length = strlen(base);
-    while (length > 0 && base[length - 1] == '/') {
-        base[--length] = '\0';
-    }
-    *base_url = base;
-    return TALLY_OK;
+    return status;
 }
 
 enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
                                    struct tally_error *err)
 {
     if (strncmp(url, "unix:", 5) == 0) {
-        return parse_unix(url + 5, base_url, socket_path, err);
+        return parse_unix(url + 5, "http://localhost", base_url, socket_path, err);
     }
     if (strncmp(url, "http+unix://", 12) == 0) {
         return parse_http_unix(url + 12, base_url, socket_path, err);
     }
-    return parse_tcp(url, base_url, err);
+    return parse_tcp(url, base_url, socket_path, err);
 }

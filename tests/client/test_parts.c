@@ -2,12 +2,12 @@
  * small readers that meet hostile text. */
 #include "tests/client/lib/support.h"
 
-#include "client/answer.h"
 #include "client/cli/histogram.h"
 #include "client/cli/npy.h"
-#include "client/client.h"
+#include "client/internal.h"
 #include "client/json_text.h"
 #include "client/tally_directml.h"
+#include "client/text.h"
 
 #include <math.h>
 #include <stdbool.h>

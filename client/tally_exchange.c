@@ -1,6 +1,12 @@
-/* tally_exchange(): any request of the service, streamed between the caller's callbacks. */
-#include "client/client_error.h"
-#include "client/exchange.h"
+/* tally_exchange(): any request of the service, streamed between the caller's callbacks.
+ *
+ * The request is checked, then sent as it is; check_answer() may refuse the head of the answer,
+ * write_answer() gets its bytes. How many there must be is for the caller to know.
+ *
+ * Failure: text that would break the request line or a header is TALLY_INVALID_ARGUMENT, a
+ * refused answer TALLY_BAD_ANSWER, a callback that cannot read or write TALLY_LOCAL_IO.
+ * Thread: the caller's. */
+#include "client/call.h"
 
 #include <string.h>
 
@@ -16,9 +22,10 @@ static bool is_clean(const char *text, char lowest)
 }
 
 static enum tally_status user_begin(void *context, const struct tally_answer *answer,
-                                    struct tally_error *err)
+                                    uint64_t *due, struct tally_error *err)
 {
     const struct tally_request *request = context;
+    (void)due;
     if (request->check_answer == NULL || request->check_answer(request->user, answer) == 0) {
         return TALLY_OK;
     }
@@ -37,14 +44,6 @@ static enum tally_status user_write(void *context, uint64_t offset, const void *
         return TALLY_OK;
     }
     return client_error_set(err, TALLY_LOCAL_IO, "writing the answer failed");
-}
-
-static enum tally_status user_finish(void *context, uint64_t count, struct tally_error *err)
-{
-    (void)context;
-    (void)count;
-    (void)err;
-    return TALLY_OK;
 }
 
 static const char *request_trouble(const struct tally_request *request)
@@ -76,10 +75,10 @@ enum tally_status tally_exchange(struct tally *client, const struct tally_reques
     if (trouble != NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "%s", trouble);
     }
-    struct tally_request copy = *request; /* a sink's context is not const */
+    struct tally_request copy = *request; /* a context is not const */
     bool get = request->method != NULL && strcmp(request->method, "GET") == 0;
     const char *type = request->content_type;
-    struct exchange_spec spec = {
+    struct call_spec spec = {
         .method = request->method == NULL ? "POST" : request->method,
         .path = request->path,
         .content_type = get            ? NULL
@@ -94,7 +93,9 @@ enum tally_status tally_exchange(struct tally *client, const struct tally_reques
         .deadline_ms = request->deadline_ms,
         .once = request->answer_once != 0,
         .in_order = !get,
-        .sink = {&copy, user_begin, user_write, user_finish},
+        .begin = user_begin,
+        .write = user_write,
+        .context = &copy,
     };
-    return exchange_run(client, &spec, err);
+    return call_run(client, &spec, err);
 }

@@ -1,8 +1,19 @@
-#include "client/client.h"
+/* The client object: tally_open(), tally_close(), its options and its pool of connections.
+ *
+ * tally_open() starts libcurl once in a process, copies the options with their defaults filled
+ * in, splits the URL, and sends nothing. A call acquires a connection, the one that was
+ * released last, which is the likeliest to be open still; without an idle one a new handle is
+ * made.
+ *
+ * Failure: a URL or options that make no sense are TALLY_INVALID_ARGUMENT, what this libcurl
+ * was built without is TALLY_UNSUPPORTED, and nothing is left allocated.
+ *
+ * Thread: any; connections are exchanged under idle_lock. tally_close() comes last. */
 #include "client/async.h"
-#include "client/client_error.h"
+#include "client/internal.h"
 
-#include <stdbool.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,20 +22,64 @@
 #endif
 
 enum {
-    TRANSFER_BUFFER = 512 * 1024
-}; /* libcurl's buffers: fewer, larger reads and writes */
+    TRANSFER_BUFFER = 512 * 1024 /* libcurl's buffers: fewer, larger reads and writes */
+};
 
 const char *tally_library_version(void)
 {
     return TALLY_VERSION;
 }
 
-static CURLcode global_init_result;
+/* ---- errors ---- */
 
-static void global_init(void)
+const char *tally_status_name(enum tally_status status)
 {
-    global_init_result = curl_global_init(CURL_GLOBAL_DEFAULT);
+    static const char *const names[] = {
+        [TALLY_OK] = "ok",
+        [TALLY_INVALID_ARGUMENT] = "invalid argument",
+        [TALLY_OUT_OF_MEMORY] = "out of memory",
+        [TALLY_UNSUPPORTED] = "unsupported",
+        [TALLY_CONNECT] = "cannot connect",
+        [TALLY_CONNECTION_LOST] = "connection lost",
+        [TALLY_TIMEOUT] = "timeout",
+        [TALLY_REJECTED] = "rejected",
+        [TALLY_BUSY] = "busy",
+        [TALLY_DEADLINE] = "deadline passed",
+        [TALLY_SERVER_ERROR] = "server error",
+        [TALLY_BAD_ANSWER] = "bad answer",
+        [TALLY_CANCELLED] = "cancelled",
+        [TALLY_LOCAL_IO] = "local input or output failed",
+    };
+    return (size_t)status < ARRAY_COUNT(names) ? names[status] : NULL;
 }
+
+void client_error_reset(struct tally_error *err)
+{
+    if (err != NULL) {
+        memset(err, 0, sizeof *err);
+    }
+}
+
+enum tally_status client_error_set(struct tally_error *err, enum tally_status status,
+                                   const char *format, ...)
+{
+    if (err == NULL) {
+        return status;
+    }
+    err->status = status;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return status;
+}
+
+enum tally_status client_error_no_memory(struct tally_error *err)
+{
+    return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+}
+
+/* ---- options ---- */
 
 static void fill_number(int64_t *value, int64_t fallback)
 {
@@ -45,9 +100,11 @@ static void fill_count(int32_t *value, int32_t fallback, int32_t lowest)
     }
 }
 
-/* After this, 0 means "none" for timeouts and retries. */
-static void fill_defaults(struct tally_options *options)
+/* After this, 0 means "none" for timeouts and retries, and the strings are the client's own.
+ * False: no memory. */
+static bool fill_options(struct tally *client)
 {
+    struct tally_options *options = &client->options;
     fill_number(&options->connect_timeout_ms, 10000);
     fill_number(&options->timeout_ms, 600000);
     fill_count(&options->retries, 4, 0);
@@ -57,59 +114,32 @@ static void fill_defaults(struct tally_options *options)
     fill_count(&options->async_connections, 4, 1);
     fill_count(&options->async_queue, 1024, 1);
     fill_count(&options->idle_connections, 16, 1);
-}
-
-static bool own_text(const char **text)
-{
-    if (*text == NULL) {
-        return true;
+    if (options->user_agent == NULL) {
+        options->user_agent = "libtally/" TALLY_VERSION;
     }
-    *text = strdup(*text);
-    return *text != NULL;
-}
-
-static void free_text(const char *text)
-{
-    char *owned = NULL;
-    memcpy(&owned, &text, sizeof owned); /* ours since own_text(): drop the const */
-    free(owned);
-}
-
-static bool own_options(struct tally_options *options)
-{
-    const char **texts[] = {&options->token, &options->ca_file, &options->client_cert,
-                            &options->client_key, &options->user_agent};
-    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
-        if (own_text(texts[i])) {
+    const char **texts[OWNED_TEXTS] = {&options->token, &options->ca_file,
+                                       &options->client_cert, &options->client_key,
+                                       &options->user_agent};
+    for (size_t i = 0; i < OWNED_TEXTS; i++) {
+        if (*texts[i] == NULL) {
             continue;
         }
-        for (size_t rest = i; rest < ARRAY_COUNT(texts); rest++) {
-            *texts[rest] = NULL; /* still the caller's */
+        client->owned_texts[i] = strdup(*texts[i]);
+        *texts[i] = client->owned_texts[i];
+        if (*texts[i] == NULL) {
+            return false;
         }
-        return false;
     }
     return true;
 }
 
-static void client_free(struct tally *client)
+/* ---- a client's life ---- */
+
+static CURLcode global_init_result;
+
+static void global_init(void)
 {
-    if (client == NULL) {
-        return;
-    }
-    for (int i = 0; i < client->idle_count; i++) {
-        curl_easy_cleanup(client->idle[i]);
-    }
-    free((void *)client->idle);
-    free_text(client->options.token);
-    free_text(client->options.ca_file);
-    free_text(client->options.client_cert);
-    free_text(client->options.client_key);
-    free_text(client->options.user_agent);
-    free(client->base_url);
-    free(client->socket_path);
-    (void)pthread_mutex_destroy(&client->idle_lock);
-    (void)pthread_mutex_destroy(&client->async_lock);
-    free(client);
+    global_init_result = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
 static enum tally_status check_features(const struct tally *client, struct tally_error *err)
@@ -125,14 +155,6 @@ static enum tally_status check_features(const struct tally *client, struct tally
                                 "this libcurl has no Unix sockets: use http://host:port");
     }
     return TALLY_OK;
-}
-
-static const char *choose_url(const char *url)
-{
-    if (url == NULL) {
-        url = getenv("TALLY_URL"); /* NOLINT(concurrency-mt-unsafe): read only */
-    }
-    return url == NULL || *url == '\0' ? "http://127.0.0.1:8000" : url;
 }
 
 struct tally *tally_open(const char *url, const struct tally_options *options,
@@ -151,24 +173,32 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
                                options->struct_size, sizeof *options);
         return NULL;
     }
+    if (url == NULL) {
+        url = getenv("TALLY_URL"); /* NOLINT(concurrency-mt-unsafe): read only */
+    }
+    if (url == NULL || *url == '\0') {
+        url = "http://127.0.0.1:8000";
+    }
     struct tally *client = calloc(1, sizeof *client);
     if (client == NULL) {
-        (void)client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
+        (void)client_error_no_memory(err);
         return NULL;
     }
     if (options != NULL) {
         client->options = *options;
     }
-    fill_defaults(&client->options);
-    (void)pthread_mutex_init(&client->idle_lock, NULL);
-    (void)pthread_mutex_init(&client->async_lock, NULL);
+    LOCK_CHECK(pthread_mutex_init(&client->idle_lock, NULL));
+    LOCK_CHECK(pthread_mutex_init(&client->async_lock, NULL));
     enum tally_status status = TALLY_OK;
-    client->idle = calloc((size_t)client->options.idle_connections, sizeof(CURL *));
-    if (!own_options(&client->options) || client->idle == NULL) {
-        status = client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory");
-    } else {
-        status =
-            server_url_parse(choose_url(url), &client->base_url, &client->socket_path, err);
+    if (!fill_options(client)) {
+        status = client_error_no_memory(err);
+    }
+    if (status == TALLY_OK) {
+        client->idle = calloc((size_t)client->options.idle_connections, sizeof(CURL *));
+        status = client->idle == NULL ? client_error_no_memory(err) : TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = server_url_parse(url, &client->base_url, &client->socket_path, err);
     }
     if (status == TALLY_OK) {
         status = check_features(client, err);
@@ -176,7 +206,7 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
     if (status == TALLY_OK) {
         return client;
     }
-    client_free(client);
+    tally_close(client);
     return NULL;
 }
 
@@ -186,8 +216,21 @@ void tally_close(struct tally *client)
         return;
     }
     async_close(client->async);
-    client_free(client);
+    for (int i = 0; i < client->idle_count; i++) {
+        curl_easy_cleanup(client->idle[i]);
+    }
+    free((void *)client->idle);
+    for (size_t i = 0; i < OWNED_TEXTS; i++) {
+        free(client->owned_texts[i]);
+    }
+    free(client->base_url);
+    free(client->socket_path);
+    LOCK_CHECK(pthread_mutex_destroy(&client->idle_lock));
+    LOCK_CHECK(pthread_mutex_destroy(&client->async_lock));
+    free(client);
 }
+
+/* ---- connections ---- */
 
 /* An option that is a text; NULL leaves it alone. False: no memory. Options that this libcurl
  * was built without fail and are not needed then: check_features() refused what would need
@@ -201,7 +244,6 @@ static bool set_text(CURL *easy, CURLoption option, const char *text)
 static bool configure(const struct tally *client, CURL *easy)
 {
     const struct tally_options *options = &client->options;
-    const char *agent = options->user_agent;
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER);
@@ -215,7 +257,7 @@ static bool configure(const struct tally *client, CURL *easy)
         (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
     }
     return set_text(easy, CURLOPT_PROTOCOLS_STR, "http,https") &&
-           set_text(easy, CURLOPT_USERAGENT, agent ? agent : "libtally/" TALLY_VERSION) &&
+           set_text(easy, CURLOPT_USERAGENT, options->user_agent) &&
            set_text(easy, CURLOPT_UNIX_SOCKET_PATH, client->socket_path) &&
            set_text(easy, CURLOPT_PROXY, client->socket_path != NULL ? "" : NULL) &&
            set_text(easy, CURLOPT_XOAUTH2_BEARER, options->token) &&
@@ -227,11 +269,11 @@ static bool configure(const struct tally *client, CURL *easy)
 CURL *connection_acquire(struct tally *client)
 {
     CURL *easy = NULL;
-    (void)pthread_mutex_lock(&client->idle_lock);
+    LOCK_CHECK(pthread_mutex_lock(&client->idle_lock));
     if (client->idle_count > 0) {
         easy = client->idle[--client->idle_count];
     }
-    (void)pthread_mutex_unlock(&client->idle_lock);
+    LOCK_CHECK(pthread_mutex_unlock(&client->idle_lock));
     if (easy != NULL) {
         return easy;
     }
@@ -245,11 +287,11 @@ CURL *connection_acquire(struct tally *client)
 
 void connection_release(struct tally *client, CURL *easy)
 {
-    (void)pthread_mutex_lock(&client->idle_lock);
+    LOCK_CHECK(pthread_mutex_lock(&client->idle_lock));
     if (client->idle_count < client->options.idle_connections) {
         client->idle[client->idle_count++] = easy;
         easy = NULL;
     }
-    (void)pthread_mutex_unlock(&client->idle_lock);
+    LOCK_CHECK(pthread_mutex_unlock(&client->idle_lock));
     curl_easy_cleanup(easy);
 }

@@ -1,13 +1,16 @@
-#include "client/scan_call.h"
+/* tally_cumsum() and what it needs: names of types, the check of a scan, its request.
+ *
+ *   check_scan -> bytes of both buffers -> do they fit and not overlap -> query -> call_run
+ *
+ * Geometry is checked here only as far as the buffers' bounds depend on it; the server checks
+ * the rest. The status and the sentence of a refusal name the field. */
+#include "client/cumsum_call.h"
 
-#include "client/answer.h"
-#include "client/client_error.h"
 #include "client/text.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 _Static_assert((int)TALLY_FLOAT16 == (int)DTYPE_F16 && (int)TALLY_BFLOAT16 == (int)DTYPE_BF16 &&
@@ -80,20 +83,6 @@ static enum tally_status layout_bytes(const struct tally_scan *scan, const int64
     return TALLY_OK;
 }
 
-static enum tally_status check_numbers(const struct tally_scan *scan, struct tally_error *err)
-{
-    if (tally_dtype_name(scan->dtype) == NULL) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT, "there is no element type %d",
-                                (int)scan->dtype);
-    }
-    if (scan->precision != TALLY_WIDE && scan->precision != TALLY_NATIVE) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "precision is %d; expected TALLY_WIDE or TALLY_NATIVE",
-                                (int)scan->precision);
-    }
-    return TALLY_OK;
-}
-
 static enum tally_status check_scan(const struct tally_scan *scan, struct tally_error *err)
 {
     if (scan == NULL || scan->struct_size != sizeof *scan) {
@@ -120,7 +109,16 @@ static enum tally_status check_scan(const struct tally_scan *scan, struct tally_
             "%d",
             scan->axis, scan->rank, scan->rank == 1 ? "" : "s", -scan->rank, scan->rank - 1);
     }
-    return check_numbers(scan, err);
+    if (tally_dtype_name(scan->dtype) == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "there is no element type %d",
+                                (int)scan->dtype);
+    }
+    if (scan->precision != TALLY_WIDE && scan->precision != TALLY_NATIVE) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "precision is %d; expected TALLY_WIDE or TALLY_NATIVE",
+                                (int)scan->precision);
+    }
+    return TALLY_OK;
 }
 
 enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *input_bytes,
@@ -150,90 +148,66 @@ enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *inpu
 
 /* ---- the request ---- */
 
-static void append_list(char *text, size_t size, const int64_t *numbers, int count)
+static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan)
 {
-    for (int i = 0; i < count; i++) {
-        text_append(text, size, "%s%" PRId64, i == 0 ? "" : ",", numbers[i]);
-    }
-}
-
-static void write_path(struct scan_call *call, const struct tally_scan *scan)
-{
-    call->shape[0] = '\0';
-    append_list(call->shape, sizeof call->shape, scan->sizes, scan->rank);
-    call->path[0] = '\0';
-    text_append(call->path, sizeof call->path, "/v1/cumsum?dtype=%s&shape=%s&axis=%" PRId64,
-                tally_dtype_name(scan->dtype), call->shape, scan->axis);
+    char *path = cumsum->path;
+    cumsum->shape[0] = '\0';
+    text_append_list(cumsum->shape, SHAPE_TEXT, scan->sizes, scan->rank);
+    path[0] = '\0';
+    text_append(path, PATH_TEXT, "/v1/cumsum?dtype=%s&shape=%s&axis=%" PRId64,
+                tally_dtype_name(scan->dtype), cumsum->shape, scan->axis);
     if (scan->exclusive != 0) {
-        text_append(call->path, sizeof call->path, "&exclusive=true");
+        text_append(path, PATH_TEXT, "&exclusive=true");
     }
     if (scan->reverse != 0) {
-        text_append(call->path, sizeof call->path, "&reverse=true");
+        text_append(path, PATH_TEXT, "&reverse=true");
     }
     if (scan->precision == TALLY_NATIVE) {
-        text_append(call->path, sizeof call->path, "&precision=native");
+        text_append(path, PATH_TEXT, "&precision=native");
     }
     if (scan->strides != NULL) {
-        text_append(call->path, sizeof call->path, "&strides=");
-        append_list(call->path, sizeof call->path, scan->strides, scan->rank);
+        text_append(path, PATH_TEXT, "&strides=");
+        text_append_list(path, PATH_TEXT, scan->strides, scan->rank);
     }
     if (scan->output_strides != NULL) {
-        text_append(call->path, sizeof call->path, "&output_strides=");
-        append_list(call->path, sizeof call->path, scan->output_strides, scan->rank);
+        text_append(path, PATH_TEXT, "&output_strides=");
+        text_append_list(path, PATH_TEXT, scan->output_strides, scan->rank);
     }
 }
 
 /* ---- the answer ---- */
 
-static enum tally_status sink_begin(void *context, const struct tally_answer *answer,
-                                    struct tally_error *err)
+static enum tally_status cumsum_begin(void *context, const struct tally_answer *answer,
+                                      uint64_t *due, struct tally_error *err)
 {
-    const struct scan_call *call = context;
-    const char *dtype = tally_dtype_name(call->dtype);
+    const struct cumsum_call *cumsum = context;
+    const char *dtype = tally_dtype_name(cumsum->dtype);
     if (!media_type_is(answer->content_type, "application/octet-stream")) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer's Content-Type is \"%s\", expected "
                                 "application/octet-stream; is this the URL of a Tally server?",
                                 answer->content_type);
     }
-    if (dtype == NULL || strcmp(answer->dtype, dtype) != 0 ||
-        strcmp(answer->shape, call->shape) != 0) {
+    if (strcmp(answer->dtype, dtype) != 0 || strcmp(answer->shape, cumsum->shape) != 0) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is a tensor of type \"%s\" and shape \"%.200s\", "
                                 "expected %s and %.200s",
-                                answer->dtype, answer->shape, dtype, call->shape);
+                                answer->dtype, answer->shape, dtype, cumsum->shape);
     }
-    if (answer->content_length >= 0 && (uint64_t)answer->content_length != call->output_bytes) {
-        return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer has %" PRId64 " bytes, expected %" PRIu64,
-                                answer->content_length, call->output_bytes);
-    }
+    *due = cumsum->output_bytes;
     return TALLY_OK;
 }
 
-static enum tally_status sink_write(void *context, uint64_t offset, const void *bytes,
-                                    size_t count, struct tally_error *err)
+static enum tally_status cumsum_write(void *context, uint64_t offset, const void *bytes,
+                                      size_t count, struct tally_error *err)
 {
-    const struct scan_call *call = context;
-    if (count > call->output_bytes - offset) {
-        return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer is longer than the expected %" PRIu64 " bytes",
-                                call->output_bytes);
-    }
-    memcpy(call->output + offset, bytes, count);
+    const struct cumsum_call *cumsum = context;
+    (void)err;
+    memcpy(cumsum->output + offset, bytes, count);
     return TALLY_OK;
 }
 
-static enum tally_status sink_finish(void *context, uint64_t count, struct tally_error *err)
-{
-    const struct scan_call *call = context;
-    if (count != call->output_bytes) {
-        return client_error_set(err, TALLY_BAD_ANSWER,
-                                "the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
-                                count, call->output_bytes);
-    }
-    return TALLY_OK;
-}
+/* ---- the call ---- */
 
 bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
                     uint64_t output_bytes, bool *in_place)
@@ -246,9 +220,16 @@ bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
     return disjoint || in == out;
 }
 
-static enum tally_status check_room(const struct tally_scan *scan, uint64_t input_bytes,
-                                    uint64_t output_bytes, struct tally_error *err)
+enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
+                                   const void *input, void *output, struct tally_error *err)
 {
+    uint64_t input_bytes = 0;
+    uint64_t output_bytes = 0;
+    bool in_place = false;
+    enum tally_status status = tally_scan_bytes(scan, &input_bytes, &output_bytes, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
     if (scan->input_bytes != 0 && scan->input_bytes < input_bytes) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "the input buffer has %" PRIu64
@@ -261,22 +242,6 @@ static enum tally_status check_room(const struct tally_scan *scan, uint64_t inpu
                                 " bytes, the scan writes %" PRIu64,
                                 scan->output_bytes, output_bytes);
     }
-    return TALLY_OK;
-}
-
-enum tally_status scan_call_init(struct scan_call *call, const struct tally_scan *scan,
-                                 const void *input, void *output, struct tally_error *err)
-{
-    uint64_t input_bytes = 0;
-    uint64_t output_bytes = 0;
-    bool in_place = false;
-    enum tally_status status = tally_scan_bytes(scan, &input_bytes, &output_bytes, err);
-    if (status == TALLY_OK) {
-        status = check_room(scan, input_bytes, output_bytes, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
-    }
     if ((input == NULL && input_bytes > 0) || (output == NULL && output_bytes > 0)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the %s buffer is NULL",
                                 input == NULL ? "input" : "output");
@@ -286,13 +251,13 @@ enum tally_status scan_call_init(struct scan_call *call, const struct tally_scan
                                 "input and output overlap; they must be the same buffer or "
                                 "disjoint");
     }
-    call->dtype = scan->dtype;
-    call->output = output;
-    call->output_bytes = output_bytes;
-    write_path(call, scan);
-    call->spec = (struct exchange_spec){
+    cumsum->dtype = scan->dtype;
+    cumsum->output = output;
+    cumsum->output_bytes = output_bytes;
+    write_path(cumsum, scan);
+    cumsum->spec = (struct call_spec){
         .method = "POST",
-        .path = call->path,
+        .path = cumsum->path,
         .content_type = "application/octet-stream",
         .body = input,
         .body_bytes = input_bytes,
@@ -301,7 +266,9 @@ enum tally_status scan_call_init(struct scan_call *call, const struct tally_scan
         .deadline_ms = scan->deadline_ms,
         .once = in_place,
         .in_order = true,
-        .sink = {call, sink_begin, sink_write, sink_finish},
+        .begin = cumsum_begin,
+        .write = cumsum_write,
+        .context = cumsum,
     };
     return TALLY_OK;
 }
@@ -309,11 +276,11 @@ enum tally_status scan_call_init(struct scan_call *call, const struct tally_scan
 enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *scan,
                                const void *input, void *output, struct tally_error *err)
 {
-    struct scan_call call;
+    struct cumsum_call cumsum;
     client_error_reset(err);
     if (client == NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
     }
-    enum tally_status status = scan_call_init(&call, scan, input, output, err);
-    return status == TALLY_OK ? exchange_run(client, &call.spec, err) : status;
+    enum tally_status status = cumsum_call_init(&cumsum, scan, input, output, err);
+    return status == TALLY_OK ? call_run(client, &cumsum.spec, err) : status;
 }

@@ -1,0 +1,555 @@
+/* A call, in the order in which things happen: made, set on a connection, sent and answered
+ * through libcurl's callbacks, settled, tried again.
+ *
+ * A cumulative sum is a pure function, so sending it twice is harmless to the server. What must
+ * not happen is to send an input that the answer has begun to overwrite: spec.once. */
+#include "client/call.h"
+
+#include "client/text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    STALE_MAX = 8,                    /* closed connections of the pool that a call may meet */
+    RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
+    NAP_MS = 100                      /* how often a waiting call asks whether to go on */
+};
+
+int64_t monotonic_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Bytes of the request's head and body together. */
+static uint64_t send_bytes(const struct call *call)
+{
+    return call->spec.head_bytes + call->spec.body_bytes;
+}
+
+/* ---- made ---- */
+
+static bool add_header(struct call *call, const char *format, ...) PRINTF_LIKE(2, 3);
+static bool add_header(struct call *call, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (length < 0 || (size_t)length >= sizeof line) {
+        return false;
+    }
+    struct curl_slist *longer = curl_slist_append(call->headers, line);
+    if (longer == NULL) {
+        return false;
+    }
+    call->headers = longer;
+    return true;
+}
+
+static bool add_headers(struct call *call)
+{
+    const struct call_spec *spec = &call->spec;
+    return (spec->content_type == NULL ||
+            add_header(call, "Content-Type: %s", spec->content_type)) &&
+           (spec->accept == NULL || add_header(call, "Accept: %s", spec->accept)) &&
+           (spec->head_bytes == 0 ||
+            add_header(call, "Inference-Header-Content-Length: %zu", spec->head_bytes)) &&
+           (spec->deadline_ms <= 0 ||
+            add_header(call, "X-Request-Timeout-Ms: %" PRId64, spec->deadline_ms));
+}
+
+struct call *call_create(struct tally *client, const struct call_spec *spec,
+                         struct tally_error *err)
+{
+    size_t url_bytes = strlen(client->base_url) + strlen(spec->path) + 1;
+    struct call *call = calloc(1, sizeof *call);
+    if (call == NULL) {
+        goto no_memory;
+    }
+    call->client = client;
+    call->spec = *spec;
+    call->url = malloc(url_bytes);
+    if (call->url == NULL || !add_headers(call)) {
+        goto no_memory;
+    }
+    (void)snprintf(call->url, url_bytes, "%s%s", client->base_url, spec->path);
+    if (client->options.timeout_ms > 0) {
+        call->give_up_ms = monotonic_ms() + client->options.timeout_ms;
+    }
+    return call;
+no_memory:
+    call_destroy(call);
+    (void)client_error_no_memory(err);
+    return NULL;
+}
+
+void call_destroy(struct call *call)
+{
+    if (call == NULL) {
+        return;
+    }
+    curl_slist_free_all(call->headers);
+    free(call->url);
+    free(call);
+}
+
+/* ---- sent and answered: libcurl's callbacks ---- */
+
+static size_t on_read(char *to, size_t size, size_t count, void *user)
+{
+    struct call *call = user;
+    const struct call_spec *spec = &call->spec;
+    size_t room = size * count;
+    bool in_head = call->sent < spec->head_bytes;
+    uint64_t start = in_head ? call->sent : call->sent - spec->head_bytes;
+    uint64_t left = (in_head ? spec->head_bytes : spec->body_bytes) - start;
+    size_t taken = left < room ? (size_t)left : room;
+    if (taken == 0) {
+        return 0;
+    }
+    if (in_head) {
+        memcpy(to, spec->head + start, taken);
+    } else if (spec->read_body == NULL) {
+        memcpy(to, (const char *)spec->body + start, taken);
+    } else if (spec->read_body(spec->user, start, to, taken) != 0) {
+        (void)client_error_set(&call->error, TALLY_LOCAL_IO,
+                               "reading the request's body failed at byte %" PRIu64, start);
+        return CURL_READFUNC_ABORT;
+    }
+    call->sent += taken;
+    return taken;
+}
+
+static int on_seek(void *user, curl_off_t offset, int origin)
+{
+    struct call *call = user;
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > send_bytes(call)) {
+        return CURL_SEEKFUNC_FAIL;
+    }
+    call->sent = (uint64_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+static int on_progress(void *user, curl_off_t receive_total, curl_off_t received,
+                       curl_off_t send_total, curl_off_t sent)
+{
+    struct call *call = user;
+    const struct call_spec *spec = &call->spec;
+    (void)send_total; /* 0 until the transfer starts: ours is better */
+    if (spec->progress(spec->user, sent, (int64_t)send_bytes(call), received,
+                       receive_total > 0 ? receive_total : -1) == 0) {
+        return 0;
+    }
+    (void)client_error_set(&call->error, TALLY_CANCELLED, "cancelled");
+    return 1;
+}
+
+/* Header lines are counted, and read when their end has come: what a head that was cut says is
+ * not believed, nor what an interim one (100 Continue) says. */
+static size_t on_header(char *line, size_t size, size_t count, void *user)
+{
+    struct call *call = user;
+    size_t bytes = size * count;
+    call->answer.header_bytes += bytes;
+    if (call->answer.header_bytes > ANSWER_HEADER_BYTES) {
+        (void)client_error_set(&call->error, TALLY_BAD_ANSWER,
+                               "the answer's headers are longer than %d bytes; is this the URL "
+                               "of a Tally server?",
+                               ANSWER_HEADER_BYTES);
+        return 0;
+    }
+    long status = 0;
+    if (!call->answer.complete && bytes > 0 && (line[0] == '\r' || line[0] == '\n') &&
+        curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK &&
+        status >= 200) {
+        call->answer.complete = true;
+        call->answer.http_status = (int)status;
+        call_answer_read(&call->answer, call->easy);
+    }
+    return bytes;
+}
+
+/* The head of a 200 answer is complete: refuse what cannot be the answer to this request. */
+static enum tally_status begin_answer(struct call *call)
+{
+    const struct call_answer *head = &call->answer;
+    struct tally_error *err = &call->error;
+    curl_off_t uploaded = 0;
+    curl_off_t length = -1;
+    call->begun = true;
+    (void)curl_easy_getinfo(call->easy, CURLINFO_SIZE_UPLOAD_T, &uploaded);
+    (void)curl_easy_getinfo(call->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    if (head->ambiguous) {
+        return client_error_set(
+            err, TALLY_BAD_ANSWER,
+            "the answer has a malformed header, or one twice with different "
+            "values");
+    }
+    if (head->content_encoding[0] != '\0' && strcmp(head->content_encoding, "identity") != 0) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer is compressed (%s), which was not asked for",
+                                head->content_encoding);
+    }
+    if (call->spec.in_order && (uint64_t)uploaded < send_bytes(call)) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer began before the request was sent (%" PRIu64
+                                " of %" PRIu64 " bytes)",
+                                (uint64_t)uploaded, send_bytes(call));
+    }
+    struct tally_answer answer = {.struct_size = sizeof answer,
+                                  .content_type = head->content_type,
+                                  .dtype = head->dtype,
+                                  .shape = head->shape,
+                                  .request_id = head->request_id,
+                                  .content_length = length,
+                                  .head_length = head->head_length};
+    enum tally_status status = call->spec.begin(call->spec.context, &answer, &call->due, err);
+    if (status == TALLY_OK && call->due != UINT64_MAX && length >= 0 &&
+        (uint64_t)length != call->due) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer has %" PRId64 " bytes, expected %" PRIu64,
+                                (int64_t)length, call->due);
+    }
+    return status;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t count, void *user)
+{
+    struct call *call = user;
+    const struct call_spec *spec = &call->spec;
+    size_t total = size * count;
+    if (call->answer.http_status != 200) {
+        return call_answer_keep_error(&call->answer, bytes, total) ? total : 0;
+    }
+    if (!call->begun && begin_answer(call) != TALLY_OK) {
+        return 0;
+    }
+    call->touched = true;
+    if (total > call->due - call->received) {
+        (void)client_error_set(&call->error, TALLY_BAD_ANSWER,
+                               "the answer is longer than the expected %" PRIu64 " bytes",
+                               call->due);
+        return 0;
+    }
+    if (spec->write(spec->context, call->received, bytes, total, &call->error) != TALLY_OK) {
+        return 0;
+    }
+    call->received += total;
+    return total;
+}
+
+/* A 200 answer came to its end. */
+static void end_answer(struct call *call)
+{
+    if (!call->answer.complete) {
+        (void)client_error_set(&call->error, TALLY_CONNECTION_LOST,
+                               "the connection broke in the answer's headers");
+        return;
+    }
+    if (!call->begun && begin_answer(call) != TALLY_OK) {
+        return;
+    }
+    if (call->due != UINT64_MAX && call->received != call->due) {
+        (void)client_error_set(&call->error, TALLY_BAD_ANSWER,
+                               "the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
+                               call->received, call->due);
+    }
+}
+
+/* ---- set on a connection ---- */
+
+static void set_body(struct call *call, CURL *easy)
+{
+    const struct call_spec *spec = &call->spec;
+    bool in_memory = spec->head_bytes == 0 && spec->read_body == NULL;
+    const void *memory = spec->body_bytes == 0 ? "" : spec->body;
+    (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, NULL);
+    if (strcmp(spec->method, "GET") == 0) {
+        (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
+        (void)curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+        return;
+    }
+    (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)send_bytes(call));
+    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, in_memory ? memory : NULL);
+    (void)curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
+    (void)curl_easy_setopt(easy, CURLOPT_READDATA, call);
+    (void)curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
+    (void)curl_easy_setopt(easy, CURLOPT_SEEKDATA, call);
+    if (strcmp(spec->method, "POST") != 0) {
+        (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, spec->method);
+    }
+}
+
+enum tally_status call_prepare(struct call *call, CURL *easy)
+{
+    int64_t left = call->give_up_ms == 0 ? 0 : call->give_up_ms - monotonic_ms();
+    client_error_reset(&call->error);
+    call->error.attempts = call->attempts;
+    if (call->give_up_ms != 0 && left <= 0) {
+        return client_error_set(&call->error, TALLY_TIMEOUT,
+                                "no time was left to send the request (timeout_ms is %" PRId64
+                                ")",
+                                call->client->options.timeout_ms);
+    }
+    call_answer_reset(&call->answer);
+    call->sent = 0;
+    call->received = 0;
+    call->due = UINT64_MAX;
+    call->begun = false;
+    call->curl_message[0] = '\0';
+    call->easy = easy;
+    set_body(call, easy);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);
+    (void)curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    (void)curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+    (void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, call->spec.progress == NULL ? 1L : 0L);
+    (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    (void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, call);
+    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->curl_message);
+    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)left);
+    if (curl_easy_setopt(easy, CURLOPT_URL, call->url) != CURLE_OK) {
+        return client_error_no_memory(&call->error);
+    }
+    return TALLY_OK;
+}
+
+/* Leave nothing of the call behind in a connection that goes back to the pool. */
+static void detach(struct call *call)
+{
+    (void)curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, NULL);
+    (void)curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, NULL);
+    (void)curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, NULL);
+    (void)curl_easy_setopt(call->easy, CURLOPT_NOPROGRESS, 1L);
+    call->easy = NULL;
+}
+
+/* ---- settled: what libcurl's code means ---- */
+
+static void timeout_error(struct call *call)
+{
+    const struct tally_options *options = &call->client->options;
+    curl_off_t ready_us = 0;
+    (void)curl_easy_getinfo(call->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
+    bool all_used = call->give_up_ms != 0 && monotonic_ms() >= call->give_up_ms;
+    if (ready_us == 0 && !all_used) {
+        (void)client_error_set(&call->error, TALLY_CONNECT,
+                               "no connection to %s within %" PRId64 " ms",
+                               call->client->base_url, options->connect_timeout_ms);
+    } else {
+        (void)client_error_set(&call->error, TALLY_TIMEOUT,
+                               "not done after %" PRId64 " ms (%" PRIu64
+                               " bytes of the answer had come): raise timeout_ms, or send less",
+                               options->timeout_ms, call->received);
+    }
+}
+
+static void transport_error(struct call *call, CURLcode code)
+{
+    const struct tally *client = call->client;
+    struct tally_error *err = &call->error;
+    const char *words =
+        call->curl_message[0] != '\0' ? call->curl_message : curl_easy_strerror(code);
+    switch ((int)code) {
+    case CURLE_OPERATION_TIMEDOUT:
+        timeout_error(call);
+        return;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CIPHER:
+    case CURLE_SSL_ISSUER_ERROR:
+        (void)client_error_set(
+            err, TALLY_CONNECT, "cannot reach %s: %s%s",
+            client->socket_path != NULL ? client->socket_path : client->base_url, words,
+            code == CURLE_COULDNT_CONNECT
+                ? ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
+                : "");
+        return;
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_PARTIAL_FILE:
+        (void)client_error_set(
+            err, TALLY_CONNECTION_LOST, "the connection broke %s: %s",
+            call->received > 0 ? "in the middle of the answer" : "before the answer", words);
+        return;
+    case CURLE_OUT_OF_MEMORY:
+        (void)client_error_no_memory(err);
+        return;
+    default:
+        (void)client_error_set(err, TALLY_BAD_ANSWER,
+                               "no usable answer: %s (is this the URL of a Tally server?)",
+                               words);
+        return;
+    }
+}
+
+/* ---- tried again ---- */
+
+/* A number in [0, limit], different in every thread and process: full jitter. */
+static int64_t jitter(int64_t limit)
+{
+    static atomic_uint_least64_t counter;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t mix = atomic_fetch_add(&counter, 0x9E3779B97F4A7C15U) ^ (uint64_t)now.tv_nsec ^
+                   (uint64_t)(uintptr_t)&now;
+    mix = (mix ^ (mix >> 30)) * 0xBF58476D1CE4E5B9U;
+    mix = (mix ^ (mix >> 27)) * 0x94D049BB133111EBU;
+    mix ^= mix >> 31;
+    return limit <= 0 ? 0 : (int64_t)(mix % ((uint64_t)limit + 1));
+}
+
+static int64_t backoff_ms(const struct call *call)
+{
+    const struct tally_options *options = &call->client->options;
+    int64_t limit = options->backoff_base_ms;
+    for (int i = 1; i < call->attempts && limit < options->backoff_max_ms; i++) {
+        limit *= 2;
+    }
+    return jitter(limit < options->backoff_max_ms ? limit : options->backoff_max_ms);
+}
+
+/* Whether another attempt may mend what failed. */
+static bool worth_a_retry(const struct call *call)
+{
+    const struct tally_options *options = &call->client->options;
+    enum tally_status status = call->error.status;
+    if (call->spec.single || (call->spec.once && call->touched) ||
+        call->attempts > options->retries) {
+        return false;
+    }
+    return status == TALLY_BUSY || status == TALLY_CONNECTION_LOST ||
+           (status == TALLY_CONNECT && options->retry_connect != 0);
+}
+
+/* After call->error: whether to try again, and when. */
+static enum call_verdict decide(struct call *call, bool reused, int64_t retry_after_ms)
+{
+    const struct tally_options *options = &call->client->options;
+    struct tally_error *err = &call->error;
+    /* A kept connection that the server has closed meanwhile, as it may, is no failed attempt.
+     * Each time another connection of the pool may be stale, too, so there is a bound. */
+    if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0 &&
+        call->stale < STALE_MAX) {
+        call->stale++;
+        call->attempts--;
+        call->retry_at_ms = 0;
+        return CALL_RETRY;
+    }
+    if (worth_a_retry(call)) {
+        call->retry_at_ms = monotonic_ms() + retry_after_ms + backoff_ms(call);
+        bool in_time = call->give_up_ms == 0 || call->retry_at_ms < call->give_up_ms;
+        bool soon =
+            options->retry_after_max_ms == 0 || retry_after_ms <= options->retry_after_max_ms;
+        if (in_time && soon) {
+            return CALL_RETRY;
+        }
+    }
+    if (retry_after_ms > 0 && err->status == TALLY_BUSY) {
+        text_append(err->message, sizeof err->message,
+                    "; the server asks to wait %" PRId64 " s", retry_after_ms / 1000);
+    }
+    if (call->attempts > 1) {
+        text_append(err->message, sizeof err->message, " (after %d attempts)", call->attempts);
+    }
+    err->output_touched = call->touched;
+    if (call->touched && call->spec.once) {
+        text_append(err->message, sizeof err->message,
+                    "; not retried, because the answer had begun to overwrite its "
+                    "destination: provide the input again and repeat the call");
+    }
+    return CALL_DONE;
+}
+
+enum call_verdict call_settle(struct call *call, CURLcode code)
+{
+    struct tally_error *err = &call->error;
+    const struct call_answer *head = &call->answer;
+    curl_off_t retry_after_s = 0;
+    long connects = 0;
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
+    bool reused = curl_easy_getinfo(call->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK &&
+                  connects == 0;
+    err->attempts = ++call->attempts;
+    if (err->status != TALLY_OK) {
+        (void)0; /* a callback has found the fault */
+    } else if (head->complete && head->http_status != 200) {
+        call_answer_to_error(head, err);
+    } else if (code == CURLE_OK) {
+        end_answer(call);
+    } else {
+        transport_error(call, code);
+    }
+    err->http_status = head->http_status;
+    memcpy(err->request_id, head->request_id, sizeof err->request_id);
+    detach(call);
+    if (err->status == TALLY_OK) {
+        return CALL_DONE;
+    }
+    if (retry_after_s > RETRY_AFTER_LONGEST) {
+        retry_after_s = RETRY_AFTER_LONGEST;
+    }
+    return decide(call, reused, (int64_t)retry_after_s * 1000);
+}
+
+/* Sleep until the next attempt is due; false if the caller cancelled meanwhile. */
+static bool wait_for_retry(struct call *call)
+{
+    const struct call_spec *spec = &call->spec;
+    for (;;) {
+        int64_t left = call->retry_at_ms - monotonic_ms();
+        if (left <= 0) {
+            return true;
+        }
+        int64_t nap = left < NAP_MS ? left : NAP_MS;
+        struct timespec pause = {.tv_sec = 0, .tv_nsec = (long)nap * 1000000};
+        (void)nanosleep(&pause, NULL);
+        if (spec->progress != NULL &&
+            spec->progress(spec->user, 0, (int64_t)send_bytes(call), 0, -1) != 0) {
+            (void)client_error_set(&call->error, TALLY_CANCELLED, "cancelled");
+            return false;
+        }
+    }
+}
+
+enum tally_status call_run(struct tally *client, const struct call_spec *spec,
+                           struct tally_error *err)
+{
+    struct call *call = call_create(client, spec, err);
+    if (call == NULL) {
+        return TALLY_OUT_OF_MEMORY;
+    }
+    CURL *easy = connection_acquire(client);
+    if (easy == NULL) {
+        (void)client_error_no_memory(&call->error);
+    } else {
+        while (call_prepare(call, easy) == TALLY_OK &&
+               call_settle(call, curl_easy_perform(easy)) == CALL_RETRY &&
+               wait_for_retry(call)) {
+        }
+        connection_release(client, easy);
+    }
+    enum tally_status status = call->error.status;
+    if (err != NULL) {
+        *err = call->error;
+    }
+    call_destroy(call);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* A cumulative sum as one request to POST /v1/cumsum: the descriptor checked and written as a
+ * query, and what lets only its own answer into the output buffer.
+ *
+ * Failure: a descriptor or buffers that make no sense are TALLY_INVALID_ARGUMENT before
+ * anything is sent; an answer of another type, shape or length is TALLY_BAD_ANSWER. Thread: one
+ * at a time. */
+#ifndef TALLY_CLIENT_CUMSUM_CALL_H
+#define TALLY_CLIENT_CUMSUM_CALL_H
+
+#include "client/call.h"
+
+enum {
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1, /* "9223372036854775807," per dimension */
+    PATH_TEXT = 3 * SHAPE_TEXT + 256
+};
+
+struct cumsum_call {
+    struct call_spec spec;
+    enum tally_dtype dtype;
+    char shape[SHAPE_TEXT];
+    char path[PATH_TEXT];
+    unsigned char *output; /* borrowed from the caller */
+    uint64_t output_bytes;
+    /* Submitted calls only: */
+    struct call *call; /* owned */
+    struct tally_done done;
+    struct cumsum_call *next; /* shared: the list it is in */
+};
+
+/* Fill *cumsum; everything but the two buffers is copied from the scan. */
+enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
+                                   const void *input, void *output, struct tally_error *err);
+
+/* Whether two byte ranges may be an input and an output: identical starts (in place) or
+ * disjoint. *in_place says which. */
+bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
+                    uint64_t output_bytes, bool *in_place);
+
+#endif

@@ -1,0 +1,63 @@
+/* What the files of libtally share: the client object, how an error is filled, the lock macro.
+ *
+ * A client (struct tally) knows where the server is and holds idle connections. A connection is
+ * one libcurl easy handle with its keep-alive socket; it belongs to whoever acquired it until
+ * it is released. Every function that can fail returns an enum tally_status and fills the
+ * caller's struct tally_error, which may be NULL everywhere.
+ *
+ * Nothing of this is exported: client/tally.map names what is. Thread: any. */
+#ifndef TALLY_CLIENT_INTERNAL_H
+#define TALLY_CLIENT_INTERNAL_H
+
+#include "client/tally.h"
+#include "proto/macros.h"
+
+#include <assert.h>
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+/* A call on a lock, a condition or a thread that can fail only by a mistake of this library. */
+#define LOCK_CHECK(call)          \
+    do {                          \
+        int lock_check_ = (call); \
+        assert(lock_check_ == 0); \
+        (void)lock_check_;        \
+    } while (0)
+
+enum {
+    OWNED_TEXTS = 5 /* the strings of struct tally_options */
+};
+
+struct tally {
+    struct tally_options options; /* defaults filled in; its strings are in owned_texts */
+    char *owned_texts[OWNED_TEXTS];
+    char *base_url;    /* owned: scheme, host, port and path prefix, no slash at the end */
+    char *socket_path; /* owned: Unix socket, NULL for TCP */
+    pthread_mutex_t idle_lock;
+    CURL **idle;    /* owned, [options.idle_connections]; shared: idle_lock */
+    int idle_count; /* shared: idle_lock */
+    pthread_mutex_t async_lock;
+    struct async *async; /* owned, NULL until the first submit; shared: async_lock */
+};
+
+/* Forget what a previous call left. */
+void client_error_reset(struct tally_error *err);
+
+/* Record status and sentence, and return the status: `return client_error_set(...)`. */
+enum tally_status client_error_set(struct tally_error *err, enum tally_status status,
+                                   const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* TALLY_OUT_OF_MEMORY */
+enum tally_status client_error_no_memory(struct tally_error *err);
+
+/* Split a server URL into base_url and socket_path (both owned by the caller). */
+enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
+                                   struct tally_error *err);
+
+/* A handle with everything set that does not change from request to request. NULL: no memory.
+ */
+CURL *connection_acquire(struct tally *client);
+void connection_release(struct tally *client, CURL *easy);
+
+#endif
