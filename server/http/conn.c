@@ -49,7 +49,7 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
     }
     loop->conns = conn;
     conn->local = is_local(&conn->peer);
-    conn_enter(conn, CONN_FRESH);
+    conn_begin(conn);
     (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
@@ -94,9 +94,8 @@ void conn_destroy(struct conn *conn)
     }
 }
 
-void conn_enter(struct conn *conn, enum conn_phase phase)
+void conn_begin(struct conn *conn)
 {
-    conn->phase = phase;
     conn->since_ns = clock_now_ns();
     conn->answer_given = 0;
     memset(conn->looks, 0, sizeof conn->looks);

@@ -56,11 +56,25 @@ void deadline_cut(struct conn *conn)
     cut(conn, NULL);
 }
 
+/* Its request's body arrives, or is dropped. */
+static bool is_receiving(const struct conn *conn)
+{
+    enum request_state state =
+        conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
+    return state == REQUEST_BODY || state == REQUEST_REFUSED || state == REQUEST_LINGERING;
+}
+
+static bool is_answering(const struct conn *conn)
+{
+    return conn->exchange != NULL &&
+           request_state(&conn->exchange->request) == REQUEST_ANSWERING;
+}
+
 /* Answer with an error and cut. */
 static void refuse(struct conn *conn, enum status status, const char *why)
 {
     struct exchange *x = conn->exchange;
-    if (x != NULL && !x->answered_early) {
+    if (x != NULL && request_state(&x->request) != REQUEST_LINGERING) {
         (void)error_set(&x->request.error, status, "%s", why);
         respond_early(x);
     }
@@ -76,9 +90,9 @@ static void time_out(struct conn *conn, const char *why)
 static void check_progress(const struct conn *conn, uint64_t age_ns)
 {
     struct exchange *x = conn->exchange;
-    if (x->request.admission.state == ADMISSION_ACTIVE && x->phase == EXCHANGE_BODY &&
-        age_ns > YOUNG_MS * NS_PER_MS && x->body_received - conn->seen_bytes < SLOW_BYTES &&
-        !peek_unread(conn->fd)) {
+    if (x->request.admission.state == ADMISSION_ACTIVE &&
+        request_state(&x->request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
+        x->request.body.received - conn->seen_bytes < SLOW_BYTES && !peek_unread(conn->fd)) {
         admission_slow(conn->loop->server->admission, &x->request);
     }
 }
@@ -87,8 +101,8 @@ static void check_progress(const struct conn *conn, uint64_t age_ns)
  * tries again and again: bytes wait in the socket, and nothing arrives. */
 static bool is_stuck(struct conn *conn)
 {
-    if (conn->exchange->body_received != conn->seen_bytes) {
-        conn->seen_bytes = conn->exchange->body_received;
+    if (conn->exchange->request.body.received != conn->seen_bytes) {
+        conn->seen_bytes = conn->exchange->request.body.received;
         conn->stuck_sweeps = 0;
         return false;
     }
@@ -107,10 +121,12 @@ static bool too_slow(const struct config *config, uint64_t bytes, uint64_t age_n
 static void check_drain(struct exchange *x, uint64_t now_ns)
 {
     uint64_t age_ns = clock_span_ns(x->refused_ns, now_ns);
-    if (x->answered_early && age_ns > LINGER_S * NS_PER_S) {
+    if (request_state(&x->request) == REQUEST_REFUSED) {
+        if (age_ns > EARLY_MS * NS_PER_MS) {
+            respond_early(x);
+        }
+    } else if (age_ns > LINGER_S * NS_PER_S) {
         cut(x->conn, NULL);
-    } else if (!x->answered_early && age_ns > EARLY_MS * NS_PER_MS) {
-        respond_early(x);
     }
 }
 
@@ -133,21 +149,21 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     struct exchange *x = conn->exchange;
     check_progress(conn, age_ns);
     if (look_is_due(conn, now_ns)) {
-        look(conn, now_ns, x->body_received);
+        look(conn, now_ns, x->request.body.received);
     }
     if (is_stuck(conn)) {
         refuse(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
-    } else if (x->phase == EXCHANGE_DRAIN) {
+    } else if (request_state(&x->request) != REQUEST_BODY) {
         check_drain(x, now_ns);
     } else if (request_verdict(&x->request, now_ns) == STATUS_DEADLINE_PASSED) {
         (void)error_set(&x->request.error, STATUS_DEADLINE_PASSED,
                         "the deadline passed while the body arrived, of which %llu bytes came",
-                        (unsigned long long)x->body_received);
+                        (unsigned long long)x->request.body.received);
         exchange_refuse(x);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
         time_out(conn, "the body did not arrive in the time of the server's "
                        "--body-timeout-ms: " CONFIG_LESS_ADVICE);
-    } else if (too_slow(config, x->body_received, age_ns)) {
+    } else if (too_slow(config, x->request.body.received, age_ns)) {
         time_out(conn, "the body arrives more slowly than the server's --min-upload-rate: try "
                        "again over a faster connection, or ask the operator");
     }
@@ -181,12 +197,10 @@ static void check_answer(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 /* A device that hangs keeps the slice it has, but not the client. */
 static void check_slice(struct exchange *x)
 {
-    if (x->paused || !slices_give_up(x)) {
-        return; /* a paused one is with admission.c, which has deadlines of its own */
-    }
-    if (x->phase == EXCHANGE_BODY) {
+    enum request_state state = request_state(&x->request);
+    if (state == REQUEST_BODY && slices_give_up(&x->request)) {
         exchange_refuse(x);
-    } else if (x->phase == EXCHANGE_SUSPENDED) {
+    } else if (state == REQUEST_SLICED && slices_give_up(&x->request)) {
         loop_resume(x);
     }
 }
@@ -194,8 +208,8 @@ static void check_slice(struct exchange *x)
 /* libmicrohttpd's idle timeout goes on for a connection that is not suspended. */
 static void check_polled(struct exchange *x, uint64_t age_ns)
 {
-    if (x->phase == EXCHANGE_POLLED && age_ns > YOUNG_MS * NS_PER_MS) {
-        x->polls = EXCHANGE_MOST_POLLS;
+    if (age_ns > YOUNG_MS * NS_PER_MS) {
+        x->polls_left = 0;
     }
 }
 
@@ -214,35 +228,41 @@ static void check(struct conn *conn, uint64_t now_ns)
     const struct config *config = conn->loop->server->config;
     uint64_t header_ns = config->header_timeout_ms * NS_PER_MS;
     uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
-    switch (conn->phase) {
-    case CONN_FRESH:
+    if (conn->exchange == NULL) {
         if (over_in_drain(conn, now_ns)) {
             cut(conn, NULL);
-        } else if (age_ns > header_ns) {
+        } else if (!conn->used && age_ns > header_ns) {
             cut(conn, "no request line came in time (--header-timeout-ms)");
-        }
-        break;
-    case CONN_IDLE:
-        if (over_in_drain(conn, now_ns)) {
-            cut(conn, NULL);
-        } else if (age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
+        } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
             cut(conn, "a request line came too slowly");
         }
-        break;
-    case CONN_HEADER:
+        return;
+    }
+    switch (request_state(&conn->exchange->request)) {
+    case REQUEST_HEADER:
         if (age_ns > header_ns) {
             time_out(conn, "the headers did not arrive in the time of the server's "
                            "--header-timeout-ms");
         }
         break;
-    case CONN_BODY:
+    case REQUEST_BODY:
+    case REQUEST_REFUSED:
+    case REQUEST_LINGERING:
         check_slice(conn->exchange);
         check_body(conn, age_ns, now_ns);
         break;
-    case CONN_ANSWERING:
+    case REQUEST_ANSWERING:
         check_answer(conn, age_ns, now_ns);
         break;
-    case CONN_WAITING:
+    case REQUEST_PAUSED:
+    case REQUEST_WAITING:
+    case REQUEST_PARSING:
+    case REQUEST_PARSED:
+    case REQUEST_QUEUED:
+    case REQUEST_RUNNING:
+    case REQUEST_SLICED:
+    case REQUEST_PRINTING:
+    case REQUEST_READY:
         check_slice(conn->exchange);
         check_polled(conn->exchange, age_ns);
         break;
@@ -263,9 +283,9 @@ static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
         return 0;
     }
     const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
-    if (conn->phase == CONN_BODY) {
-        moved = x->body_received - before->moved;
-    } else if (conn->phase == CONN_ANSWERING) {
+    if (is_receiving(conn)) {
+        moved = x->request.body.received - before->moved;
+    } else if (is_answering(conn)) {
         moved = peek_taken(conn->fd, conn->answer_given) - before->moved;
     }
     if (before->at_ns != 0) {
@@ -331,7 +351,7 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
     for (size_t i = 0; i < slowest.count && freed < wanted; i++) {
         struct conn *conn = slowest.conns[i];
         freed += conn->exchange->request.reserved_bytes;
-        if (conn->phase == CONN_BODY) {
+        if (is_receiving(conn)) {
             time_out(conn,
                      "others want memory, and this request, which holds some, arrives too "
                      "slowly to keep it");
@@ -348,31 +368,25 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
  * not look at all while a connection is suspended. */
 static void hung_up(struct conn *conn, bool gone)
 {
-    switch (conn->phase) {
-    case CONN_WAITING:
-        /* Who has only closed his side may well read the answer (docs/decisions/015). Of one
-         * who is gone nobody needs the result any more. The queue drops the request at its next
-         * tick; what runs already comes back in its own time. */
-        if (gone) {
-            exchange_cancel(conn->exchange);
-            slices_cancel(conn->exchange);
-        }
-        break;
-    case CONN_BODY:
-        if (conn->exchange->body_received == conn->body_at_hangup) {
+    struct exchange *x = conn->exchange;
+    if (is_answering(conn)) {
+        return; /* it may still read */
+    }
+    if (is_receiving(conn)) {
+        if (x->request.body.received == conn->body_at_hangup) {
             refuse(conn, STATUS_LENGTH_MISMATCH, "the connection was closed inside the body");
         }
-        conn->body_at_hangup = conn->exchange->body_received;
-        break;
-    case CONN_FRESH:
-    case CONN_IDLE:
-    case CONN_HEADER:
+        conn->body_at_hangup = x->request.body.received;
+    } else if (x == NULL || request_state(&x->request) == REQUEST_HEADER) {
         if (gone || !peek_unread(conn->fd)) {
             cut(conn, NULL);
         }
-        break;
-    case CONN_ANSWERING:
-        break; /* it may still read */
+    } else if (gone) {
+        /* Who has only closed his side may well read the answer (docs/decisions/015). Of one
+         * who is gone nobody needs the result any more. The queue drops the request at its next
+         * tick; what runs already comes back in its own time. */
+        exchange_cancel(x);
+        slices_cancel(&x->request);
     }
 }
 
@@ -381,7 +395,7 @@ bool deadline_left_inside_body(struct exchange *x)
     int64_t length = x->door.content_length;
     char next;
     /* of a chunked body the rest may be in libmicrohttpd's buffer already */
-    if (length < 0 || x->body_received >= (uint64_t)length ||
+    if (length < 0 || x->request.body.received >= (uint64_t)length ||
         recv(x->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
         return false;
     }
@@ -413,7 +427,7 @@ void deadline_sweep(struct http_loop *loop)
             continue;
         }
         check(conn, now_ns);
-        if (conn->cut || conn->phase == CONN_ANSWERING ||
+        if (conn->cut || is_answering(conn) ||
             clock_span_ns(conn->since_ns, now_ns) < YOUNG_MS * NS_PER_MS) {
             continue;
         }

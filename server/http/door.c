@@ -210,14 +210,14 @@ static void see_content_encoding(struct door *door, const char *value)
     struct item item;
     const char *cursor = value;
     while (next_item(&cursor, &item)) {
-        bool first = door->coding == DOOR_IDENTITY;
+        bool first = door->coding == CODING_IDENTITY;
         if (item_is(&item, "identity")) {
             continue;
         }
         if (first && (item_is(&item, "gzip") || item_is(&item, "x-gzip"))) {
-            door->coding = DOOR_GZIP;
+            door->coding = CODING_GZIP;
         } else if (first && item_is(&item, "deflate")) {
-            door->coding = DOOR_DEFLATE;
+            door->coding = CODING_DEFLATE;
         } else {
             (void)error_set_field(&door->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
                                   "Content-Encoding is \"%.64s\"; understood are gzip, deflate "
@@ -255,9 +255,9 @@ static void see_accept_encoding(struct door *door, const char *value)
             continue;
         }
         if (item_is(&item, "gzip") || item_is(&item, "x-gzip")) {
-            door->accept_coding = DOOR_GZIP;
+            door->accept_coding = CODING_GZIP;
         } else if (item_is(&item, "deflate")) {
-            door->accept_coding = DOOR_DEFLATE;
+            door->accept_coding = CODING_DEFLATE;
         }
     }
 }
@@ -355,8 +355,8 @@ void door_init(struct door *door, bool http_1_1)
     door->head_bytes = -1;
     door->timeout_ms = 0;
     door->media = DOOR_MEDIA_NONE;
-    door->coding = DOOR_IDENTITY;
-    door->accept_coding = DOOR_IDENTITY;
+    door->coding = CODING_IDENTITY;
+    door->accept_coding = CODING_IDENTITY;
     door->accept_formats = 0;
     door->request_id = NULL;
     door->media_text = "";
@@ -408,7 +408,7 @@ enum status door_finish(struct door *door, struct error *err)
                  "Transfer-Encoding does not exist in HTTP/1.0; send Content-Length");
     }
     if (door->codings != 1) {
-        door->accept_coding = DOOR_IDENTITY;
+        door->accept_coding = CODING_IDENTITY;
     }
     if (door->error.status == STATUS_OK) {
         return STATUS_OK;

@@ -16,16 +16,11 @@
 
 #include "proto/codec.h"
 #include "proto/status.h"
+#include "server/sched/request.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum door_coding {
-    DOOR_IDENTITY,
-    DOOR_GZIP,
-    DOOR_DEFLATE
-};
 
 /* What Content-Type says; DOOR_MEDIA_NONE also for curl's x-www-form-urlencoded default. */
 enum door_media {
@@ -46,13 +41,13 @@ struct door {
     int64_t head_bytes;     /* Inference-Header-Content-Length, -1: none given */
     uint64_t timeout_ms;    /* X-Request-Timeout-Ms, 0: none given */
     enum door_media media;
-    enum door_coding coding;        /* Content-Encoding */
-    enum door_coding accept_coding; /* the only coding Accept-Encoding names, else identity */
-    unsigned accept_formats;        /* bit per enum codec_format that Accept names */
-    const char *request_id;         /* X-Request-Id if sane, else NULL; borrowed */
-    const char *media_text;         /* Content-Type as it came, for the refusal; borrowed */
-    unsigned seen;                  /* private: fields met, to find doubles */
-    int codings;                    /* private: codings named by Accept-Encoding */
+    enum coding coding;        /* Content-Encoding */
+    enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */
+    unsigned accept_formats;   /* bit per enum codec_format that Accept names */
+    const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
+    const char *media_text;    /* Content-Type as it came, for the refusal; borrowed */
+    unsigned seen;             /* private: fields met, to find doubles */
+    int codings;               /* private: codings named by Accept-Encoding */
 };
 
 void door_init(struct door *door, bool http_1_1);

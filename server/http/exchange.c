@@ -11,11 +11,11 @@
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/http/body.h"
 #include "server/http/loop.h"
 #include "server/http/respond.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
+#include "server/infer/land.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 #include "server/sched/queue.h"
@@ -198,15 +198,20 @@ static enum status open_exchange(struct exchange *x)
         }
     }
     if (status == STATUS_OK) {
-        status = body_begin(x, err);
+        x->request.body.declared = x->door.content_length;
+        x->request.body.chunked = x->door.chunked;
+        x->request.body.coding = x->door.coding;
+        x->request.accept_coding = x->door.accept_coding;
+        status = land_begin(&x->request, err);
     }
-    return status == STATUS_OK && x->request.codec != NULL ? infer_check(x, err) : status;
+    return status == STATUS_OK && x->request.codec != NULL ? infer_check(&x->request, err)
+                                                           : status;
 }
 
 /* The request is refused while its body is still to come, or coming. */
 static void begin_drain(struct exchange *x, uint64_t left)
 {
-    x->phase = EXCHANGE_DRAIN;
+    request_enter(&x->request, REQUEST_REFUSED);
     x->refused_ns = clock_now_ns();
     admission_finish(x->loop->server->admission, &x->request);
     if (left > KEEP_ALIVE_DRAIN_BYTES) {
@@ -217,18 +222,18 @@ static void begin_drain(struct exchange *x, uint64_t left)
 void exchange_refuse(struct exchange *x)
 {
     int64_t length = x->door.content_length;
-    begin_drain(x, length < 0 ? 0 : (uint64_t)length - x->body_received);
+    begin_drain(x, length < 0 ? 0 : (uint64_t)length - x->request.body.received);
 }
 
 enum exchange_step exchange_header(struct exchange *x, const char *method)
 {
     const struct door *door = &x->door;
-    conn_enter(x->conn, CONN_BODY);
+    conn_begin(x->conn);
     x->post = strcmp(method, "POST") == 0;
     x->head = strcmp(method, "HEAD") == 0;
     x->get = x->head || strcmp(method, "GET") == 0;
     choose_id(x);
-    x->phase = EXCHANGE_BODY;
+    request_enter(&x->request, REQUEST_BODY);
     if (open_exchange(x) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
@@ -245,10 +250,13 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
 static enum exchange_step drain(struct exchange *x, size_t count)
 {
     x->drained += count;
-    if (!x->answered_early && x->drained > KEEP_ALIVE_DRAIN_BYTES) {
+    if (request_state(&x->request) == REQUEST_LINGERING) {
+        return x->drained > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
+    }
+    if (x->drained > KEEP_ALIVE_DRAIN_BYTES) {
         respond_early(x);
     }
-    return x->answered_early && x->drained > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
+    return EXCHANGE_GO_ON;
 }
 
 /* The loop is being taken down, and so is whatever a request could be handed over to. */
@@ -262,20 +270,21 @@ static bool refused_at_the_end(struct exchange *x)
 
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count)
 {
-    if (x->phase == EXCHANGE_BODY && refused_at_the_end(x)) {
+    struct request *request = &x->request;
+    if (request_state(request) == REQUEST_BODY && refused_at_the_end(x)) {
         exchange_refuse(x);
     }
-    if (x->phase == EXCHANGE_BODY && !infer_may_go_on(x, count)) {
-        return EXCHANGE_PAUSE;
-    }
-    x->body_received += count;
-    if (x->phase == EXCHANGE_DRAIN) {
+    if (request_state(request) != REQUEST_BODY) {
+        request->body.received += count;
         return drain(x, count);
     }
-    if (body_feed(x, bytes, count, &x->request.error) == STATUS_OK) {
-        return EXCHANGE_GO_ON;
+    if (!infer_may_go_on(request, count, REQUEST_PAUSED)) {
+        return EXCHANGE_PAUSE;
     }
-    exchange_refuse(x);
+    request->body.received += count;
+    if (land_feed(request, bytes, count, &request->error) != STATUS_OK) {
+        exchange_refuse(x);
+    }
     return EXCHANGE_GO_ON;
 }
 
@@ -285,7 +294,7 @@ static void make_page(struct exchange *x)
     const struct page_request page_request = {
         .server = request->server,
         .post = x->post,
-        .local = x->local,
+        .local = x->request.local,
         .segments = {x->segments[0], x->segments[1]},
         .body = {request->head, request->head_bytes},
         .param_count = request->codec_request.param_count,
@@ -306,21 +315,21 @@ static void make_page(struct exchange *x)
 enum exchange_step exchange_body_end(struct exchange *x)
 {
     struct request *request = &x->request;
-    if (x->phase == EXCHANGE_DRAIN) {
-        return x->answered_early ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
+    if (request_state(request) != REQUEST_BODY) {
+        return request_state(request) == REQUEST_LINGERING ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
     }
     if (refused_at_the_end(x)) {
         return EXCHANGE_ANSWER;
     }
     request->times.received = clock_now_ns();
-    if (body_finish(x, &request->error) != STATUS_OK) {
+    if (land_finish(request, &request->error) != STATUS_OK) {
         return EXCHANGE_ANSWER;
     }
     if (request->codec == NULL) {
         make_page(x);
         return EXCHANGE_ANSWER;
     }
-    switch (infer_submit(x)) {
+    switch (infer_submit(request)) {
     case INFER_AWAY:
         return EXCHANGE_SUSPEND;
     case INFER_SOON:

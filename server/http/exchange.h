@@ -1,37 +1,33 @@
-/* The HTTP half's records: a connection, and the exchange (one request and its answer) on it.
+/* The HTTP half's records: a connection, and the exchange (one request and its answer) on it. Both
+ * belong to one loop, and so do their fields, but for `request` while that is away: its states are
+ * in server/sched/request.h. A request that comes back is found again as `exchange_of(request)`.
  *
- * | connection     | means                                   | bounded by (deadline.c)        |
- * |----------------|-----------------------------------------|--------------------------------|
- * | CONN_FRESH     | accepted, no request line yet           | --header-timeout-ms            |
- * | CONN_IDLE      | between requests                        | --idle-timeout-s (MHD); where  |
- * |                |                                         | a request line trickles in,    |
- * |                |                                         | --header-timeout-ms more       |
- * | CONN_HEADER    | request line seen, headers are arriving | --header-timeout-ms            |
- * | CONN_BODY      | the body is arriving                    | --body-timeout-ms, rate        |
- * |                | ... and was refused: it is dropped      | 1 s, and 10 s after the answer |
- * | CONN_WAITING   | the request is with someone else        | --request-timeout-ms until a   |
- * |                |                                         | device has it, and between the |
- * |                |                                         | pieces of texts;               |
- * |                |                                         | --device-timeout-ms there      |
- * | CONN_ANSWERING | the answer is being sent                | --answer-timeout-ms, rate      |
+ * How long a connection may take for what (deadline.c). All bounds are absolute: a byte now and
+ * then moves none of them.
  *
- * All bounds are absolute: a byte now and then moves none of them. While reservations of memory
- * are refused, who holds some of it and is slow has no longer than that (deadline.c).
+ * | its request         | bounded by                                                            |
+ * |---------------------|-----------------------------------------------------------------------|
+ * | none yet            | --header-timeout-ms                                                   |
+ * | none since the last | --idle-timeout-s (MHD); where a request line trickles in,             |
+ * |                     | --header-timeout-ms more                                              |
+ * | HEADER              | --header-timeout-ms                                                   |
+ * | BODY                | --body-timeout-ms, rate                                               |
+ * | REFUSED, LINGERING  | 1 s, and 10 s after the answer                                        |
+ * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
+ * |                     | texts; --device-timeout-ms there                                      |
+ * | ANSWERING           | --answer-timeout-ms, rate                                             |
  *
- * A request that is with someone else is SUSPENDED, or POLLED if it is expected soon: then MHD
- * goes on looking at the connection, asks for the answer now and again, and may even close it,
- * which makes an orphan of the exchange (docs/decisions/012).
+ * While reservations of memory are refused, who holds some of it and is slow has no longer than
+ * that (deadline.c).
  *
- * Both belong to one loop, and so do their fields, but for `request` while it is handed over
- * (see server/sched/request.h). A request handed over is found again as `exchange_of(request)`.
- */
+ * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
+ * suspends the connection (`held`). Until then it may even close it, which makes an orphan of the
+ * exchange (docs/decisions/012). */
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
 #include "server/http/door.h"
 #include "server/http/routes.h"
-#include "server/infer/inflate.h"
-#include "server/infer/packed_body.h"
 #include "server/pages/page.h"
 #include "server/sched/request.h"
 
@@ -43,24 +39,15 @@
 struct http_loop;
 struct http_daemon;
 
-enum conn_phase {
-    CONN_FRESH,
-    CONN_IDLE,
-    CONN_HEADER,
-    CONN_BODY,
-    CONN_WAITING,
-    CONN_ANSWERING
-};
-
 struct conn {
     unsigned magic;
-    enum conn_phase phase;
     bool local;            /* the client is on this machine */
+    bool used;             /* a request line came on it */
     bool cut;              /* was shut down: MHD is about to close it */
     bool closed;           /* MHD has: only an orphan keeps this record */
     int fd;                /* MHD's */
-    uint64_t since_ns;     /* when the phase began */
-    uint64_t body_ns;      /* WAITING inside a body: how much of its time was over */
+    uint64_t since_ns;     /* when what it is bounded by now began */
+    uint64_t body_ns;      /* PAUSED: how much of the time of its body was over */
     uint64_t answer_bytes; /* of the answer being sent */
     uint64_t answer_given; /* of them, handed to the socket; known of what goes in blocks */
     struct conn_look {
@@ -79,18 +66,6 @@ struct conn {
     struct sockaddr_storage peer;
 };
 
-enum exchange_phase {
-    EXCHANGE_NEW,       /* headers not looked at yet */
-    EXCHANGE_BODY,      /* the body is wanted */
-    EXCHANGE_DRAIN,     /* refused: the rest of the body is read and dropped */
-    EXCHANGE_SUSPENDED, /* the request is with the codec pool, the queue or a worker; MHD asks
-                         * once more, and suspends the connection then */
-    EXCHANGE_POLLED,    /* the same, but expected soon: not suspended, MHD asks again */
-    EXCHANGE_ORPHANED,  /* the same, and the connection is gone */
-    EXCHANGE_READY,     /* it is back: the answer can be sent */
-    EXCHANGE_ANSWERED   /* MHD has the answer */
-};
-
 enum {
     CONN_MAGIC = 0x7a11c0,
     EXCHANGE_MAGIC = 0x7a11e8,
@@ -98,59 +73,35 @@ enum {
     EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
 };
 
-struct slices;
-
 struct exchange {
     struct request request; /* first: what the other layers see */
     unsigned magic;
-    enum exchange_phase phase;
     struct conn *conn;
     struct http_loop *loop;
     struct door door;
     bool post;
-    bool paused;    /* SUSPENDED inside its body: it waits to be admitted, or for memory */
-    bool local;     /* the client is on this machine */
-    bool get;       /* GET or HEAD */
-    bool head;      /* HEAD: no body in the answer; unknown until the header has ended */
-    bool close;     /* the connection ends with this answer */
-    unsigned polls; /* POLLED: times that MHD has asked for the answer */
-    bool held;      /* SUSPENDED: MHD has suspended the connection, too */
+    bool get;            /* GET or HEAD */
+    bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
+    bool close;          /* the connection ends with this answer */
+    unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
+    bool held;           /* away: MHD has suspended the connection */
+    bool orphan;         /* away: the connection is gone */
 
     char *target; /* owned: request target, taken apart in place; kept for the next request */
     size_t target_capacity;
     const char *path; /* decoded; cut at captured segments */
     const char *segments[PAGE_SEGMENTS];
 
-    uint64_t body_limit;    /* most bytes of the body, as sent and unpacked */
-    uint64_t body_received; /* bytes as sent */
-    uint64_t body_unpacked; /* the same after Content-Encoding */
-    uint64_t head_need;     /* what the codec wants in the head; UINT64_MAX: everything */
-    bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
-    size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
-    uint64_t head_reserved;         /* of request.reserved_bytes: for the head */
-    uint64_t block_reserved;        /* of request.reserved_bytes: for the block; grows with the
-                                     * payload, up to block_bytes */
-    bool rest_reserved;             /* all of the block, and the answer's text */
-    size_t payload_room;            /* bytes for payload in what is reserved of the block */
-    size_t block_bytes;             /* what the block must have in the end */
-    size_t output_at;               /* of them, before the output buffer */
-    struct inflate *inflate;        /* owned; NULL: the body is not packed any more */
-    struct packed_body packed_body; /* of a tensor's request, until unpacked */
-    struct slices *slices;          /* owned; NULL: not scanned while it arrives */
-
-    uint64_t refused_ns; /* DRAIN: since when */
+    uint64_t refused_ns; /* REFUSED, LINGERING: since when */
     uint64_t drained;    /* bytes dropped since then */
-    bool answered_early; /* the refusal was written while the body was still coming */
     bool client_counted; /* among the requests of its client */
 
-    unsigned retry_after_s; /* of a refusal that is worth another try */
-    unsigned http_status;   /* of the answer */
-    const char *page_type;  /* pages: Content-Type */
-    const char *page_text;  /* pages: the answer's body; borrowed from answer.head or static */
+    unsigned http_status;  /* of the answer */
+    const char *page_type; /* pages: Content-Type */
+    const char *page_text; /* pages: the answer's body; borrowed from answer.head or static */
     size_t page_bytes;
     struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
     struct byte_view answer_payload;
-    enum door_coding packed; /* Content-Encoding of the answer in answer.head */
 
     struct exchange *next_free; /* list of unused records */
 };
@@ -166,7 +117,8 @@ struct conn *conn_create(struct http_daemon *daemon, int fd);
 void conn_destroy(struct conn *conn);
 void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended */
 
-void conn_enter(struct conn *conn, enum conn_phase phase);
+/* What it is bounded by begins now. */
+void conn_begin(struct conn *conn);
 
 /* The client's address as text; "unix" on a Unix socket. */
 void conn_client_text(const struct conn *conn, char *text, size_t room);
@@ -186,7 +138,7 @@ void exchange_free(struct exchange *x);
 /* What a step leaves MHD to do. */
 enum exchange_step {
     EXCHANGE_GO_ON,   /* more calls will come */
-    EXCHANGE_SUSPEND, /* the request is handed over: suspend until loop_resume() */
+    EXCHANGE_SUSPEND, /* the request is away: suspend until loop_resume() */
     EXCHANGE_PAUSE,   /* the same inside the body: these bytes are not taken, come again */
     EXCHANGE_AWAIT,   /* the same, but it may be back sooner than that is worth */
     EXCHANGE_ANSWER,  /* queue the answer now */
@@ -201,7 +153,7 @@ enum exchange_step exchange_header(struct exchange *x, const char *method);
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *x);
 
-/* In EXCHANGE_BODY, between MHD's calls: request.error says why the rest is not wanted. */
+/* In REQUEST_BODY, between MHD's calls: request.error says why the rest is not wanted. */
 void exchange_refuse(struct exchange *x);
 
 #endif

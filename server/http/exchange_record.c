@@ -5,6 +5,7 @@
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
+#include "server/infer/land.h"
 #include "server/infer/slices.h"
 #include "server/memory/shm.h"
 #include "server/sched/client.h"
@@ -38,7 +39,7 @@ static struct exchange *take_record(struct http_loop *loop)
 static void reset_request(struct request *request)
 {
     request->magic = REQUEST_MAGIC;
-    request->state = REQUEST_RECEIVING;
+    request_enter(request, REQUEST_HEADER);
     atomic_store_explicit(&request->cancelled, false, memory_order_relaxed);
     request->retries = 0;
     request->admission = (struct admission_hold){.state = ADMISSION_NONE};
@@ -54,6 +55,8 @@ static void reset_request(struct request *request)
     request->decoded = false;
     request->planned = false;
     request->head_bytes = 0;
+    request->body = (struct request_body){.declared = -1};
+    request->slices = NULL;
     request->block = (struct memory_block){.slab = NULL};
     memset(request->shm, 0, sizeof request->shm);
     request->shm_bytes = 0;
@@ -62,6 +65,9 @@ static void reset_request(struct request *request)
     request->reserved_bytes = 0;
     request->answer.head = NULL;
     request->answer.head_bytes = 0;
+    request->answer_coding = CODING_IDENTITY;
+    request->accept_coding = CODING_IDENTITY;
+    request->retry_after_s = 1;
     request->error.status = STATUS_OK;
     request->error.field[0] = '\0';
     request->device = -1;
@@ -81,35 +87,19 @@ static void reset(struct exchange *x)
 {
     reset_request(&x->request);
     x->magic = EXCHANGE_MAGIC;
-    x->phase = EXCHANGE_NEW;
     x->post = false;
     x->get = false;
     x->head = false;
     x->close = false;
     x->path = "";
-    x->body_received = 0;
-    x->body_unpacked = 0;
-    x->head_need = 0;
-    x->head_reserved = 0;
-    x->spill = false;
-    x->spilled = 0;
-    x->block_reserved = 0;
-    x->rest_reserved = false;
-    x->paused = false;
-    x->retry_after_s = 1;
-    x->payload_room = 0;
-    x->block_bytes = 0;
-    x->inflate = NULL;
-    x->packed_body = (struct packed_body){.bytes = NULL};
-    x->slices = NULL;
+    x->held = false;
+    x->orphan = false;
     x->refused_ns = 0;
     x->drained = 0;
-    x->answered_early = false;
     x->client_counted = false;
     x->http_status = 0;
     x->page_text = NULL;
     x->page_bytes = 0;
-    x->packed = DOOR_IDENTITY;
 }
 
 static bool copy_target(struct exchange *x, const char *target)
@@ -140,13 +130,14 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     reset(x);
     x->conn = conn;
     x->loop = loop;
-    x->local = conn->local;
+    x->request.local = conn->local;
     x->request.connection = connection;
     x->request.completion = &loop->completion;
     x->request.server = loop->server;
     x->request.client = conn->client;
     conn->exchange = x;
-    conn_enter(conn, CONN_HEADER);
+    conn->used = true;
+    conn_begin(conn);
     x->request.times.arrived = conn->since_ns;
     x->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
@@ -196,7 +187,7 @@ static void log_end(const struct exchange *x, uint64_t now_ns)
         .outcome = status_slug(request->error.status),
         .detail = request->error.status != STATUS_OK ? request->error.detail : NULL,
         .http_status = x->http_status,
-        .bytes_in = x->body_received,
+        .bytes_in = x->request.body.received,
         .bytes_out = x->conn->answer_bytes,
         .queue_us = clock_span_ns(request->times.queued, request->times.started) / NS_PER_US,
         .compute_us =
@@ -213,7 +204,8 @@ static void count_end(struct exchange *x)
     struct metrics *metrics = x->loop->server->metrics;
     struct request *request = &x->request;
     const struct route *route = request->route;
-    if (x->phase != EXCHANGE_ANSWERED && !x->answered_early &&
+    enum request_state state = request_state(request);
+    if (state != REQUEST_ANSWERING && state != REQUEST_LINGERING &&
         request->error.status == STATUS_OK) {
         (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
     }
@@ -223,7 +215,7 @@ static void count_end(struct exchange *x)
         const struct metrics_request ended = request_figures(request);
         metrics_request(metrics, &ended);
     }
-    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, x->body_received);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, x->request.body.received);
     metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, x->conn->answer_bytes);
     metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
 }
@@ -236,12 +228,12 @@ static void orphan(struct exchange *x)
 {
     x->conn->daemon->polled--;
     exchange_cancel(x);
-    if (x->request.state == REQUEST_SLICED) {
-        x->phase = EXCHANGE_READY;
-        x->loop->away--;
+    if (request_state(&x->request) == REQUEST_SLICED) {
+        request_enter(&x->request, REQUEST_READY);
+        x->loop->completion.expected--;
         end(x);
     } else {
-        x->phase = EXCHANGE_ORPHANED;
+        x->orphan = true;
     }
 }
 
@@ -260,7 +252,7 @@ static void end(struct exchange *x)
     struct request *request = &x->request;
     struct memory *memory = loop->server->memory;
     count_end(x);
-    x->conn->daemon->answering -= x->phase == EXCHANGE_ANSWERED;
+    x->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
     if (log_request_due(loop->server->log)) {
         log_end(x, clock_now_ns());
     }
@@ -274,11 +266,10 @@ static void end(struct exchange *x)
         free(request->answer.head);
     }
     shm_release_all(request->shm);
-    slices_release(x);
-    inflate_destroy(x->inflate);
-    packed_body_free(x);
+    slices_release(request);
+    land_release(request);
     if (request->head_capacity > KEPT_TEXT_BYTES) {
-        discard(request, request->head, request->head_capacity, x->head_reserved);
+        discard(request, request->head, request->head_capacity, request->body.head_reserved);
         request->head = NULL;
         request->head_capacity = 0;
     }
@@ -293,7 +284,7 @@ static void end(struct exchange *x)
     }
     x->conn->exchange = NULL;
     x->conn->answer_bytes = 0;
-    conn_enter(x->conn, CONN_IDLE);
+    conn_begin(x->conn);
     x->magic = 0;
     if (loop->free_count >= KEPT_EXCHANGES) {
         exchange_free(x);
@@ -306,10 +297,13 @@ static void end(struct exchange *x)
 
 void exchange_end(struct exchange *x)
 {
-    assert(x->magic == EXCHANGE_MAGIC && (x->phase != EXCHANGE_SUSPENDED || !x->held));
-    if (x->phase == EXCHANGE_POLLED || x->phase == EXCHANGE_SUSPENDED) {
+    assert(x->magic == EXCHANGE_MAGIC && !x->held);
+    if (x->orphan) {
+        return;
+    }
+    if (request_is_away(&x->request)) {
         orphan(x);
-    } else if (x->phase != EXCHANGE_ORPHANED) {
+    } else {
         end(x);
     }
 }
@@ -317,7 +311,7 @@ void exchange_end(struct exchange *x)
 void exchange_end_orphan(struct exchange *x)
 {
     struct conn *conn = x->conn;
-    assert(x->magic == EXCHANGE_MAGIC && x->phase == EXCHANGE_ORPHANED);
+    assert(x->magic == EXCHANGE_MAGIC && x->orphan);
     end(x);
     if (conn->closed) {
         conn_free(conn);

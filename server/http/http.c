@@ -154,7 +154,7 @@ void http_stop(struct http *http)
     http_halt(http);
     for (size_t i = 0; i < http->loop_count; i++) {
         loop_stop(&http->loops[i]);
-        in_use = in_use || http->loops[i].away + http->loops[i].slices_out > 0;
+        in_use = in_use || http->loops[i].completion.expected > 0;
     }
     listen_close(&http->listeners);
     if (!in_use) {

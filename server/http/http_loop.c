@@ -123,20 +123,17 @@ static enum exchange_step read_header(struct exchange *x, const char *method,
  * where it was when that is resumed, and close where the client has closed its side, which is
  * free to do so and still waits for the answer. From the next call on MHD waits for us, not for
  * bytes. */
-static void go_away(struct exchange *x, enum exchange_phase phase)
+static void go_away(struct exchange *x, unsigned polls)
 {
-    x->phase = phase;
-    x->polls = 0;
-    x->held = false;
-    x->loop->away++;
+    x->polls_left = polls;
+    x->loop->completion.expected++;
     x->conn->daemon->polled++;
-    conn_enter(x->conn, CONN_WAITING);
+    conn_begin(x->conn);
 }
 
 /* Have MHD leave the connection alone until it is resumed. */
 static void hold(struct exchange *x)
 {
-    x->phase = EXCHANGE_SUSPENDED;
     x->held = true;
     x->conn->daemon->polled--;
     MHD_suspend_connection(x->request.connection);
@@ -145,8 +142,10 @@ static void hold(struct exchange *x)
 /* MHD asks for an answer that is not there. */
 static enum MHD_Result answer_polled(struct exchange *x)
 {
-    if (x->phase == EXCHANGE_SUSPENDED || ++x->polls > EXCHANGE_MOST_POLLS) {
+    if (x->polls_left == 0) {
         hold(x);
+    } else {
+        x->polls_left--;
     }
     return MHD_YES;
 }
@@ -157,16 +156,15 @@ static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
     case EXCHANGE_GO_ON:
         return MHD_YES;
     case EXCHANGE_SUSPEND:
-        go_away(x, EXCHANGE_SUSPENDED);
+        go_away(x, 0);
         return MHD_YES;
     case EXCHANGE_PAUSE:
-        x->paused = true;
         x->conn->body_ns = clock_span_ns(x->conn->since_ns, clock_now_ns());
-        go_away(x, EXCHANGE_SUSPENDED);
+        go_away(x, 0);
         hold(x); /* at once: MHD still has bytes that are not taken */
         return MHD_YES;
     case EXCHANGE_AWAIT:
-        go_away(x, EXCHANGE_POLLED);
+        go_away(x, EXCHANGE_MOST_POLLS);
         return MHD_YES;
     case EXCHANGE_ANSWER:
         return respond(x) ? MHD_YES : MHD_NO;
@@ -189,22 +187,21 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         return MHD_NO;
     }
     assert(x->magic == EXCHANGE_MAGIC);
-    if (x->phase == EXCHANGE_POLLED || x->phase == EXCHANGE_SUSPENDED) {
+    if (request_is_away(&x->request)) {
         return answer_polled(x);
     }
     daemon->progress = true;
-    if (x->phase == EXCHANGE_NEW) {
+    if (request_state(&x->request) == REQUEST_HEADER) {
         return take_step(x, read_header(x, method, version));
     }
     if (*data_bytes > 0) {
         size_t count = *data_bytes;
         enum exchange_step step = exchange_data(x, data, count);
         *data_bytes = step == EXCHANGE_PAUSE ? count : 0;
-        bool left =
-            x->phase == EXCHANGE_BODY && step != EXCHANGE_PAUSE && deadline_left_inside_body(x);
+        bool left = request_state(&x->request) == REQUEST_BODY && deadline_left_inside_body(x);
         return take_step(x, left ? EXCHANGE_CLOSE : step);
     }
-    if (x->phase == EXCHANGE_READY) {
+    if (request_state(&x->request) == REQUEST_READY) {
         return take_step(x, EXCHANGE_ANSWER);
     }
     return take_step(x, exchange_body_end(x));
@@ -235,29 +232,29 @@ static void on_daemon_readable(uv_poll_t *poll, int status, int events)
 void loop_resume(struct exchange *x)
 {
     struct http_daemon *daemon = x->conn->daemon;
-    x->loop->away--;
+    x->loop->completion.expected--;
     daemon->need_run = true;
-    if (x->phase == EXCHANGE_SUSPENDED && x->held) {
+    if (x->held) {
+        x->held = false;
         MHD_resume_connection(x->request.connection);
     } else {
         daemon->polled--;
     }
-    x->phase = EXCHANGE_READY;
+    request_enter(&x->request, REQUEST_READY);
 }
 
 /* A body that waited may go on, or is refused: then request.error says why. */
 static void resume_body(struct exchange *x)
 {
     struct conn *conn = x->conn;
-    x->loop->away--;
-    x->paused = false;
-    x->phase = EXCHANGE_BODY;
-    x->request.state = REQUEST_RECEIVING;
-    conn_enter(conn, CONN_BODY);
+    x->loop->completion.expected--;
+    x->held = false;
+    request_enter(&x->request, REQUEST_BODY);
+    conn_begin(conn);
     conn->since_ns -= conn->body_ns; /* the time in which we did not read does not count */
     if (x->request.error.status == STATUS_CLIENT_GONE) {
         deadline_cut(conn);
-    } else if (x->request.error.status != STATUS_OK) {
+    } else if (x->request.error.status != STATUS_OK || slices_lost(&x->request)) {
         exchange_refuse(x);
     }
     conn->daemon->need_run = true;
@@ -274,18 +271,20 @@ static void take_back(struct request *request)
     }
     struct exchange *x = exchange_of(request);
     assert(x->magic == EXCHANGE_MAGIC);
-    if (x->phase == EXCHANGE_ORPHANED) {
-        x->loop->away--;
+    if (x->orphan) {
+        x->loop->completion.expected--;
         exchange_end_orphan(x);
         return;
     }
-    assert(x->phase == EXCHANGE_SUSPENDED || x->phase == EXCHANGE_POLLED);
-    if (x->loop->stopping && request->state != REQUEST_FINISHED) {
+    enum request_state state = request_state(request);
+    if (x->loop->stopping && state != REQUEST_PRINTING) {
         (void)error_set(&request->error, STATUS_DRAINING, "the service is shutting down");
     }
-    if (x->paused) {
+    if (state == REQUEST_BODY) {
+        exchange_refuse(x); /* it has lost a slice */
+    } else if (state == REQUEST_PAUSED) {
         resume_body(x);
-    } else if (!infer_advance(x)) {
+    } else if (!infer_advance(request)) {
         loop_resume(x);
     }
 }
@@ -427,10 +426,10 @@ static void stop_daemons(struct http_loop *loop)
             run_once(&loop->daemons[i]);
         }
     }
-    if (loop->away + loop->slices_out > 0) {
+    if (loop->completion.expected > 0) {
         /* A hung device still has requests: MHD would abort. The process is about to end. */
         log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
-                    loop->away + loop->slices_out);
+                    loop->completion.expected);
         return;
     }
     for (size_t i = 0; i < loop->daemon_count; i++) {
@@ -569,7 +568,7 @@ void loop_stop(struct http_loop *loop)
     if (loop->joined) {
         stop_daemons(loop);
     }
-    if (loop->magic != LOOP_MAGIC || loop->away + loop->slices_out > 0) {
+    if (loop->magic != LOOP_MAGIC || loop->completion.expected > 0) {
         return; /* never begun, or still in use by a hung device */
     }
     if (!loop->started) {

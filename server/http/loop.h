@@ -27,8 +27,8 @@ struct http_daemon {
     bool need_run;
     bool progress;       /* since the run began: somebody was called with something new */
     unsigned quiet_runs; /* in a row, without */
-    size_t polled;       /* exchanges whose answer MHD asks for: POLLED, or not held yet */
-    size_t answering;    /* and in EXCHANGE_ANSWERED */
+    size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
+    size_t answering;    /* and in REQUEST_ANSWERING */
 };
 
 /* Who takes turns on a loop: a client with many connections, or all that have few. */
@@ -87,8 +87,6 @@ struct http_loop {
     atomic_size_t conn_count;
     atomic_size_t conn_total; /* since the start */
     atomic_bool accepting;    /* some listener is not closed */
-    size_t away;              /* exchanges with someone else */
-    size_t slices_out;        /* slices with someone else */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* since when this loop accepts only what has begun; 0: it does not */

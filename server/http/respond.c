@@ -117,7 +117,7 @@ static struct MHD_Response *error_response(struct exchange *x)
     add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
     if (retry_later(x->http_status)) {
         char seconds[16];
-        (void)snprintf(seconds, sizeof seconds, "%u", x->retry_after_s);
+        (void)snprintf(seconds, sizeof seconds, "%u", x->request.retry_after_s);
         add(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
     if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL) {
@@ -219,7 +219,7 @@ static struct MHD_Response *tensor_response(struct exchange *x)
 {
     const struct request *request = &x->request;
     const struct answer *answer = &request->answer;
-    const struct infer_bytes bytes = infer_answer_bytes(x);
+    const struct infer_bytes bytes = infer_answer_bytes(&x->request);
     x->answer_head = bytes.head;
     x->answer_payload = bytes.payload;
     struct MHD_Response *response = body_response(x);
@@ -230,9 +230,9 @@ static struct MHD_Response *tensor_response(struct exchange *x)
     for (int i = 0; i < answer->header_count; i++) {
         add(response, answer->headers[i].name, answer->headers[i].value);
     }
-    if (x->packed != DOOR_IDENTITY) {
+    if (x->request.answer_coding != CODING_IDENTITY) {
         add(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
-            x->packed == DOOR_GZIP ? "gzip" : "deflate");
+            x->request.answer_coding == CODING_GZIP ? "gzip" : "deflate");
         add(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     }
     add_timing(response, request);
@@ -272,10 +272,9 @@ bool respond(struct exchange *x)
     }
     bool queued = MHD_queue_response(request->connection, x->http_status, response) == MHD_YES;
     MHD_destroy_response(response);
-    request->state = REQUEST_ANSWERING;
-    x->phase = EXCHANGE_ANSWERED;
+    request_enter(request, REQUEST_ANSWERING);
     x->conn->daemon->answering++;
-    conn_enter(x->conn, CONN_ANSWERING);
+    conn_begin(x->conn);
     return queued;
 }
 
@@ -296,7 +295,7 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
     }
     char retry[32] = "";
     if (retry_later(x->http_status)) {
-        (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n", x->retry_after_s);
+        (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n", x->request.retry_after_s);
     }
     bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL;
     return snprintf(text, room,
@@ -312,7 +311,7 @@ void respond_early(struct exchange *x)
     char body[EARLY_BYTES / 2];
     char text[EARLY_BYTES];
     struct json_writer w;
-    x->answered_early = true;
+    request_enter(&x->request, REQUEST_LINGERING);
     x->close = true;
     if (x->request.id[0] == '\0') { /* the header is not there yet, or never will be */
         exchange_make_id(x);

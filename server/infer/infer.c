@@ -4,9 +4,9 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/http/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
+#include "server/infer/land.h"
 #include "server/infer/packed_answer.h"
 #include "server/infer/slices.h"
 #include "server/sched/admission.h"
@@ -86,9 +86,8 @@ static enum status check_rank(const struct request *request, struct error *err)
                            rank, (unsigned long long)most);
 }
 
-enum status infer_decode(struct exchange *x, struct error *err)
+enum status infer_decode(struct request *request, struct error *err)
 {
-    struct request *request = &x->request;
     const struct byte_view head = {request->head, request->head_bytes};
     enum status status =
         request->codec->decode(&request->codec_request, head, &request->call, err);
@@ -103,15 +102,15 @@ enum status infer_decode(struct exchange *x, struct error *err)
     }
     status = check_rank(request, err);
     if (status == STATUS_OK) {
-        status = infer_shm_hold(x, err);
+        status = infer_shm_hold(request, err);
     }
     if (status == STATUS_OK) {
         status = plan(request, err);
     }
     if (status == STATUS_OK) {
-        status = infer_measure(x, err);
+        status = infer_measure(request, err);
     }
-    uint64_t need = status == STATUS_OK ? infer_needed_bytes(x, 0) : 0;
+    uint64_t need = status == STATUS_OK ? infer_needed_bytes(request, 0) : 0;
     if (need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory)) {
         return memory_never_fits(request->server->memory, need, err);
     }
@@ -136,27 +135,28 @@ static enum status zero_output_tail(struct request *request, const struct parall
 }
 
 /* Move payload that was kept behind a long head to where it belongs. */
-static enum status unspill(struct exchange *x, const struct parallel *parallel,
+static enum status unspill(struct request *request, const struct parallel *parallel,
                            struct error *err)
 {
-    struct request *request = &x->request;
-    size_t count = x->spilled < x->payload_room ? x->spilled : x->payload_room;
-    request->payload_received = x->spilled;
+    size_t count = request->body.spilled < request->body.payload_room
+                       ? request->body.spilled
+                       : request->body.payload_room;
+    request->payload_received = request->body.spilled;
     return parallel_copy(parallel, slab_at(request, request->in_offset),
                          request->head + request->head_bytes + 1, count, err);
 }
 
 /* The text of the numbers is not needed any more. Its pages go back in steps, too. */
-static enum status forget_text(struct exchange *x, const struct parallel *parallel,
+static enum status forget_text(struct request *request, const struct parallel *parallel,
                                struct error *err)
 {
-    struct json_cut left = x->request.call.data;
+    struct json_cut left = request->call.data;
     while (left.bytes > 0) {
         struct json_cut part = left;
         if (part.bytes > FORGET_STEP_BYTES) {
             part.bytes = FORGET_STEP_BYTES;
         }
-        body_forget_text(x, part);
+        land_forget_text(request, part);
         left = (struct json_cut){left.text + part.bytes, left.bytes - part.bytes};
         if (left.bytes > 0 && !parallel_step(parallel)) {
             return parallel_given_up(err);
@@ -173,40 +173,39 @@ static enum status explained(struct request *request, enum status status)
 }
 
 /* Understand a complete body, if that was not done yet. Thread: the owner. */
-static enum status decode(struct exchange *x)
+static enum status decode(struct request *request)
 {
-    struct request *request = &x->request;
     if (request->decoded) {
         return STATUS_OK;
     }
     struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
     request->codec_request.parallel = &crew.parallel;
-    enum status status = infer_decode(x, &request->error);
+    enum status status = infer_decode(request, &request->error);
     request->codec_request.parallel = NULL;
     return explained(request, status);
 }
 
-static enum status prepare_in_steps(struct exchange *x, const struct parallel *parallel)
+static enum status prepare_in_steps(struct request *request, const struct parallel *parallel)
 {
-    struct request *request = &x->request;
     struct error *err = &request->error;
-    enum status status = infer_hold_rest(x, err);
+    enum status status = infer_hold_rest(request, err);
     request->call.parallel = parallel;
-    if (status == STATUS_OK && x->spill) {
-        status = unspill(x, parallel, err);
+    if (status == STATUS_OK && request->body.spill) {
+        status = unspill(request, parallel, err);
     }
     if (status == STATUS_OK) {
-        status = infer_shm_read_axis(x, err);
+        status = infer_shm_read_axis(request, err);
     }
     if (status == STATUS_OK) {
         status = request->codec->complete(&request->call, slab_at(request, request->in_offset),
                                           request->payload_received, err);
     }
     if (status == STATUS_OK && request->call.source == CALL_SOURCE_TEXT) {
-        status = forget_text(x, parallel, err);
+        status = forget_text(request, parallel, err);
     }
     if (status == STATUS_OK) {
-        status = infer_shm_read_input(x, slab_at(request, request->in_offset), parallel, err);
+        status =
+            infer_shm_read_input(request, slab_at(request, request->in_offset), parallel, err);
     }
     if (status == STATUS_OK && request->call.axis_pending) {
         status = plan(request, err);
@@ -218,7 +217,7 @@ static enum status prepare_in_steps(struct exchange *x, const struct parallel *p
 static enum status prepare(struct request *request)
 {
     struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    enum status status = prepare_in_steps(exchange_of(request), &crew.parallel);
+    enum status status = prepare_in_steps(request, &crew.parallel);
     request->call.parallel = NULL;
     return explained(request, status);
 }
@@ -234,9 +233,8 @@ static void answer_clear(struct answer *answer)
     answer->payload_bytes = 0;
 }
 
-struct infer_bytes infer_answer_bytes(struct exchange *x)
+struct infer_bytes infer_answer_bytes(struct request *request)
 {
-    struct request *request = &x->request;
     struct answer *answer = &request->answer;
     struct infer_bytes bytes = {.head = {answer->head, answer->head_bytes}};
     if (answer->payload_bytes == 0) {
@@ -282,15 +280,15 @@ static void drop_head(struct request *request)
 
 /* Compress the answer if there is memory for that; else leave it. err   CLIENT_GONE: given up
  */
-static enum status pack(struct exchange *x, const struct parallel *parallel, struct error *err)
+static enum status pack(struct request *request, const struct parallel *parallel,
+                        struct error *err)
 {
-    struct request *request = &x->request;
     struct answer *answer = &request->answer;
     struct packed_answer packed = {.bytes = NULL};
     struct error trouble = ERROR_INIT;
-    struct infer_bytes bytes = infer_answer_bytes(x);
+    struct infer_bytes bytes = infer_answer_bytes(request);
     enum status status = packed_answer_make(
-        request, x->door.accept_coding, (const struct byte_view[]){bytes.head, bytes.payload},
+        request, request->accept_coding, (const struct byte_view[]){bytes.head, bytes.payload},
         parallel, &packed, &trouble);
     if (status == STATUS_CLIENT_GONE) {
         drop_head(request);
@@ -301,17 +299,17 @@ static enum status pack(struct exchange *x, const struct parallel *parallel, str
         answer->head = packed.bytes;
         answer->head_bytes = packed.count;
         answer->payload_bytes = 0;
-        x->packed = x->door.accept_coding;
+        request->answer_coding = request->accept_coding;
     }
     return STATUS_OK;
 }
 
-static enum status encode_in_steps(struct exchange *x, const struct parallel *parallel)
+static enum status encode_in_steps(struct request *request, const struct parallel *parallel)
 {
-    struct request *request = &x->request;
     struct error *err = &request->error;
     const char *output = output_of(request);
-    enum status status = infer_shm_write_output(x, output, request->out_bytes, parallel, err);
+    enum status status =
+        infer_shm_write_output(request, output, request->out_bytes, parallel, err);
     request->call.parallel = parallel;
     if (status == STATUS_OK) {
         status = request->codec->encode(&request->call, output, request->out_bytes,
@@ -321,8 +319,8 @@ static enum status encode_in_steps(struct exchange *x, const struct parallel *pa
     if (status == STATUS_OK) {
         settle_text(request);
     }
-    return status == STATUS_OK && x->door.accept_coding != DOOR_IDENTITY
-               ? pack(x, parallel, err)
+    return status == STATUS_OK && request->accept_coding != CODING_IDENTITY
+               ? pack(request, parallel, err)
                : status;
 }
 
@@ -331,29 +329,26 @@ static void encode(struct request *request)
 {
     struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
     answer_clear(&request->answer);
-    if (encode_in_steps(exchange_of(request), &crew.parallel) != STATUS_OK) {
+    if (encode_in_steps(request, &crew.parallel) != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */
         (void)codec_pool_explain(request);
     }
-    request->state = REQUEST_FINISHED;
     request->times.finished = clock_now_ns();
 }
 
-static bool encode_is_long(const struct exchange *x)
+static bool encode_is_long(const struct request *request)
 {
-    const struct request *request = &x->request;
-    bool packs = x->door.accept_coding != DOOR_IDENTITY;
+    bool packs = request->accept_coding != CODING_IDENTITY;
     return infer_text_bytes(request) > request->server->config->inline_json_bytes ||
            (packs && request->out_bytes > INLINE_PACK_BYTES) ||
-           (infer_shm_copies(x, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
+           (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
 /* Payload bytes that completing a decoded request swaps, moves or writes zeroes behind. */
-static uint64_t bytes_to_move(const struct exchange *x)
+static uint64_t bytes_to_move(const struct request *request)
 {
-    const struct request *request = &x->request;
     const struct scan_call *call = &request->call;
-    bool copies = infer_shm_copies(x, SHM_INPUT);
+    bool copies = infer_shm_copies(request, SHM_INPUT);
     bool moves = call->byte_swap || call->payload_offset > 0;
     return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
            (request->out_bytes - computed_bytes(request));
@@ -361,18 +356,17 @@ static uint64_t bytes_to_move(const struct exchange *x)
 
 /* A head that the loop may decode: what it asks for then shows, which may be far more than what
  * it is. */
-static bool head_is_short(const struct exchange *x)
+static bool head_is_short(const struct request *request)
 {
-    const struct request *request = &x->request;
-    return x->inflate == NULL &&
+    return request->body.inflate == NULL &&
            request->head_bytes <= request->server->config->inline_json_bytes;
 }
 
-static bool complete_is_long(const struct exchange *x)
+static bool complete_is_long(const struct request *request)
 {
-    bool long_text = x->request.call.source == CALL_SOURCE_TEXT && !head_is_short(x);
-    return x->inflate != NULL || !x->request.decoded || long_text ||
-           bytes_to_move(x) > INLINE_MOVE_BYTES;
+    bool long_text = request->call.source == CALL_SOURCE_TEXT && !head_is_short(request);
+    return request->body.inflate != NULL || !request->decoded || long_text ||
+           bytes_to_move(request) > INLINE_MOVE_BYTES;
 }
 
 /* ---- what it costs the codec pool, in bytes of text ---- */
@@ -382,25 +376,23 @@ enum {
     TEXT_PER_PACKED = 4  /* and so many of text are printed while one is packed */
 };
 
-static uint64_t prepare_cost(const struct exchange *x)
+static uint64_t prepare_cost(const struct request *request)
 {
-    const struct request *request = &x->request;
-    if (x->inflate != NULL) {
+    if (request->body.inflate != NULL) {
         /* How much comes out shows when some has: see unpack_all(). */
-        return x->packed_body.count;
+        return request->body.packed.count;
     }
-    return request->decoded ? bytes_to_move(x) / MOVED_PER_TEXT
-                            : request->head_bytes + x->spilled / MOVED_PER_TEXT;
+    return request->decoded ? bytes_to_move(request) / MOVED_PER_TEXT
+                            : request->head_bytes + request->body.spilled / MOVED_PER_TEXT;
 }
 
-static uint64_t encode_cost(const struct exchange *x)
+static uint64_t encode_cost(const struct request *request)
 {
-    const struct request *request = &x->request;
     uint64_t text = infer_text_bytes(request);
-    uint64_t packed = x->door.accept_coding == DOOR_IDENTITY ? 0
-                      : text > 0                             ? text
-                                                             : request->out_bytes;
-    uint64_t copied = infer_shm_copies(x, SHM_OUTPUT) ? request->out_bytes : 0;
+    uint64_t packed = request->accept_coding == CODING_IDENTITY ? 0
+                      : text > 0                                ? text
+                                                                : request->out_bytes;
+    uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
     return text + packed * TEXT_PER_PACKED + copied / MOVED_PER_TEXT;
 }
 
@@ -423,9 +415,8 @@ static bool prepare_to_queue(struct request *request)
  * slices_wanted(); else the owner. */
 static enum infer_place launch(struct request *request)
 {
-    struct exchange *x = exchange_of(request);
-    if (slices_begun(x) || slices_start(x)) {
-        return slices_end(x) ? INFER_AWAY : INFER_ENDED;
+    if (slices_begun(request) || slices_start(request)) {
+        return slices_end(request) ? INFER_AWAY : INFER_ENDED;
     }
     enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
     bool queued = queue_push(request->server->queue, request, &request->error) == STATUS_OK;
@@ -436,17 +427,16 @@ static void parse_job(struct request *request);
 
 /* Unpack the body; no more of it than fits its class: what turns out to be longer has to wait
  * with those that are. False: it was handed over to do that, or it has failed. Codec pool. */
-static bool unpack_all(struct exchange *x)
+static bool unpack_all(struct request *request)
 {
-    struct request *request = &x->request;
     struct codec_pool *pool = request->server->codecs;
     struct codec_crew crew = codec_pool_crew(pool, request);
     bool small = request->cost <= CODEC_SMALL_BYTES;
-    enum status status =
-        body_unpack(x, small ? CODEC_SMALL_BYTES : UINT64_MAX, &crew.parallel, &request->error);
-    if (status == STATUS_OK && x->inflate != NULL) {
-        const struct packed_body *packed = &x->packed_body;
-        uint64_t ratio = x->body_unpacked / packed->at + 1;
+    enum status status = land_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
+                                     &crew.parallel, &request->error);
+    if (status == STATUS_OK && request->body.inflate != NULL) {
+        const struct packed_body *packed = &request->body.packed;
+        uint64_t ratio = request->body.unpacked / packed->at + 1;
         uint64_t rest = (packed->count - packed->at) * ratio; /* far below 2^63 */
         codec_pool_submit(pool, request, CODEC_SMALL_BYTES + rest, parse_job);
         return false;
@@ -465,24 +455,22 @@ static void parse_job(struct request *request)
 {
     struct completion *completion = request->completion;
     struct queue *queue = request->server->queue;
-    struct exchange *x = exchange_of(request);
-    if (x->inflate != NULL && !unpack_all(x)) {
+    if (request->body.inflate != NULL && !unpack_all(request)) {
         return;
     }
-    bool decoded = decode(x) == STATUS_OK;
-    if (decoded && !infer_is_covered(x)) {
-        request->state = REQUEST_DECODED;
+    bool decoded = decode(request) == STATUS_OK;
+    if (decoded && !infer_is_covered(request)) {
         completion_post(completion, request);
         return;
     }
     bool ready = decoded && prepare_to_queue(request);
-    if (ready && slices_wanted(x)) {
-        request->state = REQUEST_PARSED;
+    if (ready && (request->slices != NULL || slices_wanted(request))) {
+        request_enter(request, REQUEST_PARSED);
     } else if (ready && launch(request) != INFER_ENDED) {
         queue_wake(queue);
         return;
     } else {
-        request->state = REQUEST_FINISHED;
+        request_enter(request, REQUEST_PRINTING); /* it was, or it has failed */
     }
     completion_post(completion, request);
 }
@@ -495,50 +483,68 @@ static void print_job(struct request *request)
     completion_post(completion, request);
 }
 
-enum infer_place infer_submit(struct exchange *x)
+enum infer_place infer_submit(struct request *request)
 {
-    struct request *request = &x->request;
-    if (x->packed_body.count <= INLINE_UNPACK_BYTES &&
-        body_unpack(x, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
+    if (request->body.packed.count <= INLINE_UNPACK_BYTES &&
+        land_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
-    if (head_is_short(x) && decode(x) != STATUS_OK) {
+    if (head_is_short(request) && decode(request) != STATUS_OK) {
         return INFER_ENDED;
     }
-    if (!infer_may_go_on(x, 0)) {
+    if (!infer_may_go_on(request, 0, REQUEST_WAITING)) {
         return INFER_AWAY;
     }
-    admission_trim(request->server->admission, request, infer_claim(x, 0));
-    if (complete_is_long(x)) {
-        request->state = REQUEST_PARSING;
-        codec_pool_submit(request->server->codecs, request, prepare_cost(x), parse_job);
+    admission_trim(request->server->admission, request, infer_claim(request, 0));
+    if (complete_is_long(request)) {
+        request_enter(request, REQUEST_PARSING);
+        codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
         return INFER_AWAY;
     }
     return prepare_to_queue(request) ? launch(request) : INFER_ENDED;
 }
 
-bool infer_advance(struct exchange *x)
+/* It is computed. False: its answer is here, or it has failed. */
+static bool print(struct request *request)
 {
-    struct request *request = &x->request;
-    if (request->state == REQUEST_FINISHED || request->error.status != STATUS_OK) {
-        return false;
-    }
-    if (request->state == REQUEST_ADMITTED || request->state == REQUEST_DECODED) {
-        return infer_submit(x) != INFER_ENDED;
-    }
-    if (request->state == REQUEST_PARSED) {
-        return launch(request) != INFER_ENDED;
-    }
     if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {
         (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
                         "the deadline passed before the answer could be made");
         return false;
     }
-    if (encode_is_long(x)) {
-        request->state = REQUEST_PRINTING;
-        codec_pool_submit(request->server->codecs, request, encode_cost(x), print_job);
+    if (encode_is_long(request)) {
+        request_enter(request, REQUEST_PRINTING);
+        codec_pool_submit(request->server->codecs, request, encode_cost(request), print_job);
         return true;
     }
     encode(request);
+    return false;
+}
+
+bool infer_advance(struct request *request)
+{
+    if (request->error.status != STATUS_OK) {
+        return false;
+    }
+    switch (request_state(request)) {
+    case REQUEST_WAITING:
+    case REQUEST_PARSING:
+        return infer_submit(request) != INFER_ENDED;
+    case REQUEST_PARSED:
+        return launch(request) != INFER_ENDED;
+    case REQUEST_QUEUED:
+    case REQUEST_RUNNING:
+    case REQUEST_SLICED:
+        return print(request);
+    case REQUEST_PRINTING:
+    case REQUEST_HEADER:
+    case REQUEST_BODY:
+    case REQUEST_REFUSED:
+    case REQUEST_LINGERING:
+    case REQUEST_PAUSED:
+    case REQUEST_READY:
+    case REQUEST_ANSWERING:
+        break;
+    }
     return false;
 }

@@ -7,11 +7,11 @@
 #ifndef TALLY_SERVER_INFER_H
 #define TALLY_SERVER_INFER_H
 
-#include "server/http/exchange.h"
+#include "server/sched/request.h"
 
 /* Decode the head and plan the scan. Takes no memory for tensors: that is charged as they come.
  * Thread: the owner of the request. */
-MUST_CHECK enum status infer_decode(struct exchange *x, struct error *err);
+MUST_CHECK enum status infer_decode(struct request *request, struct error *err);
 
 /* Where a request is. */
 enum infer_place {
@@ -21,16 +21,16 @@ enum infer_place {
 };
 
 /* The body is complete. Thread: loop. */
-enum infer_place infer_submit(struct exchange *x);
+enum infer_place infer_submit(struct request *request);
 
 /* A request came back. True: it was handed over once more; false: ended. Thread: loop. */
-bool infer_advance(struct exchange *x);
+bool infer_advance(struct request *request);
 
 /* The answer's bytes before and after each other, as they are to be sent. */
 struct infer_bytes {
     struct byte_view head;
     struct byte_view payload; /* empty if head holds it all */
 };
-struct infer_bytes infer_answer_bytes(struct exchange *x);
+struct infer_bytes infer_answer_bytes(struct request *request);
 
 #endif

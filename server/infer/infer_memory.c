@@ -3,8 +3,8 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
-#include "server/http/body.h"
 #include "server/infer/infer_shm.h"
+#include "server/infer/land.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/queue.h"
@@ -37,14 +37,13 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /* Where input and output lie in the block, and how large it must be. */
-enum status infer_measure(struct exchange *x, struct error *err)
+enum status infer_measure(struct request *request, struct error *err)
 {
-    struct request *request = &x->request;
     const struct scan_call *call = &request->call;
     uint64_t planned = request->plan.out_elements * dtype_info(call->desc.dtype)->bytes;
     uint64_t total = 0;
     request->out_bytes = larger(planned, call->output_bytes);
-    infer_shm_place(x);
+    infer_shm_place(request);
     bool shared_in = request->shm[SHM_INPUT].in_use.slab != NULL;
     bool shared_out = request->shm[SHM_OUTPUT].in_use.slab != NULL;
     bool one_place = request->plan.in_place && !shared_in && !shared_out;
@@ -59,71 +58,70 @@ enum status infer_measure(struct exchange *x, struct error *err)
     if (total > SIZE_MAX / 2) {
         return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
     }
-    x->output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
-    x->block_bytes = (size_t)total;
+    request->body.output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
+    request->body.block_bytes = (size_t)total;
     return STATUS_OK;
 }
 
 /* Have the block. Its whole place is taken at once, because pages that nobody wrote to cost
  * nothing: what came need never be moved. */
-static enum status take_block(struct exchange *x, struct error *err)
+static enum status take_block(struct request *request, struct error *err)
 {
-    struct request *request = &x->request;
     if (request->block.slab != NULL) {
         return STATUS_OK;
     }
     enum status status =
-        memory_take(request->server->memory, x->block_bytes, &request->block, err);
+        memory_take(request->server->memory, request->body.block_bytes, &request->block, err);
     if (status == STATUS_OK) {
         request->in_offset = request->block.offset;
-        request->out_offset = request->in_offset + x->output_at;
+        request->out_offset = request->in_offset + request->body.output_at;
     }
     return status;
 }
 
 /* What is used of the block once so much payload is in it: slices write the output behind the
  * input while it arrives. */
-static uint64_t used_of_block(const struct exchange *x, uint64_t payload)
+static uint64_t used_of_block(const struct request *request, uint64_t payload)
 {
-    uint64_t most = x->request.call.payload_max;
+    uint64_t most = request->call.payload_max;
     if (payload >= most) {
-        return x->block_bytes;
+        return request->body.block_bytes;
     }
-    double besides = (double)(x->block_bytes - most) * (double)payload / (double)most;
+    double besides =
+        (double)(request->body.block_bytes - most) * (double)payload / (double)most;
     return payload + (uint64_t)besides;
 }
 
-enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err)
+enum status infer_grow(struct request *request, uint64_t bytes, struct error *err)
 {
-    struct request *request = &x->request;
     uint64_t most = request->call.payload_max;
-    uint64_t room = larger(bytes, larger(2 * (uint64_t)x->payload_room, FIRST_ROOM_BYTES));
+    uint64_t room =
+        larger(bytes, larger(2 * (uint64_t)request->body.payload_room, FIRST_ROOM_BYTES));
     room = room < most ? room : most;
-    uint64_t used = used_of_block(x, room);
-    enum status status = body_reserve(request, used - x->block_reserved, err);
+    uint64_t used = used_of_block(request, room);
+    enum status status = land_reserve(request, used - request->body.block_reserved, err);
     if (status == STATUS_OK) {
-        x->block_reserved = used;
-        x->payload_room = (size_t)room;
-        status = take_block(x, err);
+        request->body.block_reserved = used;
+        request->body.payload_room = (size_t)room;
+        status = take_block(request, err);
     }
     return status;
 }
 
 /* Everything that the request still needs: the rest of its block, the text of its answer. */
-enum status infer_hold_rest(struct exchange *x, struct error *err)
+enum status infer_hold_rest(struct request *request, struct error *err)
 {
-    struct request *request = &x->request;
-    if (x->rest_reserved) {
+    if (request->body.rest_reserved) {
         return STATUS_OK;
     }
-    uint64_t rest =
-        x->block_bytes - x->block_reserved + infer_text_bytes(request) + request->shm_bytes;
-    enum status status = body_reserve(request, rest, err);
+    uint64_t rest = request->body.block_bytes - request->body.block_reserved +
+                    infer_text_bytes(request) + request->shm_bytes;
+    enum status status = land_reserve(request, rest, err);
     if (status == STATUS_OK) {
-        x->rest_reserved = true;
-        x->block_reserved = x->block_bytes;
-        x->payload_room = request->call.payload_max;
-        status = take_block(x, err);
+        request->body.rest_reserved = true;
+        request->body.block_reserved = request->body.block_bytes;
+        request->body.payload_room = request->call.payload_max;
+        status = take_block(request, err);
     }
     return status;
 }
@@ -132,22 +130,21 @@ enum status infer_hold_rest(struct exchange *x, struct error *err)
 
 /* What the request needs in all; a guess as long as it is not decoded. `more`: bytes of the
  * body that are about to be landed. */
-uint64_t infer_needed_bytes(const struct exchange *x, uint64_t more)
+uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 {
-    const struct request *request = &x->request;
     if (request->decoded && request->planned) {
-        return x->head_reserved + x->packed_body.capacity + x->block_bytes +
-               infer_text_bytes(request) + request->shm_bytes;
+        return request->body.head_reserved + request->body.packed.capacity +
+               request->body.block_bytes + infer_text_bytes(request) + request->shm_bytes;
     }
-    uint64_t sent = x->body_received + more;
-    uint64_t declared = x->door.content_length > 0 ? (uint64_t)x->door.content_length : 0;
+    uint64_t sent = request->body.received + more;
+    uint64_t declared = request->body.declared > 0 ? (uint64_t)request->body.declared : 0;
     uint64_t guess = larger(sent, declared);
-    if (x->inflate != NULL) {
-        bool long_one = guess > x->body_limit / INFLATE_FACTOR;
-        guess = long_one ? x->body_limit : guess * INFLATE_FACTOR;
+    if (request->body.inflate != NULL) {
+        bool long_one = guess > request->body.limit / INFLATE_FACTOR;
+        guess = long_one ? request->body.limit : guess * INFLATE_FACTOR;
     }
-    if (declared == 0 && request->times.received != 0 && x->inflate == NULL) {
-        return x->head_reserved;
+    if (declared == 0 && request->times.received != 0 && request->body.inflate == NULL) {
+        return request->body.head_reserved;
     }
     if (declared == 0) {
         /* The text, and room to grow; the rest when it is decoded. */
@@ -158,18 +155,19 @@ uint64_t infer_needed_bytes(const struct exchange *x, uint64_t more)
     return guess > UINT64_MAX / GUESS_FACTOR ? UINT64_MAX : guess * GUESS_FACTOR;
 }
 
-uint64_t infer_claim(const struct exchange *x, uint64_t more)
+uint64_t infer_claim(const struct request *request, uint64_t more)
 {
-    const struct admission_hold *hold = &x->request.admission;
-    if (x->request.codec == NULL) {
+    const struct admission_hold *hold = &request->admission;
+    if (request->codec == NULL) {
         return 0;
     }
     if (hold->state == ADMISSION_SLOW && more > 0) {
         /* A step at a time: what its client announced but does not send is for others. */
-        bool enough = hold->promised_bytes >= x->body_received + more;
-        return enough ? hold->claim : hold->claim + x->body_received + more + FIRST_ROOM_BYTES;
+        bool enough = hold->promised_bytes >= request->body.received + more;
+        return enough ? hold->claim
+                      : hold->claim + request->body.received + more + FIRST_ROOM_BYTES;
     }
-    uint64_t need = infer_needed_bytes(x, more);
+    uint64_t need = infer_needed_bytes(request, more);
     if (need <= ADMISSION_LARGE_BYTES) {
         return 0;
     }
@@ -179,23 +177,21 @@ uint64_t infer_claim(const struct exchange *x, uint64_t more)
 
 /* How long a small request waits, about, for a codec thread if it is a long text, and for a
  * device. */
-static uint64_t small_wait_ns(const struct exchange *x, uint64_t now_ns)
+static uint64_t small_wait_ns(const struct request *request, uint64_t now_ns)
 {
-    const struct request *request = &x->request;
     const struct server *server = request->server;
     uint64_t wait_ns = queue_wait_ns(server->queue, request->client, now_ns);
-    int64_t text_bytes = request->decoded ? 0 : x->door.content_length;
+    int64_t text_bytes = request->decoded ? 0 : request->body.declared;
     if (text_bytes > (int64_t)server->config->inline_json_bytes) {
         wait_ns += codec_pool_wait_ns(server->codecs, request->client, (uint64_t)text_bytes);
     }
     return wait_ns;
 }
 
-enum status infer_check(struct exchange *x, struct error *err)
+enum status infer_check(struct request *request, struct error *err)
 {
-    struct request *request = &x->request;
     const struct server *server = request->server;
-    uint64_t claim = infer_claim(x, 0);
+    uint64_t claim = infer_claim(request, 0);
     uint64_t most = memory_budget_large(server->memory);
     uint64_t wait_ns = 0;
     enum status status = STATUS_OK;
@@ -205,7 +201,7 @@ enum status infer_check(struct exchange *x, struct error *err)
     } else if (request->deadline_ns != 0 &&
                request->deadline_ns - request->times.arrived < SOON_NS) {
         uint64_t now_ns = clock_now_ns();
-        wait_ns = small_wait_ns(x, now_ns);
+        wait_ns = small_wait_ns(request, now_ns);
         if (now_ns + wait_ns > request->deadline_ns) {
             status = error_set(
                 err, STATUS_QUEUE_FULL,
@@ -215,22 +211,29 @@ enum status infer_check(struct exchange *x, struct error *err)
                 (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
         }
     }
-    x->retry_after_s = 1 + (unsigned)(wait_ns / NS_PER_S);
+    request->retry_after_s = 1 + (unsigned)(wait_ns / NS_PER_S);
     return status;
 }
 
 /* Whether it may take what it needs. */
-bool infer_is_covered(const struct exchange *x)
+bool infer_is_covered(const struct request *request)
 {
-    const struct admission_hold *hold = &x->request.admission;
-    return infer_claim(x, 0) <= hold->claim ||
-           hold->claim >= memory_budget_large(x->request.server->memory);
+    const struct admission_hold *hold = &request->admission;
+    return infer_claim(request, 0) <= hold->claim ||
+           hold->claim >= memory_budget_large(request->server->memory);
 }
 
-bool infer_may_go_on(struct exchange *x, uint64_t more)
+bool infer_may_go_on(struct request *request, uint64_t more, enum request_state waits_in)
 {
-    struct request *request = &x->request;
-    uint64_t claim = infer_claim(x, more);
-    return claim <= request->admission.claim ||
-           admission_enter(request->server->admission, request, claim);
+    enum request_state state = request_state(request);
+    uint64_t claim = infer_claim(request, more);
+    if (claim <= request->admission.claim) {
+        return true;
+    }
+    request_enter(request, waits_in); /* it may be another's as soon as it is asked for */
+    bool admitted = admission_enter(request->server->admission, request, claim);
+    if (admitted) {
+        request_enter(request, state);
+    }
+    return admitted;
 }

@@ -4,11 +4,11 @@
 #ifndef TALLY_SERVER_INFER_MEMORY_H
 #define TALLY_SERVER_INFER_MEMORY_H
 
-#include "server/http/exchange.h"
+#include "server/sched/request.h"
 
 /* Where input and output lie in the block, and how large it must be. The request is planned.
  * Thread: the owner. err   TOO_LARGE */
-MUST_CHECK enum status infer_measure(struct exchange *x, struct error *err);
+MUST_CHECK enum status infer_measure(struct request *request, struct error *err);
 
 /* Memory for the text of the answer: what it takes at most while it is printed. 0 where the
  * answer is binary: its head is short. */
@@ -16,29 +16,31 @@ uint64_t infer_text_bytes(const struct request *request);
 
 /* Have the block, and room in it for `bytes` bytes of payload, at most call.payload_max, within
  * the memory budget: twice what came, as long as that is not all. Thread: the owner. */
-MUST_CHECK enum status infer_grow(struct exchange *x, uint64_t bytes, struct error *err);
+MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struct error *err);
 
 /* Have everything that the request still needs: the rest of its block, the text of its answer.
  * Thread: the owner. err   OUT_OF_MEMORY, TOO_LARGE */
-MUST_CHECK enum status infer_hold_rest(struct exchange *x, struct error *err);
+MUST_CHECK enum status infer_hold_rest(struct request *request, struct error *err);
 
 /* What the request needs in all; a guess as long as it is not decoded. `more`: bytes of the
  * body that are about to be landed. */
-uint64_t infer_needed_bytes(const struct exchange *x, uint64_t more);
+uint64_t infer_needed_bytes(const struct request *request, uint64_t more);
 
 /* The claim that a request needs before `more` bytes of its body are landed; 0 for a small one.
  * Thread: the owner. */
-uint64_t infer_claim(const struct exchange *x, uint64_t more);
+uint64_t infer_claim(const struct request *request, uint64_t more);
 
 /* Whether it may take what it needs. Thread: the owner. */
-bool infer_is_covered(const struct exchange *x);
+bool infer_is_covered(const struct request *request);
 
-/* Have the claim. False: the request was handed to admission.c. Thread: loop. */
-MUST_CHECK bool infer_may_go_on(struct exchange *x, uint64_t more);
+/* Have the claim. False: the request was handed to admission.c, in state `waits_in`.
+ * Thread: loop. */
+MUST_CHECK bool infer_may_go_on(struct request *request, uint64_t more,
+                                enum request_state waits_in);
 
 /* The header is read, and the head decoded if it needs nothing of the body: could the request
- * begin, and be through before its deadline? Sets x->retry_after_s. Thread: loop.
+ * begin, and be through before its deadline? Sets request->retry_after_s. Thread: loop.
  * err   TOO_LARGE, QUEUE_FULL */
-MUST_CHECK enum status infer_check(struct exchange *x, struct error *err);
+MUST_CHECK enum status infer_check(struct request *request, struct error *err);
 
 #endif

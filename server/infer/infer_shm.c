@@ -4,10 +4,10 @@
 #include "server/memory/shm.h"
 #include "server/sched/server.h"
 
-static enum status hold(struct exchange *x, const struct shm_window *window, enum shm_use which,
-                        struct error *err)
+static enum status hold(struct request *request, const struct shm_window *window,
+                        enum shm_use which, struct error *err)
 {
-    struct shm_registry *registry = x->request.server->shm;
+    struct shm_registry *registry = request->server->shm;
     if (window->region[0] == '\0') {
         return STATUS_OK;
     }
@@ -16,23 +16,23 @@ static enum status hold(struct exchange *x, const struct shm_window *window, enu
                          "clients' shared memory is off, see the server's --allow-client-shm: "
                          "send the tensor in the body, or ask the operator");
     }
-    if (!x->local) {
+    if (!request->local) {
         return error_set(
             err, STATUS_FORBIDDEN,
             "shared memory is for clients on this machine: loopback or Unix socket");
     }
-    return shm_acquire(registry, window, &x->request.shm[which].region, err);
+    return shm_acquire(registry, window, &request->shm[which].region, err);
 }
 
-enum status infer_shm_hold(struct exchange *x, struct error *err)
+enum status infer_shm_hold(struct request *request, struct error *err)
 {
-    const struct scan_call *call = &x->request.call;
-    enum status status = hold(x, &call->input_shm, SHM_INPUT, err);
+    const struct scan_call *call = &request->call;
+    enum status status = hold(request, &call->input_shm, SHM_INPUT, err);
     if (status == STATUS_OK) {
-        status = hold(x, &call->axis_shm, SHM_AXIS, err);
+        status = hold(request, &call->axis_shm, SHM_AXIS, err);
     }
     if (status == STATUS_OK) {
-        status = hold(x, &call->output_shm, SHM_OUTPUT, err);
+        status = hold(request, &call->output_shm, SHM_OUTPUT, err);
     }
     return status;
 }
@@ -78,9 +78,8 @@ static void place_output(struct request *request, size_t align)
     }
 }
 
-void infer_shm_place(struct exchange *x)
+void infer_shm_place(struct request *request)
 {
-    struct request *request = &x->request;
     size_t align = dtype_info(request->call.desc.dtype)->bytes;
     place_input(request, align);
     place_output(request, align);
@@ -91,10 +90,10 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-enum status infer_shm_read_axis(struct exchange *x, struct error *err)
+enum status infer_shm_read_axis(struct request *request, struct error *err)
 {
-    struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->request.shm[SHM_AXIS].region;
+    struct scan_call *call = &request->call;
+    const struct shm_region *region = request->shm[SHM_AXIS].region;
     if (region == NULL) {
         return STATUS_OK;
     }
@@ -102,12 +101,12 @@ enum status infer_shm_read_axis(struct exchange *x, struct error *err)
                     smaller(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err);
 }
 
-enum status infer_shm_read_input(struct exchange *x, void *input,
+enum status infer_shm_read_input(struct request *request, void *input,
                                  const struct parallel *parallel, struct error *err)
 {
-    const struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->request.shm[SHM_INPUT].region;
-    if (!infer_shm_copies(x, SHM_INPUT)) {
+    const struct scan_call *call = &request->call;
+    const struct shm_region *region = request->shm[SHM_INPUT].region;
+    if (!infer_shm_copies(request, SHM_INPUT)) {
         return STATUS_OK;
     }
     if (call->input_shm.bytes < call->input_bytes) {
@@ -134,13 +133,13 @@ static enum status verify(const struct request *request, struct error *err)
     return status;
 }
 
-enum status infer_shm_write_output(struct exchange *x, const void *output, uint64_t bytes,
+enum status infer_shm_write_output(struct request *request, const void *output, uint64_t bytes,
                                    const struct parallel *parallel, struct error *err)
 {
-    const struct scan_call *call = &x->request.call;
-    const struct shm_region *region = x->request.shm[SHM_OUTPUT].region;
-    enum status status = verify(&x->request, err);
-    if (status != STATUS_OK || !infer_shm_copies(x, SHM_OUTPUT)) {
+    const struct scan_call *call = &request->call;
+    const struct shm_region *region = request->shm[SHM_OUTPUT].region;
+    enum status status = verify(request, err);
+    if (status != STATUS_OK || !infer_shm_copies(request, SHM_OUTPUT)) {
         return status;
     }
     if (call->output_shm.bytes < bytes) {
@@ -152,14 +151,14 @@ enum status infer_shm_write_output(struct exchange *x, const void *output, uint6
     return shm_write(region, &call->output_shm, output, bytes, parallel, err);
 }
 
-bool infer_shm_used(const struct exchange *x)
+bool infer_shm_used(const struct request *request)
 {
-    const struct shm_tensor *shm = x->request.shm;
+    const struct shm_tensor *shm = request->shm;
     return shm[SHM_INPUT].region != NULL || shm[SHM_OUTPUT].region != NULL;
 }
 
-bool infer_shm_copies(const struct exchange *x, enum shm_use tensor)
+bool infer_shm_copies(const struct request *request, enum shm_use tensor)
 {
-    const struct shm_tensor *shm = &x->request.shm[tensor];
+    const struct shm_tensor *shm = &request->shm[tensor];
     return shm->region != NULL && !in_use(shm);
 }

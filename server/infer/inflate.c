@@ -18,24 +18,24 @@ enum {
 
 struct inflate {
     z_stream stream;
-    enum door_coding coding;
+    enum coding coding;
     bool ended; /* a whole stream was seen */
     uint64_t max_bytes;
     uint64_t produced;
     unsigned char piece[PIECE];
 };
 
-static int window_bits(enum door_coding coding)
+static int window_bits(enum coding coding)
 {
-    return coding == DOOR_GZIP ? WINDOW + GZIP_FORMAT : WINDOW;
+    return coding == CODING_GZIP ? WINDOW + GZIP_FORMAT : WINDOW;
 }
 
-static const char *coding_name(enum door_coding coding)
+static const char *coding_name(enum coding coding)
 {
-    return coding == DOOR_GZIP ? "gzip" : "deflate (zlib)";
+    return coding == CODING_GZIP ? "gzip" : "deflate (zlib)";
 }
 
-enum status inflate_create(enum door_coding coding, uint64_t max_bytes, struct inflate **out,
+enum status inflate_create(enum coding coding, uint64_t max_bytes, struct inflate **out,
                            struct error *err)
 {
     struct inflate *unpack = malloc(sizeof *unpack);
@@ -73,7 +73,7 @@ static enum status corrupt(const struct inflate *unpack, const char *what, struc
 /* Bytes came after the end of a stream: another gzip member, or garbage. */
 static enum status begin_next_member(struct inflate *unpack, struct error *err)
 {
-    if (unpack->coding != DOOR_GZIP) {
+    if (unpack->coding != CODING_GZIP) {
         return corrupt(unpack, "more bytes follow its end", err);
     }
     unpack->ended = false;
@@ -149,7 +149,7 @@ struct deflate {
     unsigned char piece[PIECE];
 };
 
-enum status deflate_create(enum door_coding coding, struct deflate **out, struct error *err)
+enum status deflate_create(enum coding coding, struct deflate **out, struct error *err)
 {
     struct deflate *pack = malloc(sizeof *pack);
     if (pack != NULL) {

@@ -7,7 +7,7 @@
 #define TALLY_SERVER_INFLATE_H
 
 #include "proto/status.h"
-#include "server/http/door.h"
+#include "server/sched/request.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,9 +18,9 @@ struct inflate; /* opaque */
 typedef enum status (*inflate_sink)(void *context, const void *bytes, size_t count,
                                     struct error *err);
 
-/* in    coding     DOOR_GZIP or DOOR_DEFLATE
+/* in    coding     CODING_GZIP or CODING_DEFLATE
  *       max_bytes  most bytes the stream may unpack to */
-MUST_CHECK enum status inflate_create(enum door_coding coding, uint64_t max_bytes,
+MUST_CHECK enum status inflate_create(enum coding coding, uint64_t max_bytes,
                                       struct inflate **out, struct error *err);
 void inflate_destroy(struct inflate *unpack); /* NULL is fine */
 
@@ -35,7 +35,7 @@ MUST_CHECK enum status inflate_finish(struct inflate *unpack, struct error *err)
 
 struct deflate; /* opaque */
 
-MUST_CHECK enum status deflate_create(enum door_coding coding, struct deflate **out,
+MUST_CHECK enum status deflate_create(enum coding coding, struct deflate **out,
                                       struct error *err);
 void deflate_destroy(struct deflate *pack); /* NULL is fine */
 

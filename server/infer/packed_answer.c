@@ -1,8 +1,8 @@
 /* A zlib stream into one buffer that doubles; see packed_answer.h. */
 #include "server/infer/packed_answer.h"
 
-#include "server/http/body.h"
 #include "server/infer/inflate.h"
+#include "server/infer/land.h"
 #include "server/sched/server.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static enum status append(void *context, const void *bytes, size_t count, struct
         size_t capacity = packed->capacity > 0 ? 2 * packed->capacity : FIRST_BYTES;
         capacity = capacity < need ? need : capacity;
         size_t more = capacity - packed->capacity;
-        enum status status = body_reserve(packed->request, more, err);
+        enum status status = land_reserve(packed->request, more, err);
         if (status != STATUS_OK) {
             return status;
         }
@@ -68,7 +68,7 @@ static enum status pack_view(struct deflate *pack, struct byte_view view,
     return status;
 }
 
-enum status packed_answer_make(struct request *request, enum door_coding coding,
+enum status packed_answer_make(struct request *request, enum coding coding,
                                const struct byte_view views[2], const struct parallel *parallel,
                                struct packed_answer *out, struct error *err)
 {

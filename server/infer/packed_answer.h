@@ -6,7 +6,7 @@
 
 #include "proto/codec.h"
 #include "proto/parallel.h"
-#include "server/http/door.h"
+#include "server/sched/request.h"
 
 struct request;
 
@@ -18,7 +18,7 @@ struct packed_answer {
 /* Pack `first`, then `second`. Thread: the request's owner.
  * err   OUT_OF_MEMORY: there is none for it now; CLIENT_GONE: given up by `parallel`. Nothing
  *       is left reserved then */
-MUST_CHECK enum status packed_answer_make(struct request *request, enum door_coding coding,
+MUST_CHECK enum status packed_answer_make(struct request *request, enum coding coding,
                                           const struct byte_view views[2],
                                           const struct parallel *parallel,
                                           struct packed_answer *out, struct error *err);

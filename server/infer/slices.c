@@ -5,11 +5,12 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
-#include "server/http/body.h"
-#include "server/http/loop.h"
 #include "server/infer/infer_shm.h"
+#include "server/infer/land.h"
 #include "server/sched/client.h"
+#include "server/sched/completion.h"
 #include "server/sched/queue.h"
+#include "server/sched/server.h"
 
 #include <stdlib.h>
 
@@ -23,8 +24,7 @@ enum {
 
 struct slices {
     struct request slice;
-    struct exchange *x; /* NULL: it ended before its slice came back */
-    struct http_loop *loop;
+    struct request *whole; /* NULL: it ended before its slice came back */
     struct scan_slicing slicing;
     uint64_t step_bytes; /* of the output */
     uint64_t done;       /* steps computed */
@@ -41,13 +41,12 @@ struct slices {
 /* ---- which requests ---- */
 
 /* The payload is the input buffer, byte by byte and in its place for good. */
-static bool lands_as_it_is(struct exchange *x)
+static bool lands_as_it_is(struct request *request)
 {
-    const struct request *request = &x->request;
     const struct scan_call *call = &request->call;
     return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
-           !call->byte_swap && !call->axis_pending && !infer_shm_used(x) &&
-           x->inflate == NULL && !x->spill && request->block.slab != NULL;
+           !call->byte_swap && !call->axis_pending && !infer_shm_used(request) &&
+           request->body.inflate == NULL && !request->body.spill && request->block.slab != NULL;
 }
 
 static uint64_t tensor_bytes(const struct scan_plan *plan)
@@ -67,47 +66,43 @@ static bool has_room(const struct scan_slicing *slicing)
 }
 
 /* While it arrives. */
-static bool worth_beginning(struct exchange *x, struct scan_slicing *slicing)
+static bool worth_beginning(struct request *request, struct scan_slicing *slicing)
 {
-    const struct request *request = &x->request;
     uint64_t least = request->server->config->slice_bytes;
     uint64_t bytes = tensor_bytes(&request->plan);
     return least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
-           lands_as_it_is(x) && scan_slicing_make(&request->plan, true, slicing) &&
+           lands_as_it_is(request) && scan_slicing_make(&request->plan, true, slicing) &&
            has_room(slicing);
 }
 
 /* When it is complete. */
-static bool worth_slicing(const struct exchange *x, struct scan_slicing *slicing)
+static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
 {
-    const struct request *request = &x->request;
     uint64_t least = request->server->config->slice_bytes;
     return least > 0 && tensor_bytes(&request->plan) / WHOLE_SLICES >= least &&
-           !infer_shm_used(x) && scan_slicing_make(&request->plan, false, slicing) &&
+           !infer_shm_used(request) && scan_slicing_make(&request->plan, false, slicing) &&
            has_room(slicing);
 }
 
-bool slices_wanted(const struct exchange *x)
+bool slices_wanted(const struct request *request)
 {
     struct scan_slicing ignored;
-    return worth_slicing(x, &ignored);
+    return worth_slicing(request, &ignored);
 }
 
-static bool create(struct exchange *x, const struct scan_slicing *slicing)
+static bool create(struct request *request, const struct scan_slicing *slicing)
 {
-    struct request *request = &x->request;
     struct error ignored = ERROR_INIT;
     size_t carry = (size_t)carry_bytes(slicing);
     size_t bytes = sizeof(struct slices) + carry;
-    if (body_reserve(request, bytes, &ignored) != STATUS_OK) {
+    if (land_reserve(request, bytes, &ignored) != STATUS_OK) {
         return false;
     }
     struct slices *slices = calloc(1, bytes);
     if (slices == NULL) {
         return false; /* the reservation is given back with the request */
     }
-    slices->x = x;
-    slices->loop = x->loop;
+    slices->whole = request;
     slices->slicing = *slicing;
     slices->step_bytes = slicing->elements * dtype_info(request->plan.dtype)->bytes;
     slices->most = 1 + request->server->config->slice_bytes * FIRST_SLICES / slices->step_bytes;
@@ -121,15 +116,15 @@ static bool create(struct exchange *x, const struct scan_slicing *slicing)
                                      .device = -1,
                                      .slice = {.of = slices}};
     client_hold(request->client);
-    x->slices = slices;
+    request->slices = slices;
     return true;
 }
 
-void slices_begin(struct exchange *x)
+void slices_begin(struct request *request)
 {
     struct scan_slicing slicing;
-    if (x->slices == NULL && worth_beginning(x, &slicing)) {
-        (void)create(x, &slicing);
+    if (request->slices == NULL && worth_beginning(request, &slicing)) {
+        (void)create(request, &slicing);
     }
 }
 
@@ -138,8 +133,7 @@ void slices_begin(struct exchange *x)
 /* Queue what there is up to step `end`, or the first of it. */
 static enum status push(struct slices *slices, uint64_t end, struct error *err)
 {
-    const struct exchange *x = slices->x;
-    const struct request *whole = &x->request;
+    const struct request *whole = slices->whole;
     struct request *slice = &slices->slice;
     uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
     uint64_t there = end - slices->done;
@@ -164,22 +158,22 @@ static enum status push(struct slices *slices, uint64_t end, struct error *err)
         bool first = slices->done == 0;
         queue_wake(whole->server->queue); /* long, and alone: there is no company to wait for */
         slices->out = cut.steps;
-        slices->loop->slices_out++;
+        slice->completion->expected++;
         metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
         metrics_add(whole->server->metrics, METRICS_COUNTER_SLICED_REQUESTS, first);
     }
     return status;
 }
 
-void slices_feed(struct exchange *x)
+void slices_feed(struct request *request)
 {
-    struct slices *slices = x->slices;
+    struct slices *slices = request->slices;
     if (slices == NULL || slices->out > 0) {
         return;
     }
     struct error ignored = ERROR_INIT;
-    uint64_t received = x->request.payload_received;
-    uint64_t least = x->request.server->config->slice_bytes;
+    uint64_t received = request->payload_received;
+    uint64_t least = request->server->config->slice_bytes;
     uint64_t arrived = received / slices->step_bytes;
     if (received < slices->next_bytes || arrived >= slices->slicing.steps ||
         (arrived - slices->done) * slices->step_bytes < least) {
@@ -190,23 +184,41 @@ void slices_feed(struct exchange *x)
     }
 }
 
-bool slices_begun(const struct exchange *x)
+bool slices_begun(const struct request *request)
 {
-    return x->slices != NULL && (x->slices->out > 0 || x->slices->done > 0);
+    const struct slices *slices = request->slices;
+    return slices != NULL &&
+           (slices->out > 0 || slices->done > 0 || slices->slice.error.status != STATUS_OK);
 }
 
-bool slices_start(struct exchange *x)
+bool slices_start(struct request *request)
 {
     struct scan_slicing slicing;
-    return worth_slicing(x, &slicing) && (x->slices != NULL || create(x, &slicing));
+    return worth_slicing(request, &slicing) &&
+           (request->slices != NULL || create(request, &slicing));
 }
 
-bool slices_end(struct exchange *x)
+/* The slice that came back last was lost: then its error is the request's. */
+static bool is_lost(const struct slices *slices, struct request *whole)
 {
-    struct slices *slices = x->slices;
-    x->request.state = REQUEST_SLICED;
-    return slices->out > 0 ||
-           push(slices, slices->slicing.steps, &x->request.error) == STATUS_OK;
+    if (slices->out > 0 || slices->slice.error.status == STATUS_OK) {
+        return false;
+    }
+    whole->error = slices->slice.error;
+    return true;
+}
+
+bool slices_lost(struct request *request)
+{
+    return request->slices != NULL && is_lost(request->slices, request);
+}
+
+bool slices_end(struct request *request)
+{
+    struct slices *slices = request->slices;
+    request_enter(request, REQUEST_SLICED);
+    return slices->out > 0 || (!is_lost(slices, request) && push(slices, slices->slicing.steps,
+                                                                 &request->error) == STATUS_OK);
 }
 
 /* ---- coming back ---- */
@@ -223,7 +235,7 @@ static void adapt(struct slices *slices, uint64_t steps, uint64_t took_ns)
 
 static void account(struct slices *slices, uint64_t steps)
 {
-    struct request *whole = &slices->x->request;
+    struct request *whole = slices->whole;
     const struct request *slice = &slices->slice;
     adapt(slices, steps, clock_span_ns(slice->times.started, slice->times.computed));
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
@@ -238,7 +250,7 @@ static void account(struct slices *slices, uint64_t steps)
 /* The request's times: as if its slices had waited and run one after the other at the end. */
 static void settle_times(const struct slices *slices)
 {
-    struct metrics_times *times = &slices->x->request.times;
+    struct metrics_times *times = &slices->whole->times;
     times->computed = slices->slice.times.computed;
     times->started = times->computed - slices->compute_ns;
     times->queued = times->started - slices->queue_ns;
@@ -258,7 +270,7 @@ static void destroy(struct slices *slices)
 /* A slice of a request that waits for nothing but its slices. */
 static struct request *go_on(struct slices *slices)
 {
-    struct request *whole = &slices->x->request;
+    struct request *whole = slices->whole;
     if (slices->done < slices->slicing.steps &&
         atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
@@ -275,50 +287,43 @@ static struct request *go_on(struct slices *slices)
 struct request *slices_take_back(struct request *slice)
 {
     struct slices *slices = slice->slice.of;
-    struct exchange *x = slices->x;
+    struct request *whole = slices->whole;
     uint64_t steps = slices->out;
-    slices->loop->slices_out--;
+    slice->completion->expected--;
     slices->out = 0;
-    if (x == NULL) {
+    if (whole == NULL) {
         destroy(slices);
         return NULL;
     }
-    bool waiting = x->phase == EXCHANGE_SUSPENDED && !x->paused;
-    bool receiving = x->phase == EXCHANGE_BODY || x->paused;
+    enum request_state state = request_state(whole);
+    bool ours = state == REQUEST_BODY || state == REQUEST_SLICED;
     if (slice->error.status != STATUS_OK) {
-        if (waiting || receiving) {
-            x->request.error = slice->error;
-        }
-        if (x->phase == EXCHANGE_BODY) {
-            exchange_refuse(x); /* one that is paused, when it comes back */
-        }
-        return waiting ? &x->request : NULL;
+        return ours && is_lost(slices, whole) ? whole : NULL; /* else seen by slices_lost() */
     }
     slices->done += steps;
     account(slices, steps);
-    if (waiting) {
+    if (state == REQUEST_SLICED) {
         return go_on(slices);
     }
-    if (receiving) {
-        slices_feed(x);
+    if (state == REQUEST_BODY || state == REQUEST_PAUSED) {
+        slices_feed(whole);
     }
     return NULL;
 }
 
 /* ---- ending early ---- */
 
-void slices_cancel(struct exchange *x)
+void slices_cancel(struct request *request)
 {
-    if (x->slices != NULL) {
-        atomic_store_explicit(&x->slices->slice.cancelled, true, memory_order_relaxed);
+    if (request->slices != NULL) {
+        atomic_store_explicit(&request->slices->slice.cancelled, true, memory_order_relaxed);
     }
 }
 
-void slices_release(struct exchange *x)
+void slices_release(struct request *request)
 {
-    struct slices *slices = x->slices;
-    struct request *whole = &x->request;
-    x->slices = NULL;
+    struct slices *slices = request->slices;
+    request->slices = NULL;
     if (slices == NULL) {
         return;
     }
@@ -327,22 +332,22 @@ void slices_release(struct exchange *x)
         return;
     }
     atomic_store_explicit(&slices->slice.cancelled, true, memory_order_relaxed);
-    slices->x = NULL;
-    slices->block = whole->block;
-    slices->reserved_bytes = whole->reserved_bytes;
-    whole->block = (struct memory_block){.slab = NULL};
-    whole->reserved_bytes = 0;
+    slices->whole = NULL;
+    slices->block = request->block;
+    slices->reserved_bytes = request->reserved_bytes;
+    request->block = (struct memory_block){.slab = NULL};
+    request->reserved_bytes = 0;
 }
 
-bool slices_give_up(struct exchange *x)
+bool slices_give_up(struct request *request)
 {
-    struct slices *slices = x->slices;
+    struct slices *slices = request->slices;
     if (slices == NULL || slices->out == 0 ||
         !atomic_load_explicit(&slices->slice.slice.overdue, memory_order_relaxed)) {
         return false;
     }
-    slices_release(x);
-    (void)error_set(&x->request.error, STATUS_DEVICE_ERROR,
+    slices_release(request);
+    (void)error_set(&request->error, STATUS_DEVICE_ERROR,
                     "the device that scans this tensor gives no answer; try again");
     return true;
 }

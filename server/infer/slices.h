@@ -22,45 +22,48 @@
 #ifndef TALLY_SERVER_SLICES_H
 #define TALLY_SERVER_SLICES_H
 
-#include "server/http/exchange.h"
+#include "server/sched/request.h"
 
 struct slices; /* opaque: the slice of a request and how far it has come */
 
 /* The request is decoded, planned and has its block, perhaps only a part of it yet: see whether
  * its body is to be scanned in slices (--slice-bytes), once the block is whole. Without memory
  * for it, it is not. */
-void slices_begin(struct exchange *x);
+void slices_begin(struct request *request);
 
 /* More payload is in the block. */
-void slices_feed(struct exchange *x);
+void slices_feed(struct request *request);
 
 /* The request is complete and planned: is it to be scanned in slices from now on? Thread: any
  * that owns the request. */
-bool slices_wanted(const struct exchange *x);
+bool slices_wanted(const struct request *request);
 
 /* Get ready for that, for slices_end(). False: it is scanned whole, for want of memory. */
-bool slices_start(struct exchange *x);
+bool slices_start(struct request *request);
 
 /* Whether any slice was handed over, so that the request must end in slices. */
-bool slices_begun(const struct exchange *x);
+bool slices_begun(const struct request *request);
 
 /* The body is complete and right. True: a slice is out, suspend; false: request.error says why
  * it cannot be queued. Only if slices_begun() or slices_start() says so. */
-bool slices_end(struct exchange *x);
+bool slices_end(struct request *request);
 
 /* A slice came back.
- * returns its request if that is through and was waiting for it: computed, or request.error
- * says what failed; NULL: there is nothing to be done */
+ * returns its request if that is the loop's and something is to be done: it is through, or has
+ * lost its slice, of which its error says why; else NULL */
 struct request *slices_take_back(struct request *slice);
 
+/* Whether a slice was lost while the request was away; its error says why. */
+bool slices_lost(struct request *request);
+
 /* Nobody waits for the result any more. */
-void slices_cancel(struct exchange *x);
+void slices_cancel(struct request *request);
 
 /* Give the request up if the device that has its slice gives no answer. True: it did,
  * request.error says so, and the block is gone. */
-bool slices_give_up(struct exchange *x);
+bool slices_give_up(struct request *request);
 
-/* The exchange ends. */
-void slices_release(struct exchange *x);
+/* The request ends. */
+void slices_release(struct request *request);
 
 #endif

@@ -151,7 +151,6 @@ static void leave_line(struct admission *admission, struct fair_cursor *cursor,
 {
     struct request *request = cursor->current;
     admission->active_waiting -= request->admission.goes_on;
-    request->state = REQUEST_ADMITTED;
     (void)fair_take(cursor);
     if (chain->first == NULL) {
         chain->first = request;
@@ -288,7 +287,6 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     bool in_turn = admission->line.count == 0 || is_active(request);
     bool granted = in_turn && grant(admission, request, clock_now_ns());
     if (!granted) {
-        request->state = REQUEST_WAITING;
         request->cost = claim;
         hold->goes_on = is_active(request);
         admission->active_waiting += hold->goes_on;

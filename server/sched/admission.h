@@ -20,8 +20,8 @@
  * Place: at most ADMISSION_PLACES, or more of them while their claims together are short. A
  * client that holds more than its part of the budget waits while others do.
  *
- * Waiting requests belong to this module (state REQUEST_WAITING); they go back to their loop by
- * their completion list, admitted (REQUEST_ADMITTED) or with an error.
+ * Waiting requests belong to this module (REQUEST_PAUSED or REQUEST_WAITING, as their owner says
+ * before it asks); they go back to their loop by their completion list, admitted or with an error.
  * Thread: any, all functions. */
 #ifndef TALLY_SERVER_ADMISSION_H
 #define TALLY_SERVER_ADMISSION_H

@@ -9,12 +9,14 @@
 #include "proto/status.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 struct request;
 
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
+    size_t expected; /* requests and slices that are to come back by it; the taker's own */
 };
 
 MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);

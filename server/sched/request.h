@@ -1,36 +1,41 @@
-/* clang-format off */
-/* The record of one request, from its first header byte to its last answer byte.
+/* The record of one request: what becomes of it once HTTP has understood its header, and its one
+ * state. server/http/exchange.h has the rest of it: its connection, its header, its answer.
  *
- * | state     | owner, thread | holds              | leaves when                                |
- * |-----------|---------------|--------------------|--------------------------------------------|
- * | RECEIVING | loop          | head, what arrived | the body is complete, or it is refused     |
- * | WAITING   | admission     | the same           | it is admitted, cancelled or late; inside  |
- * |           |               |                    | its body, or before it is prepared         |
- * | ADMITTED  | loop          | + a promise of     | it goes on where it waited                 |
- * |           |               | memory             |                                            |
- * | PARSING   | codec pool    | + slab memory      | complete() is done (long texts only)       |
- * | DECODED   | loop          | the same           | it has what it needs besides: WAITING,     |
- * |           |               |                    | or PARSING again                           |
- * | PARSED    | loop          | + plan             | its first slice is out                     |
- * | QUEUED    | queue         | + plan             | a worker takes it, or it is cancelled      |
- * | RUNNING   | device worker | + plan; the input  | the batch is finished on the device: it is |
- * |           |               | becomes the output | posted to the loop, error says how         |
- * | SLICED    | loop          | + plan, a slice    | its last slice came back (slices.h)        |
- * |           |               | that is out        |                                            |
- * | PRINTING  | codec pool    | + answer text      | encode() is done (long texts only)         |
- * | FINISHED  | loop          | answer or error    | the answer is queued with MHD              |
- * | ANSWERING | loop (MHD)    | answer, slab       | NOTIFY_COMPLETED: everything is freed      |
+ * | state     | owner, thread      | what happens                     | what is next                     |
+ * |-----------|--------------------|----------------------------------|----------------------------------|
+ * | HEADER    | loop               | its header arrives               | BODY; REFUSED, ANSWERING: refused|
+ * | BODY      | loop               | its body lands (land.h); slices  | ANSWERING: a page, or refused;   |
+ * |           |                    | of it may be out (slices.h)      | PAUSED; REFUSED; once the body   |
+ * |           |                    |                                  | is complete any below PAUSED     |
+ * | REFUSED   | loop               | the rest of its body is dropped  | ANSWERING when that has come,    |
+ * |           |                    |                                  | LINGERING if it is long or slow  |
+ * | LINGERING | loop               | the refusal is sent, what still  | the connection is closed         |
+ * |           |                    | comes is dropped                 |                                  |
+ * | PAUSED    | admission, any     | inside its body it waits to      | BODY; REFUSED: it waited too     |
+ * |           |                    | begin, or for more memory        | long                             |
+ * | WAITING   | admission, any     | its body is complete; the same   | infer_submit() again             |
+ * | PARSING   | codec pool         | its body is unpacked and parsed  | QUEUED; back on the loop: it is  |
+ * |           |                    |                                  | larger than it looked, and goes  |
+ * |           |                    |                                  | to infer_submit() again          |
+ * | PARSED    | codec pool         | it is posted to the loop         | SLICED                           |
+ * | QUEUED    | queue              | it waits for a device            | RUNNING                          |
+ * | RUNNING   | device worker      | it is scanned in place           | its answer is made at once, or   |
+ * |           |                    |                                  | PRINTING: that is long           |
+ * | SLICED    | loop; a slice is   | it is scanned slice by slice     | the same                         |
+ * |           | with queue, worker |                                  |                                  |
+ * | PRINTING  | codec pool         | its answer is printed, packed    | READY                            |
+ * | READY     | loop               | MHD is about to ask              | ANSWERING                        |
+ * | ANSWERING | loop, MHD          | MHD sends its answer             | it ends, all it holds is freed   |
  *
- * A request is in exactly one state; the hand-over call (admission_enter, queue_push,
- * batcher_take, codec_pool_submit, completion_post) is the transfer of ownership, and nobody
- * touches a request it does not own but for `cancelled`. While it is not owned by the loop, and
- * in SLICED, its connection is suspended, so MHD cannot end it, or polled: then it may become an
- * orphan (server/http/exchange.h).
+ * From PAUSED to PRINTING a request is away: one call (admission_enter, codec_pool_submit,
+ * queue_push, completion_post) hands it over, and nobody touches it but its owner, except for
+ * `cancelled` and to read its state. It comes back to its loop by its completion list, and its
+ * state then says what is next (infer_advance()); if its error is set, that is READY, or REFUSED
+ * from PAUSED. If its connection ends meanwhile it is an orphan, which ends when it is back.
  *
  * A slice of a large tensor is a request too (`slice.of`), QUEUED and RUNNING like any other
- * while the one that it is a slice of is RECEIVING, WAITING inside its body, or SLICED. It owns
- * its bytes of the block: that one writes behind them only. */
-/* clang-format on */
+ * while the one that it is a slice of is in BODY, PAUSED or SLICED. It owns its bytes of the
+ * block: that one writes behind them only. */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
@@ -46,22 +51,25 @@
 struct MHD_Connection;
 struct client;
 struct completion;
+struct inflate;
 struct route;
 struct server;
 struct slices;
 
 enum request_state {
-    REQUEST_RECEIVING,
-    REQUEST_WAITING,  /* with admission.c */
-    REQUEST_ADMITTED, /* by it: back on its way */
+    REQUEST_HEADER,
+    REQUEST_BODY,
+    REQUEST_REFUSED,
+    REQUEST_LINGERING,
+    REQUEST_PAUSED, /* from here on it is away, ... */
+    REQUEST_WAITING,
     REQUEST_PARSING,
-    REQUEST_DECODED, /* by the codec pool: needs more than it was admitted with */
-    REQUEST_PARSED,  /* by the codec pool: to be sliced by the loop */
+    REQUEST_PARSED,
     REQUEST_QUEUED,
     REQUEST_RUNNING,
     REQUEST_SLICED,
-    REQUEST_PRINTING,
-    REQUEST_FINISHED,
+    REQUEST_PRINTING, /* ... up to here */
+    REQUEST_READY,
     REQUEST_ANSWERING
 };
 
@@ -81,9 +89,48 @@ struct request_slice {
     atomic_bool overdue; /* any thread: its device gives no answer */
 };
 
+/* Content-Encoding. */
+enum coding {
+    CODING_IDENTITY,
+    CODING_GZIP,
+    CODING_DEFLATE
+};
+
+/* A body as it arrives (server/infer/land.h), and what of the memory budget is taken for it
+ * (server/infer/infer_memory.h). */
+struct request_body {
+    int64_t declared; /* Content-Length, -1: none given */
+    bool chunked;
+    enum coding coding;
+    uint64_t limit;    /* most bytes, as sent and unpacked */
+    uint64_t received; /* bytes as sent */
+    uint64_t unpacked; /* the same after Content-Encoding */
+
+    uint64_t head_need; /* what the codec wants in the head; UINT64_MAX: everything */
+    bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
+    size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
+
+    uint64_t head_reserved; /* of request.reserved_bytes: for the head */
+    uint64_t
+        block_reserved;  /* of request.reserved_bytes: for the block; grows with the payload,
+                              * up to block_bytes */
+    bool rest_reserved;  /* all of the block, and the answer's text */
+    size_t payload_room; /* bytes for payload in what is reserved of the block */
+    size_t block_bytes;  /* what the block must have in the end */
+    size_t output_at;    /* of them, before the output buffer */
+
+    struct inflate *inflate; /* owned; NULL: the body is not packed any more */
+    struct packed_body {
+        char *bytes; /* owned: a packed body as it came */
+        size_t count;
+        size_t capacity; /* reserved, too */
+        size_t at;       /* the bytes before this are unpacked */
+    } packed;
+};
+
 struct request {
     unsigned magic;
-    enum request_state state;
+    _Atomic enum request_state state; /* written by its owner */
     atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
     int retries;           /* times it was moved to another device */
 
@@ -93,6 +140,8 @@ struct request {
     struct client *client;         /* borrowed from the connection */
     const struct route *route;     /* static */
     char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
+    bool local;                    /* the client is on this machine */
+    enum coding accept_coding;     /* what its answer may be packed with */
     uint64_t deadline_ns;          /* absolute, 0 for none */
     struct metrics_times times;
 
@@ -106,8 +155,10 @@ struct request {
     char *head;        /* owned: body bytes before the payload, NUL after the last */
     size_t head_bytes; /* bytes in it */
     size_t head_capacity;
+    struct request_body body;
     struct admission_hold admission;
     struct request_slice slice;
+    struct slices *slices;     /* owned; NULL: it is not scanned in slices */
     struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
     struct shm_tensor shm[SHM_USES];
     uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
@@ -117,8 +168,10 @@ struct request {
     uint64_t payload_received; /* bytes after the head, dropped ones too */
     uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
 
-    struct answer answer;         /* valid in FINISHED if error.status is OK */
+    struct answer answer;         /* valid in READY if error.status is OK */
+    enum coding answer_coding;    /* of answer.head */
     struct error error;           /* first error; the outcome of the request */
+    unsigned retry_after_s;       /* of a refusal that is worth another try */
     int device;                   /* number of the device that ran it, -1 */
     int model;                    /* row of the v2 model table, -1 outside v2 */
     uint32_t batch;               /* requests that shared its launch, 0: none ran */
@@ -129,6 +182,23 @@ struct request {
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
 };
+
+static inline enum request_state request_state(const struct request *request)
+{
+    return atomic_load_explicit(&request->state, memory_order_relaxed);
+}
+
+/* Thread: the owner. */
+static inline void request_enter(struct request *request, enum request_state state)
+{
+    atomic_store_explicit(&request->state, state, memory_order_relaxed);
+}
+
+static inline bool request_is_away(const struct request *request)
+{
+    enum request_state state = request_state(request);
+    return state >= REQUEST_PAUSED && state <= REQUEST_PRINTING;
+}
 
 /* Where the device finds the input and leaves the output. */
 static inline struct tensor_place request_input(const struct request *request)

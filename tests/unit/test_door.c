@@ -125,11 +125,11 @@ static void door_judges_content_encoding(void **state)
     struct error err = ERROR_INIT;
     (void)state;
     assert_int_equal(PASS(&door, &err, {"Content-Encoding", "GZip"}), STATUS_OK);
-    assert_int_equal(door.coding, DOOR_GZIP);
+    assert_int_equal(door.coding, CODING_GZIP);
     assert_int_equal(PASS(&door, &err, {"Content-Encoding", "identity"}), STATUS_OK);
-    assert_int_equal(door.coding, DOOR_IDENTITY);
+    assert_int_equal(door.coding, CODING_IDENTITY);
     assert_int_equal(PASS(&door, &err, {"Content-Encoding", "deflate"}), STATUS_OK);
-    assert_int_equal(door.coding, DOOR_DEFLATE);
+    assert_int_equal(door.coding, CODING_DEFLATE);
     assert_int_equal(PASS(&door, &err, {"Content-Encoding", "gzip, gzip"}),
                      STATUS_UNSUPPORTED_MEDIA);
     assert_false(door.unframed);
@@ -143,20 +143,20 @@ static void door_packs_answers_only_for_a_single_coding(void **state)
     struct error err = ERROR_INIT;
     (void)state;
     assert_int_equal(PASS(&door, &err, {"Accept-Encoding", "gzip"}), STATUS_OK);
-    assert_int_equal(door.accept_coding, DOOR_GZIP);
+    assert_int_equal(door.accept_coding, CODING_GZIP);
     assert_int_equal(PASS(&door, &err, {"Accept-Encoding", "deflate;q=0.5"}), STATUS_OK);
-    assert_int_equal(door.accept_coding, DOOR_DEFLATE);
+    assert_int_equal(door.accept_coding, CODING_DEFLATE);
     assert_int_equal(PASS(&door, &err, {"Accept-Encoding", "gzip, deflate"}), STATUS_OK);
-    assert_int_equal(door.accept_coding, DOOR_IDENTITY);
+    assert_int_equal(door.accept_coding, CODING_IDENTITY);
     assert_int_equal(PASS(&door, &err, {"Accept-Encoding", "gzip"}, {"Accept-Encoding", "br"}),
                      STATUS_OK);
-    assert_int_equal(door.accept_coding, DOOR_IDENTITY);
+    assert_int_equal(door.accept_coding, CODING_IDENTITY);
     assert_int_equal(PASS(&door, &err, {"Accept-Encoding", "gzip;q=0"}), STATUS_OK);
-    assert_int_equal(door.accept_coding, DOOR_IDENTITY);
+    assert_int_equal(door.accept_coding, CODING_IDENTITY);
     assert_int_equal(PASS(&door, &err, {"Accept-Encoding", "gzip; q=0.000"}), STATUS_OK);
-    assert_int_equal(door.accept_coding, DOOR_IDENTITY);
+    assert_int_equal(door.accept_coding, CODING_IDENTITY);
     assert_int_equal(PASS(&door, &err, {"Accept-Encoding", "gzip;q=0.1"}), STATUS_OK);
-    assert_int_equal(door.accept_coding, DOOR_GZIP);
+    assert_int_equal(door.accept_coding, CODING_GZIP);
 }
 
 static void door_collects_accepted_formats(void **state)

@@ -41,7 +41,7 @@ static unsigned char *make_text(void)
 }
 
 /* In pieces of different lengths, as head and payload are. */
-static size_t pack_all(enum door_coding coding, const void *text, size_t count,
+static size_t pack_all(enum coding coding, const void *text, size_t count,
                        unsigned char **packed)
 {
     struct sink sink = {NULL, 0, STATUS_OK};
@@ -59,7 +59,7 @@ static size_t pack_all(enum door_coding coding, const void *text, size_t count,
     return sink.count;
 }
 
-static enum status unpack(enum door_coding coding, uint64_t cap, const unsigned char *packed,
+static enum status unpack(enum coding coding, uint64_t cap, const unsigned char *packed,
                           size_t count, size_t piece, struct sink *sink, struct error *err)
 {
     struct inflate *unpack = NULL;
@@ -78,7 +78,7 @@ static enum status unpack(enum door_coding coding, uint64_t cap, const unsigned 
 static void round_trip_in_pieces_of_any_size(void **state)
 {
     static const size_t pieces[] = {1, 7, 4096, 1 << 20};
-    static const enum door_coding codings[] = {DOOR_GZIP, DOOR_DEFLATE};
+    static const enum coding codings[] = {CODING_GZIP, CODING_DEFLATE};
     unsigned char *text = make_text();
     (void)state;
     for (size_t k = 0; k < 8; k++) {
@@ -104,9 +104,9 @@ static void output_cap_is_exact(void **state)
     unsigned char *packed = NULL;
     struct sink sink = {NULL, 0, STATUS_OK};
     struct error err = ERROR_INIT;
-    size_t count = pack_all(DOOR_GZIP, text, TEXT_BYTES, &packed);
+    size_t count = pack_all(CODING_GZIP, text, TEXT_BYTES, &packed);
     (void)state;
-    assert_int_equal(unpack(DOOR_GZIP, TEXT_BYTES - 1, packed, count, 4096, &sink, &err),
+    assert_int_equal(unpack(CODING_GZIP, TEXT_BYTES - 1, packed, count, 4096, &sink, &err),
                      STATUS_TOO_LARGE);
     assert_true(sink.count <= TEXT_BYTES - 1);
     free(sink.bytes);
@@ -121,10 +121,10 @@ static void bomb_stops_at_the_cap(void **state)
     unsigned char *packed = NULL;
     struct sink sink = {NULL, 0, STATUS_OK};
     struct error err = ERROR_INIT;
-    size_t count = pack_all(DOOR_GZIP, zeros, bytes, &packed);
+    size_t count = pack_all(CODING_GZIP, zeros, bytes, &packed);
     (void)state;
     assert_true(count < bytes / 200);
-    assert_int_equal(unpack(DOOR_GZIP, 1 << 20, packed, count, count, &sink, &err),
+    assert_int_equal(unpack(CODING_GZIP, 1 << 20, packed, count, count, &sink, &err),
                      STATUS_TOO_LARGE);
     assert_true(sink.count <= 1 << 20);
     free(sink.bytes);
@@ -135,12 +135,12 @@ static void bomb_stops_at_the_cap(void **state)
 static void truncated_streams_are_refused(void **state)
 {
     unsigned char *packed = NULL;
-    size_t count = pack_all(DOOR_GZIP, "hello, hello, hello", 19, &packed);
+    size_t count = pack_all(CODING_GZIP, "hello, hello, hello", 19, &packed);
     (void)state;
     for (size_t cut = 0; cut < count; cut++) {
         struct sink sink = {NULL, 0, STATUS_OK};
         struct error err = ERROR_INIT;
-        assert_int_equal(unpack(DOOR_GZIP, 1000, packed, cut, 5, &sink, &err),
+        assert_int_equal(unpack(CODING_GZIP, 1000, packed, cut, 5, &sink, &err),
                          STATUS_INVALID_ENCODING);
         free(sink.bytes);
     }
@@ -150,12 +150,12 @@ static void truncated_streams_are_refused(void **state)
 static void damage_is_noticed(void **state)
 {
     unsigned char *packed = NULL;
-    size_t count = pack_all(DOOR_DEFLATE, "hello, hello, hello", 19, &packed);
+    size_t count = pack_all(CODING_DEFLATE, "hello, hello, hello", 19, &packed);
     struct sink sink = {NULL, 0, STATUS_OK};
     struct error err = ERROR_INIT;
     (void)state;
     packed[count - 1] ^= 1; /* the checksum */
-    assert_int_equal(unpack(DOOR_DEFLATE, 1000, packed, count, 100, &sink, &err),
+    assert_int_equal(unpack(CODING_DEFLATE, 1000, packed, count, 100, &sink, &err),
                      STATUS_INVALID_ENCODING);
     free(sink.bytes);
     free(packed);
@@ -163,7 +163,7 @@ static void damage_is_noticed(void **state)
 
 static void bytes_after_the_end_are_refused(void **state)
 {
-    static const enum door_coding codings[] = {DOOR_GZIP, DOOR_DEFLATE};
+    static const enum coding codings[] = {CODING_GZIP, CODING_DEFLATE};
     (void)state;
     for (int k = 0; k < 4; k++) {
         unsigned char *packed = NULL;
@@ -185,11 +185,12 @@ static void gzip_members_follow_each_other(void **state)
     unsigned char *packed = NULL;
     struct sink sink = {NULL, 0, STATUS_OK};
     struct error err = ERROR_INIT;
-    size_t count = pack_all(DOOR_GZIP, "hello", 5, &packed);
+    size_t count = pack_all(CODING_GZIP, "hello", 5, &packed);
     (void)state;
     packed = realloc(packed, 2 * count);
     memcpy(packed + count, packed, count);
-    assert_int_equal(unpack(DOOR_GZIP, 1000, packed, 2 * count, 1000, &sink, &err), STATUS_OK);
+    assert_int_equal(unpack(CODING_GZIP, 1000, packed, 2 * count, 1000, &sink, &err),
+                     STATUS_OK);
     assert_int_equal(sink.count, 10);
     assert_memory_equal(sink.bytes, "hellohello", 10);
     free(sink.bytes);
@@ -201,9 +202,9 @@ static void a_refusing_sink_ends_the_unpacking(void **state)
     unsigned char *packed = NULL;
     struct sink sink = {NULL, 0, STATUS_INVALID_DATA};
     struct error err = ERROR_INIT;
-    size_t count = pack_all(DOOR_GZIP, "hello", 5, &packed);
+    size_t count = pack_all(CODING_GZIP, "hello", 5, &packed);
     (void)state;
-    assert_int_equal(unpack(DOOR_GZIP, 1000, packed, count, 1000, &sink, &err),
+    assert_int_equal(unpack(CODING_GZIP, 1000, packed, count, 1000, &sink, &err),
                      STATUS_INVALID_DATA);
     free(packed);
 }
@@ -215,7 +216,7 @@ static void a_refusing_sink_ends_the_packing(void **state)
     struct error err = ERROR_INIT;
     struct deflate *pack = NULL;
     (void)state;
-    assert_int_equal(deflate_create(DOOR_GZIP, &pack, &err), STATUS_OK);
+    assert_int_equal(deflate_create(CODING_GZIP, &pack, &err), STATUS_OK);
     assert_int_equal(deflate_feed(pack, text, TEXT_BYTES, collect, &sink, &err),
                      STATUS_OUT_OF_MEMORY);
     deflate_destroy(pack);
@@ -227,9 +228,9 @@ static void packing_nothing_gives_an_empty_stream(void **state)
     unsigned char *packed = NULL;
     struct sink sink = {NULL, 0, STATUS_OK};
     struct error err = ERROR_INIT;
-    size_t count = pack_all(DOOR_GZIP, "", 0, &packed);
+    size_t count = pack_all(CODING_GZIP, "", 0, &packed);
     (void)state;
-    assert_int_equal(unpack(DOOR_GZIP, 1000, packed, count, 1000, &sink, &err), STATUS_OK);
+    assert_int_equal(unpack(CODING_GZIP, 1000, packed, count, 1000, &sink, &err), STATUS_OK);
     assert_int_equal(sink.count, 0);
     free(packed);
 }

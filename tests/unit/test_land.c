@@ -1,8 +1,9 @@
-/* body.h: where the bytes of a body go, what is reserved for them, what is refused. */
-#include "server/http/body.h"
+/* land.h: where the bytes of a body go, what is reserved for them, what is refused. */
+#include "server/infer/land.h"
 
 #include "proto/content_guess.h"
 #include "server/base/config.h"
+#include "server/infer/inflate.h"
 #include "server/sched/server.h"
 #include "tests/lib/unit.h"
 
@@ -13,8 +14,7 @@
 struct fixture {
     struct config config;
     struct server server;
-    struct exchange x;
-    struct route route;
+    struct request request;
     bool packed;  /* what begins is gzip */
     bool as_text; /* and wants a JSON answer */
 };
@@ -30,9 +30,7 @@ static int set_up(void **state)
     f->config.max_rank = 8;
     f->config.inline_json_bytes = 1024;
     f->server.config = &f->config;
-    f->route.kind = ROUTE_CUMSUM;
-    f->x.request.server = &f->server;
-    f->x.request.route = &f->route;
+    f->request.server = &f->server;
     *state = f;
     return memory_create(&options, &f->server.memory, NULL) != STATUS_OK;
 }
@@ -40,18 +38,17 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    struct request *request = &f->x.request;
+    struct request *request = &f->request;
     if (request->decoded) {
         request->codec->release(&request->call);
     }
     memory_give(f->server.memory, &request->block);
-    packed_body_free(&f->x);
+    land_release(request);
     memory_release(f->server.memory, request->reserved_bytes);
     struct memory_stats stats;
     memory_stats(f->server.memory, &stats);
     int leaked = stats.reserved_bytes != 0;
     free(request->head);
-    inflate_destroy(f->x.inflate);
     memory_destroy(f->server.memory);
     free(f);
     return leaked;
@@ -61,33 +58,31 @@ static int tear_down(void **state)
 static enum status begin_raw(struct fixture *f, const char *shape, int64_t length,
                              struct error *err)
 {
-    struct codec_request *request = &f->x.request.codec_request;
+    struct codec_request *request = &f->request.codec_request;
     request->params[0] = (struct codec_param){"dtype", "float32"};
     request->params[1] = (struct codec_param){"shape", shape};
     request->param_count = 2;
     request->head_bytes = -1;
     request->answer_format = f->as_text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
-    f->x.request.codec = codec_cumsum(CODEC_FORMAT_RAW);
-    door_init(&f->x.door, true);
-    f->x.door.content_length = length;
-    f->x.door.chunked = length < 0;
-    f->x.door.coding = f->packed ? DOOR_GZIP : DOOR_IDENTITY;
-    return body_begin(&f->x, err);
+    f->request.codec = codec_cumsum(CODEC_FORMAT_RAW);
+    f->request.body.declared = length;
+    f->request.body.chunked = length < 0;
+    f->request.body.coding = f->packed ? CODING_GZIP : CODING_IDENTITY;
+    return land_begin(&f->request, err);
 }
 
 static enum status begin_json(struct fixture *f, int64_t length, struct error *err)
 {
-    f->x.request.codec_request.head_bytes = -1;
-    f->x.request.codec = codec_cumsum(CODEC_FORMAT_JSON);
-    door_init(&f->x.door, true);
-    f->x.door.content_length = length;
-    f->x.door.chunked = length < 0;
-    return body_begin(&f->x, err);
+    f->request.codec_request.head_bytes = -1;
+    f->request.codec = codec_cumsum(CODEC_FORMAT_JSON);
+    f->request.body.declared = length;
+    f->request.body.chunked = length < 0;
+    return land_begin(&f->request, err);
 }
 
 static char *input_of(struct fixture *f)
 {
-    const struct request *request = &f->x.request;
+    const struct request *request = &f->request;
     return (char *)slab_data(request->block.slab) + request->in_offset;
 }
 
@@ -97,12 +92,12 @@ static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
     struct error err = ERROR_INIT;
     const char bytes[] = "0123456789abcdef";
     assert_int_equal(begin_raw(f, "2,2", 16, &err), STATUS_OK);
-    assert_true(f->x.request.decoded);
+    assert_true(f->request.decoded);
     for (int i = 0; i < 16; i++) {
-        assert_int_equal(body_feed(&f->x, bytes + i, 1, &err), STATUS_OK);
+        assert_int_equal(land_feed(&f->request, bytes + i, 1, &err), STATUS_OK);
     }
-    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
-    assert_int_equal(f->x.request.payload_received, 16);
+    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(f->request.payload_received, 16);
     assert_memory_equal(input_of(f), bytes, 16);
     assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
 }
@@ -129,7 +124,7 @@ static void pack_text(const char *text, size_t bytes, struct packed_text *out)
     struct error err = ERROR_INIT;
     struct deflate *pack = NULL;
     out->count = 0;
-    assert_int_equal(deflate_create(DOOR_GZIP, &pack, &err), STATUS_OK);
+    assert_int_equal(deflate_create(CODING_GZIP, &pack, &err), STATUS_OK);
     assert_int_equal(deflate_feed(pack, text, bytes, keep_packed, out, &err), STATUS_OK);
     assert_int_equal(deflate_finish(pack, keep_packed, out, &err), STATUS_OK);
     deflate_destroy(pack);
@@ -148,11 +143,12 @@ static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
     assert_int_equal(begin_raw(f, "16384", declared ? (int64_t)count : -1, err), STATUS_OK);
     for (size_t at = 0; at < count; at += 10) {
         size_t left = count - at;
-        assert_int_equal(body_feed(&f->x, packed + at, left < 10 ? left : 10, err), STATUS_OK);
+        assert_int_equal(land_feed(&f->request, packed + at, left < 10 ? left : 10, err),
+                         STATUS_OK);
     }
-    assert_int_equal(body_finish(&f->x, err), STATUS_OK);
-    assert_int_equal(f->x.packed_body.count, count);
-    assert_int_equal(f->x.request.payload_received, 0);
+    assert_int_equal(land_finish(&f->request, err), STATUS_OK);
+    assert_int_equal(f->request.body.packed.count, count);
+    assert_int_equal(f->request.payload_received, 0);
     return count;
 }
 
@@ -162,17 +158,17 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
     for (int declared = 0; declared < 2; declared++) {
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
-        assert_int_equal(f->x.request.reserved_bytes, f->x.packed_body.capacity);
-        assert_int_equal(body_unpack(&f->x, UINT64_MAX, NULL, &err), STATUS_OK);
-        assert_int_equal(f->x.request.payload_received, 65536);
+        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.capacity);
+        assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_OK);
+        assert_int_equal(f->request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
         assert_int_equal(input_of(f)[65535], 'x');
-        assert_null(f->x.packed_body.bytes);
-        assert_null(f->x.inflate);
-        assert_int_equal(f->x.request.reserved_bytes, 65536);
-        assert_int_equal(body_unpack(&f->x, UINT64_MAX, NULL, &err),
+        assert_null(f->request.body.packed.bytes);
+        assert_null(f->request.body.inflate);
+        assert_int_equal(f->request.reserved_bytes, 65536);
+        assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err),
                          STATUS_OK); /* nothing is left to do */
-        assert_int_equal(f->x.request.payload_received, 65536);
+        assert_int_equal(f->request.payload_received, 65536);
         int failed = tear_down(state);
         assert_int_equal(failed, 0);
         assert_int_equal(set_up(state), 0);
@@ -196,8 +192,8 @@ static void unpacking_is_given_up_between_two_steps(void **state)
     struct error err = ERROR_INIT;
     (void)feed_packed(f, true, &err);
     steps_left = 0;
-    assert_int_equal(body_unpack(&f->x, UINT64_MAX, &stepper, &err), STATUS_CLIENT_GONE);
-    assert_int_equal(f->x.request.payload_received, 0);
+    assert_int_equal(land_unpack(&f->request, UINT64_MAX, &stepper, &err), STATUS_CLIENT_GONE);
+    assert_int_equal(f->request.payload_received, 0);
 }
 
 /* 4 MiB of one byte, which packs to some 4 KB. */
@@ -215,15 +211,16 @@ static void unpacking_goes_in_short_steps_and_stops_where_it_is_told_to(void **s
     free(text);
     f->packed = true;
     assert_int_equal(begin_raw(f, "1048576", -1, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->x, packed.bytes, packed.count, &err), STATUS_OK);
+    assert_int_equal(land_feed(&f->request, packed.bytes, packed.count, &err), STATUS_OK);
     steps_left = INT32_MAX;
     uint64_t before = 0;
     uint64_t most = 0;
-    for (uint64_t stop = 1; f->x.inflate != NULL; stop = f->x.body_unpacked + 1) {
-        assert_int_equal(body_unpack(&f->x, stop, &stepper, &err), STATUS_OK);
-        uint64_t step = f->x.body_unpacked - before;
+    for (uint64_t stop = 1; f->request.body.inflate != NULL;
+         stop = f->request.body.unpacked + 1) {
+        assert_int_equal(land_unpack(&f->request, stop, &stepper, &err), STATUS_OK);
+        uint64_t step = f->request.body.unpacked - before;
         most = step > most ? step : most;
-        before = f->x.body_unpacked;
+        before = f->request.body.unpacked;
     }
     assert_int_equal(before, BYTES);
     assert_true(most <= STOP_AT);
@@ -237,7 +234,7 @@ static void takes_up_to_4_mib(struct fixture *f)
     enum status status = STATUS_OK;
     size_t fed = 0;
     while (status == STATUS_OK && fed < 8 << 20) {
-        status = body_feed(&f->x, piece, sizeof piece, &err);
+        status = land_feed(&f->request, piece, sizeof piece, &err);
         fed += sizeof piece;
     }
     assert_int_equal(status, STATUS_TOO_LARGE);
@@ -259,8 +256,8 @@ static void an_empty_packed_body_is_no_stream(void **state)
     struct error err = ERROR_INIT;
     f->packed = true;
     assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
-    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
-    assert_int_equal(body_unpack(&f->x, UINT64_MAX, NULL, &err), STATUS_INVALID_ENCODING);
+    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_INVALID_ENCODING);
 }
 
 static void wrong_length_of_a_large_body_is_refused_before_it_comes(void **state)
@@ -277,10 +274,10 @@ static void wrong_length_of_a_small_body_is_refused_at_its_first_bytes(void **st
     struct error err = ERROR_INIT;
     char text[CONTENT_GUESS_BYTES] = "{\"data\":[1,2]}";
     assert_int_equal(begin_raw(f, "2,2", 4000, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->x, text, sizeof text - 1, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->x, text, 1, &err), STATUS_LENGTH_MISMATCH);
+    assert_int_equal(land_feed(&f->request, text, sizeof text - 1, &err), STATUS_OK);
+    assert_int_equal(land_feed(&f->request, text, 1, &err), STATUS_LENGTH_MISMATCH);
     assert_non_null(strstr(err.detail, "look like JSON"));
-    assert_true(f->x.request.reserved_bytes <= CONTENT_GUESS_BYTES);
+    assert_true(f->request.reserved_bytes <= CONTENT_GUESS_BYTES);
 }
 
 static void declared_length_over_the_limit_is_refused_at_once(void **state)
@@ -290,7 +287,7 @@ static void declared_length_over_the_limit_is_refused_at_once(void **state)
     assert_int_equal(begin_json(f, (4 << 20) + 1, &err), STATUS_TOO_LARGE);
     assert_non_null(strstr(err.detail, "--max-body-bytes"));
     assert_non_null(strstr(err.detail, "has 4194305 bytes, over 4 MiB, the server's"));
-    assert_int_equal(f->x.request.reserved_bytes, 0);
+    assert_int_equal(f->request.reserved_bytes, 0);
 }
 
 static void chunked_body_over_the_limit_is_refused_as_it_grows(void **state)
@@ -307,17 +304,17 @@ static void text_of_known_length_is_charged_as_it_comes_and_never_moved(void **s
     struct error err = ERROR_INIT;
     static char piece[65536];
     assert_int_equal(begin_json(f, 1 << 20, &err), STATUS_OK);
-    assert_int_equal(f->x.request.reserved_bytes, 0);
+    assert_int_equal(f->request.reserved_bytes, 0);
     const char *head = NULL;
     for (size_t fed = 0; fed < 1 << 20; fed += sizeof piece) {
-        assert_int_equal(body_feed(&f->x, piece, sizeof piece, &err), STATUS_OK);
-        head = head == NULL ? f->x.request.head : head;
-        assert_ptr_equal(f->x.request.head, head);
-        assert_in_range(f->x.request.reserved_bytes, fed + sizeof piece,
+        assert_int_equal(land_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
+        head = head == NULL ? f->request.head : head;
+        assert_ptr_equal(f->request.head, head);
+        assert_in_range(f->request.reserved_bytes, fed + sizeof piece,
                         2 * (fed + sizeof piece));
     }
-    assert_int_equal(f->x.request.reserved_bytes, 1 << 20);
-    assert_false(f->x.request.decoded);
+    assert_int_equal(f->request.reserved_bytes, 1 << 20);
+    assert_false(f->request.decoded);
 }
 
 static void payload_of_known_length_is_charged_as_it_comes(void **state)
@@ -326,13 +323,13 @@ static void payload_of_known_length_is_charged_as_it_comes(void **state)
     struct error err = ERROR_INIT;
     static char piece[65536];
     assert_int_equal(begin_raw(f, "786432", 3 << 20, &err), STATUS_OK);
-    assert_int_equal(f->x.request.reserved_bytes, 0);
-    assert_null(f->x.request.block.slab);
-    assert_int_equal(body_feed(&f->x, piece, 1, &err), STATUS_OK);
-    assert_in_range(f->x.request.reserved_bytes, 1, 65536);
+    assert_int_equal(f->request.reserved_bytes, 0);
+    assert_null(f->request.block.slab);
+    assert_int_equal(land_feed(&f->request, piece, 1, &err), STATUS_OK);
+    assert_in_range(f->request.reserved_bytes, 1, 65536);
     for (size_t fed = 1; fed < 1 << 20; fed += sizeof piece) {
-        assert_int_equal(body_feed(&f->x, piece, sizeof piece, &err), STATUS_OK);
-        assert_in_range(f->x.request.reserved_bytes, fed + sizeof piece,
+        assert_int_equal(land_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
+        assert_in_range(f->request.reserved_bytes, fed + sizeof piece,
                         2 * (fed + sizeof piece));
     }
 }
@@ -344,12 +341,12 @@ bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free(void **
     struct error err = ERROR_INIT;
     struct memory_stats stats;
     assert_true(memory_promise(f->server.memory, 1000));
-    f->x.request.admission.promised_bytes = 1000;
+    f->request.admission.promised_bytes = 1000;
     assert_int_equal(memory_reserve(f->server.memory, (16 << 20) - 1000, NULL), STATUS_OK);
-    assert_int_equal(body_reserve(&f->x.request, 600, &err), STATUS_OK);
-    assert_int_equal(body_reserve(&f->x.request, 600, &err), STATUS_OUT_OF_MEMORY);
-    assert_int_equal(body_reserve(&f->x.request, 400, &err), STATUS_OK);
-    assert_int_equal(f->x.request.admission.promised_bytes, 0);
+    assert_int_equal(land_reserve(&f->request, 600, &err), STATUS_OK);
+    assert_int_equal(land_reserve(&f->request, 600, &err), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(land_reserve(&f->request, 400, &err), STATUS_OK);
+    assert_int_equal(f->request.admission.promised_bytes, 0);
     memory_stats(f->server.memory, &stats);
     assert_int_equal(stats.promised_bytes, 0);
     memory_release(f->server.memory, (16 << 20) - 1000);
@@ -362,7 +359,7 @@ static void memory_that_is_taken_refuses_the_next(void **state)
     assert_int_equal(memory_reserve(f->server.memory, 15 << 20, NULL), STATUS_OK);
     static char piece[2 << 20];
     assert_int_equal(begin_json(f, 2 << 20, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->x, piece, sizeof piece, &err), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(land_feed(&f->request, piece, sizeof piece, &err), STATUS_OUT_OF_MEMORY);
     memory_release(f->server.memory, 15 << 20);
 }
 
@@ -384,19 +381,19 @@ static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state
     unsigned char piece[1000];
     assert_int_equal(begin_raw(f, "786432", -1, &err), STATUS_OK);
     const char *place = NULL;
-    assert_int_equal(f->x.request.reserved_bytes, 0);
+    assert_int_equal(f->request.reserved_bytes, 0);
     for (size_t at = 0; at < total;) {
         size_t count = total - at < sizeof piece ? total - at : sizeof piece;
         for (size_t i = 0; i < count; i++) {
             piece[i] = (unsigned char)((at + i) * 31 >> 3);
         }
-        assert_int_equal(body_feed(&f->x, piece, count, &err), STATUS_OK);
+        assert_int_equal(land_feed(&f->request, piece, count, &err), STATUS_OK);
         at += count;
         place = place == NULL ? input_of(f) : place;
-        assert_true(f->x.request.reserved_bytes >= at);
+        assert_true(f->request.reserved_bytes >= at);
     }
-    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
-    assert_int_equal(f->x.request.reserved_bytes, total);
+    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(f->request.reserved_bytes, total);
     assert_ptr_equal(input_of(f), place);
     const unsigned char *input = (const unsigned char *)input_of(f);
     for (size_t i = 0; i < total; i++) {
@@ -412,8 +409,8 @@ static void a_chunked_tensor_beyond_the_whole_budget_is_refused_at_once(void **s
     struct error err = ERROR_INIT;
     assert_int_equal(begin_raw(f, "1073741824", -1, &err), STATUS_TOO_LARGE);
     assert_non_null(strstr(err.detail, "--memory-budget"));
-    assert_int_equal(f->x.request.reserved_bytes, 0);
-    assert_null(f->x.request.block.slab);
+    assert_int_equal(f->request.reserved_bytes, 0);
+    assert_null(f->request.block.slab);
 }
 
 static void excess_payload_is_counted_but_not_kept(void **state)
@@ -423,9 +420,9 @@ static void excess_payload_is_counted_but_not_kept(void **state)
     char bytes[4096];
     memset(bytes, 'x', sizeof bytes);
     assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
-    assert_int_equal(body_feed(&f->x, bytes, sizeof bytes, &err), STATUS_OK);
-    assert_int_equal(f->x.request.payload_received, sizeof bytes);
-    assert_int_equal(f->x.payload_room, 16);
+    assert_int_equal(land_feed(&f->request, bytes, sizeof bytes, &err), STATUS_OK);
+    assert_int_equal(f->request.payload_received, sizeof bytes);
+    assert_int_equal(f->request.body.payload_room, 16);
 }
 
 static void npy_header_goes_aside_whatever_the_pieces(void **state)
@@ -439,18 +436,17 @@ static void npy_header_goes_aside_whatever_the_pieces(void **state)
     memcpy(npy + 10, header, sizeof header - 1);
     npy[127] = '\n';
     memcpy(npy + 128, "0123456789ab", 12);
-    f->x.request.codec_request.head_bytes = -1;
-    f->x.request.codec = codec_cumsum(CODEC_FORMAT_NPY);
-    door_init(&f->x.door, true);
-    f->x.door.content_length = sizeof npy;
-    assert_int_equal(body_begin(&f->x, &err), STATUS_OK);
+    f->request.codec_request.head_bytes = -1;
+    f->request.codec = codec_cumsum(CODEC_FORMAT_NPY);
+    f->request.body.declared = sizeof npy;
+    assert_int_equal(land_begin(&f->request, &err), STATUS_OK);
     for (size_t at = 0; at < sizeof npy; at += 7) {
         size_t count = sizeof npy - at < 7 ? sizeof npy - at : 7;
-        assert_int_equal(body_feed(&f->x, npy + at, count, &err), STATUS_OK);
+        assert_int_equal(land_feed(&f->request, npy + at, count, &err), STATUS_OK);
     }
-    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
-    assert_true(f->x.request.decoded);
-    assert_int_equal(f->x.request.head_bytes, 128);
+    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_true(f->request.decoded);
+    assert_int_equal(f->request.head_bytes, 128);
     assert_memory_equal(input_of(f), "0123456789ab", 12);
 }
 
@@ -458,16 +454,15 @@ static void body_that_ends_inside_its_header_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    f->x.request.codec_request.head_bytes = -1;
-    f->x.request.codec = codec_cumsum(CODEC_FORMAT_NPY);
-    door_init(&f->x.door, true);
-    f->x.door.content_length = 12;
-    enum status status = body_begin(&f->x, &err);
+    f->request.codec_request.head_bytes = -1;
+    f->request.codec = codec_cumsum(CODEC_FORMAT_NPY);
+    f->request.body.declared = 12;
+    enum status status = land_begin(&f->request, &err);
     if (status == STATUS_OK) {
-        status = body_feed(&f->x, "\x93NUMPY\x01\x00\x76\x00{'", 12, &err);
+        status = land_feed(&f->request, "\x93NUMPY\x01\x00\x76\x00{'", 12, &err);
     }
     if (status == STATUS_OK) {
-        status = body_finish(&f->x, &err);
+        status = land_finish(&f->request, &err);
     }
     assert_int_not_equal(status, STATUS_OK);
 }
@@ -476,7 +471,6 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    struct door *door = &f->x.door;
     char json[3000];
     char payload[5000];
     /* Longer than inline_json_bytes. */
@@ -486,26 +480,24 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
                  "\"FP32\",\"parameters\":{\"binary_data_size\":5000}}]}",
                  2000, "");
     memset(payload, 'p', sizeof payload);
-    f->route.kind = ROUTE_DIALECT;
-    f->x.request.codec = codec_kserve();
-    f->x.request.codec_request.head_bytes = head;
-    f->x.request.codec_request.model = "cumsum";
-    door_init(door, true);
-    door->content_length = head + (int)sizeof payload;
-    assert_int_equal(body_begin(&f->x, &err), STATUS_OK);
+    f->request.codec = codec_kserve();
+    f->request.codec_request.head_bytes = head;
+    f->request.codec_request.model = "cumsum";
+    f->request.body.declared = head + (int)sizeof payload;
+    assert_int_equal(land_begin(&f->request, &err), STATUS_OK);
     for (int at = 0; at < head; at += 100) {
         size_t count = head - at < 100 ? (size_t)(head - at) : 100;
-        assert_int_equal(body_feed(&f->x, json + at, count, &err), STATUS_OK);
+        assert_int_equal(land_feed(&f->request, json + at, count, &err), STATUS_OK);
     }
     for (size_t at = 0; at < sizeof payload; at += 1000) {
-        assert_int_equal(body_feed(&f->x, payload + at, 1000, &err), STATUS_OK);
+        assert_int_equal(land_feed(&f->request, payload + at, 1000, &err), STATUS_OK);
     }
-    assert_int_equal(body_finish(&f->x, &err), STATUS_OK);
-    assert_false(f->x.request.decoded);
-    assert_int_equal(f->x.spilled, sizeof payload);
-    assert_int_equal(strlen(f->x.request.head), head);
-    assert_memory_equal(f->x.request.head, json, head);
-    assert_memory_equal(f->x.request.head + head + 1, payload, sizeof payload);
+    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_false(f->request.decoded);
+    assert_int_equal(f->request.body.spilled, sizeof payload);
+    assert_int_equal(strlen(f->request.head), head);
+    assert_memory_equal(f->request.head, json, head);
+    assert_memory_equal(f->request.head + head + 1, payload, sizeof payload);
 }
 
 static void body_that_never_ends_is_refused_soon(void **state)
@@ -516,7 +508,7 @@ static void body_that_never_ends_is_refused_soon(void **state)
     enum status status = begin_raw(f, "4", -1, &err);
     size_t fed = 0;
     for (; status == STATUS_OK && fed < 4 << 20; fed += sizeof piece) {
-        status = body_feed(&f->x, piece, sizeof piece, &err);
+        status = land_feed(&f->request, piece, sizeof piece, &err);
     }
     assert_int_equal(status, STATUS_LENGTH_MISMATCH);
     assert_true(fed <= (1 << 20) + 2 * sizeof piece);
@@ -526,10 +518,9 @@ static void page_bodies_have_their_own_limit(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
-    f->x.request.codec = NULL;
-    door_init(&f->x.door, true);
-    f->x.door.content_length = PAGE_BODY_BYTES + 1;
-    assert_int_equal(body_begin(&f->x, &err), STATUS_TOO_LARGE);
+    f->request.codec = NULL;
+    f->request.body.declared = LAND_PAGE_BYTES + 1;
+    assert_int_equal(land_begin(&f->request, &err), STATUS_TOO_LARGE);
 }
 
 int main(void)

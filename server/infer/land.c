@@ -1,0 +1,396 @@
+/* Receives bodies; see land.h. */
+#include "server/infer/land.h"
+
+#include "server/base/config.h"
+#include "server/infer/infer.h"
+#include "server/infer/infer_memory.h"
+#include "server/infer/inflate.h"
+#include "server/infer/slices.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/server.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    FIRST_BYTES = 4096,
+    FORGET_BYTES = 1 << 20,
+    UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
+    EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
+};
+
+enum status land_reserve(struct request *request, uint64_t bytes, struct error *err)
+{
+    uint64_t whole = 0;
+    if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
+        whole = UINT64_MAX;
+    }
+    if (whole > memory_budget(request->server->memory)) {
+        bytes = whole; /* which is refused for good: trying again would not help */
+    }
+    uint64_t *promised = &request->admission.promised_bytes;
+    uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
+    uint64_t drawn = bytes - beyond;
+    enum status status = memory_reserve(request->server->memory, beyond, err); /* 0 is fine */
+    if (status == STATUS_OK) {
+        memory_draw(request->server->memory, drawn);
+        *promised -= drawn;
+        request->reserved_bytes += bytes;
+    }
+    return status;
+}
+
+static enum status too_large(const struct request *request, uint64_t bytes, const char *what,
+                             struct error *err)
+{
+    char limit[32];
+    char has[64] = "is longer than it may be";
+    config_size_text(request->body.limit, limit, sizeof limit);
+    if (bytes > 0) {
+        (void)snprintf(has, sizeof has, "has %" PRIu64 " bytes", bytes);
+    }
+    return error_set(err, STATUS_TOO_LARGE, "the %s %s, over %s, %s", what, has, limit,
+                     request->codec == NULL
+                         ? "the limit of this path"
+                         : "the server's --max-body-bytes: " CONFIG_LESS_ADVICE);
+}
+
+/* Capacity to give the head so that it can hold `want` bytes. */
+static size_t head_capacity_for(const struct request *request, size_t want)
+{
+    int64_t declared = request->codec_request.body_bytes;
+    uint64_t most = request->body.head_need;
+    if (most == UINT64_MAX && declared >= 0) {
+        return (size_t)declared < want ? want : (size_t)declared; /* all of it, at once */
+    }
+    size_t capacity = FIRST_BYTES;
+    while (capacity < want) {
+        capacity *= 2; /* bounded by twice --max-body-bytes */
+    }
+    return most < capacity ? (size_t)most : capacity;
+}
+
+/* Make room for a head of `want` bytes and its NUL. */
+static enum status ensure_head(struct request *request, size_t want, struct error *err)
+{
+    if (want > 0 && want <= request->body.head_reserved && want < request->head_capacity) {
+        return STATUS_OK;
+    }
+    size_t capacity = head_capacity_for(request, want);
+    uint64_t charged =
+        2 * request->body.head_reserved > want ? 2 * request->body.head_reserved : want;
+    charged = charged > FIRST_BYTES ? charged : FIRST_BYTES;
+    charged = charged < capacity ? charged : capacity;
+    if (charged > request->body.head_reserved) {
+        enum status status = land_reserve(request, charged - request->body.head_reserved, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        request->body.head_reserved = charged;
+    }
+    if (capacity < request->head_capacity) {
+        return STATUS_OK;
+    }
+    char *grown = realloc(request->head, capacity + 1);
+    if (grown == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                         capacity);
+    }
+    request->head = grown;
+    request->head_capacity = capacity + 1;
+    return STATUS_OK;
+}
+
+/* Text may reach to the end of the body: then it is decoded when that has come, not before. */
+static bool head_is_whole_body(const struct request *request)
+{
+    return request->body.head_need == UINT64_MAX ||
+           (request->head_bytes > 0 &&
+            request->codec_request.body_bytes == (int64_t)request->head_bytes);
+}
+
+/* The head holds what was last asked for: ask again; decode it if it is complete. */
+static enum status head_step(struct request *request, struct error *err)
+{
+    if (request->codec == NULL) {
+        request->body.head_need = UINT64_MAX;
+        return STATUS_OK;
+    }
+    const struct byte_view head = {request->head, request->head_bytes};
+    enum status status =
+        request->codec->head_need(&request->codec_request, head, &request->body.head_need, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (request->body.head_need != request->head_bytes) {
+        return STATUS_OK; /* its memory is taken when it comes */
+    }
+    if (head_is_whole_body(request)) {
+        return STATUS_OK;
+    }
+    if (request->head_bytes > request->server->config->inline_json_bytes) {
+        request->body.spill = true;
+        return STATUS_OK;
+    }
+    return infer_decode(request, err);
+}
+
+enum status land_begin(struct request *request, struct error *err)
+{
+    struct request_body *body = &request->body;
+    bool packed = body->coding != CODING_IDENTITY;
+    bool unknown = body->chunked || (packed && body->declared > 0);
+    int64_t declared = body->declared < 0 ? 0 : body->declared;
+    request->body.limit =
+        request->codec == NULL ? LAND_PAGE_BYTES : request->server->config->max_body_bytes;
+    request->codec_request.body_bytes = unknown ? -1 : declared;
+    if ((uint64_t)declared > request->body.limit) {
+        return too_large(request, (uint64_t)declared, "body", err);
+    }
+    if (packed && unknown) {
+        enum status status =
+            inflate_create(body->coding, request->body.limit, &request->body.inflate, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return head_step(request, err);
+}
+
+void land_forget_text(struct request *request, struct json_cut text)
+{
+    const uintptr_t page = SLAB_ALIGN;
+    uintptr_t from = ((uintptr_t)text.text + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)text.text + text.bytes) / page * page;
+    if (text.bytes < FORGET_BYTES || to - from > request->body.head_reserved) {
+        return;
+    }
+    /* Of memory from malloc(), but of whole pages that only this text is on: they read as
+     * zeroes afterwards, which is as good as any other leftovers. */
+    if (madvise(request->head + (from - (uintptr_t)request->head), to - from, MADV_DONTNEED) ==
+        0) {
+        memory_release(request->server->memory, to - from);
+        request->reserved_bytes -= to - from;
+        request->body.head_reserved -= to - from;
+    }
+}
+
+static enum status feed_head(struct request *request, const char *bytes, size_t count,
+                             size_t *used, struct error *err)
+{
+    uint64_t wanted = request->body.head_need - request->head_bytes;
+    size_t take = count < wanted ? count : (size_t)wanted;
+    enum status status = ensure_head(request, request->head_bytes + take, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    memcpy(request->head + request->head_bytes, bytes, take);
+    request->head_bytes += take;
+    request->head[request->head_bytes] = '\0';
+    *used = take;
+    return request->head_bytes == request->body.head_need ? head_step(request, err) : STATUS_OK;
+}
+
+/* Payload whose place is not known yet: the head is long, and decoded only in the codec pool.
+ */
+static enum status feed_spill(struct request *request, const char *bytes, size_t count,
+                              struct error *err)
+{
+    size_t end = request->head_bytes + 1 + request->body.spilled;
+    request->body.head_need = UINT64_MAX; /* the buffer grows as if this were text */
+    enum status status = ensure_head(request, end + count, err);
+    request->body.head_need = request->head_bytes;
+    if (status == STATUS_OK) {
+        memcpy(request->head + end, bytes, count);
+        request->body.spilled += count;
+    }
+    return status;
+}
+
+static enum status feed_payload(struct request *request, const char *bytes, size_t count,
+                                struct error *err)
+{
+    uint64_t end = request->payload_received + count;
+    if (!request->decoded ||
+        (end > request->call.payload_max && end - request->call.payload_max > EXCESS_BYTES)) {
+        return error_set(err, STATUS_LENGTH_MISMATCH,
+                         "the body goes on after the %" PRIu64
+                         " bytes that the request describes",
+                         request->decoded ? request->call.payload_max : request->head_bytes);
+    }
+    if (end > request->body.payload_room &&
+        request->body.payload_room < request->call.payload_max) {
+        enum status status = infer_grow(request, end, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        slices_begin(request);
+    }
+    /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
+    if (request->payload_received < request->body.payload_room) {
+        size_t room = request->body.payload_room - (size_t)request->payload_received;
+        char *input = (char *)slab_data(request->block.slab) + request->in_offset;
+        memcpy(input + request->payload_received, bytes, count < room ? count : room);
+    }
+    request->payload_received = end;
+    slices_feed(request);
+    return STATUS_OK;
+}
+
+/* Unpacked bytes, in order. */
+static enum status land(void *context, const void *data, size_t count, struct error *err)
+{
+    struct request *request = context;
+    const char *bytes = data;
+    request->body.unpacked += count;
+    if (request->body.unpacked > request->body.limit) {
+        return too_large(request, 0, "body", err);
+    }
+    while (count > 0) {
+        size_t used = count;
+        bool to_head = request->body.head_need != request->head_bytes;
+        enum status status = to_head ? feed_head(request, bytes, count, &used, err)
+                             : request->body.spill ? feed_spill(request, bytes, count, err)
+                                                   : feed_payload(request, bytes, count, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        bytes += used;
+        count -= used;
+    }
+    return STATUS_OK;
+}
+
+/* Room for so much of a packed body. */
+static enum status ensure_packed(struct request *request, size_t want, struct error *err)
+{
+    struct packed_body *packed = &request->body.packed;
+    int64_t declared = request->body.declared;
+    if (want <= packed->capacity) {
+        return STATUS_OK;
+    }
+    size_t capacity = packed->capacity > 0 ? 2 * packed->capacity : FIRST_BYTES;
+    if (declared >= 0 && (uint64_t)declared >= want) {
+        capacity = (size_t)declared;
+    }
+    capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
+    enum status status = land_reserve(request, capacity - packed->capacity, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    uint64_t reserved = capacity - packed->capacity;
+    char *grown = realloc(packed->bytes, capacity);
+    if (grown == NULL) {
+        memory_release(request->server->memory, reserved);
+        request->reserved_bytes -= reserved;
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                         capacity);
+    }
+    packed->bytes = grown;
+    packed->capacity = capacity;
+    return STATUS_OK;
+}
+
+/* Append a piece of a packed body. */
+static enum status keep_packed(struct request *request, const void *bytes, size_t count,
+                               struct error *err)
+{
+    struct packed_body *packed = &request->body.packed;
+    if (count > request->body.limit - packed->count) {
+        char limit[32];
+        config_size_text(request->body.limit, limit, sizeof limit);
+        return error_set(
+            err, STATUS_TOO_LARGE,
+            "the packed body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
+            limit);
+    }
+    enum status status = ensure_packed(request, packed->count + count, err);
+    if (status == STATUS_OK) {
+        memcpy(packed->bytes + packed->count, bytes, count);
+        packed->count += count;
+    }
+    return status;
+}
+
+enum status land_feed(struct request *request, const void *bytes, size_t count,
+                      struct error *err)
+{
+    if (request->body.inflate != NULL) {
+        return keep_packed(request, bytes, count, err);
+    }
+    return land(request, bytes, count, err);
+}
+
+static enum status check_head(const struct request *request, struct error *err)
+{
+    if (!request->decoded && request->body.head_need != UINT64_MAX &&
+        request->body.head_need != request->head_bytes) {
+        return error_set(
+            err, STATUS_LENGTH_MISMATCH,
+            "the body ends after %zu bytes, in the middle of its header, which has "
+            "at least %" PRIu64,
+            request->head_bytes, request->body.head_need);
+    }
+    return STATUS_OK;
+}
+
+void land_release(struct request *request)
+{
+    const struct packed_body *packed = &request->body.packed;
+    if (packed->bytes != NULL) {
+        request->reserved_bytes -= packed->capacity;
+        codec_pool_discard(
+            request->server->codecs, request->server->memory,
+            (struct codec_discard){packed->bytes, packed->capacity, packed->capacity});
+    }
+    request->body.packed = (struct packed_body){.bytes = NULL};
+    inflate_destroy(request->body.inflate);
+    request->body.inflate = NULL;
+}
+
+/* Unpack what is kept in steps of about a millisecond, and give its memory back. */
+static enum status unpack(struct request *request, uint64_t most,
+                          const struct parallel *parallel, struct error *err)
+{
+    struct packed_body *packed = &request->body.packed;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && packed->at < packed->count) {
+        size_t left = packed->count - packed->at;
+        size_t count = left < UNPACK_STEP_BYTES ? left : UNPACK_STEP_BYTES;
+        if (!parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+        if (request->body.unpacked >= most) {
+            return STATUS_OK;
+        }
+        status = inflate_feed(request->body.inflate, packed->bytes + packed->at, count, land,
+                              request, err);
+        packed->at += count;
+    }
+    if (status == STATUS_OK) {
+        status = inflate_finish(request->body.inflate, err);
+    }
+    land_release(request);
+    return status;
+}
+
+enum status land_unpack(struct request *request, uint64_t most, const struct parallel *parallel,
+                        struct error *err)
+{
+    if (request->body.inflate == NULL) {
+        return STATUS_OK;
+    }
+    enum status status = unpack(request, most, parallel, err);
+    return status == STATUS_OK && request->body.inflate == NULL ? check_head(request, err)
+                                                                : status;
+}
+
+enum status land_finish(struct request *request, struct error *err)
+{
+    if (request->body.inflate == NULL) {
+        return check_head(request, err);
+    }
+    return request->codec == NULL ? land_unpack(request, UINT64_MAX, NULL, err) : STATUS_OK;
+}

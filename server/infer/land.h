@@ -1,0 +1,50 @@
+/* Lands a request's body: the head aside in memory of its own, the payload in the slab the device
+ * will work in, each byte copied once. Bodies of unknown length (chunked, packed) grow by
+ * doubling; every byte of memory is reserved from the budget before it is used.
+ *
+ * A packed body (gzip, deflate) is kept as it came until it has ended: unpacking takes time that
+ * the client chooses, up to a thousand bytes for each that was sent, and so is work for the codec
+ * pool unless there is little of it.
+ *
+ * Thread: the request's owner. */
+#ifndef TALLY_SERVER_LAND_H
+#define TALLY_SERVER_LAND_H
+
+#include "server/sched/request.h"
+
+enum {
+    LAND_PAGE_BYTES = 1 << 20 /* most of a body that is no tensor's */
+};
+
+/* The headers are fine, the codec is known: check the declared length against the limits,
+ * reserve and allocate for it, ask the codec what it needs; decode at once if that is nothing.
+ * err   TOO_LARGE, OUT_OF_MEMORY, what the codec says */
+MUST_CHECK enum status land_begin(struct request *request, struct error *err);
+
+/* The next piece, as sent. */
+MUST_CHECK enum status land_feed(struct request *request, const void *bytes, size_t count,
+                                 struct error *err);
+
+/* The body has ended: checks that the head is complete. Text bodies are not decoded yet, packed
+ * ones not unpacked. */
+MUST_CHECK enum status land_finish(struct request *request, struct error *err);
+
+/* A packed body that has ended: lands it as if it had come unpacked, and finishes it; nothing to
+ * do for others. Stops with body.inflate still there once `most` bytes have come out: call again
+ * for the rest.
+ * err   what land_feed() and land_finish() say; INVALID_ENCODING; CLIENT_GONE: given up by
+ *       `parallel` */
+MUST_CHECK enum status land_unpack(struct request *request, uint64_t most,
+                                   const struct parallel *parallel, struct error *err);
+
+/* The text of numbers inside the head has been read and will not be again: give its memory and
+ * its part of the budget back before an answer of about its length is printed. */
+void land_forget_text(struct request *request, struct json_cut text);
+
+/* Reserve more of the memory budget for this request. */
+MUST_CHECK enum status land_reserve(struct request *request, uint64_t bytes, struct error *err);
+
+/* The request ends: free what is kept packed, and release what was reserved for it. */
+void land_release(struct request *request);
+
+#endif
