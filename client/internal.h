@@ -1,4 +1,4 @@
-/* What the files of libtally share: the client object, how an error is filled, the lock macro.
+/* What the files of libtally share: the client object, and how an error is filled.
  *
  * A client (struct tally) knows where the server is and holds idle connections. A connection is
  * one libcurl easy handle with its keep-alive socket; it belongs to whoever acquired it until
@@ -9,21 +9,13 @@
 #ifndef TALLY_CLIENT_INTERNAL_H
 #define TALLY_CLIENT_INTERNAL_H
 
+#include "client/lock.h"
 #include "client/tally.h"
 #include "proto/macros.h"
 
-#include <assert.h>
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdbool.h>
-
-/* A call on a lock, a condition or a thread that can fail only by a mistake of this library. */
-#define LOCK_CHECK(call)          \
-    do {                          \
-        int lock_check_ = (call); \
-        assert(lock_check_ == 0); \
-        (void)lock_check_;        \
-    } while (0)
 
 enum {
     OWNED_TEXTS = 5 /* the strings of struct tally_options */

@@ -1,5 +1,9 @@
-/* Completion scripts, written from the option table so that they are never out of date. */
-#include "client/cli/option_table.h"
+/* `tally completion SHELL`: completion scripts for bash and zsh, printed from the tables of
+ * options and commands, so that they are never out of date.
+ *
+ * Failure: only a shell that is not known. Thread: the main one. */
+#include "client/cli/commands.h"
+#include "client/cli/terminal.h"
 
 #include <string.h>
 
@@ -143,14 +147,17 @@ static void write_zsh(FILE *to)
                 to);
 }
 
-bool options_completion(const char *shell, FILE *to)
+int command_completion(const struct settings *settings, struct tally *client)
 {
+    const char *shell = settings->argument == NULL ? "" : settings->argument;
+    (void)client;
     if (strcmp(shell, "bash") == 0) {
-        write_bash(to);
+        write_bash(stdout);
     } else if (strcmp(shell, "zsh") == 0) {
-        write_zsh(to);
+        write_zsh(stdout);
     } else {
-        return false;
+        return complain(EXIT_USAGE,
+                        "give a shell: tally completion bash, or tally completion zsh");
     }
-    return true;
+    return EXIT_DONE;
 }
