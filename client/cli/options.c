@@ -25,7 +25,7 @@ enum {
 struct suggestion {
     const char *word;
     size_t limit;         /* a name must be nearer than that */
-    char name[WORD_TEXT]; /* "" while none is */
+    char text[WORD_TEXT]; /* "; did you mean NAME?", or "" */
 };
 
 static struct suggestion suggestion_for(const char *word)
@@ -39,22 +39,12 @@ static void suggestion_consider(struct suggestion *suggestion, const char *name)
     size_t distance = edit_distance(suggestion->word, name);
     if (distance < suggestion->limit) {
         suggestion->limit = distance;
-        (void)snprintf(suggestion->name, sizeof suggestion->name, "%s", name);
+        (void)snprintf(suggestion->text, sizeof suggestion->text, "; did you mean %s?", name);
     }
-}
-
-/* "unknown option --shap: did you mean --shape? `tally cumsum --help` lists them" */
-static int unknown(const char *what, const struct suggestion *suggestion, const char *advice)
-{
-    if (suggestion->name[0] == '\0') {
-        return complain(EXIT_USAGE, "%s: %s", what, advice);
-    }
-    return complain(EXIT_USAGE, "%s: did you mean %s? %s", what, suggestion->name, advice);
 }
 
 enum command_id command_find(const char *name)
 {
-    char what[WORD_TEXT * 2];
     struct suggestion suggestion = suggestion_for(name);
     for (int i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(command_rows[i].name, name) == 0) {
@@ -62,8 +52,8 @@ enum command_id command_find(const char *name)
         }
         suggestion_consider(&suggestion, command_rows[i].name);
     }
-    (void)snprintf(what, sizeof what, "there is no command \"%.*s\"", WORD_TEXT, name);
-    (void)unknown(what, &suggestion, "`tally --help` lists them");
+    (void)complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them", name,
+                   suggestion.text[0] != '\0' ? suggestion.text : ";");
     return COMMAND_COUNT;
 }
 
@@ -171,11 +161,8 @@ static int take_value(const struct option_row *row, const char *value,
         return complain(EXIT_USAGE, "--%s %s: expected %s from %g to %g", row->name, value,
                         expected, row->least, row->most);
     }
-    char what[WORD_TEXT * 2];
-    char advice[WORD_TEXT * 3];
-    (void)snprintf(what, sizeof what, "--%s %.*s", row->name, WORD_TEXT, value);
-    (void)snprintf(advice, sizeof advice, "expected %s", expected);
-    return unknown(what, &suggestion, advice);
+    return complain(EXIT_USAGE, "--%s %s: expected %s%s", row->name, value, expected,
+                    suggestion.text);
 }
 
 /* ---- the command line ---- */
@@ -213,8 +200,6 @@ static int take_operand(enum command_id command, const char *word, struct settin
 /* getopt_long() knows no option `word`, or no letter of it. */
 static int refuse_option(enum command_id command, const char *word)
 {
-    char what[WORD_TEXT * 2];
-    char advice[WORD_TEXT * 2];
     char letter[3] = {'-', (char)optopt, '\0'}; /* perhaps one of several behind a dash */
     if (optopt != 0) {
         word = letter;
@@ -227,10 +212,9 @@ static int refuse_option(enum command_id command, const char *word)
             suggestion_consider(&suggestion, name);
         }
     }
-    (void)snprintf(what, sizeof what, "unknown option %.*s", WORD_TEXT, word);
-    (void)snprintf(advice, sizeof advice, "`tally %s --help` lists them",
-                   command_rows[command].name);
-    return unknown(what, &suggestion, advice);
+    return complain(EXIT_USAGE, "unknown option %s%s `tally %s --help` lists them", word,
+                    suggestion.text[0] != '\0' ? suggestion.text : ";",
+                    command_rows[command].name);
 }
 
 int options_parse(enum command_id command, int argc, char **argv, struct settings *settings)
