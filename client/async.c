@@ -1,3 +1,7 @@
+/* Submitted calls: the thread that drives them, and tally_submit(), tally_wait(), tally_close()
+ * on the caller's side. curl_multi_wakeup() ends the thread's sleep when something was
+ * submitted or the client is being closed; else it sleeps until a socket moves or a back-off is
+ * over. */
 #include "client/async.h"
 
 #include "client/cumsum_call.h"

@@ -1,3 +1,6 @@
+/* Reading the head by libcurl's header functions (curl_easy_header), and what an HTTP status
+ * means for the caller. The server's own sentence is passed on where there is one; where there
+ * is none, the reader is told what the status usually means. */
 #include "client/call_answer.h"
 
 #include "client/json_text.h"

@@ -47,8 +47,7 @@ enum tally_status client_error_no_memory(struct tally_error *err);
 enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
                                    struct tally_error *err);
 
-/* A handle with everything set that does not change from request to request. NULL: no memory.
- */
+/* A handle with all set that does not change from request to request. NULL: no memory. */
 CURL *connection_acquire(struct tally *client);
 void connection_release(struct tally *client, CURL *easy);
 

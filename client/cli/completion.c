@@ -7,144 +7,114 @@
 
 #include <string.h>
 
-static void bash_values(const struct option_row *row, FILE *to)
+static void write_bash(void)
 {
-    if (row->choices != NULL) {
-        (void)fprintf(to, "    --%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
-                      row->name, row->choices);
+    (void)puts("# bash completion for tally\n"
+               "_tally() {\n"
+               "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+               "    local words=''");
+    (void)printf("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                 "        COMPREPLY=($(compgen -W '");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        (void)printf("%s ", command_rows[i].name);
+    }
+    (void)puts("--help --version' -- \"$cur\"))\n"
+               "        return\n"
+               "    fi\n"
+               "    case $prev in\n"
+               "    -o) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;");
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (row->kind == OPTION_CHOICE) {
+            (void)printf("    --%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
+                         row->name, row->choices);
+        } else if (row->kind == OPTION_FILE) {
+            (void)printf("    --%s) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n",
+                         row->name);
+        } else if (row->kind != OPTION_FLAG) {
+            (void)printf("    --%s) return ;;\n", row->name);
+        }
+    }
+    (void)puts("    esac\n"
+               "    case ${COMP_WORDS[1]} in");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const char *operands = command_rows[i].operand_choices;
+        (void)printf("    %s) words='", command_rows[i].name);
+        for (size_t k = 0; k < option_row_count; k++) {
+            if (option_is_on(&option_rows[k], (enum command_id)i)) {
+                (void)printf("--%s ", option_rows[k].name);
+            }
+        }
+        (void)printf("%s' ;;\n", operands != NULL && operands[0] != '<' ? operands : "");
+    }
+    (void)puts("    esac\n"
+               "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+               "    case $cur in -*) ;; *)\n"
+               "        [ \"${COMP_WORDS[1]}\" != cumsum ] ||\n"
+               "            COMPREPLY+=($(compgen -f -- \"$cur\")) ;;\n"
+               "    esac\n"
+               "}\n"
+               "complete -o filenames -F _tally tally");
+}
+
+static void write_zsh_option(const struct option_row *row)
+{
+    (void)printf(" \\\n            '--%s[", row->name);
+    for (const char *at = row->help; *at != '\0'; at++) {
+        if (strchr("[]:'\"$`\\", *at) == NULL) { /* they would end the description */
+            (void)putchar(*at);
+        }
+    }
+    (void)putchar(']');
+    if (row->kind == OPTION_CHOICE) {
+        (void)printf(":%s:(%s)", row->value, row->choices);
     } else if (row->kind == OPTION_FILE) {
-        (void)fprintf(to, "    --%s) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n",
-                      row->name);
+        (void)printf(":%s:_files", row->value);
     } else if (row->kind != OPTION_FLAG) {
-        (void)fprintf(to, "    --%s) return ;;\n", row->name);
+        (void)printf(":%s: ", row->value);
     }
+    (void)putchar('\'');
 }
 
-static void bash_command(int command, FILE *to)
+static void write_zsh(void)
 {
-    const struct command_row *about = &command_rows[command];
-    (void)fprintf(to, "    %s) words='", about->name);
-    for (size_t i = 0; i < option_row_count; i++) {
-        if ((option_rows[i].commands & (1U << command)) != 0) {
-            (void)fprintf(to, "--%s ", option_rows[i].name);
+    (void)printf("#compdef tally\n"
+                 "_tally() {\n"
+                 "    local state line\n"
+                 "    _arguments -C '1:command:->command' '*::argument:->argument'\n"
+                 "    case $state in\n"
+                 "    command)\n"
+                 "        local -a commands=(");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        (void)printf("\n            '%s:%s'", command_rows[i].name, command_rows[i].summary);
+    }
+    (void)puts("\n        )\n"
+               "        _describe command commands\n"
+               "        ;;\n"
+               "    argument)\n"
+               "        case $line[1] in");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const char *operands = command_rows[i].operand_choices;
+        (void)printf("        %s)\n            _arguments", command_rows[i].name);
+        for (size_t k = 0; k < option_row_count; k++) {
+            if (option_is_on(&option_rows[k], (enum command_id)i)) {
+                write_zsh_option(&option_rows[k]);
+            }
         }
-    }
-    if (about->operand_choices != NULL && about->operand_choices[0] != '<') {
-        (void)fprintf(to, "%s", about->operand_choices);
-    }
-    (void)fprintf(to, "' ;;\n");
-}
-
-static void write_bash(FILE *to)
-{
-    (void)fputs(
-        "# bash completion for tally\n"
-        "_tally() {\n"
-        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=''\n"
-        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-        "        COMPREPLY=($(compgen -W '",
-        to);
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        (void)fprintf(to, "%s ", command_rows[i].name);
-    }
-    (void)fputs("--help --version' -- \"$cur\"))\n"
-                "        return\n"
-                "    fi\n"
-                "    case $prev in\n"
-                "    -o) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n",
-                to);
-    for (size_t i = 0; i < option_row_count; i++) {
-        bash_values(&option_rows[i], to);
-    }
-    (void)fputs("    esac\n"
-                "    case ${COMP_WORDS[1]} in\n",
-                to);
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        bash_command(i, to);
-    }
-    (void)fputs("    esac\n"
-                "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-                "    case $cur in -*) ;; *)\n"
-                "        [ \"${COMP_WORDS[1]}\" != cumsum ] || COMPREPLY+=($(compgen -f -- "
-                "\"$cur\")) ;;\n"
-                "    esac\n"
-                "}\n"
-                "complete -o filenames -F _tally tally\n",
-                to);
-}
-
-/* An option's help as a zsh description: brackets and quotes would end it. */
-static void zsh_text(const char *text, FILE *to)
-{
-    for (; *text != '\0'; text++) {
-        if (strchr("[]:'\"$`\\", *text) == NULL) {
-            (void)fputc(*text, to);
+        if (operands != NULL && operands[0] == '<') {
+            (void)printf(" \\\n            ':input:_files'");
+        } else if (operands != NULL) {
+            (void)printf(" \\\n            ':operand:(%s)'", operands);
         }
+        (void)puts("\n            ;;");
     }
-}
-
-static void zsh_option(const struct option_row *row, FILE *to)
-{
-    (void)fprintf(to, " \\\n            '--%s[", row->name);
-    zsh_text(row->help, to);
-    (void)fputc(']', to);
-    if (row->choices != NULL) {
-        (void)fprintf(to, ":%s:(%s)", row->value, row->choices);
-    } else if (row->kind == OPTION_FILE) {
-        (void)fprintf(to, ":%s:_files", row->value);
-    } else if (row->kind != OPTION_FLAG) {
-        (void)fprintf(to, ":%s: ", row->value);
-    }
-    (void)fputc('\'', to);
-}
-
-static void zsh_command(int command, FILE *to)
-{
-    const struct command_row *about = &command_rows[command];
-    (void)fprintf(to, "        %s)\n            _arguments", about->name);
-    for (size_t i = 0; i < option_row_count; i++) {
-        if ((option_rows[i].commands & (1U << command)) != 0) {
-            zsh_option(&option_rows[i], to);
-        }
-    }
-    if (about->operand_choices != NULL && about->operand_choices[0] == '<') {
-        (void)fputs(" \\\n            ':input:_files'", to);
-    } else if (about->operand_choices != NULL) {
-        (void)fprintf(to, " \\\n            ':operand:(%s)'", about->operand_choices);
-    }
-    (void)fputs("\n            ;;\n", to);
-}
-
-static void write_zsh(FILE *to)
-{
-    (void)fputs("#compdef tally\n"
-                "_tally() {\n"
-                "    local state line\n"
-                "    _arguments -C '1:command:->command' '*::argument:->argument'\n"
-                "    case $state in\n"
-                "    command)\n"
-                "        local -a commands=(",
-                to);
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        (void)fprintf(to, "\n            '%s:%s'", command_rows[i].name,
-                      command_rows[i].summary);
-    }
-    (void)fputs("\n        )\n"
-                "        _describe command commands\n"
-                "        ;;\n"
-                "    argument)\n"
-                "        case $line[1] in\n",
-                to);
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        zsh_command(i, to);
-    }
-    (void)fputs("        esac\n"
-                "        ;;\n"
-                "    esac\n"
-                "}\n"
-                "if [ \"$funcstack[1]\" = _tally ]; then _tally \"$@\"; else compdef _tally "
-                "tally; fi\n",
-                to);
+    (void)puts(
+        "        esac\n"
+        "        ;;\n"
+        "    esac\n"
+        "}\n"
+        "if [ \"$funcstack[1]\" = _tally ]; then _tally \"$@\"; else compdef _tally tally; "
+        "fi");
 }
 
 int command_completion(const struct settings *settings, struct tally *client)
@@ -152,9 +122,9 @@ int command_completion(const struct settings *settings, struct tally *client)
     const char *shell = settings->argument == NULL ? "" : settings->argument;
     (void)client;
     if (strcmp(shell, "bash") == 0) {
-        write_bash(stdout);
+        write_bash();
     } else if (strcmp(shell, "zsh") == 0) {
-        write_zsh(stdout);
+        write_zsh();
     } else {
         return complain(EXIT_USAGE,
                         "give a shell: tally completion bash, or tally completion zsh");

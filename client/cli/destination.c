@@ -1,3 +1,6 @@
+/* What is written, and when: a stream as it comes, a file as it comes but under another name, a
+ * JSON answer at the end, the head of an NPY answer when it has been understood. What has been
+ * written to a file is thrown away when another attempt begins. */
 #include "client/cli/destination.h"
 
 #include "client/cli/terminal.h"

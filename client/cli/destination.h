@@ -45,8 +45,7 @@ int destination_open(const char *name, const struct expectation *expected,
 /* Discards what was not committed. */
 void destination_close(struct destination *destination);
 
-/* The head of an answer, of the first or another one, then its bytes in their order; 0, or -1.
- */
+/* The head of an answer, again in each attempt, then its bytes in their order; 0, or -1. */
 int destination_check(struct destination *destination, const struct tally_answer *answer);
 int destination_write(struct destination *destination, const void *bytes, size_t count);
 

@@ -23,7 +23,7 @@ const struct option_row option_rows[] = {
     {"output", 'o', OPTION_FILE, "FILE", NULL, AT(output), ANY, ON_CUMSUM,
      "write the result there; - or nothing: standard output"},
     {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ANY, ON_CUMSUM | ON_BENCH,
-     "dimension to sum along, negative from the last (default 0)"},
+     "dimension to sum along, negative from the last (default 0; bench -1)"},
     {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ANY, ON_CUMSUM | ON_BENCH,
      "leave each element out of its own sum"},
     {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM | ON_BENCH,

@@ -167,7 +167,7 @@ static int take_value(const struct option_row *row, const char *value,
 
 /* ---- the command line ---- */
 
-static bool is_on(const struct option_row *row, enum command_id command)
+bool option_is_on(const struct option_row *row, enum command_id command)
 {
     return (row->commands & (1U << command)) != 0;
 }
@@ -179,7 +179,8 @@ static const struct option_row *row_of(enum command_id command, int found)
         return &option_rows[found - FIRST_ROW];
     }
     for (size_t i = 0; i < option_row_count; i++) {
-        if (found != 0 && option_rows[i].letter == found && is_on(&option_rows[i], command)) {
+        if (found != 0 && option_rows[i].letter == found &&
+            option_is_on(&option_rows[i], command)) {
             return &option_rows[i];
         }
     }
@@ -206,7 +207,7 @@ static int refuse_option(enum command_id command, const char *word)
     }
     struct suggestion suggestion = suggestion_for(word);
     for (size_t i = 0; i < option_row_count; i++) {
-        if (is_on(&option_rows[i], command)) {
+        if (option_is_on(&option_rows[i], command)) {
             char name[WORD_TEXT];
             (void)snprintf(name, sizeof name, "--%s", option_rows[i].name);
             suggestion_consider(&suggestion, name);
@@ -226,7 +227,7 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
     assert(option_row_count <= ROWS_MAX);
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (is_on(row, command)) {
+        if (option_is_on(row, command)) {
             bool flag = row->kind == OPTION_FLAG;
             names[used++] = (struct option){row->name, flag ? no_argument : required_argument,
                                             NULL, FIRST_ROW + (int)i};
@@ -288,7 +289,7 @@ void options_help(enum command_id command, FILE *to)
                   about->summary);
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (!is_on(row, command)) {
+        if (!option_is_on(row, command)) {
             continue;
         }
         char left[WORD_TEXT] = "    ";

@@ -101,6 +101,9 @@ extern const struct option_row option_rows[];
 extern const size_t option_row_count;
 extern const struct command_row command_rows[COMMAND_COUNT];
 
+/* Whether the command has the option. */
+bool option_is_on(const struct option_row *row, enum command_id command);
+
 /* COMMAND_COUNT, after complaining, if there is none of this name. */
 enum command_id command_find(const char *name);
 

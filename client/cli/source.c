@@ -1,3 +1,5 @@
+/* Reading by offset (pread) where there is a file, so that an attempt can begin again anywhere;
+ * from memory where there was a pipe. */
 #include "client/cli/source.h"
 
 #include "client/cli/terminal.h"
