@@ -95,7 +95,7 @@ static void fill_input(struct bench *bench)
     }
 }
 
-static int describe(struct bench *bench)
+static int prepare_tensor(struct bench *bench)
 {
     const struct settings *settings = bench->settings;
     struct tally_error err;
@@ -380,7 +380,7 @@ int command_bench(const struct settings *settings, struct tally *client)
     }
     bench->settings = settings;
     bench->client = client;
-    int status = describe(bench);
+    int status = prepare_tensor(bench);
     if (status == EXIT_DONE) {
         status = measure(bench);
     }

@@ -1,8 +1,8 @@
 /* The command line of `tally`: commands, options, and what was given.
  *
  * A command and an option are a row each (option_table.c); the rows feed the parser, --help
- * (options.c) and shell completion (completion.c). What is given ends up in struct settings,
- * with its defaults filled in by main(), and is not changed after.
+ * (options.c) and shell completion (cmd_completion.c). What is given ends up in struct
+ * settings, with its defaults filled in by main(), and is not changed after.
  *
  * Failure: a command line that makes no sense is complained about, with the nearest word that
  * would, and ends in EXIT_USAGE. Thread: the main one. */

@@ -380,7 +380,7 @@ class Cumsum(unittest.TestCase):
             (["cumsun"], "did you mean cumsum?"),
             (["cumsum", source, "--exclsive"], "did you mean --exclusive?"),
             (["health", "--exclsive"], "`tally health --help` lists them"),
-            (["cumsum", source, "--output-f", "np"], "did you mean npy?"),
+            (["cumsum", source, "--prec", "natve"], "did you mean native?"),
             (["cumsum", source, "-qx"], "unknown option -x"),
             (["cumsum", source, "-qa"], "--axis N"),
             (["cumsum", source, "--axis", "one"], "integer"),
