@@ -341,10 +341,10 @@ enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
     while (async->pending > 0 && waited != ETIMEDOUT) {
         if (timeout_ms < 0) {
             LOCK_CHECK(pthread_cond_wait(&async->all_done, &async->lock));
-        } else {
-            waited = pthread_cond_timedwait(&async->all_done, &async->lock, &until);
-            assert(waited == 0 || waited == ETIMEDOUT);
+            continue;
         }
+        waited = pthread_cond_timedwait(&async->all_done, &async->lock, &until);
+        LOCK_CHECK(waited == ETIMEDOUT ? 0 : waited);
     }
     enum tally_status status = async->pending == 0 ? TALLY_OK : TALLY_TIMEOUT;
     LOCK_CHECK(pthread_mutex_unlock(&async->lock));

@@ -168,7 +168,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
         return 0;
     }
     long status = 0;
-    if (!call->answer.complete && bytes > 0 && (line[0] == '\r' || line[0] == '\n') &&
+    bool empty = bytes > 0 && (memcmp(line, "\r", 1) == 0 || memcmp(line, "\n", 1) == 0);
+    if (!call->answer.complete && empty &&
         curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK &&
         status >= 200) {
         call->answer.complete = true;

@@ -15,6 +15,7 @@
 #include "client/text.h"
 #include "proto/dtype.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -163,6 +164,7 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
 {
     const char *name = TENSOR_NAMES[which];
     const DML_BUFFER_TENSOR_DESC *tensor = call->tensors[which];
+    assert(tensor != NULL); /* check_tensor() has been there */
     uint64_t alignment = tensor->GuaranteedBaseOffsetAlignment;
     uint64_t element = element_bytes(tensor->DataType);
     if (binding == NULL || binding->buffer == NULL) {

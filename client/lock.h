@@ -4,14 +4,18 @@
 #ifndef TALLY_CLIENT_LOCK_H
 #define TALLY_CLIENT_LOCK_H
 
-#include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-#define LOCK_CHECK(call)          \
-    do {                          \
-        int lock_check_ = (call); \
-        assert(lock_check_ == 0); \
-        (void)lock_check_;        \
-    } while (0)
+#define LOCK_CHECK(call) lock_check((call), #call, __FILE__, __LINE__)
+
+static inline void lock_check(int failed, const char *call, const char *file, int line)
+{
+    if (failed != 0) {
+        (void)fprintf(stderr, "%s:%d: %s: error %d\n", file, line, call, failed);
+        abort();
+    }
+}
 
 #endif

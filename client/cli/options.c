@@ -16,6 +16,7 @@
 enum {
     FIRST_ROW = 256, /* what getopt_long() returns for row 0; letters are below */
     ROWS_MAX = 64,
+    LETTERS_TEXT = 2 * ROWS_MAX + 3,
     WORD_TEXT = 64
 };
 
@@ -117,23 +118,25 @@ static bool parse_list(const char *text, struct number_list *list)
     }
 }
 
-/* Store an option's value, or complain. */
+/* Store an option's value, NULL of a flag, or complain. */
 static int take_value(const struct option_row *row, const char *value,
                       struct settings *settings)
 {
     void *to = (char *)settings + row->offset;
-    struct suggestion suggestion = suggestion_for(value == NULL ? "" : value);
     const char *expected = "";
     bool right = true;
-    switch (row->kind) {
-    case OPTION_FLAG:
+    if (value == NULL) {
         *(bool *)to = true;
-        break;
+        return EXIT_DONE;
+    }
+    struct suggestion suggestion = suggestion_for(value);
+    switch (row->kind) {
     case OPTION_CHOICE:
         expected = row->choices;
         right = is_choice(row->choices, value, &suggestion);
         *(const char **)to = value;
         break;
+    case OPTION_FLAG:
     case OPTION_TEXT:
     case OPTION_FILE:
         *(const char **)to = value;
@@ -218,30 +221,40 @@ static int refuse_option(enum command_id command, const char *word)
                     command_rows[command].name);
 }
 
+/* What getopt_long() is to find for a command; both arrays are empty. */
+static void list_options(enum command_id command, struct option *names, char *letters)
+{
+    size_t used = 0;
+    assert(option_row_count <= ROWS_MAX);
+    text_append(letters, LETTERS_TEXT, "-:"); /* operands where they stand, ':' for no value */
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (!option_is_on(row, command)) {
+            continue;
+        }
+        bool flag = row->kind == OPTION_FLAG;
+        names[used++] = (struct option){row->name, flag ? no_argument : required_argument, NULL,
+                                        FIRST_ROW + (int)i};
+        if (row->letter != 0) {
+            text_append(letters, LETTERS_TEXT, "%c%s", row->letter, flag ? "" : ":");
+        }
+    }
+}
+
 int options_parse(enum command_id command, int argc, char **argv, struct settings *settings)
 {
     struct option names[ROWS_MAX + 1] = {{NULL, 0, NULL, 0}};
-    char letters[2 * ROWS_MAX + 3] =
-        "-:"; /* operands where they stand, ':' for a value missed */
-    size_t used = 0;
-    assert(option_row_count <= ROWS_MAX);
-    for (size_t i = 0; i < option_row_count; i++) {
-        const struct option_row *row = &option_rows[i];
-        if (option_is_on(row, command)) {
-            bool flag = row->kind == OPTION_FLAG;
-            names[used++] = (struct option){row->name, flag ? no_argument : required_argument,
-                                            NULL, FIRST_ROW + (int)i};
-            if (row->letter != 0) {
-                text_append(letters, sizeof letters, "%c%s", row->letter, flag ? "" : ":");
-            }
-        }
-    }
+    char letters[LETTERS_TEXT] = "";
     int status = EXIT_DONE;
     int found = 0;
+    list_options(command, names, letters);
     opterr = 0;
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs yet */
-    while (status == EXIT_DONE &&
-           (found = getopt_long(argc, argv, letters, names, NULL)) != -1) {
+    while (status == EXIT_DONE) {
+        found =
+            getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
+        if (found == -1) {
+            break;
+        }
         bool refused = found == '?' || found == ':';
         const struct option_row *row = row_of(command, refused ? optopt : found);
         if (found == 1) {
