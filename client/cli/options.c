@@ -246,11 +246,10 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
     struct option names[ROWS_MAX + 1] = {{NULL, 0, NULL, 0}};
     char letters[LETTERS_TEXT] = "";
     int status = EXIT_DONE;
-    int found = 0;
     list_options(command, names, letters);
     opterr = 0;
     while (status == EXIT_DONE) {
-        found =
+        int found =
             getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
         if (found == -1) {
             break;
