@@ -288,7 +288,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
-CLI_PROTO_SRC := proto/dtype.c proto/content_guess.c proto/json/measure.c proto/parallel.c proto/status.c
+CLI_PROTO_SRC := $(addprefix proto/,dtype.c content_guess.c edit_distance.c json/measure.c npy_header.c parallel.c status.c)
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm

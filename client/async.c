@@ -1,3 +1,7 @@
+/* Submitted calls: the thread that drives them, and tally_submit(), tally_wait(), tally_close()
+ * on the caller's side. curl_multi_wakeup() ends the thread's sleep when something was
+ * submitted or the client is being closed; else it sleeps until a socket moves or a back-off is
+ * over. */
 #include "client/async.h"
 
 #include "client/cumsum_call.h"
@@ -6,10 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A list of calls, first in, first out. */
-struct call_list {
-    struct cumsum_call *first;
-    struct cumsum_call *last;
+enum {
+    LONGEST_SLEEP_MS = 1000
 };
 
 /* A connection, and the call it is busy with. */
@@ -21,35 +23,22 @@ struct async_connection {
 struct async {
     struct tally *client; /* borrowed */
     pthread_t thread;
-    CURLM *multi; /* owned; curl_multi_wakeup() is for any thread */
+    CURLM *multi;                         /* owned; curl_multi_wakeup() is for any thread */
+    struct async_connection *connections; /* thread's own; owned, [async_connections] */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
-    struct call_list submitted;   /* shared: lock */
-    int pending;                  /* submitted and callback not returned; shared: lock */
-    bool stopping;                /* shared: lock */
-    struct call_list waiting;     /* thread's own: for a connection */
-    struct call_list backing_off; /* thread's own */
-    struct async_connection *connections; /* thread's own; owned, [options.async_connections] */
+    struct cumsum_call *waiting;      /* for a connection, or to be tried again; shared: lock */
+    struct cumsum_call **waiting_end; /* where the next one goes; shared: lock */
+    int pending;                      /* submitted and callback not returned; shared: lock */
+    bool stopping;                    /* shared: lock */
 };
 
-static void list_push(struct call_list *list, struct cumsum_call *cumsum)
+/* Thread: with the lock. */
+static void push_waiting(struct async *async, struct cumsum_call *cumsum)
 {
     cumsum->next = NULL;
-    if (list->first == NULL) {
-        list->first = cumsum;
-    } else {
-        list->last->next = cumsum;
-    }
-    list->last = cumsum;
-}
-
-static struct cumsum_call *list_pop(struct call_list *list)
-{
-    struct cumsum_call *cumsum = list->first;
-    if (cumsum != NULL) {
-        list->first = cumsum->next;
-    }
-    return cumsum;
+    *async->waiting_end = cumsum;
+    async->waiting_end = &cumsum->next;
 }
 
 static void submitted_free(struct cumsum_call *cumsum)
@@ -127,39 +116,41 @@ static void settle_call(struct async *async, CURL *easy, CURLcode code)
     enum call_verdict verdict = call_settle(cumsum->call, code);
     (void)curl_multi_remove_handle(async->multi, easy);
     connection->cumsum = NULL;
-    if (verdict == CALL_RETRY) {
-        list_push(&async->backing_off, cumsum);
-    } else {
+    if (verdict == CALL_DONE) {
         finish_call(async, cumsum);
+        return;
     }
-}
-
-/* Move the calls whose back-off is over to the waiting ones; milliseconds until the next is. */
-static int wake_backed_off(struct async *async)
-{
-    struct call_list still = {NULL, NULL};
-    struct cumsum_call *cumsum = NULL;
-    int64_t now = monotonic_ms();
-    int64_t soonest = 1000;
-    while ((cumsum = list_pop(&async->backing_off)) != NULL) {
-        int64_t left = cumsum->call->retry_at_ms - now;
-        list_push(left <= 0 ? &async->waiting : &still, cumsum);
-        if (left > 0 && left < soonest) {
-            soonest = left;
-        }
-    }
-    async->backing_off = still;
-    return (int)soonest;
-}
-
-/* Take over what was submitted; true when the client is being closed. */
-static bool collect(struct async *async)
-{
-    struct cumsum_call *cumsum = NULL;
     LOCK_CHECK(pthread_mutex_lock(&async->lock));
-    while ((cumsum = list_pop(&async->submitted)) != NULL) {
-        list_push(&async->waiting, cumsum);
+    push_waiting(async, cumsum);
+    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+}
+
+/* Take the first call off the waiting ones whose time has come, or, when the client is being
+ * closed, the first. NULL: there is none, and *sleep_ms is cut to when there may be one. */
+static struct cumsum_call *take_waiting(struct async *async, bool closing, int *sleep_ms)
+{
+    int64_t now = monotonic_ms();
+    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    struct cumsum_call **at = &async->waiting;
+    while (*at != NULL && !closing && (*at)->call->retry_at_ms > now) {
+        int64_t left = (*at)->call->retry_at_ms - now;
+        *sleep_ms = left < *sleep_ms ? (int)left : *sleep_ms;
+        at = &(*at)->next;
     }
+    struct cumsum_call *taken = *at;
+    if (taken != NULL) {
+        *at = taken->next;
+    }
+    if (*at == NULL) {
+        async->waiting_end = at;
+    }
+    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    return taken;
+}
+
+static bool is_stopping(struct async *async)
+{
+    LOCK_CHECK(pthread_mutex_lock(&async->lock));
     bool stopping = async->stopping;
     LOCK_CHECK(pthread_mutex_unlock(&async->lock));
     return stopping;
@@ -170,22 +161,27 @@ static void *async_main(void *user)
     struct async *async = user;
     struct async_connection *connection = NULL;
     struct cumsum_call *cumsum = NULL;
-    while (!collect(async)) {
-        int sleep_ms = wake_backed_off(async);
-        while (async->waiting.first != NULL && (connection = free_connection(async)) != NULL) {
-            start_call(async, connection, list_pop(&async->waiting));
-        }
+    int sleep_ms = LONGEST_SLEEP_MS;
+    while (!is_stopping(async)) {
         int running = 0;
         int left = 0;
         const CURLMsg *message = NULL;
+        (void)curl_multi_poll(async->multi, NULL, 0, sleep_ms, NULL);
         (void)curl_multi_perform(async->multi, &running);
         while ((message = curl_multi_info_read(async->multi, &left)) != NULL) {
             if (message->msg == CURLMSG_DONE) {
                 settle_call(async, message->easy_handle, message->data.result);
             }
         }
-        if (async->waiting.first == NULL || free_connection(async) == NULL) {
-            (void)curl_multi_poll(async->multi, NULL, 0, sleep_ms, NULL);
+        bool started = false;
+        sleep_ms = LONGEST_SLEEP_MS;
+        while ((connection = free_connection(async)) != NULL &&
+               (cumsum = take_waiting(async, false, &sleep_ms)) != NULL) {
+            start_call(async, connection, cumsum);
+            started = true;
+        }
+        if (started) {
+            sleep_ms = 0; /* they begin with the next curl_multi_perform() */
         }
     }
     /* A busy connection is in an unknown state: it is not used again. */
@@ -196,8 +192,7 @@ static void *async_main(void *user)
             cancel_call(async, connection->cumsum);
         }
     }
-    while ((cumsum = list_pop(&async->waiting)) != NULL ||
-           (cumsum = list_pop(&async->backing_off)) != NULL) {
+    while ((cumsum = take_waiting(async, true, &sleep_ms)) != NULL) {
         cancel_call(async, cumsum);
     }
     return NULL;
@@ -227,6 +222,7 @@ static struct async *async_open(struct tally *client)
         return NULL;
     }
     async->client = client;
+    async->waiting_end = &async->waiting;
     LOCK_CHECK(pthread_mutex_init(&async->lock, NULL));
     LOCK_CHECK(pthread_condattr_init(&attributes));
     LOCK_CHECK(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
@@ -257,17 +253,6 @@ void async_close(struct async *async)
     async_free(async);
 }
 
-static struct async *async_of(struct tally *client)
-{
-    LOCK_CHECK(pthread_mutex_lock(&client->async_lock));
-    if (client->async == NULL) {
-        client->async = async_open(client);
-    }
-    struct async *async = client->async;
-    LOCK_CHECK(pthread_mutex_unlock(&client->async_lock));
-    return async;
-}
-
 static enum tally_status enqueue(struct async *async, struct cumsum_call *cumsum,
                                  struct tally_error *err)
 {
@@ -283,7 +268,7 @@ static enum tally_status enqueue(struct async *async, struct cumsum_call *cumsum
                                   limit);
     } else {
         async->pending++;
-        list_push(&async->submitted, cumsum);
+        push_waiting(async, cumsum);
     }
     LOCK_CHECK(pthread_mutex_unlock(&async->lock));
     if (status == TALLY_OK) {
@@ -300,7 +285,12 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
     if (client == NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
     }
-    struct async *async = async_of(client);
+    LOCK_CHECK(pthread_mutex_lock(&client->async_lock));
+    if (client->async == NULL) {
+        client->async = async_open(client);
+    }
+    struct async *async = client->async;
+    LOCK_CHECK(pthread_mutex_unlock(&client->async_lock));
     struct cumsum_call *cumsum = calloc(1, sizeof *cumsum);
     if (async == NULL || cumsum == NULL) {
         free(cumsum);
@@ -351,10 +341,10 @@ enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
     while (async->pending > 0 && waited != ETIMEDOUT) {
         if (timeout_ms < 0) {
             LOCK_CHECK(pthread_cond_wait(&async->all_done, &async->lock));
-        } else {
-            waited = pthread_cond_timedwait(&async->all_done, &async->lock, &until);
-            assert(waited == 0 || waited == ETIMEDOUT);
+            continue;
         }
+        waited = pthread_cond_timedwait(&async->all_done, &async->lock, &until);
+        LOCK_CHECK(waited == ETIMEDOUT ? 0 : waited);
     }
     enum tally_status status = async->pending == 0 ? TALLY_OK : TALLY_TIMEOUT;
     LOCK_CHECK(pthread_mutex_unlock(&async->lock));

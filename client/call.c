@@ -9,10 +9,10 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 enum {
@@ -168,7 +168,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
         return 0;
     }
     long status = 0;
-    if (!call->answer.complete && bytes > 0 && (line[0] == '\r' || line[0] == '\n') &&
+    bool empty = bytes > 0 && (memcmp(line, "\r", 1) == 0 || memcmp(line, "\n", 1) == 0);
+    if (!call->answer.complete && empty &&
         curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK &&
         status >= 200) {
         call->answer.complete = true;
@@ -402,20 +403,7 @@ static void transport_error(struct call *call, CURLcode code)
 
 /* ---- tried again ---- */
 
-/* A number in [0, limit], different in every thread and process: full jitter. */
-static int64_t jitter(int64_t limit)
-{
-    static atomic_uint_least64_t counter;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t mix = atomic_fetch_add(&counter, 0x9E3779B97F4A7C15U) ^ (uint64_t)now.tv_nsec ^
-                   (uint64_t)(uintptr_t)&now;
-    mix = (mix ^ (mix >> 30)) * 0xBF58476D1CE4E5B9U;
-    mix = (mix ^ (mix >> 27)) * 0x94D049BB133111EBU;
-    mix ^= mix >> 31;
-    return limit <= 0 ? 0 : (int64_t)(mix % ((uint64_t)limit + 1));
-}
-
+/* Full jitter: a random time from 0 to a limit that doubles with each attempt. */
 static int64_t backoff_ms(const struct call *call)
 {
     const struct tally_options *options = &call->client->options;
@@ -423,7 +411,14 @@ static int64_t backoff_ms(const struct call *call)
     for (int i = 1; i < call->attempts && limit < options->backoff_max_ms; i++) {
         limit *= 2;
     }
-    return jitter(limit < options->backoff_max_ms ? limit : options->backoff_max_ms);
+    if (limit > options->backoff_max_ms) {
+        limit = options->backoff_max_ms;
+    }
+    uint64_t random = 0;
+    if (limit <= 0 || getrandom(&random, sizeof random, 0) < 0) {
+        return 0;
+    }
+    return (int64_t)(random % ((uint64_t)limit + 1));
 }
 
 /* Whether another attempt may mend what failed. */

@@ -38,7 +38,7 @@ struct call_spec {
     bool in_order; /* the answer to a tensor: refuse it if it starts before all was sent */
     bool single;   /* one attempt */
     /* The head is complete and no byte of the body has come; again in each attempt. Refuses the
-     * answer, or sets *due to the bytes that the body must have (else any number). */
+     * answer, or sets *due to the bytes that the body must have, UINT64_MAX: any number. */
     enum tally_status (*begin)(void *context, const struct tally_answer *answer, uint64_t *due,
                                struct tally_error *err);
     /* The next bytes, `offset` from the start of the answer's body; never beyond `due`. */

@@ -1,3 +1,6 @@
+/* Reading the head by libcurl's header functions (curl_easy_header), and what an HTTP status
+ * means for the caller. The server's own sentence is passed on where there is one; where there
+ * is none, the reader is told what the status usually means. */
 #include "client/call_answer.h"
 
 #include "client/json_text.h"
@@ -22,8 +25,10 @@ static void read_text(struct call_answer *answer, CURL *easy, const char *name, 
         char clean[sizeof answer->shape];
         size_t count = strnlen(header->value, size - 1);
         for (size_t k = 0; k < count; k++) {
-            unsigned char c = (unsigned char)header->value[k];
-            clean[k] = c < 0x20 || c == 0x7F ? '?' : (char)c;
+            clean[k] = header->value[k];
+            if ((unsigned char)clean[k] < 0x20 || clean[k] == 0x7F) {
+                clean[k] = '?';
+            }
         }
         clean[count] = '\0';
         bool cut = header->value[count] != '\0'; /* longer than any true value */

@@ -181,18 +181,18 @@ static enum tally_status cumsum_begin(void *context, const struct tally_answer *
                                       uint64_t *due, struct tally_error *err)
 {
     const struct cumsum_call *cumsum = context;
-    const char *dtype = tally_dtype_name(cumsum->dtype);
     if (!media_type_is(answer->content_type, "application/octet-stream")) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer's Content-Type is \"%s\", expected "
                                 "application/octet-stream; is this the URL of a Tally server?",
                                 answer->content_type);
     }
-    if (strcmp(answer->dtype, dtype) != 0 || strcmp(answer->shape, cumsum->shape) != 0) {
+    if (strcmp(answer->dtype, cumsum->dtype) != 0 ||
+        strcmp(answer->shape, cumsum->shape) != 0) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer is a tensor of type \"%s\" and shape \"%.200s\", "
                                 "expected %s and %.200s",
-                                answer->dtype, answer->shape, dtype, cumsum->shape);
+                                answer->dtype, answer->shape, cumsum->dtype, cumsum->shape);
     }
     *due = cumsum->output_bytes;
     return TALLY_OK;
@@ -251,7 +251,7 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                 "input and output overlap; they must be the same buffer or "
                                 "disjoint");
     }
-    cumsum->dtype = scan->dtype;
+    cumsum->dtype = tally_dtype_name(scan->dtype);
     cumsum->output = output;
     cumsum->output_bytes = output_bytes;
     write_path(cumsum, scan);

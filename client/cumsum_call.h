@@ -16,7 +16,7 @@ enum {
 
 struct cumsum_call {
     struct call_spec spec;
-    enum tally_dtype dtype;
+    const char *dtype; /* its name */
     char shape[SHAPE_TEXT];
     char path[PATH_TEXT];
     unsigned char *output; /* borrowed from the caller */

@@ -15,6 +15,7 @@
 #include "client/text.h"
 #include "proto/dtype.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +25,11 @@
 enum {
     HEAD_TEXT = 4096,
     ANSWER_HEAD_MAX = 65536
+};
+
+enum {
+    INPUT,
+    OUTPUT
 };
 
 /* One descriptor being executed. */
@@ -158,6 +164,7 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
 {
     const char *name = TENSOR_NAMES[which];
     const DML_BUFFER_TENSOR_DESC *tensor = call->tensors[which];
+    assert(tensor != NULL); /* check_tensor() has been there */
     uint64_t alignment = tensor->GuaranteedBaseOffsetAlignment;
     uint64_t element = element_bytes(tensor->DataType);
     if (binding == NULL || binding->buffer == NULL) {
@@ -238,8 +245,8 @@ static void write_head(struct dml_call *call, int feature_level)
                 "{\"type\":\"DML_OPERATOR_CUMULATIVE_SUMMATION\",\"feature_level\":\"%d_%d\","
                 "\"desc\":{",
                 level >> 12, (level >> 8) & 15);
-    append_tensor(call, 0);
-    append_tensor(call, 1);
+    append_tensor(call, INPUT);
+    append_tensor(call, OUTPUT);
     text_append(call->head, sizeof call->head,
                 "\"Axis\":%" PRIu32 ",\"AxisDirection\":\"DML_AXIS_DIRECTION_%s\",", desc->Axis,
                 desc->AxisDirection == DML_AXIS_DIRECTION_INCREASING ? "INCREASING"
@@ -268,14 +275,14 @@ static enum tally_status dml_begin(void *context, const struct tally_answer *ans
     if (call->answer_head == NULL) {
         return client_error_no_memory(err);
     }
-    *due = call->answer_head_bytes + call->bytes[1];
+    *due = call->answer_head_bytes + call->bytes[OUTPUT];
     return TALLY_OK;
 }
 
 /* The head describes the output that was asked for: same type and sizes. */
 static bool head_matches(const struct dml_call *call)
 {
-    const DML_BUFFER_TENSOR_DESC *desc = call->tensors[1];
+    const DML_BUFFER_TENSOR_DESC *desc = call->tensors[OUTPUT];
     struct json_text head = {call->answer_head, call->answer_head_bytes};
     struct json_text tensor = {"", 0};
     struct json_text value = {"", 0};
@@ -346,15 +353,15 @@ static enum tally_status check_call(struct dml_call *call,
         return dml_blame(err, "AxisDirection", "%d is not a DML_AXIS_DIRECTION",
                          (int)desc->AxisDirection);
     }
-    enum tally_status status = check_tensor(call, 0, desc->InputTensor, err);
+    enum tally_status status = check_tensor(call, INPUT, desc->InputTensor, err);
     if (status == TALLY_OK) {
-        status = check_tensor(call, 1, desc->OutputTensor, err);
+        status = check_tensor(call, OUTPUT, desc->OutputTensor, err);
     }
     if (status == TALLY_OK) {
-        status = check_binding(call, 0, input, err);
+        status = check_binding(call, INPUT, input, err);
     }
     if (status == TALLY_OK) {
-        status = check_binding(call, 1, output, err);
+        status = check_binding(call, OUTPUT, output, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -395,7 +402,7 @@ tally_dml_cumulative_summation(struct tally *client,
         .head = call.head,
         .head_bytes = strlen(call.head),
         .body = bound_start(input),
-        .body_bytes = call.bytes[0],
+        .body_bytes = call.bytes[INPUT],
         .once = in_place,
         .in_order = true,
         .begin = dml_begin,

@@ -1,4 +1,4 @@
-/* What the files of libtally share: the client object, how an error is filled, the lock macro.
+/* What the files of libtally share: the client object, and how an error is filled.
  *
  * A client (struct tally) knows where the server is and holds idle connections. A connection is
  * one libcurl easy handle with its keep-alive socket; it belongs to whoever acquired it until
@@ -9,21 +9,13 @@
 #ifndef TALLY_CLIENT_INTERNAL_H
 #define TALLY_CLIENT_INTERNAL_H
 
+#include "client/lock.h"
 #include "client/tally.h"
 #include "proto/macros.h"
 
-#include <assert.h>
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdbool.h>
-
-/* A call on a lock, a condition or a thread that can fail only by a mistake of this library. */
-#define LOCK_CHECK(call)          \
-    do {                          \
-        int lock_check_ = (call); \
-        assert(lock_check_ == 0); \
-        (void)lock_check_;        \
-    } while (0)
 
 enum {
     OWNED_TEXTS = 5 /* the strings of struct tally_options */
@@ -55,8 +47,7 @@ enum tally_status client_error_no_memory(struct tally_error *err);
 enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
                                    struct tally_error *err);
 
-/* A handle with everything set that does not change from request to request. NULL: no memory.
- */
+/* A handle with all set that does not change from request to request. NULL: no memory. */
 CURL *connection_acquire(struct tally *client);
 void connection_release(struct tally *client, CURL *easy);
 

@@ -1,3 +1,6 @@
+/* A scanner that only ever moves forward in a stretch of text: take_value() finds where a value
+ * ends by its first character, nested ones by counting brackets outside of strings. Strings are
+ * decoded only when they are asked for. */
 #include "client/json_text.h"
 
 #include <errno.h>

@@ -27,7 +27,7 @@ static enum tally_status page_begin(void *context, const struct tally_answer *an
 {
     struct page_text *page = context;
     (void)answer;
-    (void)due;
+    *due = UINT64_MAX; /* any number */
     (void)err;
     page->count = 0; /* a retry starts over */
     return TALLY_OK;
@@ -106,23 +106,34 @@ enum tally_status tally_health(struct tally *client, int *health, struct tally_e
     return status;
 }
 
+/* A page of JSON, and the value of its member `key`. */
+static enum tally_status get_member(struct tally *client, const char *path, const char *key,
+                                    struct page_text *page, struct json_text *value,
+                                    struct tally_error *err)
+{
+    enum tally_status status = get_page(client, path, false, page, err);
+    struct json_text body = {page->bytes, page->count};
+    if (status == TALLY_OK && !json_text_member(body, key, value)) {
+        status = client_error_set(err, TALLY_BAD_ANSWER,
+                                  "the answer to GET %s has no \"%s\"; is this the URL of a "
+                                  "Tally server?",
+                                  path, key);
+    }
+    return status;
+}
+
 enum tally_status tally_server_version(struct tally *client, char *version, size_t size,
                                        struct tally_error *err)
 {
     struct page_text page = {NULL, 0, 0};
+    struct json_text value = {"", 0};
     client_error_reset(err);
     if (client == NULL || version == NULL || size == 0) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "client or version is NULL");
     }
-    enum tally_status status = get_page(client, "/version", false, &page, err);
-    if (status == TALLY_OK) {
-        struct json_text body = {page.bytes, page.count};
-        if (!json_text_member_string(body, "version", version, size)) {
-            status =
-                client_error_set(err, TALLY_BAD_ANSWER,
-                                 "the answer to GET /version has no \"version\"; is this the "
-                                 "URL of a Tally server?");
-        }
+    enum tally_status status = get_member(client, "/version", "version", &page, &value, err);
+    if (status == TALLY_OK && !json_text_string(value, version, size)) {
+        status = client_error_set(err, TALLY_BAD_ANSWER, "the server's version is no text");
     }
     free(page.bytes);
     return status;
@@ -162,15 +173,9 @@ enum tally_status tally_devices(struct tally *client, struct tally_device *devic
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "client, devices or count is NULL");
     }
-    enum tally_status status = get_page(client, "/v1/devices", false, &page, err);
-    if (status == TALLY_OK) {
-        struct json_text body = {page.bytes, page.count};
-        if (!json_text_member(body, "devices", &list) || *list.at != '[') {
-            status =
-                client_error_set(err, TALLY_BAD_ANSWER,
-                                 "the answer to GET /v1/devices has no list \"devices\"; is "
-                                 "this the URL of a Tally server?");
-        }
+    enum tally_status status = get_member(client, "/v1/devices", "devices", &page, &list, err);
+    if (status == TALLY_OK && *list.at != '[') {
+        status = client_error_set(err, TALLY_BAD_ANSWER, "the server's devices are no list");
     }
     while (status == TALLY_OK && json_text_next(&list, &key, &device)) {
         if (found < capacity) {

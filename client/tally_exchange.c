@@ -25,7 +25,7 @@ static enum tally_status user_begin(void *context, const struct tally_answer *an
                                     uint64_t *due, struct tally_error *err)
 {
     const struct tally_request *request = context;
-    (void)due;
+    *due = UINT64_MAX; /* any number */
     if (request->check_answer == NULL || request->check_answer(request->user, answer) == 0) {
         return TALLY_OK;
     }

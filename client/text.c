@@ -1,3 +1,4 @@
+/* Appending to texts in arrays. */
 #include "client/text.h"
 
 #include <inttypes.h>

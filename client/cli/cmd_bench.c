@@ -1,14 +1,44 @@
-/* `tally bench`: load with a tensor of the caller's choice, and what it measured. */
+/* `tally bench`: load with a tensor of the caller's choice from several connections, one thread
+ * each, and what it measured.
+ *
+ * Closed loop: a connection sends its next request when the last is answered. Open loop
+ * (--rate): request i has an intended start time, given beforehand. A thread takes the next
+ * one, waits for its time if that is ahead, and counts the latency from the intended time, not
+ * from when it got round to it. So the delay that a stalled server causes to requests that
+ * could not even be sent is measured (no coordinated omission).
+ *
+ * Failure: requests that fail and answers that differ from the first are counted; with any of
+ * them the status is EXIT_SERVER. Thread: the main one starts the others and waits for them;
+ * each has a result of its own, and they share the schedule. */
 #include "client/cli/commands.h"
-#include "client/cli/load.h"
+#include "client/cli/histogram.h"
 #include "client/cli/terminal.h"
+#include "client/lock.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+enum {
+    BENCH_STATUSES = TALLY_LOCAL_IO + 1,
+    LATE_NS = 1000000
+};
+
 static const double PERCENTS[] = {50, 90, 95, 99, 99.9, 99.99};
+
+struct bench_result {
+    struct histogram latency;          /* ns, of answered requests */
+    uint64_t failures[BENCH_STATUSES]; /* by tally_status */
+    uint64_t failed;
+    uint64_t wrong;   /* answers that differ from the first */
+    uint64_t late;    /* open loop: started over 1 ms after their time */
+    uint64_t planned; /* open loop: requests whose time came; they are all sent */
+    double seconds;   /* until the last answer */
+    char first_error[256];
+};
 
 struct bench {
     const struct settings *settings; /* borrowed */
@@ -17,52 +47,55 @@ struct bench {
     struct number_list shape;
     uint64_t input_bytes;
     uint64_t output_bytes;
-    unsigned char *input;       /* owned */
-    void *expected;             /* owned */
-    struct load_result *result; /* owned */
+    unsigned char *input; /* owned */
+    void *expected;       /* owned: the right answer */
+    /* of the run that goes on: */
+    double seconds;
+    double rate; /* requests per second; 0: closed loop */
+    int64_t start_ns;
+    pthread_mutex_t schedule_lock;
+    double next_s;    /* the next intended start, after start_ns; shared: schedule_lock */
+    uint64_t planned; /* shared: schedule_lock */
+    uint64_t random;  /* shared: schedule_lock */
+    struct bench_result result;
 };
+
+struct bench_thread {
+    struct bench *bench; /* borrowed */
+    pthread_t thread;
+    bool started;
+    void *output; /* owned */
+    struct bench_result result;
+};
+
+/* ---- the tensor ---- */
 
 /* Small numbers: exact in every type (float16 too), and not all the same. */
 static void fill_input(struct bench *bench)
 {
-    static const uint16_t half[] = {0x0000, 0x3C00, 0x4000, 0x4200}; /* 0 1 2 3 */
-    static const uint16_t brain[] = {0x0000, 0x3F80, 0x4000, 0x4040};
-    size_t element = tally_dtype_bytes(bench->scan.dtype);
+    /* the highest 16 bits of 0, 1, 2 and 3; the others are zero */
+    static const uint16_t highest[][4] = {
+        [TALLY_FLOAT16] = {0x0000, 0x3C00, 0x4000, 0x4200},
+        [TALLY_BFLOAT16] = {0x0000, 0x3F80, 0x4000, 0x4040},
+        [TALLY_FLOAT32] = {0x0000, 0x3F80, 0x4000, 0x4040},
+        [TALLY_FLOAT64] = {0x0000, 0x3FF0, 0x4000, 0x4008},
+    };
+    enum tally_dtype dtype = bench->scan.dtype;
+    size_t element = tally_dtype_bytes(dtype);
     uint64_t count = bench->input_bytes / element;
+    memset(bench->input, 0, bench->input_bytes);
     for (uint64_t i = 0; i < count; i++) {
         unsigned number = (unsigned)((i * 7 + i / 5) % 4);
         unsigned char *at = bench->input + i * element;
-        float single = (float)number;
-        double twice = (double)number;
-        switch (bench->scan.dtype) {
-        case TALLY_FLOAT16:
-            memcpy(at, &half[number], 2);
-            break;
-        case TALLY_BFLOAT16:
-            memcpy(at, &brain[number], 2);
-            break;
-        case TALLY_FLOAT32:
-            memcpy(at, &single, 4);
-            break;
-        case TALLY_FLOAT64:
-            memcpy(at, &twice, 8);
-            break;
-        case TALLY_INT8:
-        case TALLY_INT16:
-        case TALLY_INT32:
-        case TALLY_INT64:
-        case TALLY_UINT8:
-        case TALLY_UINT16:
-        case TALLY_UINT32:
-        case TALLY_UINT64:
-            memset(at, 0, element);
+        if (dtype <= TALLY_FLOAT64) {
+            memcpy(at + element - 2, &highest[dtype][number], 2);
+        } else {
             at[0] = (unsigned char)number;
-            break;
         }
     }
 }
 
-static int describe(struct bench *bench)
+static int prepare_tensor(struct bench *bench)
 {
     const struct settings *settings = bench->settings;
     struct tally_error err;
@@ -91,13 +124,142 @@ static int describe(struct bench *bench)
     }
     bench->input = malloc(bench->input_bytes + 1);
     bench->expected = malloc(bench->output_bytes + 1);
-    bench->result = calloc(1, sizeof *bench->result);
-    if (bench->input == NULL || bench->expected == NULL || bench->result == NULL) {
+    if (bench->input == NULL || bench->expected == NULL) {
         return complain(EXIT_LOCAL, "out of memory for tensors of %" PRIu64 " bytes",
                         bench->input_bytes);
     }
     fill_input(bench);
     return EXIT_DONE;
+}
+
+/* ---- the load ---- */
+
+static double uniform(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return ((double)(*state >> 11) + 1) / 9007199254740993.0; /* (0, 1) */
+}
+
+/* The next intended start; false when the run is over. */
+static bool next_start(struct bench *bench, int64_t *at_ns)
+{
+    LOCK_CHECK(pthread_mutex_lock(&bench->schedule_lock));
+    double at_s = bench->next_s;
+    bool taken = at_s < bench->seconds;
+    if (taken) {
+        double gap = 1 / bench->rate;
+        bench->next_s += bench->settings->poisson ? -log(uniform(&bench->random)) * gap : gap;
+        bench->planned++;
+    }
+    LOCK_CHECK(pthread_mutex_unlock(&bench->schedule_lock));
+    *at_ns = bench->start_ns + (int64_t)(at_s * 1e9);
+    return taken;
+}
+
+static void send_one(struct bench_thread *thread, int64_t from_ns)
+{
+    const struct bench *bench = thread->bench;
+    struct bench_result *result = &thread->result;
+    struct tally_error err;
+    enum tally_status status =
+        tally_cumsum(bench->client, &bench->scan, bench->input, thread->output, &err);
+    if (status == TALLY_OK) {
+        histogram_add(&result->latency, now_ns() - from_ns);
+        if (memcmp(thread->output, bench->expected, bench->output_bytes) != 0) {
+            result->wrong++;
+        }
+        return;
+    }
+    if (result->failed == 0) {
+        (void)snprintf(result->first_error, sizeof result->first_error, "%.255s", err.message);
+    }
+    result->failed++;
+    result->failures[status]++;
+}
+
+static void *bench_thread_main(void *user)
+{
+    struct bench_thread *thread = user;
+    struct bench *bench = thread->bench;
+    int64_t end_ns = bench->start_ns + (int64_t)(bench->seconds * 1e9);
+    int64_t from_ns = 0;
+    if (bench->rate <= 0) {
+        while (!interrupted() && (from_ns = now_ns()) < end_ns) {
+            send_one(thread, from_ns);
+        }
+        return NULL;
+    }
+    while (!interrupted() && next_start(bench, &from_ns)) {
+        struct timespec at = {.tv_sec = (time_t)(from_ns / 1000000000),
+                              .tv_nsec = (long)(from_ns % 1000000000)};
+        while (!interrupted() && now_ns() < from_ns) {
+            (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+        }
+        if (now_ns() - from_ns > LATE_NS) {
+            thread->result.late++;
+        }
+        send_one(thread, from_ns);
+    }
+    return NULL;
+}
+
+static void merge(struct bench_result *into, const struct bench_result *from)
+{
+    histogram_merge(&into->latency, &from->latency);
+    if (into->failed == 0 && from->failed > 0) {
+        memcpy(into->first_error, from->first_error, sizeof into->first_error);
+    }
+    into->failed += from->failed;
+    into->wrong += from->wrong;
+    into->late += from->late;
+    for (int i = 0; i < BENCH_STATUSES; i++) {
+        into->failures[i] += from->failures[i];
+    }
+}
+
+/* Fills bench->result. TALLY_OK, also if requests failed; TALLY_OUT_OF_MEMORY (the threads that
+ * there are have run), TALLY_CANCELLED. */
+static enum tally_status run_load(struct bench *bench, double seconds, double rate)
+{
+    size_t connections = (size_t)bench->settings->connections;
+    bool complete = true;
+    struct bench_thread *threads = calloc(connections, sizeof *threads);
+    if (threads == NULL) {
+        return TALLY_OUT_OF_MEMORY;
+    }
+    memset(&bench->result, 0, sizeof bench->result);
+    bench->seconds = seconds;
+    bench->rate = rate;
+    bench->next_s = 0;
+    bench->planned = 0;
+    bench->random = 0x9E3779B97F4A7C15U;
+    LOCK_CHECK(pthread_mutex_init(&bench->schedule_lock, NULL));
+    bench->start_ns = now_ns();
+    for (size_t i = 0; i < connections && complete; i++) {
+        struct bench_thread *thread = &threads[i];
+        thread->bench = bench;
+        thread->output = malloc(bench->output_bytes + 1);
+        thread->started = thread->output != NULL &&
+                          pthread_create(&thread->thread, NULL, bench_thread_main, thread) == 0;
+        complete = thread->started;
+    }
+    for (size_t i = 0; i < connections; i++) {
+        if (threads[i].started) {
+            LOCK_CHECK(pthread_join(threads[i].thread, NULL));
+            merge(&bench->result, &threads[i].result);
+        }
+        free(threads[i].output);
+    }
+    bench->result.planned = bench->planned;
+    bench->result.seconds = (double)(now_ns() - bench->start_ns) / 1e9;
+    LOCK_CHECK(pthread_mutex_destroy(&bench->schedule_lock));
+    free(threads);
+    if (interrupted()) {
+        return TALLY_CANCELLED;
+    }
+    return complete ? TALLY_OK : TALLY_OUT_OF_MEMORY;
 }
 
 /* ---- the report ---- */
@@ -116,7 +278,7 @@ static const char *time_text(double ns, char *text, size_t size)
 
 static void print_text(const struct bench *bench)
 {
-    const struct load_result *result = bench->result;
+    const struct bench_result *result = &bench->result;
     const struct histogram *latency = &result->latency;
     char text[32];
     double per_second = (double)latency->count / result->seconds;
@@ -131,7 +293,7 @@ static void print_text(const struct bench *bench)
     }
     (void)printf("failed %" PRIu64 ", wrong answers %" PRIu64 "\n", result->failed,
                  result->wrong);
-    for (int i = 0; i < LOAD_STATUSES; i++) {
+    for (int i = 0; i < BENCH_STATUSES; i++) {
         if (result->failures[i] > 0) {
             (void)printf("  %s: %" PRIu64 "\n", tally_status_name((enum tally_status)i),
                          result->failures[i]);
@@ -156,7 +318,7 @@ static void print_text(const struct bench *bench)
 
 static void print_json(const struct bench *bench)
 {
-    const struct load_result *result = bench->result;
+    const struct bench_result *result = &bench->result;
     const struct histogram *latency = &result->latency;
     (void)printf("{\"mode\":\"%s\",\"connections\":%" PRId64 ",\"answers\":%" PRIu64
                  ",\"seconds\":%.6f,\"per_second\":%.3f,\"bytes_per_request\":%" PRIu64
@@ -175,34 +337,23 @@ static void print_json(const struct bench *bench)
     (void)printf(",\"max\":%.3f}}\n", (double)latency->max / 1e3);
 }
 
-/* ---- the run ---- */
+/* ---- the command ---- */
 
 static int measure(struct bench *bench)
 {
     const struct settings *settings = bench->settings;
     struct tally_error err;
-    struct load_plan plan = {.client = bench->client,
-                             .scan = &bench->scan,
-                             .input = bench->input,
-                             .expected = bench->expected,
-                             .output_bytes = bench->output_bytes,
-                             .connections = (int)settings->connections,
-                             .seconds = settings->warmup_s,
-                             .rate = 0};
     if (tally_cumsum(bench->client, &bench->scan, bench->input, bench->expected, &err) !=
         TALLY_OK) {
         return complain_error(&err);
     }
     enum tally_status status =
-        settings->warmup_s > 0 ? load_run(&plan, bench->result) : TALLY_OK;
-    plan.seconds = settings->duration_s;
-    plan.rate = settings->rate;
-    plan.poisson = settings->poisson;
+        settings->warmup_s > 0 ? run_load(bench, settings->warmup_s, 0) : TALLY_OK;
     if (!settings->quiet && !settings->json && isatty(STDERR_FILENO) == 1) {
         (void)fprintf(stderr, "measuring for %g s ...\n", settings->duration_s);
     }
     if (status == TALLY_OK) {
-        status = load_run(&plan, bench->result);
+        status = run_load(bench, settings->duration_s, settings->rate);
     }
     if (status == TALLY_OUT_OF_MEMORY) {
         return complain(EXIT_LOCAL, "out of memory, or of threads: use fewer connections");
@@ -215,28 +366,26 @@ static int measure(struct bench *bench)
     if (status == TALLY_CANCELLED) {
         return EXIT_INTERRUPTED;
     }
-    return bench->result->failed > 0 || bench->result->wrong > 0 ? EXIT_SERVER : EXIT_DONE;
+    return bench->result.failed > 0 || bench->result.wrong > 0 ? EXIT_SERVER : EXIT_DONE;
 }
 
-int command_bench(const struct settings *given)
+int command_bench(const struct settings *settings, struct tally *client)
 {
-    int status = EXIT_DONE;
-    struct settings settings = *given;
-    struct bench bench = {.settings = &settings};
-    settings.retries = 0;
-    if (settings.poisson && settings.rate <= 0) {
+    if (settings->poisson && settings->rate <= 0) {
         return complain(EXIT_USAGE, "--poisson needs --rate");
     }
-    bench.client = client_of(&settings, settings.argument, &status);
-    if (bench.client != NULL) {
-        status = describe(&bench);
+    struct bench *bench = calloc(1, sizeof *bench);
+    if (bench == NULL) {
+        return complain(EXIT_LOCAL, "out of memory");
     }
+    bench->settings = settings;
+    bench->client = client;
+    int status = prepare_tensor(bench);
     if (status == EXIT_DONE) {
-        status = measure(&bench);
+        status = measure(bench);
     }
-    tally_close(bench.client);
-    free(bench.input);
-    free(bench.expected);
-    free(bench.result);
+    free(bench->input);
+    free(bench->expected);
+    free(bench);
     return status;
 }

@@ -1,75 +1,46 @@
-/* `tally cumsum`: a file or a pipe to the server, its answer to a file or a pipe. */
+/* `tally cumsum`: a file or a pipe to the server, its answer to a file or a pipe.
+ *
+ *   source opened -> formats chosen -> what must the answer be? -> request written
+ *     -> destination opened -> sent and answered, with progress -> committed
+ *
+ * The input of raw and NPY files is sent as it is and the options are the query; a JSON array
+ * and the options become the members of a request; a JSON object is a request already.
+ *
+ * Failure: what is wrong with the input is said before it is sent; a failed call leaves the
+ * output as it was. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
-#include "client/cli/inspect.h"
-#include "client/cli/source.h"
 #include "client/cli/terminal.h"
 #include "client/text.h"
+#include "proto/npy_header.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    PATH_TEXT = 8192,
-    HINT_TEXT = 256
+    OPTIONS_TEXT = 8192, /* three lists of 64 numbers, and words */
+    HINT_TEXT = 256,
+    NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12
 };
 
 /* One run of the command. */
-struct job {
+struct cumsum_job {
     const struct settings *settings; /* borrowed */
     struct source source;
     struct destination destination;
     struct progress progress;
     enum format input;
     enum format output;
-    bool object; /* JSON input is a whole request */
-    char *body;  /* owned: JSON made of data and options, NULL if the source is sent as it is */
+    bool whole_request; /* the input is a JSON object */
+    char *body; /* owned: JSON made of data and options, NULL if the source is sent as it is */
     size_t body_bytes;
-    char path[PATH_TEXT];
+    char path[OPTIONS_TEXT];
 };
 
 /* ---- formats ---- */
 
-static enum format format_named(const char *name)
-{
-    if (name == NULL) {
-        return FORMAT_NONE;
-    }
-    return strcmp(name, "npy") == 0   ? FORMAT_NPY
-           : strcmp(name, "raw") == 0 ? FORMAT_RAW
-                                      : FORMAT_JSON;
-}
-
-static enum format format_of_file(const char *name)
-{
-    const char *dot = name == NULL ? NULL : strrchr(name, '.');
-    if (dot == NULL) {
-        return FORMAT_NONE;
-    }
-    if (strcmp(dot, ".npy") == 0) {
-        return FORMAT_NPY;
-    }
-    if (strcmp(dot, ".json") == 0) {
-        return FORMAT_JSON;
-    }
-    return strcmp(dot, ".bin") == 0 || strcmp(dot, ".raw") == 0 ? FORMAT_RAW : FORMAT_NONE;
-}
-
-static enum format format_of_content(struct source *source, bool described)
-{
-    char start[8] = "";
-    size_t count = source->bytes < sizeof start ? (size_t)source->bytes : sizeof start;
-    if (source_read(source, 0, start, count) != 0) {
-        return FORMAT_NONE;
-    }
-    if (npy_is(start, count)) {
-        return FORMAT_NPY;
-    }
-    return described ? FORMAT_RAW : FORMAT_JSON;
-}
-
-static int choose_formats(struct job *job)
+static int choose_formats(struct cumsum_job *job)
 {
     const struct settings *settings = job->settings;
     bool described = settings->dtype != NULL && settings->shape.count > 0;
@@ -82,8 +53,7 @@ static int choose_formats(struct job *job)
     }
     if (job->input == FORMAT_RAW && !described) {
         return complain(EXIT_USAGE,
-                        "raw input needs its type and shape: --dtype float32 --shape "
-                        "3,4");
+                        "raw input needs its type and shape: --dtype float32 --shape 3,4");
     }
     if (job->input == FORMAT_NPY &&
         (settings->dtype != NULL || settings->shape.count > 0 || settings->strides.count > 0 ||
@@ -104,7 +74,7 @@ static int choose_formats(struct job *job)
 
 /* ---- what the answer must be ---- */
 
-static int expect_raw(struct job *job, struct expectation *expected)
+static int expect_raw(struct cumsum_job *job, struct expectation *expected)
 {
     const struct settings *settings = job->settings;
     uint64_t bytes = 0;
@@ -118,7 +88,7 @@ static int expect_raw(struct job *job, struct expectation *expected)
     }
     if (!shape_bytes(&settings->shape, expected->dtype, &bytes) || bytes != job->source.bytes) {
         char hint[HINT_TEXT];
-        inspect_hint(&job->source, FORMAT_RAW, hint, sizeof hint);
+        format_hint(&job->source, FORMAT_RAW, hint, sizeof hint);
         return complain(
             EXIT_USAGE,
             "%s has %" PRIu64 " bytes, but --dtype and --shape make %" PRIu64 "%s%s",
@@ -128,138 +98,116 @@ static int expect_raw(struct job *job, struct expectation *expected)
 }
 
 /* A head that is not understood here is the server's to judge. */
-static int expect_npy(struct job *job, struct expectation *expected)
-{
-    struct npy_head head;
-    int status = EXIT_DONE;
-    size_t count = job->source.bytes < NPY_HEAD_MAX ? (size_t)job->source.bytes : NPY_HEAD_MAX;
-    char *start = malloc(NPY_HEAD_MAX);
-    if (start == NULL || source_read(&job->source, 0, start, count) != 0) {
-        status = EXIT_LOCAL;
-    } else if (!npy_is(start, count)) {
-        char hint[HINT_TEXT];
-        inspect_hint(&job->source, FORMAT_NPY, hint, sizeof hint);
-        status = complain(EXIT_USAGE, "%s is not an NPY file; %s%s", job->source.name,
-                          hint[0] != '\0' ? "it" : "for other contents give --format", hint);
-    } else if (npy_parse(start, count, &head) == NPY_OK) {
-        expected->known = true;
-        expected->dtype = head.dtype;
-        expected->shape = head.shape;
-    }
-    free(start);
-    return status;
-}
-
-static int expect_json(struct job *job)
+static int expect_npy(struct cumsum_job *job, struct expectation *expected)
 {
     char hint[HINT_TEXT];
-    inspect_hint(&job->source, FORMAT_JSON, hint, sizeof hint);
-    return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source.name, hint);
+    struct error err = ERROR_INIT;
+    struct npy_header head;
+    uint64_t need = 0;
+    size_t count =
+        job->source.bytes < NPY_HEAD_BYTES ? (size_t)job->source.bytes : NPY_HEAD_BYTES;
+    if (format_of_content(&job->source, false) != FORMAT_NPY) {
+        format_hint(&job->source, FORMAT_NPY, hint, sizeof hint);
+        return complain(EXIT_USAGE, "%s is not an NPY file; %s%s", job->source.name,
+                        hint[0] != '\0' ? "it" : "for other contents give --format", hint);
+    }
+    char *start = malloc(NPY_HEAD_BYTES);
+    if (start == NULL || source_read(&job->source, 0, start, count) != 0) {
+        free(start);
+        return EXIT_LOCAL;
+    }
+    if (npy_header_need((struct byte_view){start, count}, &need, &err) == STATUS_OK &&
+        need <= count &&
+        npy_header_parse((struct byte_view){start, (size_t)need}, &head, &err) == STATUS_OK) {
+        expected->known = true;
+        expected->dtype = (enum tally_dtype)head.dtype;
+        expected->shape.count = head.rank;
+        memcpy(expected->shape.numbers, head.sizes, sizeof head.sizes);
+    }
+    free(start);
+    return EXIT_DONE;
 }
 
-static int expect(struct job *job, struct expectation *expected)
+static int expect(struct cumsum_job *job, struct expectation *expected)
 {
+    char hint[HINT_TEXT];
     *expected = (struct expectation){.format = job->output,
                                      .padded = job->settings->output_strides.count > 0};
     if (job->input == FORMAT_RAW) {
         return expect_raw(job, expected);
     }
-    return job->input == FORMAT_NPY ? expect_npy(job, expected) : expect_json(job);
+    if (job->input == FORMAT_NPY) {
+        return expect_npy(job, expected);
+    }
+    format_hint(&job->source, FORMAT_JSON, hint, sizeof hint);
+    return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source.name, hint);
 }
 
 /* ---- the request ---- */
 
-static void append_list(char *text, size_t size, const char *key,
-                        const struct number_list *list, const char *open, const char *close)
+static void append_word(char *text, bool json, const char *key, const char *word)
 {
-    if (list->count == 0) {
-        return;
+    if (word != NULL) {
+        text_append(text, OPTIONS_TEXT, json ? ",\"%s\":\"%s\"" : "&%s=%s", key, word);
     }
-    text_append(text, size, "%s%s", key, open);
-    for (int i = 0; i < list->count; i++) {
-        text_append(text, size, "%s%" PRId64, i == 0 ? "" : ",", list->numbers[i]);
-    }
-    text_append(text, size, "%s", close);
 }
 
-static void write_query(struct job *job)
+static void append_list(char *text, bool json, const char *key, const struct number_list *list)
 {
-    const struct settings *settings = job->settings;
-    char *path = job->path;
-    text_append(path, PATH_TEXT, "/v1/cumsum");
-    if (job->input == FORMAT_JSON) {
-        return;
+    if (list->count > 0) {
+        text_append(text, OPTIONS_TEXT, json ? ",\"%s\":[" : "&%s=", key);
+        text_append_list(text, OPTIONS_TEXT, list->numbers, list->count);
+        text_append(text, OPTIONS_TEXT, "%s", json ? "]" : "");
     }
-    text_append(path, PATH_TEXT, "?axis=%" PRId64, settings->axis);
-    if (settings->exclusive) {
-        text_append(path, PATH_TEXT, "&exclusive=true");
-    }
-    if (settings->reverse) {
-        text_append(path, PATH_TEXT, "&reverse=true");
-    }
-    if (settings->precision != NULL) {
-        text_append(path, PATH_TEXT, "&precision=%s", settings->precision);
-    }
-    if (job->input != FORMAT_RAW) {
-        return;
-    }
-    text_append(path, PATH_TEXT, "&dtype=%s", settings->dtype);
-    append_list(path, PATH_TEXT, "&shape=", &settings->shape, "", "");
-    append_list(path, PATH_TEXT, "&strides=", &settings->strides, "", "");
-    append_list(path, PATH_TEXT, "&output_strides=", &settings->output_strides, "", "");
 }
 
-/* The options as JSON members after "data". */
-static void write_members(const struct settings *settings, char *text, size_t size)
+/* The options of the sum, each with a comma before it as a member of a JSON object, or with '&'
+ * as a parameter of a query. The axis is always there and comes first. */
+static void append_options(const struct settings *settings, bool json, char *text)
 {
-    text_append(text, size, ",\"axis\":%" PRId64, settings->axis);
+    text_append(text, OPTIONS_TEXT, json ? ",\"axis\":%" PRId64 : "&axis=%" PRId64,
+                settings->axis);
     if (settings->exclusive) {
-        text_append(text, size, ",\"exclusive\":true");
+        text_append(text, OPTIONS_TEXT, "%s", json ? ",\"exclusive\":true" : "&exclusive=true");
     }
     if (settings->reverse) {
-        text_append(text, size, ",\"reverse\":true");
+        text_append(text, OPTIONS_TEXT, "%s", json ? ",\"reverse\":true" : "&reverse=true");
     }
-    if (settings->precision != NULL) {
-        text_append(text, size, ",\"precision\":\"%s\"", settings->precision);
-    }
-    if (settings->dtype != NULL) {
-        text_append(text, size, ",\"dtype\":\"%s\"", settings->dtype);
-    }
-    append_list(text, size, ",\"shape\":", &settings->shape, "[", "]");
-    append_list(text, size, ",\"strides\":", &settings->strides, "[", "]");
-    append_list(text, size, ",\"output_strides\":", &settings->output_strides, "[", "]");
-    text_append(text, size, "}");
+    append_word(text, json, "precision", settings->precision);
+    append_word(text, json, "dtype", settings->dtype);
+    append_list(text, json, "shape", &settings->shape);
+    append_list(text, json, "strides", &settings->strides);
+    append_list(text, json, "output_strides", &settings->output_strides);
 }
 
 /* JSON input: an array becomes "data" of a request, an object is a request already. */
-static int wrap_json(struct job *job)
+static int wrap_json(struct cumsum_job *job)
 {
-    char members[PATH_TEXT] = "";
+    char options[OPTIONS_TEXT] = "";
     if (!source_load(&job->source)) {
         return EXIT_LOCAL;
     }
     const char *text = job->source.memory;
     size_t blank = strspn(text, " \t\r\n");
-    write_members(job->settings, members, sizeof members);
-    job->object = text[blank] == '{';
-    if (job->object) {
-        if (job->settings->axis_given || strcmp(members, ",\"axis\":0}") != 0) {
-            return complain(EXIT_USAGE,
-                            "%s is a whole request (a JSON object): write the options "
-                            "into it",
-                            job->source.name);
-        }
-        return EXIT_DONE;
+    append_options(job->settings, true, options);
+    job->whole_request = text[blank] == '{';
+    if (job->whole_request) {
+        bool given = job->settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
+        return given ? complain(EXIT_USAGE,
+                                "%s is a whole request (a JSON object): write the options into "
+                                "it",
+                                job->source.name)
+                     : EXIT_DONE;
     }
     if (job->source.bytes == blank) {
         return complain(EXIT_USAGE, "%s is empty; give numbers such as [[1,2],[3,4]]",
                         job->source.name);
     }
-    int status = inspect_array(&job->source);
+    int status = format_check_array(&job->source);
     if (status != EXIT_DONE) {
         return status;
     }
-    size_t size = job->source.bytes + strlen(members) + 16;
+    size_t size = job->source.bytes + strlen(options) + sizeof "{\"data\":}";
     job->body = malloc(size);
     if (job->body == NULL) {
         return complain(EXIT_LOCAL, "out of memory");
@@ -267,35 +215,48 @@ static int wrap_json(struct job *job)
     size_t used = (size_t)snprintf(job->body, size, "{\"data\":");
     memcpy(job->body + used, text, job->source.bytes);
     used += job->source.bytes;
-    memcpy(job->body + used, members, strlen(members) + 1);
-    job->body_bytes = used + strlen(members);
+    used += (size_t)snprintf(job->body + used, size - used, "%s}", options);
+    job->body_bytes = used;
+    return EXIT_DONE;
+}
+
+static int write_request(struct cumsum_job *job)
+{
+    (void)snprintf(job->path, sizeof job->path, "/v1/cumsum");
+    if (job->input == FORMAT_JSON) {
+        return wrap_json(job);
+    }
+    size_t query = strlen(job->path);
+    append_options(job->settings, false, job->path);
+    job->path[query] = '?';
     return EXIT_DONE;
 }
 
 /* ---- the call ---- */
 
-static int on_read(void *user, uint64_t offset, void *to, size_t count)
+static int read_source(void *user, uint64_t offset, void *to, size_t count)
 {
-    struct job *job = user;
+    struct cumsum_job *job = user;
     return source_read(&job->source, offset, to, count);
 }
 
-static int on_check(void *user, const struct tally_answer *answer)
+static int check_answer(void *user, const struct tally_answer *answer)
 {
-    struct job *job = user;
+    struct cumsum_job *job = user;
     return destination_check(&job->destination, answer);
 }
 
-static int on_write(void *user, uint64_t offset, const void *bytes, size_t count)
+static int write_answer(void *user, uint64_t offset, const void *bytes, size_t count)
 {
-    struct job *job = user;
-    return destination_write(&job->destination, offset, bytes, count);
+    struct cumsum_job *job = user;
+    (void)offset; /* where the last one ended: check_answer() starts over */
+    return destination_write(&job->destination, bytes, count);
 }
 
-static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
-                       int64_t receive_total)
+static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
+                         int64_t receive_total)
 {
-    struct job *job = user;
+    struct cumsum_job *job = user;
     if (job->body != NULL && send_total > 0) { /* of the source, not of what is around it */
         send_total = (int64_t)job->source.bytes;
         sent = sent < send_total ? sent : send_total;
@@ -303,7 +264,7 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
     return progress_step(&job->progress, sent, send_total, received, receive_total);
 }
 
-static int report(struct job *job, const struct tally_error *err)
+static int complain_of_call(struct cumsum_job *job, const struct tally_error *err)
 {
     const struct destination *destination = &job->destination;
     bool ours = err->status == TALLY_LOCAL_IO || err->status == TALLY_BAD_ANSWER;
@@ -322,7 +283,7 @@ static int report(struct job *job, const struct tally_error *err)
     return status;
 }
 
-static int transfer(struct job *job, struct tally *client)
+static int transfer(struct cumsum_job *job, struct tally *client)
 {
     struct tally_error err;
     struct tally_request request = {
@@ -332,10 +293,10 @@ static int transfer(struct job *job, struct tally *client)
         .accept = format_content_type(job->output),
         .body = job->body,
         .body_bytes = job->body != NULL ? job->body_bytes : job->source.bytes,
-        .read_body = job->body != NULL ? NULL : on_read,
-        .check_answer = on_check,
-        .write_answer = on_write,
-        .progress = on_progress,
+        .read_body = job->body != NULL ? NULL : read_source,
+        .check_answer = check_answer,
+        .write_answer = write_answer,
+        .progress = show_progress,
         .user = job,
         .answer_once = destination_is_stream(&job->destination),
         .deadline_ms = (int64_t)(job->settings->deadline_s * 1000),
@@ -344,50 +305,37 @@ static int transfer(struct job *job, struct tally *client)
     enum tally_status status = tally_exchange(client, &request, &err);
     progress_end(&job->progress);
     if (status != TALLY_OK) {
-        return report(job, &err);
+        return complain_of_call(job, &err);
     }
-    return destination_commit(&job->destination, job->input != FORMAT_JSON || !job->object);
+    return destination_commit(&job->destination, !job->whole_request);
 }
 
-static int run(struct job *job, struct tally *client)
+int command_cumsum(const struct settings *settings, struct tally *client)
 {
     struct expectation expected;
-    int status = choose_formats(job);
-    if (status == EXIT_DONE) {
-        status = expect(job, &expected);
-    }
-    if (status == EXIT_DONE && job->input == FORMAT_JSON) {
-        status = wrap_json(job);
-    }
-    if (status != EXIT_DONE) {
-        return status;
-    }
-    write_query(job);
-    status = destination_open(job->settings->output, &expected, &job->destination);
-    if (status == EXIT_DONE) {
-        status = transfer(job, client);
-    }
-    destination_close(&job->destination);
-    return status;
-}
-
-int command_cumsum(const struct settings *settings)
-{
-    int status = EXIT_DONE;
-    struct job *job = calloc(1, sizeof *job);
+    struct cumsum_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         return complain(EXIT_LOCAL, "out of memory");
     }
     job->settings = settings;
-    struct tally *client = client_of(settings, settings->url, &status);
-    if (client != NULL) {
-        status = source_open(settings->argument, &job->source);
-        if (status == EXIT_DONE) {
-            status = run(job, client);
-        }
-        source_close(&job->source);
+    int status = source_open(settings->argument, &job->source);
+    if (status == EXIT_DONE) {
+        status = choose_formats(job);
     }
-    tally_close(client);
+    if (status == EXIT_DONE) {
+        status = expect(job, &expected);
+    }
+    if (status == EXIT_DONE) {
+        status = write_request(job);
+    }
+    if (status == EXIT_DONE) {
+        status = destination_open(settings->output, &expected, &job->destination);
+    }
+    if (status == EXIT_DONE) {
+        status = transfer(job, client);
+    }
+    destination_close(&job->destination);
+    source_close(&job->source);
     free(job->body);
     free(job);
     return status;

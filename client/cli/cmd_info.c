@@ -1,4 +1,8 @@
-/* `tally devices`, `tally health`, `tally version`. */
+/* `tally devices`, `tally health`, `tally version`: what the server says of itself, as a table
+ * or a line for people, with --json for programs.
+ *
+ * Failure: as the call's status says (terminal.h); a server that is alive but not ready is
+ * EXIT_BUSY. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 
@@ -9,6 +13,8 @@
 enum {
     DEVICES_MAX = 64
 };
+
+/* ---- devices ---- */
 
 static const char *or_dash(const char *text)
 {
@@ -44,7 +50,7 @@ static int print_body(void *user, uint64_t offset, const void *bytes, size_t cou
 }
 
 /* The server's own JSON, as it is. */
-static int print_json(struct tally *client, const char *path)
+static int print_page(struct tally *client, const char *path)
 {
     struct tally_error err;
     struct tally_request request = {.struct_size = sizeof request,
@@ -60,36 +66,37 @@ static int print_json(struct tally *client, const char *path)
     return EXIT_DONE;
 }
 
-int command_devices(const struct settings *settings)
+int command_devices(const struct settings *settings, struct tally *client)
 {
-    int status = EXIT_DONE;
     int count = 0;
     struct tally_error err;
     static struct tally_device devices[DEVICES_MAX];
-    struct tally *client = client_of(settings, settings->url, &status);
-    if (client == NULL) {
-        return status;
-    }
     if (settings->json) {
-        status = print_json(client, "/v1/devices");
-    } else if (tally_devices(client, devices, DEVICES_MAX, &count, &err) != TALLY_OK) {
-        status = complain_error(&err);
-    } else {
-        (void)printf("%-40s %-24s %-6s %-10s %10s %10s %10s\n", "DEVICE", "PLATFORM", "TYPE",
-                     "STATE", "RUNNING", "REQUESTS", "ERRORS");
-        for (int i = 0; i < count && i < DEVICES_MAX; i++) {
-            print_device(&devices[i], colour_allowed(STDOUT_FILENO));
-        }
+        return print_page(client, "/v1/devices");
     }
-    tally_close(client);
-    return status;
+    if (tally_devices(client, devices, DEVICES_MAX, &count, &err) != TALLY_OK) {
+        return complain_error(&err);
+    }
+    (void)printf("%-40s %-24s %-6s %-10s %10s %10s %10s\n", "DEVICE", "PLATFORM", "TYPE",
+                 "STATE", "RUNNING", "REQUESTS", "ERRORS");
+    for (int i = 0; i < count && i < DEVICES_MAX; i++) {
+        print_device(&devices[i], colour_allowed(STDOUT_FILENO));
+    }
+    return EXIT_DONE;
 }
 
-static int print_health(int health, bool json)
+/* ---- health and version ---- */
+
+int command_health(const struct settings *settings, struct tally *client)
 {
+    int health = 0;
+    struct tally_error err;
+    if (tally_health(client, &health, &err) != TALLY_OK) {
+        return complain_error(&err);
+    }
     bool ready = (health & TALLY_READY) != 0;
     bool alive = (health & TALLY_ALIVE) != 0;
-    if (json) {
+    if (settings->json) {
         (void)printf("{\"alive\":%s,\"ready\":%s}\n", alive ? "true" : "false",
                      ready ? "true" : "false");
     } else {
@@ -98,45 +105,18 @@ static int print_health(int health, bool json)
     return ready ? EXIT_DONE : EXIT_BUSY;
 }
 
-int command_health(const struct settings *settings)
+int command_version(const struct settings *settings, struct tally *client)
 {
-    int status = EXIT_DONE;
-    int health = 0;
-    struct tally_error err;
-    struct settings quick = *settings;
-    if (quick.timeout_s <= 0) {
-        quick.timeout_s = 10;
-    }
-    struct tally *client = client_of(&quick, settings->url, &status);
-    if (client == NULL) {
-        return status;
-    }
-    if (tally_health(client, &health, &err) == TALLY_OK) {
-        status = print_health(health, settings->json);
-    } else {
-        status = complain_error(&err);
-    }
-    tally_close(client);
-    return status;
-}
-
-int command_version(const struct settings *settings)
-{
-    int status = EXIT_DONE;
     char version[64] = "";
     struct tally_error err;
-    struct tally *client = client_of(settings, settings->url, &status);
-    if (client == NULL) {
-        return status;
-    }
     if (tally_server_version(client, version, sizeof version, &err) != TALLY_OK) {
-        status = complain_error(&err);
-    } else if (settings->json) {
+        return complain_error(&err);
+    }
+    if (settings->json) {
         (void)printf("{\"client\":\"%s\",\"server\":\"%s\"}\n", tally_library_version(),
                      version);
     } else {
         (void)printf("tally %s\nserver %s\n", tally_library_version(), version);
     }
-    tally_close(client);
-    return status;
+    return EXIT_DONE;
 }

@@ -1,7 +1,12 @@
+/* What is written, and when: a stream as it comes, a file as it comes but under another name, a
+ * JSON answer at the end, the head of an NPY answer when it has been understood. What has been
+ * written to a file is thrown away when another attempt begins. */
 #include "client/cli/destination.h"
 
 #include "client/cli/terminal.h"
 #include "client/json_text.h"
+#include "client/text.h"
+#include "proto/npy_header.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,20 +14,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *format_content_type(enum format format)
-{
-    static const char *const types[] = {
-        [FORMAT_NONE] = NULL,
-        [FORMAT_NPY] = "application/x-npy",
-        [FORMAT_RAW] = "application/octet-stream",
-        [FORMAT_JSON] = "application/json",
-    };
-    return types[format];
-}
+enum {
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1
+};
 
 /* ---- the file ---- */
 
@@ -90,8 +87,7 @@ void destination_close(struct destination *destination)
         (void)unlink(destination->temporary);
     }
     free(destination->temporary);
-    free(destination->text);
-    free(destination->head);
+    free(destination->kept);
 }
 
 bool destination_is_stream(const struct destination *destination)
@@ -99,28 +95,9 @@ bool destination_is_stream(const struct destination *destination)
     return destination->temporary == NULL && destination->expected.format != FORMAT_JSON;
 }
 
-static int put(struct destination *destination, const char *bytes, size_t count)
-{
-    while (count > 0) {
-        ssize_t done = write(destination->fd, bytes, count);
-        if (done < 0 && errno == EINTR && !interrupted()) {
-            continue;
-        }
-        if (done < 0) {
-            destination->local = true;
-            (void)snprintf(destination->trouble, sizeof destination->trouble, "%s: %s",
-                           destination->name == NULL ? "standard output" : destination->name,
-                           errno_text());
-            return -1;
-        }
-        bytes += done;
-        count -= (size_t)done;
-    }
-    return 0;
-}
+/* ---- what can go wrong ---- */
 
-/* ---- the answer ---- */
-
+/* The answer is wrong. */
 static int refuse(struct destination *destination, const char *format, ...) PRINTF_LIKE(2, 3);
 static int refuse(struct destination *destination, const char *format, ...)
 {
@@ -131,25 +108,69 @@ static int refuse(struct destination *destination, const char *format, ...)
     return -1;
 }
 
-static void shape_text(const struct number_list *shape, char *text, size_t size)
+/* The answer may be right, but its place cannot take it. */
+static int fail_here(struct destination *destination, const char *why)
 {
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < shape->count && used < size; i++) {
-        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i == 0 ? "" : ",",
-                                 shape->numbers[i]);
+    destination->local = true;
+    return refuse(destination, "%s: %s",
+                  destination->name == NULL ? "standard output" : destination->name, why);
+}
+
+/* ---- the answer ---- */
+
+static int write_all(struct destination *destination, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t done = write(destination->fd, bytes, count);
+        if (done < 0 && errno == EINTR && !interrupted()) {
+            continue;
+        }
+        if (done < 0) {
+            return fail_here(destination, errno_text());
+        }
+        bytes += done;
+        count -= (size_t)done;
     }
+    return 0;
+}
+
+static int keep(struct destination *destination, const void *bytes, size_t count)
+{
+    if (destination->kept_bytes + count > destination->kept_room) {
+        size_t room = (destination->kept_bytes + count) * 2;
+        char *larger = realloc(destination->kept, room);
+        if (larger == NULL) {
+            return fail_here(destination, "out of memory");
+        }
+        destination->kept = larger;
+        destination->kept_room = room;
+    }
+    memcpy(destination->kept + destination->kept_bytes, bytes, count);
+    destination->kept_bytes += count;
+    return 0;
+}
+
+bool shape_bytes(const struct number_list *shape, enum tally_dtype dtype, uint64_t *bytes)
+{
+    uint64_t total = tally_dtype_bytes(dtype);
+    for (int i = 0; i < shape->count; i++) {
+        if (__builtin_mul_overflow(total, (uint64_t)shape->numbers[i], &total)) {
+            return false;
+        }
+    }
+    *bytes = total;
+    return true;
 }
 
 /* Type and shape of the answer are those that were expected. */
 static int check_tensor(struct destination *destination, const char *dtype, const char *shape)
 {
     const struct expectation *expected = &destination->expected;
-    char wanted[1600];
+    char wanted[SHAPE_TEXT] = "";
     if (!expected->known) {
         return 0;
     }
-    shape_text(&expected->shape, wanted, sizeof wanted);
+    text_append_list(wanted, sizeof wanted, expected->shape.numbers, expected->shape.count);
     if (strcmp(dtype, tally_dtype_name(expected->dtype)) != 0 || strcmp(shape, wanted) != 0) {
         return refuse(destination, "the answer is %.20s %.60s, expected %s %.60s", dtype, shape,
                       tally_dtype_name(expected->dtype), wanted);
@@ -163,8 +184,7 @@ static int check_tensor(struct destination *destination, const char *dtype, cons
 int destination_check(struct destination *destination, const struct tally_answer *answer)
 {
     const char *wanted = format_content_type(destination->expected.format);
-    size_t length = strcspn(answer->content_type, "; ");
-    if (length != strlen(wanted) || strncasecmp(answer->content_type, wanted, length) != 0) {
+    if (!media_type_is(answer->content_type, wanted)) {
         return refuse(
             destination,
             "the answer's Content-Type is \"%s\", expected %s; is this a Tally server?",
@@ -172,13 +192,11 @@ int destination_check(struct destination *destination, const struct tally_answer
     }
     if (destination->temporary != NULL && destination->written > 0 &&
         (lseek(destination->fd, 0, SEEK_SET) != 0 || ftruncate(destination->fd, 0) != 0)) {
-        destination->local = true;
-        return refuse(destination, "%s: %s", destination->name, errno_text());
+        return fail_here(destination, errno_text());
     }
     destination->written = 0;
-    destination->text_bytes = 0;
-    destination->head_bytes = 0;
-    destination->npy.bytes = 0;
+    destination->kept_bytes = 0;
+    destination->npy_parsed = false;
     destination->due =
         answer->content_length < 0 ? UINT64_MAX : (uint64_t)answer->content_length;
     return destination->expected.format == FORMAT_RAW
@@ -186,107 +204,95 @@ int destination_check(struct destination *destination, const struct tally_answer
                : 0;
 }
 
-static int keep_text(struct destination *destination, const void *bytes, size_t count)
-{
-    if (destination->text_bytes + count + 1 > destination->text_room) {
-        size_t room = (destination->text_bytes + count + 1) * 2;
-        char *larger = realloc(destination->text, room);
-        if (larger == NULL) {
-            destination->local = true;
-            return refuse(destination, "out of memory");
-        }
-        destination->text = larger;
-        destination->text_room = room;
-    }
-    memcpy(destination->text + destination->text_bytes, bytes, count);
-    destination->text_bytes += count;
-    return 0;
-}
-
 /* Gather the head of an NPY answer; nothing is written before it is understood. */
-static int gather_head(struct destination *destination, const char **bytes, size_t *count)
+static int take_npy_head(struct destination *destination, const char **bytes, size_t *count)
 {
-    if (destination->head == NULL) {
-        destination->head = malloc(NPY_HEAD_MAX);
+    struct error err = ERROR_INIT;
+    struct npy_header head;
+    uint64_t need = 0;
+    for (;;) {
+        struct byte_view have = {destination->kept, destination->kept_bytes};
+        if (npy_header_need(have, &need, &err) != STATUS_OK) {
+            return refuse(destination, "the answer is not an NPY file");
+        }
+        if (need <= have.count) {
+            break;
+        }
+        if (*count == 0) {
+            return 0; /* more of it is to come */
+        }
+        size_t missing = (size_t)need - have.count;
+        size_t taken = *count < missing ? *count : missing;
+        if (keep(destination, *bytes, taken) != 0) {
+            return -1;
+        }
+        *bytes += taken;
+        *count -= taken;
     }
-    if (destination->head == NULL) {
-        destination->local = true;
-        return refuse(destination, "out of memory");
-    }
-    size_t room = NPY_HEAD_MAX - destination->head_bytes;
-    size_t taken = *count < room ? *count : room;
-    memcpy(destination->head + destination->head_bytes, *bytes, taken);
-    destination->head_bytes += taken;
-    *bytes += taken;
-    *count -= taken;
-    enum npy_verdict verdict =
-        npy_parse(destination->head, destination->head_bytes, &destination->npy);
-    if (verdict == NPY_MORE && destination->head_bytes < NPY_HEAD_MAX) {
-        return 0;
-    }
-    if (verdict != NPY_OK || !destination->npy.plain) {
+    struct byte_view whole = {destination->kept, destination->kept_bytes};
+    if (npy_header_parse(whole, &head, &err) != STATUS_OK || head.byte_swap ||
+        head.fortran_order) {
         return refuse(destination, "the answer is not an NPY file in C order, little-endian");
     }
-    char shape[1600];
-    uint64_t data = 0;
-    shape_text(&destination->npy.shape, shape, sizeof shape);
-    if (check_tensor(destination, tally_dtype_name(destination->npy.dtype), shape) != 0) {
+    struct number_list sizes = {.count = head.rank};
+    memcpy(sizes.numbers, head.sizes, (size_t)head.rank * sizeof *head.sizes);
+    char shape[SHAPE_TEXT] = "";
+    text_append_list(shape, sizeof shape, sizes.numbers, sizes.count);
+    enum tally_dtype dtype = (enum tally_dtype)head.dtype;
+    if (check_tensor(destination, tally_dtype_name(dtype), shape) != 0) {
         return -1;
     }
-    if (!shape_bytes(&destination->npy.shape, destination->npy.dtype, &data)) {
+    uint64_t data = 0;
+    if (!shape_bytes(&sizes, dtype, &data)) {
         return refuse(destination, "the answer's shape %.100s is too large", shape);
     }
-    destination->due = destination->npy.bytes + data;
-    return put(destination, destination->head, destination->head_bytes);
+    destination->due = whole.count + data;
+    destination->npy_parsed = true;
+    return write_all(destination, whole.bytes, whole.count);
 }
 
-int destination_write(struct destination *destination, uint64_t offset, const void *bytes,
-                      size_t count)
+int destination_write(struct destination *destination, const void *bytes, size_t count)
 {
     const char *from = bytes;
-    (void)offset; /* always where the last one ended: destination_check() starts over */
     destination->written += count;
-    if (destination->written > destination->due) {
-        return refuse(destination, "the answer is longer than %" PRIu64 " bytes",
-                      destination->due);
-    }
-    if (destination->expected.format == FORMAT_JSON) {
-        return keep_text(destination, bytes, count);
-    }
-    if (destination->expected.format == FORMAT_NPY && destination->npy.bytes == 0 &&
-        gather_head(destination, &from, &count) != 0) {
+    if (destination->expected.format == FORMAT_NPY && !destination->npy_parsed &&
+        take_npy_head(destination, &from, &count) != 0) {
         return -1;
     }
     if (destination->written > destination->due) {
         return refuse(destination, "the answer is longer than %" PRIu64 " bytes",
                       destination->due);
     }
-    return put(destination, from, count);
+    return destination->expected.format == FORMAT_JSON ? keep(destination, from, count)
+                                                       : write_all(destination, from, count);
 }
 
-static int commit_text(struct destination *destination, bool bare)
+/* ---- the end ---- */
+
+static int write_json(struct destination *destination, bool bare)
 {
-    struct json_text body = {destination->text, destination->text_bytes};
+    struct json_text body = {destination->kept, destination->kept_bytes};
     struct json_text data = {"", 0};
-    if (destination->text == NULL || !json_text_member(body, "data", &data)) {
+    if (!json_text_member(body, "data", &data)) {
         return refuse(destination, "the answer is not a JSON object with \"data\"");
     }
     if (bare) {
         body = data;
     }
-    if (put(destination, body.at, body.count) != 0) {
+    if (write_all(destination, body.at, body.count) != 0) {
         return -1;
     }
-    return body.count > 0 && body.at[body.count - 1] == '\n' ? 0 : put(destination, "\n", 1);
+    return body.at[body.count - 1] == '\n' ? 0 : write_all(destination, "\n", 1);
 }
 
 int destination_commit(struct destination *destination, bool bare)
 {
-    if (destination->expected.format == FORMAT_JSON && commit_text(destination, bare) != 0) {
+    enum format format = destination->expected.format;
+    if (format == FORMAT_JSON && write_json(destination, bare) != 0) {
         return complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
                         destination->trouble);
     }
-    bool headless = destination->expected.format == FORMAT_NPY && destination->npy.bytes == 0;
+    bool headless = format == FORMAT_NPY && !destination->npy_parsed;
     if (headless ||
         (destination->due != UINT64_MAX && destination->written != destination->due)) {
         return complain(EXIT_SERVER, "the answer ended after %" PRIu64 " bytes; try again",

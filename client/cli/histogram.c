@@ -1,3 +1,5 @@
+/* Counting, merging and reading a histogram; the slots' geometry is in slot_of() and
+ * slot_top(). */
 #include "client/cli/histogram.h"
 
 #include <math.h>

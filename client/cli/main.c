@@ -1,4 +1,10 @@
-/* `tally`: the command line of the Tally service. */
+/* `tally`: the command line of the Tally service.
+ *
+ *   command found -> options parsed -> client opened -> command run -> client closed
+ *
+ * Failure: whoever finds a fault complains on standard error and returns the exit status that
+ * says so (terminal.h). Signals make a command end as soon as it can. Thread: the main one;
+ * `bench` starts others. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 
@@ -13,30 +19,29 @@ enum {
 static bool read_token(const struct settings *settings, char *token, size_t size)
 {
     const char *given = getenv("TALLY_TOKEN"); /* NOLINT(concurrency-mt-unsafe): read only */
-    token[0] = '\0';
     if (settings->token_file == NULL) {
         (void)snprintf(token, size, "%s", given == NULL ? "" : given);
         return true;
     }
     FILE *file = fopen(settings->token_file, "re");
-    if (file == NULL || fgets(token, (int)size, file) == NULL) {
-        if (file != NULL) {
-            (void)fclose(file);
-        }
+    bool read = file != NULL && fgets(token, (int)size, file) != NULL;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (!read) {
         (void)complain(EXIT_USAGE, "cannot read a token from %s", settings->token_file);
         return false;
     }
-    (void)fclose(file);
     token[strcspn(token, "\r\n")] = '\0';
     return true;
 }
 
-struct tally *client_of(const struct settings *settings, const char *url, int *status)
+/* A client as the settings say; NULL after complaining. */
+static struct tally *open_client(const struct settings *settings, const char *url)
 {
     char token[TOKEN_TEXT];
     struct tally_error err;
     struct tally_options options = TALLY_OPTIONS_INIT;
-    *status = EXIT_USAGE;
     if (!read_token(settings, token, sizeof token)) {
         return NULL;
     }
@@ -51,44 +56,32 @@ struct tally *client_of(const struct settings *settings, const char *url, int *s
     struct tally *client = tally_open(url, &options, &err);
     if (client == NULL) {
         (void)complain(EXIT_USAGE, "%s", err.message);
-    } else {
-        *status = EXIT_DONE;
     }
     return client;
 }
 
-static int command_completion(const struct settings *settings)
-{
-    if (settings->argument != NULL && options_completion(settings->argument, stdout)) {
-        return EXIT_DONE;
-    }
-    return complain(EXIT_USAGE, "give a shell: tally completion bash, or tally completion zsh");
-}
-
 static int run(enum command_id command, const struct settings *settings)
 {
-    switch (command) {
-    case COMMAND_CUMSUM:
-        return command_cumsum(settings);
-    case COMMAND_DEVICES:
-        return command_devices(settings);
-    case COMMAND_HEALTH:
-        return command_health(settings);
-    case COMMAND_VERSION:
-        return command_version(settings);
-    case COMMAND_BENCH:
-        return command_bench(settings);
-    case COMMAND_COMPLETION:
-        return command_completion(settings);
-    case COMMAND_COUNT:
-        break;
+    static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
+        [COMMAND_CUMSUM] = command_cumsum, [COMMAND_DEVICES] = command_devices,
+        [COMMAND_HEALTH] = command_health, [COMMAND_VERSION] = command_version,
+        [COMMAND_BENCH] = command_bench,   [COMMAND_COMPLETION] = command_completion,
+    };
+    struct tally *client = NULL;
+    if (command != COMMAND_COMPLETION) {
+        client = open_client(settings,
+                             command == COMMAND_BENCH ? settings->argument : settings->url);
+        if (client == NULL) {
+            return EXIT_USAGE;
+        }
     }
-    return EXIT_USAGE;
+    int status = commands[command](settings, client);
+    tally_close(client);
+    return status;
 }
 
 int main(int argc, char **argv)
 {
-    char message[512];
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         options_overview(stdout);
@@ -100,24 +93,25 @@ int main(int argc, char **argv)
     }
     enum command_id command = command_find(name);
     if (command == COMMAND_COUNT) {
-        return complain(EXIT_USAGE, "there is no command \"%s\"; `tally --help` lists them",
-                        name);
+        return EXIT_USAGE;
     }
-    struct settings settings;
-    memset(&settings, 0, sizeof settings);
-    settings.retries = -1; /* the library's default */
-    settings.connections = 8;
-    settings.duration_s = 5;
-    settings.warmup_s = 0.5;
-    if (!options_parse(command, argc - 2, argv + 2, &settings, message, sizeof message)) {
-        return complain(EXIT_USAGE, "%s", message);
+    struct settings settings = {
+        .retries = command == COMMAND_BENCH ? 0 : -1,
+        .timeout_s = command == COMMAND_HEALTH ? 10 : 0,
+        .connections = 8,
+        .duration_s = 5,
+        .warmup_s = 0.5,
+    };
+    int status = options_parse(command, argc - 1, argv + 1, &settings);
+    if (status != EXIT_DONE) {
+        return status;
     }
     if (settings.help) {
         options_help(command, stdout);
         return EXIT_DONE;
     }
     catch_interrupts();
-    int status = run(command, &settings);
+    status = run(command, &settings);
     if (fflush(stdout) != 0 && status == EXIT_DONE) {
         status = complain(EXIT_LOCAL, "standard output: it could not be written");
     }

@@ -1,4 +1,5 @@
-#include "client/cli/option_table.h"
+/* The table of options and commands: a new one is a row here, and its use. */
+#include "client/cli/options.h"
 
 #include "proto/macros.h"
 
@@ -14,70 +15,65 @@ enum {
     "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 #define FORMATS   "npy raw json"
 #define AT(field) offsetof(struct settings, field)
+#define ANY       0, 0
+#define TIME      0.001, 1e9 /* seconds, counted in milliseconds: less than one would be none */
 
 /* clang-format off */
 const struct option_row option_rows[] = {
-    {"output", 'o', OPTION_FILE, "FILE", NULL, AT(output), ON_CUMSUM,
+    {"output", 'o', OPTION_FILE, "FILE", NULL, AT(output), ANY, ON_CUMSUM,
      "write the result there; - or nothing: standard output"},
-    {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ON_CUMSUM | ON_BENCH,
-     "dimension to sum along, negative from the last (default 0)"},
-    {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ON_CUMSUM | ON_BENCH,
+    {"axis", 'a', OPTION_INTEGER, "N", NULL, AT(axis), ANY, ON_CUMSUM | ON_BENCH,
+     "dimension to sum along, negative from the last (default 0; bench -1)"},
+    {"exclusive", 0, OPTION_FLAG, NULL, NULL, AT(exclusive), ANY, ON_CUMSUM | ON_BENCH,
      "leave each element out of its own sum"},
-    {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ON_CUMSUM | ON_BENCH,
+    {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM | ON_BENCH,
      "sum from the last element towards the first"},
-    {"precision", 0, OPTION_CHOICE, "P", "wide native", AT(precision), ON_CUMSUM | ON_BENCH,
+    {"precision", 0, OPTION_CHOICE, "P", "wide native", AT(precision), ANY, ON_CUMSUM | ON_BENCH,
      "wide (default) adds 16- and 32-bit floats in float64, native in float32"},
-    {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ON_CUMSUM | ON_BENCH,
+    {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
      "element type; needed for raw input"},
-    {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ON_CUMSUM | ON_BENCH,
+    {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM | ON_BENCH,
      "sizes of the dimensions, outermost first; needed for raw input"},
-    {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ON_CUMSUM,
+    {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ANY, ON_CUMSUM,
      "layout of raw or flat JSON input, in elements"},
-    {"output-strides", 0, OPTION_LIST, "N,N,...", NULL, AT(output_strides), ON_CUMSUM,
+    {"output-strides", 0, OPTION_LIST, "N,N,...", NULL, AT(output_strides), ANY, ON_CUMSUM,
      "layout of the result of raw or flat JSON input, in elements"},
-    {"format", 'f', OPTION_CHOICE, "F", FORMATS, AT(format), ON_CUMSUM,
+    {"format", 'f', OPTION_CHOICE, "F", FORMATS, AT(format), ANY, ON_CUMSUM,
      "of the input; else by file name or first bytes"},
-    {"output-format", 'F', OPTION_CHOICE, "F", FORMATS, AT(output_format), ON_CUMSUM,
+    {"output-format", 'F', OPTION_CHOICE, "F", FORMATS, AT(output_format), ANY, ON_CUMSUM,
      "of the result; else by file name, else the input's"},
-    {"deadline", 0, OPTION_NUMBER, "SECONDS", NULL, AT(deadline_s), ON_CUMSUM,
+    {"deadline", 0, OPTION_NUMBER, "SECONDS", NULL, AT(deadline_s), TIME, ON_CUMSUM,
      "the server drops the request if still queued then"},
 
-    {"connections", 'c', OPTION_INTEGER, "N", NULL, AT(connections), ON_BENCH,
+    {"connections", 'c', OPTION_INTEGER, "N", NULL, AT(connections), 1, 4096, ON_BENCH,
      "requests under way at a time (default 8)"},
-    {"duration", 't', OPTION_NUMBER, "SECONDS", NULL, AT(duration_s), ON_BENCH,
+    {"duration", 't', OPTION_NUMBER, "SECONDS", NULL, AT(duration_s), TIME, ON_BENCH,
      "length of the measurement (default 5)"},
-    {"warmup", 0, OPTION_NUMBER, "SECONDS", NULL, AT(warmup_s), ON_BENCH,
+    {"warmup", 0, OPTION_NUMBER, "SECONDS", NULL, AT(warmup_s), 0, 1e9, ON_BENCH,
      "before it, unmeasured (default 0.5)"},
-    {"rate", 'r', OPTION_NUMBER, "R", NULL, AT(rate), ON_BENCH,
+    {"rate", 'r', OPTION_NUMBER, "R", NULL, AT(rate), 0.001, 1e9, ON_BENCH,
      "open loop: R requests per second, whatever the server manages"},
-    {"poisson", 0, OPTION_FLAG, NULL, NULL, AT(poisson), ON_BENCH,
+    {"poisson", 0, OPTION_FLAG, NULL, NULL, AT(poisson), ANY, ON_BENCH,
      "with --rate: random (Poisson) instead of regular starts"},
 
-    {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ON_INFO | ON_BENCH,
+    {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO | ON_BENCH,
      "print JSON for programs"},
 
-    {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ON_CUMSUM | ON_INFO,
+    {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO,
      "server: http(s)://host:port or unix:/path (default: $TALLY_URL, else http://127.0.0.1:8000)"},
-    {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), ON_SERVER,
+    {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), TIME, ON_SERVER,
      "give up after that long, retries included (default 600; health 10)"},
-    {"retries", 0, OPTION_INTEGER, "N", NULL, AT(retries), ON_CUMSUM | ON_INFO,
+    {"retries", 0, OPTION_INTEGER, "N", NULL, AT(retries), 0, 1000, ON_CUMSUM | ON_INFO,
      "further attempts when the server is busy or a connection breaks (default 4)"},
-    {"token-file", 0, OPTION_FILE, "FILE", NULL, AT(token_file), ON_SERVER,
+    {"token-file", 0, OPTION_FILE, "FILE", NULL, AT(token_file), ANY, ON_SERVER,
      "bearer token to send (default: $TALLY_TOKEN, else none)"},
-    {"cacert", 0, OPTION_FILE, "FILE", NULL, AT(ca_file), ON_SERVER,
+    {"cacert", 0, OPTION_FILE, "FILE", NULL, AT(ca_file), ANY, ON_SERVER,
      "certificates to trust instead of the system's"},
-    {"insecure", 'k', OPTION_FLAG, NULL, NULL, AT(insecure), ON_SERVER,
+    {"insecure", 'k', OPTION_FLAG, NULL, NULL, AT(insecure), ANY, ON_SERVER,
      "do not verify the server's certificate"},
-    {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ON_CUMSUM | ON_BENCH,
+    {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM | ON_BENCH,
      "no progress bar"},
-    {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ON_ALL, "show this help"},
-};
-
-/* Times are counted in milliseconds: less than one would be none. */
-const struct option_bounds option_bounds[] = {
-    {AT(retries), 0, 1000},     {AT(connections), 1, 4096}, {AT(timeout_s), 0.001, 1e9},
-    {AT(deadline_s), 0.001, 1e9}, {AT(duration_s), 0.001, 1e9}, {AT(warmup_s), 0, 1e9},
-    {AT(rate), 0.001, 1e9},
+    {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ANY, ON_ALL, "show this help"},
 };
 
 const struct command_row command_rows[COMMAND_COUNT] = {
@@ -105,4 +101,3 @@ const struct command_row command_rows[COMMAND_COUNT] = {
 /* clang-format on */
 
 const size_t option_row_count = ARRAY_COUNT(option_rows);
-const size_t option_bounds_count = ARRAY_COUNT(option_bounds);

@@ -1,101 +1,100 @@
+/* Parsing by getopt_long() with what option_table.c says, and --help. Operands and options may
+ * come in any order; "--" ends the options, "-" is an operand. */
 #include "client/cli/options.h"
 
-#include "client/cli/option_table.h"
-#include "proto/macros.h"
+#include "client/cli/terminal.h"
+#include "client/text.h"
+#include "proto/edit_distance.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *command_name(enum command_id command)
+enum {
+    FIRST_ROW = 256, /* what getopt_long() returns for row 0; letters are below */
+    ROWS_MAX = 64,
+    LETTERS_TEXT = 2 * ROWS_MAX + 3,
+    WORD_TEXT = 64
+};
+
+/* ---- did you mean ---- */
+
+/* The name nearest to a word that is none. */
+struct suggestion {
+    const char *word;
+    size_t limit;         /* a name must be nearer than that */
+    char text[WORD_TEXT]; /* "; did you mean NAME?", or "" */
+};
+
+static struct suggestion suggestion_for(const char *word)
 {
-    return command_rows[command].name;
+    size_t third = strlen(word) / 3;
+    return (struct suggestion){.word = word, .limit = third < 3 ? third + 1 : 4};
+}
+
+static void suggestion_consider(struct suggestion *suggestion, const char *name)
+{
+    size_t distance = edit_distance(suggestion->word, name);
+    if (distance < suggestion->limit) {
+        suggestion->limit = distance;
+        (void)snprintf(suggestion->text, sizeof suggestion->text, "; did you mean %s?", name);
+    }
 }
 
 enum command_id command_find(const char *name)
 {
-    enum command_id command = COMMAND_CUMSUM;
-    while (command < COMMAND_COUNT && strcmp(command_rows[command].name, name) != 0) {
-        command++;
+    struct suggestion suggestion = suggestion_for(name);
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(command_rows[i].name, name) == 0) {
+            return (enum command_id)i;
+        }
+        suggestion_consider(&suggestion, command_rows[i].name);
     }
-    return command;
+    (void)complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them", name,
+                   suggestion.text[0] != '\0' ? suggestion.text : ";");
+    return COMMAND_COUNT;
 }
 
-/* The words left to parse, and where to complain. */
-struct parser {
-    enum command_id command;
-    int argc;
-    char **argv;
-    int at;
-    struct settings *settings;
-    char *message;
-    size_t size;
-};
+/* ---- values ---- */
 
-static bool wrong(const struct parser *parser, const char *format, ...) PRINTF_LIKE(2, 3);
-static bool wrong(const struct parser *parser, const char *format, ...)
+/* Whether `word` is one of the words of `choices`; else the nearest of them. */
+static bool is_choice(const char *choices, const char *word, struct suggestion *suggestion)
 {
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(parser->message, parser->size, format, args);
-    va_end(args);
+    while (*choices != '\0') {
+        char choice[WORD_TEXT];
+        size_t length = strcspn(choices, " ");
+        (void)snprintf(choice, sizeof choice, "%.*s", (int)length, choices);
+        if (strcmp(choice, word) == 0) {
+            return true;
+        }
+        suggestion_consider(suggestion, choice);
+        choices += length;
+        choices += strspn(choices, " ");
+    }
     return false;
 }
 
-/* Whether the argument names this option; *value: what follows '=' or the letter, NULL if
- * nothing. */
-static bool names_row(const struct option_row *row, const char *argument, const char **value)
+static bool in_bounds(const struct option_row *row, double number)
 {
-    size_t length = strlen(row->name);
-    const char *rest = NULL;
-    *value = NULL;
-    if (strncmp(argument, "--", 2) == 0 && strncmp(argument + 2, row->name, length) == 0) {
-        rest = argument + 2 + length;
-        *value = *rest == '=' ? rest + 1 : NULL;
-        return *rest == '=' || *rest == '\0';
-    }
-    if (row->letter == 0 || argument[1] != row->letter) {
-        return false;
-    }
-    *value = argument[2] != '\0' ? argument + 2 : NULL;
-    return true;
+    return row->least >= row->most || (number >= row->least && number <= row->most);
 }
 
-static const struct option_row *find_row(enum command_id command, const char *argument,
-                                         const char **value)
-{
-    for (size_t i = 0; i < option_row_count; i++) {
-        const struct option_row *row = &option_rows[i];
-        if ((row->commands & (1U << command)) != 0 && names_row(row, argument, value)) {
-            return row;
-        }
-    }
-    return NULL;
-}
-
-static bool parse_integer(const char *text, int64_t *number)
+static bool parse_integer(const struct option_row *row, const char *text, int64_t *number)
 {
     char *end = NULL;
     errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0') {
-        return false;
-    }
-    *number = value;
-    return true;
+    *number = strtoll(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && in_bounds(row, (double)*number);
 }
 
-static bool parse_number(const char *text, double *number)
+static bool parse_number(const struct option_row *row, const char *text, double *number)
 {
     char *end = NULL;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(value)) {
-        return false;
-    }
-    *number = value;
-    return true;
+    *number = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*number) && in_bounds(row, *number);
 }
 
 static bool parse_list(const char *text, struct number_list *list)
@@ -119,131 +118,164 @@ static bool parse_list(const char *text, struct number_list *list)
     }
 }
 
-/* Whether `word` is one of the words of `choices`. */
-static bool is_choice(const char *choices, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *at = choices; *at != '\0'; at += strspn(at, " ")) {
-        size_t extent = strcspn(at, " ");
-        if (extent == length && strncmp(at, word, length) == 0) {
-            return true;
-        }
-        at += extent;
-    }
-    return false;
-}
-
-static bool store(const struct option_row *row, const char *value, struct settings *settings)
+/* Store an option's value, NULL of a flag, or complain. */
+static int take_value(const struct option_row *row, const char *value,
+                      struct settings *settings)
 {
     void *to = (char *)settings + row->offset;
-    switch (row->kind) {
-    case OPTION_FLAG:
+    const char *expected = "";
+    bool right = true;
+    if (value == NULL) {
         *(bool *)to = true;
-        return true;
+        return EXIT_DONE;
+    }
+    struct suggestion suggestion = suggestion_for(value);
+    switch (row->kind) {
     case OPTION_CHOICE:
+        expected = row->choices;
+        right = is_choice(row->choices, value, &suggestion);
+        *(const char **)to = value;
+        break;
+    case OPTION_FLAG:
     case OPTION_TEXT:
     case OPTION_FILE:
         *(const char **)to = value;
-        return row->choices == NULL || is_choice(row->choices, value);
+        break;
     case OPTION_INTEGER:
-        return parse_integer(value, to);
+        expected = "an integer";
+        right = parse_integer(row, value, to);
+        break;
     case OPTION_NUMBER:
-        return parse_number(value, to);
+        expected = "a number";
+        right = parse_number(row, value, to);
+        break;
     case OPTION_LIST:
-        return parse_list(value, to);
-    }
-    return false;
-}
-
-static const char *expectation(const struct option_row *row)
-{
-    switch (row->kind) {
-    case OPTION_INTEGER:
-        return "an integer";
-    case OPTION_NUMBER:
-        return "a number";
-    case OPTION_LIST:
-        return "integers separated by commas, like 3,4";
-    case OPTION_CHOICE:
-        return row->choices;
-    case OPTION_FLAG:
-    case OPTION_TEXT:
-    case OPTION_FILE:
+        expected = "integers separated by commas, like 3,4";
+        right = parse_list(value, to);
         break;
     }
-    return "a text";
-}
-
-/* Complains if the number that was just stored is out of the option's bounds. */
-static bool check_bounds(const struct parser *parser, const struct option_row *row,
-                         const char *value)
-{
-    const void *at = (const char *)parser->settings + row->offset;
-    double number = row->kind == OPTION_INTEGER  ? (double)*(const int64_t *)at
-                    : row->kind == OPTION_NUMBER ? *(const double *)at
-                                                 : 0;
-    for (size_t i = 0; i < option_bounds_count; i++) {
-        const struct option_bounds *bounds = &option_bounds[i];
-        if (bounds->offset == row->offset &&
-            (number < bounds->least || number > bounds->most)) {
-            return wrong(parser, "--%s %s: expected %s from %g to %g", row->name, value,
-                         expectation(row), bounds->least, bounds->most);
-        }
-    }
-    return true;
-}
-
-/* Parse the option at parser->at and move on to its last word. */
-static bool parse_option(struct parser *parser)
-{
-    const char *argument = parser->argv[parser->at];
-    const char *value = NULL;
-    const struct option_row *row = find_row(parser->command, argument, &value);
-    if (row == NULL) {
-        return wrong(parser, "unknown option %s; `tally %s --help` lists them", argument,
-                     command_name(parser->command));
-    }
-    if (row->kind == OPTION_FLAG && value != NULL) {
-        return wrong(parser, "option --%s takes no value", row->name);
-    }
-    if (row->kind != OPTION_FLAG && value == NULL) {
-        if (parser->at + 1 >= parser->argc) {
-            return wrong(parser, "option --%s needs a value: --%s %s", row->name, row->name,
-                         row->value);
-        }
-        value = parser->argv[++parser->at];
-    }
-    if (!store(row, value, parser->settings)) {
-        return wrong(parser, "--%s %s: expected %s", row->name, value, expectation(row));
-    }
     if (row->offset == offsetof(struct settings, axis)) {
-        parser->settings->axis_given = true;
+        settings->axis_given = true;
     }
-    return check_bounds(parser, row, value);
+    if (right) {
+        return EXIT_DONE;
+    }
+    if (row->least < row->most) {
+        return complain(EXIT_USAGE, "--%s %s: expected %s from %g to %g", row->name, value,
+                        expected, row->least, row->most);
+    }
+    return complain(EXIT_USAGE, "--%s %s: expected %s%s", row->name, value, expected,
+                    suggestion.text);
 }
 
-bool options_parse(enum command_id command, int argc, char **argv, struct settings *settings,
-                   char *message, size_t size) /* NOLINT(readability-non-const-parameter) */
+/* ---- the command line ---- */
+
+bool option_is_on(const struct option_row *row, enum command_id command)
 {
-    struct parser parser = {command, argc, argv, 0, settings, message, size};
-    bool only_operands = false;
-    bool right = true;
-    for (; right && parser.at < argc; parser.at++) {
-        const char *argument = argv[parser.at];
-        if (!only_operands && strcmp(argument, "--") == 0) {
-            only_operands = true;
-        } else if (!only_operands && argument[0] == '-' && argument[1] != '\0') {
-            right = parse_option(&parser);
-        } else if (settings->argument != NULL || command_rows[command].operand[0] == '\0') {
-            right =
-                wrong(&parser, "unexpected argument \"%s\"; `tally %s --help` shows the usage",
-                      argument, command_name(command));
-        } else {
-            settings->argument = argument;
+    return (row->commands & (1U << command)) != 0;
+}
+
+/* The row that getopt_long() means; NULL if it means none. */
+static const struct option_row *row_of(enum command_id command, int found)
+{
+    if (found >= FIRST_ROW) {
+        return &option_rows[found - FIRST_ROW];
+    }
+    for (size_t i = 0; i < option_row_count; i++) {
+        if (found != 0 && option_rows[i].letter == found &&
+            option_is_on(&option_rows[i], command)) {
+            return &option_rows[i];
         }
     }
-    return right;
+    return NULL;
 }
+
+static int take_operand(enum command_id command, const char *word, struct settings *settings)
+{
+    if (settings->argument != NULL || command_rows[command].operand[0] == '\0') {
+        return complain(EXIT_USAGE,
+                        "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,
+                        command_rows[command].name);
+    }
+    settings->argument = word;
+    return EXIT_DONE;
+}
+
+/* getopt_long() knows no option `word`, or no letter of it. */
+static int refuse_option(enum command_id command, const char *word)
+{
+    char letter[3] = {'-', (char)optopt, '\0'}; /* perhaps one of several behind a dash */
+    if (optopt != 0) {
+        word = letter;
+    }
+    struct suggestion suggestion = suggestion_for(word);
+    for (size_t i = 0; i < option_row_count; i++) {
+        if (option_is_on(&option_rows[i], command)) {
+            char name[WORD_TEXT];
+            (void)snprintf(name, sizeof name, "--%s", option_rows[i].name);
+            suggestion_consider(&suggestion, name);
+        }
+    }
+    return complain(EXIT_USAGE, "unknown option %s%s `tally %s --help` lists them", word,
+                    suggestion.text[0] != '\0' ? suggestion.text : ";",
+                    command_rows[command].name);
+}
+
+/* What getopt_long() is to find for a command; both arrays are empty. */
+static void list_options(enum command_id command, struct option *names, char *letters)
+{
+    size_t used = 0;
+    assert(option_row_count <= ROWS_MAX);
+    text_append(letters, LETTERS_TEXT, "-:"); /* operands where they stand, ':' for no value */
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (!option_is_on(row, command)) {
+            continue;
+        }
+        bool flag = row->kind == OPTION_FLAG;
+        names[used++] = (struct option){row->name, flag ? no_argument : required_argument, NULL,
+                                        FIRST_ROW + (int)i};
+        if (row->letter != 0) {
+            text_append(letters, LETTERS_TEXT, "%c%s", row->letter, flag ? "" : ":");
+        }
+    }
+}
+
+int options_parse(enum command_id command, int argc, char **argv, struct settings *settings)
+{
+    struct option names[ROWS_MAX + 1] = {{NULL, 0, NULL, 0}};
+    char letters[LETTERS_TEXT] = "";
+    int status = EXIT_DONE;
+    list_options(command, names, letters);
+    opterr = 0;
+    while (status == EXIT_DONE) {
+        int found =
+            getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
+        if (found == -1) {
+            break;
+        }
+        bool refused = found == '?' || found == ':';
+        const struct option_row *row = row_of(command, refused ? optopt : found);
+        if (found == 1) {
+            status = take_operand(command, optarg, settings);
+        } else if (row == NULL) {
+            status = refuse_option(command, argv[optind - 1]);
+        } else if (found == '?') {
+            status = complain(EXIT_USAGE, "option --%s takes no value", row->name);
+        } else if (found == ':') {
+            status = complain(EXIT_USAGE, "option --%s needs a value: --%s %s", row->name,
+                              row->name, row->value);
+        } else {
+            status = take_value(row, optarg, settings);
+        }
+    }
+    while (status == EXIT_DONE && optind < argc) {
+        status = take_operand(command, argv[optind++], settings);
+    }
+    return status;
+}
+
+/* ---- help ---- */
 
 void options_overview(FILE *to)
 {
@@ -262,29 +294,25 @@ void options_overview(FILE *to)
         to);
 }
 
-static void help_row(const struct option_row *row, FILE *to)
-{
-    char left[64];
-    char letter[5] = "    ";
-    if (row->letter != 0) {
-        (void)snprintf(letter, sizeof letter, "-%c, ", row->letter);
-    }
-    (void)snprintf(left, sizeof left, "%s--%s %s", letter, row->name,
-                   row->value != NULL ? row->value : "");
-    (void)fprintf(to, "  %-29s %s\n", left, row->help);
-    if (row->kind == OPTION_CHOICE) {
-        (void)fprintf(to, "  %-29s one of: %s\n", "", row->choices);
-    }
-}
-
 void options_help(enum command_id command, FILE *to)
 {
     const struct command_row *about = &command_rows[command];
     (void)fprintf(to, "usage: tally %s [OPTIONS] %s\n\n%s\n\n", about->name, about->operand,
                   about->summary);
     for (size_t i = 0; i < option_row_count; i++) {
-        if ((option_rows[i].commands & (1U << command)) != 0) {
-            help_row(&option_rows[i], to);
+        const struct option_row *row = &option_rows[i];
+        if (!option_is_on(row, command)) {
+            continue;
+        }
+        char left[WORD_TEXT] = "    ";
+        if (row->letter != 0) {
+            (void)snprintf(left, sizeof left, "-%c, ", row->letter);
+        }
+        text_append(left, sizeof left, "--%s %s", row->name,
+                    row->value != NULL ? row->value : "");
+        (void)fprintf(to, "  %-29s %s\n", left, row->help);
+        if (row->kind == OPTION_CHOICE) {
+            (void)fprintf(to, "  %-29s one of: %s\n", "", row->choices);
         }
     }
     if (about->details[0] != '\0') {

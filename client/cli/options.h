@@ -1,10 +1,18 @@
-/* The command line: one table row per option feeds the parser, --help and shell completion. */
+/* The command line of `tally`: commands, options, and what was given.
+ *
+ * A command and an option are a row each (option_table.c); the rows feed the parser, --help
+ * (options.c) and shell completion (cmd_completion.c). What is given ends up in struct
+ * settings, with its defaults filled in by main(), and is not changed after.
+ *
+ * Failure: a command line that makes no sense is complained about, with the nearest word that
+ * would, and ends in EXIT_USAGE. Thread: the main one. */
 #ifndef TALLY_CLI_OPTIONS_H
 #define TALLY_CLI_OPTIONS_H
 
 #include "client/tally.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 enum command_id {
@@ -29,8 +37,8 @@ struct settings {
     const char *token_file;
     const char *ca_file;
     bool insecure;
-    double timeout_s;
-    int64_t retries;
+    double timeout_s; /* 0: the library's default */
+    int64_t retries;  /* -1: the library's default */
     bool quiet;
     bool help;
     bool json;
@@ -58,18 +66,52 @@ struct settings {
     const char *argument; /* the operand: input file, URL or shell; NULL if none */
 };
 
-/* Parse what follows the command. False: *message says what is wrong and how to mend it. */
-bool options_parse(enum command_id command, int argc, char **argv, struct settings *settings,
-                   char *message, size_t size);
+enum option_kind {
+    OPTION_FLAG,    /* bool */
+    OPTION_TEXT,    /* const char * */
+    OPTION_FILE,    /* const char *, completed as a file name */
+    OPTION_CHOICE,  /* const char *, one of `choices` */
+    OPTION_INTEGER, /* int64_t, from least to most */
+    OPTION_NUMBER,  /* double, from least to most */
+    OPTION_LIST     /* struct number_list */
+};
+
+struct option_row {
+    const char *name; /* without "--" */
+    char letter;      /* or 0 */
+    enum option_kind kind;
+    const char *value;   /* its name in the help, NULL for flags */
+    const char *choices; /* separated by spaces, NULL if open */
+    size_t offset;       /* in struct settings */
+    double least;        /* of a number; both 0: any */
+    double most;
+    unsigned commands; /* bit set of command_id */
+    const char *help;
+};
+
+struct command_row {
+    const char *name;
+    const char *operand;         /* in the usage line */
+    const char *operand_choices; /* for completion; "<file>" for file names, NULL if open */
+    const char *summary;
+    const char *details; /* after the options */
+};
+
+extern const struct option_row option_rows[];
+extern const size_t option_row_count;
+extern const struct command_row command_rows[COMMAND_COUNT];
+
+/* Whether the command has the option. */
+bool option_is_on(const struct option_row *row, enum command_id command);
+
+/* COMMAND_COUNT, after complaining, if there is none of this name. */
+enum command_id command_find(const char *name);
+
+/* Parse the command line from the command's name on: EXIT_DONE, or EXIT_USAGE after complaining
+ * what is wrong and how to mend it. */
+int options_parse(enum command_id command, int argc, char **argv, struct settings *settings);
 
 void options_help(enum command_id command, FILE *to);
 void options_overview(FILE *to);
-
-const char *command_name(enum command_id command);
-/* COMMAND_COUNT if there is none of this name. */
-enum command_id command_find(const char *name);
-
-/* Completion script for "bash" or "zsh" on stdout; false for another shell. */
-bool options_completion(const char *shell, FILE *to);
 
 #endif

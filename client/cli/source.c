@@ -1,27 +1,17 @@
+/* Reading by offset (pread) where there is a file, so that an attempt can begin again anywhere;
+ * from memory where there was a pipe. */
 #include "client/cli/source.h"
 
 #include "client/cli/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Make room for more in source->memory. */
-static bool grow(struct source *source, size_t *room)
-{
-    if (source->bytes + 1 < *room) {
-        return true;
-    }
-    *room = *room == 0 ? 65536 : *room * 2;
-    char *larger = realloc(source->memory, *room);
-    if (larger != NULL) {
-        source->memory = larger;
-    }
-    return larger != NULL;
-}
 
 /* Read `fd` to its end into source->memory. */
 static int read_all(struct source *source)
@@ -29,12 +19,16 @@ static int read_all(struct source *source)
     size_t room = 0;
     ssize_t got = 1;
     while (got != 0) {
-        if (!grow(source, &room)) {
-            return complain(
-                EXIT_LOCAL,
-                "%s: out of memory after %llu bytes; give a file, which is not held "
-                "in memory",
-                source->name, (unsigned long long)source->bytes);
+        if (source->bytes + 1 >= room) {
+            room = room == 0 ? 65536 : room * 2;
+            char *larger = realloc(source->memory, room);
+            if (larger == NULL) {
+                return complain(EXIT_LOCAL,
+                                "%s: out of memory after %" PRIu64 " bytes; give a file, which "
+                                "is not held in memory",
+                                source->name, source->bytes);
+            }
+            source->memory = larger;
         }
         got = read(source->fd, source->memory + source->bytes, room - source->bytes - 1);
         if (got < 0 && interrupted()) {

@@ -1,9 +1,14 @@
-/* Where the input comes from: a file, read as it is sent, or a pipe, read whole first (so that
- * a request can be repeated). */
+/* Where the input comes from: a file, read as it is sent, or a pipe, read whole first, so that
+ * a request can be repeated.
+ *
+ * Failure: what cannot be opened or is a directory is EXIT_USAGE; a read that fails, a file
+ * that becomes shorter meanwhile and lack of memory are EXIT_LOCAL. Thread: the main one. */
 #ifndef TALLY_CLI_SOURCE_H
 #define TALLY_CLI_SOURCE_H
 
-#include "client/cli/options.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct source {
     int fd;       /* owned unless standard input; -1 once closed */

@@ -1,3 +1,6 @@
+/* A bar appears once a transfer has taken 0.3 s and is drawn again ten times a second, on one
+ * line that is cleared at the end. Its rate is that of the phase: what was sent says nothing of
+ * how fast the answer comes. */
 #include "client/cli/terminal.h"
 
 #include <errno.h>
@@ -72,39 +75,25 @@ int complain(int status, const char *format, ...)
     return status;
 }
 
-static int exit_status_of(enum tally_status status)
-{
-    switch (status) {
-    case TALLY_OK:
-        return EXIT_DONE;
-    case TALLY_INVALID_ARGUMENT:
-    case TALLY_UNSUPPORTED:
-        return EXIT_USAGE;
-    case TALLY_OUT_OF_MEMORY:
-    case TALLY_LOCAL_IO:
-        return EXIT_LOCAL;
-    case TALLY_CONNECT:
-    case TALLY_CONNECTION_LOST:
-        return EXIT_UNREACHED;
-    case TALLY_TIMEOUT:
-    case TALLY_DEADLINE:
-        return EXIT_TIMEOUT;
-    case TALLY_REJECTED:
-        return EXIT_REJECTED;
-    case TALLY_BUSY:
-        return EXIT_BUSY;
-    case TALLY_CANCELLED:
-        return EXIT_INTERRUPTED;
-    case TALLY_SERVER_ERROR:
-    case TALLY_BAD_ANSWER:
-        break;
-    }
-    return EXIT_SERVER;
-}
-
 int complain_error(const struct tally_error *err)
 {
-    int status = exit_status_of(err->status);
+    static const int exits[] = {
+        [TALLY_OK] = EXIT_DONE,
+        [TALLY_INVALID_ARGUMENT] = EXIT_USAGE,
+        [TALLY_OUT_OF_MEMORY] = EXIT_LOCAL,
+        [TALLY_UNSUPPORTED] = EXIT_USAGE,
+        [TALLY_CONNECT] = EXIT_UNREACHED,
+        [TALLY_CONNECTION_LOST] = EXIT_UNREACHED,
+        [TALLY_TIMEOUT] = EXIT_TIMEOUT,
+        [TALLY_REJECTED] = EXIT_REJECTED,
+        [TALLY_BUSY] = EXIT_BUSY,
+        [TALLY_DEADLINE] = EXIT_TIMEOUT,
+        [TALLY_SERVER_ERROR] = EXIT_SERVER,
+        [TALLY_BAD_ANSWER] = EXIT_SERVER,
+        [TALLY_CANCELLED] = EXIT_INTERRUPTED,
+        [TALLY_LOCAL_IO] = EXIT_LOCAL,
+    };
+    int status = exits[err->status];
     if (err->status == TALLY_CANCELLED) {
         return complain(status, "interrupted");
     }
@@ -153,16 +142,6 @@ void progress_init(struct progress *progress, bool quiet)
     progress->phase_ns = progress->start_ns;
 }
 
-static int terminal_columns(void)
-{
-    struct winsize size;
-    memset(&size, 0, sizeof size);
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-        return 80;
-    }
-    return size.ws_col;
-}
-
 /* "[#####-----]" as wide as fits. */
 static void bar_text(double part, int width, char *text)
 {
@@ -202,7 +181,9 @@ static void draw(struct progress *progress, double moved, double total, double s
         (void)snprintf(figures, sizeof figures, " %.1f s", seconds);
     } else {
         figures_text(moved, total, seconds, figures);
-        int width = terminal_columns() - 12 - (int)strlen(figures) - 3;
+        struct winsize size = {.ws_col = 0};
+        bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
+        int width = (known ? size.ws_col : 80) - 12 - (int)strlen(figures) - 3;
         if (width > 5) {
             bar_text(moved / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
         }

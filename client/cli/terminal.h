@@ -1,4 +1,9 @@
-/* What the user sees on standard error: errors, and a progress bar where it is a terminal. */
+/* What the user sees on standard error: errors, and a progress bar where that is a terminal;
+ * and what the user does there: interrupts.
+ *
+ * Whoever finds a fault complains once, where it is found, and hands the exit status up.
+ * Nothing is coloured and no bar is drawn where nobody looks: in a pipe, with NO_COLOR, with
+ * --quiet. Thread: the main one, but for interrupted() and now_ns(), which are for any. */
 #ifndef TALLY_CLI_TERMINAL_H
 #define TALLY_CLI_TERMINAL_H
 
@@ -30,8 +35,7 @@ int complain_error(const struct tally_error *err);
 bool colour_allowed(int fd);
 
 /* From now on SIGINT, SIGTERM and SIGHUP make interrupted() true instead of ending the process
- * at once.
- */
+ * at once. */
 void catch_interrupts(void);
 bool interrupted(void);
 

@@ -204,6 +204,21 @@ class Cumsum(unittest.TestCase):
             self.assert_done(done)
             self.assertEqual(struct.unpack("<4q", npy_parts(done.stdout)[1]), expected)
 
+    def test_options_and_operands_come_in_any_order(self):
+        source = self.path("-in.bin", struct.pack("<4B", 1, 2, 3, 4))
+        shape = ["-duint8", "-s4", "--reverse", "-qa", "-1"]
+        for arguments in (
+            [*shape, source],
+            [source, *shape],
+            ["--dtype=uint8", source, "--shape=4", "--rev", "-q", "--axis=-1"],
+            [*shape, "--", "-in.bin"],
+        ):
+            with self.subTest(arguments=arguments):
+                for posix in ({}, {"POSIXLY_CORRECT": "1"}):
+                    done = tally("cumsum", *arguments, cwd=self.directory.name, env=posix)
+                    self.assert_done(done)
+                    self.assertEqual(done.stdout, bytes([10, 9, 7, 4]))
+
     def test_fortran_order_and_big_endian_input(self):
         source = self.path("in.npy", npy(">i4", (2, 2), struct.pack(">4i", 1, 3, 2, 4), True))
         done = tally("cumsum", source, "--axis=1")
@@ -362,6 +377,12 @@ class Cumsum(unittest.TestCase):
         for arguments, text in [
             (["frobnicate"], "--help"),
             (["cumsum", "--frob"], "--help"),
+            (["cumsun"], "did you mean cumsum?"),
+            (["cumsum", source, "--exclsive"], "did you mean --exclusive?"),
+            (["health", "--exclsive"], "`tally health --help` lists them"),
+            (["cumsum", source, "--prec", "natve"], "did you mean native?"),
+            (["cumsum", source, "-qx"], "unknown option -x"),
+            (["cumsum", source, "-qa"], "--axis N"),
             (["cumsum", source, "--axis", "one"], "integer"),
             (["cumsum", source, "--axis"], "--axis N"),
             (["cumsum", source, "--precision", "half"], "wide native"),

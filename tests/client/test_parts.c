@@ -3,7 +3,6 @@
 #include "tests/client/lib/support.h"
 
 #include "client/cli/histogram.h"
-#include "client/cli/npy.h"
 #include "client/internal.h"
 #include "client/json_text.h"
 #include "client/tally_directml.h"
@@ -373,44 +372,8 @@ static void prefixes_and_noise_are_never_overread(void **state)
             (void)json_text_string(value, out, sizeof out);
         if (json_text_member(whole, "a", &value))
             (void)json_text_member(value, "b", &value);
-        struct npy_head head;
-        (void)npy_parse(copy, count, &head);
         free(copy);
     }
-}
-
-static void npy_heads_are_understood(void **state)
-{
-    (void)state;
-    struct npy_head head;
-    char file[128] = "\x93NUMPY\x01\x00\x4a\x00";
-    snprintf(file + 10, sizeof file - 10, "%-73s\n",
-             "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }");
-    assert_int_equal(npy_parse(file, 84, &head), NPY_OK);
-    assert_int_equal(head.bytes, 84);
-    assert_int_equal(head.dtype, TALLY_FLOAT32);
-    assert_true(head.plain);
-    assert_int_equal(head.shape.count, 2);
-    assert_int_equal(head.shape.numbers[1], 4);
-    for (size_t i = 0; i < 84; i++)
-        assert_int_equal(npy_parse(file, i, &head), NPY_MORE);
-    snprintf(file + 10, sizeof file - 10, "%-73s\n",
-             "{'descr': '>i8', 'fortran_order': True, 'shape': (5,), }");
-    assert_int_equal(npy_parse(file, 84, &head), NPY_OK);
-    assert_int_equal(head.dtype, TALLY_INT64);
-    assert_false(head.plain);
-    static const char *const bad[] = {
-        "{'descr': '<f5', 'fortran_order': False, 'shape': (3, 4), }",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, -4), }",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4",
-        "{'descr': '<f4', 'shape': (3, 4), }",
-        "",
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        snprintf(file + 10, sizeof file - 10, "%-73s\n", bad[i]);
-        assert_int_equal(npy_parse(file, 84, &head), NPY_BAD);
-    }
-    assert_int_equal(npy_parse("PK\x03\x04", 4, &head), NPY_BAD);
 }
 
 static void media_types_are_compared_without_parameters(void **state)
@@ -489,7 +452,6 @@ int main(void)
         cmocka_unit_test(json_members_are_found),
         cmocka_unit_test(texts_are_made_safe_for_terminals),
         cmocka_unit_test(prefixes_and_noise_are_never_overread),
-        cmocka_unit_test(npy_heads_are_understood),
         cmocka_unit_test(media_types_are_compared_without_parameters),
         cmocka_unit_test(percentiles_are_within_a_64th),
         cmocka_unit_test(extreme_latencies_have_a_place),

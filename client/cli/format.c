@@ -1,11 +1,71 @@
-#include "client/cli/inspect.h"
+/* Formats are guessed with what the service looks at bodies with (proto/content_guess.h), and
+ * arrays are measured as the service measures them, so that both see the same. */
+#include "client/cli/format.h"
 
 #include "client/cli/terminal.h"
 #include "proto/content_guess.h"
 #include "proto/json/tensor.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+static const struct {
+    const char *name;
+    const char *content_type;
+    const char *endings[2];
+    enum content_kind kind; /* of its first bytes */
+} formats[] = {
+    [FORMAT_NONE] = {"", NULL, {NULL, NULL}, CONTENT_UNKNOWN},
+    [FORMAT_NPY] = {"npy", "application/x-npy", {".npy", NULL}, CONTENT_NPY},
+    [FORMAT_RAW] = {"raw", "application/octet-stream", {".bin", ".raw"}, CONTENT_UNKNOWN},
+    [FORMAT_JSON] = {"json", "application/json", {".json", NULL}, CONTENT_JSON},
+};
+
+const char *format_content_type(enum format format)
+{
+    return formats[format].content_type;
+}
+
+enum format format_named(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < ARRAY_COUNT(formats); i++) {
+        if (strcmp(formats[i].name, name) == 0) {
+            return (enum format)i;
+        }
+    }
+    return FORMAT_NONE;
+}
+
+enum format format_of_file(const char *name)
+{
+    const char *dot = name == NULL ? NULL : strrchr(name, '.');
+    for (size_t i = 0; dot != NULL && i < ARRAY_COUNT(formats); i++) {
+        for (size_t k = 0; k < 2 && formats[i].endings[k] != NULL; k++) {
+            if (strcmp(formats[i].endings[k], dot) == 0) {
+                return (enum format)i;
+            }
+        }
+    }
+    return FORMAT_NONE;
+}
+
+/* CONTENT_UNKNOWN also after complaining that it cannot be read. */
+static enum content_kind guess(struct source *source)
+{
+    char start[CONTENT_GUESS_BYTES];
+    size_t count = source->bytes < sizeof start ? (size_t)source->bytes : sizeof start;
+    return source_read(source, 0, start, count) == 0 ? content_guess(start, count)
+                                                     : CONTENT_UNKNOWN;
+}
+
+enum format format_of_content(struct source *source, bool described)
+{
+    if (guess(source) == CONTENT_NPY) {
+        return FORMAT_NPY;
+    }
+    return described ? FORMAT_RAW : FORMAT_JSON;
+}
 
 /* What to do about it with this command; the service has an advice of its own. */
 static const char *advice(enum content_kind kind)
@@ -37,20 +97,11 @@ static const char *advice(enum content_kind kind)
     return content_advice(kind);
 }
 
-void inspect_hint(struct source *source, enum format format, char *text, size_t size)
+void format_hint(struct source *source, enum format format, char *text, size_t size)
 {
-    static const enum content_kind own[] = {[FORMAT_NONE] = CONTENT_UNKNOWN,
-                                            [FORMAT_NPY] = CONTENT_NPY,
-                                            [FORMAT_RAW] = CONTENT_UNKNOWN,
-                                            [FORMAT_JSON] = CONTENT_JSON};
-    char start[CONTENT_GUESS_BYTES];
-    size_t count = source->bytes < sizeof start ? (size_t)source->bytes : sizeof start;
+    enum content_kind kind = guess(source);
     text[0] = '\0';
-    if (source_read(source, 0, start, count) != 0) {
-        return;
-    }
-    enum content_kind kind = content_guess(start, count);
-    if (kind != CONTENT_UNKNOWN && kind != own[format]) {
+    if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
         (void)snprintf(text, size, " looks like %s: %s", content_name(kind), advice(kind));
     }
 }
@@ -62,7 +113,7 @@ static int misplaced(const struct source *source, uint64_t at, const char *why)
                     c > ' ' && c < 0x7F ? c : '?', why);
 }
 
-int inspect_array(const struct source *source)
+int format_check_array(const struct source *source)
 {
     struct error err = ERROR_INIT;
     struct json_array array;

@@ -1,0 +1,133 @@
+/* `tally completion SHELL`: completion scripts for bash and zsh, printed from the tables of
+ * options and commands, so that they are never out of date.
+ *
+ * Failure: only a shell that is not known. Thread: the main one. */
+#include "client/cli/commands.h"
+#include "client/cli/terminal.h"
+
+#include <string.h>
+
+static void write_bash(void)
+{
+    (void)puts("# bash completion for tally\n"
+               "_tally() {\n"
+               "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+               "    local words=''");
+    (void)printf("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                 "        COMPREPLY=($(compgen -W '");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        (void)printf("%s ", command_rows[i].name);
+    }
+    (void)puts("--help --version' -- \"$cur\"))\n"
+               "        return\n"
+               "    fi\n"
+               "    case $prev in\n"
+               "    -o) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;");
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (row->kind == OPTION_CHOICE) {
+            (void)printf("    --%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
+                         row->name, row->choices);
+        } else if (row->kind == OPTION_FILE) {
+            (void)printf("    --%s) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n",
+                         row->name);
+        } else if (row->kind != OPTION_FLAG) {
+            (void)printf("    --%s) return ;;\n", row->name);
+        }
+    }
+    (void)puts("    esac\n"
+               "    case ${COMP_WORDS[1]} in");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const char *operands = command_rows[i].operand_choices;
+        (void)printf("    %s) words='", command_rows[i].name);
+        for (size_t k = 0; k < option_row_count; k++) {
+            if (option_is_on(&option_rows[k], (enum command_id)i)) {
+                (void)printf("--%s ", option_rows[k].name);
+            }
+        }
+        (void)printf("%s' ;;\n", operands != NULL && operands[0] != '<' ? operands : "");
+    }
+    (void)puts("    esac\n"
+               "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+               "    case $cur in -*) ;; *)\n"
+               "        [ \"${COMP_WORDS[1]}\" != cumsum ] ||\n"
+               "            COMPREPLY+=($(compgen -f -- \"$cur\")) ;;\n"
+               "    esac\n"
+               "}\n"
+               "complete -o filenames -F _tally tally");
+}
+
+static void write_zsh_option(const struct option_row *row)
+{
+    (void)printf(" \\\n            '--%s[", row->name);
+    for (const char *at = row->help; *at != '\0'; at++) {
+        if (strchr("[]:'\"$`\\", *at) == NULL) { /* they would end the description */
+            (void)putchar(*at);
+        }
+    }
+    (void)putchar(']');
+    if (row->kind == OPTION_CHOICE) {
+        (void)printf(":%s:(%s)", row->value, row->choices);
+    } else if (row->kind == OPTION_FILE) {
+        (void)printf(":%s:_files", row->value);
+    } else if (row->kind != OPTION_FLAG) {
+        (void)printf(":%s: ", row->value);
+    }
+    (void)putchar('\'');
+}
+
+static void write_zsh(void)
+{
+    (void)printf("#compdef tally\n"
+                 "_tally() {\n"
+                 "    local state line\n"
+                 "    _arguments -C '1:command:->command' '*::argument:->argument'\n"
+                 "    case $state in\n"
+                 "    command)\n"
+                 "        local -a commands=(");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        (void)printf("\n            '%s:%s'", command_rows[i].name, command_rows[i].summary);
+    }
+    (void)puts("\n        )\n"
+               "        _describe command commands\n"
+               "        ;;\n"
+               "    argument)\n"
+               "        case $line[1] in");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const char *operands = command_rows[i].operand_choices;
+        (void)printf("        %s)\n            _arguments", command_rows[i].name);
+        for (size_t k = 0; k < option_row_count; k++) {
+            if (option_is_on(&option_rows[k], (enum command_id)i)) {
+                write_zsh_option(&option_rows[k]);
+            }
+        }
+        if (operands != NULL && operands[0] == '<') {
+            (void)printf(" \\\n            ':input:_files'");
+        } else if (operands != NULL) {
+            (void)printf(" \\\n            ':operand:(%s)'", operands);
+        }
+        (void)puts("\n            ;;");
+    }
+    (void)puts(
+        "        esac\n"
+        "        ;;\n"
+        "    esac\n"
+        "}\n"
+        "if [ \"$funcstack[1]\" = _tally ]; then _tally \"$@\"; else compdef _tally tally; "
+        "fi");
+}
+
+int command_completion(const struct settings *settings, struct tally *client)
+{
+    const char *shell = settings->argument == NULL ? "" : settings->argument;
+    (void)client;
+    if (strcmp(shell, "bash") == 0) {
+        write_bash();
+    } else if (strcmp(shell, "zsh") == 0) {
+        write_zsh();
+    } else {
+        return complain(EXIT_USAGE,
+                        "give a shell: tally completion bash, or tally completion zsh");
+    }
+    return EXIT_DONE;
+}
