@@ -308,6 +308,10 @@ bench:
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
 	@$(MAKE) --no-print-directory bench-tools
 	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
+# Tables and plots of docs/performance.md, from what the last run of each section left in build/bench/.
+.PHONY: bench-page
+bench-page:
+	@python3 tests/bench/page.py
 bench-quick: deps-test
 	@$(MAKE) --no-print-directory bench-tools
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
@@ -332,6 +336,8 @@ D := $(DESTDIR)$(PREFIX)
 VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors
 install:
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' install-built
+# All that README.md leads to.
+DOCUMENTS = $(shell find docs client/examples -type f) $(wildcard *.md deploy/*.md) LICENSE client/tally.h client/tally_directml.h
 .PHONY: install-built
 install-built: all client opencl
 	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions
@@ -348,6 +354,10 @@ install-built: all client opencl
 	for page in client/man/*.[1-8]; do install -D -m644 $$page $(D)/share/man/man$${page##*.}/$${page##*/}; done
 	install -d $(D)/share/man/man8
 	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8
+	for page in $(DOCUMENTS); do install -D -m644 $$page $(D)/share/doc/tally/$$page; done
+	for unit in tallyd.service tallyd.socket; do \
+	    install -d $(D)/lib/systemd/system && \
+	    sed 's|/usr/local|$(PREFIX)|' deploy/$$unit >$(D)/lib/systemd/system/$$unit; done
 
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(B)/tests/libcount_calls.so
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every static check of the tree; prints what a failing one found and ends with its name.
 #
-#   tests/lint.sh [CHECK ...]     layering size format shell python gcc clang kernels tidy cppcheck
+#   tests/lint.sh [CHECK ...]     layering size docs format shell python gcc clang kernels tidy cppcheck
 #
 # clang-tidy, cppcheck and the two compilers remember what passed (build/lint), so a second run
 # looks only at what changed.
@@ -23,6 +23,8 @@ check_size() {
         awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines, 800 are allowed"; bad = 1 }
              END { exit bad }'
 }
+
+check_docs() { python3 tests/lint_docs.py; }
 
 check_format() {
     # shellcheck disable=SC2046
@@ -97,7 +99,7 @@ check_cppcheck() {
 }
 
 failed=''
-[ $# -gt 0 ] || set -- layering size format shell python gcc clang kernels tidy cppcheck
+[ $# -gt 0 ] || set -- layering size docs format shell python gcc clang kernels tidy cppcheck
 for check in "$@"; do
     started=$(date +%s)
     if "check_$check" >"$cache/$check.log" 2>&1; then

@@ -1,7 +1,9 @@
 """`make bench`: one table of ratios, each from one run on this machine, and a JSON copy of every
-section in build/bench/. Sections print what they are at on standard error."""
+section in build/bench/, with the plots of docs/performance.md. Sections print what they are at on
+standard error."""
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -13,6 +15,8 @@ import time
 import traceback
 
 import load
+import page
+import plots
 from report import failed, print_table
 
 # Name on the command line, and the module whose section() gives its rows.
@@ -22,8 +26,32 @@ SECTIONS = {
     "service": "service",
     "frameworks": "frameworks",
     "startup": "startup",
+    "goodput": "goodput",
 }
 QUICK = ("kernels", "service", "startup")  # the others need packages from the network
+
+
+def caches():
+    """What the processors have of each level beyond the first in all, {"L2": bytes}."""
+    found = {}
+    for index in pathlib.Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
+        level, size, sharers = (
+            (index / name).read_text().strip() for name in ("level", "size", "shared_cpu_list")
+        )
+        if level != "1":
+            found[f"L{level}", sharers] = int(size.removesuffix("K")) << 10
+    totals = {}
+    for (level, _), size in sorted(found.items()):
+        totals[level] = totals.get(level, 0) + size
+    return totals
+
+
+def system():
+    """Name of the distribution and version of the kernel."""
+    kernel = ".".join(platform.release().split(".")[:2])
+    with contextlib.suppress(OSError):
+        return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, Linux {kernel}"
+    return f"{platform.system()} {kernel}"
 
 
 def machine():
@@ -32,9 +60,11 @@ def machine():
     return {
         "cpu": names[0] if names else "unknown",
         "cores": os.cpu_count(),
-        "system": platform.platform(),
+        "caches": caches(),
+        "system": system(),
         "load_average": os.getloadavg()[0],
-        "date": time.strftime("%Y-%m-%d"),
+        "began": time.strftime("%Y-%m-%d %H:%M"),
+        "command": " ".join(["tests/bench/run.py", *sys.argv[1:]]),
     }
 
 
@@ -48,6 +78,7 @@ def arguments():
     add("--bytes", type=int, action="append", help="kernels: tensors of so many bytes")
     add("--cpu-time", action="store_true", help="kernels: count processor time, not wall time")
     add("--engines", nargs="+", help="peers: only these")
+    add("--page", action="store_true", help="put tables and plots into docs/performance.md")
     add("--out", type=pathlib.Path, default=load.ROOT / "build" / "bench", help="for the JSON")
     add("--python", default=sys.executable, help="interpreter that has the peers' packages")
     add(
@@ -92,7 +123,10 @@ def main():
         document = {"machine": facts, "rows": [row.as_json() for row in rows]}
         (settings.out / f"{name}.json").write_text(json.dumps(document, indent=1))
     print_table(tables)
-    print(f"machine-readable: {settings.out}/*.json")
+    plots.draw_all(page.read_sections(settings.out), settings.out)
+    print(f"machine-readable: {settings.out}/*.json; plots: {settings.out}/*.svg")
+    if settings.page:
+        page.render(settings.out)
     lost = [row for rows in tables.values() for row in rows if "error" in row.figures]
     return 1 if lost else 0
 

@@ -659,9 +659,9 @@ def run_goodput(bench, verdicts):
         if work.goal:
             verdicts.append(judge(f"{text}, goal {LEAST_OF_PEAK}", met, runs.values()))
         loads = {multiple: run.figures() for multiple, run in runs.items()}
-        figures.append(
-            {"work": work.name, "one": one, "peak": peak, "share": share, "loads": loads}
-        )
+        shares = {multiple: value(work, run) / peak for multiple, run in runs.items() if peak > 0}
+        about = {"work": work.name, "goal": work.goal, "one": one, "peak": peak}
+        figures.append({**about, "shares": shares, "loads": loads})
     print("\nGoodput in the deadline")
     print_rows(GOODPUT_HEADER, rows)
     return figures

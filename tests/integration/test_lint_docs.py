@@ -1,0 +1,64 @@
+"""The check of documents finds what is planted, and nothing in a page that is right."""
+
+import subprocess
+import sys
+
+import pytest
+
+from support.tallyd import TOP
+
+sys.path.insert(0, str(TOP / "tests"))
+
+import lint_docs  # noqa: E402
+
+pytestmark = pytest.mark.release_only
+
+RIGHT = """# A page
+
+See [the other](docs/other.md#what-it-says), `proto/a.c`, `proto/<any>.[ch]`, `a.c`:
+
+    cc proto/a.c
+"""
+
+
+@pytest.fixture(name="tree")
+def tree_fixture(tmp_path):
+    for name, text in {
+        "README.md": RIGHT,
+        "docs/other.md": "# Other\n\n## What it says\n",
+        "proto/a.c": "/* as docs/other.md has it */\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_a_page_that_is_right_has_no_faults(tree):
+    assert list(lint_docs.faults(tree)) == []
+
+
+@pytest.mark.parametrize(
+    "line, fault",
+    [
+        ("x" * 121, "121 columns"),
+        ("See [this](docs/none.md).", "the link docs/none.md leads to no file"),
+        ("See [this](docs/other.md#none).", "the link docs/other.md#none leads to no heading"),
+        ("It is in `proto/b.c`.", "there is no proto/b.c"),
+        ("It is in `b.c`.", "there is no file called b.c"),
+        ("It is in `proto/a.[h]`.", "there is no proto/a.[h]"),
+        ("    sh tests/none.sh now", "there is no tests/none.sh"),
+    ],
+)
+def test_a_planted_fault_is_found_where_it_is(tree, line, fault):
+    (tree / "README.md").write_text(RIGHT + "\n" + line + "\n")
+    (found,) = lint_docs.faults(tree)
+    assert found.startswith(f"README.md:{len(RIGHT.splitlines()) + 2}: ") and fault in found
+
+
+def test_a_document_that_a_comment_names_must_be_there(tree):
+    (tree / "proto/a.c").write_text("/* docs/none.md, docs/decisions/012 */\n")
+    assert [found.split(": ")[1] for found in lint_docs.faults(tree)] == [
+        "there is no docs/none.md",
+        "there is no docs/decisions/012",
+    ]

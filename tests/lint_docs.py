@@ -1,0 +1,138 @@
+"""Fail on documents that people would stumble over: `python3 tests/lint_docs.py [TOP]`.
+
+A Markdown file has lines of at most 120 columns, links that lead somewhere (headings too), and names
+only files and folders that exist; so do comments that name a document. Looks at what git tracks.
+"""
+
+import fnmatch
+import pathlib
+import re
+import subprocess
+import sys
+
+COLUMNS = 120
+FOLDERS = ("proto", "kernels", "server", "client", "tests", "deploy", "docs", ".ci")
+SUFFIXES = "c h cl cc S py sh md mk json lua"
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`]+)`")
+PATH = re.compile(rf"(?:{'|'.join(re.escape(name) for name in FOLDERS)})/[\w./*<>{{}}\[\],-]*")
+NAME = re.compile(rf"[\w.-]+\.(?:{SUFFIXES.replace(' ', '|')})")
+DOCUMENT = re.compile(r"\b(?:docs|deploy)/[\w/.-]+")
+PICTURE_OR_PAGE = (".md", ".svg")
+DATA = ("tests/fuzz/corpus/", "tests/golden/", "tests/conformance/")
+PLANTED = "tests/integration/test_lint_docs.py"
+
+
+def tracked(top):
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=top, capture_output=True, text=True, check=True).stdout
+    return [name for name in names.splitlines() if (top / name).is_file()]
+
+
+def anchors(text):
+    """Of headings, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    heads = re.findall(r"^#+ (.*)$", prose, re.M)
+    plain = (re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads)
+    return set(plain)
+
+
+def alternatives(pattern):
+    """a.[ch] is a pattern already; {a,b} becomes two, <name> anything."""
+    pattern = re.sub(r"<\w+>", "*", pattern)
+    braces = re.search(r"\{([^}]*)\}", pattern)
+    if not braces:
+        return [pattern]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [before + word + after for word in braces[1].split(",")]
+
+
+class Tree:
+    def __init__(self, top):
+        self.top = top
+        self.files = tracked(top)
+        self.bases = {name.rsplit("/", 1)[-1] for name in self.files}
+        self.known = {
+            f"{folder}" for name in self.files for folder in pathlib.PurePath(name).parents
+        }
+        self.known |= set(self.files)
+
+    def has(self, path):
+        """Is there a file or folder of this name, every one if it is a pattern of several?"""
+        return all(
+            fnmatch.filter(self.known, pattern.rstrip("/")) for pattern in alternatives(path)
+        )
+
+
+def link_fault(tree, page, target):
+    """Why a link leads nowhere, or None."""
+    if re.match(r"[a-z]+:", target):
+        return None
+    path, _, anchor = target.partition("#")
+    file = (page.parent / path).resolve() if path else page
+    if not file.exists():
+        return f"the link {target} leads to no file"
+    if anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()):
+        return f"the link {target} leads to no heading"
+    return None
+
+
+def named_faults(tree, line):
+    """Paths and file names in code that nothing in the tree has."""
+    spans = [line] if line.startswith("    ") else CODE.findall(line)
+    for span in spans:
+        for word in re.split(r"[\s\"'=()]+", span):
+            word = re.sub(r"(::.*|[.,:;]+)$", "", word)
+            if PATH.fullmatch(word) and not tree.has(word):
+                yield f"there is no {word}"
+        if NAME.fullmatch(span) and span not in tree.bases:
+            yield f"there is no file called {span}"
+
+
+def page_faults(tree, name):
+    page = tree.top / name
+    fenced = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fenced ^= line.startswith("```")
+        faults = []
+        if len(line) > COLUMNS:
+            faults.append(f"{len(line)} columns, {COLUMNS} are allowed")
+        if not fenced:
+            faults += filter(
+                None, (link_fault(tree, page, target) for target in LINK.findall(line))
+            )
+            faults += named_faults(tree, line)
+        for fault in faults:
+            yield f"{name}:{number}: {fault}"
+
+
+def comment_faults(tree, name):
+    """Documents that are named in code, and are not there. A decision may be named by its number."""
+    text = (tree.top / name).read_text(encoding="utf-8", errors="ignore")
+    for number, line in enumerate(text.splitlines(), 1):
+        for word in DOCUMENT.findall(line):
+            word = word.rstrip(".-/")
+            if not (word.endswith(PICTURE_OR_PAGE) or "/decisions/" in word):
+                continue
+            if not tree.has(word) and not tree.has(word + "*"):
+                yield f"{name}:{number}: there is no {word}"
+
+
+def faults(top):
+    tree = Tree(top)
+    for name in tree.files:
+        if name.endswith(".md"):
+            yield from page_faults(tree, name)
+        elif name != PLANTED and not name.startswith(DATA):
+            yield from comment_faults(tree, name)
+
+
+def main():
+    top = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    found = list(faults(top))
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
