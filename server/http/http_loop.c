@@ -476,6 +476,11 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
     };
     unsigned flags =
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+#if MHD_VERSION >= 0x00097707
+    /* Without it MHD_add_connection() only queues the connection, and on_connection() comes when
+     * nothing is known any more of who was accepted. */
+    flags |= MHD_USE_NO_THREAD_SAFETY;
+#endif
     daemon->mhd = MHD_start_daemon(
         flags, 0, NULL, NULL, on_access, daemon, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, loop,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, daemon, MHD_OPTION_URI_LOG_CALLBACK,
