@@ -29,7 +29,7 @@ enum {
     QUIET_MS = 400, /* a drain waits this long for a request on a connection without one */
     YOUNG_MS = 250, /* shorter phases are not worth a look */
     POLL_BATCH = 128,
-    STUCK_SWEEPS = 2, /* without progress though bytes wait to be read */
+    STUCK_SWEEPS = 4, /* without progress though bytes wait to be read */
 
     /* While memory is refused: */
     PRESSED_MS = 1000,    /* a refusal counts for this long */
@@ -98,15 +98,22 @@ static void check_progress(const struct conn *conn, uint64_t age_ns)
 }
 
 /* libmicrohttpd before 1.0 neither takes nor refuses a chunk header larger than its buffer, but
- * tries again and again: bytes wait in the socket, and nothing arrives. */
+ * tries again and again: bytes wait in the socket, and nothing arrives. A connection whose turn
+ * did not come between two heartbeats is not stuck: its bytes wait for the others. */
 static bool is_stuck(struct conn *conn)
 {
-    if (conn->exchange->request.body.received != conn->seen_bytes) {
-        conn->seen_bytes = conn->exchange->request.body.received;
+    const struct request_body *body = &conn->exchange->request.body;
+    if (body->declared >= 0 || body->received != conn->seen_bytes) {
+        conn->seen_bytes = body->received;
         conn->stuck_sweeps = 0;
         return false;
     }
-    conn->stuck_sweeps = peek_unread(conn->fd) ? conn->stuck_sweeps + 1 : 0;
+    if (!peek_unread(conn->fd)) {
+        conn->stuck_sweeps = 0;
+    } else if (conn->stuck_sweeps == 0 || conn->stuck_runs != conn->daemon->runs) {
+        conn->stuck_sweeps++;
+        conn->stuck_runs = conn->daemon->runs;
+    }
     return conn->stuck_sweeps > STUCK_SWEEPS;
 }
 

@@ -332,6 +332,7 @@ static void run_once(struct http_daemon *daemon)
     daemon->loop->fresh -= daemon->fresh;
     daemon->fresh = 0;
     (void)MHD_run(daemon->mhd);
+    daemon->runs++;
     daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
 }
 

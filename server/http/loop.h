@@ -25,6 +25,7 @@ struct http_daemon {
     size_t conn_count;
     size_t fresh; /* of them: accepted since it ran last */
     bool need_run;
+    uint64_t runs;       /* so far: who has waited for one was looked at in it */
     bool progress;       /* since the run began: somebody was called with something new */
     unsigned quiet_runs; /* in a row, without */
     size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
