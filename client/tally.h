@@ -165,8 +165,9 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
                                          const void *input, void *output,
                                          struct tally_error *err);
 
-/* What runs once when a submitted call is done, on the client's own thread: return soon.
- * It may call tally_submit(), not tally_wait() or tally_close(). `result` is valid during it. */
+/* What runs once when a submitted call is done, on the client's own thread: return soon. It may
+ * call tally_submit(), not tally_wait() or tally_close(). `result` is valid during
+ * the call. */
 struct tally_done {
     void (*call)(void *user, const struct tally_error *result); /* NULL: nothing runs */
     void *user;

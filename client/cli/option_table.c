@@ -94,9 +94,9 @@ const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_BENCH] = {
         "bench", "[URL]", NULL, "load the server and report rates and latencies",
         "Without --rate each connection sends its next request when the last is answered\n"
-        "(closed loop). With --rate requests have intended start times, and latency is counted\n"
-        "from those, so a stall of the server is seen by every request it delayed. Every answer\n"
-        "is compared with the first one. Requests are not retried.\n"},
+        "(closed loop). With --rate requests have intended start times, and latency is\n"
+        "counted from those, so a stall of the server is seen by every request it delayed.\n"
+        "Every answer is compared with the first one. Requests are not retried.\n"},
     [COMMAND_COMPLETION] = {
         "completion", "SHELL", "bash zsh", "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"},
