@@ -1,7 +1,6 @@
-/* Submitted calls: the thread that drives them, and tally_submit(), tally_wait(), tally_close()
- * on the caller's side. curl_multi_wakeup() ends the thread's sleep when something was
- * submitted or the client is being closed; else it sleeps until a socket moves or a back-off is
- * over. */
+/* The thread of submitted calls, then the callers' side: tally_submit(), tally_wait(), closing.
+ * The thread sleeps until a socket moves, a back-off is over, or curl_multi_wakeup() says that
+ * something was submitted or the client is being closed. */
 #include "client/async.h"
 
 #include "client/cumsum_call.h"

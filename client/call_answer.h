@@ -1,9 +1,8 @@
-/* What an answer says of itself: its headers, and the error that an answer other than 200
- * tells.
+/* What an answer says of itself: its headers, or the error that one other than 200 tells.
  *
- * libcurl parses the head; the headers that mean something here are copied once it is whole
- * (call_answer_read). One that came twice with different values, or that is no number where it
- * must be one, makes the answer ambiguous: then nothing of it is believed.
+ * libcurl parses the head. The headers that mean something here are copied once it is whole
+ * (call_answer_read): one that came twice with different values, or is no number where it must
+ * be one, makes the answer ambiguous; then nothing of it is believed.
  *
  * Texts of the network are cut to the arrays below and lose their control characters, since
  * they are shown on terminals. Thread: the one of the call it belongs to. */

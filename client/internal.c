@@ -1,8 +1,7 @@
-/* Errors and connections.
+/* Errors and connections. A call acquires the connection that was released last, which is the
+ * likeliest to be open still; without an idle one a new handle is made.
  *
- * A call acquires the connection that was released last, which is the likeliest to be open
- * still; without an idle one a new handle is made. Thread: any; connections change hands under
- * idle_lock. */
+ * Failure: only lack of memory. Thread: any; connections change hands under idle_lock. */
 #include "client/internal.h"
 
 #include <stdarg.h>
@@ -64,9 +63,8 @@ enum tally_status client_error_no_memory(struct tally_error *err)
 
 /* ---- connections ---- */
 
-/* An option that is a text; NULL leaves it alone. False: no memory. Options that this libcurl
- * was built without fail and are not needed then: check_features() refused what would need
- * them. */
+/* An option that is a text; NULL leaves it alone. False: no memory. One that this libcurl was
+ * built without fails and is not needed then: check_features() refused what would need it. */
 static bool set_text(CURL *easy, CURLoption option, const char *text)
 {
     return text == NULL || curl_easy_setopt(easy, option, text) != CURLE_OUT_OF_MEMORY;

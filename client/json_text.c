@@ -125,8 +125,7 @@ bool json_text_member(struct json_text object, const char *key, struct json_text
     return false;
 }
 
-/* Code unit of a \uXXXX escape whose digits start at text.at; -1 if they are not four hex
- * digits. */
+/* Code unit of a \uXXXX escape whose four hex digits start at text.at; -1 if they do not. */
 static int32_t hex_unit(struct json_text text)
 {
     int32_t unit = 0;

@@ -1,9 +1,8 @@
-/* The URL of a server, split into what libcurl is given: a base URL and perhaps a socket's
- * path.
+/* The URL of a server, split into what libcurl is given: a base URL, perhaps a socket's path.
  *
- *   unix:/run/tally.sock, unix:///run/tally.sock     the rest of the text is the path, as it is
- *   http+unix://%2Frun%2Ftally.sock/prefix           the path is encoded in the host's place
- *   http://host:8000/prefix, host:8000, https://...  no socket
+ *   unix:/run/tally.sock, unix:///run/tally.sock   the rest of the text is the path, as it is
+ *   http+unix://%2Frun%2Ftally.sock/prefix         the path is encoded in the host's place
+ *   http://host:8000/prefix, host:8000, https://   no socket
  *
  * A base URL ends without a slash, so that paths are appended as they are.
  * Failure: TALLY_INVALID_ARGUMENT, with an example of what would do; both outputs untouched.

@@ -113,8 +113,8 @@ enum {
 typedef int (*tally_progress_fn)(void *user, int64_t sent, int64_t send_total, int64_t received,
                                  int64_t receive_total);
 
-/* A cumulative sum. Zero what you do not use: struct tally_scan scan = {.struct_size = sizeof
- * scan}; */
+/* A cumulative sum. Zero what you do not use:
+ *     struct tally_scan scan = {.struct_size = sizeof scan}; */
 struct tally_scan {
     size_t struct_size;
     enum tally_dtype dtype;
@@ -146,8 +146,8 @@ TALLY_API const char *tally_library_version(void);
 TALLY_API struct tally *tally_open(const char *url, const struct tally_options *options,
                                    struct tally_error *err);
 
-/* Cancel what was submitted and is not done (its callbacks run), close the connections. NULL
- * ok. */
+/* Cancel what was submitted and is not done (its callbacks run), close the connections.
+ * NULL is fine. */
 TALLY_API void tally_close(struct tally *client);
 
 /* Bytes that a scan's input and output buffers hold. Either pointer may be NULL. */
@@ -166,8 +166,8 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
                                          struct tally_error *err);
 
 /* What runs once when a submitted call is done, on the client's own thread: return soon. It may
- * call tally_submit(), not tally_wait() or tally_close(). `result` is valid during the
- * callback. */
+ * call tally_submit(), not tally_wait() or tally_close(). `result` is valid during
+ * the call. */
 struct tally_done {
     void (*call)(void *user, const struct tally_error *result); /* NULL: nothing runs */
     void *user;

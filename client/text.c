@@ -1,4 +1,3 @@
-/* Appending to texts in arrays. */
 #include "client/text.h"
 
 #include <inttypes.h>

@@ -1,8 +1,7 @@
 /* Short texts in arrays of the caller's: messages, query strings, lists of sizes.
  *
- * A text is in an array of `size` bytes and always ends with a zero byte. What does not fit is
- * cut off, never written beyond: arrays are as large as what is written there can become.
- * Thread: any. */
+ * A text is in an array of `size` bytes and ends with a zero byte. What does not fit is cut
+ * off: arrays are as large as what is written there can become. Thread: any. */
 #ifndef TALLY_CLIENT_TEXT_H
 #define TALLY_CLIENT_TEXT_H
 

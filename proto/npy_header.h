@@ -1,5 +1,5 @@
 /* The header of an NPY file (numpy.lib.format, versions 1.0 to 3.0), both ways. Private to
- * proto/codec_npy.c and its tests. Thread: any. */
+ * proto/codec_npy.c, its tests, and the command tally. Thread: any. */
 #ifndef TALLY_PROTO_NPY_HEADER_H
 #define TALLY_PROTO_NPY_HEADER_H
 

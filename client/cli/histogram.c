@@ -1,5 +1,4 @@
-/* Counting, merging and reading a histogram; the slots' geometry is in slot_of() and
- * slot_top(). */
+/* Counting, merging and reading; slot_of() and slot_top() are the geometry of the slots. */
 #include "client/cli/histogram.h"
 
 #include <math.h>

@@ -28,7 +28,8 @@ const struct option_row option_rows[] = {
      "leave each element out of its own sum"},
     {"reverse", 0, OPTION_FLAG, NULL, NULL, AT(reverse), ANY, ON_CUMSUM | ON_BENCH,
      "sum from the last element towards the first"},
-    {"precision", 0, OPTION_CHOICE, "P", "wide native", AT(precision), ANY, ON_CUMSUM | ON_BENCH,
+    {"precision", 0, OPTION_CHOICE, "P", "wide native", AT(precision), ANY,
+     ON_CUMSUM | ON_BENCH,
      "wide (default) adds 16- and 32-bit floats in float64, native in float32"},
     {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
      "element type; needed for raw input"},
@@ -60,7 +61,8 @@ const struct option_row option_rows[] = {
      "print JSON for programs"},
 
     {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO,
-     "server: http(s)://host:port or unix:/path (default: $TALLY_URL, else http://127.0.0.1:8000)"},
+     "server: http(s)://host:port or unix:/path (default: $TALLY_URL, else "
+     "http://127.0.0.1:8000)"},
     {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), TIME, ON_SERVER,
      "give up after that long, retries included (default 600; health 10)"},
     {"retries", 0, OPTION_INTEGER, "N", NULL, AT(retries), 0, 1000, ON_CUMSUM | ON_INFO,
@@ -86,14 +88,15 @@ const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_DEVICES] = {"devices", "", NULL, "devices the server computes on", ""},
     [COMMAND_HEALTH] = {
         "health", "", NULL, "whether the server is alive and ready",
-        "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not reached.\n"},
+        "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not "
+        "reached.\n"},
     [COMMAND_VERSION] = {"version", "", NULL, "versions of this program and the server", ""},
     [COMMAND_BENCH] = {
         "bench", "[URL]", NULL, "load the server and report rates and latencies",
-        "Without --rate each connection sends its next request when the last is answered (closed\n"
-        "loop). With --rate requests have intended start times, and latency is counted from those,\n"
-        "so a stall of the server is seen by every request it delayed. Every answer is compared\n"
-        "with the first one. Requests are not retried.\n"},
+        "Without --rate each connection sends its next request when the last is answered\n"
+        "(closed loop). With --rate requests have intended start times, and latency is\n"
+        "counted from those, so a stall of the server is seen by every request it delayed.\n"
+        "Every answer is compared with the first one. Requests are not retried.\n"},
     [COMMAND_COMPLETION] = {
         "completion", "SHELL", "bash zsh", "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"},

@@ -1,5 +1,5 @@
-/* cc cumsum.c $(pkg-config --cflags --libs tally) && ./a.out   (TALLY_URL says where the server
- * is) */
+/* Sums along the rows of a 2x3 tensor; TALLY_URL says where the server is.
+ * cc cumsum.c $(pkg-config --cflags --libs tally) && ./a.out */
 #include <stdio.h>
 #include <tally.h>
 
