@@ -56,8 +56,8 @@ struct conn {
     } looks[2];              /* the last, and the one before: two to four seconds ago */
     uint64_t seen_bytes;     /* of the body, at the last heartbeat */
     uint64_t body_at_hangup; /* of the body, when the client was seen to have closed */
-    int stuck_sweeps;        /* heartbeats without progress though bytes wait and were looked at */
-    uint64_t stuck_runs;     /* of the daemon, at the last of them */
+    int stuck_sweeps;    /* heartbeats without progress though bytes wait and were looked at */
+    uint64_t stuck_runs; /* of the daemon, at the last of them */
     struct http_loop *loop;
     struct http_daemon *daemon;
     struct client *client;     /* held */
