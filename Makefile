@@ -337,7 +337,7 @@ VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/v
 install:
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' install-built
 # All that README.md leads to.
-DOCUMENTS = $(shell find docs client/examples -type f) $(wildcard *.md deploy/*.md) LICENSE client/tally.h client/tally_directml.h
+DOCUMENTS = $(shell find docs client/examples -type f) $(wildcard *.md deploy/*.md) deploy/tallyd.env.example LICENSE client/tally.h client/tally_directml.h
 .PHONY: install-built
 install-built: all client opencl
 	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions

@@ -149,15 +149,16 @@ def service(rows):
     """A line for each kind of request, with its numbers of connections side by side."""
     keys = (("requests_per_second", "requests/s"), ("p99_us", "p99, us"))
     kinds = {}
-    for row in rows:
-        if row["ratio"] is not None:
-            kinds.setdefault(row["work"].partition(" c=")[0], []).append(row)
+    for row in [row for row in rows if row["ratio"] is not None]:
+        kind = re.sub(r" c=\d+", "", row["work"])
+        kind += "" if "libmicrohttpd" in row["against"] else f", to {row['against']}"
+        kinds.setdefault(kind, []).append(row)
     lines = []
     for kind, own in kinds.items():
-        counts = [row["work"].partition(" c=")[2].partition(" ")[0] for row in own]
+        counts = [count for row in own for count in re.findall(r" c=(\d+)", row["work"])]
         figures = [in_one_unit([row[key] for row in own if key in row]) for key, _ in keys]
         lines.append([kind, ", ".join(counts), *figures, ", ".join(map(shown, own))])
-    return table(["request", "connections", *(head for _, head in keys), "ratio"], lines)
+    return table(["request", "connections", *(head for _, head in keys), "to libmicrohttpd"], lines)
 
 
 def frameworks(rows):
@@ -166,7 +167,10 @@ def frameworks(rows):
     by_both = {(row["work"], row["against"]): row for row in rows}
     peers_ = dict.fromkeys(row["against"] for row in rows)
     lines = [[peer, *(shown(by_both.get((work, peer))) for work in works)] for peer in peers_]
-    return table(["Tally's requests/s to", *(work.partition(" c=")[0] for work in works)], lines)
+    return table(
+        ["Tally's rate to", *(re.sub(" c=.*|of | numbers", "", work) for work in works)],
+        lines,
+    )
 
 
 def startup(rows):

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Build the image with docker, podman or buildah, whichever works here.
+# Build the images with docker, podman or buildah, whichever works here.
 #
 #   tests/image/build.sh          prints the tool it used as its last line
 #
-# IMAGE (tally:latest), CONTAINER_TOOL, CONTAINER_BUILD_FLAGS: name, tool, more flags of its build.
-# Where the kernel lets buildah do nothing better, BUILDAH_STORAGE="--storage-driver vfs".
+# IMAGE (tally): their name, with the tags latest and debian. CONTAINER_TOOL, CONTAINER_BUILD_FLAGS: tool, more flags
+# of its build. Where the kernel lets buildah do nothing better, BUILDAH_STORAGE="--storage-driver vfs".
 set -eu
 
 cd "$(dirname "$0")/../.."
-image=${IMAGE:-tally:latest}
+image=${IMAGE:-tally}
 
 works() {
     case $1 in
@@ -27,12 +27,17 @@ done
     exit 1
 }
 
-# shellcheck disable=SC2086  # lists of flags
-case $tool in
-buildah)
-    buildah ${BUILDAH_STORAGE:-} bud --isolation "${BUILDAH_ISOLATION:-chroot}" \
-        --format docker ${CONTAINER_BUILD_FLAGS:-} -t "$image" . >&2
-    ;;
-*) "$tool" build ${CONTAINER_BUILD_FLAGS:-} -t "$image" . >&2 ;;
-esac
+# build FLAG ...: the first one's layers serve the second one, too.
+build() {
+    # shellcheck disable=SC2086  # lists of flags
+    case $tool in
+    buildah)
+        buildah ${BUILDAH_STORAGE:-} bud --layers --isolation "${BUILDAH_ISOLATION:-chroot}" \
+            --format docker ${CONTAINER_BUILD_FLAGS:-} "$@" . >&2
+        ;;
+    *) "$tool" build ${CONTAINER_BUILD_FLAGS:-} "$@" . >&2 ;;
+    esac
+}
+build --target debian -t "$image:debian"
+build -t "$image:latest"
 echo "$tool"

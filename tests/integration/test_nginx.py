@@ -1,4 +1,4 @@
-"""nginx in front of a Unix socket, with the very lines of deploy/README.md.
+"""nginx in front of a Unix socket, with the very lines of docs/securing.md.
 
 As root, nginx runs as another user whose group --socket-group lets in, as it does on a server; as
 anybody else it runs as that user, and the socket has one of the user's other groups."""
@@ -49,7 +49,7 @@ def folder():
 
 def documented():
     """The upstream and the location of the document."""
-    page = (TOP / "deploy" / "README.md").read_text()
+    page = (TOP / "docs" / "securing.md").read_text()
     blocks = re.findall(r"^    (?:upstream|location) .*?\}$", page, re.DOTALL | re.MULTILINE)
     upstream, location = (re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)
     assert upstream.count("{") == upstream.count("}") and location.endswith("}")

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Lay out the image that is made from scratch (Dockerfile), on the Debian system that has Tally installed:
+#
+#   deploy/image-root.sh ROOT      ROOT gets tallyd, tally, the libraries they need, certificates, a user
+#
+# With each library comes its package's copyright notice and, where scanners look for packages, its dpkg entry.
+set -eu
+
+root=$1
+programs="/usr/local/bin/tallyd /usr/local/bin/tally"
+
+mkdir -p "$root/usr/lib" "$root/usr/lib64" "$root/etc" "$root/var/lib/dpkg/status.d"
+ln -s usr/lib usr/lib64 "$root"
+# shellcheck disable=SC2086  # lists of words
+libraries=$(ldd $programs | awk '$2 == "=>" { print $3 } $2 ~ /^\(/ && /\// { print $1 }' | sort -u)
+# shellcheck disable=SC2086
+cp -L --parents $programs $libraries /etc/ssl/certs/ca-certificates.crt "$root"
+
+for library in $libraries /usr/sbin/update-ca-certificates; do
+    package=$(dpkg-query -S "$(realpath "$library")")
+    package=${package%%:*}
+    cp -L --parents "/usr/share/doc/$package/copyright" "$root"
+    dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package"
+done
+
+echo 'tally:x:65532:65532::/nonexistent:/usr/sbin/nologin' >"$root/etc/passwd"
+echo 'tally:x:65532:' >"$root/etc/group"
