@@ -18,6 +18,7 @@ enum {
 
 struct slab_wrap {
     struct slab_wrap *next;
+    struct slab *slab; /* borrowed */
     const void *owner; /* borrowed: only compared */
     void *handle;      /* owned: ends with release(handle) */
     void (*release)(void *handle);
@@ -28,11 +29,14 @@ struct slab {
     size_t bytes;
     bool adopted;            /* the mapping is somebody else's, not owned */
     struct slab_wrap *wraps; /* guarded by wraps_lock */
+    size_t releasing;        /* wraps that are no longer in the list but not released yet;
+                              * guarded by wraps_lock */
     struct slab *prev;       /* guarded by wraps_lock, as is next: list of slabs with wraps */
     struct slab *next;
 };
 
 static pthread_mutex_t wraps_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wrap_released = PTHREAD_COND_INITIALIZER;
 static struct slab *wrapped_slabs; /* guarded by wraps_lock */
 
 /* `bytes` of zeroes, beginning on a multiple of `align` (a multiple of the page size). */
@@ -123,10 +127,13 @@ static void leave_list(struct slab *slab)
     slab->next = NULL;
 }
 
-/* Release the wraps of one owner (NULL: of all). Caller holds wraps_lock. */
-static void release_wraps(struct slab *slab, const void *owner)
+/* Move the slab's wraps of one owner (NULL: of all) to the chain. Caller holds wraps_lock. */
+static void unlink_wraps(struct slab *slab, const void *owner, struct slab_wrap **chain)
 {
     struct slab_wrap **link = &slab->wraps;
+    if (slab->wraps == NULL) {
+        return;
+    }
     while (*link != NULL) {
         struct slab_wrap *wrap = *link;
         if (owner != NULL && wrap->owner != owner) {
@@ -134,22 +141,45 @@ static void release_wraps(struct slab *slab, const void *owner)
             continue;
         }
         *link = wrap->next;
-        wrap->release(wrap->handle);
-        free(wrap);
+        wrap->next = *chain;
+        *chain = wrap;
+        slab->releasing++;
     }
     if (slab->wraps == NULL) {
         leave_list(slab);
     }
 }
 
+/* The drivers of devices may take their time, so nobody waits for them but who calls this.
+ * Caller does not hold wraps_lock. */
+static void release_wraps(struct slab_wrap *chain)
+{
+    while (chain != NULL) {
+        struct slab_wrap *wrap = chain;
+        chain = wrap->next;
+        wrap->release(wrap->handle);
+        (void)pthread_mutex_lock(&wraps_lock);
+        if (--wrap->slab->releasing == 0) {
+            (void)pthread_cond_broadcast(&wrap_released);
+        }
+        (void)pthread_mutex_unlock(&wraps_lock);
+        free(wrap);
+    }
+}
+
 void slab_destroy(struct slab *slab)
 {
+    struct slab_wrap *chain = NULL;
     if (slab == NULL) {
         return;
     }
     (void)pthread_mutex_lock(&wraps_lock);
-    if (slab->wraps != NULL) {
-        release_wraps(slab, NULL);
+    unlink_wraps(slab, NULL, &chain);
+    (void)pthread_mutex_unlock(&wraps_lock);
+    release_wraps(chain);
+    (void)pthread_mutex_lock(&wraps_lock);
+    while (slab->releasing > 0) { /* by slab_wraps_drop(): the device still knows the pages */
+        (void)pthread_cond_wait(&wrap_released, &wraps_lock);
     }
     (void)pthread_mutex_unlock(&wraps_lock);
     if (!slab->adopted) {
@@ -179,7 +209,8 @@ bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
     if (wrap == NULL) {
         return false;
     }
-    *wrap = (struct slab_wrap){.owner = owner, .handle = handle, .release = release};
+    *wrap = (struct slab_wrap){
+        .slab = slab, .owner = owner, .handle = handle, .release = release};
     (void)pthread_mutex_lock(&wraps_lock);
     if (slab->wraps == NULL) {
         slab->next = wrapped_slabs;
@@ -196,12 +227,14 @@ bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
 
 void slab_wraps_drop(const void *owner)
 {
+    struct slab_wrap *chain = NULL;
     (void)pthread_mutex_lock(&wraps_lock);
     struct slab *slab = wrapped_slabs;
     while (slab != NULL) {
         struct slab *next = slab->next;
-        release_wraps(slab, owner);
+        unlink_wraps(slab, owner, &chain);
         slab = next;
     }
     (void)pthread_mutex_unlock(&wraps_lock);
+    release_wraps(chain);
 }

@@ -1,8 +1,8 @@
 /* What the devices keep with a slab: each open device wraps a slab once (a cl_mem over its
  * pages) and finds it here afterwards. The wraps of a slab end with the slab or with their
  * device, whichever goes first. Knows no OpenCL: a wrap is a handle and how to release it.
- * Thread: any; one lock guards all wraps of the process and is held for pointer work and
- * releases only. */
+ * Thread: any; one lock guards all wraps of the process and is held for pointer work only. A
+ * driver that hangs in a release holds up who called for it, and who destroys that very slab. */
 #ifndef TALLY_KERNELS_SLAB_WRAP_H
 #define TALLY_KERNELS_SLAB_WRAP_H
 

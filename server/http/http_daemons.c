@@ -4,24 +4,26 @@
  * can come between. So a loop has several daemons with a few connections each, and between
  * their runs it looks at what came for the others.
  *
- * The first connections of every client share daemons with others' first connections: they are
- * a crowd. A client that opens more is a crowd of its own, with daemons of its own. Crowds take
- * turns by the time they were served for: the one that has had the least is next. One that was
- * idle meanwhile is owed nothing.
+ * The first connections of all clients share daemons: they are a crowd. A client that opens
+ * more is a crowd of its own, with daemons of its own. Crowds take turns by the time they were
+ * served for: the one that has had the least is next. One that was idle meanwhile is owed
+ * nothing. The crowd of first connections has a turn for each of its daemons: it stands for
+ * many clients, and none has more than one connection in it.
  *
  * What can go wrong: daemons are limited. A crowd that has as many as are left gets no other;
  * then its daemons have more connections each, and it alone waits longer. If a daemon does not
  * start, the connection goes to one that exists.
  *
  * Thread: the loop. */
+#include "server/base/clock.h"
 #include "server/http/loop.h"
 #include "server/sched/client.h"
 
 #include <assert.h>
 
 enum {
-    SHARED_CONNECTIONS = 8, /* of a client, beside others' */
-    DAEMON_CONNECTIONS = 8  /* then another daemon is better */
+    DAEMON_CONNECTIONS = 8, /* then another daemon is better */
+    LONGEST_RUN_US = 1000   /* of the thread's time: what counts for one run */
 };
 
 /* The client's crowd, perhaps a new one; NULL: there are too many. */
@@ -85,8 +87,7 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
 {
     struct crowd *shared = &loop->crowds[0];
     struct crowd *crowd = shared;
-    if (atomic_load_explicit(&client->connections, memory_order_relaxed) >=
-        SHARED_CONNECTIONS) {
+    if (atomic_load_explicit(&client->connections, memory_order_relaxed) > 0) {
         crowd = crowd_of(loop, client);
         crowd = crowd == NULL ? shared : crowd;
     }
@@ -125,36 +126,55 @@ void http_daemon_leave(struct http_daemon *daemon)
     }
 }
 
+/* Whose turn it is. A daemon without connections runs for what libmicrohttpd still has to clear
+ * away there. */
+static struct crowd *crowd_served(struct http_daemon *daemon)
+{
+    return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
+}
+
+/* How many places behind the daemon of the crowd that ran last. */
+static size_t places_behind(const struct http_loop *loop, const struct crowd *crowd,
+                            size_t index)
+{
+    return (index + loop->daemon_count - crowd->turn % loop->daemon_count) %
+           loop->daemon_count;
+}
+
 struct http_daemon *http_daemons_next(struct http_loop *loop)
 {
-    /* A daemon without connections runs for what libmicrohttpd still has to clear away there.
-     */
-    struct crowd *nobody = &loop->crowds[0];
     struct http_daemon *next = NULL;
     struct crowd *least = NULL;
     for (size_t i = 0; i < loop->daemon_count; i++) {
-        struct http_daemon *daemon = &loop->daemons[(loop->turn + i) % loop->daemon_count];
-        struct crowd *crowd = daemon->crowd != NULL ? daemon->crowd : nobody;
+        struct http_daemon *daemon = &loop->daemons[i];
+        struct crowd *crowd = crowd_served(daemon);
         if (!daemon->need_run) {
             continue;
         }
         /* Whoever has had less than the last one was idle when that had its turn. */
         crowd->served_ns =
             crowd->served_ns > loop->served_ns ? crowd->served_ns : loop->served_ns;
-        if (least == NULL || crowd->served_ns < least->served_ns) {
+        bool sooner = crowd == least && places_behind(loop, crowd, i) <
+                                            places_behind(loop, crowd,
+                                                          (size_t)(next - loop->daemons));
+        if (least == NULL || sooner || crowd->served_ns < least->served_ns) {
             least = crowd;
             next = daemon;
         }
     }
     if (next != NULL) {
         loop->served_ns = least->served_ns;
-        loop->turn = (size_t)(next - loop->daemons) + 1;
+        least->turn = (size_t)(next - loop->daemons) + 1;
     }
     return next;
 }
 
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
 {
-    struct crowd *crowd = daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
-    crowd->served_ns += ns;
+    struct crowd *crowd = crowd_served(daemon);
+    /* The clock goes on while the thread has no processor. No run takes longer than that, so
+     * what goes beyond was the system's doing, and must not be held against the client. */
+    uint64_t own_ns = ns < LONGEST_RUN_US * NS_PER_US ? ns : LONGEST_RUN_US * NS_PER_US;
+    size_t turns = crowd->client == NULL && crowd->daemons > 0 ? crowd->daemons : 1;
+    crowd->served_ns += own_ns / turns;
 }

@@ -15,8 +15,8 @@
 
 struct MHD_Daemon;
 
-/* Connections that libmicrohttpd serves in one go: one of its daemons. Those of a client with
- * few are beside others' (http_daemons.c). */
+/* Connections that libmicrohttpd serves in one go: one of its daemons. A client's first is
+ * beside others' (http_daemons.c). */
 struct http_daemon {
     struct http_loop *loop;
     struct MHD_Daemon *mhd; /* NULL: not started yet */
@@ -32,10 +32,11 @@ struct http_daemon {
     size_t answering;    /* and in REQUEST_ANSWERING */
 };
 
-/* Who takes turns on a loop: a client with many connections, or all that have few. */
+/* Who takes turns on a loop: a client's connections but the first, or all clients' first. */
 struct crowd {
-    struct client *client; /* held; NULL: those that have few, or nobody */
+    struct client *client; /* held; NULL: first connections, or nobody */
     size_t daemons;
+    size_t turn;        /* index of the daemon behind that of its own that ran last */
     uint64_t served_ns; /* of the thread's time, as it counts for whose turn is next */
 };
 
@@ -81,8 +82,7 @@ struct http_loop {
     size_t fresh; /* accepted, and their daemon has not run since */
     struct http_daemon daemons[DAEMONS_MAX];
     size_t daemon_count;              /* that were started */
-    size_t turn;                      /* behind the one that ran last */
-    struct crowd crowds[DAEMONS_MAX]; /* the first: of clients with few connections */
+    struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */
     uint64_t served_ns;               /* of the crowd whose turn was last, before that */
     struct conn *conns;
     atomic_size_t conn_count;

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 enum {
-    FEW = 8 /* connections that a client has beside others' */
+    FEW = 8 /* connections that a daemon has if there are others */
 };
 
 static bool no_daemon_starts;
@@ -74,28 +74,27 @@ static void leave(struct http_daemon *daemon, struct client *client)
     http_daemon_leave(daemon);
 }
 
-static void
-the_first_connections_of_clients_share_daemons_and_further_ones_are_alone(void **state)
+static void the_first_connection_of_a_client_is_beside_others_and_further_ones_are_not(void **state)
 {
     struct world *world = *state;
-    struct client *crowd = client_at(world, 1);
+    struct client *busy = client_at(world, 1);
     struct client *polite = client_at(world, 2);
-    struct http_daemon *of_crowd[3 * FEW];
-    for (int i = 0; i < 3 * FEW; i++) {
-        of_crowd[i] = join(world, crowd);
+    struct http_daemon *of_busy[1 + 2 * FEW];
+    for (int i = 0; i <= 2 * FEW; i++) {
+        of_busy[i] = join(world, busy);
     }
     struct http_daemon *of_polite = join(world, polite);
-    assert_ptr_equal(of_polite->crowd, of_crowd[0]->crowd);
+    assert_ptr_equal(of_polite, of_busy[0]);
     assert_null(of_polite->crowd->client);
-    for (int i = FEW; i < 3 * FEW; i++) {
-        assert_ptr_equal(of_crowd[i]->crowd->client, crowd);
-        assert_true(of_crowd[i]->conn_count <= FEW);
+    for (int i = 1; i <= 2 * FEW; i++) {
+        assert_ptr_equal(of_busy[i]->crowd->client, busy);
+        assert_int_equal(of_busy[i]->conn_count, FEW);
     }
-    for (int i = 0; i < 3 * FEW; i++) {
-        leave(of_crowd[i], crowd);
+    for (int i = 0; i <= 2 * FEW; i++) {
+        leave(of_busy[i], busy);
     }
     leave(of_polite, polite);
-    client_release(crowd);
+    client_release(busy);
     client_release(polite);
 }
 
@@ -114,15 +113,15 @@ static void who_was_served_least_is_next_and_who_was_idle_is_owed_nothing(void *
 
     first->need_run = true; /* alone, for a long time */
     assert_ptr_equal(http_daemons_next(&world->loop), first);
-    http_daemon_served(first, 1000000);
+    http_daemon_served(first, 100000);
     assert_ptr_equal(http_daemons_next(&world->loop), first);
-    http_daemon_served(first, 1000000);
+    http_daemon_served(first, 100000);
 
     second->need_run = true; /* it was idle: it goes first, once, and then they alternate */
     assert_ptr_equal(http_daemons_next(&world->loop), second);
-    http_daemon_served(second, 1500000);
+    http_daemon_served(second, 150000);
     assert_ptr_equal(http_daemons_next(&world->loop), first);
-    http_daemon_served(first, 1000000);
+    http_daemon_served(first, 100000);
     assert_ptr_equal(http_daemons_next(&world->loop), second);
 
     first->need_run = false;
@@ -136,28 +135,95 @@ static void who_was_served_least_is_next_and_who_was_idle_is_owed_nothing(void *
     }
 }
 
-static void the_daemons_of_one_client_run_one_after_the_other(void **state)
+/* All daemons of some clients have something to do all the time, and every run takes as long.
+ */
+static void daemons_all_run_once_before_one_runs_again(void **state)
+{
+    enum {
+        CLIENTS = 3,
+        EACH = 1 + 3 * FEW
+    };
+    struct world *world = *state;
+    struct client *clients[CLIENTS];
+    struct http_daemon *daemons[CLIENTS][EACH];
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        clients[c] = client_at(world, c);
+        for (int i = 0; i < EACH; i++) {
+            daemons[c][i] = join(world, clients[c]);
+            daemons[c][i]->need_run = i > 0;
+        }
+    }
+    for (int round = 0; round < 3; round++) {
+        bool seen[DAEMONS_MAX] = {false};
+        for (int turn = 0; turn < CLIENTS * 3; turn++) {
+            struct http_daemon *daemon = http_daemons_next(&world->loop);
+            assert_false(seen[daemon - world->loop.daemons]);
+            seen[daemon - world->loop.daemons] = true;
+            http_daemon_served(daemon, 1000);
+        }
+    }
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        for (int i = 0; i < EACH; i++) {
+            leave(daemons[c][i], clients[c]);
+        }
+        client_release(clients[c]);
+    }
+}
+
+static void time_that_the_thread_had_no_processor_is_not_held_against_a_client(void **state)
 {
     struct world *world = *state;
-    struct client *crowd = client_at(world, 1);
-    struct http_daemon *daemons[4 * FEW];
-    struct http_daemon *seen[3] = {NULL, NULL, NULL};
-    for (int i = 0; i < 4 * FEW; i++) {
-        daemons[i] = join(world, crowd);
-        daemons[i]->need_run = i >= FEW;
+    struct client *clients[2] = {client_at(world, 1), client_at(world, 2)};
+    struct http_daemon *daemons[2][2];
+    int runs = 0;
+    for (int c = 0; c < 2; c++) {
+        for (int i = 0; i < 2; i++) {
+            daemons[c][i] = join(world, clients[c]);
+            daemons[c][i]->need_run = i > 0;
+        }
     }
-    for (int turn = 0; turn < 3; turn++) {
-        seen[turn] = http_daemons_next(&world->loop);
-        http_daemon_served(seen[turn], 1000);
+    assert_ptr_equal(http_daemons_next(&world->loop), daemons[0][1]);
+    http_daemon_served(daemons[0][1], 300 * 1000000); /* it was stopped for so long */
+    while (http_daemons_next(&world->loop) == daemons[1][1]) {
+        http_daemon_served(daemons[1][1], 100000);
+        runs++;
     }
-    assert_ptr_not_equal(seen[0], seen[1]);
-    assert_ptr_not_equal(seen[1], seen[2]);
-    assert_ptr_not_equal(seen[0], seen[2]);
-    assert_ptr_equal(http_daemons_next(&world->loop), seen[0]);
-    for (int i = 0; i < 4 * FEW; i++) {
-        leave(daemons[i], crowd);
+    assert_in_range(runs, 1, 20);
+    for (int c = 0; c < 2; c++) {
+        for (int i = 0; i < 2; i++) {
+            leave(daemons[c][i], clients[c]);
+        }
+        client_release(clients[c]);
     }
-    client_release(crowd);
+}
+
+static void first_connections_have_a_turn_for_each_of_their_daemons(void **state)
+{
+    enum {
+        CLIENTS = 3 * FEW
+    };
+    struct world *world = *state;
+    struct client *clients[CLIENTS];
+    struct http_daemon *daemons[CLIENTS + 1];
+    int runs = 0;
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        clients[c] = client_at(world, c);
+        daemons[c] = join(world, clients[c]);
+        daemons[c]->need_run = true;
+    }
+    daemons[CLIENTS] = join(world, clients[0]);
+    daemons[CLIENTS]->need_run = true;
+    for (int turn = 0; turn < 4 * 10; turn++) {
+        struct http_daemon *daemon = http_daemons_next(&world->loop);
+        runs += daemon == daemons[CLIENTS];
+        http_daemon_served(daemon, 30000);
+    }
+    assert_int_equal(runs, 10); /* it is one of four */
+    leave(daemons[CLIENTS], clients[0]);
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        leave(daemons[c], clients[c]);
+        client_release(clients[c]);
+    }
 }
 
 static void there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can(void **state)
@@ -199,14 +265,13 @@ static void a_client_whose_daemon_does_not_start_is_served_beside_the_others(voi
 {
     struct world *world = *state;
     struct client *crowd = client_at(world, 1);
-    struct http_daemon *daemons[FEW + 1];
-    for (int i = 0; i < FEW; i++) {
-        daemons[i] = join(world, crowd);
-    }
+    struct http_daemon *daemons[2];
+    daemons[0] = join(world, crowd);
     no_daemon_starts = true;
-    daemons[FEW] = join(world, crowd);
-    assert_null(daemons[FEW]->crowd->client);
-    for (int i = 0; i <= FEW; i++) {
+    daemons[1] = join(world, crowd);
+    assert_ptr_equal(daemons[1], daemons[0]);
+    assert_null(daemons[1]->crowd->client);
+    for (int i = 0; i < 2; i++) {
         leave(daemons[i], crowd);
     }
     client_release(crowd);
@@ -216,12 +281,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
-            the_first_connections_of_clients_share_daemons_and_further_ones_are_alone, set_up,
+            the_first_connection_of_a_client_is_beside_others_and_further_ones_are_not, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(
             who_was_served_least_is_next_and_who_was_idle_is_owed_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_daemons_of_one_client_run_one_after_the_other,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(daemons_all_run_once_before_one_runs_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            time_that_the_thread_had_no_processor_is_not_held_against_a_client, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            first_connections_have_a_turn_for_each_of_their_daemons, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can, set_up,
             tear_down),

@@ -3,10 +3,14 @@
 #include "kernels/slab.h"
 #include "kernels/slab_wrap.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -105,6 +109,72 @@ static void wraps_end_with_their_device(void **state)
     slab_wraps_drop(&owners[1]);
 }
 
+static void release_and_look(void *handle)
+{
+    /* With the lock of all wraps held this would never come back. */
+    assert_null(slab_wrap_find(handle, handle));
+}
+
+static void a_driver_that_takes_its_time_stops_nobody_elses_slabs(void **state)
+{
+    (void)state;
+    const char owner = 0;
+    struct slab *other = slab_create(1);
+    struct slab *slabs[2] = {slab_create(1), slab_create(1)};
+    assert_non_null(other);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(slabs[i]);
+        assert_true(slab_wrap_keep(slabs[i], &owner, other, release_and_look));
+    }
+    (void)alarm(20);
+    slab_destroy(slabs[0]);
+    slab_wraps_drop(&owner);
+    (void)alarm(0);
+    slab_destroy(slabs[1]);
+    slab_destroy(other);
+}
+
+struct slow_driver {
+    struct slab *slab;
+    atomic_bool entered;
+    atomic_bool slab_is_destroyed;
+};
+
+static void release_late(void *handle)
+{
+    struct slow_driver *driver = handle;
+    atomic_store(&driver->entered, true);
+    while (!atomic_load(&driver->slab_is_destroyed)) {
+        (void)sched_yield();
+    }
+    for (int i = 0; i < 1000; i++) { /* as long as it is not back it may use the pages */
+        memset(slab_data(driver->slab), i, SLAB_ALIGN);
+        (void)sched_yield();
+    }
+}
+
+static void *close_device(void *argument)
+{
+    slab_wraps_drop(argument);
+    return NULL;
+}
+
+static void pages_stay_until_a_device_that_is_closed_has_let_go_of_them(void **state)
+{
+    (void)state;
+    struct slow_driver driver = {.slab = slab_create(1)};
+    pthread_t closer;
+    assert_non_null(driver.slab);
+    assert_true(slab_wrap_keep(driver.slab, &driver, &driver, release_late));
+    assert_int_equal(pthread_create(&closer, NULL, close_device, &driver), 0);
+    while (!atomic_load(&driver.entered)) {
+        (void)sched_yield();
+    }
+    atomic_store(&driver.slab_is_destroyed, true);
+    slab_destroy(driver.slab);
+    assert_int_equal(pthread_join(closer, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +183,8 @@ int main(void)
         cmocka_unit_test(discarding_keeps_the_addresses_and_zeroes),
         cmocka_unit_test(wraps_end_with_their_slab),
         cmocka_unit_test(wraps_end_with_their_device),
+        cmocka_unit_test(a_driver_that_takes_its_time_stops_nobody_elses_slabs),
+        cmocka_unit_test(pages_stay_until_a_device_that_is_closed_has_let_go_of_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
