@@ -209,8 +209,8 @@ bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
     if (wrap == NULL) {
         return false;
     }
-    *wrap = (struct slab_wrap){
-        .slab = slab, .owner = owner, .handle = handle, .release = release};
+    *wrap =
+        (struct slab_wrap){.slab = slab, .owner = owner, .handle = handle, .release = release};
     (void)pthread_mutex_lock(&wraps_lock);
     if (slab->wraps == NULL) {
         slab->next = wrapped_slabs;

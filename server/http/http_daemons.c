@@ -137,8 +137,7 @@ static struct crowd *crowd_served(struct http_daemon *daemon)
 static size_t places_behind(const struct http_loop *loop, const struct crowd *crowd,
                             size_t index)
 {
-    return (index + loop->daemon_count - crowd->turn % loop->daemon_count) %
-           loop->daemon_count;
+    return (index + loop->daemon_count - crowd->turn % loop->daemon_count) % loop->daemon_count;
 }
 
 struct http_daemon *http_daemons_next(struct http_loop *loop)
@@ -154,9 +153,9 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
         /* Whoever has had less than the last one was idle when that had its turn. */
         crowd->served_ns =
             crowd->served_ns > loop->served_ns ? crowd->served_ns : loop->served_ns;
-        bool sooner = crowd == least && places_behind(loop, crowd, i) <
-                                            places_behind(loop, crowd,
-                                                          (size_t)(next - loop->daemons));
+        bool sooner =
+            crowd == least && places_behind(loop, crowd, i) <
+                                  places_behind(loop, crowd, (size_t)(next - loop->daemons));
         if (least == NULL || sooner || crowd->served_ns < least->served_ns) {
             least = crowd;
             next = daemon;

@@ -74,7 +74,8 @@ static void leave(struct http_daemon *daemon, struct client *client)
     http_daemon_leave(daemon);
 }
 
-static void the_first_connection_of_a_client_is_beside_others_and_further_ones_are_not(void **state)
+static void
+the_first_connection_of_a_client_is_beside_others_and_further_ones_are_not(void **state)
 {
     struct world *world = *state;
     struct client *busy = client_at(world, 1);
@@ -290,8 +291,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             time_that_the_thread_had_no_processor_is_not_held_against_a_client, set_up,
             tear_down),
-        cmocka_unit_test_setup_teardown(
-            first_connections_have_a_turn_for_each_of_their_daemons, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(first_connections_have_a_turn_for_each_of_their_daemons,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             there_is_a_daemon_for_a_newcomer_when_others_have_taken_all_they_can, set_up,
             tear_down),
