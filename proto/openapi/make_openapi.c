@@ -16,7 +16,7 @@
  *
  *   "#Name" where a schema may be         the schema of that name
  *   "description": ["one", "two"]         its lines, joined by blanks
- *   "enum": "models"                      the names in the product's own table (name_lists)
+ *   "enum": "models"                      the names in a table of the product (add_names)
  *   an operation's "id", "like"           operationId; the operation that it is a copy of but for what it says
  *   its "parameters": ["name"]            after X-Request-Id and what the path names
  *   its "body", "200" ...: media types    as keys; {} where the body is bytes of that media type
@@ -138,10 +138,13 @@ static json_t *schema_reference(const char *name)
     return reference("schemas", name);
 }
 
-/* The names that a table of the product holds, for "enum": "dtypes" and the like. */
-static json_t *name_list(const char *list)
+/* Set the values of an enum from a table of the product's, for "enum": "dtypes" and the like,
+ * and the names of their constants in generated clients: in Go those of all enums are one
+ * namespace. */
+static void add_names(json_t *schema, const char *list)
 {
     json_t *names = json_array();
+    json_t *constants = json_array();
     for (size_t i = 0; strcmp(list, "models") == 0 && i < model_count(); i++) {
         json_array_append_new(names, json_string(model_at(i)->name));
     }
@@ -151,14 +154,20 @@ static json_t *name_list(const char *list)
             json_array_append_new(names, json_string(info->name));
         } else if (strcmp(list, "kserve dtypes") == 0) {
             json_array_append_new(names, json_string(info->kserve));
+            json_array_append_new(constants, json_sprintf("V2_%s", info->kserve));
         } else if (strcmp(list, "openvino dtypes") == 0) {
             json_array_append_new(names, json_string(info->openvino_ir));
+            json_array_append_new(constants, json_sprintf("IR_%s", info->openvino_ir));
         }
     }
     if (json_array_size(names) == 0) {
         die("there is no list of names \"%s\"", list);
     }
-    return names;
+    json_object_set_new(schema, "enum", names);
+    if (json_array_size(constants) > 0) {
+        json_object_set(schema, "x-enum-varnames", constants);
+    }
+    json_decref(constants);
 }
 
 /* A description: text, or lines of it. NULL where nothing is said. */
@@ -181,7 +190,7 @@ static json_t *describe(json_t *said)
 }
 
 /* A copy in which every abbreviation is written out. Examples are left as they are. */
-// NOLINTNEXTLINE(misc-no-recursion): the fragments are ours
+/* NOLINTNEXTLINE(misc-no-recursion): the fragments are ours */
 static json_t *expand(const json_t *value)
 {
     const char *key = NULL;
@@ -211,7 +220,7 @@ static json_t *expand(const json_t *value)
         } else if (strcmp(key, "description") == 0) {
             json_object_set_new(copy, key, describe((json_t *)value));
         } else if (strcmp(key, "enum") == 0 && json_is_string(child)) {
-            json_object_set_new(copy, key, name_list(json_string_value(child)));
+            add_names(copy, json_string_value(child));
         } else if (strncmp(key, "example", strlen("example")) == 0) {
             json_object_set_new(copy, key, json_deep_copy(child));
         } else {
@@ -237,8 +246,8 @@ static json_t *make_content(json_t *said)
         json_object_set_new(content, type,
                             json_object_size(value) > 0
                                 ? expand(value)
-                                : json_pack("{s:{s:s,s:s}}", "schema", "type", "string",
-                                            "contentMediaType", type));
+                                : json_pack("{s:{s:s,s:s,s:s}}", "schema", "type", "string",
+                                            "format", "binary", "contentMediaType", type));
     }
     return content;
 }
