@@ -52,7 +52,7 @@ TESTLIB_SRC := $(wildcard tests/lib/*.c)
 UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
-KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/edit_distance.c
+KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
 
 # The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or for all
 # that a machine may have, as `make install` and `make image` do. The trees share them, but those with
@@ -288,7 +288,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
-CLI_PROTO_SRC := $(addprefix proto/,dtype.c content_guess.c edit_distance.c json/measure.c npy_header.c parallel.c status.c)
+CLI_PROTO_SRC := $(addprefix proto/,dtype.c content_guess.c digits.c edit_distance.c json/measure.c npy_header.c parallel.c status.c)
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lm

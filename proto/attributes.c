@@ -1,5 +1,9 @@
-/* Attributes as text. */
+/* Attributes as text: values, then the query of raw and NPY requests, then what sizes and strides
+ * reach. Possible failures: INVALID_FIELD and UNKNOWN_FIELD, which name the parameter and say
+ * what would be right; INVALID_SHAPE for too many dimensions; INVALID_STRIDES. */
 #include "proto/attributes.h"
+
+#include "proto/digits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,23 +34,18 @@ enum integer_result {
 static enum integer_result parse_int64(const char **text, char stop, int64_t *out)
 {
     bool negative = **text == '-';
-    bool overflow = false;
-    const char *p = *text + negative;
-    const char *digits = p;
-    int64_t value = 0;
-    for (; *p >= '0' && *p <= '9'; p++) {
-        int digit = negative ? '0' - *p : *p - '0';
-        overflow |= __builtin_mul_overflow(value, 10, &value);
-        overflow |= __builtin_add_overflow(value, digit, &value);
-    }
-    if (p == digits || (*p != '\0' && *p != stop)) {
+    const char *digits = *text + negative;
+    uint64_t magnitude = 0;
+    bool fits = false;
+    size_t count = digits_read(digits, strlen(digits), &magnitude, &fits);
+    if (count == 0 || (digits[count] != '\0' && digits[count] != stop)) {
         return INTEGER_NONE;
     }
-    if (overflow) {
+    if (!fits || magnitude > (uint64_t)INT64_MAX + negative) {
         return INTEGER_RANGE;
     }
-    *text = p;
-    *out = value;
+    *text = digits + count;
+    *out = (int64_t)(negative ? 0 - magnitude : magnitude);
     return INTEGER_OK;
 }
 

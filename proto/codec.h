@@ -88,9 +88,8 @@ struct codec {
                           struct scan_call *call, struct error *err);
 
     /* input has room for max(call->input_bytes, call->payload_max) bytes (source SHM: for
-     * payload_max) and holds the
-     * payload_bytes received; 64-byte aligned. Payload longer than payload_max was dropped by
-     * the caller, who passes its true length all the same. */
+     * payload_max), 64-byte aligned, and holds the payload_bytes received. What is longer than
+     * payload_max was dropped by the caller, who passes its true length all the same. */
     enum status (*complete)(struct scan_call *call, void *input, uint64_t payload_bytes,
                             struct error *err);
 

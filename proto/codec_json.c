@@ -1,4 +1,15 @@
-/* POST /v1/cumsum, application/json: one object, its "data" read straight into the tensor. */
+/* POST /v1/cumsum, application/json: one object, its "data" read straight into the tensor.
+ *
+ *     {"data": [[2,1,3,5],[3,8,7,3]], "dtype": "float32", "axis": 1}
+ *     {"dtype": "float32", "shape": [2,4], "data": [[2.0,3.0,6.0,11.0],[3.0,11.0,18.0,21.0]]}
+ *
+ * decode() takes shape and, where none is named, type from "data", which is measured but not
+ * converted yet; complete() converts it; answer_json() writes the answer of any format's
+ * request, nested only if its data came nested.
+ *
+ * Possible failures: a field is unknown, missing or of another kind; INVALID_SHAPE where shape
+ * and nesting disagree; LENGTH_MISMATCH where shape and data do; INVALID_DATA names the element
+ * that is no number of the type. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/json/doc.h"
@@ -251,13 +262,10 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
     struct json_writer w;
     json_writer_init_sized(&w, answer_json_max(call, elements));
     json_writer_begin_object(&w);
-    json_writer_key(&w, "dtype");
-    json_writer_string(&w, dtype_info(desc->dtype)->name);
-    json_writer_key(&w, "shape");
-    json_writer_int_list(&w, desc->sizes, desc->rank);
+    json_writer_member_string(&w, "dtype", dtype_info(desc->dtype)->name);
+    json_writer_member_int_list(&w, "shape", desc->sizes, desc->rank);
     if (desc->has_output_strides) {
-        json_writer_key(&w, "strides");
-        json_writer_int_list(&w, desc->output_strides, desc->rank);
+        json_writer_member_int_list(&w, "strides", desc->output_strides, desc->rank);
     }
     json_writer_key(&w, "data");
     json_tensor_write(&print, &w);

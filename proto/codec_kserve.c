@@ -6,15 +6,34 @@
  *
  * A raw request (Inference-Header-Content-Length: 0) is the tensor's bytes alone: one
  * dimension, the model's declared type, a binary answer unless the query says
- * binary_data_output=false. */
+ * binary_data_output=false.
+ *
+ * decode() reads parameters, inputs and outputs, and finds the one place where the bytes of each
+ * tensor are: in the JSON, behind it, or in shared memory; complete() brings x to the start of
+ * the input and reads an axis that came as bytes; encode() writes the one output y.
+ *
+ * Possible failures: MISSING_FIELD, UNKNOWN_FIELD (a tensor that the model does not have) and
+ * INVALID_*, which blame their field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
 #include "proto/codec.h"
-
-#include "proto/kserve_tensors.h"
+#include "proto/framed.h"
+#include "proto/kserve_parameters.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct kserve_inputs {
+    struct framed_tensor x;
+    struct framed_tensor axis;
+    uint64_t payload_bytes; /* of all binary inputs together */
+};
+
+/* The one output, as it is asked for. */
+struct kserve_output {
+    bool binary;
+    struct shm_window shm;
+};
 
 struct kserve {
     const struct model *model;
@@ -45,6 +64,220 @@ static enum status kserve_head_need(const struct codec_request *request, struct 
         return STATUS_OK;
     }
     return framed_head_need(request, head, need, err);
+}
+
+/* ---- inputs and outputs ---- */
+
+/* Data that is there: null counts as absent, as some clients send it beside binary data. */
+static const json_t *data_of(const struct json_place *place)
+{
+    const json_t *data = json_field(place, "data");
+    return json_is_null(data) ? NULL : data;
+}
+
+static enum status read_dtype(struct framed_tensor *input, struct error *err)
+{
+    bool found = false;
+    enum status status = json_field_dtype(&input->place, "datatype", DTYPE_FAMILY_KSERVE,
+                                          &input->dtype, &found, err);
+    if (status == STATUS_OK && !found) {
+        return json_field_missing(&input->place, "datatype", err);
+    }
+    return status;
+}
+
+/* JSON data: an array of the right count, nested anyhow; for the axis also a lone number. */
+static enum status take_json(const struct json_doc *doc, const json_t *data, bool axis,
+                             struct framed_tensor *input, struct error *err)
+{
+    enum status status = framed_tensor_take_data(doc, data, axis, input, err);
+    if (status == STATUS_OK && input->array != NULL &&
+        input->array->elements != input->elements) {
+        return json_field_refuse(&input->place, "data", -1, STATUS_INVALID_DATA, err,
+                                 "found %" PRIu64 " elements, but the shape has %" PRIu64,
+                                 input->array->elements, input->elements);
+    }
+    return status;
+}
+
+static enum status take_shm(const struct kserve_location *location, struct framed_tensor *input,
+                            struct error *err)
+{
+    if (location->shm.bytes != input->bytes) {
+        return json_field_refuse(
+            &input->place, "parameters.shared_memory_byte_size", -1, STATUS_LENGTH_MISMATCH,
+            err, "found %" PRIu64 ", but shape and datatype take %" PRIu64 " bytes",
+            location->shm.bytes, input->bytes);
+    }
+    input->shm = location->shm;
+    return STATUS_OK;
+}
+
+static enum status locate(const struct json_doc *doc, const struct kserve_location *location,
+                          bool axis, struct framed_tensor *input, uint64_t *payload,
+                          struct error *err)
+{
+    const json_t *data = data_of(&input->place);
+    bool shm = location->shm.region[0] != '\0';
+    int places = (data != NULL) + location->has_binary_size + shm;
+    if (places > 1 || (places == 0 && input->elements > 0)) {
+        return error_set_field(err, places > 1 ? STATUS_INVALID_FIELD : STATUS_MISSING_FIELD,
+                               input->place.path,
+                               "expected exactly one of data, parameters.binary_data_size and "
+                               "parameters.shared_memory_region, found %s",
+                               places > 1 ? "more" : "none");
+    }
+    if (data != NULL) {
+        return take_json(doc, data, axis, input, err);
+    }
+    if (shm) {
+        return take_shm(location, input, err);
+    }
+    return location->has_binary_size
+               ? framed_tensor_take_payload(input, "parameters.binary_data_size",
+                                            location->binary_size, payload, err)
+               : STATUS_OK;
+}
+
+static enum status read_input(const struct json_doc *doc, const struct json_place *place,
+                              bool axis, struct kserve_inputs *out,
+                              struct kserve_attributes *attributes, struct error *err)
+{
+    struct framed_tensor *input = axis ? &out->axis : &out->x;
+    struct kserve_location location = {.binary_size = 0};
+    if (input->place.object != NULL) {
+        return error_set_field(err, STATUS_INVALID_FIELD, place->path,
+                               "the input \"%s\" is there twice",
+                               axis ? MODEL_AXIS : MODEL_INPUT);
+    }
+    input->place = *place;
+    enum status status = read_dtype(input, err);
+    if (status == STATUS_OK) {
+        status = framed_tensor_read_shape(input, err);
+    }
+    if (status == STATUS_OK) {
+        status = kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err);
+    }
+    return status == STATUS_OK ? locate(doc, &location, axis, input, &out->payload_bytes, err)
+                               : status;
+}
+
+static enum status check_x(const struct framed_tensor *x, const struct model *model,
+                           struct error *err)
+{
+    if (x->place.object == NULL) {
+        return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
+                               "the input \"" MODEL_INPUT "\" is missing");
+    }
+    if (!model->any_dtype && x->dtype != model->dtype) {
+        return json_field_refuse(&x->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
+                                 "found %s: model %s takes %s (model cumsum takes any type)",
+                                 dtype_info(x->dtype)->kserve, model->name,
+                                 dtype_info(model->dtype)->kserve);
+    }
+    return STATUS_OK;
+}
+
+/* One element of `inputs`, whichever it is. */
+static enum status read_named(const struct json_doc *doc, const struct json_place *place,
+                              struct kserve_inputs *out, struct kserve_attributes *attributes,
+                              struct error *err)
+{
+    const char *name = NULL;
+    enum status status = json_require_string(place, "name", &name, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    bool axis = strcmp(name, MODEL_AXIS) == 0;
+    if (!axis && strcmp(name, MODEL_INPUT) != 0) {
+        return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
+                               "unexpected input \"%.60s\": the models take \"" MODEL_INPUT
+                               "\", and \"" MODEL_AXIS "\" as an option",
+                               name);
+    }
+    status = read_input(doc, place, axis, out, attributes, err);
+    return status == STATUS_OK && axis ? framed_tensor_check_axis(&out->axis, "datatype", err)
+                                       : status;
+}
+
+static enum status read_inputs(const struct json_doc *doc, const struct model *model,
+                               struct kserve_inputs *out, struct kserve_attributes *attributes,
+                               struct error *err)
+{
+    struct json_place root = {.object = doc->root, .path = ""};
+    const json_t *list = NULL;
+    enum status status = json_field_array(&root, "inputs", &list, err);
+    if (status == STATUS_OK && list == NULL) {
+        return json_field_missing(&root, "inputs", err);
+    }
+    size_t count = json_array_size(list);
+    if (status == STATUS_OK && count > LIMIT_TENSORS) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "inputs",
+                               "found %zu inputs: the models take one, or two with the axis",
+                               count);
+    }
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        struct json_place place;
+        status = json_array_object(&root, "inputs", list, (int)i, &place, err);
+        if (status == STATUS_OK) {
+            status = read_named(doc, &place, out, attributes, err);
+        }
+    }
+    if (status == STATUS_OK) {
+        status = check_x(&out->x, model, err);
+    }
+    if (status == STATUS_OK && model->axis_input && out->axis.place.object == NULL) {
+        return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
+                               "model %s needs the input \"" MODEL_AXIS "\"", model->name);
+    }
+    return status;
+}
+
+static enum status read_output(const struct json_place *place, bool binary_default,
+                               struct kserve_output *out, struct error *err)
+{
+    const char *name = NULL;
+    struct kserve_location location = {.binary_size = 0};
+    enum status status = json_require_string(place, "name", &name, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (strcmp(name, MODEL_OUTPUT) != 0) {
+        return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
+                               "unexpected output \"%.60s\": the models have one, "
+                               "\"" MODEL_OUTPUT "\"",
+                               name);
+    }
+    status = kserve_read_tensor_parameters(place, KSERVE_OUTPUT, &location, NULL, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    out->shm = location.shm;
+    out->binary = location.has_binary_data ? location.binary_data : binary_default;
+    return STATUS_OK;
+}
+
+static enum status read_outputs(const struct json_place *root, bool binary_default,
+                                struct kserve_output *out, struct error *err)
+{
+    const json_t *list = NULL;
+    out->binary = binary_default;
+    enum status status = json_field_array(root, "outputs", &list, err);
+    if (status != STATUS_OK || json_array_size(list) == 0) {
+        return status;
+    }
+    struct json_place place;
+    for (size_t i = 0; i < json_array_size(list) && i < 2 && status == STATUS_OK; i++) {
+        status = json_array_object(root, "outputs", list, (int)i, &place, err);
+        if (status == STATUS_OK) {
+            status = read_output(&place, binary_default, out, err);
+        }
+    }
+    if (status == STATUS_OK && json_array_size(list) > 1) {
+        return error_set_field(err, STATUS_INVALID_FIELD, place.path,
+                               "the output \"" MODEL_OUTPUT "\" is there twice");
+    }
+    return status;
 }
 
 /* ---- decode ---- */
@@ -134,11 +367,11 @@ static enum status read_json(const struct codec_request *request, struct kserve 
         status = kserve_read_request_parameters(&root, &parameters, &kserve->attributes, err);
     }
     if (status == STATUS_OK) {
-        status = kserve_read_inputs(&kserve->doc, kserve->model, &kserve->inputs,
-                                    &kserve->attributes, err);
+        status =
+            read_inputs(&kserve->doc, kserve->model, &kserve->inputs, &kserve->attributes, err);
     }
     if (status == STATUS_OK) {
-        status = kserve_read_outputs(&root, parameters.binary_output, &kserve->output, err);
+        status = read_outputs(&root, parameters.binary_output, &kserve->output, err);
     }
     if (status != STATUS_OK) {
         return status;
@@ -316,18 +549,13 @@ static void write_output(const struct scan_call *call, const void *output, uint6
     const struct kserve *kserve = call->dialect;
     const struct scan_desc *desc = &call->desc;
     json_writer_begin_object(w);
-    json_writer_key(w, "name");
-    json_writer_string(w, MODEL_OUTPUT);
-    json_writer_key(w, "datatype");
-    json_writer_string(w, dtype_info(desc->dtype)->kserve);
-    json_writer_key(w, "shape");
-    json_writer_int_list(w, desc->sizes, desc->rank);
+    json_writer_member_string(w, "name", MODEL_OUTPUT);
+    json_writer_member_string(w, "datatype", dtype_info(desc->dtype)->kserve);
+    json_writer_member_int_list(w, "shape", desc->sizes, desc->rank);
     if (kserve->output.binary) {
         /* the only key that may be here: clients take others for an error */
-        json_writer_key(w, "parameters");
-        json_writer_begin_object(w);
-        json_writer_key(w, "binary_data_size");
-        json_writer_uint(w, bytes);
+        json_writer_member_object(w, "parameters");
+        json_writer_member_uint(w, "binary_data_size", bytes);
         json_writer_end_object(w);
     } else if (call->output_shm.region[0] == '\0') {
         const struct json_print print = print_of(call, output);
@@ -348,15 +576,11 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_init_sized(&w, kserve_head_max(call));
     json_writer_begin_object(&w);
     if (call->id[0] != '\0') {
-        json_writer_key(&w, "id");
-        json_writer_string(&w, call->id);
+        json_writer_member_string(&w, "id", call->id);
     }
-    json_writer_key(&w, "model_name");
-    json_writer_string(&w, kserve->model->name);
-    json_writer_key(&w, "model_version");
-    json_writer_string(&w, MODEL_VERSION);
-    json_writer_key(&w, "outputs");
-    json_writer_begin_array(&w);
+    json_writer_member_string(&w, "model_name", kserve->model->name);
+    json_writer_member_string(&w, "model_version", MODEL_VERSION);
+    json_writer_member_array(&w, "outputs");
     write_output(call, output, bytes, &w);
     json_writer_end_array(&w);
     json_writer_end_object(&w);

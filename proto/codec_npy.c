@@ -1,4 +1,8 @@
-/* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query. */
+/* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query.
+ *
+ * head_need() asks for the file's header (npy_header.h), decode() parses it and sizes the
+ * payload, encode() writes one of version 1.0. Possible failures: INVALID_NPY and INVALID_DTYPE
+ * for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/npy_header.h"
@@ -32,8 +36,7 @@ static enum status head_need(const struct codec_request *request, struct byte_vi
     return STATUS_OK;
 }
 
-/* Strides of a column-major tensor. Where they overflow so does the tensor, which is refused.
- */
+/* Strides of a column-major tensor. Where they overflow, so does the tensor: it is refused. */
 static void set_fortran_strides(struct scan_desc *desc)
 {
     int64_t stride = 1;

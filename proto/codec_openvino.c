@@ -5,10 +5,15 @@
  *                 {"precision": "I64", "shape": [], "data": -1}]}
  *
  * An input may have "binary_data_size" instead of "data"; its bytes then follow the JSON, in
- * the order of the inputs. The answer has the form of the first input. */
+ * the order of the inputs. The answer has the form of the first input.
+ *
+ * decode() reads attributes and inputs, complete() turns text into the tensor and reads an axis
+ * that came as bytes, encode() writes the one output. Possible failures: a member is unknown,
+ * missing or of another kind; a tensor cannot be (INVALID_DTYPE, INVALID_SHAPE); LENGTH_MISMATCH;
+ * OUT_OF_MEMORY. */
 #include "proto/codec.h"
 
-#include "proto/framed_tensor.h"
+#include "proto/framed.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,18 +40,13 @@ static void openvino_release(struct scan_call *call)
 static enum status read_precision(struct framed_tensor *port, struct error *err)
 {
     const char *text = NULL;
-    enum status status = json_field_string(&port->place, "precision", &text, err);
+    enum status status = json_require_string(&port->place, "precision", &text, err);
     if (status != STATUS_OK) {
         return status;
     }
-    if (text == NULL) {
-        return json_field_missing(&port->place, "precision", err);
-    }
     if (!dtype_find(DTYPE_FAMILY_OPENVINO, text, strlen(text), &port->dtype)) {
-        char path[JSON_PATH_MAX];
-        json_path_of(&port->place, "precision", -1, path);
-        return error_set_field(
-            err, STATUS_INVALID_DTYPE, path,
+        return json_field_refuse(
+            &port->place, "precision", -1, STATUS_INVALID_DTYPE, err,
             "\"%.40s\" is no numeric type of whole bytes: expected FP16, BF16, "
             "FP32, FP64, I8, I16, I32, I64, U8, U16, U32, U64, or the same as "
             "an element type, f16 to u64",
@@ -118,9 +118,8 @@ static enum status check_data(const struct framed_tensor *port, struct error *er
 {
     char path[JSON_PATH_MAX];
     if (port->rank < 1) {
-        json_path_of(&port->place, "shape", -1, path);
-        return error_set_field(err, STATUS_INVALID_SHAPE, path,
-                               "found a scalar: CumSum takes a tensor of rank 1 or more");
+        return json_field_refuse(&port->place, "shape", -1, STATUS_INVALID_SHAPE, err,
+                                 "found a scalar: CumSum takes a tensor of rank 1 or more");
     }
     if (port->array == NULL) {
         return STATUS_OK;
@@ -289,16 +288,14 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     struct json_writer w;
     json_writer_init_sized(&w, openvino_head_max(call));
     json_writer_begin_object(&w);
-    json_writer_key(&w, "outputs");
-    json_writer_begin_array(&w);
+    json_writer_member_array(&w, "outputs");
     json_writer_begin_object(&w);
-    json_writer_key(&w, "precision"); /* spelled as the client did */
-    json_writer_string(&w, json_string_value(json_field(&port->place, "precision")));
-    json_writer_key(&w, "shape");
-    json_writer_int_list(&w, port->sizes, port->rank);
+    json_writer_member_string(&w, "precision",
+                              json_string_value(json_field(
+                                  &port->place, "precision"))); /* spelled as the client did */
+    json_writer_member_int_list(&w, "shape", port->sizes, port->rank);
     if (port->binary) {
-        json_writer_key(&w, "binary_data_size");
-        json_writer_uint(&w, port->bytes);
+        json_writer_member_uint(&w, "binary_data_size", port->bytes);
     } else {
         const struct json_print print = print_of(call, output);
         json_writer_key(&w, "data");

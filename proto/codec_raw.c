@@ -1,5 +1,11 @@
 /* POST /v1/cumsum, application/octet-stream: the description in the query, the body is the
- * buffer. */
+ * buffer.
+ *
+ *     ?dtype=float32&shape=2,3&axis=1    24 bytes    Tally-Dtype: float32, Tally-Shape: 2,3
+ *
+ * There is no head and nothing to convert. Possible failures: a query parameter that is missing,
+ * unknown or no such value; LENGTH_MISMATCH, whose sentence says what a body of another length
+ * looks like. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/content_guess.h"

@@ -1,4 +1,5 @@
-/* The feature-level table and the checks of one DML_BUFFER_TENSOR_DESC. */
+/* The feature-level table and the checks of one DML_BUFFER_TENSOR_DESC. Every failure blames the
+ * member that breaks a rule, and quotes the rule. */
 #include "proto/directml_rules.h"
 
 #include <inttypes.h>

@@ -35,8 +35,8 @@ struct directml_tensor {
 };
 
 /* Level by name, with or without "DML_FEATURE_LEVEL_"; "2020_10" is the table of the October
- * 2020 edition of the page. err   INVALID_FIELD: no such level, or one below 2_1, where the
- * operator does not exist */
+ * 2020 edition of the page.
+ * err   INVALID_FIELD: no such level, or one below 2_1, where the operator does not exist */
 MUST_CHECK enum status directml_level_find(const char *text, size_t length,
                                            const struct directml_level **out,
                                            struct error *err);

@@ -1,239 +1,117 @@
 /* Pages of the Open Inference Protocol. Member names and types are those that tritonclient and
- * perf_analyzer read: a missing one aborts the latter. */
+ * perf_analyzer read: a missing one aborts the latter. What has a fixed form is packed by jansson;
+ * lists are written one by one. Possible failures: no memory, which the writer remembers, and of
+ * a request's body what json/doc.h and json/fields.h refuse. */
 #include "proto/kserve_pages.h"
 
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static void put_string(struct json_writer *w, const char *key, const char *value)
+/* Append what jansson has packed; NULL, as it is without memory, fails the writer. */
+static void put_packed(struct json_writer *w, json_t *value)
 {
-    json_writer_key(w, key);
-    json_writer_string(w, value);
-}
-
-static void put_bool(struct json_writer *w, const char *key, bool value)
-{
-    json_writer_key(w, key);
-    json_writer_bool(w, value);
-}
-
-static void put_uint(struct json_writer *w, const char *key, uint64_t value)
-{
-    json_writer_key(w, key);
-    json_writer_uint(w, value);
-}
-
-static void put_empty_array(struct json_writer *w, const char *key)
-{
-    json_writer_key(w, key);
-    json_writer_begin_array(w);
-    json_writer_end_array(w);
-}
-
-void kserve_page_live(struct json_writer *w)
-{
-    json_writer_begin_object(w);
-    put_bool(w, "live", true);
-    json_writer_end_object(w);
-}
-
-void kserve_page_health(struct json_writer *w, bool live, bool ready)
-{
-    json_writer_begin_object(w);
-    put_bool(w, "live", live);
-    put_bool(w, "ready", ready);
-    json_writer_end_object(w);
+    char *text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    if (text == NULL) {
+        w->failed = true;
+        return;
+    }
+    json_writer_raw(w, text, strlen(text));
+    free(text);
 }
 
 /* Only what is there: clients rely on the list instead of probing. */
 void kserve_page_server(struct json_writer *w, const struct kserve_server *server)
 {
-    static const char *const extensions[] = {
-        "binary_tensor_data", "parameters",       "statistics",          "model_configuration",
-        "schedule_policy",    "model_repository", "system_shared_memory"};
-    size_t count = ARRAY_COUNT(extensions) - (server->shared_memory ? 0 : 1);
-    json_writer_begin_object(w);
-    put_string(w, "name", "tally");
-    put_string(w, "version", server->version);
-    json_writer_key(w, "extensions");
-    json_writer_begin_array(w);
-    for (size_t i = 0; i < count; i++) {
-        json_writer_string(w, extensions[i]);
-    }
-    json_writer_end_array(w);
-    json_writer_end_object(w);
+    put_packed(w, json_pack("{s:s, s:s, s:[s,s,s,s,s,s,s*]}", "name", "tally", "version",
+                            server->version, "extensions", "binary_tensor_data", "parameters",
+                            "statistics", "model_configuration", "schedule_policy",
+                            "model_repository",
+                            server->shared_memory ? "system_shared_memory" : NULL));
 }
 
-static void tensor(struct json_writer *w, const char *name, enum dtype dtype, int64_t size)
+static json_t *tensor(const char *name, enum dtype dtype, int size)
 {
-    json_writer_begin_object(w);
-    put_string(w, "name", name);
-    put_string(w, "datatype", dtype_info(dtype)->kserve);
-    json_writer_key(w, "shape");
-    json_writer_int_list(w, &size, 1);
-    json_writer_end_object(w);
+    return json_pack("{s:s, s:s, s:[i]}", "name", name, "datatype", dtype_info(dtype)->kserve,
+                     "shape", size);
 }
 
 void kserve_page_model(struct json_writer *w, const struct model *model)
 {
-    json_writer_begin_object(w);
-    put_string(w, "name", model->name);
-    json_writer_key(w, "versions");
-    json_writer_begin_array(w);
-    json_writer_string(w, MODEL_VERSION);
-    json_writer_end_array(w);
-    put_string(w, "platform", "tally_opencl");
-    json_writer_key(w, "inputs");
-    json_writer_begin_array(w);
-    tensor(w, MODEL_INPUT, model->dtype, -1);
-    if (model->axis_input) {
-        tensor(w, MODEL_AXIS, DTYPE_I64, 1);
-    }
-    json_writer_end_array(w);
-    json_writer_key(w, "outputs");
-    json_writer_begin_array(w);
-    tensor(w, MODEL_OUTPUT, model->dtype, -1);
-    json_writer_end_array(w);
-    json_writer_end_object(w);
+    json_t *x = tensor(MODEL_INPUT, model->dtype, -1);
+    json_t *inputs = model->axis_input ? json_pack("[o,o]", x, tensor(MODEL_AXIS, DTYPE_I64, 1))
+                                       : json_pack("[o]", x);
+    put_packed(w, json_pack("{s:s, s:[s], s:s, s:o, s:[o]}", "name", model->name, "versions",
+                            MODEL_VERSION, "platform", "tally_opencl", "inputs", inputs,
+                            "outputs", tensor(MODEL_OUTPUT, model->dtype, -1)));
 }
 
 void kserve_page_model_ready(struct json_writer *w, const struct model *model, bool ready)
 {
-    json_writer_begin_object(w);
-    put_string(w, "name", model->name);
-    put_bool(w, "ready", ready);
-    json_writer_end_object(w);
+    put_packed(w, json_pack("{s:s, s:b}", "name", model->name, "ready", ready));
 }
 
 /* ---- config ---- */
 
-static void config_tensor(struct json_writer *w, const char *name, enum dtype dtype,
-                          int64_t size, bool input)
+static json_t *config_input(const char *name, enum dtype dtype, int size)
 {
-    char type[24];
-    (void)snprintf(type, sizeof type, "TYPE_%s", dtype_info(dtype)->kserve);
-    json_writer_begin_object(w);
-    put_string(w, "name", name);
-    put_string(w, "data_type", type);
-    json_writer_key(w, "dims");
-    json_writer_int_list(w, &size, 1);
-    put_bool(w, "is_shape_tensor", false);
-    if (input) {
-        put_string(w, "format", "FORMAT_NONE");
-        put_bool(w, "allow_ragged_batch", true);
-        put_bool(w, "optional", false);
-    } else {
-        put_string(w, "label_filename", "");
-    }
-    json_writer_end_object(w);
+    return json_pack("{s:s, s:o, s:[i], s:b, s:s, s:b, s:b}", "name", name, "data_type",
+                     json_sprintf("TYPE_%s", dtype_info(dtype)->kserve), "dims", size,
+                     "is_shape_tensor", 0, "format", "FORMAT_NONE", "allow_ragged_batch", 1,
+                     "optional", 0);
 }
 
-static void config_tensors(struct json_writer *w, const struct model *model)
+static json_t *config_output(const char *name, enum dtype dtype)
 {
-    json_writer_key(w, "input");
-    json_writer_begin_array(w);
-    config_tensor(w, MODEL_INPUT, model->dtype, -1, true);
-    if (model->axis_input) {
-        config_tensor(w, MODEL_AXIS, DTYPE_I64, 1, true);
-    }
-    json_writer_end_array(w);
-    json_writer_key(w, "output");
-    json_writer_begin_array(w);
-    config_tensor(w, MODEL_OUTPUT, model->dtype, -1, false);
-    json_writer_end_array(w);
+    return json_pack("{s:s, s:o, s:[i], s:b, s:s}", "name", name, "data_type",
+                     json_sprintf("TYPE_%s", dtype_info(dtype)->kserve), "dims", -1,
+                     "is_shape_tensor", 0, "label_filename", "");
 }
 
-static void config_batching(struct json_writer *w, const struct kserve_server *server)
+static json_t *config_batching(const struct kserve_server *server)
 {
-    json_writer_key(w, "dynamic_batching");
-    json_writer_begin_object(w);
-    put_empty_array(w, "preferred_batch_size");
-    put_uint(w, "max_queue_delay_microseconds", server->batch_delay_us);
-    put_bool(w, "preserve_ordering", false);
-    put_uint(w, "priority_levels", 0);
-    put_uint(w, "default_priority_level", 0);
-    json_writer_key(w, "default_queue_policy");
-    json_writer_begin_object(w);
-    put_string(w, "timeout_action", "REJECT");
-    put_uint(w, "default_timeout_microseconds", 0);
-    put_bool(w, "allow_timeout_override", true);
-    put_uint(w, "max_queue_size", server->queue_depth);
-    json_writer_end_object(w);
-    json_writer_end_object(w);
+    json_t *queue_policy = json_pack(
+        "{s:s, s:i, s:b, s:I}", "timeout_action", "REJECT", "default_timeout_microseconds", 0,
+        "allow_timeout_override", 1, "max_queue_size", (json_int_t)server->queue_depth);
+    return json_pack("{s:[], s:I, s:b, s:i, s:i, s:o}", "preferred_batch_size",
+                     "max_queue_delay_microseconds", (json_int_t)server->batch_delay_us,
+                     "preserve_ordering", 0, "priority_levels", 0, "default_priority_level", 0,
+                     "default_queue_policy", queue_policy);
 }
 
-static void config_instances(struct json_writer *w, const struct model *model,
-                             const struct kserve_server *server)
+/* The attributes that a request gets which names none. */
+static json_t *config_parameters(const struct model *model)
 {
-    char name[64];
-    (void)snprintf(name, sizeof name, "%s_0", model->name);
-    json_writer_key(w, "instance_group");
-    json_writer_begin_array(w);
-    json_writer_begin_object(w);
-    put_string(w, "name", name);
-    put_string(w, "kind", server->gpu ? "KIND_GPU" : "KIND_CPU");
-    put_uint(w, "count", server->instances);
-    put_empty_array(w, "gpus");
-    json_writer_end_object(w);
-    json_writer_end_array(w);
-}
-
-static void config_parameter(struct json_writer *w, const char *key, const char *value)
-{
-    json_writer_key(w, key);
-    json_writer_begin_object(w);
-    put_string(w, "string_value", value);
-    json_writer_end_object(w);
-}
-
-/* The attributes a request gets that names none. */
-static void config_parameters(struct json_writer *w, const struct model *model)
-{
-    char axis[24];
-    (void)snprintf(axis, sizeof axis, "%lld", (long long)model->default_axis);
-    json_writer_key(w, "parameters");
-    json_writer_begin_object(w);
-    config_parameter(w, "axis", axis);
-    config_parameter(w, "exclusive", model->exclusive ? "true" : "false");
-    config_parameter(w, "reverse", model->reverse ? "true" : "false");
-    config_parameter(w, "precision", "wide");
-    json_writer_end_object(w);
-}
-
-static void config_flag(struct json_writer *w, const char *key, const char *name)
-{
-    json_writer_key(w, key);
-    json_writer_begin_object(w);
-    put_bool(w, name, false);
-    json_writer_end_object(w);
+    return json_pack("{s:{s:o}, s:{s:s}, s:{s:s}, s:{s:s}}", "axis", "string_value",
+                     json_sprintf("%lld", (long long)model->default_axis), "exclusive",
+                     "string_value", model->exclusive ? "true" : "false", "reverse",
+                     "string_value", model->reverse ? "true" : "false", "precision",
+                     "string_value", "wide");
 }
 
 void kserve_page_config(struct json_writer *w, const struct model *model,
                         const struct kserve_server *server)
 {
-    json_writer_begin_object(w);
-    put_string(w, "name", model->name);
-    put_string(w, "platform", "tally_opencl");
-    put_string(w, "backend", "tally");
-    json_writer_key(w, "version_policy");
-    json_writer_begin_object(w);
-    json_writer_key(w, "latest");
-    json_writer_begin_object(w);
-    put_uint(w, "num_versions", 1);
-    json_writer_end_object(w);
-    json_writer_end_object(w);
-    put_uint(w, "max_batch_size", 0);
-    config_tensors(w, model);
-    config_instances(w, model, server);
-    config_batching(w, server);
-    config_parameters(w, model);
-    put_empty_array(w, "model_warmup");
-    config_flag(w, "response_cache", "enable");
-    config_flag(w, "model_transaction_policy", "decoupled");
-    json_writer_end_object(w);
+    json_t *x = config_input(MODEL_INPUT, model->dtype, -1);
+    json_t *inputs = model->axis_input
+                         ? json_pack("[o,o]", x, config_input(MODEL_AXIS, DTYPE_I64, 1))
+                         : json_pack("[o]", x);
+    json_t *instances = json_pack(
+        "[{s:o, s:s, s:I, s:[]}]", "name", json_sprintf("%s_0", model->name), "kind",
+        server->gpu ? "KIND_GPU" : "KIND_CPU", "count", (json_int_t)server->instances, "gpus");
+    put_packed(
+        w, json_pack("{s:s, s:s, s:s, s:{s:{s:i}}, s:i, s:o, s:[o], s:o, s:o, s:o, s:[],"
+                     " s:{s:b}, s:{s:b}}",
+                     "name", model->name, "platform", "tally_opencl", "backend", "tally",
+                     "version_policy", "latest", "num_versions", 1, "max_batch_size", 0,
+                     "input", inputs, "output", config_output(MODEL_OUTPUT, model->dtype),
+                     "instance_group", instances, "dynamic_batching", config_batching(server),
+                     "parameters", config_parameters(model), "model_warmup", "response_cache",
+                     "enable", 0, "model_transaction_policy", "decoupled", 0));
 }
 
 /* ---- statistics, index, shared memory ---- */
@@ -241,21 +119,19 @@ void kserve_page_config(struct json_writer *w, const struct model *model,
 static void put_duration(struct json_writer *w, const char *key,
                          const struct kserve_duration *duration)
 {
-    json_writer_key(w, key);
-    json_writer_begin_object(w);
-    put_uint(w, "count", duration->count);
-    put_uint(w, "ns", duration->ns);
+    json_writer_member_object(w, key);
+    json_writer_member_uint(w, "count", duration->count);
+    json_writer_member_uint(w, "ns", duration->ns);
     json_writer_end_object(w);
 }
 
 static void batch_stats(struct json_writer *w, const struct kserve_model_stats *stats)
 {
-    json_writer_key(w, "batch_stats");
-    json_writer_begin_array(w);
+    json_writer_member_array(w, "batch_stats");
     for (size_t i = 0; i < stats->batch_count; i++) {
         const struct kserve_batch_stats *batch = &stats->batches[i];
         json_writer_begin_object(w);
-        put_uint(w, "batch_size", batch->batch_size);
+        json_writer_member_uint(w, "batch_size", batch->batch_size);
         put_duration(w, "compute_input", &batch->compute_input);
         put_duration(w, "compute_infer", &batch->compute_infer);
         put_duration(w, "compute_output", &batch->compute_output);
@@ -269,13 +145,12 @@ static void model_stats(struct json_writer *w, const struct model *model,
 {
     static const struct kserve_duration none = {.count = 0};
     json_writer_begin_object(w);
-    put_string(w, "name", model->name);
-    put_string(w, "version", MODEL_VERSION);
-    put_uint(w, "last_inference", stats->last_inference_ms);
-    put_uint(w, "inference_count", stats->inference_count);
-    put_uint(w, "execution_count", stats->execution_count);
-    json_writer_key(w, "inference_stats");
-    json_writer_begin_object(w);
+    json_writer_member_string(w, "name", model->name);
+    json_writer_member_string(w, "version", MODEL_VERSION);
+    json_writer_member_uint(w, "last_inference", stats->last_inference_ms);
+    json_writer_member_uint(w, "inference_count", stats->inference_count);
+    json_writer_member_uint(w, "execution_count", stats->execution_count);
+    json_writer_member_object(w, "inference_stats");
     put_duration(w, "success", &stats->success);
     put_duration(w, "fail", &stats->fail);
     put_duration(w, "queue", &stats->queue);
@@ -285,11 +160,11 @@ static void model_stats(struct json_writer *w, const struct model *model,
     put_duration(w, "cache_hit", &none);
     put_duration(w, "cache_miss", &none);
     json_writer_end_object(w);
-    json_writer_key(w, "response_stats");
-    json_writer_begin_object(w);
+    json_writer_member_object(w, "response_stats");
     json_writer_end_object(w);
     batch_stats(w, stats);
-    put_empty_array(w, "memory_usage");
+    json_writer_member_array(w, "memory_usage");
+    json_writer_end_array(w);
     json_writer_end_object(w);
 }
 
@@ -297,8 +172,7 @@ void kserve_page_stats(struct json_writer *w, const struct model *model,
                        const struct kserve_model_stats *stats)
 {
     json_writer_begin_object(w);
-    json_writer_key(w, "model_stats");
-    json_writer_begin_array(w);
+    json_writer_member_array(w, "model_stats");
     for (size_t i = 0; i < model_count(); i++) {
         if (model == NULL || model == model_at(i)) {
             model_stats(w, model_at(i), &stats[i]);
@@ -313,11 +187,11 @@ void kserve_page_index(struct json_writer *w, bool ready, bool only_ready)
     json_writer_begin_array(w);
     for (size_t i = 0; i < model_count() && (ready || !only_ready); i++) {
         json_writer_begin_object(w);
-        put_string(w, "name", model_at(i)->name);
-        put_string(w, "version", MODEL_VERSION);
-        put_string(w, "state", ready ? "READY" : "UNAVAILABLE");
+        json_writer_member_string(w, "name", model_at(i)->name);
+        json_writer_member_string(w, "version", MODEL_VERSION);
+        json_writer_member_string(w, "state", ready ? "READY" : "UNAVAILABLE");
         if (!ready) {
-            put_string(w, "reason", "no device is ready");
+            json_writer_member_string(w, "reason", "no device is ready");
         }
         json_writer_end_object(w);
     }
@@ -330,10 +204,10 @@ void kserve_page_shm(struct json_writer *w, const struct kserve_shm_region *regi
     json_writer_begin_array(w);
     for (size_t i = 0; i < count; i++) {
         json_writer_begin_object(w);
-        put_string(w, "name", regions[i].name);
-        put_string(w, "key", regions[i].key);
-        put_uint(w, "offset", regions[i].offset);
-        put_uint(w, "byte_size", regions[i].byte_size);
+        json_writer_member_string(w, "name", regions[i].name);
+        json_writer_member_string(w, "key", regions[i].key);
+        json_writer_member_uint(w, "offset", regions[i].offset);
+        json_writer_member_uint(w, "byte_size", regions[i].byte_size);
         json_writer_end_object(w);
     }
     json_writer_end_array(w);
@@ -388,12 +262,9 @@ static enum status read_key(const struct json_place *root, struct kserve_shm_reg
                             struct error *err)
 {
     const char *key = NULL;
-    enum status status = json_field_string(root, "key", &key, err);
+    enum status status = json_require_string(root, "key", &key, err);
     if (status != STATUS_OK) {
         return status;
-    }
-    if (key == NULL) {
-        return json_field_missing(root, "key", err);
     }
     if (strlen(key) >= sizeof region->key) {
         return json_field_error(root, "key", "at most 255 bytes", err);

@@ -55,8 +55,6 @@ struct kserve_shm_region {
 };
 
 /* Each writes one whole JSON value. */
-void kserve_page_live(struct json_writer *w);
-void kserve_page_health(struct json_writer *w, bool live, bool ready);
 void kserve_page_server(struct json_writer *w, const struct kserve_server *server);
 void kserve_page_model(struct json_writer *w, const struct model *model);
 void kserve_page_model_ready(struct json_writer *w, const struct model *model, bool ready);

@@ -298,10 +298,8 @@ static enum status read_output_parameters(const struct json_place *place,
     static const char *const known[] = {"binary_data", "shared_memory_region",
                                         "shared_memory_byte_size", "shared_memory_offset"};
     if (json_field(place, "classification") != NULL) {
-        char path[JSON_PATH_MAX];
-        json_path_of(place, "classification", -1, path);
-        return error_set_field(err, STATUS_INVALID_FIELD, path,
-                               "the models do not classify: a cumulative sum has no labels");
+        return json_field_refuse(place, "classification", -1, STATUS_INVALID_FIELD, err,
+                                 "the models do not classify: a cumulative sum has no labels");
     }
     enum status status = json_fields_known(place, known, ARRAY_COUNT(known), err);
     if (status == STATUS_OK) {

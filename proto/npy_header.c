@@ -4,10 +4,13 @@
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces \n
  *
  * The dict is parsed as the literal it is: keys in any order, either quote, spaces and a
- * trailing comma where Python allows them; everything else is refused. */
+ * trailing comma where Python allows them; everything else is refused. Possible failures:
+ * INVALID_NPY (no magic, another version, a header that is cut off or holds no such dict),
+ * INVALID_DTYPE (text, objects, complex numbers, ...), INVALID_SHAPE (too many dimensions). */
 #include "proto/npy_header.h"
 
 #include "proto/content_guess.h"
+#include "proto/digits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -212,19 +215,17 @@ static enum status parse_order(struct cursor *c, struct npy_header *out, struct 
 /* A decimal size; Python 2 wrote long ones as 3L. */
 static bool take_size(struct cursor *c, int64_t *out)
 {
-    int64_t value = 0;
+    uint64_t value = 0;
+    bool fits = false;
     skip_space(c);
-    const char *begin = c->p;
-    for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, *c->p - '0', &value)) {
-            return false;
-        }
+    size_t digits = digits_read(c->p, (size_t)(c->end - c->p), &value, &fits);
+    if (digits == 0 || !fits || value > INT64_MAX) {
+        return false;
     }
-    *out = value;
-    bool found = c->p > begin;
-    c->p += found && c->p < c->end && *c->p == 'L';
-    return found;
+    *out = (int64_t)value;
+    c->p += digits;
+    c->p += c->p < c->end && *c->p == 'L';
+    return true;
 }
 
 /* () or (3,) or (3, 4) or (3, 4,) */

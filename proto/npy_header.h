@@ -20,7 +20,8 @@ MUST_CHECK enum status npy_header_need(struct byte_view head, uint64_t *need,
                                        struct error *err);
 
 /* Parse a whole header: a Python dict literal with exactly the keys descr, fortran_order,
- * shape. err   INVALID_NPY, INVALID_DTYPE, INVALID_SHAPE; *out untouched */
+ * shape.
+ * err   INVALID_NPY, INVALID_DTYPE, INVALID_SHAPE; *out untouched */
 MUST_CHECK enum status npy_header_parse(struct byte_view head, struct npy_header *out,
                                         struct error *err);
 

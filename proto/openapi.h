@@ -1,5 +1,5 @@
-/* The OpenAPI document of the service, which proto/openapi/make_openapi.c makes, built into the program.
- * Thread: any, static data. */
+/* The OpenAPI document of the service, which proto/openapi/make_openapi.c makes, built into the
+ * program. Thread: any, static data. */
 #ifndef TALLY_PROTO_OPENAPI_H
 #define TALLY_PROTO_OPENAPI_H
 

@@ -46,7 +46,8 @@ enum status parallel_given_up(struct error *err);
 MUST_CHECK enum status parallel_copy(const struct parallel *parallel, void *to,
                                      const void *from, uint64_t bytes, struct error *err);
 
-/* Set `bytes` bytes to 0 in steps. err   CLIENT_GONE: given up on the way */
+/* Set `bytes` bytes to 0 in steps.
+ * err   CLIENT_GONE: given up on the way */
 MUST_CHECK enum status parallel_zero(const struct parallel *parallel, void *to, uint64_t bytes,
                                      struct error *err);
 

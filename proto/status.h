@@ -85,8 +85,7 @@ struct error {
         .status = STATUS_OK, .field = "", .detail = "" \
     }
 
-/* Record an error and return its status, so that a failing line reads `return error_set(...)`.
- */
+/* Record an error and return its status: a failing line reads `return error_set(...)`. */
 enum status error_set(struct error *err, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

@@ -115,9 +115,9 @@ struct binary64 {
     static constexpr int EXPLICIT = 52;
     static constexpr int BIAS = 1023;
     static constexpr int INFINITE = 0x7FF;
-    static constexpr int TIE_MIN =
-        -4; /* powers of ten between which a decimal of 64 bits can */
-    static constexpr int TIE_MAX = 23; /*   lie in the middle of two numbers */
+    /* Powers of ten between which a decimal of 64 bits can lie in the middle of two numbers. */
+    static constexpr int TIE_MIN = -4;
+    static constexpr int TIE_MAX = 23;
     static constexpr int POWER_MIN = -342;
     static constexpr int POWER_MAX = 308;
 };
@@ -144,8 +144,7 @@ struct bfloat16 {
     static constexpr int INFINITE = 0xFF;
 };
 
-/* Leading 128 bits of w * 10^q, exact enough for F: the table rounds down from 10^56 on here.
- */
+/* Leading 128 bits of w * 10^q, exact enough for F: here the table rounds down from 10^56 on. */
 template <typename F> inline u128 scaled(uint64_t w, int q)
 {
     u128 power = POW10.row[q - POW_MIN];

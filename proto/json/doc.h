@@ -28,8 +28,7 @@ MUST_CHECK enum status json_doc_parse(const char *text, size_t bytes,
                                       struct error *err);
 void json_doc_deinit(struct json_doc *doc);
 
-/* The measured array that the value of a "data" key stands for; NULL if the value is no array.
- */
+/* The measured array that the value of a "data" key stands for; NULL if it is no array. */
 const struct json_array *json_doc_array(const struct json_doc *doc, const json_t *value);
 
 #endif

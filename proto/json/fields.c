@@ -4,6 +4,7 @@
 #include "proto/json/number_text.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,6 +95,19 @@ enum status json_field_missing(const struct json_place *place, const char *name,
     char path[JSON_PATH_MAX];
     json_path_of(place, name, -1, path);
     return error_set_field(err, STATUS_MISSING_FIELD, path, "the field %s is missing", path);
+}
+
+enum status json_field_refuse(const struct json_place *place, const char *name, int index,
+                              enum status status, struct error *err, const char *format, ...)
+{
+    char path[JSON_PATH_MAX];
+    char detail[sizeof err->detail];
+    va_list args;
+    json_path_of(place, name, index, path);
+    va_start(args, format);
+    (void)vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    return error_set_field(err, status, path, "%s", detail);
 }
 
 static bool is_known(const char *key, const char *const *names, size_t count)
@@ -216,6 +230,13 @@ enum status json_field_string(const struct json_place *place, const char *name,
     }
     *out = json_string_value(value);
     return STATUS_OK;
+}
+
+enum status json_require_string(const struct json_place *place, const char *name,
+                                const char **out, struct error *err)
+{
+    return json_field(place, name) == NULL ? json_field_missing(place, name, err)
+                                           : json_field_string(place, name, out, err);
 }
 
 enum status json_field_int64_list(const struct json_place *place, const char *name, int max,

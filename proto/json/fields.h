@@ -1,7 +1,15 @@
 /* Typed getters for the fields of a JSON object. Each says in struct error which field (its
- * path from the root) holds what instead of what. A field that is absent, or null where
- * `optional` is said, leaves *out as it was. Strings are borrowed from the tree. Thread: any.
- */
+ * path from the root) holds what instead of what. A field that is absent leaves *out as it was.
+ * Strings are borrowed from the tree.
+ *
+ *     struct json_place root = {.object = doc.root, .path = ""};
+ *     status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
+ *     if (status == STATUS_OK) {
+ *         status = json_field_int64(&root, "axis", &axis, err);
+ *     }
+ *
+ * Possible failures: UNKNOWN_FIELD, MISSING_FIELD, INVALID_FIELD (of another kind), and what a
+ * getter names besides. Thread: any. */
 #ifndef TALLY_PROTO_JSON_FIELDS_H
 #define TALLY_PROTO_JSON_FIELDS_H
 
@@ -29,6 +37,11 @@ void json_path_of(const struct json_place *place, const char *name, int index,
 enum status json_field_error(const struct json_place *place, const char *name,
                              const char *expected, struct error *err);
 
+/* `status` for `name`, or for its element `index` if that is not negative; printf-like. */
+enum status json_field_refuse(const struct json_place *place, const char *name, int index,
+                              enum status status, struct error *err, const char *format, ...)
+    PRINTF_LIKE(6, 7);
+
 /* MISSING_FIELD for `name`. */
 enum status json_field_missing(const struct json_place *place, const char *name,
                                struct error *err);
@@ -55,14 +68,17 @@ MUST_CHECK enum status json_field_bool(const struct json_place *place, const cha
 MUST_CHECK enum status json_field_string(const struct json_place *place, const char *name,
                                          const char **out, struct error *err);
 
+/* The same of a field that must be there: MISSING_FIELD. */
+MUST_CHECK enum status json_require_string(const struct json_place *place, const char *name,
+                                           const char **out, struct error *err);
+
 /* An array of at most `max` integers; *count is untouched if absent. More than max is
  * INVALID_SHAPE. */
 MUST_CHECK enum status json_field_int64_list(const struct json_place *place, const char *name,
                                              int max, int64_t *out, int *count,
                                              struct error *err);
 
-/* An element type by its name in one family; `found` (may be NULL) says if the field is there.
- */
+/* An element type by its name in one family; `found` (may be NULL): the field is there. */
 MUST_CHECK enum status json_field_dtype(const struct json_place *place, const char *name,
                                         enum dtype_family family, enum dtype *out, bool *found,
                                         struct error *err);

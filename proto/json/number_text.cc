@@ -1,5 +1,5 @@
-/* Numbers and their text. The usual cases (up to 19 digits) are done by proto/json/decimal.h; longer
- * ones go to std::from_chars, and float16 and bfloat16, which it does not know, through the
+/* Numbers and their text. The usual cases (up to 19 digits) are done by decimal.h; longer ones
+ * go to std::from_chars, and float16 and bfloat16, which it does not know, through the
  * nearest double: that is right unless the double is the middle of two of their numbers, and
  * then the text itself is compared with that middle. */
 #include "proto/json/number_text.h"

@@ -18,8 +18,7 @@ inline unsigned digit(const char *p)
     return static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
 }
 
-/* The token from the sign's end on: value is mantissa * 10^exponent if digits <= EXACT_DIGITS.
- */
+/* The token from the sign's end on: mantissa * 10^exponent if digits <= EXACT_DIGITS. */
 struct token {
     const char *begin; /* after the sign */
     const char *end;

@@ -1,4 +1,13 @@
-/* The second pass over a JSON array, which converts its numbers in place, and the way back. */
+/* The second pass over a JSON array, which converts its numbers in place, and the way back.
+ *
+ * Reading alternates between an element and what stands after it (next_element()): closing
+ * brackets, then a comma. Each look is safe without a bound, because the text ends in ',' or
+ * ']'. Printing does the same the other way round.
+ *
+ * Possible failures: an element that is no number, is out of range or not whole
+ * (element_error()), something else than ',' or ']' after one (separator_error()), another
+ * number of elements than was measured (count_error()), or nobody waits any more
+ * (parallel_given_up()); each says which element. Printing cannot fail but for memory. */
 #include "proto/json/tensor.h"
 
 #include "proto/json/number_text.h"
@@ -249,8 +258,7 @@ static bool is_word(const char *p)
 }
 
 /* The state between two elements: closing brackets, then a comma, or the end of the part.
- * Returns where the next element or '[' is, c->end at the end, NULL if something else is there.
- */
+ * Returns where the next element or '[' is, c->end at the end, NULL for anything else. */
 static inline const char *next_element(struct cursor *c, const char *p, const char **where)
 {
     for (;;) {

@@ -16,23 +16,25 @@
 #include "proto/scan_call.h"
 #include "proto/status.h"
 
-/* What one pass over an array finds. */
+/* What one pass over an array finds. Of a ragged one `where` is the first offender; it differs
+ * in depth if `found` and `expected` are equal, else in length. */
 struct json_array {
     struct json_cut cut;       /* the text, brackets included; borrowed */
     int rank;                  /* nesting: 1 for a flat array */
     int64_t sizes[LIMIT_RANK]; /* elements per level; of the first of each level if ragged */
     uint64_t elements;         /* numbers in it, at any depth */
     bool integers;             /* no number has '.' or an exponent, and there is no string */
-    bool ragged;               /* siblings differ in length or depth: see where */
-    char where[112];           /* path of the first offender below the array: "[1][2]" */
-    uint64_t found;    /* its elements, and how many its elder siblings have; both equal: */
-    uint64_t expected; /*   it differs in depth */
+    bool ragged;               /* siblings differ in length or depth */
+    char where[112];           /* its path below the array: "[1][2]" */
+    uint64_t found;            /* its elements */
+    uint64_t expected;         /* and those of its elder siblings */
 };
 
-/* Measure the array whose '[' is text[0]; it must end before text[bytes].
- * err   INVALID_JSON (no end, nested deeper than LIMIT_RANK, an object or other odd thing is
- * left for reading to find), CLIENT_GONE: given up by `parallel`; never for raggedness
- * cost  one pass of about 0.2 ns per byte, no memory */
+/* Measure the array whose '[' is text[0]; it must end before text[bytes]. One pass of about
+ * 0.2 ns per byte, no memory. Raggedness is no error yet, and an object or another odd thing is
+ * left for reading to find.
+ * err   INVALID_JSON: no end; INVALID_SHAPE: nested deeper than LIMIT_RANK;
+ *       CLIENT_GONE: given up by `parallel` */
 MUST_CHECK enum status json_tensor_measure(const char *text, size_t bytes,
                                            const struct parallel *parallel,
                                            struct json_array *array, struct error *err);
@@ -53,13 +55,13 @@ struct json_read {
     bool bare_nan;        /* accept NaN, Infinity, -Infinity without quotes */
     bool any_spelling;    /* accept Inf, -Inf too, and all of them in any case */
     const char *field;    /* path of the array, for errors: "data" */
-    int rank;             /* shape that turns an element's number into its place in errors; */
-    const int64_t *sizes; /*   rank 0 or 1: flat */
+    int rank;             /* 0 or 1: flat; else errors name an element's place in this shape */
+    const int64_t *sizes; /* of rank > 1. Borrowed */
     const struct parallel *parallel; /* for long texts; NULL: none. Borrowed */
 };
 
-/* A stretch of an array's text: from a '[' or an element up to and with a ',' or the last ']'.
- */
+/* A stretch of an array's text: from a '[' or an element up to a ',' or the last ']', which
+ * belongs to it. */
 struct json_part {
     const char *text;
     size_t bytes;
@@ -93,18 +95,18 @@ MUST_CHECK enum status json_tensor_read_part(const struct json_read *read,
                                              struct error *err);
 
 /* Convert a whole array of `elements` numbers (json_array.elements), in pieces if it is long
- * and read->parallel is there. err   INVALID_DATA: the first error of the text; CLIENT_GONE:
- * read->parallel gave up */
+ * and read->parallel is there.
+ * err   INVALID_DATA: the first error of the text; CLIENT_GONE: read->parallel gave up */
 MUST_CHECK enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
                                         uint64_t elements, void *out, struct error *err);
 
 /* What is to be printed: elements in C order. */
 struct json_print {
     enum dtype dtype;
-    const void *data;     /* the first element of the whole, any alignment */
-    uint64_t elements;    /* of the whole */
-    int rank;             /* 0 or 1: one flat array; else nested, and the product of sizes is */
-    const int64_t *sizes; /*   elements */
+    const void *data;                /* the first element of the whole, any alignment */
+    uint64_t elements;               /* of the whole */
+    int rank;                        /* 0 or 1: one flat array; else nested */
+    const int64_t *sizes;            /* of rank > 1; their product is `elements`. Borrowed */
     const struct parallel *parallel; /* for long arrays; NULL: none. Borrowed */
 };
 

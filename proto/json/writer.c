@@ -1,4 +1,5 @@
-/* Append-only JSON text: commas, escapes, UTF-8 repair, growth. */
+/* Append-only JSON text: commas, escapes, UTF-8 repair, growth. The one possible failure is no
+ * room; it sticks, and everything after it does nothing. */
 #include "proto/json/writer.h"
 
 #include "proto/json/number_text.h"
@@ -290,19 +291,9 @@ void json_writer_uint(struct json_writer *w, uint64_t value)
     put_number(w, DTYPE_U64, &value);
 }
 
-void json_writer_double(struct json_writer *w, double value)
-{
-    put_number(w, DTYPE_F64, &value);
-}
-
 void json_writer_bool(struct json_writer *w, bool value)
 {
     json_writer_raw(w, value ? "true" : "false", value ? 4 : 5);
-}
-
-void json_writer_null(struct json_writer *w)
-{
-    json_writer_raw(w, "null", 4);
 }
 
 void json_writer_int_list(struct json_writer *w, const int64_t *values, int count)
@@ -312,4 +303,41 @@ void json_writer_int_list(struct json_writer *w, const int64_t *values, int coun
         json_writer_int(w, values[i]);
     }
     json_writer_end_array(w);
+}
+
+void json_writer_member_string(struct json_writer *w, const char *key, const char *text)
+{
+    json_writer_key(w, key);
+    json_writer_string(w, text);
+}
+
+void json_writer_member_uint(struct json_writer *w, const char *key, uint64_t value)
+{
+    json_writer_key(w, key);
+    json_writer_uint(w, value);
+}
+
+void json_writer_member_bool(struct json_writer *w, const char *key, bool value)
+{
+    json_writer_key(w, key);
+    json_writer_bool(w, value);
+}
+
+void json_writer_member_int_list(struct json_writer *w, const char *key, const int64_t *values,
+                                 int count)
+{
+    json_writer_key(w, key);
+    json_writer_int_list(w, values, count);
+}
+
+void json_writer_member_object(struct json_writer *w, const char *key)
+{
+    json_writer_key(w, key);
+    json_writer_begin_object(w);
+}
+
+void json_writer_member_array(struct json_writer *w, const char *key)
+{
+    json_writer_key(w, key);
+    json_writer_begin_array(w);
 }

@@ -6,8 +6,7 @@
  *     json_writer_init(&w);    or json_writer_init_sized(&w, bytes), if that is known,
  *                              or json_writer_init_fixed(&w, buffer, size)
  *     json_writer_begin_object(&w);
- *     json_writer_key(&w, "error");
- *     json_writer_string(&w, err->detail);
+ *     json_writer_member_string(&w, "error", err->detail);
  *     json_writer_end_object(&w);
  *     if (json_writer_ok(&w)) ... w.text, w.bytes (NUL-terminated)
  *     json_writer_deinit(&w);
@@ -24,9 +23,9 @@
 #include <stdint.h>
 
 enum {
-    JSON_WRITER_LEAST =
-        1000,         /* bytes of memory that a growing writer takes at first: the answer
-                       * to a small request, within what malloc() keeps at hand */
+    /* Bytes of memory that a growing writer takes at first: the answer to a small request,
+     * within what malloc() keeps at hand. */
+    JSON_WRITER_LEAST = 1000,
     JSON_INT_MAX = 21 /* most bytes of an integer and its comma */
 };
 
@@ -63,10 +62,17 @@ void json_writer_string(struct json_writer *w, const char *text);
 void json_writer_string_n(struct json_writer *w, const char *text, size_t bytes);
 void json_writer_int(struct json_writer *w, int64_t value);
 void json_writer_uint(struct json_writer *w, uint64_t value);
-void json_writer_double(struct json_writer *w, double value); /* not finite: as a string */
 void json_writer_bool(struct json_writer *w, bool value);
-void json_writer_null(struct json_writer *w);
 void json_writer_int_list(struct json_writer *w, const int64_t *values, int count);
+
+/* A key and its value; of an object or an array the beginning. */
+void json_writer_member_string(struct json_writer *w, const char *key, const char *text);
+void json_writer_member_uint(struct json_writer *w, const char *key, uint64_t value);
+void json_writer_member_bool(struct json_writer *w, const char *key, bool value);
+void json_writer_member_int_list(struct json_writer *w, const char *key, const int64_t *values,
+                                 int count);
+void json_writer_member_object(struct json_writer *w, const char *key);
+void json_writer_member_array(struct json_writer *w, const char *key);
 
 /* A value that is JSON text already (an object, a number, ...). */
 void json_writer_raw(struct json_writer *w, const char *text, size_t bytes);

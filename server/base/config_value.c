@@ -1,6 +1,8 @@
 /* From text to value, one function per type of the table. */
 #include "server/base/config_value.h"
 
+#include "proto/digits.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -64,22 +66,6 @@ void config_size_text(uint64_t bytes, char *text, size_t room)
     (void)snprintf(text, room, "%llu byte%s", (unsigned long long)bytes, bytes == 1 ? "" : "s");
 }
 
-/* Decimal digits at the start of the text; false without any or beyond 64 bits. */
-static bool parse_digits(const char *text, uint64_t *value, const char **end)
-{
-    uint64_t sum = 0;
-    const char *c = text;
-    for (; *c >= '0' && *c <= '9'; c++) {
-        if (__builtin_mul_overflow(sum, 10, &sum) ||
-            __builtin_add_overflow(sum, (uint64_t)(*c - '0'), &sum)) {
-            return false;
-        }
-    }
-    *value = sum;
-    *end = c;
-    return c != text;
-}
-
 /* The factor of a size suffix, 0 if it is none. */
 static uint64_t suffix_factor(const char *suffix)
 {
@@ -117,10 +103,12 @@ static enum status set_number(const struct config_row *row, const char *source,
                               const char *text, uint64_t *value, struct error *err)
 {
     uint64_t number = 0;
-    const char *end = text;
-    bool digits = parse_digits(text, &number, &end);
-    uint64_t factor = row->type == CONFIG_SIZE ? suffix_factor(end) : *end == '\0';
-    if (!digits || factor == 0 || __builtin_mul_overflow(number, factor, &number)) {
+    bool fits = false;
+    size_t digits = digits_read(text, strlen(text), &number, &fits);
+    uint64_t factor =
+        row->type == CONFIG_SIZE ? suffix_factor(text + digits) : text[digits] == '\0';
+    if (digits == 0 || !fits || factor == 0 ||
+        __builtin_mul_overflow(number, factor, &number)) {
         return error_set(
             err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
             row->type == CONFIG_SIZE

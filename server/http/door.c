@@ -1,6 +1,8 @@
 /* Checks one header; see door.h for what and why. */
 #include "server/http/door.h"
 
+#include "proto/digits.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -82,17 +84,13 @@ static enum field field_find(const char *name, size_t bytes)
 
 bool door_number(const char *text, size_t bytes, int64_t *out)
 {
-    int64_t value = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        if (text[i] < '0' || text[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, text[i] - '0', &value)) {
-            return false;
-        }
-    }
-    if (bytes == 0) {
+    uint64_t value = 0;
+    bool fits = false;
+    size_t digits = digits_read(text, bytes, &value, &fits);
+    if (digits == 0 || digits < bytes || !fits || value > INT64_MAX) {
         return false;
     }
-    *out = value;
+    *out = (int64_t)value;
     return true;
 }
 

@@ -196,22 +196,13 @@ static void the_index_is_an_array_of_states(void **state)
     json_decref(root);
 }
 
-static void health_says_live_and_ready(void **state)
+static void readiness_names_the_model(void **state)
 {
     (void)state;
     struct json_writer w;
     json_writer_init(&w);
-    kserve_page_live(&w);
-    json_t *root = tree(&w);
-    assert_true(json_is_true(json_object_get(root, "live")));
-    json_decref(root);
-    kserve_page_health(&w, true, false);
-    root = tree(&w);
-    assert_true(json_is_true(json_object_get(root, "live")));
-    assert_true(json_is_false(json_object_get(root, "ready")));
-    json_decref(root);
     kserve_page_model_ready(&w, model_find("cumsum"), true);
-    root = tree(&w);
+    json_t *root = tree(&w);
     assert_string_equal(string_at(root, "name"), "cumsum");
     assert_true(json_is_true(json_object_get(root, "ready")));
     json_decref(root);
@@ -299,7 +290,7 @@ int main(void)
         cmocka_unit_test(a_config_is_a_complete_model_config),
         cmocka_unit_test(statistics_have_every_figure_perf_analyzer_reads),
         cmocka_unit_test(the_index_is_an_array_of_states),
-        cmocka_unit_test(health_says_live_and_ready),
+        cmocka_unit_test(readiness_names_the_model),
         cmocka_unit_test(shared_memory_is_an_array),
         cmocka_unit_test(the_index_body_is_empty_or_names_ready),
         cmocka_unit_test(a_registration_names_key_and_size),

@@ -1,4 +1,6 @@
-/* The codecs of POST /v1/cumsum, and what they share. */
+/* What the formats of POST /v1/cumsum share: which codec reads which, the length of a binary
+ * payload, and the answer, which does not depend on the request's format. Possible failures:
+ * LENGTH_MISMATCH, with how the expected length comes about; INVALID_DTYPE for bfloat16 in NPY. */
 #include "proto/codec_cumsum.h"
 
 #include "proto/attributes.h"

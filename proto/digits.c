@@ -1,0 +1,16 @@
+/* Horner's rule, with a look at what the 64 bits hold. */
+#include "proto/digits.h"
+
+size_t digits_read(const char *text, size_t bytes, uint64_t *value, bool *fits)
+{
+    uint64_t sum = 0;
+    bool overflow = false;
+    size_t count = 0;
+    for (; count < bytes && text[count] >= '0' && text[count] <= '9'; count++) {
+        overflow |= __builtin_mul_overflow(sum, UINT64_C(10), &sum);
+        overflow |= __builtin_add_overflow(sum, (uint64_t)(text[count] - '0'), &sum);
+    }
+    *value = sum;
+    *fits = !overflow;
+    return count;
+}

@@ -1,0 +1,208 @@
+/* Framing, shapes, places and axis tensors: one wording for the dialects that have them. */
+#include "proto/framed.h"
+
+#include "proto/attributes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum status framed_head_need(const struct codec_request *request, struct byte_view head,
+                             uint64_t *need, struct error *err)
+{
+    (void)head;
+    if (request->head_bytes < 0) {
+        *need = UINT64_MAX;
+        return STATUS_OK;
+    }
+    if (request->body_bytes >= 0 && request->head_bytes > request->body_bytes) {
+        return error_set_field(err, STATUS_INVALID_REQUEST, FRAMED_HEADER,
+                               "the header announces %" PRId64 " bytes of JSON, but the body "
+                               "has %" PRId64,
+                               request->head_bytes, request->body_bytes);
+    }
+    *need = (uint64_t)request->head_bytes;
+    return STATUS_OK;
+}
+
+int64_t framed_payload_bytes(const struct codec_request *request)
+{
+    if (request->head_bytes < 0) {
+        return 0;
+    }
+    return request->body_bytes < 0 ? -1 : request->body_bytes - request->head_bytes;
+}
+
+enum status framed_check_payload(uint64_t found, uint64_t least, uint64_t most,
+                                 struct error *err)
+{
+    if (found >= least && found <= most) {
+        return STATUS_OK;
+    }
+    if (least == most) {
+        return error_set(err, STATUS_LENGTH_MISMATCH,
+                         "the body has %" PRIu64 " bytes after its JSON, but the tensors "
+                         "described there take %" PRIu64 "; is " FRAMED_HEADER " right?",
+                         found, least);
+    }
+    return error_set(err, STATUS_LENGTH_MISMATCH,
+                     "the body has %" PRIu64 " bytes after its JSON, but the tensor described "
+                     "there takes %" PRIu64 " to %" PRIu64 "; is " FRAMED_HEADER " right?",
+                     found, least, most);
+}
+
+enum status framed_no_query(const struct codec_request *request, struct error *err)
+{
+    if (request->param_count == 0) {
+        return STATUS_OK;
+    }
+    return error_set_field(err, STATUS_UNKNOWN_FIELD, request->params[0].name,
+                           "this route takes no query parameters: everything is in the body");
+}
+
+enum status framed_check_flat(const struct json_array *array, const char *field, uint64_t least,
+                              uint64_t most, struct error *err)
+{
+    if (array->rank > 1 || array->ragged) {
+        return error_set_field(err, STATUS_INVALID_DATA, field,
+                               "found nested arrays: expected one flat array, in buffer order");
+    }
+    if (array->elements >= least && array->elements <= most) {
+        return STATUS_OK;
+    }
+    if (least == most) {
+        return error_set_field(err, STATUS_INVALID_DATA, field,
+                               "found %" PRIu64 " elements: expected %" PRIu64, array->elements,
+                               least);
+    }
+    return error_set_field(err, STATUS_INVALID_DATA, field,
+                           "found %" PRIu64 " elements: expected %" PRIu64 " to %" PRIu64,
+                           array->elements, least, most);
+}
+
+enum status framed_answer(struct json_writer *w, bool framed, uint64_t payload_bytes,
+                          struct answer *answer, struct error *err)
+{
+    size_t bytes = 0;
+    char *text = json_writer_take(w, &bytes);
+    if (text == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the text of the answer");
+    }
+    answer->head = text;
+    answer->head_bytes = bytes;
+    answer->content_type = framed ? "application/octet-stream" : "application/json";
+    answer->payload_bytes = framed ? payload_bytes : 0;
+    if (framed) {
+        struct answer_header *header = &answer->headers[answer->header_count++];
+        header->name = FRAMED_HEADER;
+        (void)snprintf(header->value, sizeof header->value, "%zu", bytes);
+    }
+    return STATUS_OK;
+}
+
+/* ---- one tensor ---- */
+
+enum status framed_tensor_read_shape(struct framed_tensor *tensor, struct error *err)
+{
+    int rank = -1;
+    enum status status =
+        json_field_int64_list(&tensor->place, "shape", LIMIT_RANK, tensor->sizes, &rank, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (rank < 0) {
+        return json_field_missing(&tensor->place, "shape", err);
+    }
+    struct scan_desc desc = {.dtype = tensor->dtype, .rank = rank};
+    for (int i = 0; i < rank; i++) {
+        desc.sizes[i] = tensor->sizes[i];
+        if (tensor->sizes[i] < 0) {
+            return json_field_refuse(&tensor->place, "shape", i, STATUS_INVALID_SHAPE, err,
+                                     "found %" PRId64 ": a dimension has 0 elements or more",
+                                     tensor->sizes[i]);
+        }
+    }
+    if (!buffer_reach(&desc, NULL, &tensor->elements)) {
+        return json_field_refuse(&tensor->place, "shape", -1, STATUS_INVALID_SHAPE, err,
+                                 "the tensor has more than 2^63-1 bytes");
+    }
+    tensor->rank = rank;
+    tensor->bytes = tensor->elements * dtype_info(tensor->dtype)->bytes;
+    return STATUS_OK;
+}
+
+enum status framed_tensor_take_data(const struct json_doc *doc, const json_t *data, bool scalar,
+                                    struct framed_tensor *tensor, struct error *err)
+{
+    tensor->array = json_doc_array(doc, data);
+    if (tensor->array != NULL) {
+        return STATUS_OK;
+    }
+    int64_t number = 0;
+    if (scalar && json_integer_of(data, &number)) {
+        tensor->scalar = data;
+        return STATUS_OK;
+    }
+    return json_field_error(&tensor->place, "data",
+                            scalar ? "an integer or an array of one" : "an array of numbers",
+                            err);
+}
+
+enum status framed_tensor_take_payload(struct framed_tensor *tensor, const char *name,
+                                       int64_t size, uint64_t *payload, struct error *err)
+{
+    if (size < 0 || (uint64_t)size != tensor->bytes) {
+        return json_field_refuse(&tensor->place, name, -1, STATUS_LENGTH_MISMATCH, err,
+                                 "found %" PRId64 ", but shape and type take %" PRIu64 " bytes",
+                                 size, tensor->bytes);
+    }
+    tensor->binary = true;
+    tensor->payload_offset = *payload;
+    *payload += tensor->bytes; /* each is below 2^63, and there are two */
+    return STATUS_OK;
+}
+
+enum status framed_tensor_check_axis(const struct framed_tensor *tensor,
+                                     const char *type_member, struct error *err)
+{
+    if (tensor->dtype != DTYPE_I32 && tensor->dtype != DTYPE_I64) {
+        return json_field_refuse(&tensor->place, type_member, -1, STATUS_INVALID_DTYPE, err,
+                                 "found %s: the axis is of type int64 or int32",
+                                 dtype_info(tensor->dtype)->name);
+    }
+    if (tensor->rank > 1 || tensor->elements != 1) {
+        return json_field_refuse(&tensor->place, "shape", -1, STATUS_INVALID_SHAPE, err,
+                                 "the axis is a scalar: expected the shape [] or [1]");
+    }
+    return STATUS_OK;
+}
+
+int64_t framed_axis_from_bytes(enum dtype dtype, const void *bytes)
+{
+    int32_t narrow = 0;
+    int64_t wide = 0;
+    if (dtype == DTYPE_I32) {
+        memcpy(&narrow, bytes, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, bytes, sizeof wide);
+    return wide;
+}
+
+enum status framed_axis_from_json(const struct framed_tensor *tensor, int64_t *axis,
+                                  struct error *err)
+{
+    if (tensor->scalar != NULL) {
+        (void)json_integer_of(tensor->scalar, axis);
+        return STATUS_OK;
+    }
+    char path[JSON_PATH_MAX];
+    int64_t value = 0;
+    json_path_of(&tensor->place, "data", -1, path);
+    struct json_read read = {.dtype = tensor->dtype, .field = path};
+    enum status status = json_tensor_read(&read, tensor->array->cut, 1, &value, err);
+    if (status == STATUS_OK) {
+        *axis = framed_axis_from_bytes(tensor->dtype, &value);
+    }
+    return status;
+}
