@@ -28,7 +28,7 @@ enum {
     ALONE_UNITS = 1 << 14
 };
 
-/* From here on it pays on GPUs (docs/performance.md). */
+/* From here on it pays on GPUs (docs/design/kernels.md). */
 enum {
     LOOKBACK_FROM = 1 << 15, /* elements of a line: shorter ones are done sooner without */
     GENERIC_FROM = 1 << 15   /* columns or strided lines: a work-item each fills the device */

@@ -8,7 +8,7 @@
 
 struct scan_launcher; /* opaque: the programs of a device and the tables of its launches */
 
-/* Elements that an association block holds: where a line may be cut (docs/numerics.md). */
+/* Elements that an association block holds: where a line may be cut (docs/design/numerics.md). */
 enum {
     SCAN_BLOCK = 256,
     SCAN_SUPERBLOCK = 65536

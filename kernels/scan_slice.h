@@ -7,7 +7,7 @@
  *      tensor  [ step 0 | step 1 | step 2 | ............ | last step ]
  *      slices  [     steps 0 and 1        | 2 ... 7 | ...            ]
  *
- * The association of the additions does not know of slices (docs/numerics.md: lines are cut
+ * The association of the additions does not know of slices (docs/design/numerics.md: lines are cut
  * between blocks), so neither do the bits. Pure; thread: any. */
 #ifndef TALLY_KERNELS_SCAN_SLICE_H
 #define TALLY_KERNELS_SCAN_SLICE_H

@@ -4,7 +4,7 @@
  * table; where a launch is too small to be worth a second thread, our own driver gets one
  * work-group of all (scan_launch.c). Units are large enough to hide what starting one costs
  * (under a microsecond) and small enough that threads end together. Numbers that are a matter
- * of speed were measured: docs/performance.md, "Which kernel, from which size on". */
+ * of speed were measured: docs/design/kernels.md, Constants. */
 #include "kernels/variants.h"
 
 #include "kernels/scan_gaps.h"

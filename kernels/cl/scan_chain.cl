@@ -9,7 +9,7 @@
  *
  *   1. adds up its blocks (reading memory), if a part follows it,
  *   2. waits for the sums of the line before it, adds its blocks' totals to them one after the
- *      other, as docs/numerics.md orders them, and publishes the sums after it,
+ *      other, as docs/design/numerics.md orders them, and publishes the sums after it,
  *   3. scans its blocks (reading the cache) from the sums before it.
  *
  * Adding up is what parts cost more than a whole line. So each part that leads a round of as many

@@ -2,7 +2,7 @@
  * A unit is a strip of columns of one outer index, or part of one (scan_chain.cl); a work-item (a
  * work-group of one) walks down it,
  * eight rows at a time: a vector holds one row's elements of GROUP columns, and the group network
- * of docs/numerics.md runs between vectors, without a shuffle. Sums of the strip's columns stay in
+ * of docs/design/numerics.md runs between vectors, without a shuffle. Sums of the strip's columns stay in
  * L1. No barriers. In place is fine: rows are read before they are written.
  *
  * A strip's last, incomplete vector overlaps the one before it; both compute the same values.

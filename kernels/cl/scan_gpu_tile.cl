@@ -165,7 +165,7 @@ static void load_group(__global const elem_t *in, __global const struct gpu_shap
     }
 }
 
-/* The Kogge-Stone network of docs/numerics.md. */
+/* The Kogge-Stone network of docs/design/numerics.md. */
 static void group_sums(const elem_t e[GROUP], acc_t q[GROUP])
 {
     for (uint i = 0; i < GROUP; i++) {

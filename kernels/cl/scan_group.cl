@@ -1,7 +1,7 @@
-/* The group of docs/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add, store.
+/* The group of docs/design/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add, store.
  * group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer addition
  * is associative: any grouping gives the same bits). 64-bit accumulators are kept as two parts of
- * four: shuffles of 512-bit vectors were slower (docs/performance.md), and PoCL's work-group
+ * four: shuffles of 512-bit vectors were slower (docs/design/kernels.md), and PoCL's work-group
  * function does not tell the compiler to prefer shorter ones. Where no lane meets another
  * (-DVERTICAL) the whole vectors are faster, conversions above all.
  * -DEIGHT_LANES: one part of eight, whatever the type.

@@ -1,6 +1,6 @@
 /* Lines side by side in the lanes of vectors, for CPU devices: eight rows (positions along the
  * axis) of GROUP columns (lines) are scanned by vertical additions, the group network of
- * docs/numerics.md between vectors, without a shuffle. */
+ * docs/design/numerics.md between vectors, without a shuffle. */
 
 #define ROWS  8   /* rows of a group */
 #define BLOCK 256 /* rows */
@@ -28,7 +28,7 @@ INLINE group_t group_add(group_t a, group_t b)
 }
 
 /* The network over eight rows. Sums that are exact in any order are chained instead: those of
- * integers, and of eight float16 numbers in float64 (docs/numerics.md). */
+ * integers, and of eight float16 numbers in float64 (docs/design/numerics.md). */
 INLINE void rows_scan(group_t v[ROWS])
 {
 #if defined(ACC_INT) || (defined(ELEM_F16) && defined(ACC_F64))

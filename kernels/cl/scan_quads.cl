@@ -1,12 +1,12 @@
 /* Four groups of a line side by side in the lanes of vectors ("a quad"), for CPU devices whose
  * sums are two vectors of four: vector i holds element i of each group, so that the group
- * network of docs/numerics.md takes 17 vertical additions for four groups and no shuffle.
+ * network of docs/design/numerics.md takes 17 vertical additions for four groups and no shuffle.
  * Shuffles are spent on transposing elements instead, eight at a time before they are widened
  * and after they are rounded, within 128 bits, of which the hardware does more at a time than
  * of those across.
  *
  * For elements narrower than their sums: others would be transposed at twice the cost
- * (docs/performance.md). */
+ * (docs/design/kernels.md). */
 #if PART == 4
 
 #if !defined(QUADS) && ELEM_BYTES <= 4

@@ -389,7 +389,7 @@ static void hung_up(struct conn *conn, bool gone)
             cut(conn, NULL);
         }
     } else if (gone) {
-        /* Who has only closed his side may well read the answer (docs/decisions/015). Of one
+        /* Who has only closed his side may well read the answer (docs/design/decisions/015). Of one
          * who is gone nobody needs the result any more. The queue drops the request at its next
          * tick; what runs already comes back in its own time. */
         exchange_cancel(x);

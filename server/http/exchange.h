@@ -22,7 +22,7 @@
  *
  * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
  * suspends the connection (`held`). Until then it may even close it, which makes an orphan of the
- * exchange (docs/decisions/012). */
+ * exchange (docs/design/decisions/012). */
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 

@@ -1,4 +1,4 @@
-/* Scans a large tensor in slices: while its body still arrives (docs/decisions/008), and when
+/* Scans a large tensor in slices: while its body still arrives (docs/design/decisions/008), and when
  * it is complete, so that none holds a device for long while others wait, and none is scanned
  * to its end for a client that has left.
  *

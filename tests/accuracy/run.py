@@ -4,7 +4,7 @@
 
 Starts tallyd on a free port, sends each input as raw bytes, and prints for every output the largest and the mean
 distance from the exact running sum, in units in the last place of the element type at that sum (0.5 is a correctly
-rounded result). The last column says whether every output of Tally keeps the bound of docs/numerics.md; one that does
+rounded result). The last column says whether every output of Tally keeps the bound of docs/design/numerics.md; one that does
 not ends the run with status 1. --quick: a thousand elements of each kind, for the test suite.
 
 The exact sums are integers: every input is a multiple of 2^-1074. They are kept as limbs of 38 bits, one array of
@@ -140,7 +140,7 @@ def systems(base, name, with_torch):
 
 # ---- the table ----
 def keeps_bound(error, got, exact, name, unit, places):
-    """The bound of docs/numerics.md; with one rounding to the element type."""
+    """The bound of docs/design/numerics.md; with one rounding to the element type."""
     count = (294 + places / 65536) * unit
     bound = count / (1 - count) * exact.magnitudes
     rounding = 0 if name == "float64" else np.maximum(ulps(exact.value, name), ulps(got, name)) / 2

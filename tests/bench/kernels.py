@@ -32,7 +32,7 @@ def run(more, out, seconds):
 
 
 def goal_of(layout, native):
-    """docs/performance.md, Goals."""
+    """What a layout is held to; docs/performance.md says it, too."""
     row = re.fullmatch(r"rows of (\d+)(Ki|Mi)?", layout)
     columns = re.fullmatch(r"columns of (\d+)(Ki)?", layout)
     if row and (row[2] or int(row[1]) > 256):

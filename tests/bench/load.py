@@ -23,6 +23,7 @@ ROOT = HERE.parent.parent
 BIN = ROOT / os.environ.get("TALLY_BIN", "build/bin")
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
+QUIET = 0.5  # load average: beside more, figures are off, ratios less so
 PREFIX = f"tally_bench_{os.getpid()}_"  # of files in shared folders
 
 

@@ -66,6 +66,11 @@ def runs(sections):
     for (began, command, busy), names in together.items():
         words = f"- {began}, `{command}`, {busy}: {', '.join(names)}."
         lines += textwrap.wrap(words, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+    if max(document["machine"]["load_average"] for document in sections.values()) > load.QUIET:
+        lines += [
+            "",
+            "**Other programs were at work on the machine: a trial run, no figures to go by.**",
+        ]
     return lines
 
 

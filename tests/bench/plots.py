@@ -222,9 +222,9 @@ def sweep(rows):
 
 def service(rows, out):
     found = sweep(rows)
-    if not found:
-        return
     counts = sorted({c for kind in found.values() for c in kind})
+    if len(counts) < 2:
+        return
     kinds = [(kind, "requests_per_second", "") for kind in found]
     kinds += [("small raw", "bare_requests_per_second", "5 4")] * ("small raw" in found)
     most = max(row[key] for kind, key, _ in kinds for row in found[kind].values())

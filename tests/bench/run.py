@@ -112,7 +112,7 @@ def main():
     print(
         f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.2f} before the run"
     )
-    if facts["load_average"] > 0.5:
+    if facts["load_average"] > load.QUIET:
         print("bench: the machine is busy; figures will be off, ratios less so", file=sys.stderr)
     tables = {}
     for name in settings.only or (QUICK if settings.quick else SECTIONS):

@@ -1,4 +1,4 @@
-"""Every output lies within the bound of docs/numerics.md, measured against exact sums."""
+"""Every output lies within the bound of docs/design/numerics.md, measured against exact sums."""
 
 import pathlib
 import sys

@@ -157,6 +157,13 @@ def test_what_was_not_measured_says_so(folder):
     assert "Not measured in this run." in page.filled(page.PAGE.read_text(), found)
 
 
+def test_a_run_on_a_busy_machine_is_called_that(folder):
+    sections = page.read_sections(folder)
+    assert "Other programs" not in "".join(page.runs(sections))
+    sections["peers"]["machine"] = {**ABOUT, "load_average": 3.0}
+    assert "Other programs" in "".join(page.runs(sections))
+
+
 def test_a_page_without_its_markers_is_refused(folder):
     text = page.PAGE.read_text().replace("<!-- end: peers -->\n", "")
     with pytest.raises(ValueError, match="markers of peers"):

@@ -5,7 +5,7 @@
  * Their intervals tell whether a prefix sum adds the right elements in the right order. Here
  * more is promised: which additions are made, to the bit. So the kernels are built with another
  * element type (scan_tree.cl), whose values stand for trees of additions, and every output must
- * be the tree that docs/numerics.md writes down. Control flow does not depend on values, so
+ * be the tree that docs/design/numerics.md writes down. Control flow does not depend on values, so
  * equal trees for one input are equal sums for every input, but for collisions of a hash of 64
  * bits. That the written trees are themselves prefix sums is shown with intervals: each E(k) is
  * [0, k).
@@ -37,7 +37,7 @@ enum {
 static bool all; /* --all: every length in every way; without it, in the two plainest ways,
                     without most of the narrow columns, and int64 without what is turned over */
 
-/* ---- docs/numerics.md over any addition whose identity is 0 ---- */
+/* ---- docs/design/numerics.md over any addition whose identity is 0 ---- */
 
 typedef uint64_t (*plus_function)(uint64_t a, uint64_t b);
 
@@ -393,7 +393,7 @@ int main(int argc, char **argv)
 {
     char sentence[128];
     all = argc > 1 && strcmp(argv[1], "--all") == 0;
-    ktest_run("the trees of docs/numerics.md are prefix sums",
+    ktest_run("the trees of docs/design/numerics.md are prefix sums",
               the_written_trees_are_prefix_sums, NULL);
     for (size_t w = 0; w < SCAN_WAYS; w++) {
         (void)snprintf(sentence, sizeof sentence, "every length gives the written tree, %s",

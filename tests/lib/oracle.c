@@ -1,4 +1,4 @@
-/* The prefix function E(k) of docs/numerics.md, written down literally. */
+/* The prefix function E(k) of docs/design/numerics.md, written down literally. */
 #include "tests/lib/oracle.h"
 
 #include <math.h>

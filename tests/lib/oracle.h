@@ -1,4 +1,4 @@
-/* The operator in plain C, straight from docs/numerics.md and as slow as it is plain: what
+/* The operator in plain C, straight from docs/design/numerics.md and as slow as it is plain: what
  * every kernel's output is compared with, byte for byte. Knows nothing of plans or OpenCL.
  * Thread: any. */
 #ifndef TALLY_TESTS_LIB_ORACLE_H

@@ -5,7 +5,7 @@
 #
 # Out-of-bounds accesses and data races, and reads of memory that nobody wrote. Any report fails, and so
 # does a kernel that Oclgrind does not take. Optimised code has instructions that stop it, hence
-# -cl-opt-disable; a function inlined by force brings an intrinsic that does, hence noinline. docs/devices.md
+# -cl-opt-disable; a function inlined by force brings an intrinsic that does, hence noinline. docs/design/proofs.md
 # has what Oclgrind gets wrong, and so why elementwise.h, why one way of the corpus a process (--way), and
 # which rows leave out which check.
 #

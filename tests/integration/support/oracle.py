@@ -1,4 +1,4 @@
-"""The cumulative sum to the bit, as docs/numerics.md defines it, in NumPy."""
+"""The cumulative sum to the bit, as docs/design/numerics.md defines it, in NumPy."""
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def _integer_lines(lines, exclusive):
 
 
 def _float_lines(lines, exclusive):
-    """E(0..n) of docs/numerics.md; E(k) for exclusive, E(k+1) for inclusive."""
+    """E(0..n) of docs/design/numerics.md; E(k) for exclusive, E(k+1) for inclusive."""
     count, length = lines.shape
     groups = _pad(lines, length // GROUP * GROUP + GROUP).reshape(count, -1, GROUP)
     inside = groups
