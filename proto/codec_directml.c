@@ -525,7 +525,7 @@ static enum status directml_decode(const struct codec_request *request, struct b
     }
     if (status == STATUS_OK) {
         describe(&dml->op, &found.desc);
-        dml->output_text = json_dumps(dml->op.output_member, JSON_COMPACT);
+        dml->output_text = json_doc_dump(dml->op.output_member);
         if (dml->output_text == NULL) {
             status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
         }

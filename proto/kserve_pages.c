@@ -14,7 +14,7 @@
 /* Append what jansson has packed; NULL, as it is without memory, fails the writer. */
 static void put_packed(struct json_writer *w, json_t *value)
 {
-    char *text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
+    char *text = json_doc_dump(value);
     json_decref(value);
     if (text == NULL) {
         w->failed = true;

@@ -263,12 +263,28 @@ static void take_over_allocations(void)
     json_set_alloc_funcs(allocate, deallocate);
 }
 
-static enum status load(struct builder *b, json_t **out, struct error *err)
+static void watch_allocations(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    json_error_t trouble;
     (void)pthread_once(&once, take_over_allocations);
     allocation_failed = false;
+}
+
+char *json_doc_dump(const json_t *value)
+{
+    watch_allocations();
+    char *text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
+    if (allocation_failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static enum status load(struct builder *b, json_t **out, struct error *err)
+{
+    json_error_t trouble;
+    watch_allocations();
     filling = &b->arena;
     json_t *root = json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, &trouble);
     filling = NULL;
