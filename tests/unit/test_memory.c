@@ -299,7 +299,8 @@ static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
     assert_int_equal(memory_take(memory, 40 << 20, &block, NULL), STATUS_OK);
     assert_true(slab_wrap_keep(block.slab, &owner, &released, note_thread));
     memory_give(memory, &block);
-    assert_int_equal(memory_take(memory, 60 << 20, &block, NULL), STATUS_OK); /* for want of room */
+    assert_int_equal(memory_take(memory, 60 << 20, &block, NULL),
+                     STATUS_OK); /* for want of room */
     wait_for_release();
 
     assert_true(slab_wrap_keep(block.slab, &owner, &released, note_thread));
