@@ -7,6 +7,11 @@
 /* Raise the limit of open files to what `files` need, as far as allowed; returns the limit. */
 uint64_t machine_raise_open_files(uint64_t files);
 
+/* Let other threads of this process have the processor before the calling one (nice(2)), and
+ * before those that it creates from now on. Each call adds to what was. Where the system does
+ * not allow it nothing happens. */
+void machine_step_back(int steps);
+
 /* Figures for /metrics; 0 where the system does not tell. */
 struct machine_usage {
     uint64_t resident_bytes;

@@ -26,7 +26,9 @@
 
 enum {
     KEEP_ALIVE_DRAIN_BYTES = 1 << 20, /* a longer rest is not waited for before answering */
-    LINGER_BYTES = 256 << 20,         /* most that is read and dropped after an early answer */
+    LINGER_BYTES = 16 << 20,          /* read and dropped after an early answer, at most: more
+                                       * than the buffers of two sockets hold, so that the
+                                       * client had the answer when it sent what follows */
     ID_BYTES = 16
 };
 

@@ -12,7 +12,7 @@
  * |                     | --header-timeout-ms more                                              |
  * | HEADER              | --header-timeout-ms                                                   |
  * | BODY                | --body-timeout-ms, rate                                               |
- * | REFUSED, LINGERING  | 1 s, and 10 s after the answer                                        |
+ * | REFUSED, LINGERING  | 1 s, and 10 s or 16 MiB after the answer                              |
  * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
  * |                     | texts; --device-timeout-ms there                                      |
  * | ANSWERING           | --answer-timeout-ms, rate                                             |

@@ -7,11 +7,14 @@
  * pages costs more than the scan).
  *
  * Unused own slabs wait in a list, latest first. They leave after keep_ms, or when the total
- * would exceed the budget. System calls are made outside the lock. */
+ * would exceed the budget: then a thread of their own unmaps them, because that takes
+ * milliseconds, and as long as a device's driver likes. System calls are made outside the lock.
+ */
 #include "server/memory/memory.h"
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/base/machine.h"
 #include "server/memory/buddy.h"
 
 #include <assert.h>
@@ -19,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -33,7 +37,9 @@ enum {
     OWN_OFFSET = SLAB_ALIGN, /* of the usable bytes in an own slab: page-aligned */
     SHARED_MAX = 4096,       /* shared slabs */
     KEPT_PART = 16,          /* of the budget for small requests: a sixteenth, ... */
-    KEPT_MOST = 64 << 20     /* ... at most */
+    KEPT_MOST = 64 << 20,    /* ... at most */
+    UNMAP_PIECE = 16 << 20,  /* bytes: whoever maps memory meanwhile waits for one piece */
+    STEPS_BACK = 5           /* of the thread that unmaps, behind HTTP threads */
 };
 
 /* memory_block.bin: 0 for an own slab, else 1 + index in shared[]. */
@@ -43,7 +49,7 @@ struct shared_slab {
     uint64_t unused_since_ns; /* valid while nothing is taken from it */
 };
 
-/* An own slab nobody uses. */
+/* A slab nobody uses. */
 struct idle_slab {
     struct slab *slab; /* owned */
     uint64_t since_ns;
@@ -59,35 +65,18 @@ struct memory {
     pthread_mutex_t lock;            /* guards everything below */
     size_t shared_count;             /* entries of shared[] ever used */
     struct idle_slab *idle;
+    struct idle_slab *leaving; /* to be unmapped, and no longer in slab_bytes */
+    bool stopping;
     uint64_t slab_bytes;
     uint64_t block_count;
     struct shared_slab shared[SHARED_MAX];
+    pthread_cond_t leave; /* leaving, stopping */
+    pthread_t unmapper;
 };
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
-}
-
-enum status memory_create(const struct memory_options *options, struct memory **out,
-                          struct error *err)
-{
-    struct memory *memory = calloc(1, sizeof *memory);
-    if (memory == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the slab pool");
-    }
-    assert(options->small_block_bytes + MEMORY_HEADROOM <= options->small_slab_bytes);
-    memory->options = *options;
-    atomic_init(&memory->reserved, 0);
-    atomic_init(&memory->committed, 0);
-    (void)pthread_mutex_init(&memory->lock, NULL);
-    *out = memory;
-    return STATUS_OK;
-}
-
-uint64_t memory_budget(const struct memory *memory)
-{
-    return memory->options.budget_bytes;
 }
 
 static void destroy_slab(struct slab *slab)
@@ -106,12 +95,91 @@ static void destroy_idle(struct idle_slab *idle)
     }
 }
 
+/* Have slabs unmapped that are not in slab_bytes any more. */
+static void let_leave(struct memory *memory, struct idle_slab *first)
+{
+    if (first == NULL) {
+        return;
+    }
+    struct idle_slab *last = first;
+    while (last->next != NULL) {
+        last = last->next;
+    }
+    (void)pthread_mutex_lock(&memory->lock);
+    last->next = memory->leaving;
+    memory->leaving = first;
+    (void)pthread_cond_signal(&memory->leave);
+    (void)pthread_mutex_unlock(&memory->lock);
+}
+
+static void *unmap_slabs(void *argument)
+{
+    struct memory *memory = argument;
+    (void)pthread_setname_np(pthread_self(), "tally-memory");
+    machine_step_back(STEPS_BACK);
+    (void)pthread_mutex_lock(&memory->lock);
+    while (!memory->stopping || memory->leaving != NULL) {
+        struct idle_slab *idle = memory->leaving;
+        if (idle == NULL) {
+            (void)pthread_cond_wait(&memory->leave, &memory->lock);
+            continue;
+        }
+        memory->leaving = idle->next;
+        idle->next = NULL;
+        (void)pthread_mutex_unlock(&memory->lock);
+        size_t bytes = slab_bytes(idle->slab);
+        for (size_t at = 0; at < bytes; at += UNMAP_PIECE) {
+            size_t piece = bytes - at < UNMAP_PIECE ? bytes - at : UNMAP_PIECE;
+            (void)madvise((char *)slab_data(idle->slab) + at, piece, MADV_DONTNEED);
+        }
+        destroy_idle(idle);
+        (void)pthread_mutex_lock(&memory->lock);
+    }
+    (void)pthread_mutex_unlock(&memory->lock);
+    return NULL;
+}
+
+enum status memory_create(const struct memory_options *options, struct memory **out,
+                          struct error *err)
+{
+    struct memory *memory = calloc(1, sizeof *memory);
+    if (memory == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the slab pool");
+    }
+    assert(options->small_block_bytes + MEMORY_HEADROOM <= options->small_slab_bytes);
+    memory->options = *options;
+    atomic_init(&memory->reserved, 0);
+    atomic_init(&memory->committed, 0);
+    (void)pthread_mutex_init(&memory->lock, NULL);
+    (void)pthread_cond_init(&memory->leave, NULL);
+    int failure = pthread_create(&memory->unmapper, NULL, unmap_slabs, memory);
+    if (failure != 0) {
+        (void)pthread_cond_destroy(&memory->leave);
+        (void)pthread_mutex_destroy(&memory->lock);
+        free(memory);
+        return error_set(err, STATUS_INTERNAL, "cannot start the thread that unmaps memory: %s",
+                         strerrordesc_np(failure));
+    }
+    *out = memory;
+    return STATUS_OK;
+}
+
+uint64_t memory_budget(const struct memory *memory)
+{
+    return memory->options.budget_bytes;
+}
+
 void memory_destroy(struct memory *memory)
 {
     if (memory == NULL) {
         return;
     }
     assert(memory->block_count == 0);
+    (void)pthread_mutex_lock(&memory->lock);
+    memory->stopping = true;
+    (void)pthread_cond_signal(&memory->leave);
+    (void)pthread_mutex_unlock(&memory->lock);
+    (void)pthread_join(memory->unmapper, NULL);
     destroy_idle(memory->idle);
     for (size_t i = 0; i < memory->shared_count; i++) {
         if (memory->shared[i].slab != NULL) {
@@ -119,6 +187,7 @@ void memory_destroy(struct memory *memory)
             buddy_destroy(memory->shared[i].buddy);
         }
     }
+    (void)pthread_cond_destroy(&memory->leave);
     (void)pthread_mutex_destroy(&memory->lock);
     free(memory);
 }
@@ -383,7 +452,7 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
     struct idle_slab *idle = pick_idle(memory, need);
     struct idle_slab *evicted = idle == NULL ? evict_idle(memory, need) : NULL;
     (void)pthread_mutex_unlock(&memory->lock);
-    destroy_idle(evicted);
+    let_leave(memory, evicted);
     struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
     if (slab == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY,
@@ -430,22 +499,31 @@ static void give_shared(struct memory *memory, const struct memory_block *block)
     (void)pthread_mutex_unlock(&memory->lock);
 }
 
-static void give_own(struct memory *memory, const struct memory_block *block)
+/* A slab that nobody uses any more, now. NULL without memory: it was destroyed. */
+static struct idle_slab *idle_record(struct slab *slab)
 {
     struct idle_slab *idle = malloc(sizeof *idle);
+    if (idle == NULL) {
+        destroy_slab(slab);
+        return NULL;
+    }
+    *idle = (struct idle_slab){.slab = slab, .since_ns = clock_now_ns()};
+    return idle;
+}
+
+static void give_own(struct memory *memory, const struct memory_block *block)
+{
+    size_t bytes = slab_bytes(block->slab);
+    struct idle_slab *idle = idle_record(block->slab);
     (void)pthread_mutex_lock(&memory->lock);
     memory->block_count--;
     if (idle != NULL) {
-        *idle = (struct idle_slab){
-            .slab = block->slab, .since_ns = clock_now_ns(), .next = memory->idle};
+        idle->next = memory->idle;
         memory->idle = idle;
     } else {
-        memory->slab_bytes -= slab_bytes(block->slab);
+        memory->slab_bytes -= bytes;
     }
     (void)pthread_mutex_unlock(&memory->lock);
-    if (idle == NULL) {
-        destroy_slab(block->slab);
-    }
 }
 
 void memory_give(struct memory *memory, struct memory_block *block)
@@ -505,10 +583,10 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     struct idle_slab *idle = cut_idle_before(memory, before_ns);
     bool cut = cut_shared_before(memory, before_ns, &shared);
     (void)pthread_mutex_unlock(&memory->lock);
-    destroy_idle(idle);
+    let_leave(memory, idle);
     if (cut) {
-        destroy_slab(shared.slab);
         buddy_destroy(shared.buddy);
+        let_leave(memory, idle_record(shared.slab));
     }
 }
 

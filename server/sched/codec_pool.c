@@ -3,6 +3,7 @@
 #include "server/sched/codec_pool.h"
 
 #include "server/base/clock.h"
+#include "server/base/machine.h"
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
@@ -17,7 +18,8 @@
 enum {
     GRAIN_BYTES = 64 << 10,    /* of text: some ten times what waking a thread costs */
     DISCARD_AT_ONCE = 1 << 20, /* bytes */
-    DISCARD_PIECE = 4 << 20    /* bytes, in about a millisecond */
+    DISCARD_PIECE = 4 << 20,   /* bytes, in about a millisecond */
+    STEPS_BACK = 10            /* behind HTTP threads, and device threads (worker.c) */
 };
 
 enum work_class {
@@ -435,6 +437,7 @@ static void *thread_main(void *argument)
 {
     struct codec_pool *pool = argument;
     (void)pthread_setname_np(pthread_self(), "tally-codec");
+    machine_step_back(STEPS_BACK);
     worker.of_pool = true;
     (void)pthread_mutex_lock(&pool->lock);
     for (;;) {

@@ -3,6 +3,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/log.h"
+#include "server/base/machine.h"
 #include "server/base/metrics.h"
 #include "server/memory/shm.h"
 #include "server/sched/completion.h"
@@ -16,6 +17,7 @@
 #include <string.h>
 
 enum {
+    STEPS_BACK = 5, /* behind HTTP threads, which begin what is short and end it */
     BACK_OFF_DOUBLINGS = 6
 };
 
@@ -335,6 +337,7 @@ static void *worker_main(void *argument)
     struct worker *worker = argument;
     assert(worker->magic == WORKER_MAGIC);
     (void)pthread_setname_np(pthread_self(), "tally-device");
+    machine_step_back(STEPS_BACK); /* with the threads that its driver starts */
     bool leave = false;
     while (!leave) {
         leave = open_device(worker) ? serve(worker) || is_stopping(worker) : false;

@@ -1,6 +1,7 @@
 """The door: what may come in over a socket, well-behaved or not. Raw sockets throughout."""
 
 import concurrent.futures
+import contextlib
 import ctypes
 import fcntl
 import socket
@@ -341,6 +342,21 @@ def test_malformed_head_never_hurts_the_server(impatient_server, data):
     client = impatient_server.client()
     assert client.get("/livez").status == 200
     client.close()
+
+
+def test_a_client_that_sends_on_after_its_refusal_is_cut_off_and_still_reads_why(server):
+    """What is sent behind the answer is read for a while, so that it arrives, and not for ever."""
+    announced = 1 << 30
+    head = f"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: {announced}\r\n\r\n"
+    piece = bytes(1 << 20)
+    sent = 0
+    with server.wire(timeout=30) as wire:
+        wire.send(head.encode())
+        with contextlib.suppress(ConnectionError):
+            while sent < announced:
+                sent += wire.socket.send(piece)
+        assert sent < 64 << 20
+        assert wire.answer().status == 404
 
 
 @pytest.mark.parametrize(

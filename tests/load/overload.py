@@ -50,7 +50,7 @@ QUIET = 0.2  # processors that others may take: what is measured beside more is 
 NOISY = 0.5  # beside more than this nothing is proved
 PATIENCE_AT_ONCE = 0.02  # so that there is some for every measurement
 MOST_TRIES = 3
-NICE = -10  # of the server, so that what else is on the machine takes little of it
+NICE = -20  # of server and clients, so that what else is on the machine takes little of it
 CORES = len(os.sched_getaffinity(0))
 FULL_SECONDS = 300  # what the windows below are made for
 POLITE, AGGRESSOR = "127.0.0.2", "127.0.0.1"
@@ -238,16 +238,15 @@ def more_important(pid):
     with contextlib.suppress(OSError):
         os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
         return
-    set_nice(pid, NICE - 5)
+    set_nice(pid, NICE)
 
 
 @contextlib.contextmanager
-def under_way(command, nice=0):
+def under_way(command, nice=NICE):
     """A process that is ended with the block, and by the system should this process die before."""
     child = load.start(command, stdout=subprocess.PIPE)
     try:
-        if nice != 0:
-            set_nice(child.pid, nice)
+        set_nice(child.pid, nice)
         yield child
     finally:
         child.kill()

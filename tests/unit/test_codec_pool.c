@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum {
     SMALL = 1000,
@@ -97,6 +99,27 @@ static void every_job_runs_exactly_once(void **state)
         assert_int_equal(requests[i].retries, 1);
     }
     free(requests);
+}
+
+static void note_niceness(struct request *request)
+{
+    request->retries = getpriority(PRIO_PROCESS, (id_t)gettid());
+    atomic_fetch_add(&jobs_run, 1);
+}
+
+static void codec_threads_let_the_thread_go_first_that_made_them(void **state)
+{
+    (void)state;
+    int own = getpriority(PRIO_PROCESS, (id_t)gettid());
+    struct request request;
+    struct error err;
+    begin(&request, NULL);
+    assert_int_equal(codec_pool_create(1, &pool, &err), STATUS_OK);
+    codec_pool_submit(pool, &request, SMALL, note_niceness);
+    codec_pool_destroy(pool); /* after the job */
+    assert_int_equal(atomic_load(&jobs_run), 1);
+    assert_true(request.retries > own || own == 19);
+    assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), own);
 }
 
 static void classes_are_served_in_turn_and_each_keeps_its_order(void **state)
@@ -577,6 +600,7 @@ int main(void)
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(every_job_runs_exactly_once),
+        CASE(codec_threads_let_the_thread_go_first_that_made_them),
         CASE(classes_are_served_in_turn_and_each_keeps_its_order),
         CASE(a_client_with_many_texts_lets_others_have_their_turns),
         CASE(a_small_text_goes_between_two_steps_of_a_larger_one_and_of_no_other),

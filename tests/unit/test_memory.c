@@ -1,5 +1,6 @@
 /* memory.h and buddy.h: the budget, blocks that never overlap, slabs that are reused and given
  * back, all of it under threads too. */
+#include "kernels/slab_wrap.h"
 #include "proto/macros.h"
 #include "server/base/clock.h"
 #include "server/memory/buddy.h"
@@ -7,6 +8,7 @@
 #include "tests/lib/unit.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -270,6 +272,45 @@ static void threads_never_share_a_block(void **state)
     assert_int_equal(stats_of(*state).reserved_bytes, 0);
 }
 
+static pthread_t releaser;
+static sem_t released;
+
+static void note_thread(void *handle)
+{
+    (void)handle;
+    releaser = pthread_self();
+    assert_int_equal(sem_post(&released), 0);
+}
+
+static void wait_for_release(void)
+{
+    while (sem_wait(&released) != 0) {
+    }
+    assert_false(pthread_equal(releaser, pthread_self()));
+}
+
+static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
+{
+    struct memory *memory = *state;
+    const char owner = 0;
+    struct memory_block block = {0};
+    assert_int_equal(sem_init(&released, 0, 0), 0);
+
+    assert_int_equal(memory_take(memory, 40 << 20, &block, NULL), STATUS_OK);
+    assert_true(slab_wrap_keep(block.slab, &owner, &released, note_thread));
+    memory_give(memory, &block);
+    assert_int_equal(memory_take(memory, 60 << 20, &block, NULL),
+                     STATUS_OK); /* for want of room */
+    wait_for_release();
+
+    assert_true(slab_wrap_keep(block.slab, &owner, &released, note_thread));
+    memory_give(memory, &block);
+    memory_trim(memory, clock_now_ns() + NS_PER_S); /* after its time */
+    wait_for_release();
+    assert_int_equal(stats_of(memory).slab_bytes, 0);
+    assert_int_equal(sem_destroy(&released), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +320,8 @@ int main(void)
         cmocka_unit_test(without_a_first_slab_there_is_no_start),
         cmocka_unit_test_setup_teardown(
             the_first_slab_is_there_before_the_first_block_and_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slabs_are_unmapped_by_a_thread_of_their_own, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(what_can_never_fit_is_too_large, set_up, tear_down),
         cmocka_unit_test_setup_teardown(blocks_of_every_size_are_aligned_and_have_headroom,
                                         set_up, tear_down),
