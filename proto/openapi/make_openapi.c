@@ -183,7 +183,7 @@ static json_t *describe(json_t *said)
     json_array_foreach(lines, i, line)
     {
         size_t length = strlen(text);
-        (void)snprintf(text + length, sizeof text - length, "%s%s", i > 0 ? " " : "",
+        (void)snprintf(text + length, sizeof text - length, "%s%s", length > 0 ? " " : "",
                        json_string_value(line));
     }
     return json_string(text);
