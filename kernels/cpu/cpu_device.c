@@ -102,8 +102,9 @@ static cl_int answer_name(size_t room, void *out, size_t *size)
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         const char *colon = strchr(line, ':');
         if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
-            line[strcspn(line, "\n")] = '\0';
             name = colon + 1 + strspn(colon + 1, " ");
+            /* cppcheck-suppress unreadVariable ; as `name` */
+            line[strcspn(line, "\n")] = '\0';
             break;
         }
     }
