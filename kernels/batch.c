@@ -418,57 +418,65 @@ static void carry_release(struct batch *batch)
 
 /* ---- boxes ---- */
 
-/* A box whose elements are copied together to `rows` and back. */
-static enum status run_gathered(struct batch *batch, const struct part *whole,
-                                const struct scan_cut *cut, const struct scan_box *box,
-                                struct part *part, struct slab *rows, struct error *err)
+/* A part that is cut. */
+struct boxes {
+    const struct part *whole;
+    struct scan_cut cut;
+    struct slab *rows; /* owned: elements of a box that are copied together; NULL: none are */
+    bool chained;      /* a slice: the carry is there, and has a row for every line */
+};
+
+/* A box whose elements are copied together and back. */
+static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
+                                const struct scan_box *box, struct part *part,
+                                struct error *err)
 {
+    const struct part *whole = boxes->whole;
     unsigned char *in = slab_data(whole->in_slab);
     unsigned char *out = slab_data(whole->out_slab);
+    unsigned char *rows = slab_data(boxes->rows);
     const bool intact = batch->report->inputs_intact;
-    part->in_slab = rows;
-    part->out_slab = rows;
+    part->in_slab = boxes->rows;
+    part->out_slab = boxes->rows;
     part->in_byte = 0;
     part->out_byte = 0;
     part_measure(part);
-    scan_box_gather(cut, box, in + whole->in_byte, slab_data(rows));
+    scan_box_gather(&boxes->cut, box, in + whole->in_byte, rows);
     enum status status = wave_run(batch, part, 1, err);
     batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
     if (status == STATUS_OK) {
         batch->report->inputs_intact = intact && !whole->in_place;
-        scan_box_scatter(cut, box, slab_data(rows), out + whole->out_byte);
+        scan_box_scatter(&boxes->cut, box, rows, out + whole->out_byte);
     }
     return status;
 }
 
-static enum status run_boxes(struct batch *batch, const struct part *whole, bool chained,
-                             struct scan_cut *cut, struct slab *rows, struct error *err)
+static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct error *err)
 {
+    const struct part *whole = boxes->whole;
     struct scan_box box;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && scan_cut_next(cut, &box)) {
+    while (status == STATUS_OK && scan_cut_next(&boxes->cut, &box)) {
         struct part part = {.plan = &box.plan,
                             .in_slab = whole->in_slab,
                             .out_slab = whole->out_slab,
                             .in_byte = whole->in_byte + box.in_first * whole->element,
                             .out_byte = whole->out_byte + box.out_first * whole->element,
                             .position = whole->position + box.position,
-                            .carry_line = chained ? box.first_line : 0,
+                            .carry_line = boxes->chained ? box.first_line : 0,
                             .carry_in = whole->carry_in || !box.first,
                             .carry_out = whole->carry_out || !box.last};
         part_measure(&part);
-        status = cut->gathered ? run_gathered(batch, whole, cut, &box, &part, rows, err)
-                               : wave_run(batch, &part, 1, err);
+        status = boxes->rows != NULL ? run_gathered(batch, boxes, &box, &part, err)
+                                     : wave_run(batch, &part, 1, err);
     }
     return status;
 }
 
-/* A part that does not fit alone. A slice's carry is there already, with a row for every line;
- * boxes of a chain that is theirs alone share one. */
+/* A part that does not fit alone. Boxes of a chain that is theirs alone share a carry. */
 static enum status run_cut(struct batch *batch, const struct part *whole, struct error *err)
 {
     const struct scan_device *device = batch->device;
-    const bool chained = batch->carry != NULL;
     const uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
     const uint64_t gather = (room < GATHER_BYTES ? room : GATHER_BYTES) / whole->element;
     const struct scan_cut_limits limits = {.in = room / whole->element,
@@ -477,27 +485,26 @@ static enum status run_cut(struct batch *batch, const struct part *whole, struct
                                            .compact = device->transfer != NULL,
                                            .gathered =
                                                device->transfer != NULL && whole->holes};
-    struct scan_cut cut;
-    struct slab *rows = NULL;
+    struct boxes boxes = {.whole = whole, .chained = batch->carry != NULL};
     enum status status = STATUS_OK;
-    scan_cut_init(&cut, whole->plan, &limits);
-    if (cut.gathered) {
-        rows = slab_create((size_t)(gather * whole->element));
-        if (rows == NULL) {
+    scan_cut_init(&boxes.cut, whole->plan, &limits);
+    if (boxes.cut.gathered) {
+        boxes.rows = slab_create((size_t)(gather * whole->element));
+        if (boxes.rows == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY,
                              "no memory to copy a part of the tensor together");
         }
     }
-    if (cut.axis < whole->plan->axis.size && !chained) {
-        status = carry_create(batch, scan_cut_lines(&cut), NULL, err);
+    if (boxes.cut.axis < whole->plan->axis.size && !boxes.chained) {
+        status = carry_create(batch, scan_cut_lines(&boxes.cut), NULL, err);
     }
     if (status == STATUS_OK) {
-        status = run_boxes(batch, whole, chained, &cut, rows, err);
+        status = run_boxes(batch, &boxes, err);
     }
-    if (!chained) {
+    if (!boxes.chained) {
         carry_release(batch);
     }
-    slab_destroy(rows);
+    slab_destroy(boxes.rows);
     return status;
 }
 

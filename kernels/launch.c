@@ -10,6 +10,7 @@
 #include "kernels/split.h"
 #include "proto/macros.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,9 +100,9 @@ void launcher_destroy(struct launcher *launcher)
     if (launcher == NULL) {
         return;
     }
-    const cl_mem scratch[] = {launcher->blocks.mem, launcher->superblocks.mem,
-                              launcher->lookback.mem};
-    for (size_t i = 0; i < ARRAY_COUNT(scratch); i++) {
+    const cl_mem scratch[3] = {launcher->blocks.mem, launcher->superblocks.mem,
+                               launcher->lookback.mem};
+    for (size_t i = 0; i < 3; i++) {
         if (scratch[i] != NULL) {
             (void)clReleaseMemObject(scratch[i]);
         }
@@ -321,6 +322,7 @@ enum status launcher_run_family(struct launcher *launcher, const struct scan_gro
 {
     const struct opencl *device = launcher->device;
     const bool generic = family == SCAN_FAMILY_GENERIC;
+    assert(group->count > 0);
     const cl_kernel *kernels = NULL;
     struct launch_table table;
     struct scan_division division = {.group = group,

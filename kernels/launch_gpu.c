@@ -180,6 +180,7 @@ struct shape_table {
     uint64_t blocks;
     uint64_t superblocks;
     uint64_t lines;
+    size_t acc_bytes; /* of a sum in scratch memory */
 };
 
 /* Number the units of each piece on, and its place in scratch memory if it has a spine. */
@@ -248,12 +249,11 @@ static enum status grow_scratch(const struct opencl *device, struct scratch *scr
 
 /* The sums that lines get from outside their tile: of blocks, of superblocks, of lines. */
 static enum status enqueue_spine(struct launcher *launcher, const struct scan_group *group,
-                                 struct scan_type type, const cl_kernel *kernels,
-                                 const struct shape_table *shapes, uint32_t *launches,
-                                 struct error *err)
+                                 const cl_kernel *kernels, const struct shape_table *shapes,
+                                 uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
-    const size_t bytes = scan_type_acc_bytes(type);
+    const size_t bytes = shapes->acc_bytes;
     enum status status = grow_scratch(device, &launcher->blocks, bytes * shapes->blocks, err);
     if (status == STATUS_OK) {
         status = grow_scratch(device, &launcher->superblocks, bytes * shapes->superblocks, err);
@@ -295,14 +295,15 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_group 
                                         .spines = spines,
                                         .carry_lines = group->carry_lines};
     const cl_kernel *kernels = NULL;
-    struct shape_table shapes;
+    struct shape_table shapes = {0};
     enum status status =
         programs_find(launcher->programs, SCAN_FAMILY_GPU, type, &kernels, err);
     if (status == STATUS_OK) {
         status = fill_shapes(launcher, &source, &shapes, err);
     }
+    shapes.acc_bytes = scan_type_acc_bytes(type);
     if (status == STATUS_OK && spines > 0) {
-        status = enqueue_spine(launcher, group, type, kernels, &shapes, launches, err);
+        status = enqueue_spine(launcher, group, kernels, &shapes, launches, err);
     }
     if (status != STATUS_OK) {
         return status;

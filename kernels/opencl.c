@@ -253,6 +253,17 @@ static enum status take_aids(struct opencl *device, struct error *err)
 }
 #endif
 
+static void settle_lookback(struct opencl *device, const struct scan_device_options *options)
+{
+    device->lookback = device->gpu_kernels && !AID(device, generic_kernels) ? options->lookback
+                                                                            : SCAN_LOOKBACK_OFF;
+    const char *lookback = options->lookback == SCAN_LOOKBACK_OFF   ? "off"
+                           : device->lookback == SCAN_LOOKBACK_OFF  ? "not for this device"
+                           : device->lookback == SCAN_LOOKBACK_AUTO ? "not tried yet"
+                                                                    : "on, untried";
+    (void)snprintf(device->info.lookback, sizeof device->info.lookback, "%s", lookback);
+}
+
 enum status opencl_open(size_t number, const struct scan_device_options *options,
                         struct opencl *device, struct error *err)
 {
@@ -265,8 +276,8 @@ enum status opencl_open(size_t number, const struct scan_device_options *options
                          number, count - 1);
     }
     if (status == STATUS_OK) {
-        status = CL_CALL(err, clGetDeviceInfo, ids[number], CL_DEVICE_PLATFORM, sizeof platform,
-                         &platform, NULL);
+        status = CL_CALL(err, clGetDeviceInfo, ids[number], CL_DEVICE_PLATFORM,
+                         sizeof(cl_platform_id), &platform, NULL);
     }
     if (status != STATUS_OK) {
         return status;
@@ -290,13 +301,7 @@ enum status opencl_open(size_t number, const struct scan_device_options *options
     if (opened.alloc_limit < ALLOC_LIMIT_MIN) {
         opened.alloc_limit = ALLOC_LIMIT_MIN;
     }
-    opened.lookback = opened.gpu_kernels && !AID(&opened, generic_kernels) ? options->lookback
-                                                                           : SCAN_LOOKBACK_OFF;
-    const char *lookback = options->lookback == SCAN_LOOKBACK_OFF  ? "off"
-                           : opened.lookback == SCAN_LOOKBACK_OFF  ? "not for this device"
-                           : opened.lookback == SCAN_LOOKBACK_AUTO ? "not tried yet"
-                                                                   : "on, untried";
-    (void)snprintf(opened.info.lookback, sizeof opened.info.lookback, "%s", lookback);
+    settle_lookback(&opened, options);
     *device = opened;
     return STATUS_OK;
 }

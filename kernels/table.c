@@ -87,14 +87,18 @@ enum status table_publish(struct table *table, const struct table_part *part, st
 
 void table_recycle(struct table *table)
 {
-    struct table_chunk *kept = table->first;
-    struct table_chunk *next = kept != NULL ? kept->next : NULL;
-    while (next != NULL) {
-        struct table_chunk *chunk = next;
-        next = chunk->next;
-        struct table_chunk *smaller = chunk->bytes > kept->bytes ? kept : chunk;
-        kept = smaller == chunk ? kept : chunk;
-        chunk_destroy(smaller);
+    struct table_chunk *kept = NULL;
+    while (table->first != NULL) {
+        struct table_chunk *chunk = table->first;
+        struct table_chunk *smaller = chunk;
+        table->first = chunk->next;
+        if (kept == NULL || chunk->bytes > kept->bytes) {
+            smaller = kept;
+            kept = chunk;
+        }
+        if (smaller != NULL) {
+            chunk_destroy(smaller);
+        }
     }
     if (kept != NULL) {
         kept->next = NULL;

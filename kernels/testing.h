@@ -52,14 +52,32 @@ void cl_fault_reread(void);               /* before a device is opened and befor
 #define CL_FAULTY(call) \
     ((cl_fault_code = cl_fault_next()) != CL_SUCCESS ? cl_fault_code : (call))
 #else
-#define AID(device, name)       0
-#define CL_FAULTY(call)         (call)
-#define cl_fault_next()         CL_SUCCESS
-#define cl_fault_build(options) false
-#define cl_fault_selftest()     false
-#define cl_fault_lookback()     false
-#define cl_fault_hang()         ((void)0)
-#define cl_fault_reread()       ((void)0)
+#define AID(device, name) 0
+#define CL_FAULTY(call)   (call)
+
+static inline cl_int cl_fault_next(void)
+{
+    return CL_SUCCESS;
+}
+
+static inline bool cl_fault_build(const char *options)
+{
+    (void)options;
+    return false;
+}
+
+static inline bool cl_fault_selftest(void)
+{
+    return false;
+}
+
+static inline bool cl_fault_lookback(void)
+{
+    return false;
+}
+
+static inline void cl_fault_hang(void) {}
+static inline void cl_fault_reread(void) {}
 #endif
 
 #endif

@@ -49,6 +49,19 @@ static enum status stage_wait(struct stage *stage, struct error *err)
     return status;
 }
 
+static enum status stage_create(const struct opencl *device, struct stage *stage,
+                                struct error *err)
+{
+    enum status status = STATUS_OK;
+    CL_MAKE(status, err, stage->mem, clCreateBuffer, device->context, CL_MEM_ALLOC_HOST_PTR,
+            STAGE_BYTES, NULL);
+    if (status == STATUS_OK) {
+        CL_MAKE(status, err, stage->host, clEnqueueMapBuffer, device->queue, stage->mem,
+                CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, STAGE_BYTES, 0, NULL, NULL);
+    }
+    return status;
+}
+
 enum status transfer_create(const struct opencl *device, struct transfer **out,
                             struct error *err)
 {
@@ -59,13 +72,7 @@ enum status transfer_create(const struct opencl *device, struct transfer **out,
     transfer->device = device;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < STAGES && status == STATUS_OK; i++) {
-        struct stage *stage = &transfer->stage[i];
-        CL_MAKE(status, err, stage->mem, clCreateBuffer, device->context, CL_MEM_ALLOC_HOST_PTR,
-                STAGE_BYTES, NULL);
-        if (status == STATUS_OK) {
-            CL_MAKE(status, err, stage->host, clEnqueueMapBuffer, device->queue, stage->mem,
-                    CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, STAGE_BYTES, 0, NULL, NULL);
-        }
+        status = stage_create(device, &transfer->stage[i], err);
     }
     if (status != STATUS_OK) {
         transfer_destroy(transfer);
@@ -178,7 +185,7 @@ static void copy_chunk(const struct transfer_span *spans, const struct chunk *ch
 enum status transfer_up(struct transfer *transfer, cl_mem mem,
                         const struct transfer_span *spans, size_t count, struct error *err)
 {
-    const cl_command_queue queue = transfer->device->queue;
+    cl_command_queue queue = transfer->device->queue;
     size_t first = 0;
     uint64_t done = 0;
     size_t turn = 0;
@@ -203,7 +210,7 @@ enum status transfer_up(struct transfer *transfer, cl_mem mem,
 enum status transfer_down(struct transfer *transfer, cl_mem mem,
                           const struct transfer_span *spans, size_t count, struct error *err)
 {
-    const cl_command_queue queue = transfer->device->queue;
+    cl_command_queue queue = transfer->device->queue;
     size_t first = 0;
     uint64_t done = 0;
     struct chunk chunks[STAGES] = {{0}};
