@@ -51,6 +51,8 @@ CLI_SRC     := $(wildcard client/cli/*.c)
 TESTLIB_SRC := $(wildcard tests/lib/*.c)
 UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
+# The kernels as tests and the benchmark have them, with what kernels/testing.h offers.
+TESTING_OBJ = $(patsubst %.c,$(B)/testing/%.o,$(wildcard kernels/*.c)) $(call objs,$(DRIVER_SRC))
 # kernels and their tests need of proto only these, and link nothing but libOpenCL.
 KERNEL_PROTO_SRC := proto/status.c proto/dtype.c
 
@@ -67,7 +69,7 @@ AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
 AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
 AHEAD_SRC := $(wildcard kernels/cl/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
 LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
-             $(addprefix kernels/,variants.c scan_gaps.c scan_program.c cl_program.c cl_error.c cl_fault.c) $(KERNEL_PROTO_SRC)
+             $(addprefix kernels/,variants.c split.c plan.c overlap.c program.c opencl.c) $(KERNEL_PROTO_SRC)
 # Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
 ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
         CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4) && touch $(3)
@@ -77,7 +79,7 @@ all: $(BIN)/tallyd $(BIN)/tally
 
 build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/cl/*.cl)
 	@mkdir -p $(@D)
-	cc -std=c17 -O1 $(DEFS) -o $@ $(LIST_SRC) -lOpenCL -lpthread
+	cc -std=c17 -O1 $(DEFS) -DTALLY_TESTING -ffunction-sections -Wl,--gc-sections -o $@ $(LIST_SRC) -lOpenCL -lpthread
 $(AHEAD_DIR)/list: build/ahead/list_kernels
 	@mkdir -p $(@D)
 	@$< $(if $(HOST_$(MODE)),--all) >$@.new
@@ -105,12 +107,8 @@ $(LIB)/OpenCL/vendors/tally.icd: $(LIB)/libtally_opencl.so
 	@mkdir -p $(@D)
 	echo "$(abspath $<)" >$@
 
-# The service with faults on demand (kernels/cl_fault.h): TALLY_TEST_CL_FAULT.
-$(B)/tests/cl_fault.o: kernels/cl_fault.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -DTALLY_FAULTS -c -o $@ $<
-$(B)/tests/tallyd_faults: $(B)/tests/cl_fault.o \
-    $(call objs,server/main.c $(SERVER_SRC) $(filter-out kernels/cl_fault.c,$(KERNEL_SRC)) $(PROTO_SRC)) $(AHEAD)
+# The service with faults on demand (tests/lib/cl_fault.h): TALLY_TEST_CL_FAULT.
+$(B)/tests/tallyd_faults: $(call objs,server/main.c $(SERVER_SRC) $(PROTO_SRC) kernels/embed.S tests/lib/cl_fault.c tests/lib/device_aids.c) $(TESTING_OBJ) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
@@ -134,7 +132,7 @@ $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
 $(B)/tests/unit/test_codec_alloc $(B)/tests/unit/test_dialect_memory: \
     LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free,--wrap=arena_take
 
-$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(AHEAD)
+$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -145,7 +143,7 @@ $(B)/tests/kernels/tree_embed.S: kernels/embed.S
 $(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC)) $(B)/tests/kernels/tree.o
+    $(call objs,$(TESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/tree.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tree.cl
@@ -162,7 +160,7 @@ $(B)/tests/kernels/delay_embed.S: kernels/embed.S
 $(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \
-    $(call objs,$(TESTLIB_SRC) $(filter-out kernels/embed.S,$(KERNEL_SRC)) $(KERNEL_PROTO_SRC)) $(B)/tests/kernels/delay.o
+    $(call objs,$(TESTLIB_SRC) $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/kernels/delay.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 $(B)/tests/kernels/delay.o: $(AHEAD_DIR)/list $(AHEAD_SRC) $(B)/tests/kernels/delay_types.cl
@@ -183,7 +181,7 @@ $(B)/tests/sanitizers/planted: $(call objs,tests/sanitizers/planted.c $(DRIVER_S
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench
 BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c device_copy.c)
-$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) $(KERNEL_SRC) $(KERNEL_PROTO_SRC)) $(B)/tests/bench/ahead.o
+$(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) tests/lib/cl_fault.c tests/lib/device_aids.c kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/bench/ahead.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
@@ -215,7 +213,7 @@ FUZZ_TIMEOUT := 10
 fuzz-wire: FUZZ_TIMEOUT := 60
 fuzz-wire: FUZZ_ARGS    := -detect_leaks=0
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/scan_plan.c kernels/scan_overlap.c kernels/scan_gaps.c tests/lib/oracle.c)
+FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c kernels/overlap.c tests/lib/oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
 # The wire fuzzer runs the whole service: a clock that inputs can move, and no OpenCL device.
@@ -236,7 +234,10 @@ fuzz-%: $(B)/tests/fuzz/fuzz_%
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(if $(filter tests/%,$<),-Wno-conversion -Wno-sign-conversion -Wno-float-equal -Wno-double-promotion -Wno-cast-align) -c -o $@ $<
+	$(CC) $(CFLAGS_ALL) $(if $(filter tests/%,$<),-DTALLY_TESTING -Wno-conversion -Wno-sign-conversion -Wno-float-equal -Wno-double-promotion -Wno-cast-align) -c -o $@ $<
+$(B)/testing/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -DTALLY_TESTING -c -o $@ $<
 $(B)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
@@ -366,7 +367,7 @@ kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 .PHONY: product-objects test-objects
 product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
 test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c)) \
-    $(B)/tests/cl_fault.o $(B)/tests/libcount_calls.so
+    $(TESTING_OBJ) $(B)/tests/libcount_calls.so
 
 test: deps-test
 	@sh tests/run.sh $(MODE)

@@ -1,14 +1,18 @@
-/* The OpenCL C sources, as they are in the tree, inside the binary: kernel_<file>_begin/_end. */
-    .section .rodata
+/* The OpenCL C sources, as they are in the tree, inside the binary: a table of name, begin and
+ * end for program.c. */
     .macro embed name, file
-    .global kernel_\name\()_begin
-    .global kernel_\name\()_end
-kernel_\name\()_begin:
-    .incbin "\file"
-kernel_\name\()_end:
-    .byte 0
+    .section .rodata
+1:  .asciz "\name"
+2:  .incbin "\file"
+3:  .byte 0
+    .section .data.rel.ro, "aw", %progbits
+    .quad 1b, 2b, 3b
     .endm
 
+    .section .data.rel.ro, "aw", %progbits
+    .balign 8
+    .global program_sources
+program_sources:
     embed scan_types, "kernels/cl/scan_types.cl"
     embed soft_f64, "kernels/cl/soft_f64.cl"
     embed scan_table, "kernels/cl/scan_table.cl"
@@ -28,5 +32,8 @@ kernel_\name\()_end:
     embed scan_gpu, "kernels/cl/scan_gpu.cl"
     embed scan_lookback, "kernels/cl/scan_lookback.cl"
     embed scan_generic, "kernels/cl/scan_generic.cl"
+    .section .data.rel.ro, "aw", %progbits
+    .global program_sources_end
+program_sources_end:
 
-    .section .note.GNU-stack, "", @progbits
+    .section .note.GNU-stack, "", %progbits

@@ -1,4 +1,5 @@
-/* Reads /proc and the control groups. */
+/* Reads /proc and the control groups, ours and all above it: the least limit counts. What
+ * cannot be read has no limit. Thread: any. */
 #include "kernels/machine.h"
 
 #include "proto/macros.h"
@@ -40,34 +41,35 @@ static bool read_group_number(const char *group, const char *name, uint64_t *val
     return machine_read_number(path, NULL, value);
 }
 
-/* Lower *bytes to what one control group leaves; no effect if it has no limit. */
-static void apply_memory(const char *group, const char *const files[2], uint64_t *bytes)
+/* Lower *bytes to the limit of one control group; "max" is no number. */
+static void apply_memory_limit(const char *group, bool v2, uint64_t *bytes)
 {
     uint64_t limit = 0;
-    uint64_t usage = 0;
-    if (read_group_number(group, files[0], &limit)) { /* "max" is no number */
-        (void)read_group_number(group, files[1], &usage);
-        uint64_t left = limit > usage ? limit - usage : 0;
-        *bytes = left < *bytes ? left : *bytes;
+    if (read_group_number(group, v2 ? "memory.max" : "memory.limit_in_bytes", &limit)) {
+        *bytes = limit < *bytes ? limit : *bytes;
     }
 }
 
-/* Lower *bytes to the limit of one control group. */
-static void apply_memory_limit(const char *group, const char *const files[2], uint64_t *bytes)
+/* Lower *bytes to what one control group leaves. */
+static void apply_memory_left(const char *group, bool v2, uint64_t *bytes)
 {
-    uint64_t limit = 0;
-    if (read_group_number(group, files[0], &limit)) {
-        *bytes = limit < *bytes ? limit : *bytes;
+    uint64_t usage = 0;
+    uint64_t left = UINT64_MAX;
+    apply_memory_limit(group, v2, &left);
+    if (left != UINT64_MAX) {
+        (void)read_group_number(group, v2 ? "memory.current" : "memory.usage_in_bytes", &usage);
+        left = left > usage ? left - usage : 0;
+        *bytes = left < *bytes ? left : *bytes;
     }
 }
 
 /* Lower *cores to the share of time that one control group has, rounded up. v2 has quota and
  * period in one file, "max" being no limit; v1 two, -1 being no limit. */
-static void apply_quota(const char *group, const char *const files[2], uint64_t *cores)
+static void apply_quota(const char *group, bool v2, uint64_t *cores)
 {
     char path[2200];
     char text[128] = "";
-    (void)snprintf(path, sizeof path, "%s/%s", group, files[0]);
+    (void)snprintf(path, sizeof path, "%s/%s", group, v2 ? "cpu.max" : "cpu.cfs_quota_us");
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         return;
@@ -77,39 +79,12 @@ static void apply_quota(const char *group, const char *const files[2], uint64_t 
     char *end = text;
     long long quota = got ? strtoll(text, &end, 10) : 0;
     uint64_t period = strtoull(end, NULL, 10);
-    if (files[1] != NULL && !read_group_number(group, files[1], &period)) {
+    if (!v2 && !read_group_number(group, "cpu.cfs_period_us", &period)) {
         return;
     }
     if (end != text && quota > 0 && period > 0) {
         uint64_t share = ((uint64_t)quota - 1) / period + 1;
         *cores = share < *cores ? share : *cores;
-    }
-}
-
-/* What is looked up in a control group, below which `files` lie. */
-struct group_limit {
-    void (*apply)(const char *group, const char *const files[2], uint64_t *least);
-    const char *controller; /* of v1 */
-    const char *v1[2];
-    const char *v2[2];
-    const char
-        *v1_mounts[3]; /* up to the first NULL; v2 where it is mounted alone, or beside */
-};
-
-static const char *const v2_mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-
-/* Our group of a hierarchy as /proc/self/cgroup names it, and every group above it. */
-static void apply_hierarchy(const struct group_limit *limit, const char *mount,
-                            const char *group, const char *const files[2], uint64_t *least)
-{
-    char path[2048];
-    int written = snprintf(path, sizeof path, "%s%s", mount, group);
-    if (written < 0 || (size_t)written >= sizeof path) {
-        return;
-    }
-    for (char *end = path + written; end != NULL; end = strrchr(path + strlen(mount), '/')) {
-        *end = '\0';
-        limit->apply(path, files, least);
     }
 }
 
@@ -127,66 +102,58 @@ static bool names_word(const char *words, const char *end, const char *word)
     return false;
 }
 
-static void apply_mounts(const struct group_limit *limit, const char *root, const char *group,
-                         bool v2, uint64_t *least)
-{
-    const char *const *mounts = v2 ? v2_mounts : limit->v1_mounts;
-    for (size_t i = 0; v2 ? i < ARRAY_COUNT(v2_mounts) : mounts[i] != NULL; i++) {
-        char mount[512];
-        (void)snprintf(mount, sizeof mount, "%s%s", root, mounts[i]);
-        apply_hierarchy(limit, mount, group, v2 ? limit->v2 : limit->v1, least);
-    }
-}
+/* Where hierarchies are mounted: v2 alone, or beside v1. */
+static const char *const v2_mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified", NULL};
+static const char *const memory_mounts[] = {"/sys/fs/cgroup/memory", NULL};
+static const char *const cpu_mounts[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct",
+                                         NULL};
 
-/* A line is "NUMBER:CONTROLLERS:GROUP"; v2 names no controllers. */
-static void apply_control_groups(const struct group_limit *limit, const char *root,
-                                 uint64_t *least)
+/* Apply the limits of every control group of ours that has the controller, and of all above.
+ * /proc/self/cgroup has a line "NUMBER:CONTROLLERS:GROUP" for each; v2 names no controllers. */
+static void apply_groups(const char *root, const char *controller, const char *const *v1_mounts,
+                         void (*apply)(const char *group, bool v2, uint64_t *least),
+                         uint64_t *least)
 {
     char line[1024];
+    char path[2048];
     (void)snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
     FILE *file = fopen(line, "re");
-    if (file == NULL) {
-        return;
-    }
-    while (fgets(line, sizeof line, file) != NULL) {
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         const char *names = strchr(line, ':');
         const char *group = names == NULL ? NULL : strchr(names + 1, ':');
-        if (group == NULL) {
+        const bool v2 = group != NULL && names + 1 == group;
+        if (group == NULL || (!v2 && !names_word(names + 1, group, controller))) {
             continue;
         }
-        bool v2 = names + 1 == group;
-        if (v2 || names_word(names + 1, group, limit->controller)) {
-            apply_mounts(limit, root, group + 1, v2, least);
+        for (const char *const *mount = v2 ? v2_mounts : v1_mounts; *mount != NULL; mount++) {
+            const size_t top = strlen(root) + strlen(*mount);
+            (void)snprintf(path, sizeof path, "%s%s%s", root, *mount, group + 1);
+            for (char *end = path + strlen(path); end != NULL; end = strrchr(path + top, '/')) {
+                *end = '\0';
+                apply(path, v2, least);
+            }
         }
     }
-    (void)fclose(file);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
 }
-
-static const struct group_limit memory = {
-    .controller = "memory",
-    .v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes"},
-    .v2 = {"memory.max", "memory.current"},
-    .v1_mounts = {"/sys/fs/cgroup/memory"}};
 
 /* A row of /proc/meminfo, lowered by control groups. */
 static uint64_t memory_bytes(const char *row,
-                             void (*apply)(const char *, const char *const[2], uint64_t *))
+                             void (*apply)(const char *group, bool v2, uint64_t *least))
 {
-    uint64_t kib = 0;
-    uint64_t bytes = UINT64_C(1) << 30; /* without /proc */
-    if (machine_read_number("/proc/meminfo", row, &kib)) {
-        bytes = kib * 1024;
-    }
-    struct group_limit limit = memory;
-    limit.apply = apply;
-    apply_control_groups(&limit, "", &bytes);
+    uint64_t kib = UINT64_C(1) << 20; /* without /proc */
+    (void)machine_read_number("/proc/meminfo", row, &kib);
+    uint64_t bytes = kib * 1024;
+    apply_groups("", "memory", memory_mounts, apply, &bytes);
     return bytes;
 }
 
 uint64_t machine_available_bytes(void)
 {
-    return memory_bytes("MemAvailable:", apply_memory);
+    return memory_bytes("MemAvailable:", apply_memory_left);
 }
 
 uint64_t machine_memory_bytes(void)
@@ -196,14 +163,8 @@ uint64_t machine_memory_bytes(void)
 
 size_t machine_quota_cores(const char *root)
 {
-    static const struct group_limit quota = {
-        .apply = apply_quota,
-        .controller = "cpu",
-        .v1 = {"cpu.cfs_quota_us", "cpu.cfs_period_us"},
-        .v2 = {"cpu.max", NULL},
-        .v1_mounts = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}};
     uint64_t cores = UINT64_MAX;
-    apply_control_groups(&quota, root, &cores);
+    apply_groups(root, "cpu", cpu_mounts, apply_quota, &cores);
     return cores == UINT64_MAX ? 0 : (size_t)cores;
 }
 

@@ -1,5 +1,5 @@
-/* Memory and cores that the machine, its container included, offers this process. Thread: any.
- */
+/* Memory and cores that the machine, its container included, offers this process. Nothing can
+ * fail: what cannot be read has no limit. Thread: any. */
 #ifndef TALLY_KERNELS_MACHINE_H
 #define TALLY_KERNELS_MACHINE_H
 

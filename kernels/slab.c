@@ -3,9 +3,9 @@
  *
  *     slab ---- wrap(device 0) -- wrap(device 1)        one list per slab,
  *     slab ---- wrap(device 0)                          one list of all slabs that have wraps
- */
+ *
+ * Without memory there is no slab, or no wrap; nothing else can fail. */
 #include "kernels/slab.h"
-#include "kernels/slab_wrap.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -107,11 +107,6 @@ size_t slab_bytes(const struct slab *slab)
     return slab->bytes;
 }
 
-void slab_discard(struct slab *slab)
-{
-    (void)madvise(slab->data, slab->bytes, MADV_DONTNEED);
-}
-
 /* Caller holds wraps_lock. */
 static void leave_list(struct slab *slab)
 {
@@ -158,11 +153,11 @@ static void release_wraps(struct slab_wrap *chain)
         struct slab_wrap *wrap = chain;
         chain = wrap->next;
         wrap->release(wrap->handle);
-        (void)pthread_mutex_lock(&wraps_lock);
+        MUST(pthread_mutex_lock(&wraps_lock));
         if (--wrap->slab->releasing == 0) {
-            (void)pthread_cond_broadcast(&wrap_released);
+            MUST(pthread_cond_broadcast(&wrap_released));
         }
-        (void)pthread_mutex_unlock(&wraps_lock);
+        MUST(pthread_mutex_unlock(&wraps_lock));
         free(wrap);
     }
 }
@@ -173,15 +168,15 @@ void slab_destroy(struct slab *slab)
     if (slab == NULL) {
         return;
     }
-    (void)pthread_mutex_lock(&wraps_lock);
+    MUST(pthread_mutex_lock(&wraps_lock));
     unlink_wraps(slab, NULL, &chain);
-    (void)pthread_mutex_unlock(&wraps_lock);
+    MUST(pthread_mutex_unlock(&wraps_lock));
     release_wraps(chain);
-    (void)pthread_mutex_lock(&wraps_lock);
+    MUST(pthread_mutex_lock(&wraps_lock));
     while (slab->releasing > 0) { /* by slab_wraps_drop(): the device still knows the pages */
-        (void)pthread_cond_wait(&wrap_released, &wraps_lock);
+        MUST(pthread_cond_wait(&wrap_released, &wraps_lock));
     }
-    (void)pthread_mutex_unlock(&wraps_lock);
+    MUST(pthread_mutex_unlock(&wraps_lock));
     if (!slab->adopted) {
         (void)munmap(slab->data, slab->bytes);
     }
@@ -191,14 +186,14 @@ void slab_destroy(struct slab *slab)
 void *slab_wrap_find(const struct slab *slab, const void *owner)
 {
     void *handle = NULL;
-    (void)pthread_mutex_lock(&wraps_lock);
+    MUST(pthread_mutex_lock(&wraps_lock));
     for (const struct slab_wrap *wrap = slab->wraps; wrap != NULL; wrap = wrap->next) {
         if (wrap->owner == owner) {
             handle = wrap->handle;
             break;
         }
     }
-    (void)pthread_mutex_unlock(&wraps_lock);
+    MUST(pthread_mutex_unlock(&wraps_lock));
     return handle;
 }
 
@@ -211,7 +206,7 @@ bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
     }
     *wrap =
         (struct slab_wrap){.slab = slab, .owner = owner, .handle = handle, .release = release};
-    (void)pthread_mutex_lock(&wraps_lock);
+    MUST(pthread_mutex_lock(&wraps_lock));
     if (slab->wraps == NULL) {
         slab->next = wrapped_slabs;
         if (wrapped_slabs != NULL) {
@@ -221,20 +216,20 @@ bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
     }
     wrap->next = slab->wraps;
     slab->wraps = wrap;
-    (void)pthread_mutex_unlock(&wraps_lock);
+    MUST(pthread_mutex_unlock(&wraps_lock));
     return true;
 }
 
 void slab_wraps_drop(const void *owner)
 {
     struct slab_wrap *chain = NULL;
-    (void)pthread_mutex_lock(&wraps_lock);
+    MUST(pthread_mutex_lock(&wraps_lock));
     struct slab *slab = wrapped_slabs;
     while (slab != NULL) {
         struct slab *next = slab->next;
         unlink_wraps(slab, owner, &chain);
         slab = next;
     }
-    (void)pthread_mutex_unlock(&wraps_lock);
+    MUST(pthread_mutex_unlock(&wraps_lock));
     release_wraps(chain);
 }

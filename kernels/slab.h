@@ -6,6 +6,9 @@
 #ifndef TALLY_KERNELS_SLAB_H
 #define TALLY_KERNELS_SLAB_H
 
+#include "proto/macros.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 
 struct slab;
@@ -26,7 +29,23 @@ void slab_destroy(struct slab *slab);
 void *slab_data(const struct slab *slab);
 size_t slab_bytes(const struct slab *slab);
 
-/* Give the pages' content back to the system but keep the addresses (reads zero afterwards). */
-void slab_discard(struct slab *slab);
+/* ---- what devices keep with a slab ---- */
+
+/* Each open device wraps a slab once, a cl_mem over its pages, and finds it here afterwards. A
+ * wrap is a handle and how to release it; it ends with the slab or with its device, whichever
+ * goes first. Thread: any; one lock guards all wraps of the process and is held for pointer
+ * work only. A driver that hangs in a release holds up who called for it, and who destroys that
+ * very slab. */
+
+/* The handle that `owner` keeps with the slab; NULL if there is none. */
+void *slab_wrap_find(const struct slab *slab, const void *owner);
+
+/* Keep a handle; release(handle) is called once, by slab_destroy() or slab_wraps_drop(). False
+ * without memory: nothing is kept then. */
+MUST_CHECK bool slab_wrap_keep(struct slab *slab, const void *owner, void *handle,
+                               void (*release)(void *handle));
+
+/* Release every wrap of `owner`, over all slabs. */
+void slab_wraps_drop(const void *owner);
 
 #endif

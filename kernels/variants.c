@@ -2,12 +2,12 @@
  *
  * CPU kernels have work-groups of one work-item, each of which runs one unit of the launch's
  * table; where a launch is too small to be worth a second thread, our own driver gets one
- * work-group of all (scan_launch.c). Units are large enough to hide what starting one costs
+ * work-group of all (launch.c). Units are large enough to hide what starting one costs
  * (under a microsecond) and small enough that threads end together. Numbers that are a matter
  * of speed were measured: docs/design/kernels.md, Constants. */
 #include "kernels/variants.h"
 
-#include "kernels/scan_gaps.h"
+#include "kernels/split.h"
 #include "proto/macros.h"
 
 #include <assert.h>

@@ -5,7 +5,7 @@
 #ifndef TALLY_KERNELS_VARIANTS_H
 #define TALLY_KERNELS_VARIANTS_H
 
-#include "kernels/scan_table.h"
+#include "kernels/launch.h"
 
 enum {
     SCAN_KERNELS_MAX = 4,
@@ -33,6 +33,23 @@ enum scan_family {
     SCAN_FAMILY_COUNT
 };
 
+/* How a kernel divides a piece into units of work. */
+struct scan_units {
+    uint64_t count; /* > 0 */
+    uint64_t lines; /* of each but the last */
+    bool stream;    /* store past the caches */
+    bool zeroes;    /* gaps between the nearest elements too, with the results */
+    /* lines cut into parts (scan_chain.cl): */
+    uint64_t parts;       /* of a line; 0 or 1: units of whole lines */
+    uint64_t part_length; /* elements of each but the last and those that lead a round */
+    uint64_t lead_length; /* of those */
+    uint64_t round;       /* parts: every so many one leads */
+    uint64_t slots;       /* for all parts of all lines or strips */
+    uint64_t slot_words;  /* of each */
+    uint64_t bundled;     /* dimension whose lines go side by side, where a kernel asks */
+    uint64_t crossed;     /* the other such dimension of scan_crossed.cl */
+};
+
 /* What the division of a piece depends on besides itself. */
 struct scan_division {
     const struct scan_group *group;
@@ -40,6 +57,7 @@ struct scan_division {
     uint64_t bytes;        /* of all elements of the launch */
     uint64_t part_bytes;   /* of a test; 0: as it pays */
     uint64_t stream_bytes; /* of a test; 0: as it pays */
+    uint64_t units_most;   /* of a piece in the generic kernel */
 };
 
 struct scan_variant {

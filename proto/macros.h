@@ -13,11 +13,11 @@
 #define ARRAY_COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 /* A call that gives 0 unless we have made a mistake: of a lock, a condition, a thread. */
-#define MUST(call)              \
-    do {                        \
-        int must_code = (call); \
-        assert(must_code == 0); \
-        (void)must_code;        \
-    } while (0)
+#define MUST(call) must_succeed(call)
+static inline void must_succeed(int code)
+{
+    assert(code == 0);
+    (void)code;
+}
 
 #endif

@@ -1,6 +1,6 @@
 /* The cumulative sum as a client asked for it: tensor, axis, flags. A plain description that
  * any dialect can fill; whether it makes sense is decided by scan_plan_make()
- * (kernels/scan_plan.h) and by nothing else. Thread: any, plain data. */
+ * (kernels/plan.h) and by nothing else. Thread: any, plain data. */
 #ifndef TALLY_PROTO_SCAN_DESC_H
 #define TALLY_PROTO_SCAN_DESC_H
 

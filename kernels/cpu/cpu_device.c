@@ -102,8 +102,9 @@ static cl_int answer_name(size_t room, void *out, size_t *size)
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         const char *colon = strchr(line, ':');
         if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
-            line[strcspn(line, "\n")] = '\0';
             name = colon + 1 + strspn(colon + 1, " ");
+            /* cppcheck-suppress unreadVariable ; as `name` */
+            line[strcspn(line, "\n")] = '\0';
             break;
         }
     }
@@ -155,7 +156,7 @@ static const struct {
     ULONG(LOCAL_MEM_SIZE, 32 << 10),           ULONG(MAX_CONSTANT_BUFFER_SIZE, 64 << 10),
     ULONG(GLOBAL_MEM_CACHE_SIZE, 0),           ULONG(PARTITION_AFFINITY_DOMAIN, 0),
     UINT(MAX_WORK_ITEM_DIMENSIONS, 3),         UINT(ADDRESS_BITS, 8 * sizeof(void *)),
-    UINT(MEM_BASE_ADDR_ALIGN, 8 * CPU_ALIGN),  UINT(MIN_DATA_TYPE_ALIGN_SIZE, CPU_ALIGN),
+    UINT(MEM_BASE_ADDR_ALIGN, UINT64_C(8) * CPU_ALIGN),  UINT(MIN_DATA_TYPE_ALIGN_SIZE, CPU_ALIGN),
     UINT(GLOBAL_MEM_CACHELINE_SIZE, 64),       UINT(GLOBAL_MEM_CACHE_TYPE, CL_READ_WRITE_CACHE),
     UINT(LOCAL_MEM_TYPE, CL_GLOBAL),           UINT(MAX_CONSTANT_ARGS, 8),
     UINT(REFERENCE_COUNT, 1),                  UINT(AVAILABLE, CL_TRUE),

@@ -1,12 +1,15 @@
 /* Lists the programs that are compiled ahead for processors, for kernels.mk: those of
- * scan_program.c that a device of ours asks for. A line each, with tabs between:
+ * program.c that a device of ours asks for. A line each, with tabs between:
  *
  *   name of the program, options, sources, then "kernel,name,signature" for each kernel
  *
  *   list_kernels         what the product uses
  *   list_kernels --all   those for GPUs, too, which have barriers: for tests under sanitizers
  */
-#include "kernels/scan_program.h"
+#if !defined(TALLY_TESTING)
+#define TALLY_TESTING 1 /* some of the programs are of tests */
+#endif
+#include "kernels/program.h"
 #include "proto/macros.h"
 
 #include <stdio.h>
@@ -17,20 +20,20 @@ enum {
     SIGNATURE_ROOM = 32
 };
 
-static char names[PROGRAMS_MAX][SCAN_NAME_ROOM];
+static char names[PROGRAMS_MAX][PROGRAM_NAME_ROOM];
 static size_t count;
 
 /* A kernel's parameters in the last source of its program: every one begins with a buffer. Some
  * sources have a macro for the kernel's name. NULL: there are none. */
-static const char *find_parameters(const struct cl_program_spec *spec, const char *kernel)
+static const char *find_parameters(const struct program_spec *spec, const char *kernel)
 {
-    char start[SCAN_NAME_ROOM];
+    char start[PROGRAM_NAME_ROOM];
     size_t last = 0;
     size_t bytes = 0;
-    while (last + 1 < CL_PROGRAM_SOURCES_MAX && spec->sources[last + 1] != NULL) {
+    while (last + 1 < PROGRAM_SOURCES_MAX && spec->sources[last + 1] != NULL) {
         last++;
     }
-    const char *text = cl_program_source(spec->sources[last], &bytes);
+    const char *text = program_source(spec->sources[last], &bytes);
     (void)snprintf(start, sizeof start, "%s(__global", kernel);
     const char *at = strstr(text, start);
     at = at != NULL ? at : strstr(text, "KERNEL_NAME(__global");
@@ -72,40 +75,39 @@ static bool is_new(const char *name)
     return true;
 }
 
-static bool list_program(const struct cl_device *device, enum scan_family family,
+static bool list_program(const struct opencl *device, enum scan_family family,
                          struct scan_type type)
 {
-    char options[SCAN_OPTIONS_ROOM];
-    struct cl_program_spec spec;
-    scan_program_spec(device, family, type, &spec, options);
-    scan_kernel_name(scan_family_kernel(family, 0), options, names[count]);
+    const char *const *kernels = scan_variants[family].kernels;
+    struct program_spec spec;
+    program_spec_make(device, family, type, &spec);
+    program_kernel_name(kernels[0], spec.options, names[count]);
     if (!is_new(names[count])) {
         return true;
     }
-    printf("%s\t%s\t", names[count++], options);
-    for (size_t i = 0; i < CL_PROGRAM_SOURCES_MAX && spec.sources[i] != NULL; i++) {
+    printf("%s\t%s\t", names[count++], spec.options);
+    for (size_t i = 0; i < PROGRAM_SOURCES_MAX && spec.sources[i] != NULL; i++) {
         printf("%s%s", i > 0 ? " " : "", spec.sources[i]);
     }
-    for (size_t i = 0; scan_family_kernel(family, i) != NULL; i++) {
-        char name[SCAN_NAME_ROOM];
+    for (size_t i = 0; i < SCAN_KERNELS_MAX && kernels[i] != NULL; i++) {
+        char name[PROGRAM_NAME_ROOM];
         char signature[SIGNATURE_ROOM];
-        const char *kernel = scan_family_kernel(family, i);
-        scan_kernel_name(kernel, options, name);
-        if (!make_signature(find_parameters(&spec, kernel), signature)) {
-            (void)fprintf(stderr, "list_kernels: no parameters of %s\n", kernel);
+        program_kernel_name(kernels[i], spec.options, name);
+        if (!make_signature(find_parameters(&spec, kernels[i]), signature)) {
+            (void)fprintf(stderr, "list_kernels: no parameters of %s\n", kernels[i]);
             return false;
         }
-        printf("%c%s,%s,%s", i > 0 ? ' ' : '\t', kernel, name, signature);
+        printf("%c%s,%s,%s", i > 0 ? ' ' : '\t', kernels[i], name, signature);
     }
     printf("\n");
     return true;
 }
 
 /* Offsets have 64 bits, which cost a processor nothing; those of kernels for GPUs also 32. */
-static bool list_family(const struct cl_device *device, enum scan_family family)
+static bool list_family(const struct opencl *device, enum scan_family family)
 {
     bool ok = true;
-    for (int i = 0; i < DTYPE_COUNT * 4 && ok && scan_family_suits(device, family); i++) {
+    for (int i = 0; i < DTYPE_COUNT * 4 && ok && program_suits(device, family); i++) {
         struct scan_type type = {(enum dtype)(i / 4),
                                  (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
                                  (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
@@ -119,10 +121,10 @@ static bool list_family(const struct cl_device *device, enum scan_family family)
 int main(int argc, char **argv)
 {
     const unsigned hostile = SCAN_LOOKBACK_FALLBACK | SCAN_LOOKBACK_DELAY | SCAN_LOOKBACK_OMIT;
-    const struct cl_device devices[] = {{.built_in = true},
-                                        {.gpu_kernels = true},
-                                        {.gpu_kernels = true, .lookback_test = hostile},
-                                        {.gpu_kernels = true, .soft_f64 = true}};
+    const struct opencl devices[] = {{.info = {.built_in = true}},
+                                     {.gpu_kernels = true},
+                                     {.gpu_kernels = true, .aids = {.lookback_test = hostile}},
+                                     {.gpu_kernels = true, .soft_f64 = true}};
     size_t kinds = argc > 1 && strcmp(argv[1], "--all") == 0 ? ARRAY_COUNT(devices) : 1;
     bool ok = true;
     for (size_t kind = 0; kind < kinds; kind++) {

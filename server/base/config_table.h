@@ -89,9 +89,6 @@ X(devices,             TEXT,   "all",            1,          4096,             "
   "OpenCL devices to use: all, cpu, gpu, or a comma-separated list of numbers and parts of names " \
   "(tallyd --list-devices shows them). The processor is used through Tally's own driver, or "      \
   "through another one that is named here.")                                                       \
-X(gpu_kernels,         BOOL,   "false",          0,          1,                "true|false",       \
-  "Run the kernels for GPUs on CPUs too, to test them: with a driver that compiles, which --devices " \
-  "has to name.")                                                                                  \
 X(gpu_lookback,        CHOICE, "auto",           0,          0,                "auto|on|off",      \
   "Scan long lines on GPUs in one pass. auto: where a trial at the start proves right and fast; "  \
   "on: untried; off: always in two.")                                                              \

@@ -1,7 +1,7 @@
 /* One record per sliced request: the slice, as a request, and what is done. See slices.h. */
 #include "server/infer/slices.h"
 
-#include "kernels/scan_slice.h"
+#include "kernels/split.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"

@@ -14,7 +14,7 @@
 #ifndef TALLY_SERVER_DEVICE_POOL_H
 #define TALLY_SERVER_DEVICE_POOL_H
 
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #ifndef TALLY_SERVER_DEVICE_SELECT_H
 #define TALLY_SERVER_DEVICE_SELECT_H
 
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 
 /* Which devices a text like "gpu,0,pocl" names. A processor is used through one driver only:
  * where Tally's own is among the devices, "all" and "cpu" mean that one, and a number or a name

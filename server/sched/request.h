@@ -39,7 +39,7 @@
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
-#include "kernels/scan_plan.h"
+#include "kernels/plan.h"
 #include "proto/codec.h"
 #include "server/base/metrics.h"
 #include "server/memory/memory.h"

@@ -2,7 +2,7 @@
 #ifndef TALLY_TESTS_BENCH_BENCH_MEASURE_H
 #define TALLY_TESTS_BENCH_BENCH_MEASURE_H
 
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 
 /* Seconds of the wall's clock, or of processor time of all threads. */
 double bench_now_s(bool cpu_time);

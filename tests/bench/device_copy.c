@@ -22,22 +22,22 @@ static const char copy_source_gpu[] =
 
 bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes)
 {
-    struct scan_device_options options = {.part_bytes = 0};
+    const struct scan_device_options options = {.lookback = SCAN_LOOKBACK_OFF};
     struct error err = ERROR_INIT;
     cl_int code = CL_SUCCESS;
-    if (cl_device_open(number, &options, &copy->cl, &err) != STATUS_OK) {
+    if (opencl_open(number, &options, &copy->cl, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return false;
     }
-    bool host = copy->cl.host_memory;
+    bool host = copy->cl.info.host_memory;
     const char *text = host ? copy_source : copy_source_gpu;
-    if (copy->cl.built_in) {
+    if (copy->cl.info.built_in) {
         copy->program = clCreateProgramWithBuiltInKernels(copy->cl.context, 1, &copy->cl.id,
                                                           "copy_cpu", &code);
     } else {
         copy->program = clCreateProgramWithSource(copy->cl.context, 1, &text, NULL, &code);
     }
-    if (code == CL_SUCCESS && !copy->cl.built_in) {
+    if (code == CL_SUCCESS && !copy->cl.info.built_in) {
         code = clBuildProgram(copy->program, 1, &copy->cl.id, "-cl-std=CL1.2", NULL, NULL);
     }
     if (code == CL_SUCCESS) {
@@ -65,7 +65,7 @@ bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], si
 
 bool copy_run(struct copy *copy)
 {
-    size_t local = copy->cl.host_memory ? 1 : 256;
+    size_t local = copy->cl.info.host_memory ? 1 : 256;
     cl_int code = clEnqueueNDRangeKernel(copy->cl.queue, copy->kernel, 1, NULL, &copy->items,
                                          &local, 0, NULL, NULL);
     return code == CL_SUCCESS && clFinish(copy->cl.queue) == CL_SUCCESS;
@@ -84,5 +84,5 @@ void copy_close(struct copy *copy)
     if (copy->program != NULL) {
         (void)clReleaseProgram(copy->program);
     }
-    cl_device_close(&copy->cl);
+    opencl_close(&copy->cl);
 }

@@ -3,10 +3,10 @@
 #ifndef TALLY_TESTS_BENCH_DEVICE_COPY_H
 #define TALLY_TESTS_BENCH_DEVICE_COPY_H
 
-#include "kernels/cl_device.h"
+#include "kernels/opencl.h"
 
 struct copy {
-    struct cl_device cl;
+    struct opencl cl;
     cl_program program;
     cl_kernel kernel;
     cl_mem buffers[2];

@@ -16,10 +16,11 @@
  * scan twice). --family runs everything by the family of one kernel (scan_rows, scan_columns,
  * scan_short, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot.
  * Links libOpenCL alone. */
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
 #include "tests/bench/bench_measure.h"
 #include "tests/bench/device_copy.h"
+#include "tests/lib/device_aids.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -380,11 +381,11 @@ out:
 static bool bench_way(struct bench *b, enum scan_lookback lookback)
 {
     struct error err = ERROR_INIT;
-    struct scan_device_options options = {.gpu_kernels = b->settings.gpu_kernels,
-                                          .lookback = lookback,
-                                          .family = b->settings.family,
-                                          .part_bytes = b->settings.part_bytes};
-    if (scan_device_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
+    struct scan_aids options = {.gpu_kernels = b->settings.gpu_kernels,
+                                .lookback = lookback,
+                                .family = b->settings.family,
+                                .part_bytes = b->settings.part_bytes};
+    if (device_aids_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return false;
     }

@@ -7,7 +7,7 @@
  * it into another buffer on device 0, writes the result to OUTPUT and says "ready"; then, for
  * every line that comes in, scans it once more and answers with the seconds that took. Ends
  * with its standard input. Links libOpenCL alone. */
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
 
 #include <stdio.h>
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     struct scan_desc desc;
     struct scan_plan plan;
     struct error err = ERROR_INIT;
-    struct scan_device_options options = {.part_bytes = 0};
+    struct scan_device_options options = {.lookback = SCAN_LOOKBACK_AUTO};
     struct scan_device *device = NULL;
     if (argc != 8 || !parse(argv + 1, &desc)) {
         (void)fprintf(stderr, "usage: scan_turns DTYPE wide|native SHAPE AXIS FLAGS IN OUT\n");

@@ -8,7 +8,7 @@
 #ifndef TALLY_TESTS_FUZZ_CODEC_DRIVER_H
 #define TALLY_TESTS_FUZZ_CODEC_DRIVER_H
 
-#include "kernels/scan_plan.h"
+#include "kernels/plan.h"
 #include "proto/codec.h"
 #include "proto/models.h"
 

@@ -1,6 +1,6 @@
 """Devices that fail under a running service: whatever OpenCL does, an answer is right or an error.
 
-The server is the one with faults on demand (kernels/cl_fault.h); a file says what fails and may
+The server is the one with faults on demand (tests/lib/cl_fault.h); a file says what fails and may
 change while it runs. Where two devices are needed, so that there is one to retry on, or one that
 compiles, they are PoCL's.
 """

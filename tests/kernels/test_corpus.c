@@ -10,7 +10,7 @@
  * Without --all most kernels are tried with every third type (scan_case.h).
  *
  * Links libOpenCL alone. */
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/memory_marks.h"
 #include "tests/lib/oracle.h"
@@ -347,8 +347,8 @@ static int by_type(const void *a, const void *b)
 }
 
 /* way: 1 for the first, 0 for all that the amount has. */
-static void run_device(size_t number, const struct scan_device_options *flags,
-                       enum amount amount, size_t way, struct slab *slab)
+static void run_device(size_t number, const struct scan_aids *flags, enum amount amount,
+                       size_t way, struct slab *slab)
 {
     static const struct {
         const char *name;
@@ -372,7 +372,7 @@ static void run_device(size_t number, const struct scan_device_options *flags,
         if (way != 0 ? w + 1 != way : amount == AMOUNT_TINY && !ways[w].tiny) {
             continue;
         }
-        struct scan_device_options options = *flags;
+        struct scan_aids options = *flags;
         options.max_alloc_bytes = ways[w].max_alloc_bytes;
         options.part_bytes = ways[w].part_bytes;
         struct run run = {.slab = slab,
@@ -380,7 +380,7 @@ static void run_device(size_t number, const struct scan_device_options *flags,
                           .skew = ways[w].skew,
                           .in_place = ways[w].in_place};
         struct error error = ERROR_INIT;
-        if (scan_device_open(number, &options, &run.device, &error) != STATUS_OK) {
+        if (device_aids_open(number, &options, &run.device, &error) != STATUS_OK) {
             (void)fprintf(stderr, "device %zu: %s\n", number, error.detail);
             exit(1);
         }
@@ -400,7 +400,7 @@ static void run_device(size_t number, const struct scan_device_options *flags,
 
 /* --lookback: long lines in one pass; --hostile-lookback: and work-groups that publish late, or
  * nothing, or believe nothing. */
-static bool take_lookback(const char *argument, struct scan_device_options *flags)
+static bool take_lookback(const char *argument, struct scan_aids *flags)
 {
     bool hostile = strcmp(argument, "--hostile-lookback") == 0;
     if (!hostile && strcmp(argument, "--lookback") != 0) {
@@ -418,13 +418,13 @@ static const struct {
     const char *name;
     size_t at; /* of a bool in the device's options */
 } switches[] = {
-    {"--gpu-kernels", offsetof(struct scan_device_options, gpu_kernels)},
-    {"--generic-kernels", offsetof(struct scan_device_options, generic_kernels)},
-    {"--wide-index", offsetof(struct scan_device_options, wide_index)},
-    {"--soft-f64", offsetof(struct scan_device_options, soft_f64)},
+    {"--gpu-kernels", offsetof(struct scan_aids, gpu_kernels)},
+    {"--generic-kernels", offsetof(struct scan_aids, generic_kernels)},
+    {"--wide-index", offsetof(struct scan_aids, wide_index)},
+    {"--soft-f64", offsetof(struct scan_aids, soft_f64)},
 };
 
-static bool take_switch(const char *argument, struct scan_device_options *flags)
+static bool take_switch(const char *argument, struct scan_aids *flags)
 {
     for (size_t i = 0; i < ARRAY_COUNT(switches); i++) {
         if (strcmp(argument, switches[i].name) == 0) {
@@ -441,7 +441,7 @@ struct arguments {
     enum amount amount;
     size_t way;
     bool list;
-    struct scan_device_options flags;
+    struct scan_aids flags;
 };
 
 static bool take_arguments(int argc, char **argv, size_t devices, struct arguments *a)

@@ -499,10 +499,10 @@ static bool scan(struct scan_device *opened)
 
 static struct scan_device *open_first(void)
 {
-    const struct scan_device_options options = {.part_bytes = 0};
+    const struct scan_aids options = {.part_bytes = 0};
     struct scan_device *opened = NULL;
     struct error err = ERROR_INIT;
-    return scan_device_open(0, &options, &opened, &err) == STATUS_OK ? opened : NULL;
+    return device_aids_open(0, &options, &opened, &err) == STATUS_OK ? opened : NULL;
 }
 
 static void *scan_often(void *argument)

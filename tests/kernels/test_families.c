@@ -2,7 +2,7 @@
  * between them be a matter of speed alone. Each family of the CPU runs every layout here that
  * it can, is compared with the oracle, and refuses the others: whole lines, then lines in the
  * smallest parts and results stored past the caches, whatever that costs. */
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -117,7 +117,7 @@ static void run(struct scan_device *device, const struct scan_case *c, bool can,
     slab_destroy(slab);
 }
 
-static void every_layout(size_t family, const struct scan_device_options *options)
+static void every_layout(size_t family, const struct scan_aids *options)
 {
     struct scan_device *device = scan_case_device(options);
     if (device == NULL) {
@@ -142,15 +142,15 @@ static void every_layout(size_t family, const struct scan_device_options *option
 static void whole_lines(const void *context)
 {
     const size_t family = *(const size_t *)context;
-    every_layout(family, &(struct scan_device_options){.family = families[family].kernel});
+    every_layout(family, &(struct scan_aids){.family = families[family].kernel});
 }
 
 static void parts_past_the_caches(const void *context)
 {
     const size_t family = *(const size_t *)context;
-    every_layout(family, &(struct scan_device_options){.family = families[family].kernel,
-                                                       .part_bytes = 1,
-                                                       .stream_bytes = 1});
+    every_layout(family, &(struct scan_aids){.family = families[family].kernel,
+                                             .part_bytes = 1,
+                                             .stream_bytes = 1});
 }
 
 static void a_kernel_that_the_device_lacks_is_refused(const void *context)
@@ -158,10 +158,10 @@ static void a_kernel_that_the_device_lacks_is_refused(const void *context)
     (void)context;
     static const char *const missing[] = {"gpu_scan", "gpu_lookback", "scan_nothing", ""};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) {
-        struct scan_device_options options = {.family = missing[i]};
+        struct scan_aids options = {.family = missing[i]};
         struct scan_device *device = NULL;
         struct error err = ERROR_INIT;
-        enum status status = scan_device_open(0, &options, &device, &err);
+        enum status status = device_aids_open(0, &options, &device, &err);
         ktest_check(status == STATUS_UNSUPPORTED && device == NULL, missing[i]);
         ktest_check(strstr(err.detail, "no kernel") != NULL, "the refusal says so");
     }

@@ -1,7 +1,7 @@
 /* Conversions of float16 and bfloat16, in and out, in every kernel that makes them: each bit
  * pattern goes in, and sums come out that lie on, just above and just below the middle between
  * two numbers, by less than a float32 can tell. The oracle decides. */
-#include "kernels/scan_device.h"
+#include "tests/lib/device_aids.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 
@@ -109,10 +109,10 @@ static void every_pattern_and_every_middle_agrees(const void *context)
     const enum dtype *dtype = context;
     struct bench bench = {.slab = slab_create(SLAB_BYTES), .dtype = *dtype};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
-        struct scan_device_options options = {.family = shapes[s].kernel};
+        struct scan_aids options = {.family = shapes[s].kernel};
         struct error err = ERROR_INIT;
         if (bench.slab == NULL ||
-            scan_device_open(0, &options, &bench.device, &err) != STATUS_OK) {
+            device_aids_open(0, &options, &bench.device, &err) != STATUS_OK) {
             ktest_fail("no device: %s", err.detail);
             break;
         }

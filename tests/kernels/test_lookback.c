@@ -1,9 +1,9 @@
 /* Look-back (scan_lookback.cl) with everything against it: work-groups that publish late or
  * nothing at all, that believe nothing, one thread for all of them, garbage in their memory;
  * and the trial that decides whether it is used. Every output is compared with the oracle. */
-#include "kernels/cl_fault.h"
-#include "kernels/scan_device.h"
-#include "kernels/scan_program.h"
+#include "kernels/device.h"
+#include "kernels/program.h"
+#include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -31,7 +31,7 @@ static const struct way {
 
 static struct scan_device *open_device(enum scan_lookback lookback, unsigned test)
 {
-    const struct scan_device_options options = {
+    const struct scan_aids options = {
         .gpu_kernels = true, .lookback = lookback, .lookback_test = test, .poison = true};
     return scan_case_device(&options);
 }

@@ -15,7 +15,7 @@
  * whole, in parts that hand their sums on, and with sums carried between pieces. Not proven
  * here: conversions of elements (test_corpus), the integer shortcuts (integer addition is
  * associative), stores past the caches but for columns (there results take another way). */
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -317,7 +317,7 @@ struct lengths {
 /* All of them on the CPU's and on the GPU's kernels; the other ways share the long ones. */
 static struct lengths lengths_of(size_t number, int kind)
 {
-    const struct scan_device_options *options = &scan_ways[number].options;
+    const struct scan_aids *options = &scan_ways[number].options;
     bool few = options->max_alloc_bytes != 0 || options->transfers || options->part_bytes > 1;
     bool plain = !few && options->part_bytes == 0 && options->lookback == SCAN_LOOKBACK_AUTO;
     if (all) {
@@ -376,8 +376,7 @@ static const struct {
 static void other_kernels_give_the_written_tree(const void *context)
 {
     const size_t number = *(const size_t *)context;
-    const struct scan_device_options options = {.family = others[number].family,
-                                                .stream_bytes = 1};
+    const struct scan_aids options = {.family = others[number].family, .stream_bytes = 1};
     struct bench bench = {.device = scan_case_device(&options),
                           .slab = slab_create((size_t)16 << 20),
                           .want = malloc((size_t)16 << 20),

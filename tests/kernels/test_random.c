@@ -152,11 +152,11 @@ static void describe(char *text, size_t room, const struct scan_trial *trial)
 static void random_tensors_are_right(const void *context)
 {
     const size_t number = *(const size_t *)context;
-    struct scan_device_options options = {.compute_units = devices[number].compute_units,
-                                          .part_bytes = devices[number].part_bytes,
-                                          .max_alloc_bytes = devices[number].max_alloc_bytes,
-                                          .transfers = devices[number].transfers,
-                                          .gpu_kernels = arguments.gpu_kernels};
+    struct scan_aids options = {.compute_units = devices[number].compute_units,
+                                .part_bytes = devices[number].part_bytes,
+                                .max_alloc_bytes = devices[number].max_alloc_bytes,
+                                .transfers = devices[number].transfers,
+                                .gpu_kernels = arguments.gpu_kernels};
     struct scan_device *device = scan_case_device(&options);
     scan_draw_from(arguments.seed * 1000003U + (unsigned)number);
     for (unsigned done = 0; device != NULL && done < arguments.cases;) {

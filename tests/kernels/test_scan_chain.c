@@ -1,7 +1,7 @@
 /* Lines cut into parts, with units that stop at random (chain_delay.cl) and more threads than
  * cores: whoever waits for a part in vain adds it up himself, while its own unit may wake up
  * and overwrite it. Hundreds of launches end, each with the oracle's bytes. */
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -103,9 +103,8 @@ static void delayed_units_change_nothing(const void *context)
 
 int main(void)
 {
-    static const struct scan_device_options whole = {.part_bytes = 1};
-    static const struct scan_device_options pieces = {.part_bytes = 1,
-                                                      .max_alloc_bytes = 65536};
+    static const struct scan_aids whole = {.part_bytes = 1};
+    static const struct scan_aids pieces = {.part_bytes = 1, .max_alloc_bytes = 65536};
     (void)setenv("TALLY_OPENCL_THREADS", "5", 1); /* more threads than cores */
     ktest_run("units that stop at random change no byte, and every launch ends",
               delayed_units_change_nothing, &whole);

@@ -2,8 +2,8 @@
  * transfers, tensors beyond one allocation, and devices that fail. Runs on the first OpenCL
  * device in four ways: as it is, with transfers, and both with a tiny allocation limit, which
  * cuts everything. */
-#include "kernels/cl_fault.h"
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
+#include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -442,7 +442,7 @@ static void a_cpu_that_compiles_has_all_it_needs_once_it_is_prepared(const void 
 static void a_batch_on_a_gpu_takes_four_launches(const void *context)
 {
     static const int64_t sizes[][2] = {{3, 5000}, {40, 9}, {1, 100000}, {700, 33}};
-    const struct scan_device_options options = {.gpu_kernels = true, .poison = true};
+    const struct scan_aids options = {.gpu_kernels = true, .poison = true};
     enum {
         JOBS = 40
     };
@@ -471,10 +471,10 @@ static void a_batch_on_a_gpu_takes_four_launches(const void *context)
 static void devices_that_do_not_exist_are_refused(const void *context)
 {
     (void)context;
-    struct scan_device_options options = {.part_bytes = 0};
+    struct scan_aids options = {.part_bytes = 0};
     struct scan_device *device = NULL;
     struct error err = ERROR_INIT;
-    ktest_check(scan_device_open(4711, &options, &device, &err) == STATUS_NO_DEVICE,
+    ktest_check(device_aids_open(4711, &options, &device, &err) == STATUS_NO_DEVICE,
                 "device 4711 is refused");
     ktest_check(strstr(err.detail, "no device 4711") != NULL, "by its number");
     scan_device_close(NULL);
@@ -501,7 +501,7 @@ int main(int argc, char **argv)
         }
     }
     for (size_t w = 0; w < SCAN_WAYS; w++) {
-        const struct scan_device_options *way = &scan_ways[w].options;
+        const struct scan_aids *way = &scan_ways[w].options;
         (void)snprintf(sentence, sizeof sentence,
                        "preparing tests a device with every type, %s", scan_ways[w].name);
         if (way->max_alloc_bytes == 0 && way->part_bytes == 0 && !way->transfers) {

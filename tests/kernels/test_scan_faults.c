@@ -1,7 +1,7 @@
 /* Devices that fail: every OpenCL call made to fail in turn, programs that do not build, wrong
  * results at the start. Whatever happens is reported, and the next run is right. */
-#include "kernels/cl_fault.h"
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
+#include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 

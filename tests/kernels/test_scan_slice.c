@@ -1,8 +1,8 @@
 /* Scans in slices: as a tensor is scanned while it arrives, every slice on any device, its
  * bytes there just before it runs and nothing after them yet; and of complete tensors of any
  * layout. Together they give the oracle's bits. */
-#include "kernels/cl_fault.h"
-#include "kernels/scan_slice.h"
+#include "kernels/split.h"
+#include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -21,7 +21,7 @@ static struct scan_device *devices[DEVICES];
 
 static void devices_open(const void *context)
 {
-    static const struct scan_device_options soft = {.soft_f64 = true};
+    static const struct scan_aids soft = {.soft_f64 = true};
     (void)context;
     for (size_t i = 0; i < DEVICES; i++) {
         devices[i] = scan_case_device(i < SCAN_WAYS ? &scan_ways[i].options : &soft);

@@ -1,11 +1,11 @@
 /* Does every source compile, with warnings as errors? A vector source that does not is passed
- * over in silence: the generic kernel gives the same bits (scan_launch.c).
+ * over in silence: the generic kernel gives the same bits (launch.c).
  *
  *   test_sources           build some of each with the device's own compiler: every family and
  *                          every type is among them
  *   test_sources --list    print every program there is: "OPTIONS<tab>SOURCES". tests/lint.sh
  *                          has clang look at all of them */
-#include "kernels/scan_program.h"
+#include "kernels/program.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -18,8 +18,7 @@ enum {
 
 struct program {
     enum scan_family family;
-    struct cl_program_spec spec;
-    char options[SCAN_OPTIONS_ROOM];
+    struct program_spec spec;
 };
 
 static struct program programs[PROGRAMS_MAX];
@@ -27,14 +26,14 @@ static size_t count;
 
 static bool same(const struct program *a, const struct program *b)
 {
-    return a->family == b->family && strcmp(a->options, b->options) == 0;
+    return a->family == b->family && strcmp(a->spec.options, b->spec.options) == 0;
 }
 
-static void add(const struct cl_device *device, enum scan_family family, struct scan_type type)
+static void add(const struct opencl *device, enum scan_family family, struct scan_type type)
 {
     struct program *made = &programs[count];
     made->family = family;
-    scan_program_spec(device, family, type, &made->spec, made->options);
+    program_spec_make(device, family, type, &made->spec);
     for (size_t i = 0; i < count; i++) {
         if (same(&programs[i], made)) {
             return;
@@ -44,13 +43,13 @@ static void add(const struct cl_device *device, enum scan_family family, struct 
 }
 
 /* The programs of one family that a kind of device uses, types in order. */
-static void add_family(const struct cl_device *device, enum scan_family family)
+static void add_family(const struct opencl *device, enum scan_family family)
 {
-    for (int i = 0; i < DTYPE_COUNT * 4 && scan_family_suits(device, family); i++) {
+    for (int i = 0; i < DTYPE_COUNT * 4 && program_suits(device, family); i++) {
         struct scan_type type = {(enum dtype)(i / 4),
                                  (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
                                  (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
-        if (type.index == SCAN_INDEX_64 || !scan_family_wide_only(family)) {
+        if (type.index == SCAN_INDEX_64 || !program_wide_only(family)) {
             add(device, family, type);
         }
     }
@@ -59,7 +58,7 @@ static void add_family(const struct cl_device *device, enum scan_family family)
 /* Of all families, for a CPU, a GPU, and a GPU without float64. */
 static void find_programs(void)
 {
-    static const struct cl_device kinds[] = {
+    static const struct opencl kinds[] = {
         {.gpu_kernels = false}, {.gpu_kernels = true}, {.gpu_kernels = true, .soft_f64 = true}};
     for (int family = 0; family < SCAN_FAMILY_COUNT; family++) {
         for (size_t kind = 0; kind < ARRAY_COUNT(kinds); kind++) {
@@ -71,28 +70,29 @@ static void find_programs(void)
 /* Those that only tests ask for, too. */
 static void list_programs(void)
 {
-    const struct cl_device hostile = {
-        .gpu_kernels = true,
-        .lookback_test = SCAN_LOOKBACK_FALLBACK | SCAN_LOOKBACK_DELAY | SCAN_LOOKBACK_OMIT};
+    const struct opencl hostile = {.gpu_kernels = true,
+                                   .aids = {.lookback_test = SCAN_LOOKBACK_FALLBACK |
+                                                             SCAN_LOOKBACK_DELAY |
+                                                             SCAN_LOOKBACK_OMIT}};
     add_family(&hostile, SCAN_FAMILY_LOOKBACK);
     for (size_t i = 0; i < count; i++) {
-        printf("%s\t", programs[i].options);
-        for (size_t s = 0; s < CL_PROGRAM_SOURCES_MAX && programs[i].spec.sources[s]; s++) {
-            printf(" kernels/%s.cl", programs[i].spec.sources[s]);
+        printf("%s\t", programs[i].spec.options);
+        for (size_t s = 0; s < PROGRAM_SOURCES_MAX && programs[i].spec.sources[s]; s++) {
+            printf(" kernels/cl/%s.cl", programs[i].spec.sources[s]);
         }
         printf("\n");
     }
 }
 
-static void build_strictly(const struct cl_device *device, struct program *program)
+static void build_strictly(const struct opencl *device, const struct program *program)
 {
-    char strict[SCAN_OPTIONS_ROOM + 16];
+    struct program_spec strict = program->spec;
     cl_program built = NULL;
     struct error err = ERROR_INIT;
-    (void)snprintf(strict, sizeof strict, "%s -Werror", program->options);
-    program->spec.options = strict;
-    if (cl_program_build(device, &program->spec, &built, &err) != STATUS_OK) {
-        ktest_fail("family %d, %s: %s", (int)program->family, strict, err.detail);
+    (void)strncat(strict.options, " -Werror",
+                  sizeof strict.options - strlen(strict.options) - 1);
+    if (program_build(device, &strict, &built, &err) != STATUS_OK) {
+        ktest_fail("family %d, %s: %s", (int)program->family, strict.options, err.detail);
         return;
     }
     (void)clReleaseProgram(built);
@@ -105,11 +105,11 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
         TYPES = 11, /* programs of a vector family */
         APART = 4   /* types between those of two families */
     };
-    const struct scan_device_options options = {.part_bytes = 0};
-    struct cl_device device;
+    const struct scan_device_options options = {.lookback = SCAN_LOOKBACK_OFF};
+    struct opencl device;
     struct error err = ERROR_INIT;
     (void)context;
-    if (!ktest_check(cl_device_open(scan_case_compiler_number(), &options, &device, &err) ==
+    if (!ktest_check(opencl_open(scan_case_compiler_number(), &options, &device, &err) ==
                          STATUS_OK,
                      err.detail)) {
         return;
@@ -124,7 +124,7 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
         }
     }
     (void)ktest_check(built >= SCAN_FAMILY_COUNT, "every family is built");
-    cl_device_close(&device);
+    opencl_close(&device);
 }
 
 int main(int argc, char **argv)

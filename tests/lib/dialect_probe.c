@@ -1,7 +1,7 @@
 /* The server's part of a request, step by step. */
 #include "tests/lib/dialect_probe.h"
 
-#include "kernels/scan_plan.h"
+#include "kernels/plan.h"
 #include "tests/lib/oracle.h"
 
 #include <stdio.h>

@@ -161,14 +161,14 @@ enum {
     DEVICES_MAX = 8
 };
 
-enum status scan_case_open(const struct scan_device_options *options,
-                           struct scan_device **device, struct error *err)
+enum status scan_case_open(const struct scan_aids *options, struct scan_device **device,
+                           struct error *err)
 {
     struct scan_device_info infos[DEVICES_MAX];
     size_t count = 0;
     enum status status = scan_devices_list(infos, DEVICES_MAX, &count, err);
     for (size_t i = 0; i < count; i++) {
-        status = scan_device_open(i, options, device, err);
+        status = device_aids_open(i, options, device, err);
         if (status != STATUS_UNSUPPORTED) {
             break;
         }
@@ -192,17 +192,17 @@ size_t scan_case_compiler_number(void)
     return number;
 }
 
-struct scan_device *scan_case_compiler(const struct scan_device_options *options)
+struct scan_device *scan_case_compiler(const struct scan_aids *options)
 {
     struct scan_device *device = NULL;
     struct error err = ERROR_INIT;
-    if (scan_device_open(scan_case_compiler_number(), options, &device, &err) != STATUS_OK) {
+    if (device_aids_open(scan_case_compiler_number(), options, &device, &err) != STATUS_OK) {
         ktest_fail("cannot open a device that compiles: %s", err.detail);
     }
     return device;
 }
 
-struct scan_device *scan_case_device(const struct scan_device_options *options)
+struct scan_device *scan_case_device(const struct scan_aids *options)
 {
     struct scan_device *device = NULL;
     struct error err = ERROR_INIT;

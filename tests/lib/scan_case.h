@@ -3,7 +3,7 @@
 #ifndef TALLY_TESTS_LIB_SCAN_CASE_H
 #define TALLY_TESTS_LIB_SCAN_CASE_H
 
-#include "kernels/scan_device.h"
+#include "tests/lib/device_aids.h"
 
 /* A random number below `below`, the same ones in every run. */
 uint32_t scan_draw(uint32_t below);
@@ -46,18 +46,18 @@ void scan_case_deinit(struct scan_case *c);
 
 /* Open the first device that has the kernels which the options ask for: Tally's own, or for GPU
  * kernels one that compiles them. */
-enum status scan_case_open(const struct scan_device_options *options,
-                           struct scan_device **device, struct error *err);
+enum status scan_case_open(const struct scan_aids *options, struct scan_device **device,
+                           struct error *err);
 /* The same; fails the test and returns NULL if there is none. */
-struct scan_device *scan_case_device(const struct scan_device_options *options);
+struct scan_device *scan_case_device(const struct scan_aids *options);
 /* The first device that compiles kernels from their source, which proves that they still can
  * be: its number, and opened. Fails the test if there is none. */
 size_t scan_case_compiler_number(void);
-struct scan_device *scan_case_compiler(const struct scan_device_options *options);
+struct scan_device *scan_case_compiler(const struct scan_aids *options);
 
 struct scan_way {
     const char *name;
-    struct scan_device_options options;
+    struct scan_aids options;
 };
 
 enum {

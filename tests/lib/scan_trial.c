@@ -18,7 +18,7 @@ enum {
 
 static const struct {
     const char *name;
-    struct scan_device_options options;
+    struct scan_aids options;
 } ways[TRIAL_DEVICES] = {
     {"the device's own kernels", {.max_alloc_bytes = 0}},
     {"the device's own kernels, cut", {.max_alloc_bytes = 65536}},
@@ -36,7 +36,7 @@ static struct scan_device *opened[TRIAL_DEVICES];
 struct scan_device *scan_trial_device(size_t number)
 {
     struct error err = ERROR_INIT;
-    struct scan_device_options options = ways[number].options;
+    struct scan_aids options = ways[number].options;
     if (opened[number] == NULL &&
         scan_case_open(&options, &opened[number], &err) != STATUS_OK) {
         ktest_fail("cannot open a device: %s", err.detail);

@@ -4,7 +4,7 @@
 #ifndef TALLY_TESTS_LIB_SCAN_TRIAL_H
 #define TALLY_TESTS_LIB_SCAN_TRIAL_H
 
-#include "kernels/scan_device.h"
+#include "kernels/device.h"
 #include "tests/lib/ktest.h"
 
 struct scan_trial {

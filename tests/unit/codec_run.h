@@ -4,7 +4,7 @@
 #ifndef TALLY_TESTS_UNIT_CODEC_RUN_H
 #define TALLY_TESTS_UNIT_CODEC_RUN_H
 
-#include "kernels/scan_plan.h"
+#include "kernels/plan.h"
 #include "proto/codec.h"
 #include "tests/lib/oracle.h"
 

@@ -1,7 +1,7 @@
 /* Boxes of cut scans: together they hold every element once, none is larger than asked, chains
  * run in the order of the axis, and compact ones share no memory. */
-#include "kernels/scan_cut.h"
-#include "kernels/scan_launch.h"
+#include "kernels/launch.h"
+#include "kernels/split.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ static uint64_t address(const struct scan_plan *plan, uint64_t line, uint64_t k,
     return at;
 }
 
-/* Copy a scan box by box with what scan_cut.h offers; every output cell must be met once. */
+/* Copy a scan box by box with what split.h offers; every output cell must be met once. */
 struct walk {
     const struct scan_plan *plan;
     uint16_t *from; /* of each output cell: what lies at the input of its element */

@@ -1,5 +1,5 @@
 /* Which cells of an output are zeroed, and which are left to the kernel. */
-#include "kernels/scan_gaps.h"
+#include "kernels/split.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

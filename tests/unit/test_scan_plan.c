@@ -1,7 +1,7 @@
 /* scan_plan_make() against a brute-force model: every address of every line, the buffer
  * lengths, the refusals, and the exactness of the overlap test. */
-#include "kernels/scan_overlap.h"
-#include "kernels/scan_plan.h"
+#include "kernels/overlap.h"
+#include "kernels/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,6 @@
 /* Slabs: alignment, zero content, and that a wrap is released exactly once, by whoever goes
  * first. */
 #include "kernels/slab.h"
-#include "kernels/slab_wrap.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -45,20 +44,6 @@ static void impossible_sizes_give_no_slab(void **state)
     assert_null(slab_create(SIZE_MAX - SLAB_ALIGN));
     assert_null(slab_create(SIZE_MAX / 2));
     slab_destroy(NULL);
-}
-
-static void discarding_keeps_the_addresses_and_zeroes(void **state)
-{
-    (void)state;
-    struct slab *slab = slab_create((size_t)3 * SLAB_ALIGN);
-    assert_non_null(slab);
-    unsigned char *data = slab_data(slab);
-    memset(data, 0xa5, slab_bytes(slab));
-    slab_discard(slab);
-    assert_ptr_equal(slab_data(slab), data);
-    assert_int_equal(data[0], 0);
-    assert_int_equal(data[3 * SLAB_ALIGN - 1], 0);
-    slab_destroy(slab);
 }
 
 static void wraps_end_with_their_slab(void **state)
@@ -180,7 +165,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slabs_are_page_aligned_and_zero),
         cmocka_unit_test(impossible_sizes_give_no_slab),
-        cmocka_unit_test(discarding_keeps_the_addresses_and_zeroes),
         cmocka_unit_test(wraps_end_with_their_slab),
         cmocka_unit_test(wraps_end_with_their_device),
         cmocka_unit_test(a_driver_that_takes_its_time_stops_nobody_elses_slabs),

@@ -1,0 +1,592 @@
+/* A batch becomes waves: all jobs that fit the device's buffers together run in one wave; what
+ * does not fit alone is cut into boxes, a wave each (split.h). A wave is moved in, launched,
+ * moved out and waited for:
+ *
+ *   in host memory   nothing moves: every slab is wrapped once per device and kept; a slab larger
+ *                    than one buffer may be is seen through windows made for the wave, one for
+ *                    the input's cells and one for the output's
+ *   with transfers   inputs are packed into one device buffer, outputs that do not replace their
+ *                    input into another
+ *
+ * A call that fails ends the batch as DEVICE_ERROR or OUT_OF_MEMORY; the device is idle
+ * afterwards, and the report says whether an input may have been overwritten. Thread: that of
+ * the device. */
+#include "kernels/batch.h"
+
+#include "kernels/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    WINDOW_ALIGN = 4096,  /* where a window begins: what every runtime takes without a copy */
+    PACK_ALIGN = 256,     /* between the tensors packed into a device buffer */
+    SYNC_BYTES = 1 << 20, /* smaller transfers are not timed apart: a wait costs more */
+    BOX_MARGIN = 8192,    /* of a buffer: for how a box's ends are aligned */
+    GATHER_BYTES = 64 << 20, /* largest gathered box */
+    ON_STACK = 64            /* jobs of a batch that needs no memory */
+};
+
+/* A job, or a box of one, and where its cells lie on the host. */
+struct part {
+    const struct scan_plan *plan; /* borrowed: geometry of the part */
+    struct slab *in_slab;         /* borrowed */
+    struct slab *out_slab;        /* borrowed; mostly the same */
+    uint64_t element;             /* bytes of one */
+    uint64_t in_byte;             /* of the input cell of all indices 0 in its slab */
+    uint64_t out_byte;            /* of the output cell in its slab */
+    uint64_t in_bytes;            /* that it spans */
+    uint64_t out_bytes;
+    uint64_t position; /* as in struct scan_piece */
+    uint64_t carry_line;
+    bool in_place; /* the output takes the input's place, cell by cell */
+    bool holes;    /* as in struct scan_job */
+    bool carry_in;
+    bool carry_out;
+    bool gaps; /* the launch has to zero its gaps */
+};
+
+/* What all waves of a batch have in common. */
+struct batch {
+    struct scan_device *device;
+    cl_mem carry; /* NULL if no part carries */
+    uint64_t carry_lines;
+    struct scan_report *report; /* added to */
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* What follows from the plan and the places. */
+static void part_measure(struct part *part)
+{
+    part->element = dtype_info(part->plan->dtype)->bytes;
+    part->in_bytes = part->plan->in_elements * part->element;
+    part->out_bytes = part->plan->out_elements * part->element;
+    part->in_place = part->in_slab == part->out_slab && part->in_byte == part->out_byte;
+}
+
+/* The piece of a part whose cells of all indices 0 are so many bytes into the buffers. */
+static struct scan_piece part_piece(const struct part *part, uint64_t in_at, uint64_t out_at)
+{
+    struct scan_piece piece = {.plan = part->plan,
+                               .in_first = in_at / part->element,
+                               .out_first = out_at / part->element,
+                               .position = part->position,
+                               .carry_line = part->carry_line,
+                               .carry_in = part->carry_in,
+                               .carry_out = part->carry_out};
+    if (part->gaps) {
+        unsigned char *out = slab_data(part->out_slab);
+        piece.gaps = out + part->out_byte;
+    }
+    return piece;
+}
+
+static enum status launch(struct batch *batch, cl_mem in, cl_mem out,
+                          const struct scan_piece *pieces, size_t count, struct error *err)
+{
+    const struct scan_group group = {.in = in,
+                                     .out = out,
+                                     .carry = batch->carry,
+                                     .carry_lines = batch->carry_lines,
+                                     .pieces = pieces,
+                                     .count = count};
+    return launcher_run(batch->device->launcher, &group, &batch->report->launches, err);
+}
+
+/* Wait for the device, also after a failure: nothing may be under way when memory is used
+ * again. */
+static enum status wait_after(struct batch *batch, enum status status, struct error *err)
+{
+    struct error ignored = ERROR_INIT;
+    enum status waited =
+        opencl_finish(&batch->device->cl, status == STATUS_OK ? err : &ignored);
+    return status == STATUS_OK ? waited : status;
+}
+
+/* ---- in host memory ---- */
+
+static void release_wrap(void *handle)
+{
+    (void)clReleaseMemObject(handle);
+}
+
+static enum status wrap(struct scan_device *device, const struct slab *slab, uint64_t from,
+                        uint64_t bytes, cl_mem *mem, struct error *err)
+{
+    unsigned char *data = slab_data(slab);
+    enum status status = STATUS_OK;
+    CL_MAKE(status, err, *mem, clCreateBuffer, device->cl.context,
+            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, (size_t)bytes, data + from);
+    return status;
+}
+
+/* The buffer over a whole slab, made at its first use by the device. */
+static enum status wrap_slab(struct scan_device *device, struct slab *slab, cl_mem *mem,
+                             struct error *err)
+{
+    *mem = slab_wrap_find(slab, device);
+    if (*mem != NULL) {
+        return STATUS_OK;
+    }
+    enum status status = wrap(device, slab, 0, slab_bytes(slab), mem, err);
+    if (status == STATUS_OK && !slab_wrap_keep(slab, device, *mem, release_wrap)) {
+        release_wrap(*mem);
+        status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory to keep a buffer of a slab");
+    }
+    return status;
+}
+
+static bool same_slabs(const struct part *a, const struct part *b)
+{
+    return a->in_slab == b->in_slab && a->out_slab == b->out_slab;
+}
+
+/* One launch for each slab, or pair of slabs, that the parts lie in. */
+static enum status launch_slabs(struct batch *batch, const struct part *parts, size_t count,
+                                struct scan_piece *pieces, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        size_t before = 0;
+        while (!same_slabs(&parts[before], &parts[i])) {
+            before++;
+        }
+        if (before < i) {
+            continue; /* launched with that one */
+        }
+        cl_mem in = NULL;
+        cl_mem out = NULL;
+        size_t together = 0;
+        for (size_t j = i; j < count; j++) {
+            if (same_slabs(&parts[i], &parts[j])) {
+                pieces[together++] = part_piece(&parts[j], parts[j].in_byte, parts[j].out_byte);
+            }
+        }
+        status = wrap_slab(batch->device, parts[i].in_slab, &in, err);
+        if (status == STATUS_OK) {
+            status = wrap_slab(batch->device, parts[i].out_slab, &out, err);
+        }
+        if (status == STATUS_OK) {
+            status = launch(batch, in, out, pieces, together, err);
+        }
+    }
+    return status;
+}
+
+/* One part of a slab that is too large for a buffer. */
+static enum status launch_window(struct batch *batch, const struct part *part,
+                                 cl_mem windows[2], struct error *err)
+{
+    const uint64_t in_from = part->in_byte / WINDOW_ALIGN * WINDOW_ALIGN;
+    const uint64_t out_from = part->out_byte / WINDOW_ALIGN * WINDOW_ALIGN;
+    const struct scan_piece piece =
+        part_piece(part, part->in_byte - in_from, part->out_byte - out_from);
+    enum status status = wrap(batch->device, part->in_slab, in_from,
+                              part->in_byte + part->in_bytes - in_from, &windows[0], err);
+    if (status == STATUS_OK && !part->in_place) {
+        status = wrap(batch->device, part->out_slab, out_from,
+                      part->out_byte + part->out_bytes - out_from, &windows[1], err);
+    }
+    if (status == STATUS_OK) {
+        cl_mem out = part->in_place ? windows[0] : windows[1];
+        status = launch(batch, windows[0], out, &piece, 1, err);
+    }
+    return status;
+}
+
+static bool can_wrap(const struct batch *batch, const struct part *part)
+{
+    const uint64_t limit = batch->device->cl.alloc_limit;
+    return slab_bytes(part->in_slab) <= limit && slab_bytes(part->out_slab) <= limit;
+}
+
+static enum status run_in_host_memory(struct batch *batch, const struct part *parts,
+                                      size_t count, struct scan_piece *pieces,
+                                      struct error *err)
+{
+    struct scan_report *report = batch->report;
+    const uint64_t start = now_ns();
+    const uint32_t before = report->launches;
+    cl_mem windows[2] = {NULL, NULL};
+    enum status status = can_wrap(batch, &parts[0])
+                             ? launch_slabs(batch, parts, count, pieces, err)
+                             : launch_window(batch, &parts[0], windows, err);
+    for (size_t i = 0; i < count && report->launches != before; i++) {
+        report->inputs_intact = report->inputs_intact && !parts[i].in_place;
+    }
+    status = wait_after(batch, status, err);
+    for (size_t i = 0; i < 2; i++) {
+        if (windows[i] != NULL) {
+            release_wrap(windows[i]);
+        }
+    }
+    report->compute_ns += now_ns() - start;
+    return status;
+}
+
+/* ---- with transfers ---- */
+
+static uint64_t packed(uint64_t bytes)
+{
+    return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
+}
+
+/* The device buffers of a wave. Parts are packed in the order of `pieces`, those in place
+ * first; an output in place is the span of its input. */
+struct packing {
+    struct transfer_span *up;    /* inputs, one for each piece */
+    struct transfer_span *apart; /* outputs in the output buffer */
+    struct scan_piece *pieces;
+    size_t count;
+    size_t placed; /* of them in place */
+    uint64_t in_total;
+    uint64_t out_total;
+    bool gaps; /* an output of the output buffer has cells that no element is written to */
+};
+
+static void pack(struct packing *p, const struct part *part)
+{
+    unsigned char *in = slab_data(part->in_slab);
+    unsigned char *out = slab_data(part->out_slab);
+    const uint64_t out_at = part->in_place ? p->in_total : p->out_total;
+    p->pieces[p->count] = part_piece(part, p->in_total, out_at);
+    p->up[p->count] = (struct transfer_span){in + part->in_byte, p->in_total, part->in_bytes};
+    if (part->in_place) {
+        p->placed++;
+    } else {
+        p->apart[p->count - p->placed] =
+            (struct transfer_span){out + part->out_byte, p->out_total, part->out_bytes};
+        p->out_total += packed(part->out_bytes);
+        p->gaps = p->gaps || part->plan->gaps;
+    }
+    p->in_total += packed(part->in_bytes);
+    p->count++;
+}
+
+/* Wait, if the transfers are large enough to be timed, and add the time since *start. */
+static enum status lap(struct batch *batch, const struct packing *p, uint64_t *total,
+                       uint64_t *start, struct error *err)
+{
+    enum status status = STATUS_OK;
+    if (p->in_total + p->out_total >= SYNC_BYTES) {
+        status = opencl_finish(&batch->device->cl, err);
+    }
+    const uint64_t now = now_ns();
+    *total += now - *start;
+    *start = now;
+    return status;
+}
+
+static enum status run_packed(struct batch *batch, const struct packing *p, struct error *err)
+{
+    struct transfer *transfer = batch->device->transfer;
+    struct scan_report *report = batch->report;
+    const size_t apart = p->count - p->placed;
+    cl_mem in = NULL;
+    cl_mem out = NULL;
+    uint64_t start = now_ns();
+    enum status status = transfer_buffer(transfer, TRANSFER_IN, p->in_total, &in, err);
+    if (status == STATUS_OK && apart > 0) {
+        status = transfer_buffer(transfer, TRANSFER_OUT, p->out_total, &out, err);
+    }
+    if (status == STATUS_OK && p->gaps) {
+        status = opencl_fill(&batch->device->cl, out, 0, (size_t)p->out_total, err);
+    }
+    if (status == STATUS_OK) {
+        status = transfer_up(transfer, in, p->up, p->count, err);
+    }
+    if (status == STATUS_OK) {
+        status = lap(batch, p, &report->upload_ns, &start, err);
+    }
+    if (status == STATUS_OK && p->placed > 0) {
+        status = launch(batch, in, in, p->pieces, p->placed, err);
+    }
+    if (status == STATUS_OK && apart > 0) {
+        status = launch(batch, in, out, p->pieces + p->placed, apart, err);
+    }
+    if (status == STATUS_OK) {
+        status = lap(batch, p, &report->compute_ns, &start, err);
+    }
+    if (status == STATUS_OK && apart > 0) {
+        status = transfer_down(transfer, out, p->apart, apart, err);
+    }
+    if (status == STATUS_OK && p->placed > 0) {
+        report->inputs_intact = false;
+        status = transfer_down(transfer, in, p->up, p->placed, err);
+    }
+    report->download_ns += now_ns() - start;
+    return status;
+}
+
+static enum status run_with_transfers(struct batch *batch, const struct part *parts,
+                                      size_t count, struct scan_piece *pieces,
+                                      struct error *err)
+{
+    struct packing p = {.pieces = pieces, .up = calloc(2 * count, sizeof *p.up)};
+    if (p.up == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    }
+    p.apart = p.up + count;
+    for (int placed = 1; placed >= 0; placed--) {
+        for (size_t i = 0; i < count; i++) {
+            if (parts[i].in_place == (placed != 0)) {
+                pack(&p, &parts[i]);
+            }
+        }
+    }
+    enum status status = run_packed(batch, &p, err);
+    if (status != STATUS_OK) {
+        status = wait_after(batch, status, err);
+    }
+    free(p.up);
+    return status;
+}
+
+/* ---- waves ---- */
+
+/* Can the parts share a wave? A part alone that says no has to be cut. */
+static bool wave_fits(const struct batch *batch, const struct part *parts, size_t count)
+{
+    const uint64_t limit = batch->device->cl.alloc_limit;
+    uint64_t in_total = 0;
+    uint64_t out_total = 0;
+    bool fits = true;
+    if (batch->device->transfer == NULL) {
+        for (size_t i = 0; i < count; i++) {
+            fits = fits && can_wrap(batch, &parts[i]);
+        }
+        return fits || (count == 1 && parts->in_bytes <= limit - WINDOW_ALIGN &&
+                        parts->out_bytes <= limit - WINDOW_ALIGN);
+    }
+    for (size_t i = 0; i < count && fits; i++) { /* no overflow: a part is at most INT64_MAX */
+        in_total += packed(parts[i].in_bytes);
+        out_total += parts[i].in_place ? 0 : packed(parts[i].out_bytes);
+        fits = in_total <= limit && out_total <= limit && !parts[i].holes;
+    }
+    return fits;
+}
+
+/* Run parts that fit and wait for them. */
+static enum status wave_run(struct batch *batch, const struct part *parts, size_t count,
+                            struct error *err)
+{
+    struct scan_piece few[ON_STACK];
+    struct scan_piece *pieces = count > ON_STACK ? calloc(count, sizeof *pieces) : few;
+    if (pieces == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    }
+    enum status status = batch->device->transfer == NULL
+                             ? run_in_host_memory(batch, parts, count, pieces, err)
+                             : run_with_transfers(batch, parts, count, pieces, err);
+    launcher_recycle(batch->device->launcher);
+    if (pieces != few) {
+        free(pieces);
+    }
+    return status;
+}
+
+/* ---- sums that are handed on ---- */
+
+/* `sums`: what the carry holds; NULL: anything. */
+static enum status carry_create(struct batch *batch, uint64_t lines, uint64_t *sums,
+                                struct error *err)
+{
+    const struct opencl *cl = &batch->device->cl;
+    const cl_mem_flags flags = CL_MEM_READ_WRITE | (sums != NULL ? CL_MEM_COPY_HOST_PTR : 0);
+    const size_t bytes = (size_t)lines * 2 * sizeof(cl_ulong);
+    enum status status = STATUS_OK;
+    CL_MAKE(status, err, batch->carry, clCreateBuffer, cl->context, flags, bytes, sums);
+    batch->carry_lines = lines;
+    return status == STATUS_OK && sums == NULL ? opencl_poison(cl, batch->carry, bytes, err)
+                                               : status;
+}
+
+static void carry_release(struct batch *batch)
+{
+    if (batch->carry != NULL) {
+        (void)clReleaseMemObject(batch->carry);
+        batch->carry = NULL;
+    }
+}
+
+/* ---- boxes ---- */
+
+/* A part that is cut. */
+struct boxes {
+    const struct part *whole;
+    struct scan_cut cut;
+    struct slab *rows; /* owned: elements of a box that are copied together; NULL: none are */
+    bool chained;      /* a slice: the carry is there, and has a row for every line */
+};
+
+/* A box whose elements are copied together and back. */
+static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
+                                const struct scan_box *box, struct part *part,
+                                struct error *err)
+{
+    const struct part *whole = boxes->whole;
+    unsigned char *in = slab_data(whole->in_slab);
+    unsigned char *out = slab_data(whole->out_slab);
+    unsigned char *rows = slab_data(boxes->rows);
+    const bool intact = batch->report->inputs_intact;
+    part->in_slab = boxes->rows;
+    part->out_slab = boxes->rows;
+    part->in_byte = 0;
+    part->out_byte = 0;
+    part_measure(part);
+    scan_box_gather(&boxes->cut, box, in + whole->in_byte, rows);
+    enum status status = wave_run(batch, part, 1, err);
+    batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
+    if (status == STATUS_OK) {
+        batch->report->inputs_intact = intact && !whole->in_place;
+        scan_box_scatter(&boxes->cut, box, rows, out + whole->out_byte);
+    }
+    return status;
+}
+
+static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct error *err)
+{
+    const struct part *whole = boxes->whole;
+    struct scan_box box;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && scan_cut_next(&boxes->cut, &box)) {
+        struct part part = {.plan = &box.plan,
+                            .in_slab = whole->in_slab,
+                            .out_slab = whole->out_slab,
+                            .in_byte = whole->in_byte + box.in_first * whole->element,
+                            .out_byte = whole->out_byte + box.out_first * whole->element,
+                            .position = whole->position + box.position,
+                            .carry_line = boxes->chained ? box.first_line : 0,
+                            .carry_in = whole->carry_in || !box.first,
+                            .carry_out = whole->carry_out || !box.last};
+        part_measure(&part);
+        status = boxes->rows != NULL ? run_gathered(batch, boxes, &box, &part, err)
+                                     : wave_run(batch, &part, 1, err);
+    }
+    return status;
+}
+
+/* A part that does not fit alone. Boxes of a chain that is theirs alone share a carry. */
+static enum status run_cut(struct batch *batch, const struct part *whole, struct error *err)
+{
+    const struct scan_device *device = batch->device;
+    const uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
+    const uint64_t gather = (room < GATHER_BYTES ? room : GATHER_BYTES) / whole->element;
+    const struct scan_cut_limits limits = {.in = room / whole->element,
+                                           .out = room / whole->element,
+                                           .gather = gather,
+                                           .compact = device->transfer != NULL,
+                                           .gathered =
+                                               device->transfer != NULL && whole->holes};
+    struct boxes boxes = {.whole = whole, .chained = batch->carry != NULL};
+    enum status status = STATUS_OK;
+    scan_cut_init(&boxes.cut, whole->plan, &limits);
+    if (boxes.cut.gathered) {
+        boxes.rows = slab_create((size_t)(gather * whole->element));
+        if (boxes.rows == NULL) {
+            return error_set(err, STATUS_OUT_OF_MEMORY,
+                             "no memory to copy a part of the tensor together");
+        }
+    }
+    if (boxes.cut.axis < whole->plan->axis.size && !boxes.chained) {
+        status = carry_create(batch, scan_cut_lines(&boxes.cut), NULL, err);
+    }
+    if (status == STATUS_OK) {
+        status = run_boxes(batch, &boxes, err);
+    }
+    if (!boxes.chained) {
+        carry_release(batch);
+    }
+    slab_destroy(boxes.rows);
+    return status;
+}
+
+/* ---- batches ---- */
+
+static struct part make_part(const struct scan_job *job)
+{
+    struct part part = {.plan = job->plan,
+                        .in_slab = job->slab,
+                        .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
+                        .in_byte = job->in_offset,
+                        .out_byte = job->out_offset,
+                        .position = job->position,
+                        .holes = job->holes,
+                        .carry_in = job->carry != NULL && job->position > 0,
+                        .carry_out = job->carry != NULL && job->more};
+    part_measure(&part);
+    return part;
+}
+
+/* One slice: its lines' sums go to the device and come back. */
+static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
+{
+    const struct part part = make_part(job);
+    enum status status =
+        carry_create(batch, job->plan->lines, part.carry_in ? job->carry : NULL, err);
+    if (status == STATUS_OK) {
+        status = wave_fits(batch, &part, 1) ? wave_run(batch, &part, 1, err)
+                                            : run_cut(batch, &part, err);
+    }
+    if (status == STATUS_OK && part.carry_out) {
+        status =
+            CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry, CL_TRUE, 0,
+                    (size_t)job->plan->lines * 2 * sizeof(cl_ulong), job->carry, 0, NULL, NULL);
+    }
+    carry_release(batch);
+    return status;
+}
+
+/* Zero a part's gaps, or leave them to its launch: kernels for CPUs zero some themselves. */
+static void settle_gaps(const struct batch *batch, struct part *part)
+{
+    const struct scan_device *device = batch->device;
+    part->gaps =
+        device->transfer == NULL && !device->cl.gpu_kernels && wave_fits(batch, part, 1);
+    if (!part->gaps) {
+        unsigned char *out = slab_data(part->out_slab);
+        scan_gaps_zero(part->plan, out + part->out_byte);
+    }
+}
+
+enum status batch_run(struct scan_device *device, const struct scan_job *jobs, size_t count,
+                      struct scan_report *report, struct error *err)
+{
+    struct batch batch = {.device = device, .report = report};
+    struct part few[ON_STACK];
+    if (jobs[0].carry != NULL) {
+        return run_slice(&batch, jobs, err);
+    }
+    struct part *parts = count > ON_STACK ? calloc(count, sizeof *parts) : few;
+    if (parts == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        parts[i] = make_part(&jobs[i]);
+        if (jobs[i].plan->gaps) {
+            settle_gaps(&batch, &parts[i]);
+        }
+    }
+    enum status status = STATUS_OK;
+    for (size_t done = 0; done < count && status == STATUS_OK;) {
+        size_t together = count - done;
+        while (together > 1 && !wave_fits(&batch, parts + done, together)) {
+            together = (together + 1) / 2;
+        }
+        status = wave_fits(&batch, parts + done, together)
+                     ? wave_run(&batch, parts + done, together, err)
+                     : run_cut(&batch, parts + done, err);
+        done += together;
+    }
+    if (parts != few) {
+        free(parts);
+    }
+    return status;
+}

@@ -1,0 +1,472 @@
+/* Chooses the kernels of a group, and launches those that read the table of scan_table.cl: the
+ * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant runs.
+ * The kernels for GPUs are in launch_gpu.c.
+ *
+ * A table has a row for each piece, then the rows of their dimensions, then what work items of
+ * cut lines hand on (scan_chain.cl), zero. Failures: launch.h. Thread: that of the device. */
+#include "kernels/launch.h"
+
+#include "kernels/launcher.h"
+#include "kernels/split.h"
+#include "proto/macros.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size, and for
+ * launches of 65535 work-items or more, in the middle of the launch. */
+enum {
+    LOCAL_CPU = 4,
+    LOCAL_GPU = 64,
+    GRID_CPU = 65000 /* work-items of a launch of the generic kernel, about */
+};
+
+/* Our own driver runs a launch that is too small to be worth a second thread as one work-group,
+ * in the thread that waits for it. Others would compile the kernel anew for each size. */
+enum {
+    ALONE_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
+    ALONE_UNITS = 1 << 14
+};
+
+/* ---- life ---- */
+
+#if defined(TALLY_TESTING)
+/* Does a test ask for the variant by the name of a kernel of its own? */
+static bool is_asked(const struct opencl *device, enum scan_family family)
+{
+    const char *const *kernels = scan_variants[family].kernels;
+    bool asked = false;
+    for (size_t i = 0; i < SCAN_KERNELS_MAX && kernels[i] != NULL; i++) {
+        asked = asked || strcmp(kernels[i], device->aids.family) == 0;
+    }
+    return asked;
+}
+
+/* Has the device the variant that a test asks for? Look-back has an option of its own. */
+static enum status check_asked(const struct opencl *device, struct error *err)
+{
+    bool known = device->aids.family == NULL;
+    for (int i = 0; i < SCAN_FAMILY_COUNT && !known; i++) {
+        enum scan_family family = (enum scan_family)i;
+        known = family != SCAN_FAMILY_LOOKBACK && program_suits(device, family) &&
+                is_asked(device, family);
+    }
+    return known ? STATUS_OK
+                 : error_set(err, STATUS_UNSUPPORTED, "the device has no kernel %s",
+                             device->aids.family);
+}
+
+static enum status choose_asked(const struct opencl *device, const struct scan_piece *piece,
+                                enum scan_family *family, struct error *err)
+{
+    for (int i = 0; i < SCAN_FAMILY_COUNT; i++) {
+        *family = (enum scan_family)i;
+        if (is_asked(device, *family) &&
+            (*family == SCAN_FAMILY_GENERIC || scan_variant_can(*family, piece))) {
+            return STATUS_OK;
+        }
+    }
+    return error_set(err, STATUS_UNSUPPORTED, "%s cannot run this layout", device->aids.family);
+}
+#endif
+
+enum status launcher_create(const struct opencl *device, struct launcher **out,
+                            struct error *err)
+{
+#if defined(TALLY_TESTING)
+    enum status asked = check_asked(device, err);
+    if (asked != STATUS_OK) {
+        return asked;
+    }
+#endif
+    struct launcher *launcher = calloc(1, sizeof *launcher);
+    if (launcher == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the launcher of a device");
+    }
+    enum status status = programs_create(device, &launcher->programs, err);
+    if (status != STATUS_OK) {
+        free(launcher);
+        return status;
+    }
+    launcher->device = device;
+    launcher->table.device = device;
+    *out = launcher;
+    return STATUS_OK;
+}
+
+void launcher_destroy(struct launcher *launcher)
+{
+    if (launcher == NULL) {
+        return;
+    }
+    const cl_mem scratch[3] = {launcher->blocks.mem, launcher->superblocks.mem,
+                               launcher->lookback.mem};
+    for (size_t i = 0; i < 3; i++) {
+        if (scratch[i] != NULL) {
+            (void)clReleaseMemObject(scratch[i]);
+        }
+    }
+    programs_destroy(launcher->programs);
+    table_deinit(&launcher->table);
+    free(launcher->sorted);
+    free(launcher->ways);
+    free(launcher);
+}
+
+void launcher_recycle(struct launcher *launcher)
+{
+    table_recycle(&launcher->table);
+}
+
+/* 64-bit offsets cost a CPU nothing, and one program will do. */
+static bool is_wide_only(const struct opencl *device)
+{
+    return device->info.kind == SCAN_DEVICE_CPU && !device->gpu_kernels;
+}
+
+/* The programs of a variant for offsets of any width. */
+static enum status find_family(struct launcher *launcher, enum scan_family family,
+                               struct scan_kind kind, struct error *err)
+{
+    const cl_kernel *kernels = NULL;
+    struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
+    enum status status = programs_find(launcher->programs, family, type, &kernels, err);
+    if (status == STATUS_OK && !is_wide_only(launcher->device)) {
+        type.index = SCAN_INDEX_32;
+        status = programs_find(launcher->programs, family, type, &kernels, err);
+    }
+    return status;
+}
+
+enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
+                             struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    enum status status = find_family(launcher, SCAN_FAMILY_GENERIC, kind, err);
+    if (status == STATUS_OK && program_suits(device, SCAN_FAMILY_GPU)) {
+        status = find_family(launcher, SCAN_FAMILY_GPU, kind, err);
+    }
+    if (status == STATUS_OK && device->lookback == SCAN_LOOKBACK_ON) {
+        status = find_family(launcher, SCAN_FAMILY_LOOKBACK, kind, err);
+    }
+    return status;
+}
+
+enum status launcher_use_lookback(struct launcher *launcher, struct scan_kind kind,
+                                  struct error *err)
+{
+    enum status status = find_family(launcher, SCAN_FAMILY_LOOKBACK, kind, err);
+    if (status == STATUS_OK) {
+        launcher->looks_back[kind.dtype][kind.precision == PRECISION_NATIVE] = true;
+    }
+    return status;
+}
+
+void launcher_drop_lookback(struct launcher *launcher)
+{
+    memset(launcher->looks_back, 0, sizeof launcher->looks_back);
+}
+
+/* ---- the table of a launch ---- */
+
+/* Rows in the order and units of 64 bits that scan_table.cl declares. */
+struct entry_row {
+    uint64_t first_unit;
+    uint64_t in_first;
+    uint64_t out_first;
+    uint64_t length;
+    uint64_t axis_in;
+    uint64_t axis_out;
+    uint64_t flags;
+    uint64_t block;
+    uint64_t carry;
+    uint64_t dims;
+    uint64_t dim_first;
+    uint64_t lines;
+    uint64_t unit_lines;
+    uint64_t parts;
+    uint64_t part_length;
+    uint64_t lead_length;
+    uint64_t round;
+    uint64_t slot;
+    uint64_t slot_words;
+    uint64_t bundled;
+    uint64_t crossed;
+};
+_Static_assert(sizeof(struct entry_row) == 21 * sizeof(uint64_t), "padding in a table row");
+_Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
+
+enum {
+    ENTRY_EXCLUSIVE = 1,
+    ENTRY_REVERSE = 2,
+    ENTRY_CARRY_IN = 4,
+    ENTRY_CARRY_OUT = 8,
+    ENTRY_STREAM = 16,
+    ENTRY_ZEROES = 32,
+    CHAIN_HEAD = 8 /* as in scan_chain.cl */
+};
+
+static struct entry_row make_row(const struct scan_piece *piece, const struct scan_units *units)
+{
+    const struct scan_plan *plan = piece->plan;
+    uint64_t flags = 0;
+    flags |= plan->exclusive ? ENTRY_EXCLUSIVE : 0;
+    flags |= plan->reverse ? ENTRY_REVERSE : 0;
+    flags |= piece->carry_in ? ENTRY_CARRY_IN : 0;
+    flags |= piece->carry_out ? ENTRY_CARRY_OUT : 0;
+    flags |= units->stream ? ENTRY_STREAM : 0;
+    flags |= units->zeroes ? ENTRY_ZEROES : 0;
+    return (struct entry_row){.in_first = piece->in_first,
+                              .out_first = piece->out_first,
+                              .length = plan->axis.size,
+                              .axis_in = plan->axis.in_stride,
+                              .axis_out = plan->axis.out_stride,
+                              .flags = flags,
+                              .block =
+                                  piece->position / SCAN_BLOCK % (SCAN_SUPERBLOCK / SCAN_BLOCK),
+                              .carry = piece->carry_line,
+                              .dims = (uint64_t)plan->dims,
+                              .lines = plan->lines,
+                              .unit_lines = units->lines,
+                              .parts = units->parts > 1 ? units->parts : 1,
+                              .part_length = units->part_length,
+                              .lead_length = units->lead_length,
+                              .round = units->round > 0 ? units->round : 1,
+                              .slot_words = units->slot_words,
+                              .bundled = units->bundled,
+                              .crossed = units->crossed};
+}
+
+/* Where the table of a launch is, as its kernel is told. */
+struct launch_table {
+    cl_mem mem;
+    cl_ulong entry_at; /* in 64-bit words */
+    cl_uint entry_count;
+    cl_ulong dim_at;
+    cl_ulong units;    /* of all pieces */
+    cl_ulong chain_at; /* tickets and slots; 0: no line is cut */
+};
+
+/* Units of a piece in the generic kernel: a line each, or more where there are too many. */
+static struct scan_units generic_units(const struct scan_piece *piece, const void *context)
+{
+    const struct scan_division *division = context;
+    const uint64_t all = piece->plan->lines;
+    const uint64_t most = division->units_most;
+    const uint64_t lines = all / most + (all % most != 0);
+    return (struct scan_units){.count = all / lines + (all % lines != 0), .lines = lines};
+}
+
+static uint64_t chain_words(const struct scan_units *units)
+{
+    return units->parts > 1 ? units->slots * units->slot_words : 0;
+}
+
+static enum status fill_table(struct launcher *launcher, const struct scan_division *division,
+                              enum scan_family family, struct launch_table *out,
+                              struct error *err)
+{
+    struct scan_units (*units_of)(const struct scan_piece *, const void *) =
+        scan_variants[family].units != NULL ? scan_variants[family].units : generic_units;
+    const struct scan_group *group = division->group;
+    size_t dims = 0;
+    uint64_t words = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const struct scan_units units = units_of(&group->pieces[i], division);
+        dims += (size_t)group->pieces[i].plan->dims;
+        words += chain_words(&units);
+    }
+    words += words > 0 ? CHAIN_HEAD : 0;
+    const size_t dim_at = group->count * sizeof(struct entry_row);
+    const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
+    const size_t chain_bytes = words * sizeof(uint64_t);
+    struct table_part part;
+    enum status status = table_take(&launcher->table, chain_at + chain_bytes, &part, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct entry_row *row = (struct entry_row *)(void *)part.host;
+    struct scan_dim *dim = (struct scan_dim *)(void *)(part.host + dim_at);
+    uint64_t first_unit = 0;
+    uint64_t slot = 0;
+    size_t dim_first = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const struct scan_plan *plan = group->pieces[i].plan;
+        const struct scan_units units = units_of(&group->pieces[i], division);
+        row[i] = make_row(&group->pieces[i], &units);
+        row[i].first_unit = first_unit;
+        row[i].dim_first = dim_first;
+        row[i].slot = slot;
+        for (int d = 0; d < plan->dims; d++) {
+            dim[dim_first++] = plan->dim[d];
+        }
+        first_unit += units.count;
+        slot += chain_words(&units);
+    }
+    memset(part.host + chain_at, 0, chain_bytes);
+    *out = (struct launch_table){.mem = part.mem,
+                                 .entry_at = part.offset / sizeof(cl_ulong),
+                                 .entry_count = (cl_uint)group->count,
+                                 .dim_at = (part.offset + dim_at) / sizeof(cl_ulong),
+                                 .units = first_unit};
+    if (words > 0) {
+        out->chain_at = (part.offset + chain_at) / sizeof(cl_ulong);
+    }
+    return table_publish(&launcher->table, &part, err);
+}
+
+enum status launcher_run_family(struct launcher *launcher, const struct scan_group *group,
+                                struct scan_type type, enum scan_family family,
+                                uint32_t *launches, struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    const bool generic = family == SCAN_FAMILY_GENERIC;
+    assert(group->count > 0);
+    const cl_kernel *kernels = NULL;
+    struct launch_table table;
+    struct scan_division division = {.group = group,
+                                     .threads = device->info.compute_units,
+                                     .part_bytes = AID(device, part_bytes),
+                                     .stream_bytes = AID(device, stream_bytes),
+                                     .units_most = device->gpu_kernels ? UINT64_MAX
+                                                   : group->count < GRID_CPU
+                                                       ? GRID_CPU / group->count
+                                                       : 1};
+    for (size_t i = 0; i < group->count; i++) {
+        const struct scan_plan *plan = group->pieces[i].plan;
+        division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
+    }
+    enum status status = programs_find(launcher->programs, family, type, &kernels, err);
+    if (status == STATUS_OK) {
+        status = fill_table(launcher, &division, family, &table, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const cl_ulong carry_lines = group->carry_lines;
+    const struct opencl_arg args[] = {
+        OPENCL_ARG(group->in),         OPENCL_ARG(group->out),   OPENCL_ARG(group->carry),
+        OPENCL_ARG(carry_lines),       OPENCL_ARG(table.mem),    OPENCL_ARG(table.entry_at),
+        OPENCL_ARG(table.entry_count), OPENCL_ARG(table.dim_at), OPENCL_ARG(table.units),
+        OPENCL_ARG(table.chain_at), /* of the vector kernels only */
+    };
+    const bool alone =
+        device->info.built_in && division.bytes <= ALONE_BYTES && table.units <= ALONE_UNITS;
+    struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
+                                   table.units, alone ? (size_t)table.units : 1};
+    if (generic) {
+        launch.local = device->gpu_kernels ? LOCAL_GPU : LOCAL_CPU;
+    }
+    return opencl_enqueue(device, &launch, launches, err);
+}
+
+/* ---- choosing ---- */
+
+/* Offsets up to the piece's last cell fit signed 32-bit indices. */
+static bool fits_32(const struct scan_piece *piece)
+{
+    const uint64_t most = INT32_MAX;
+    const struct scan_plan *plan = piece->plan;
+    return piece->in_first <= most && plan->in_elements <= most - piece->in_first &&
+           piece->out_first <= most && plan->out_elements <= most - piece->out_first &&
+           plan->axis.size <= most;
+}
+
+size_t launcher_sort(struct launcher *launcher, const struct scan_group *group, unsigned way,
+                     size_t at)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        if (launcher->ways[i] == way) {
+            launcher->sorted[at++] = group->pieces[i];
+        }
+    }
+    return at;
+}
+
+static enum status make_room(struct launcher *launcher, size_t pieces, struct error *err)
+{
+    if (pieces <= launcher->room) {
+        return STATUS_OK;
+    }
+    struct scan_piece *sorted = reallocarray(launcher->sorted, pieces, sizeof *sorted);
+    if (sorted == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
+    }
+    launcher->sorted = sorted;
+    unsigned char *ways = realloc(launcher->ways, pieces);
+    if (ways == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
+    }
+    launcher->ways = ways;
+    launcher->room = pieces;
+    return STATUS_OK;
+}
+
+/* The variant for a piece on a CPU: the best one where there are vector kernels, or the one
+ * that runs everything. */
+static enum status choose_family(const struct opencl *device, const struct scan_piece *piece,
+                                 enum scan_family *family, struct error *err)
+{
+#if defined(TALLY_TESTING)
+    if (device->aids.family != NULL) {
+        return choose_asked(device, piece, family, err);
+    }
+#endif
+    (void)err;
+    *family = device->info.built_in && program_suits(device, SCAN_FAMILY_CPU_ROWS)
+                  ? scan_variant_choose(piece)
+                  : SCAN_FAMILY_GENERIC;
+    return STATUS_OK;
+}
+
+/* A launch for each variant that any piece wants. */
+static enum status run_families(struct launcher *launcher, const struct scan_group *group,
+                                struct scan_type type, uint32_t *launches, struct error *err)
+{
+    bool wanted[SCAN_FAMILY_COUNT] = {false};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
+        enum scan_family family = SCAN_FAMILY_GENERIC;
+        status = choose_family(launcher->device, &group->pieces[i], &family, err);
+        launcher->ways[i] = (unsigned char)family;
+        wanted[family] = true;
+    }
+    for (unsigned way = 0; way < SCAN_FAMILY_COUNT && status == STATUS_OK; way++) {
+        if (wanted[way]) {
+            struct scan_group few = *group;
+            few.pieces = launcher->sorted;
+            few.count = launcher_sort(launcher, group, way, 0);
+            for (size_t i = 0; i < few.count; i++) {
+                scan_variant_zero_gaps((enum scan_family)way, &few.pieces[i]);
+            }
+            status =
+                launcher_run_family(launcher, &few, type, (enum scan_family)way, launches, err);
+        }
+    }
+    return status;
+}
+
+enum status launcher_run(struct launcher *launcher, const struct scan_group *group,
+                         uint32_t *launches, struct error *err)
+{
+    const struct opencl *device = launcher->device;
+    const struct scan_plan *first = group->pieces[0].plan;
+    bool by_tiles = program_suits(device, SCAN_FAMILY_GPU);
+#if defined(TALLY_TESTING)
+    by_tiles =
+        by_tiles && (device->aids.family == NULL || !is_asked(device, SCAN_FAMILY_GENERIC));
+#endif
+    bool narrow = !is_wide_only(device) && !device->wide_index;
+    for (size_t i = 0; i < group->count && narrow; i++) {
+        narrow = fits_32(&group->pieces[i]);
+    }
+    const struct scan_type type = {first->dtype, first->precision,
+                                   narrow ? SCAN_INDEX_32 : SCAN_INDEX_64};
+    enum status status = make_room(launcher, group->count, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    return by_tiles ? launcher_run_gpu(launcher, group, type, launches, err)
+                    : run_families(launcher, group, type, launches, err);
+}

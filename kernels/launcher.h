@@ -1,0 +1,75 @@
+/* Inside the launcher: what launch.c, launch_gpu.c and table.c share. Thread: that of the
+ * device. */
+#ifndef TALLY_KERNELS_LAUNCHER_H
+#define TALLY_KERNELS_LAUNCHER_H
+
+#include "kernels/launch.h"
+#include "kernels/program.h"
+
+/* ---- table.c: small tables that the host writes and kernels read ---- */
+
+/* Launches take room from it until the queue has been emptied. */
+struct table {
+    const struct opencl *device; /* borrowed */
+    struct table_chunk *first;   /* owned: one buffer each, the one in use first */
+};
+
+/* A part of a table: written at `host`, then published, then read by kernels (which may write
+ * to it, for each other) at `offset` bytes of `mem`, whole 64-bit words. */
+struct table_part {
+    unsigned char *host;
+    cl_mem mem;
+    size_t offset;
+    size_t bytes;
+};
+
+/* bytes > 0 */
+MUST_CHECK enum status table_take(struct table *table, size_t bytes, struct table_part *part,
+                                  struct error *err);
+/* Make what was written visible to the launches that follow. */
+MUST_CHECK enum status table_publish(struct table *table, const struct table_part *part,
+                                     struct error *err);
+/* The queue is empty: everything may be taken again; or given back. */
+void table_recycle(struct table *table);
+void table_deinit(struct table *table);
+
+/* ---- launch.c ---- */
+
+/* Device memory of the launches under way; grows as needed. */
+struct scratch {
+    cl_mem mem; /* owned */
+    size_t bytes;
+};
+
+struct launcher {
+    const struct opencl *device; /* borrowed */
+    struct programs *programs;   /* owned */
+    struct table table;
+    struct scratch blocks; /* sums that kernels for GPUs hand on */
+    struct scratch superblocks;
+    struct scratch lookback;         /* sums that work-groups of a launch publish */
+    bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
+    struct scan_piece *sorted;       /* owned: the pieces of a group, by the way they go */
+    unsigned char *ways;             /* owned: that each piece of a group goes */
+    size_t room;                     /* of both */
+};
+
+/* Copy the pieces of a group that go one way to launcher->sorted[at] and after; gives where
+ * they end. */
+size_t launcher_sort(struct launcher *launcher, const struct scan_group *group, unsigned way,
+                     size_t at);
+
+/* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
+MUST_CHECK enum status launcher_run_family(struct launcher *launcher,
+                                           const struct scan_group *group,
+                                           struct scan_type type, enum scan_family family,
+                                           uint32_t *launches, struct error *err);
+
+/* ---- launch_gpu.c ---- */
+
+/* The kernels for GPUs, whatever the device: a few launches for all pieces of the group. */
+MUST_CHECK enum status launcher_run_gpu(struct launcher *launcher,
+                                        const struct scan_group *group, struct scan_type type,
+                                        uint32_t *launches, struct error *err);
+
+#endif

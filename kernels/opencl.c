@@ -1,0 +1,360 @@
+/* Finding devices asks every platform; one that fails to answer is passed over, so that a
+ * broken driver does not take the working ones with it. Our own driver is linked in and comes
+ * first; where it is installed for other programs, too, the ICD loader's one is passed over.
+ * Not finding any device is NO_DEVICE, a call that fails DEVICE_ERROR or OUT_OF_MEMORY. */
+#include "kernels/opencl.h"
+
+#include "kernels/cpu/cpu_icd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PLATFORMS_MAX = 32,
+    ALLOC_LIMIT_MIN = 16384 /* room for blocks of every type; OpenCL promises far more */
+};
+
+/* ---- errors ---- */
+
+/* clang-format off */
+#define CL_ERROR_TABLE(X)                                                                  \
+        X(CL_SUCCESS) X(CL_DEVICE_NOT_FOUND) X(CL_DEVICE_NOT_AVAILABLE)                    \
+        X(CL_COMPILER_NOT_AVAILABLE) X(CL_MEM_OBJECT_ALLOCATION_FAILURE)                   \
+        X(CL_OUT_OF_RESOURCES) X(CL_OUT_OF_HOST_MEMORY) X(CL_PROFILING_INFO_NOT_AVAILABLE) \
+        X(CL_MEM_COPY_OVERLAP) X(CL_IMAGE_FORMAT_MISMATCH) X(CL_IMAGE_FORMAT_NOT_SUPPORTED)\
+        X(CL_BUILD_PROGRAM_FAILURE) X(CL_MAP_FAILURE) X(CL_MISALIGNED_SUB_BUFFER_OFFSET)   \
+        X(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) X(CL_COMPILE_PROGRAM_FAILURE)      \
+        X(CL_LINKER_NOT_AVAILABLE) X(CL_LINK_PROGRAM_FAILURE)                              \
+        X(CL_DEVICE_PARTITION_FAILED) X(CL_KERNEL_ARG_INFO_NOT_AVAILABLE)                  \
+        X(CL_INVALID_VALUE) X(CL_INVALID_DEVICE_TYPE) X(CL_INVALID_PLATFORM)               \
+        X(CL_INVALID_DEVICE) X(CL_INVALID_CONTEXT) X(CL_INVALID_QUEUE_PROPERTIES)          \
+        X(CL_INVALID_COMMAND_QUEUE) X(CL_INVALID_HOST_PTR) X(CL_INVALID_MEM_OBJECT)        \
+        X(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR) X(CL_INVALID_IMAGE_SIZE)                     \
+        X(CL_INVALID_SAMPLER) X(CL_INVALID_BINARY) X(CL_INVALID_BUILD_OPTIONS)             \
+        X(CL_INVALID_PROGRAM) X(CL_INVALID_PROGRAM_EXECUTABLE) X(CL_INVALID_KERNEL_NAME)   \
+        X(CL_INVALID_KERNEL_DEFINITION) X(CL_INVALID_KERNEL) X(CL_INVALID_ARG_INDEX)       \
+        X(CL_INVALID_ARG_VALUE) X(CL_INVALID_ARG_SIZE) X(CL_INVALID_KERNEL_ARGS)           \
+        X(CL_INVALID_WORK_DIMENSION) X(CL_INVALID_WORK_GROUP_SIZE)                         \
+        X(CL_INVALID_WORK_ITEM_SIZE) X(CL_INVALID_GLOBAL_OFFSET)                           \
+        X(CL_INVALID_EVENT_WAIT_LIST) X(CL_INVALID_EVENT) X(CL_INVALID_OPERATION)          \
+        X(CL_INVALID_GL_OBJECT) X(CL_INVALID_BUFFER_SIZE) X(CL_INVALID_MIP_LEVEL)          \
+        X(CL_INVALID_GLOBAL_WORK_SIZE) X(CL_INVALID_PROPERTY)                              \
+        X(CL_INVALID_IMAGE_DESCRIPTOR) X(CL_INVALID_COMPILER_OPTIONS)                      \
+        X(CL_INVALID_LINKER_OPTIONS) X(CL_INVALID_DEVICE_PARTITION_COUNT)
+/* clang-format on */
+
+/* The ICD loader's own code for a machine without any platform (cl_ext.h). */
+enum {
+    PLATFORM_NOT_FOUND = -1001
+};
+
+const char *opencl_error_name(cl_int code)
+{
+    switch (code) {
+#define X(symbol) \
+    case symbol:  \
+        return #symbol;
+        CL_ERROR_TABLE(X)
+#undef X
+    case PLATFORM_NOT_FOUND:
+        return "CL_PLATFORM_NOT_FOUND_KHR";
+    default:
+        return "unknown OpenCL error";
+    }
+}
+
+enum status opencl_check(cl_int code, const char *call, struct error *err)
+{
+    if (code == CL_SUCCESS) {
+        return STATUS_OK;
+    }
+    bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
+                  code == CL_INVALID_BUFFER_SIZE;
+    return error_set(err, memory ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE_ERROR, "%s: %s (%d)",
+                     call, opencl_error_name(code), (int)code);
+}
+
+/* ---- what a device says of itself ---- */
+
+/* A text property, cut to what fits; "" if the device does not tell. */
+static void device_text(cl_device_id id, cl_device_info what, char *text, size_t room)
+{
+    char whole[1024] = "";
+    if (clGetDeviceInfo(id, what, sizeof whole - 1, whole, NULL) != CL_SUCCESS) {
+        whole[0] = '\0';
+    }
+    (void)snprintf(text, room, "%.*s", (int)room - 1, whole);
+}
+
+static cl_uint device_uint(cl_device_id id, cl_device_info what)
+{
+    cl_uint value = 0;
+    return clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+static cl_ulong device_ulong(cl_device_id id, cl_device_info what)
+{
+    cl_ulong value = 0;
+    return clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+static void platform_name(cl_platform_id platform, char *text, size_t room)
+{
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, room, text, NULL) != CL_SUCCESS) {
+        text[0] = '\0';
+    }
+}
+
+/* Is it our driver, wherever it was found? */
+static bool is_ours(cl_platform_id platform)
+{
+    char name[128];
+    platform_name(platform, name, sizeof name);
+    return strcmp(name, CPU_PLATFORM_NAME) == 0;
+}
+
+/* A device that runs kernels, compiles them or is ours, and is little-endian can be used. */
+static bool is_usable(cl_platform_id platform, cl_device_id id)
+{
+    return device_uint(id, CL_DEVICE_AVAILABLE) == CL_TRUE &&
+           device_uint(id, CL_DEVICE_ENDIAN_LITTLE) == CL_TRUE &&
+           (device_uint(id, CL_DEVICE_COMPILER_AVAILABLE) == CL_TRUE || is_ours(platform));
+}
+
+static void describe(cl_platform_id platform, cl_device_id id, struct scan_device_info *info)
+{
+    const cl_ulong floats = CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_DENORM;
+    const cl_ulong type = device_ulong(id, CL_DEVICE_TYPE);
+    const cl_uint units = device_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS);
+    *info = (struct scan_device_info){
+        .kind = (type & CL_DEVICE_TYPE_CPU) != 0   ? SCAN_DEVICE_CPU
+                : (type & CL_DEVICE_TYPE_GPU) != 0 ? SCAN_DEVICE_GPU
+                                                   : SCAN_DEVICE_OTHER,
+        .compute_units = units > 0 ? units : 1,
+        .memory_bytes = device_ulong(id, CL_DEVICE_GLOBAL_MEM_SIZE),
+        .max_alloc_bytes = device_ulong(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        .fp64 = (device_ulong(id, CL_DEVICE_DOUBLE_FP_CONFIG) & floats) == floats,
+        .built_in = device_uint(id, CL_DEVICE_COMPILER_AVAILABLE) != CL_TRUE,
+        .host_memory = (type & CL_DEVICE_TYPE_CPU) != 0 &&
+                       device_uint(id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE};
+    device_text(id, CL_DEVICE_NAME, info->name, sizeof info->name);
+    device_text(id, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    device_text(id, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
+    device_text(id, CL_DEVICE_VERSION, info->version, sizeof info->version);
+    platform_name(platform, info->platform, sizeof info->platform);
+}
+
+/* ---- finding ---- */
+
+/* Our own platform, then what the ICD loader lists: there is no need of such a list. */
+static cl_int find_platforms(cl_platform_id *found, cl_uint *count)
+{
+    cl_platform_id listed[PLATFORMS_MAX - 1];
+    cl_uint listed_count = 0;
+    *count = 0;
+    cl_int code = CL_FAULTY(cpu_icd_get_platform_ids(1, found, count));
+    if (code == CL_SUCCESS) {
+        code = CL_FAULTY(clGetPlatformIDs(PLATFORMS_MAX - 1, listed, &listed_count));
+    }
+    if (code != CL_SUCCESS) {
+        return *count > 0 && code == PLATFORM_NOT_FOUND ? CL_SUCCESS : code;
+    }
+    for (cl_uint i = 0; i < listed_count && i < PLATFORMS_MAX - 1; i++) {
+        if (!is_ours(listed[i])) {
+            found[(*count)++] = listed[i];
+        }
+    }
+    return CL_SUCCESS;
+}
+
+enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *infos, size_t room,
+                                size_t *count, struct error *err)
+{
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_device_id found[OPENCL_DEVICES_MAX];
+    cl_uint platform_count = 0;
+    size_t total = 0;
+    size_t usable = 0;
+    cl_int code = find_platforms(platforms, &platform_count);
+    for (cl_uint p = 0; p < platform_count && code == CL_SUCCESS; p++) {
+        const cl_uint most = (cl_uint)(OPENCL_DEVICES_MAX - total);
+        cl_uint got = 0;
+        if (most == 0 ||
+            clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, most, found, &got) != CL_SUCCESS) {
+            continue;
+        }
+        for (cl_uint i = 0; i < got && i < most; i++, total++) {
+            if (!is_usable(platforms[p], found[i])) {
+                continue;
+            }
+            if (usable < room && ids != NULL) {
+                ids[usable] = found[i];
+            }
+            if (usable < room && infos != NULL) {
+                describe(platforms[p], found[i], &infos[usable]);
+            }
+            usable++;
+        }
+    }
+    if (usable > 0) {
+        *count = usable;
+        return STATUS_OK;
+    }
+    const char *how =
+        "Tally's own driver was built for another processor (build it again here, or "
+        "with all LEVELS), and clinfo lists no other";
+    if (total > 0) {
+        return error_set(
+            err, STATUS_NO_DEVICE,
+            "%zu OpenCL devices found, none of them is available, compiles kernels "
+            "and is little-endian: %s",
+            total, how);
+    }
+    return error_set(err, STATUS_NO_DEVICE, "no OpenCL device found (%s): %s",
+                     code == CL_SUCCESS ? "no platform has one" : opencl_error_name(code), how);
+}
+
+/* ---- opening ---- */
+
+#if defined(TALLY_TESTING)
+/* Kernels for GPUs are compiled ahead in some tests only. */
+static enum status take_aids(struct opencl *device, struct error *err)
+{
+    char names[64 << 10] = "";
+    const struct scan_aids *aids = &scan_aids_next;
+    device->aids = *aids;
+    device->wide_index = aids->wide_index;
+    device->gpu_kernels = device->gpu_kernels || aids->gpu_kernels || aids->soft_f64;
+    device->soft_f64 = device->soft_f64 || aids->soft_f64;
+    device->info.host_memory = device->info.host_memory && !aids->transfers;
+    if (aids->compute_units > 0) {
+        device->info.compute_units = aids->compute_units;
+    }
+    if (aids->max_alloc_bytes > 0 && aids->max_alloc_bytes < device->alloc_limit) {
+        device->alloc_limit = aids->max_alloc_bytes;
+    }
+    if (!device->info.built_in || !device->gpu_kernels) {
+        return STATUS_OK;
+    }
+    return clGetDeviceInfo(device->id, CL_DEVICE_BUILT_IN_KERNELS, sizeof names, names, NULL) ==
+                       CL_SUCCESS &&
+                   strstr(names, "gpu_scan") != NULL
+               ? STATUS_OK
+               : error_set(err, STATUS_UNSUPPORTED, "%s of %s has no kernels for GPUs",
+                           device->info.name, device->info.platform);
+}
+#else
+static enum status take_aids(struct opencl *device, struct error *err)
+{
+    (void)device;
+    (void)err;
+    return STATUS_OK;
+}
+#endif
+
+static void settle_lookback(struct opencl *device, const struct scan_device_options *options)
+{
+    device->lookback = device->gpu_kernels && !AID(device, generic_kernels) ? options->lookback
+                                                                            : SCAN_LOOKBACK_OFF;
+    const char *lookback = options->lookback == SCAN_LOOKBACK_OFF   ? "off"
+                           : device->lookback == SCAN_LOOKBACK_OFF  ? "not for this device"
+                           : device->lookback == SCAN_LOOKBACK_AUTO ? "not tried yet"
+                                                                    : "on, untried";
+    (void)snprintf(device->info.lookback, sizeof device->info.lookback, "%s", lookback);
+}
+
+enum status opencl_open(size_t number, const struct scan_device_options *options,
+                        struct opencl *device, struct error *err)
+{
+    cl_device_id ids[OPENCL_DEVICES_MAX];
+    cl_platform_id platform = NULL;
+    size_t count = 0;
+    enum status status = opencl_find_devices(ids, NULL, OPENCL_DEVICES_MAX, &count, err);
+    if (status == STATUS_OK && number >= count) {
+        return error_set(err, STATUS_NO_DEVICE, "there is no device %zu, expected 0 to %zu",
+                         number, count - 1);
+    }
+    if (status == STATUS_OK) {
+        status = CL_CALL(err, clGetDeviceInfo, ids[number], CL_DEVICE_PLATFORM,
+                         sizeof(cl_platform_id), &platform, NULL);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct opencl opened = {.id = ids[number]};
+    describe(platform, opened.id, &opened.info);
+    opened.alloc_limit = opened.info.max_alloc_bytes;
+    opened.soft_f64 = !opened.info.fp64;
+    opened.gpu_kernels = opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
+    status = take_aids(&opened, err);
+    if (status == STATUS_OK) {
+        CL_MAKE(status, err, opened.context, clCreateContext, NULL, 1, &opened.id, NULL, NULL);
+    }
+    if (status == STATUS_OK) {
+        CL_MAKE(status, err, opened.queue, clCreateCommandQueue, opened.context, opened.id, 0);
+    }
+    if (status != STATUS_OK) {
+        opencl_close(&opened);
+        return status;
+    }
+    if (opened.alloc_limit < ALLOC_LIMIT_MIN) {
+        opened.alloc_limit = ALLOC_LIMIT_MIN;
+    }
+    settle_lookback(&opened, options);
+    *device = opened;
+    return STATUS_OK;
+}
+
+void opencl_close(struct opencl *device)
+{
+    if (device->queue != NULL) {
+        (void)clReleaseCommandQueue(device->queue);
+    }
+    if (device->context != NULL) {
+        (void)clReleaseContext(device->context);
+    }
+    *device = (struct opencl){0};
+}
+
+/* ---- commands ---- */
+
+enum status opencl_finish(const struct opencl *device, struct error *err)
+{
+    cl_int fault = cl_fault_next();
+    cl_int code = clFinish(device->queue); /* also with a fault: nothing may be left running */
+    cl_fault_hang();
+    return opencl_check(fault != CL_SUCCESS ? fault : code, "clFinish", err);
+}
+
+enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word, size_t bytes,
+                        struct error *err)
+{
+    return CL_CALL(err, clEnqueueFillBuffer, device->queue, mem, &word, sizeof word, 0, bytes,
+                   0, NULL, NULL);
+}
+
+enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
+                          struct error *err)
+{
+    return AID(device, poison) ? opencl_fill(device, mem, 0xA5A5A5A5U, bytes, err) : STATUS_OK;
+}
+
+enum status opencl_enqueue(const struct opencl *device, const struct opencl_launch *launch,
+                           uint32_t *launches, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < launch->arg_count && status == STATUS_OK; i++) {
+        status = CL_CALL(err, clSetKernelArg, launch->kernel, (cl_uint)i, launch->args[i].bytes,
+                         launch->args[i].value);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const size_t local = launch->local;
+    const size_t global = (size_t)((launch->items + local - 1) / local) * local;
+    status = CL_CALL(err, clEnqueueNDRangeKernel, device->queue, launch->kernel, 1, NULL,
+                     &global, &local, 0, NULL, NULL);
+    *launches += status == STATUS_OK;
+    return status;
+}

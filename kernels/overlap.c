@@ -1,0 +1,209 @@
+/* Two elements share an address if there are index differences d[i], |d[i]| < size[i], not all
+ * zero, with sum d[i] * stride[i] = 0. The question is hard in general, but not for layouts
+ * that occur:
+ *   - strides that nest (each is larger than all smaller dimensions reach together) never do;
+ *   - more elements than addresses always do (pigeonhole);
+ *   - dimensions that nest around or inside the others are set aside, the rest interleaves: two
+ *     such dimensions have a closed form, more are searched, largest stride first, where the
+ *     smaller ones must make up for what the larger ones are off by, which leaves few choices.
+ * A search that takes too long ends as UNKNOWN. Nothing is allocated. Thread: any. */
+#include "kernels/overlap.h"
+
+#include "proto/limits.h"
+
+#include <stdbool.h>
+
+struct search {
+    const struct scan_extent *extents; /* strides descending */
+    size_t count;
+    int64_t below[LIMIT_RANK + 1]; /* what extents[i..] reach together */
+    int64_t steps;                 /* left */
+};
+
+static int64_t reach_of(const struct scan_extent *extent)
+{
+    return (int64_t)((extent->size - 1) * extent->stride);
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static void sort_by_stride(struct scan_extent *extents, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        struct scan_extent moving = extents[i];
+        size_t at = i;
+        while (at > 0 && extents[at - 1].stride < moving.stride) {
+            extents[at] = extents[at - 1];
+            at--;
+        }
+        extents[at] = moving;
+    }
+}
+
+/* Does each of extents[first..count) step over all that the smaller ones reach? */
+static bool nested_from(const struct search *s, size_t first)
+{
+    bool nested = true;
+    for (size_t i = first; i < s->count; i++) {
+        nested = nested && (int64_t)s->extents[i].stride > s->below[i + 1];
+    }
+    return nested;
+}
+
+/* Leave extents[kept..count) out. */
+static void drop_inner(struct search *s, size_t kept)
+{
+    int64_t inner = s->below[kept];
+    for (size_t i = 0; i <= kept; i++) {
+        s->below[i] -= inner;
+    }
+    s->count = kept;
+}
+
+/* Leave out the outer dimensions that step over everything below them, and the inner ones that
+ * fit between the multiples of everything above them: neither can take part in an overlap. */
+static void narrow(struct search *s)
+{
+    while (s->count > 0 && (int64_t)s->extents[0].stride > s->below[1]) {
+        s->extents++;
+        s->count--;
+        for (size_t i = 0; i <= s->count; i++) {
+            s->below[i] = s->below[i + 1];
+        }
+    }
+    uint64_t step = 0; /* of everything above */
+    for (size_t i = 0; i + 1 < s->count; i++) {
+        step = gcd(step, s->extents[i].stride);
+        if (s->below[i + 1] < (int64_t)step && nested_from(s, i + 1)) {
+            drop_inner(s, i + 1);
+        }
+    }
+}
+
+static bool pigeonhole(const struct search *s)
+{
+    uint64_t cells = (uint64_t)s->below[0] + 1;
+    uint64_t elements = 1;
+    for (size_t i = 0; i < s->count; i++) {
+        if (__builtin_mul_overflow(elements, s->extents[i].size, &elements) ||
+            elements > cells) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* d0 * a + d1 * b = 0 has the smallest solution d0 = b/g, d1 = -a/g. */
+static bool two_overlap(const struct scan_extent *a, const struct scan_extent *b)
+{
+    uint64_t step = gcd(a->stride, b->stride);
+    return b->stride / step < a->size && a->stride / step < b->size;
+}
+
+__extension__ typedef __int128 wide_int;
+
+/* The least d with d * stride >= bound. */
+static int64_t first_above(wide_int bound, uint64_t stride)
+{
+    if (bound <= 0) {
+        return -(int64_t)((uint64_t)-bound / stride);
+    }
+    return (int64_t)(((uint64_t)bound - 1) / stride) + 1;
+}
+
+/* Differences d that keep |off + d * stride| within `room`, |d| < size. Both off and room are
+ * at most INT64_MAX in size, so their sums fit 64 bits and a sign. */
+static void choices(const struct scan_extent *extent, int64_t off, int64_t room, int64_t *from,
+                    int64_t *to)
+{
+    int64_t most = (int64_t)extent->size - 1;
+    wide_int sum = off;
+    int64_t low = first_above(-sum - room, extent->stride);
+    int64_t high = -first_above(sum - room, extent->stride);
+    *from = low > -most ? low : -most;
+    *to = high < most ? high : most;
+}
+
+/* One dimension of the search: which differences are left to try, and what the larger ones sum
+ * to. */
+struct level {
+    int64_t next;
+    int64_t last;
+    int64_t off;
+    bool zero; /* all larger dimensions have difference zero */
+};
+
+static struct level enter(const struct search *s, size_t depth, int64_t off, bool zero)
+{
+    struct level level = {.off = off, .zero = zero};
+    choices(&s->extents[depth], off, s->below[depth + 1], &level.next, &level.last);
+    if (zero) {
+        level.next = 0; /* the first difference that is not zero is positive without loss */
+    }
+    return level;
+}
+
+/* Depth first. Of differences that sum to zero the smaller dimensions may all be zero. */
+static enum scan_overlap search_run(struct search *s)
+{
+    struct level levels[LIMIT_RANK];
+    size_t depth = 0;
+    levels[0] = enter(s, 0, 0, true);
+    while (s->steps-- > 0) {
+        struct level *level = &levels[depth];
+        bool done = level->next > level->last;
+        if (done && depth == 0) {
+            return SCAN_OVERLAP_NONE;
+        }
+        if (done) {
+            depth--;
+            continue;
+        }
+        int64_t d = level->next++;
+        int64_t sum = level->off + d * (int64_t)s->extents[depth].stride;
+        bool zero = level->zero && d == 0;
+        if (sum == 0 && !zero) {
+            return SCAN_OVERLAP_FOUND;
+        }
+        if (depth + 1 < s->count) {
+            depth++;
+            levels[depth] = enter(s, depth, sum, zero);
+        }
+    }
+    return SCAN_OVERLAP_UNKNOWN;
+}
+
+enum scan_overlap scan_overlap_find(struct scan_extent *extents, size_t count)
+{
+    sort_by_stride(extents, count);
+    if (count == 0) {
+        return SCAN_OVERLAP_NONE;
+    }
+    if (extents[count - 1].stride == 0) {
+        return SCAN_OVERLAP_FOUND;
+    }
+    struct search s = {.extents = extents, .count = count, .steps = SCAN_OVERLAP_STEPS};
+    for (size_t i = count; i > 0; i--) {
+        s.below[i - 1] = s.below[i] + reach_of(&extents[i - 1]);
+    }
+    narrow(&s);
+    if (s.count < 2) {
+        return SCAN_OVERLAP_NONE;
+    }
+    if (pigeonhole(&s)) {
+        return SCAN_OVERLAP_FOUND;
+    }
+    if (s.count == 2) {
+        return two_overlap(&s.extents[0], &s.extents[1]) ? SCAN_OVERLAP_FOUND
+                                                         : SCAN_OVERLAP_NONE;
+    }
+    return search_run(&s);
+}

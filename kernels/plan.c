@@ -1,0 +1,308 @@
+/* scan_desc -> scan_plan in three steps: check (every error a client can make in geometry is
+ * found here), drop what does not matter (dimensions of size 1, the order of lines), fold what
+ * is one run in memory. Nothing is allocated; failures are the client's, each with its field.
+ * Thread: any. */
+#include "kernels/plan.h"
+
+#include "kernels/overlap.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- check ---- */
+
+/* Elements in the shape, 0 if a dimension is 0. */
+static enum status count_elements(const struct scan_desc *desc, uint64_t *elements,
+                                  struct error *err)
+{
+    const uint64_t most = (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes;
+    bool empty = false;
+    for (int i = 0; i < desc->rank; i++) {
+        if (desc->sizes[i] < 0) {
+            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                                   "dimension %d has size %" PRId64
+                                   ", expected 0 or more: give the number of elements along it",
+                                   i, desc->sizes[i]);
+        }
+        empty = empty || desc->sizes[i] == 0;
+    }
+    uint64_t product = empty ? 0 : 1;
+    for (int i = 0; i < desc->rank && !empty; i++) {
+        if (__builtin_mul_overflow(product, (uint64_t)desc->sizes[i], &product) ||
+            product > most) {
+            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                                   "the sizes multiply to more than %" PRIu64
+                                   " elements, the most of type %s that can be addressed: "
+                                   "split the tensor",
+                                   most, dtype_info(desc->dtype)->name);
+        }
+    }
+    *elements = product;
+    return STATUS_OK;
+}
+
+/* One side's strides, the given ones or those of a packed tensor, and the elements that its
+ * buffer spans: 0 if it is empty. */
+static enum status measure_side(const struct scan_desc *desc, bool output, bool empty,
+                                uint64_t strides[LIMIT_RANK], uint64_t *span, struct error *err)
+{
+    const bool given = output ? desc->has_output_strides : desc->has_strides;
+    const int64_t *from = output ? desc->output_strides : desc->strides;
+    const char *field = output ? "output_strides" : "strides";
+    const uint64_t most = (uint64_t)INT64_MAX / dtype_info(desc->dtype)->bytes;
+    uint64_t packed = 1;
+    uint64_t reach = 0;
+    for (int i = desc->rank - 1; i >= 0; i--) {
+        strides[i] = given ? (uint64_t)from[i] : packed;
+        packed *= (uint64_t)desc->sizes[i]; /* fits, or there is a 0 and nobody asks */
+        if (given && from[i] < 0) {
+            return error_set_field(err, STATUS_INVALID_STRIDES, field,
+                                   "the stride of dimension %d is %" PRId64
+                                   ", expected 0 or more elements: use reverse to "
+                                   "run from the end",
+                                   i, from[i]);
+        }
+    }
+    for (int i = desc->rank - 1; i >= 0 && !empty; i--) {
+        uint64_t part = 0;
+        if (__builtin_mul_overflow((uint64_t)desc->sizes[i] - 1, strides[i], &part) ||
+            __builtin_add_overflow(reach, part, &reach) || reach >= most) {
+            return error_set_field(err, STATUS_INVALID_STRIDES, field,
+                                   "with stride %" PRIu64 " of dimension %d the last element "
+                                   "lies beyond %" PRIu64 " elements, the most of type %s that "
+                                   "can be addressed",
+                                   strides[i], i, most, dtype_info(desc->dtype)->name);
+        }
+    }
+    *span = empty ? 0 : reach + 1;
+    return STATUS_OK;
+}
+
+static enum status check_overlap(const struct scan_desc *desc, const uint64_t *strides,
+                                 struct error *err)
+{
+    struct scan_extent extents[LIMIT_RANK];
+    size_t count = 0;
+    for (int i = 0; i < desc->rank; i++) {
+        if (desc->sizes[i] > 1) {
+            extents[count++] = (struct scan_extent){(uint64_t)desc->sizes[i], strides[i]};
+        }
+    }
+    switch (scan_overlap_find(extents, count)) {
+    case SCAN_OVERLAP_NONE:
+        return STATUS_OK;
+    case SCAN_OVERLAP_FOUND:
+        return error_set_field(err, STATUS_INVALID_STRIDES, "output_strides",
+                               "two elements of the output share an address, expected one for "
+                               "each: leave output_strides out for a packed output");
+    case SCAN_OVERLAP_UNKNOWN:
+        break;
+    }
+    return error_set_field(
+        err, STATUS_INVALID_STRIDES, "output_strides",
+        "the strides interleave so that it cannot be told in %d steps whether "
+        "two elements share an address: make each stride larger than what "
+        "the smaller ones reach, or leave output_strides out",
+        SCAN_OVERLAP_STEPS);
+}
+
+/* ---- drop and fold ---- */
+
+/* Non-axis dimensions of more than one element, the largest output stride first: the order of
+ * lines is free, and sorted neighbours fold best and are written in order. */
+static void collect_dims(const struct scan_desc *desc, int axis, const uint64_t *in,
+                         const uint64_t *out, struct scan_plan *plan)
+{
+    for (int i = 0; i < desc->rank; i++) {
+        if (i == axis || desc->sizes[i] == 1) {
+            continue;
+        }
+        struct scan_dim dim = {(uint64_t)desc->sizes[i], in[i], out[i]};
+        int at = plan->dims++;
+        while (at > 0 && (plan->dim[at - 1].out_stride < dim.out_stride ||
+                          (plan->dim[at - 1].out_stride == dim.out_stride &&
+                           plan->dim[at - 1].in_stride < dim.in_stride))) {
+            plan->dim[at] = plan->dim[at - 1];
+            at--;
+        }
+        plan->dim[at] = dim;
+    }
+}
+
+/* Merge a dimension into the one inside it where the two are one run on both sides. */
+static void fold_dims(struct scan_plan *plan)
+{
+    int kept = 0;
+    for (int i = 0; i < plan->dims; i++) {
+        struct scan_dim dim = plan->dim[i];
+        struct scan_dim *outer = kept > 0 ? &plan->dim[kept - 1] : NULL;
+        /* by division: products of strides and sizes of a broadcast input may not fit */
+        if (outer != NULL && outer->in_stride % dim.size == 0 &&
+            outer->out_stride % dim.size == 0 && outer->in_stride / dim.size == dim.in_stride &&
+            outer->out_stride / dim.size == dim.out_stride) {
+            dim.size *= outer->size;
+            *outer = dim;
+        } else {
+            plan->dim[kept++] = dim;
+        }
+    }
+    for (int i = kept; i < plan->dims; i++) {
+        plan->dim[i] = (struct scan_dim){0};
+    }
+    plan->dims = kept;
+}
+
+static bool unit(const struct scan_dim *dim)
+{
+    return dim->in_stride == 1 && dim->out_stride == 1;
+}
+
+static enum scan_pattern pattern_of(const struct scan_plan *plan)
+{
+    if (plan->elements == 0) {
+        return SCAN_EMPTY;
+    }
+    if (unit(&plan->axis) && plan->dims <= 1) {
+        return SCAN_ROWS;
+    }
+    if (plan->dims >= 1 && plan->dims <= 2 && unit(&plan->dim[plan->dims - 1])) {
+        return SCAN_COLUMNS;
+    }
+    return SCAN_STRIDED;
+}
+
+int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RANK + 1],
+                     bool *nested)
+{
+    int count = 0;
+    bool axis_placed = plan->axis.size == 1;
+    for (int i = 0; i < plan->dims; i++) {
+        if (!axis_placed && plan->axis.out_stride > plan->dim[i].out_stride) {
+            dims[count++] = plan->axis;
+            axis_placed = true;
+        }
+        dims[count++] = plan->dim[i];
+    }
+    if (!axis_placed) {
+        dims[count++] = plan->axis;
+    }
+    uint64_t reach = 0;
+    *nested = true;
+    for (int i = count - 1; i >= 0; i--) {
+        *nested = *nested && dims[i].out_stride > reach;
+        reach += (dims[i].size - 1) * dims[i].out_stride;
+    }
+    return count;
+}
+
+/* What follows from the axis, the dimensions, and the spans of both sides. */
+static void settle(struct scan_plan *plan)
+{
+    if (plan->elements > 0) {
+        fold_dims(plan);
+        plan->lines = plan->elements / plan->axis.size;
+    }
+    if (plan->elements > 0 &&
+        plan->axis.size == 1) { /* it has no stride: the one that suits what lies around it */
+        const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
+        const uint64_t stride = inner != NULL && unit(inner) ? inner->size : 1;
+        plan->axis.in_stride = stride;
+        plan->axis.out_stride = stride;
+    }
+    plan->pattern = pattern_of(plan);
+    plan->gaps = plan->out_elements != plan->elements;
+    bool same = plan->axis.in_stride == plan->axis.out_stride;
+    for (int i = 0; i < plan->dims; i++) {
+        same = same && plan->dim[i].in_stride == plan->dim[i].out_stride;
+    }
+    struct scan_dim dims[LIMIT_RANK + 1];
+    bool nested = true;
+    if (plan->gaps && plan->elements > 0) {
+        (void)scan_plan_sorted(plan, dims, &nested);
+    }
+    /* gaps among interleaved elements cannot be zeroed in place: split.h */
+    plan->in_place = plan->elements == 0 || (same && nested);
+}
+
+void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
+                   struct scan_plan *box)
+{
+    struct scan_plan made = {.dtype = plan->dtype,
+                             .precision = plan->precision,
+                             .exclusive = plan->exclusive,
+                             .reverse = plan->reverse,
+                             .axis = {axis, plan->axis.in_stride, plan->axis.out_stride},
+                             .elements = axis,
+                             .in_elements = (axis - 1) * plan->axis.in_stride + 1,
+                             .out_elements = (axis - 1) * plan->axis.out_stride + 1};
+    for (int i = 0; i < plan->dims; i++) {
+        const struct scan_dim *dim = &plan->dim[i];
+        made.elements *= size[i];
+        made.in_elements += (size[i] - 1) * dim->in_stride;
+        made.out_elements += (size[i] - 1) * dim->out_stride;
+        if (size[i] > 1) {
+            made.dim[made.dims++] = (struct scan_dim){size[i], dim->in_stride, dim->out_stride};
+        }
+    }
+    settle(&made);
+    *box = made;
+}
+
+enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
+                           struct error *err)
+{
+    const int64_t rank = desc->rank;
+    const bool choice =
+        desc->dtype == DTYPE_F16 || desc->dtype == DTYPE_BF16 || desc->dtype == DTYPE_F32;
+    struct scan_plan made = {.dtype = desc->dtype,
+                             .precision = choice ? desc->precision : PRECISION_WIDE,
+                             .exclusive = desc->exclusive,
+                             .reverse = desc->reverse};
+    uint64_t in[LIMIT_RANK] = {0};
+    uint64_t out[LIMIT_RANK] = {0};
+    if (rank < 1 || rank > LIMIT_RANK) {
+        return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                               "the tensor has rank %d, expected 1 to %d dimensions%s",
+                               desc->rank, LIMIT_RANK,
+                               rank == 0 ? ": give a single number the shape [1]" : "");
+    }
+    enum status status = count_elements(desc, &made.elements, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (desc->axis < -rank || desc->axis >= rank) {
+        return error_set_field(err, STATUS_INVALID_AXIS, "axis",
+                               "axis is %" PRId64 ", expected %" PRId64 " to %" PRId64
+                               " for a tensor of rank %" PRId64,
+                               desc->axis, -rank, rank - 1, rank);
+    }
+    const bool empty = made.elements == 0;
+    status = measure_side(desc, false, empty, in, &made.in_elements, err);
+    if (status == STATUS_OK) {
+        status = measure_side(desc, true, empty, out, &made.out_elements, err);
+    }
+    if (status == STATUS_OK && desc->has_output_strides && !empty) {
+        status = check_overlap(desc, out, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const int axis = (int)(desc->axis < 0 ? desc->axis + rank : desc->axis);
+    made.axis = (struct scan_dim){(uint64_t)desc->sizes[axis], in[axis], out[axis]};
+    if (!empty) {
+        collect_dims(desc, axis, in, out, &made);
+    }
+    settle(&made);
+    *plan = made;
+    return STATUS_OK;
+}
+
+bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b)
+{
+    const struct dtype_info *of_a = dtype_info(a->dtype);
+    const struct dtype_info *of_b = dtype_info(b->dtype);
+    if (of_a->kind != DTYPE_KIND_FLOAT && of_b->kind != DTYPE_KIND_FLOAT) {
+        return of_a->bytes == of_b->bytes; /* wrapping sums have the same bits either way */
+    }
+    return a->dtype == b->dtype && a->precision == b->precision;
+}

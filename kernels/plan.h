@@ -1,0 +1,75 @@
+/* A scan plan is the operator in canonical geometry: lines along the axis, other dimensions
+ * folded, buffers measured. scan_plan_make() is the only geometry check of the product: a plan
+ * that exists is valid and no later stage checks again. Plain data; thread: any. */
+#ifndef TALLY_KERNELS_PLAN_H
+#define TALLY_KERNELS_PLAN_H
+
+#include "proto/scan_desc.h"
+#include "proto/status.h"
+
+/* Elements of the blocks that a line's additions are grouped by, and between which it may be
+ * cut (docs/design/numerics.md). */
+enum {
+    SCAN_BLOCK = 256,
+    SCAN_SUPERBLOCK = 65536
+};
+
+/* How the memory of a plan is walked; chooses the kernel, never changes a result's bits. */
+enum scan_pattern {
+    SCAN_EMPTY,   /* no element: nothing to launch */
+    SCAN_ROWS,    /* axis strides 1 and 1, dims <= 1: rows at one fixed distance */
+    SCAN_COLUMNS, /* dims 1 or 2, strides of the last 1 and 1: columns side by side */
+    SCAN_STRIDED, /* anything else: index maps over `dim` */
+    SCAN_PATTERN_COUNT
+};
+
+struct scan_dim {
+    uint64_t size;
+    uint64_t in_stride;  /* elements */
+    uint64_t out_stride; /* elements */
+};
+
+struct scan_plan {
+    enum dtype dtype;
+    enum precision precision; /* canonical: PRECISION_WIDE where the type ignores it */
+    enum scan_pattern pattern;
+    bool exclusive;
+    bool reverse;
+    bool in_place; /* input and output layouts agree (and are plain): may share a buffer */
+    bool gaps;     /* the output buffer has cells no element is written to: zero them */
+    struct scan_dim axis; /* size: elements of a line */
+    int dims; /* other dimensions, largest output stride first, none of size 1, folded */
+    struct scan_dim dim[LIMIT_RANK];
+    uint64_t lines;        /* product of dim[].size */
+    uint64_t elements;     /* lines * axis.size */
+    uint64_t in_elements;  /* elements of the input buffer the plan reaches */
+    uint64_t out_elements; /* elements of the output buffer the plan reaches */
+};
+
+/* Validate desc and fold it.
+ * out   *plan untouched on failure
+ * err   INVALID_SHAPE (rank 0 or > LIMIT_RANK, a negative size, more than INT64_MAX bytes),
+ *       INVALID_AXIS, INVALID_STRIDES (negative, reach beyond INT64_MAX bytes, two output
+ *       elements at one address); field is "shape", "axis", "strides" or "output_strides"
+ * cost  O(rank^2), no memory. Output strides that interleave oddly are searched for an
+ *       overlap, at most SCAN_OVERLAP_STEPS (some 10 ms): INVALID_STRIDES if that is not enough
+ *       to tell */
+MUST_CHECK enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
+                                      struct error *err);
+
+/* The plan of a box of another: size[i] elements of dim[i] and `axis` elements of the axis, all
+ * at least 1. Lines keep their order. */
+void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
+                   struct scan_plan *box);
+
+/* All dimensions of the output with the axis among them, largest stride first.
+ * out   *nested: each stride is larger than all smaller dimensions reach together: then cells
+ *       lie in the order of their indices, and what is between two elements is a gap */
+int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RANK + 1],
+                     bool *nested);
+
+/* True if jobs of the two plans may share a launch: same element type and precision (of
+ * integers: same width). */
+bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b);
+
+#endif

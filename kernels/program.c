@@ -1,0 +1,295 @@
+/* Building from source takes tenths of seconds, once for each program; drivers that compile keep
+ * a cache of their own, if they want one. A build that fails is DEVICE_ERROR with the end of the
+ * compiler's log. Thread: that of the device. */
+#include "kernels/program.h"
+
+#include "proto/macros.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The table of embed.S. */
+extern const struct program_text {
+    const char *name;
+    const char *begin;
+    const char *end;
+} program_sources[], program_sources_end[];
+
+const char *program_source(const char *name, size_t *bytes)
+{
+    for (const struct program_text *text = program_sources; text != program_sources_end;
+         text++) {
+        if (strcmp(text->name, name) == 0) {
+            *bytes = (size_t)(text->end - text->begin);
+            return text->begin;
+        }
+    }
+    return NULL;
+}
+
+/* ---- what a program is made of ---- */
+
+/* OpenCL spelling of the element types; integers of both signs share a program. */
+static const struct {
+    const char *element;
+    bool wide_float;   /* wide sums are of float64 */
+    bool native_float; /* native sums are of float32 */
+    enum dtype stored; /* the type whose programs serve it */
+} types[] = {
+    [DTYPE_F16] = {"-DELEM_F16", true, true, DTYPE_F16},
+    [DTYPE_BF16] = {"-DELEM_BF16", true, true, DTYPE_BF16},
+    [DTYPE_F32] = {"-DELEM_F32", true, true, DTYPE_F32},
+    [DTYPE_F64] = {"-DELEM_F64", true, false, DTYPE_F64},
+    [DTYPE_I8] = {"-DELEM_I8", false, false, DTYPE_I8},
+    [DTYPE_I16] = {"-DELEM_I16", false, false, DTYPE_I16},
+    [DTYPE_I32] = {"-DELEM_I32", false, false, DTYPE_I32},
+    [DTYPE_I64] = {"-DELEM_I64", false, false, DTYPE_I64},
+    [DTYPE_U8] = {"-DELEM_I8", false, false, DTYPE_I8},
+    [DTYPE_U16] = {"-DELEM_I16", false, false, DTYPE_I16},
+    [DTYPE_U32] = {"-DELEM_I32", false, false, DTYPE_I32},
+    [DTYPE_U64] = {"-DELEM_I64", false, false, DTYPE_I64},
+};
+_Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
+
+static bool is_native(struct scan_type type)
+{
+    return type.precision == PRECISION_NATIVE && types[type.dtype].native_float;
+}
+
+static bool sums_float64(struct scan_type type)
+{
+    return types[type.dtype].wide_float && !is_native(type);
+}
+
+size_t scan_type_acc_bytes(struct scan_type type)
+{
+    bool wide = sums_float64(type) || dtype_info(type.dtype)->bytes == 8;
+    return wide ? sizeof(cl_ulong) : sizeof(cl_uint);
+}
+
+static bool is_for_gpus(enum scan_family family)
+{
+    return family == SCAN_FAMILY_GPU || family == SCAN_FAMILY_LOOKBACK;
+}
+
+bool program_wide_only(enum scan_family family)
+{
+    return family != SCAN_FAMILY_GENERIC && !is_for_gpus(family);
+}
+
+bool program_suits(const struct opencl *device, enum scan_family family)
+{
+    return family == SCAN_FAMILY_GENERIC ||
+           (!AID(device, generic_kernels) && is_for_gpus(family) == device->gpu_kernels);
+}
+
+void program_spec_make(const struct opencl *device, enum scan_family family,
+                       struct scan_type type, struct program_spec *spec)
+{
+    const char *acc = !sums_float64(type) ? is_native(type) ? "-DACC_F32" : "-DACC_INT"
+                      : device->soft_f64  ? "-DACC_SOFT_F64"
+                                          : "-DACC_F64";
+    const char *option = scan_variants[family].option;
+    char test[32] = "";
+    if (family == SCAN_FAMILY_LOOKBACK && AID(device, lookback_test) != 0) {
+        (void)snprintf(test, sizeof test, "-DLOOKBACK_TEST=%u",
+                       (unsigned)AID(device, lookback_test));
+    }
+    *spec = (struct program_spec){.sources = {"soft_f64", "scan_types"}};
+    (void)snprintf(spec->options, sizeof spec->options, "%s %s -DINDEX=%s %s%s",
+                   types[type.dtype].element, acc,
+                   type.index == SCAN_INDEX_32 ? "uint" : "ulong", option != NULL ? option : "",
+                   test);
+    for (size_t i = 0; i < SCAN_VARIANT_SOURCES; i++) {
+        spec->sources[2 + i] = scan_variants[family].sources[i];
+    }
+}
+
+/* Each option without "-D", of "ELEM_F32", "ACC_F64" and "INDEX=ulong" what differs. */
+void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM])
+{
+    static const char *const prefixes[] = {"-DELEM_", "-DACC_", "-DINDEX=", "-D"};
+    size_t used = (size_t)snprintf(name, PROGRAM_NAME_ROOM, "%s", kernel);
+    while (*options != '\0') {
+        size_t length = strcspn(options, " ");
+        const char *end = options + length + (options[length] == ' ');
+        for (size_t i = 0; length > 0 && i < ARRAY_COUNT(prefixes); i++) {
+            if (strncmp(options, prefixes[i], strlen(prefixes[i])) == 0) {
+                options += strlen(prefixes[i]);
+                length -= strlen(prefixes[i]);
+                name[used++] = '_';
+                break;
+            }
+        }
+        for (size_t i = 0; i < length && used < PROGRAM_NAME_ROOM - 2; i++) {
+            if (options[i] != '=') {
+                name[used++] = (char)tolower((unsigned char)options[i]);
+            }
+        }
+        options = end;
+    }
+    name[used] = '\0';
+}
+
+/* ---- building ---- */
+
+/* The last lines of the build log: where compilers put the error count and the worst of it. */
+static enum status build_failed(const struct opencl *device, cl_program program, cl_int code,
+                                struct error *err)
+{
+    size_t size = 0;
+    char *log = NULL;
+    if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) ==
+            CL_SUCCESS &&
+        size > 0) {
+        log = calloc(1, size + 1);
+    }
+    const char *text = "no build log";
+    if (log != NULL && clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, size,
+                                             log, NULL) == CL_SUCCESS) {
+        size_t length = strlen(log);
+        size_t shown = 400;
+        text = length > shown ? log + (length - shown) : log;
+    }
+    enum status status = error_set(err, STATUS_DEVICE_ERROR, "%s: clBuildProgram: %s (%d): %s",
+                                   device->info.name, opencl_error_name(code), (int)code, text);
+    free(log);
+    return status;
+}
+
+/* Strict IEEE arithmetic is the default of OpenCL C; no option here may loosen it. */
+enum status program_build(const struct opencl *device, const struct program_spec *spec,
+                          cl_program *program, struct error *err)
+{
+    const char *text[PROGRAM_SOURCES_MAX];
+    size_t bytes[PROGRAM_SOURCES_MAX];
+    char options[PROGRAM_OPTIONS_ROOM + 32];
+    cl_program made = NULL;
+    cl_uint count = 0;
+    for (; count < PROGRAM_SOURCES_MAX && spec->sources[count] != NULL; count++) {
+        text[count] = program_source(spec->sources[count], &bytes[count]);
+        if (text[count] == NULL) {
+            return error_set(err, STATUS_INTERNAL, "there is no kernel source \"%s\"",
+                             spec->sources[count]);
+        }
+    }
+    enum status status = STATUS_OK;
+    CL_MAKE(status, err, made, clCreateProgramWithSource, device->context, count, text, bytes);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    (void)snprintf(options, sizeof options, "-cl-std=CL1.2 %s", spec->options);
+    cl_int code = cl_fault_build(options)
+                      ? CL_BUILD_PROGRAM_FAILURE
+                      : CL_FAULTY(clBuildProgram(made, 1, &device->id, options, NULL, NULL));
+    if (code != CL_SUCCESS) {
+        status = build_failed(device, made, code, err);
+        (void)clReleaseProgram(made);
+        return status;
+    }
+    *program = made;
+    return STATUS_OK;
+}
+
+/* ---- the programs of a device ---- */
+
+struct built {
+    cl_program program;                  /* owned; NULL until built */
+    cl_kernel kernels[SCAN_KERNELS_MAX]; /* owned */
+};
+
+struct programs {
+    const struct opencl *device;                                             /* borrowed */
+    struct built built[SCAN_FAMILY_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
+};
+
+enum status programs_create(const struct opencl *device, struct programs **out,
+                            struct error *err)
+{
+    struct programs *programs = calloc(1, sizeof *programs);
+    if (programs == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the programs of a device");
+    }
+    programs->device = device;
+    *out = programs;
+    return STATUS_OK;
+}
+
+static void release(struct built *built)
+{
+    for (size_t i = 0; i < SCAN_KERNELS_MAX && built->kernels[i] != NULL; i++) {
+        (void)clReleaseKernel(built->kernels[i]);
+    }
+    if (built->program != NULL) {
+        (void)clReleaseProgram(built->program);
+    }
+    *built = (struct built){0};
+}
+
+void programs_destroy(struct programs *programs)
+{
+    if (programs == NULL) {
+        return;
+    }
+    struct built *built = &programs->built[0][0][0][0];
+    for (size_t i = 0; i < sizeof programs->built / sizeof *built; i++) {
+        release(&built[i]);
+    }
+    free(programs);
+}
+
+/* Build the program, or take it from those that were compiled ahead; then make its kernels. */
+static enum status build(const struct opencl *device, enum scan_family family,
+                         struct scan_type type, struct built *out, struct error *err)
+{
+    const char *const *kernels = scan_variants[family].kernels;
+    char names[SCAN_KERNELS_MAX][PROGRAM_NAME_ROOM];
+    char all[SCAN_KERNELS_MAX * PROGRAM_NAME_ROOM] = ""; /* with a semicolon between them */
+    struct program_spec spec;
+    struct built made = {0};
+    size_t count = 0;
+    enum status status = STATUS_OK;
+    program_spec_make(device, family, type, &spec);
+    for (size_t used = 0; count < SCAN_KERNELS_MAX && kernels[count] != NULL; count++) {
+        if (device->info.built_in) {
+            program_kernel_name(kernels[count], spec.options, names[count]);
+        } else {
+            (void)snprintf(names[count], sizeof names[count], "%s", kernels[count]);
+        }
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", count > 0 ? ";" : "",
+                                 names[count]);
+    }
+    if (device->info.built_in) {
+        CL_MAKE(status, err, made.program, clCreateProgramWithBuiltInKernels, device->context,
+                1, &device->id, all);
+    } else {
+        status = program_build(device, &spec, &made.program, err);
+    }
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        CL_MAKE(status, err, made.kernels[i], clCreateKernel, made.program, names[i]);
+    }
+    if (status != STATUS_OK) {
+        release(&made);
+        return status;
+    }
+    *out = made;
+    return STATUS_OK;
+}
+
+enum status programs_find(struct programs *programs, enum scan_family family,
+                          struct scan_type type, const cl_kernel **kernels, struct error *err)
+{
+    type.index = program_wide_only(family) ? SCAN_INDEX_64 : type.index;
+    struct built *found =
+        &programs->built[family][types[type.dtype].stored][is_native(type)][type.index];
+    if (found->program == NULL) {
+        enum status status = build(programs->device, family, type, found, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    *kernels = found->kernels;
+    return STATUS_OK;
+}

@@ -1,0 +1,84 @@
+/* From the sources inside the binary to kernels that can be launched: one program for each
+ * variant, element type, accumulator and width of offsets, built when first asked for, or taken
+ * from those that were compiled ahead where the device compiles none. Thread: that of the
+ * device. */
+#ifndef TALLY_KERNELS_PROGRAM_H
+#define TALLY_KERNELS_PROGRAM_H
+
+#include "kernels/opencl.h"
+#include "kernels/variants.h"
+
+/* Places of the kernels in what programs_find() gives. */
+enum {
+    SCAN_KERNEL_GPU_REDUCE = 0,
+    SCAN_KERNEL_GPU_SUPERBLOCKS,
+    SCAN_KERNEL_GPU_LINES,
+    SCAN_KERNEL_GPU_SCAN
+};
+
+enum scan_index {
+    SCAN_INDEX_32, /* every offset of the launch fits a signed 32-bit number */
+    SCAN_INDEX_64,
+    SCAN_INDEX_COUNT
+};
+
+/* What to build: the type that sums are of, not the place of its elements. */
+struct scan_type {
+    enum dtype dtype;
+    enum precision precision;
+    enum scan_index index;
+};
+
+/* Bytes of an accumulator of the type in device memory. */
+size_t scan_type_acc_bytes(struct scan_type type);
+
+/* ---- one program ---- */
+
+enum {
+    PROGRAM_SOURCES_MAX = 8,
+    PROGRAM_OPTIONS_ROOM = 128,
+    PROGRAM_NAME_ROOM = 128
+};
+
+/* Embedded files by name without ".cl", one after the other, up to the first NULL; -D options
+ * beside the ones that every program gets. */
+struct program_spec {
+    const char *sources[PROGRAM_SOURCES_MAX];
+    char options[PROGRAM_OPTIONS_ROOM];
+};
+void program_spec_make(const struct opencl *device, enum scan_family family,
+                       struct scan_type type, struct program_spec *spec);
+
+/* Does a device of this kind use the variant? Has it 64-bit offsets only? */
+bool program_suits(const struct opencl *device, enum scan_family family);
+bool program_wide_only(enum scan_family family);
+
+/* What a kernel of the program is called where it was compiled ahead (kernels/cpu): the kernel,
+ * element and accumulator types, offsets, option. "scan_short_f32_f64_ulong_inner3" */
+void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM]);
+
+/* The text of an embedded file; NULL if there is none of that name. */
+const char *program_source(const char *name, size_t *bytes);
+
+/* Build from source. err DEVICE_ERROR with the end of the build log; OUT_OF_MEMORY */
+MUST_CHECK enum status program_build(const struct opencl *device,
+                                     const struct program_spec *spec, cl_program *program,
+                                     struct error *err);
+
+/* ---- the programs of a device ---- */
+
+struct programs;
+
+MUST_CHECK enum status programs_create(const struct opencl *device, struct programs **out,
+                                       struct error *err);
+void programs_destroy(struct programs *programs); /* NULL is fine */
+
+/* out   *kernels: array of the variant's kernels, in the order of its row; lives as long as
+ *       programs. Set all arguments before each launch: launches share the kernel objects
+ * err   DEVICE_ERROR: it does not build, or the device has no such built-in kernel;
+ *       OUT_OF_MEMORY */
+MUST_CHECK enum status programs_find(struct programs *programs, enum scan_family family,
+                                     struct scan_type type, const cl_kernel **kernels,
+                                     struct error *err);
+
+#endif

@@ -1,0 +1,354 @@
+/* Lines repeat 1, 2, -1, -2, so that sums repeat 1, 3, 2, 0: exact in every type, wrapping
+ * included. One shape for every way that memory is walked, each in all directions; and for
+ * floats the smallest number and a NaN, which tell a device that flushes subnormals or makes
+ * NaNs of its own. A wrong result is DEVICE_ERROR and says what was expected. Thread: that of
+ * the device. */
+#include "kernels/selftest.h"
+
+#include "kernels/testing.h"
+#include "proto/macros.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Shapes of [outer, length, inner] with the axis in the middle. */
+struct shape {
+    int64_t sizes[3];
+    int64_t strides[3];        /* 0 0 0: packed */
+    int64_t output_strides[3]; /* 0 0 0: those of the input, in place */
+};
+
+static const struct shape shapes[] = {
+    {{3, 4, 1}, {0}, {0}},
+    {{1, 70001, 1}, {0}, {0}},
+    {{5, 700, 1}, {0}, {0}},
+    {{70, 9, 1}, {0}, {0}},
+    {{1, 300, 70}, {0}, {0}},
+    {{2, 300, 3}, {0}, {0}},
+    {{1, 37, 1100}, {0}, {0}},
+    {{3, 21, 5}, {1, 3, 70}, {0}},
+    {{2, 300, 2}, {0}, {0}},
+    {{2, 300, 4}, {0}, {0}},
+    {{2, 300, 5}, {0}, {0}},
+    {{2, 300, 6}, {0}, {0}},
+    {{2, 300, 7}, {0}, {0}},
+    {{3, 21, 5}, {500, 2, 60}, {0}},
+    {{70, 4, 1}, {0}, {0}},
+    {{1, 700, 1}, {1400, 2, 1}, {0}},
+    {{70, 9, 67}, {1, 70, 630}, {603, 67, 1}}, /* scan_crossed.cl */
+};
+
+enum {
+    SMALL_CELLS = 4096,
+    MOST_CELLS = 70 * 41 * 67 * 2, /* the last shape's two sides */
+    TRIAL_LINE = 150000,           /* two superblocks and some */
+    TRIAL_RUNS = 50,               /* of that line, compared each time */
+    TRIAL_TILE = 8192,             /* elements, about */
+    TRIAL_RESIDENT = 8,            /* work-groups of 256 that a compute unit holds */
+    TRIAL_CELLS = 1 << 24,         /* what is worth the time at the start */
+    TRIAL_SLOW_NS = 2000000000
+};
+_Static_assert(MOST_CELLS >= 70001, "a shape is larger");
+
+/* A test of one kind on one device, in a slab of its own. */
+struct check {
+    struct scan_device *device;
+    struct scan_kind kind;
+    struct slab *slab;
+    unsigned char *cells; /* of the slab */
+    size_t bytes;         /* of an element */
+    bool wrong;           /* a result was wrong */
+};
+
+static enum status check_init(struct check *check, struct scan_device *device,
+                              struct scan_kind kind, uint64_t cells, struct error *err)
+{
+    const size_t bytes = dtype_info(kind.dtype)->bytes;
+    *check = (struct check){
+        .device = device, .kind = kind, .bytes = bytes, .slab = slab_create(cells * bytes)};
+    if (check->slab == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
+    }
+    check->cells = slab_data(check->slab);
+    return STATUS_OK;
+}
+
+static void put(const struct check *check, uint64_t at, uint64_t bits)
+{
+    assert((at + 1) * check->bytes <= slab_bytes(check->slab));    /* MOST_CELLS */
+    memcpy(check->cells + at * check->bytes, &bits, check->bytes); /* hosts are little-endian */
+}
+
+static uint64_t get(const struct check *check, uint64_t at)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, check->cells + at * check->bytes, check->bytes);
+    return bits;
+}
+
+/* STATUS_OK if the bits are the expected ones. */
+static enum status expect(struct check *check, const char *what, uint64_t got,
+                          uint64_t expected, struct error *err)
+{
+    if (got == expected) {
+        return STATUS_OK;
+    }
+    check->wrong = true;
+    return error_set(err, STATUS_DEVICE_ERROR,
+                     "device %s computes wrongly: %s of type %s gave %#llx instead of %#llx",
+                     scan_device_info(check->device)->name, what,
+                     dtype_info(check->kind.dtype)->name, (unsigned long long)got,
+                     (unsigned long long)expected);
+}
+
+/* Small numbers -2..3 in bits of the type: floats from a table, integers as they are. */
+static uint64_t small_bits(const struct check *check, int value)
+{
+    static const uint16_t half[] = {0xC000, 0xBC00, 0, 0x3C00, 0x4000, 0x4200};
+    static const uint16_t single[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000, 0x4040};
+    const enum dtype dtype = check->kind.dtype;
+    const double number = value;
+    uint64_t bits = (uint64_t)(int64_t)value;
+    if (dtype == DTYPE_F16) {
+        bits = half[value + 2];
+    } else if (dtype == DTYPE_BF16) {
+        bits = single[value + 2];
+    } else if (dtype == DTYPE_F32) {
+        bits = (uint64_t)single[value + 2] << 16;
+    } else if (dtype == DTYPE_F64) {
+        memcpy(&bits, &number, sizeof bits);
+    }
+    return check->bytes == 8 ? bits : bits & ((UINT64_C(1) << (8 * check->bytes)) - 1);
+}
+
+static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
+                                 enum precision precision, bool exclusive, bool reverse)
+{
+    struct scan_desc desc = {.dtype = dtype,
+                             .precision = precision,
+                             .rank = 3,
+                             .axis = 1,
+                             .exclusive = exclusive,
+                             .reverse = reverse};
+    memcpy(desc.sizes, shape->sizes, sizeof shape->sizes);
+    desc.has_strides = shape->strides[0] != 0;
+    desc.has_output_strides = desc.has_strides;
+    memcpy(desc.strides, shape->strides, sizeof shape->strides);
+    const int64_t *out = shape->output_strides[0] != 0 ? shape->output_strides : shape->strides;
+    memcpy(desc.output_strides, out, sizeof shape->strides);
+    return desc;
+}
+
+/* The output's first cell: where layouts differ it follows the input. */
+static uint64_t output_at(const struct scan_plan *plan)
+{
+    return plan->in_place ? 0 : plan->in_elements;
+}
+
+/* Write one line of input at a cell, or compare one line of output: 1, 2, -1, -2, 1, ... */
+static enum status visit_line(struct check *check, const struct scan_plan *plan, uint64_t start,
+                              bool compare, struct error *err)
+{
+    static const int values[] = {1, 2, -1, -2};
+    static const int sums[] = {0, 1, 3, 2}; /* of the elements before */
+    const uint64_t stride = compare ? plan->axis.out_stride : plan->axis.in_stride;
+    enum status status = STATUS_OK;
+    for (uint64_t k = 0; k < plan->axis.size && status == STATUS_OK; k++) {
+        const uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
+        const uint64_t at = start + index * stride;
+        if (compare) {
+            const int sum = sums[(plan->exclusive ? k : k + 1) % 4];
+            status = expect(check, "a sum", get(check, at), small_bits(check, sum), err);
+        } else {
+            put(check, at, small_bits(check, values[k % 4]));
+        }
+    }
+    return status;
+}
+
+/* Every line of a plan. */
+static enum status visit(struct check *check, const struct scan_plan *plan, bool compare,
+                         struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line++) {
+        uint64_t rest = line;
+        uint64_t start = compare ? output_at(plan) : 0;
+        for (int d = plan->dims - 1; d >= 0; d--) {
+            const struct scan_dim *dim = &plan->dim[d];
+            start += rest % dim->size * (compare ? dim->out_stride : dim->in_stride);
+            rest /= plan->dim[d].size;
+        }
+        status = visit_line(check, plan, start, compare, err);
+    }
+    return status;
+}
+
+static enum status run_one(const struct check *check, const struct scan_plan *plan,
+                           struct error *err)
+{
+    struct scan_report report;
+    const struct scan_job job = {
+        .plan = plan, .slab = check->slab, .out_offset = output_at(plan) * check->bytes};
+    return scan_device_run(check->device, &job, 1, &report, err);
+}
+
+static enum status check_shape(struct check *check, const struct shape *shape, int flags,
+                               struct error *err)
+{
+    const struct scan_desc desc = describe(shape, check->kind.dtype, check->kind.precision,
+                                           (flags & 1) != 0, (flags & 2) != 0);
+    struct scan_plan plan;
+    enum status status = scan_plan_make(&desc, &plan, err);
+    if (status == STATUS_OK) {
+        status = visit(check, &plan, false, err);
+    }
+    if (status == STATUS_OK) {
+        status = run_one(check, &plan, err);
+    }
+    return status == STATUS_OK ? visit(check, &plan, true, err) : status;
+}
+
+/* A line of: smallest number, itself again, a NaN with sign and payload. */
+static enum status check_floats(struct check *check, struct error *err)
+{
+    static const struct {
+        uint64_t odd;
+        uint64_t canonical;
+    } nans[] = {[DTYPE_F16] = {0xFE01, 0x7E00},
+                [DTYPE_BF16] = {0xFFC1, 0x7FC0},
+                [DTYPE_F32] = {0xFFC00001, 0x7FC00000},
+                [DTYPE_F64] = {UINT64_C(0xFFF8000000000001), UINT64_C(0x7FF8000000000000)}};
+    const enum dtype dtype = check->kind.dtype;
+    const struct scan_desc desc = {
+        .dtype = dtype, .precision = check->kind.precision, .rank = 1, .sizes = {3}};
+    struct scan_plan plan;
+    enum status status = scan_plan_make(&desc, &plan, err);
+    put(check, 0, 1);
+    put(check, 1, 1);
+    put(check, 2, nans[dtype].odd);
+    if (status == STATUS_OK) {
+        status = run_one(check, &plan, err);
+    }
+    for (uint64_t i = 0; i < 2 && status == STATUS_OK; i++) {
+        status = expect(check, "a sum of subnormal numbers", get(check, i), i + 1, err);
+    }
+    return status == STATUS_OK
+               ? expect(check, "a NaN", get(check, 2), nans[dtype].canonical, err)
+               : status;
+}
+
+/* Kernels that were compiled ahead were tested then. What may be otherwise here is how the
+ * processor treats floats, which small shapes tell within microseconds. */
+enum status selftest_run(struct scan_device *device, struct scan_kind kind, bool *wrong_result,
+                         struct error *err)
+{
+    const bool built_in = scan_device_info(device)->built_in;
+    struct check check;
+    *wrong_result = false;
+    enum status status = check_init(&check, device, kind, MOST_CELLS, err);
+    for (size_t i = 0; i < ARRAY_COUNT(shapes) && status == STATUS_OK; i++) {
+        const int64_t *sizes = shapes[i].sizes;
+        const bool run = !built_in || sizes[0] * sizes[1] * sizes[2] <= SMALL_CELLS;
+        for (int flags = 0; flags < 4 && run && status == STATUS_OK; flags++) {
+            status = check_shape(&check, &shapes[i], flags, err);
+        }
+    }
+    if (status == STATUS_OK && dtype_info(kind.dtype)->kind == DTYPE_KIND_FLOAT) {
+        status = check_floats(&check, err);
+    }
+    if (status == STATUS_OK) {
+        status = expect(&check, "a test's fault", cl_fault_selftest(), 0, err);
+    }
+    slab_destroy(check.slab);
+    *wrong_result = check.wrong;
+    return status;
+}
+
+/* ---- look-back ---- */
+
+/* A line of more tiles than a device runs at a time. */
+static uint64_t long_line(const struct scan_device *device)
+{
+    const uint64_t units = scan_device_info(device)->compute_units;
+    const uint64_t cells = units * TRIAL_RESIDENT * 2 * TRIAL_TILE;
+    const uint64_t least = UINT64_C(2) * TRIAL_LINE;
+    if (cells < least) {
+        return least;
+    }
+    return cells < TRIAL_CELLS ? cells : TRIAL_CELLS;
+}
+
+/* The same line again and again: the same bits each time. */
+static enum status repeat_line(struct check *check, uint64_t *ns, struct error *err)
+{
+    const struct shape line = {{1, TRIAL_LINE, 1}, {0}, {0}};
+    const struct scan_desc desc =
+        describe(&line, check->kind.dtype, check->kind.precision, false, false);
+    const size_t bytes = TRIAL_LINE * check->bytes;
+    unsigned char *out = check->cells + bytes;
+    unsigned char *first = malloc(bytes);
+    struct scan_plan plan;
+    struct scan_report report;
+    const struct scan_job job = {.plan = &plan, .slab = check->slab, .out_offset = bytes};
+    if (first == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a self-test");
+    }
+    enum status status = scan_plan_make(&desc, &plan, err);
+    if (status == STATUS_OK) {
+        status = visit(check, &plan, false, err);
+    }
+    for (int i = 0; i < TRIAL_RUNS && status == STATUS_OK; i++) {
+        memset(out, 0xA5, bytes);
+        status = scan_device_run(check->device, &job, 1, &report, err);
+        *ns += report.compute_ns;
+        if (status == STATUS_OK && i == 0) {
+            memcpy(first, out, bytes);
+            status = visit_line(check, &plan, TRIAL_LINE, true, err);
+        } else if (status == STATUS_OK) {
+            status = expect(check, "a repeated sum", memcmp(first, out, bytes) != 0, 0, err);
+        }
+    }
+    free(first);
+    return status;
+}
+
+enum status selftest_usual(struct scan_device *device, struct scan_kind kind, uint64_t *ns,
+                           struct error *err)
+{
+    struct check check;
+    *ns = 0;
+    enum status status = check_init(&check, device, kind, UINT64_C(2) * TRIAL_LINE, err);
+    if (status == STATUS_OK) {
+        status = repeat_line(&check, ns, err);
+    }
+    slab_destroy(check.slab);
+    return status;
+}
+
+enum status selftest_lookback(struct scan_device *device, struct scan_kind kind, bool first,
+                              uint64_t usual_ns, struct error *err)
+{
+    const uint64_t cells = first ? long_line(device) : UINT64_C(2) * TRIAL_LINE;
+    uint64_t ns = 0;
+    struct check check;
+    enum status status = check_init(&check, device, kind, cells, err);
+    for (int flags = 0; flags < 4 && status == STATUS_OK; flags++) {
+        const struct shape line = {{1, flags == 0 ? (int64_t)cells : TRIAL_LINE, 1}, {0}, {0}};
+        status = check_shape(&check, &line, flags, err);
+    }
+    if (status == STATUS_OK) {
+        status = repeat_line(&check, &ns, err);
+    }
+    if (status == STATUS_OK) {
+        status = expect(&check, "a test's fault", cl_fault_lookback(), 0, err);
+    }
+    if (status == STATUS_OK && ns > TRIAL_SLOW_NS && ns > 4 * usual_ns) {
+        status = error_set(err, STATUS_DEVICE_ERROR, "%d lines took %llu ms instead of %llu",
+                           (int)TRIAL_RUNS, (unsigned long long)(ns / 1000000),
+                           (unsigned long long)(usual_ns / 1000000));
+    }
+    slab_destroy(check.slab);
+    return status;
+}

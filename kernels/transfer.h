@@ -1,0 +1,46 @@
+/* Getting tensors to a device with memory of its own and back: two pooled device buffers
+ * (inputs, separate outputs) and two pinned staging buffers that take turns, so that the host
+ * copies into one while the device reads the other. A call that
+ * fails is DEVICE_ERROR or OUT_OF_MEMORY; whoever calls waits for the queue before the buffers
+ * are used again. Thread: that of the device. */
+#ifndef TALLY_KERNELS_TRANSFER_H
+#define TALLY_KERNELS_TRANSFER_H
+
+#include "kernels/opencl.h"
+
+struct transfer; /* opaque */
+
+enum transfer_side {
+    TRANSFER_IN,
+    TRANSFER_OUT,
+    TRANSFER_SIDES
+};
+
+/* A run of bytes on the host and where it lies in a device buffer. */
+struct transfer_span {
+    unsigned char *host;
+    uint64_t at;
+    uint64_t bytes;
+};
+
+MUST_CHECK enum status transfer_create(const struct opencl *device, struct transfer **out,
+                                       struct error *err);
+void transfer_destroy(struct transfer *transfer); /* the device is idle; NULL is fine */
+
+/* The device buffer of a side, of at least `bytes` (> 0). Valid until the next call for the
+ * side. */
+MUST_CHECK enum status transfer_buffer(struct transfer *transfer, enum transfer_side side,
+                                       uint64_t bytes, cl_mem *mem, struct error *err);
+
+/* Enqueue copies of spans, in ascending order of `at`, to a buffer. The host's bytes are free
+ * to change when it returns. */
+MUST_CHECK enum status transfer_up(struct transfer *transfer, cl_mem mem,
+                                   const struct transfer_span *spans, size_t count,
+                                   struct error *err);
+
+/* Copy spans, in ascending order of `at`, from a buffer and wait for them. */
+MUST_CHECK enum status transfer_down(struct transfer *transfer, cl_mem mem,
+                                     const struct transfer_span *spans, size_t count,
+                                     struct error *err);
+
+#endif
