@@ -12,10 +12,10 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/base/thread.h"
 #include "server/memory/buddy.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,7 @@ enum status memory_create(const struct memory_options *options, struct memory **
     memory->options = *options;
     atomic_init(&memory->reserved, 0);
     atomic_init(&memory->committed, 0);
-    (void)pthread_mutex_init(&memory->lock, NULL);
+    MUST(pthread_mutex_init(&memory->lock, NULL));
     *out = memory;
     return STATUS_OK;
 }
@@ -119,7 +119,7 @@ void memory_destroy(struct memory *memory)
             buddy_destroy(memory->shared[i].buddy);
         }
     }
-    (void)pthread_mutex_destroy(&memory->lock);
+    MUST(pthread_mutex_destroy(&memory->lock));
     free(memory);
 }
 
@@ -268,9 +268,9 @@ static bool grow_shared(struct memory *memory)
 {
     struct slab *slab = slab_create(memory->options.small_slab_bytes);
     struct buddy *buddy = slab == NULL ? NULL : buddy_create(memory->options.small_slab_bytes);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     bool added = buddy != NULL && add_shared(memory, slab, buddy);
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     if (!added) {
         slab_destroy(slab);
         buddy_destroy(buddy);
@@ -295,9 +295,9 @@ static enum status take_small(struct memory *memory, size_t bytes, struct memory
                               struct error *err)
 {
     for (;;) { /* others may take what was added: grow again */
-        (void)pthread_mutex_lock(&memory->lock);
+        MUST(pthread_mutex_lock(&memory->lock));
         bool taken = take_shared(memory, bytes, block);
-        (void)pthread_mutex_unlock(&memory->lock);
+        MUST(pthread_mutex_unlock(&memory->lock));
         if (taken) {
             return STATUS_OK;
         }
@@ -355,13 +355,13 @@ static struct idle_slab *evict_idle(struct memory *memory, uint64_t need)
 
 static struct idle_slab *take_all_idle(struct memory *memory)
 {
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *all = memory->idle;
     memory->idle = NULL;
     for (struct idle_slab *idle = all; idle != NULL; idle = idle->next) {
         memory->slab_bytes -= slab_bytes(idle->slab);
     }
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     return all;
 }
 
@@ -379,20 +379,20 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
                             struct error *err)
 {
     uint64_t need = own_slab_bytes(bytes);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = pick_idle(memory, need);
     struct idle_slab *evicted = idle == NULL ? evict_idle(memory, need) : NULL;
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     destroy_idle(evicted);
     struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
     if (slab == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY,
                          "the system has no memory for the tensor; try again");
     }
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     memory->slab_bytes += idle == NULL ? slab_bytes(slab) : 0;
     memory->block_count++;
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     free(idle);
     POISON(slab_data(slab), slab_bytes(slab));
     *block = (struct memory_block){.slab = slab, .offset = OWN_OFFSET, .bytes = bytes};
@@ -421,19 +421,19 @@ enum status memory_take(struct memory *memory, size_t bytes, struct memory_block
 static void give_shared(struct memory *memory, const struct memory_block *block)
 {
     struct shared_slab *shared = &memory->shared[block->bin - 1];
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM);
     if (buddy_unused(shared->buddy)) {
         shared->unused_since_ns = clock_now_ns();
     }
     memory->block_count--;
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
 }
 
 static void give_own(struct memory *memory, const struct memory_block *block)
 {
     struct idle_slab *idle = malloc(sizeof *idle);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     memory->block_count--;
     if (idle != NULL) {
         *idle = (struct idle_slab){
@@ -442,7 +442,7 @@ static void give_own(struct memory *memory, const struct memory_block *block)
     } else {
         memory->slab_bytes -= slab_bytes(block->slab);
     }
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     if (idle == NULL) {
         destroy_slab(block->slab);
     }
@@ -501,10 +501,10 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     uint64_t keep_ns = memory->options.keep_ms * NS_PER_MS;
     uint64_t before_ns = now_ns > keep_ns ? now_ns - keep_ns : 0;
     struct shared_slab shared;
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = cut_idle_before(memory, before_ns);
     bool cut = cut_shared_before(memory, before_ns, &shared);
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     destroy_idle(idle);
     if (cut) {
         destroy_slab(shared.slab);
@@ -514,7 +514,7 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
 
 void memory_stats(struct memory *memory, struct memory_stats *out)
 {
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     uint64_t reserved = atomic_load(&memory->reserved);
     uint64_t committed = atomic_load(&memory->committed);
     *out =
@@ -523,5 +523,5 @@ void memory_stats(struct memory *memory, struct memory_stats *out)
                               .promised_bytes = committed > reserved ? committed - reserved : 0,
                               .slab_bytes = memory->slab_bytes,
                               .block_count = memory->block_count};
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
 }
