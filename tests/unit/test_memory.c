@@ -1,6 +1,6 @@
 /* memory.h and buddy.h: the budget, blocks that never overlap, slabs that are reused and given
  * back, all of it under threads too. */
-#include "kernels/slab_wrap.h"
+#include "kernels/slab.h"
 #include "proto/macros.h"
 #include "server/base/clock.h"
 #include "server/memory/buddy.h"
