@@ -18,13 +18,12 @@
     X(scan_gpu_tile)    \
     X(scan_gpu)         \
     X(scan_lookback)    \
-    X(scan_chain)       \
-    X(scan_bundle)      \
     X(scan_group)       \
-    X(scan_quads)       \
-    X(scan_lanes)       \
-    X(scan_rows)        \
-    X(scan_columns) X(scan_square) X(scan_abreast) X(scan_strided) X(scan_crossed) X(scan_short)
+    X(chain)            \
+    X(line)             \
+    X(narrow)           \
+    X(tile)             \
+    X(launch)
 
 #define X(name)                                \
     extern const char kernel_##name##_begin[]; \

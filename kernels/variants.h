@@ -22,7 +22,7 @@ enum scan_family {
     SCAN_FAMILY_CPU_COLUMNS,
     SCAN_FAMILY_CPU_STRIDED,
     SCAN_FAMILY_CPU_CROSSED,
-    SCAN_FAMILY_CPU_SHORT_1, /* scan_short.cl for so many lines side by side */
+    SCAN_FAMILY_CPU_SHORT_1, /* narrow.cl for so many lines side by side */
     SCAN_FAMILY_CPU_SHORT_2,
     SCAN_FAMILY_CPU_SHORT_3,
     SCAN_FAMILY_CPU_SHORT_4,

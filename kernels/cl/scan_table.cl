@@ -100,3 +100,13 @@ static inline void walk_on(struct line_walk *w, __global const struct scan_entry
         *w = walk_from(e, dims, backwards ? w->line - 1 : w->line + 1);
     }
 }
+
+/* A launch of a vector kernel; launch.cl has the kernel. */
+struct launch {
+    __global const elem_t *in;
+    __global elem_t *out;
+    __global acc_t *carry; /* S of each line, */
+    ulong carry_lines;     /* and so much further B */
+    __global const ulong *dims;
+    __global ulong *chain; /* of cut lines (chain.cl) */
+};
