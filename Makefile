@@ -83,7 +83,7 @@ build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/cl/*.cl)
 $(AHEAD_DIR)/list: build/ahead/list_kernels
 	@mkdir -p $(@D)
 	@$< $(if $(HOST_$(MODE)),--all) >$@.new
-	@cmp -s $@.new $@ || { rm -f $(AHEAD_DIR)/*/*.o && cp $@.new $@; }
+	@cmp -s $@.new $@ || { rm -f $(AHEAD_DIR)/*/*.[od] && cp $@.new $@; }
 $(AHEAD): $(AHEAD_DIR)/list $(AHEAD_SRC)
 	$(call ahead,$(AHEAD_DIR)/list,$(AHEAD_DIR),$@)
 

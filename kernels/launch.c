@@ -3,7 +3,7 @@
  * The kernels for GPUs are in launch_gpu.c.
  *
  * A table has a row for each piece, then the rows of their dimensions, then what work items of
- * cut lines hand on (scan_chain.cl), zero. Failures: launch.h. Thread: that of the device. */
+ * cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: that of the device. */
 #include "kernels/launch.h"
 
 #include "kernels/launcher.h"
@@ -204,7 +204,7 @@ enum {
     ENTRY_CARRY_OUT = 8,
     ENTRY_STREAM = 16,
     ENTRY_ZEROES = 32,
-    CHAIN_HEAD = 8 /* as in scan_chain.cl */
+    CHAIN_HEAD = 8 /* as in chain.cl */
 };
 
 static struct entry_row make_row(const struct scan_piece *piece, const struct scan_units *units)

@@ -14,11 +14,11 @@
 
 /* What the kernels need. */
 enum {
-    SHORT_COLUMNS = 7,    /* most in a bundle of scan_short.cl */
-    ROW_STEP = 64,        /* elements of a step of scan_rows.cl, at most */
-    ABREAST_SIDE = 8,     /* lines and elements of a square of scan_abreast.cl */
-    STRIP_MAX = 1024,     /* columns, as in scan_columns.cl */
-    LANE_BYTES = 64,      /* of lines side by side in scan_strided.cl: a cache line */
+    SHORT_COLUMNS = 7,    /* most in a set of narrow.cl */
+    ROW_STEP = 64,        /* elements of a step of line.cl, at most */
+    ABREAST_SIDE = 8,     /* lines and elements of a transposed square of tile.cl */
+    STRIP_MAX = 1024,     /* columns, as in tile.cl */
+    LANE_BYTES = 64,      /* a cache line */
     PART_BYTES = 1 << 18, /* of a part of a line, at most, but for those that are twice as long:
                              the kernels keep as many totals of blocks */
     STRIP_ALIGN = 64,     /* elements: a cache line, at least */
@@ -29,15 +29,15 @@ enum {
 enum {
     ABREAST_LINES = 64,      /* rows that go abreast, at least: fewer leave lanes empty */
     HALF_ROW = 8191,         /* elements of 16-bit floats in a row that goes abreast, at most */
-    SHORT_ROW = 128,         /* elements of a row of scan_short.cl, at most */
-    CROSSED_SIDE = 4,        /* lines of both dimensions of scan_crossed.cl, at least */
-    STRIDED_LINES = 8,       /* of scan_strided.cl, at least: fewer leave lanes empty */
+    SHORT_ROW = 128,         /* elements of a row of narrow.cl, at most */
+    CROSSED_SIDE = 4,        /* lines of both dimensions of a permuted layout, at least */
+    STRIDED_LINES = 8,       /* of a gathered tile, at least: fewer leave lanes empty */
     STRIP_COLUMNS = 512,     /* of a strip: their sums stay in a first-level cache */
     STREAM_BYTES = 16 << 20, /* outputs from here on stay in no cache: past them */
     UNITS = 32,              /* of a launch that is large enough */
     UNIT_BYTES = 1 << 17,    /* of elements in a unit, at most */
     UNIT_BYTES_MIN = 1 << 14, /* and at least: smaller is not worth starting */
-    STRIDED_UNITS = 8,        /* as UNITS, of scan_strided.cl: its bundles are wide */
+    STRIDED_UNITS = 8,        /* as UNITS, of gathered tiles: they are wide */
     CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes */
     PARTS = 8,                /* of a cut line for each thread, about */
     PART_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
@@ -53,7 +53,7 @@ static bool unit_strides(const struct scan_dim *dim)
     return dim->in_stride == 1 && dim->out_stride == 1;
 }
 
-/* Columns of a bundle of scan_short.cl, whose cells are one contiguous run; 0: not so. */
+/* Columns of a set of narrow.cl, whose cells are one contiguous run; 0: not so. */
 static uint64_t bundle_columns(const struct scan_plan *plan)
 {
     bool single = unit_strides(&plan->axis);
@@ -66,7 +66,7 @@ static uint64_t bundle_columns(const struct scan_plan *plan)
 }
 
 /* The dimension that is contiguous on the input where another one, the last, is on the output
- * and the axis on neither (scan_crossed.cl); -1: there is none. */
+ * and the axis on neither (tile.cl, -DPERMUTED); -1: there is none. */
 static int crossed_dim(const struct scan_plan *plan)
 {
     int last = plan->dims - 1;
@@ -152,7 +152,7 @@ static bool long_crossed(const struct scan_piece *piece)
            plan->dim[plan->dims - 1].size >= CROSSED_SIDE;
 }
 
-/* Longer rows, and those that scan_rows.cl walks by whole steps, are better walked so. */
+/* Longer rows, and those that line.cl walks by whole steps, are better walked so. */
 static bool ragged_rows(const struct scan_piece *piece)
 {
     uint64_t length = piece->plan->axis.size;
@@ -266,7 +266,7 @@ static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
 }
 
 /* Cut strips of `columns` lines into parts of `part` elements, one in as many as there are
- * threads for a strip longer than the others (scan_chain.cl). */
+ * threads for a strip longer than the others (chain.cl). */
 static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t part,
                       const struct scan_division *division, struct scan_units *units)
 {
@@ -335,9 +335,8 @@ static struct scan_units abreast_units(const struct scan_piece *piece, const voi
     const struct scan_plan *plan = piece->plan;
     uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
     lines = ceil_div(lines, ABREAST_SIDE) * ABREAST_SIDE;
-    return (struct scan_units){.count = ceil_div(plan->lines, lines),
-                               .lines = lines,
-                               .stream = streams(piece, context)};
+    (void)context;
+    return (struct scan_units){.count = ceil_div(plan->lines, lines), .lines = lines};
 }
 
 /* Whole bundles of the columns of a family. */
@@ -353,8 +352,7 @@ static struct scan_units bundle_units(const struct scan_piece *piece, const void
     uint64_t bundle_bytes = plan->axis.size * columns * element_bytes(piece);
     uint64_t bundles = ceil_div(unit_bytes(piece), bundle_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines / columns, bundles),
-                               .lines = bundles * columns,
-                               .stream = streams(piece, context)};
+                               .lines = bundles * columns};
 }
 
 /* Elements of a vector of columns. */
@@ -400,14 +398,12 @@ static struct scan_units column_units(const struct scan_piece *piece, const void
     uint64_t inner = plan->dim[plan->dims - 1].size;
     uint64_t columns = STRIP_COLUMNS;
     uint64_t strips = inner / columns > 0 ? inner / columns : 1;
-    struct scan_units units = {.count = plan->lines / inner * strips,
-                               .lines = columns,
-                               .stream = streams(piece, context)};
+    struct scan_units units = {.count = plan->lines / inner * strips, .lines = columns};
     cut_strips(piece, context, &units);
     return units;
 }
 
-/* The dimension whose lines a bundle of scan_strided.cl takes side by side: the one with the
+/* The dimension whose lines a gathered tile takes side by side: the one with the
  * smallest stride on the side where the axis is not contiguous; that of the output where it is
  * on neither. */
 static uint64_t bundled_dim(const struct scan_plan *plan)
@@ -423,7 +419,7 @@ static uint64_t bundled_dim(const struct scan_plan *plan)
     return (uint64_t)best;
 }
 
-/* LANES of scan_strided.cl by the bytes of an element. */
+/* LANES of a gathered tile (tile.cl) by the bytes of an element. */
 static const uint64_t strided_lanes[] = {[1] = 128, [2] = 64, [4] = 64, [8] = 32};
 
 /* Does the kernel zero the gaps between the nearest elements? */
@@ -482,12 +478,12 @@ static struct scan_units crossed_units(const struct scan_piece *piece, const voi
 
 /* ---- the table ---- */
 
-#define CHAINED "scan_table", "scan_group", "scan_chain"
-#define LANES   "scan_table", "scan_group", "scan_lanes", "scan_square"
-#define SHORT(inner)                                                                \
-    {                                                                               \
-        {CHAINED, "scan_bundle", "scan_short"}, {"scan_short"}, "-DINNER=" #inner,  \
-            are_bundles, (inner) == 1 ? ragged_rows : always, bundle_units, (inner) \
+#define CUT(source) {"scan_table", "scan_group", "chain", source, "launch"}
+#define WHOLE       {"scan_table", "scan_group", "tile", "launch"}
+#define SHORT(inner)                                                                 \
+    {                                                                                \
+        CUT("narrow"), {"scan_short"}, "-DINNER=" #inner, are_bundles,               \
+            (inner) == 1 ? ragged_rows : always, bundle_units, (inner)               \
     }
 
 /* clang-format off */
@@ -501,15 +497,15 @@ const struct scan_variant scan_variants[SCAN_FAMILY_COUNT] = {
                                  NULL, NULL, NULL, 0},
     [SCAN_FAMILY_LOOKBACK]    = {{"scan_gpu_tile", "scan_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, NULL, 0},
-    [SCAN_FAMILY_CPU_ROWS]    = {{CHAINED, "scan_quads", "scan_rows"}, {"scan_rows"}, NULL,
+    [SCAN_FAMILY_CPU_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
                                  are_rows, always, row_units, 0},
-    [SCAN_FAMILY_CPU_STEPS]   = {{CHAINED, "scan_rows"}, {"scan_steps"}, "-DSTEPS",
+    [SCAN_FAMILY_CPU_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
                                  are_any, neither_rows_nor_columns, step_units, 0},
-    [SCAN_FAMILY_CPU_COLUMNS] = {{CHAINED, "scan_lanes", "scan_columns"}, {"scan_columns"}, "-DVERTICAL",
+    [SCAN_FAMILY_CPU_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
                                  are_columns, always, column_units, 0},
-    [SCAN_FAMILY_CPU_STRIDED] = {{LANES, "scan_strided"}, {"scan_strided"}, "-DVERTICAL",
+    [SCAN_FAMILY_CPU_STRIDED] = {WHOLE, {"scan_strided"}, "-DVERTICAL -DGATHER",
                                  are_any, many_strided, strided_units, 0},
-    [SCAN_FAMILY_CPU_CROSSED] = {{LANES, "scan_crossed"}, {"scan_crossed"}, "-DVERTICAL",
+    [SCAN_FAMILY_CPU_CROSSED] = {WHOLE, {"scan_crossed"}, "-DVERTICAL -DPERMUTED",
                                  are_crossed, long_crossed, crossed_units, 0},
     [SCAN_FAMILY_CPU_SHORT_1] = SHORT(1),
     [SCAN_FAMILY_CPU_SHORT_2] = SHORT(2),
@@ -518,7 +514,7 @@ const struct scan_variant scan_variants[SCAN_FAMILY_COUNT] = {
     [SCAN_FAMILY_CPU_SHORT_5] = SHORT(5),
     [SCAN_FAMILY_CPU_SHORT_6] = SHORT(6),
     [SCAN_FAMILY_CPU_SHORT_7] = SHORT(7),
-    [SCAN_FAMILY_CPU_ABREAST] = {{LANES, "scan_abreast"}, {"scan_abreast"}, "-DVERTICAL -DEIGHT_LANES",
+    [SCAN_FAMILY_CPU_ABREAST] = {WHOLE, {"scan_abreast"}, "-DVERTICAL -DTRANSPOSED",
                                  are_abreast, fill_squares, abreast_units, 0},
 };
 /* clang-format on */

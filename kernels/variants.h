@@ -22,7 +22,7 @@ enum scan_family {
     SCAN_FAMILY_CPU_COLUMNS,
     SCAN_FAMILY_CPU_STRIDED,
     SCAN_FAMILY_CPU_CROSSED,
-    SCAN_FAMILY_CPU_SHORT_1, /* scan_short.cl for so many lines side by side */
+    SCAN_FAMILY_CPU_SHORT_1, /* narrow.cl for so many lines side by side */
     SCAN_FAMILY_CPU_SHORT_2,
     SCAN_FAMILY_CPU_SHORT_3,
     SCAN_FAMILY_CPU_SHORT_4,
@@ -39,7 +39,7 @@ struct scan_units {
     uint64_t lines; /* of each but the last */
     bool stream;    /* store past the caches */
     bool zeroes;    /* gaps between the nearest elements too, with the results */
-    /* lines cut into parts (scan_chain.cl): */
+    /* lines cut into parts (chain.cl): */
     uint64_t parts;       /* of a line; 0 or 1: units of whole lines */
     uint64_t part_length; /* elements of each but the last and those that lead a round */
     uint64_t lead_length; /* of those */
@@ -47,7 +47,7 @@ struct scan_units {
     uint64_t slots;       /* for all parts of all lines or strips */
     uint64_t slot_words;  /* of each */
     uint64_t bundled;     /* dimension whose lines go side by side, where a kernel asks */
-    uint64_t crossed;     /* the other such dimension of scan_crossed.cl */
+    uint64_t crossed;     /* the other such dimension of tile.cl */
 };
 
 /* What the division of a piece depends on besides itself. */

@@ -4,12 +4,13 @@
  * four: shuffles of 512-bit vectors were slower (docs/design/kernels.md), and PoCL's work-group
  * function does not tell the compiler to prefer shorter ones. Where no lane meets another
  * (-DVERTICAL) the whole vectors are faster, conversions above all.
- * -DEIGHT_LANES: one part of eight, whatever the type.
+ * -DTRANSPOSED: one part of eight, whatever the type.
  *
  * lane_t   what a lane holds: acc_t, for integers elem_t
  * part_t   PART lanes; as sum: the same sum in every lane
  * Loads and stores need no more alignment than elem_t has. No function here branches. */
 #define INLINE static inline __attribute__((always_inline))
+#define CALLED static __attribute__((noinline)) /* seldom: not to be part of what runs often */
 /* A kernel whose work-items are vectors as they are. Intel's compiler would pack several of them
  * into wider ones, and took minutes over it. */
 #if defined(__has_attribute)
@@ -20,6 +21,8 @@
 #if !defined(VECTOR_KERNEL)
 #define VECTOR_KERNEL __kernel
 #endif
+#define BLOCK 256 /* elements of a line */
+#define SUPER 256 /* blocks */
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
 #if defined(ACC_INT)
@@ -32,7 +35,7 @@ typedef acc_t lane_t;
 #define LANE_PLUS_ZERO ACC_PLUS_ZERO
 #endif
 
-#if defined(EIGHT_LANES) || (defined(VERTICAL) && defined(ACC_F64))
+#if defined(TRANSPOSED) || (defined(VERTICAL) && defined(ACC_F64))
 #define PART  8
 #define PARTS 1
 #elif defined(ACC_F64) || defined(ELEM_I64)
@@ -265,6 +268,9 @@ INLINE elem_pack_t narrow(pack_t p)
 #define CANONICAL(v) (v)
 #endif
 
+/* A private buffer as if it was memory: to a processor it is. */
+#define HERE(p) ((__global elem_t *)(ulong)(p))
+
 /* ---- groups ---- */
 INLINE part_t splat(lane_t x)
 {
@@ -312,13 +318,6 @@ INLINE group_t group_load_reverse(__global const elem_t *p)
     return g;
 }
 
-INLINE group_t group_load_private(const elem_t *p)
-{
-    group_t g;
-    EACH_PACK { group_put(&g, i, ((const elem_pack_any_t *)(p + i * PART))[0]); }
-    return g;
-}
-
 INLINE void group_store(__global elem_t *p, group_t g)
 {
     EACH_PACK { ((__global elem_pack_any_t *)(p + i * PART))[0] = group_get(&g, i); }
@@ -340,11 +339,6 @@ INLINE void group_stream(__global elem_t *p, group_t g)
     {
         STREAM_STORE(group_get(&g, i), (__global elem_pack_t *)(p + i * PART));
     }
-}
-
-INLINE void group_store_private(elem_t *p, group_t g)
-{
-    EACH_PACK { ((elem_pack_any_t *)(p + i * PART))[0] = group_get(&g, i); }
 }
 
 /* Kogge-Stone on `count` groups side by side: while one waits for its shuffles the others add. */

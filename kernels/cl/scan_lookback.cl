@@ -31,7 +31,7 @@
 
 /* Groups of a lane: about 64 bytes of elements, so that enough loads are under way. */
 #define LANE_GROUPS (ELEM_BYTES == 8 ? 2 : ELEM_BYTES == 4 ? 4 : 8)
-#define TILE_GROUPS (LANE_GROUPS * LANES) /* scan_launch_lookback.c has the same */
+#define TILE_GROUPS (LANE_GROUPS * LANES) /* launch_gpu.c has the same */
 #define TILE_BLOCKS (TILE_GROUPS / BLOCK_GROUPS)
 
 #define TEST_FALLBACK 1 /* every look is in vain but the last */

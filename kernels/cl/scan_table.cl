@@ -1,6 +1,6 @@
 /* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch runs
  * units of work, numbered through all its pieces: what a unit is (a line, some lines, a strip of
- * columns, a part of these) its kernel says. Filled by scan_launch.c. */
+ * columns, a part of these) its kernel says. Filled by table.c. */
 
 struct scan_entry {
     ulong first_unit; /* number of its first unit in the launch */
@@ -16,14 +16,14 @@ struct scan_entry {
     ulong dim_first; /* its rows in the table of dimensions: size, input and output stride */
     ulong lines;
     ulong unit_lines; /* lines of a unit, or columns of it */
-    ulong parts;      /* that a line is cut into (scan_chain.cl); 1: whole lines */
+    ulong parts;      /* that a line is cut into (chain.cl); 1: whole lines */
     ulong part_length;
     ulong lead_length; /* of parts that lead a round */
     ulong round;       /* parts */
     ulong slot; /* words from the first slot of the launch to its first */
     ulong slot_words;
-    ulong bundled;    /* scan_strided.cl: the dimension whose lines go side by side */
-    ulong crossed;    /* scan_crossed.cl: the other one */
+    ulong bundled;    /* tile.cl: the dimension whose lines go side by side */
+    ulong crossed;    /* tile.cl: the other one */
 };
 
 #define ENTRY_EXCLUSIVE 1
@@ -31,7 +31,7 @@ struct scan_entry {
 #define ENTRY_CARRY_IN  4
 #define ENTRY_CARRY_OUT 8
 #define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
-#define ENTRY_ZEROES    32 /* scan_strided.cl: gaps between the nearest elements of the output too */
+#define ENTRY_ZEROES    32 /* tile.cl: gaps between the nearest elements of the output too */
 
 /* The entry that a unit belongs to: the last that begins at or before it. */
 static inline uint find_entry(__global const struct scan_entry *entries, uint count, ulong unit)
@@ -100,3 +100,13 @@ static inline void walk_on(struct line_walk *w, __global const struct scan_entry
         *w = walk_from(e, dims, backwards ? w->line - 1 : w->line + 1);
     }
 }
+
+/* A launch of a vector kernel; launch.cl has the kernel. */
+struct launch {
+    __global const elem_t *in;
+    __global elem_t *out;
+    __global acc_t *carry; /* S of each line, */
+    ulong carry_lines;     /* and so much further B */
+    __global const ulong *dims;
+    __global ulong *chain; /* of cut lines (chain.cl) */
+};

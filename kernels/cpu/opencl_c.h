@@ -2,7 +2,7 @@
  * ahead for the processor. A kernel that uses another one is not linked: add it here. The types
  * and as_*() are the compiler's own (opencl-c-base.h).
  *
- * The driver (cpu_group.h) knows which work-item runs on a thread; a kernel asks once. */
+ * The driver (driver.h) knows which work-item runs on a thread; a kernel asks once. */
 #define OVERLOADED static inline __attribute__((overloadable, always_inline))
 
 struct cpu_item {

@@ -14,7 +14,7 @@
  * of 2 x 4 and 1 x 8 lanes, at the lengths below, both directions, inclusive and exclusive,
  * whole, in parts that hand their sums on, and with sums carried between pieces. Not proven
  * here: conversions of elements (test_corpus), the integer shortcuts (integer addition is
- * associative), stores past the caches but for columns (there results take another way). */
+ * associative), stores past the caches. */
 #include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
@@ -31,7 +31,7 @@ enum {
     ALL_SHAPES = SHAPES + 3, /* with those that only one test tries */
     JOBS = 4 * SHAPES,
     NARROW_FROM = 7, /* first of the shapes that only some lengths try */
-    ROWS_ONLY = 2    /* shapes that scan_abreast.cl runs */
+    ROWS_ONLY = 2    /* shapes that transposed squares run */
 };
 
 static bool all; /* --all: every length in every way; without it, in the two plainest ways,
@@ -146,12 +146,12 @@ static const struct shape {
     {3, 1, {2, 0, 8}, 1}, /* sets of columns */
     {1, 0, {0}, 2},       /* a line with gaps: scan_steps, or the generic kernel */
     {2, 0, {0, 2}, 1},    /* pairs */
-    {2, 0, {0, 4}, 1},    /* the other numbers of columns that scan_short.cl takes */
+    {2, 0, {0, 4}, 1},    /* the other numbers of columns that narrow.cl takes */
     {2, 0, {0, 5}, 1},     {2, 0, {0, 6}, 1}, {2, 0, {0, 7}, 1},
-    {2, 1, {9, 0}, 0},    /* rows from lines side by side: scan_strided.cl */
-    {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed.cl */
-    {2, 0, {0, 77}, 1},   /* columns that gather in chunks on their way past the caches, */
-    {2, 0, {0, 21}, 1},   /* and that are too few for it */
+    {2, 1, {9, 0}, 0},    /* rows from lines side by side: scan_strided */
+    {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed */
+    {2, 0, {0, 77}, 1},   /* more columns than a cache line, */
+    {2, 0, {0, 21}, 1},   /* and fewer */
     {3, 1, {3, 0, 11}, 1},
 };
 
@@ -371,7 +371,7 @@ static const struct {
     size_t most;  /* shapes: up to here */
 } others[] = {{"lines abreast", "scan_abreast", 0, ROWS_ONLY},
               {"lines by steps", "scan_steps", 0, SHAPES},
-              {"columns past the caches", "scan_columns", SHAPES, ALL_SHAPES}};
+              {"columns of any number", "scan_columns", SHAPES, ALL_SHAPES}};
 
 static void other_kernels_give_the_written_tree(const void *context)
 {

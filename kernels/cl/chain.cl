@@ -60,6 +60,7 @@ struct chain {
     ulong length; /* of a part, */
     ulong lead;   /* and of those that lead a round */
     ulong round;  /* parts */
+    uint block;   /* the line's first one, in its superblock */
 };
 
 /* The unit for this work-item. */
@@ -85,6 +86,7 @@ INLINE struct chain chain_of(__global ulong *head, __global const struct scan_en
     c.length = e->part_length;
     c.lead = e->lead_length;
     c.round = e->round;
+    c.block = (uint)e->block;
     return c;
 }
 
@@ -182,4 +184,163 @@ INLINE void chain_settle(const struct chain *c)
         CHAIN_PAUSE();
     }
     mem_fence(CLK_GLOBAL_MEM_FENCE);
+}
+
+/* ---- sums of lines ---- */
+
+/* S and B of some lines side by side, before what is to be scanned of them or after it. */
+struct sums {
+    lane_t *supers;
+    lane_t *blocks;
+    uint lines;
+    uint block;  /* the next one, in its superblock */
+    bool turned; /* the last line comes first */
+};
+
+/* Where these sums are kept between launches, in the carry planes, and between parts, in a slot:
+ * S of each line, and `plane` further B. */
+CALLED void sums_read(struct sums *s, volatile __global const acc_t *from, ulong plane)
+{
+    for (uint i = 0; i < s->lines; i++) {
+        uint at = s->turned ? s->lines - 1 - i : i;
+        s->supers[i] = (lane_t)from[at];
+        s->blocks[i] = (lane_t)from[plane + at];
+    }
+}
+
+CALLED void sums_write(const struct sums *s, volatile __global acc_t *to, ulong plane)
+{
+    for (uint i = 0; i < s->lines; i++) {
+        uint at = s->turned ? s->lines - 1 - i : i;
+        to[at] = s->supers[i];
+        to[plane + at] = s->blocks[i];
+    }
+}
+
+/* Before the lines; carry: of the first of them. */
+INLINE void sums_begin(struct sums *s, __global const struct scan_entry *e,
+                       __global const acc_t *carry, ulong carry_lines)
+{
+    s->block = (uint)e->block;
+    if (e->flags & ENTRY_CARRY_IN) {
+        sums_read(s, carry, carry_lines);
+        return;
+    }
+    for (uint i = 0; i < s->lines; i++) {
+        s->supers[i] = (e->flags & ENTRY_EXCLUSIVE) != 0 ? LANE_PLUS_ZERO : LANE_ZERO;
+        s->blocks[i] = LANE_ZERO;
+    }
+}
+
+/* ---- a part, from its sums to the next part's ---- */
+
+struct part {
+    ulong number;
+    ulong first; /* element of the line */
+    ulong length;
+    bool at_once;
+    bool last;
+};
+
+/* Totals of whole blocks: of the first block's lines, then of the second one's and so on. The
+ * kernel says how its lines are added up, from element `first` of each on. */
+#define TOTALS_MAX (8192 / ELEM_BYTES + 16) /* variants.c knows */
+struct lines;
+CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals);
+
+INLINE void slot_read(const struct chain *c, ulong part, struct sums *s)
+{
+    sums_read(s, (volatile __global acc_t *)(chain_slot(c, part) + 1), s->lines);
+    s->block = (uint)((c->block + chain_before(c, part) / BLOCK) % SUPER);
+}
+
+INLINE void slot_write(const struct chain *c, ulong part, const struct sums *s)
+{
+    sums_write(s, (volatile __global acc_t *)(chain_slot(c, part) + 1), s->lines);
+    chain_publish(c, part);
+}
+
+/* Sums before a part to those after it. */
+CALLED void sums_pass(struct sums *s, const lane_t *totals, ulong length)
+{
+    for (ulong b = 0; b < length / BLOCK; b++, totals += s->lines) {
+        bool super = ++s->block == SUPER;
+        for (uint i = 0; i < s->lines; i++) {
+            s->blocks[i] = PLUS(s->blocks[i], totals[i]);
+            if (super) {
+                s->supers[i] = PLUS(s->supers[i], s->blocks[i]);
+                s->blocks[i] = LANE_ZERO;
+            }
+        }
+        s->block = super ? 0 : s->block;
+    }
+}
+
+/* From the sums before the lines, *s, to those before a part of them. A part that is not scanned
+ * at once is added up, and the sums after it are published. */
+CALLED void part_sums(const struct chain *c, const struct lines *l, const struct part *p,
+                      struct sums *s)
+{
+    lane_t own[TOTALS_MAX];
+    bool adds_up = !p->at_once && !p->last;
+    if (adds_up) {
+        add_up(l, p->first, p->length, own);
+    }
+    ulong known = chain_wait(c, p->number);
+    if (known > 0) {
+        slot_read(c, known, s);
+    }
+    for (; known < p->number; known++) {
+        lane_t missing[TOTALS_MAX];
+        ulong length = chain_length(c, known);
+        if (!chain_passed(c, known)) {
+            add_up(l, chain_before(c, known), length, missing);
+        }
+        if (chain_passed(c, known)) { /* and what was added up may have been results */
+            slot_read(c, known + 1, s);
+        } else {
+            sums_pass(s, missing, length);
+        }
+    }
+    if (adds_up) {
+        slot_write(c, p->number, s); /* kept there meanwhile */
+        sums_pass(s, own, p->length);
+        slot_write(c, p->number + 1, s);
+        slot_read(c, p->number, s);
+    }
+}
+
+/* Part `number` of the lines, whole lines if they are not cut. s: sums before the lines, then those
+ * before the part. */
+INLINE struct part part_begin(const struct chain *c, const struct lines *l, ulong number,
+                              struct sums *s)
+{
+    struct part p = {number, 0, c->all, false, true};
+    if (c->count > 1) {
+        p.first = chain_before(c, number);
+        p.length = chain_length(c, number);
+        p.at_once = chain_at_once(c, number);
+        p.last = number == c->count - 1;
+        part_sums(c, l, &p, s);
+        if (p.at_once) {
+            chain_begin(c, number);
+        }
+    }
+    return p;
+}
+
+/* s: the sums after it. carry: of the first line. */
+INLINE void part_end(const struct chain *c, const struct part *p, const struct sums *s,
+                     __global const struct scan_entry *e, __global acc_t *carry,
+                     ulong carry_lines)
+{
+    if (p->at_once && !p->last) {
+        slot_write(c, p->number + 1, s);
+    }
+    if (p->last && (e->flags & ENTRY_CARRY_OUT) != 0) {
+        if (c->count > 1) {
+            chain_settle(c);
+        }
+        sums_write(s, carry, carry_lines);
+    }
 }

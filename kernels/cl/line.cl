@@ -1,0 +1,544 @@
+/* Lines one by one: contiguous ones (scan_rows), or with -DSTEPS such with any steps between elements,
+ * 0 among them, which are moved one by one (scan_steps). A work-item takes some whole lines, or part of
+ * one (chain.cl), and walks along each: four groups are in flight at once,
+ *
+ *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
+ *
+ * the sums of groups, blocks and superblocks are chains of one addition each. Wide sums of narrow
+ * elements go by quads instead (below). In place is fine: groups are read before they are written. */
+#if defined(STEPS)
+#define KERNEL_NAME scan_steps
+#else
+#define KERNEL_NAME scan_rows
+#endif
+
+#define FLIGHT 4
+#define STEP   (FLIGHT * GROUP)
+
+/* ---- quads ----
+ * Four groups of a line side by side in the lanes of vectors: vector i holds element i of each group,
+ * so that the network of docs/numerics.md takes 17 vertical additions for four groups and no shuffle.
+ * Shuffles are spent on transposing elements instead, eight at a time before they are widened and
+ * after they are rounded, within 128 bits, of which the hardware does more at a time than of those
+ * across. For sums in two vectors of four and elements narrower than they: others would be transposed
+ * at twice the cost (docs/performance.md). */
+#if PART == 4 && !defined(QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
+#define QUADS(line) true /* does this line go by quads? */
+#endif
+#if defined(QUADS)
+#define STREAM_ALIGN (GROUP * ELEM_BYTES)
+#define QUAD         4 /* groups */
+#define QUAD_STEP    (QUAD * GROUP)
+
+/* Elements of a group, one vector: as floats, where they are 16-bit ones. */
+#if defined(ELEM_F16) || defined(ELEM_BF16)
+typedef float cell_t;
+#define CELLS_LOAD(x)  pack_to_float(x)
+#define CELLS_STORE(f) pack_from_float(f)
+#define CELLS_ROUND(v) to_odd_float(v)
+#else
+typedef elem_t cell_t;
+#define CELLS_LOAD(x)  (x)
+#define CELLS_STORE(f) (f)
+#define CELLS_ROUND(v) __builtin_convertvector(v, cell_half_t)
+#endif
+typedef VECTOR(cell_t, GROUP) cells_t;
+typedef VECTOR(cell_t, PART) cell_half_t;
+typedef VECTOR(elem_t, GROUP) elem_group_t;
+typedef elem_group_t elem_group_any_t __attribute__((aligned(ELEM_BYTES)));
+
+struct quad {
+    part_t v[GROUP]; /* scanned: q[i] of each group */
+    part_t before;   /* E() before the first element of each */
+    part_t after;    /* E() after the last one */
+};
+
+#define LOW_ONES(a, b)    __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH_ONES(a, b)   __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW_TWOS(a, b)    __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH_TWOS(a, b)   __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define FIRST_HALF(v)     __builtin_shufflevector(v, v, 0, 1, 2, 3)
+#define SECOND_HALF(v)    __builtin_shufflevector(v, v, 4, 5, 6, 7)
+#define BOTH_HALVES(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7)
+#define HALVES_SWAPPED(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+#define LANE(v, i)        __builtin_shufflevector(v, v, i, i, i, i)
+
+/* Four groups to elements i (in the lower half) and i + 4 of each; and back. */
+INLINE void cells_transpose(cells_t t[QUAD])
+{
+    cells_t low01 = LOW_ONES(t[0], t[1]);
+    cells_t high01 = HIGH_ONES(t[0], t[1]);
+    cells_t low23 = LOW_ONES(t[2], t[3]);
+    cells_t high23 = HIGH_ONES(t[2], t[3]);
+    t[0] = LOW_TWOS(low01, low23);
+    t[1] = HIGH_TWOS(low01, low23);
+    t[2] = LOW_TWOS(high01, high23);
+    t[3] = HIGH_TWOS(high01, high23);
+}
+
+/* Transposed elements of groups that lie in memory from the last element to the first. */
+INLINE void cells_turn(cells_t t[QUAD])
+{
+    cells_t t0 = HALVES_SWAPPED(t[3]);
+    cells_t t1 = HALVES_SWAPPED(t[2]);
+    t[2] = HALVES_SWAPPED(t[1]);
+    t[3] = HALVES_SWAPPED(t[0]);
+    t[0] = t0;
+    t[1] = t1;
+}
+
+/* Two hints that change no value, for a compiler that knows vectors of four sums, and takes them:
+ * PoCL 6 (clang 18) ends the process at any asm when it compiles for all work-group sizes.
+ *
+ * THROUGH_MEMORY: elements are widened from memory, which is one operation; from a register it
+ * is two, and one more for the upper half. A compiler that sees store and load would save them.
+ *
+ * DONE_HERE: a quad's sums are there before anything that follows is begun. Mixed as the
+ * compiler likes with the additions and roundings of the quad before it, they took up to 1.3
+ * times as long. */
+#if defined(__AVX__) && ELEM_BYTES <= 4 && __clang_major__ <= 15
+#define THROUGH_MEMORY(array) __asm__("" : "+m"(array))
+#define DONE_HERE(v)                                                                         \
+    __asm__ volatile(""                                                                      \
+                     : "+v"((v)[0]), "+v"((v)[1]), "+v"((v)[2]), "+v"((v)[3]), "+v"((v)[4]), \
+                       "+v"((v)[5]), "+v"((v)[6]), "+v"((v)[7]))
+#else
+#define THROUGH_MEMORY(array) (void)(array)
+#define DONE_HERE(v)          (void)(v)
+#endif
+
+/* The groups that begin `pitch` elements apart, each at its lowest address: element i of all in
+ * v[i]. */
+INLINE void groups_load(part_t v[GROUP], __global const elem_t *in, long pitch, bool reverse)
+{
+    cells_t t[QUAD];
+#pragma unroll
+    for (int i = 0; i < QUAD; i++) {
+        t[i] = CELLS_LOAD(((__global const elem_group_any_t *)(in + i * pitch))[0]);
+    }
+    cells_transpose(t);
+    if (reverse) {
+        cells_turn(t);
+    }
+    THROUGH_MEMORY(t);
+#pragma unroll
+    for (int i = 0; i < QUAD; i++) {
+        v[i] = __builtin_convertvector(FIRST_HALF(t[i]), part_t);
+        v[i + QUAD] = __builtin_convertvector(SECOND_HALF(t[i]), part_t);
+    }
+}
+
+/* A quad, scanned. Lines that go down in memory have a negative pitch. */
+INLINE void quad_load(struct quad *q, __global const elem_t *in, long pitch)
+{
+    groups_load(q->v, in, pitch, pitch < 0);
+#pragma unroll
+    for (int d = 1; d < GROUP; d *= 2) {
+#pragma unroll
+        for (int i = GROUP - 1; i >= d; i--) {
+            q->v[i] = PLUS(q->v[i - d], q->v[i]);
+        }
+    }
+    DONE_HERE(q->v);
+}
+
+/* Sums around each group, from the block's start and c[] before the first; returns c[] after
+ * the last. Each c[] in all lanes: a chain of additions alone. */
+INLINE part_t quad_sums(struct quad *q, part_t base, part_t c0)
+{
+    part_t total = q->v[GROUP - 1];
+    part_t c1 = PLUS(c0, LANE(total, 0));
+    part_t c2 = PLUS(c1, LANE(total, 1));
+    part_t c3 = PLUS(c2, LANE(total, 2));
+    part_t c4 = PLUS(c3, LANE(total, 3));
+    part_t c01 = __builtin_shufflevector(c0, c1, 0, 5, 2, 3);
+    part_t c23 = __builtin_shufflevector(c2, c3, 0, 1, 2, 7);
+    part_t c = __builtin_shufflevector(c01, c23, 0, 1, 6, 7);
+    q->before = PLUS(base, c);
+    q->after = PLUS(base, PLUS(c, total));
+    return c4;
+}
+
+/* Results to where the groups of a line begin; stream: past the caches, and out is aligned. */
+INLINE void quad_store(const struct quad *q, __global elem_t *out, long pitch, bool exclusive,
+                       bool stream)
+{
+    part_t e[GROUP]; /* E() after each element, or before it */
+    cells_t t[QUAD];
+#pragma unroll
+    for (int i = 0; i < GROUP - 1; i++) {
+        e[i] = PLUS(q->before, q->v[i]);
+    }
+    e[GROUP - 1] = q->after;
+    if (exclusive) { /* by literals: a loop would keep the array in memory */
+        e[7] = e[6];
+        e[6] = e[5];
+        e[5] = e[4];
+        e[4] = e[3];
+        e[3] = e[2];
+        e[2] = e[1];
+        e[1] = e[0];
+        e[0] = q->before;
+    }
+#pragma unroll
+    for (int i = 0; i < QUAD; i++) {
+        t[i] = BOTH_HALVES(CELLS_ROUND(e[i]), CELLS_ROUND(e[i + QUAD]));
+    }
+    if (pitch < 0) {
+        cells_turn(t);
+    }
+    cells_transpose(t);
+#pragma unroll
+    for (int i = 0; i < QUAD; i++) {
+        elem_group_t x = CELLS_STORE(t[i]);
+        x = CANONICAL(x);
+        if (stream) {
+            STREAM_STORE(x, (__global elem_group_t *)(out + i * pitch));
+        } else {
+            ((__global elem_group_any_t *)(out + i * pitch))[0] = x;
+        }
+    }
+}
+#else
+#define STREAM_ALIGN sizeof(elem_pack_t)
+#endif
+
+/* ---- lines ---- */
+
+struct lines { /* one of them, or some of one */
+    __global const elem_t *in; /* its first element in traversal order */
+    __global elem_t *out;
+    long in_step; /* elements, in the direction of traversal; contiguous: 1 or -1 */
+    long out_step;
+    ulong length;
+    ulong ahead; /* elements from one that is scanned to one to be asked for then; 0: none is */
+    bool exclusive;
+    bool stream; /* and out is aligned for it */
+};
+
+INLINE __global const elem_t *line_in(const struct lines *l, ulong k)
+{
+    return l->in + (long)k * l->in_step;
+}
+
+INLINE __global elem_t *line_out(const struct lines *l, ulong k)
+{
+    return l->out + (long)k * l->out_step;
+}
+
+/* The whole group at element k. */
+INLINE group_t line_load(const struct lines *l, ulong k)
+{
+    __global const elem_t *p = line_in(l, k);
+#if defined(STEPS)
+    elem_t cells[GROUP];
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
+        cells[i] = p[i * l->in_step];
+    }
+    return group_load(HERE(cells));
+#else
+    return l->in_step < 0 ? group_load_reverse(p) : group_load(p);
+#endif
+}
+
+INLINE void line_store(const struct lines *l, ulong k, group_t q)
+{
+    __global elem_t *p = line_out(l, k);
+#if defined(STEPS)
+    elem_t cells[GROUP];
+    group_store(HERE(cells), q);
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
+        p[i * l->out_step] = cells[i];
+    }
+#else
+    if (l->out_step < 0) {
+        group_store_reverse(p, q);
+    } else if (l->stream) {
+        group_stream(p, q);
+    } else {
+        group_store(p, q);
+    }
+#endif
+}
+
+/* Ask for `count` elements, the first of them at *p, where one that is scanned is; into L2. Of
+ * elements apart the hardware foresees the steps that can be foreseen. */
+INLINE void line_ask(const struct lines *l, __global const elem_t *p, uint count)
+{
+#if !defined(STEPS)
+    if (l->ahead > 0) {
+        __global const elem_t *first = p + (long)l->ahead * l->in_step;
+#pragma unroll
+        for (uint at = 0; at < count; at += 64 / ELEM_BYTES) {
+            __builtin_prefetch((const void *)(ulong)(first + (long)at * l->in_step), 0, 2);
+        }
+    }
+#endif
+}
+
+/* S and B, and E() of the block's start: each the same in all lanes. */
+struct line_sums {
+    part_t supers;
+    part_t blocks;
+    part_t base;
+    uint block; /* in its superblock */
+};
+
+INLINE void block_end(struct line_sums *s, part_t groups)
+{
+    s->blocks = PLUS(s->blocks, groups);
+    s->base = PLUS(s->supers, s->blocks);
+    if (++s->block == SUPER) {
+        s->supers = s->base;
+        s->blocks = splat(LANE_ZERO);
+        s->block = 0;
+    }
+}
+
+/* One group or what is left of one, at element k. */
+INLINE void line_group(const struct lines *l, ulong k, part_t base, part_t *groups,
+                       part_t block_base)
+{
+    uint count = (uint)min(l->length - k, (ulong)GROUP);
+    elem_t cells[GROUP];
+    group_t q[1];
+    if (count == GROUP) {
+        q[0] = line_load(l, k);
+    } else {
+        for (uint i = 0; i < GROUP; i++) {
+            cells[i] = i < count ? *line_in(l, k + i) : ELEM_ZERO;
+        }
+        q[0] = group_load(HERE(cells));
+    }
+    GROUPS_SCAN(q, 1);
+    *groups = PLUS(*groups, group_total(q[0]));
+    q[0] = group_results(base, q[0], PLUS(block_base, *groups));
+    if (l->exclusive) {
+        q[0] = group_moved(base, q[0]);
+    }
+    group_store(HERE(cells), q[0]);
+    for (uint i = 0; i < count; i++) {
+        *line_out(l, k + i) = cells[i];
+    }
+}
+
+#if defined(QUADS)
+/* The sums around a quad's groups; it ends before element k. */
+INLINE void line_quad_sums(struct line_sums *s, part_t *groups, struct quad *q, ulong k)
+{
+    *groups = quad_sums(q, s->base, *groups);
+    if (k % BLOCK == 0) {
+        block_end(s, *groups);
+        *groups = splat(LANE_ZERO);
+        q->after = WITH_LAST(q->after, s->base);
+    }
+}
+
+/* The whole quads of a line, from a block's start on; what is left begins at the element that
+ * is returned. While one quad's results are rounded the next one's elements are added: a quad
+ * is a chain of some 45 cycles, and the core's schedulers hold less than one. */
+INLINE ulong line_quads(const struct lines *l, struct line_sums *s, part_t *groups)
+{
+    ulong end = l->length - l->length % QUAD_STEP;
+    long pitch = GROUP * l->in_step;
+    long first = l->in_step < 0 ? 1 - GROUP : 0;
+    __global const elem_t *in = l->in + first;
+    __global elem_t *out = l->out + first;
+    bool stream = l->stream && l->in_step > 0;
+    if (end == 0) {
+        return end;
+    }
+    struct quad q;
+    quad_load(&q, in, pitch);
+    line_quad_sums(s, groups, &q, QUAD_STEP);
+    for (ulong k = QUAD_STEP;; k += QUAD_STEP) {
+        struct quad next = q;
+        if (k < end) {
+            in += QUAD * pitch;
+            line_ask(l, in, QUAD_STEP);
+            quad_load(&next, in, pitch);
+        }
+        quad_store(&q, out, pitch, l->exclusive, stream);
+        if (k == end) {
+            return end;
+        }
+        out += QUAD * pitch;
+        line_quad_sums(s, groups, &next, k + QUAD_STEP);
+        q = next;
+    }
+}
+#endif
+
+/* The same by whole flights, their groups one beside the other. */
+INLINE ulong line_flights(const struct lines *l, struct line_sums *s, part_t *groups)
+{
+    ulong k = 0;
+    part_t base = s->base;
+    for (; l->length - k >= STEP; k += STEP) {
+        group_t q[FLIGHT];
+        part_t before[FLIGHT + 1];
+        line_ask(l, line_in(l, k), STEP);
+        EACH_GROUP(FLIGHT) { q[i] = line_load(l, k + i * GROUP); }
+        GROUPS_SCAN(q, FLIGHT);
+        before[0] = base;
+        EACH_GROUP(FLIGHT)
+        {
+            *groups = PLUS(*groups, group_total(q[i]));
+            before[i + 1] = PLUS(s->base, *groups);
+        }
+        if ((k + STEP) % BLOCK == 0) {
+            block_end(s, *groups);
+            *groups = splat(LANE_ZERO);
+            before[FLIGHT] = s->base;
+        }
+        EACH_GROUP(FLIGHT) { q[i] = group_results(before[i], q[i], before[i + 1]); }
+        if (l->exclusive) {
+            EACH_GROUP(FLIGHT) { q[i] = group_moved(before[i], q[i]); }
+        }
+        base = before[FLIGHT];
+        EACH_GROUP(FLIGHT) { line_store(l, k + i * GROUP, q[i]); }
+    }
+    return k;
+}
+
+/* Scan a line from a block's start on. */
+INLINE void line_scan(const struct lines *l, struct line_sums *s)
+{
+    part_t groups = splat(LANE_ZERO);
+#if defined(QUADS)
+    ulong k = QUADS(l) ? line_quads(l, s, &groups) : line_flights(l, s, &groups);
+#else
+    ulong k = line_flights(l, s, &groups);
+#endif
+    part_t base = PLUS(s->base, groups);
+    for (; k < l->length; k += GROUP) {
+        line_group(l, k, base, &groups, s->base);
+        base = PLUS(s->base, groups);
+    }
+}
+
+/* ---- totals of blocks, of several at a time ---- */
+
+#if defined(ACC_INT)
+#define TOTALS 1
+#else
+#define TOTALS PART /* the blocks lie in the lanes */
+#if PART == 4
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define ODD(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#else
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define ODD(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#endif
+#endif
+
+/* Of the blocks that begin at element k, `pitch` elements from one to the next. */
+INLINE void blocks_total(const struct lines *l, ulong k, ulong pitch, lane_t *totals)
+{
+#if defined(ACC_INT) /* any order will do */
+    part_t sum = splat(LANE_ZERO);
+    for (ulong g = 0; g < BLOCK; g += GROUP) {
+        group_t v = line_load(l, k + g);
+        EACH_PART { sum = PLUS(sum, v.part[i]); }
+    }
+    totals[0] = LANE_ZERO;
+    for (uint i = 0; i < PART; i++) {
+        totals[0] += sum[i];
+    }
+#else
+    const struct lines line = *l; /* whose members stay in registers */
+    part_t c = splat(LANE_ZERO);
+#pragma unroll 2
+    for (ulong g = 0; g < BLOCK; g += GROUP) {
+#if !defined(STEPS)
+        /* too many streams for the hardware to fetch ahead: ask in order of memory, but not for
+         * what is another thread's */
+        const ulong tile = PART * BLOCK;
+        const ulong next = k + 2 * tile <= line.length ? k + tile : k;
+#pragma unroll
+        for (ulong at = 0; at < GROUP * PART; at += 64 / ELEM_BYTES) {
+            __builtin_prefetch((const void *)(ulong)line_in(&line, next + g * PART + at));
+        }
+#endif
+        part_t v[TOTALS * PARTS]; /* a group of each block, then sums of neighbours, until each
+                                     block has a lane */
+#pragma unroll
+        for (int i = 0; i < TOTALS; i++) {
+            group_t group = line_load(&line, k + g + (ulong)i * pitch);
+#pragma unroll
+            for (int j = 0; j < PARTS; j++) {
+                v[i * PARTS + j] = group.part[j];
+            }
+        }
+#pragma unroll
+        for (int count = TOTALS * PARTS / 2; count > 0; count /= 2) {
+#pragma unroll
+            for (int i = 0; i < TOTALS * PARTS / 2; i++) {
+                if (i < count) {
+                    v[i] = PLUS(EVEN(v[2 * i], v[2 * i + 1]), ODD(v[2 * i], v[2 * i + 1]));
+                }
+            }
+        }
+        c = PLUS(c, v[0]);
+    }
+    for (uint i = 0; i < PART; i++) {
+        totals[i] = c[i];
+    }
+#endif
+}
+
+CALLED void add_up(const struct lines *line, ulong first, ulong length, lane_t *totals)
+{
+    struct lines l = *line;
+    l.in = line_in(line, first);
+    l.length = length;
+    ulong k = 0;
+    for (; k + TOTALS * BLOCK <= length; k += TOTALS * BLOCK, totals += TOTALS) {
+        blocks_total(&l, k, BLOCK, totals);
+    }
+    for (; k + BLOCK <= length; k += BLOCK, totals++) { /* the same block in every lane */
+        blocks_total(&l, k, 0, totals);
+    }
+}
+
+INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+{
+    const bool cut = e->parts > 1;
+    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    ulong line = cut ? unit % e->lines : unit * e->unit_lines; /* neighbours: different lines */
+    ulong end = cut ? line + 1 : min(line + e->unit_lines, e->lines);
+    struct chain chain = chain_of(w->chain, e, line);
+    struct lines l;
+    l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    /* lines in the direction that each is walked: one stream for the prefetcher */
+    struct line_walk at = walk_from(e, w->dims, reverse ? end - 1 : line);
+    for (ulong todo = end - line; todo > 0; todo--) {
+        ulong last = reverse ? e->length - 1 : 0;
+        __global acc_t *carry = w->carry + e->carry + at.line;
+        lane_t super;
+        lane_t blocks;
+        struct sums sums = {&super, &blocks, 1, 0, false};
+        sums_begin(&sums, e, carry, w->carry_lines);
+        l.in = w->in + at.in + last * e->axis_in;
+        l.out = w->out + at.out + last * e->axis_out;
+        l.length = e->length;
+        struct part part = part_begin(&chain, &l, cut ? unit / e->lines : 0, &sums);
+        l.in = line_in(&l, part.first);
+        l.out = line_out(&l, part.first);
+        l.length = part.length;
+        l.ahead = cut ? chain_ahead(&chain, part.number) : 0;
+        l.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)l.out % STREAM_ALIGN == 0;
+        struct line_sums s = {splat(super), splat(blocks), splat(PLUS(super, blocks)), sums.block};
+        line_scan(&l, &s);
+        super = s.supers[0];
+        blocks = s.blocks[0];
+        part_end(&chain, &part, &sums, e, carry, w->carry_lines);
+        if (todo > 1) {
+            walk_on(&at, e, w->dims, reverse);
+        }
+    }
+}

@@ -1,0 +1,427 @@
+/* Few lines side by side: INNER (1 to 7) columns without gaps, of any length, and rows shorter than a
+ * block (INNER 1). Vectors run along memory whatever INNER is, so no lane is idle: a group is INNER *
+ * GROUP cells, the strides of its network are multiples of INNER, and sums repeat with period INNER in
+ * the lanes. INNER is known when this is compiled, because shuffles want literals.
+ *
+ *      INNER 3, vectors of 4, group of 8:    a0 b0 c0 a1 | b1 c1 a2 b2 | c2 ... c7
+ *
+ * Some columns' lines are a set: one run of memory. A work-item takes some sets, or part of one
+ * (chain.cl). Groups are loaded whole, also where a set ends: what lies behind it reaches only results
+ * behind it. Those are stored as well, into a private buffer, where the next set overwrites them; whole
+ * sets, or blocks of one, go from there to memory. Backwards, all of memory runs backwards, columns too.
+ * In place is fine: cells are read before the buffer that they went through is written out. */
+#define KERNEL_NAME scan_short
+
+#define VECTORS     (INNER * PARTS)
+#define CELLS       (INNER * GROUP) /* of a group */
+#define STAGE_BYTES 8192            /* of the buffer: small enough for L1 */
+#if BLOCK * INNER * ELEM_BYTES > STAGE_BYTES
+#define STAGE (BLOCK * INNER)
+#else
+#define STAGE (STAGE_BYTES / ELEM_BYTES)
+#endif
+
+typedef struct {
+    part_t v[VECTORS];
+} cells_t;
+
+/* do_(j) for each vector j as a literal: shuffles want that. */
+#define JOIN_(a, b) a##b
+#define JOIN(a, b)  JOIN_(a, b)
+#if PARTS == 1
+#define ALSO(do_, i) do_(i)
+#else
+#define ALSO(do_, i) do_(2 * (i)) do_(2 * (i) + 1)
+#endif
+#define EACH_1(do_)      ALSO(do_, 0)
+#define EACH_2(do_)      EACH_1(do_) ALSO(do_, 1)
+#define EACH_3(do_)      EACH_2(do_) ALSO(do_, 2)
+#define EACH_4(do_)      EACH_3(do_) ALSO(do_, 3)
+#define EACH_5(do_)      EACH_4(do_) ALSO(do_, 4)
+#define EACH_6(do_)      EACH_5(do_) ALSO(do_, 5)
+#define EACH_7(do_)      EACH_6(do_) ALSO(do_, 6)
+#define EACH_VECTOR(do_) JOIN(EACH_, INNER)(do_)
+/* The same where a variable will do. */
+#define ALL_VECTORS _Pragma("unroll") for (int j = 0; j < VECTORS; j++)
+
+/* One lane index per lane of vector j. */
+#if PART == 4
+#define LANES(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3)
+#elif PART == 8
+#define LANES(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7)
+#else
+#define LANES(f, j)                                                                            \
+    f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7), f(j, 8), f(j, 9),  \
+        f(j, 10), f(j, 11), f(j, 12), f(j, 13), f(j, 14), f(j, 15)
+#endif
+
+/* ---- groups ---- */
+
+INLINE cells_t cells_splat(lane_t x)
+{
+    cells_t g;
+    ALL_VECTORS { g.v[j] = splat(x); }
+    return g;
+}
+
+INLINE cells_t cells_add(cells_t a, cells_t b)
+{
+    ALL_VECTORS { a.v[j] = PLUS(a.v[j], b.v[j]); }
+    return a;
+}
+
+/* Vector j of x moved up by `rows` rows, zeros moved in: the vectors it comes from, and how many
+ * lanes of the lower one. */
+#define DISTANCE(rows) (((rows)*INNER + PART - 1) / PART)
+#define AMOUNT(rows)   ((rows)*INNER - (DISTANCE(rows) - 1) * PART)
+#define BELOW(x, j)    ((j) < 0 ? splat(LANE_ZERO) : (x).v[(j) < 0 ? 0 : (j)])
+#define MOVED(x, j, rows)                                                                      \
+    SHIFT(BELOW(x, (j)-DISTANCE(rows)), BELOW(x, (j)-DISTANCE(rows) + 1), AMOUNT(rows))
+
+/* Kogge-Stone over rows. */
+INLINE cells_t cells_network(cells_t x)
+{
+    cells_t y;
+#define NETWORK_1(j) y.v[j] = PLUS(MOVED(x, j, 1), x.v[j]);
+#define NETWORK_2(j) x.v[j] = PLUS(MOVED(y, j, 2), y.v[j]);
+#define NETWORK_4(j) y.v[j] = PLUS(MOVED(x, j, 4), x.v[j]);
+#define NETWORK_8(j) x.v[j] = PLUS(MOVED(y, j, 8), y.v[j]);
+    EACH_VECTOR(NETWORK_1)
+    EACH_VECTOR(NETWORK_2)
+    EACH_VECTOR(NETWORK_4)
+#if GROUP == 16
+    EACH_VECTOR(NETWORK_8)
+    return x;
+#else
+    return y;
+#endif
+}
+
+/* Columns' totals, in every row's lanes: from the last row of a scanned group. */
+INLINE cells_t cells_totals(cells_t q)
+{
+    cells_t totals;
+#define TOTAL_LANE(j, l) 2 * PART - INNER + (PART * (j) + (l)) % INNER
+#define TOTAL(j)                                                                               \
+    totals.v[j] = __builtin_shufflevector(q.v[VECTORS > 1 ? VECTORS - 2 : 0],                  \
+                                          q.v[VECTORS - 1], LANES(TOTAL_LANE, j));
+    EACH_VECTOR(TOTAL)
+    return totals;
+}
+
+/* E() after each cell of a scanned group: base is E() before it, next E() after it. */
+INLINE cells_t cells_results(cells_t base, cells_t q, cells_t next)
+{
+    q = cells_add(base, q);
+#if !defined(ACC_INT)
+#define RESULT_LANE(j, l) PART *(j) + (l) >= (GROUP - 1) * INNER ? PART + (l) : (l)
+#define RESULT(j) q.v[j] = __builtin_shufflevector(q.v[j], next.v[j], LANES(RESULT_LANE, j));
+    EACH_VECTOR(RESULT)
+#endif
+    return q;
+}
+
+/* E() before each cell. */
+INLINE cells_t cells_before(cells_t base, cells_t q)
+{
+    cells_t before;
+#define BEFORE(j) before.v[j] = PLUS(base.v[j], MOVED(q, j, 1));
+    EACH_VECTOR(BEFORE)
+    return before;
+}
+
+/* ---- cells in memory ---- */
+
+/* The sets of an entry, or one of them: number i begins, in memory, at in + i * in_pitch. */
+struct lines {
+    __global const elem_t *in;
+    __global elem_t *out;
+    ulong in_pitch;
+    ulong out_pitch;
+    ulong rows;
+    __global const elem_t *low; /* what may be read: [low, high) */
+    __global const elem_t *high;
+    bool backwards;
+    bool exclusive;
+};
+
+/* The packs of a group that have cells: all, or the first alone. */
+#define EACH_PACK_OF(first)                                             \
+    _Pragma("unroll") for (int j = 0; j < VECTORS; j += PACK_PARTS) \
+        if (!(first) || j == 0)
+
+/* The group whose first cell is *p. */
+INLINE cells_t cells_load(const bool backwards, const bool first, __global const elem_t *p)
+{
+    cells_t g = cells_splat(LANE_ZERO);
+    EACH_PACK_OF(first)
+    {
+        __global const elem_t *at = backwards ? p - j * PART - (PACK - 1) : p + j * PART;
+        elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];
+        pack_t packed = widen(backwards ? REVERSED_PACK(x) : x);
+        g.v[j] = packed.part[0];
+#if PACK_PARTS == 2
+        g.v[j + 1] = packed.part[1];
+#endif
+    }
+    return g;
+}
+
+/* The same near the ends of what may be read. */
+CALLED cells_t cells_load_edge(bool backwards, __global const elem_t *low,
+                               __global const elem_t *high, __global const elem_t *p)
+{
+    elem_t edge[CELLS];
+    for (int i = 0; i < CELLS; i++) {
+        __global const elem_t *at = backwards ? p - i : p + i;
+        edge[i] = at >= low && at < high ? *at : ELEM_ZERO;
+    }
+    return cells_load(false, false, HERE(edge));
+}
+
+/* Results to the buffer, in the direction of memory. */
+INLINE void cells_store(const bool backwards, const bool first, elem_t *p, cells_t g)
+{
+    EACH_PACK_OF(first)
+    {
+        elem_t *at = backwards ? p - j * PART - (PACK - 1) : p + j * PART;
+        pack_t packed;
+        packed.part[0] = g.v[j];
+#if PACK_PARTS == 2
+        packed.part[1] = g.v[j + 1];
+#endif
+        elem_pack_t x = narrow(packed);
+        x = backwards ? REVERSED_PACK(x) : x;
+        ((elem_pack_any_t *)at)[0] = CANONICAL(x);
+    }
+}
+
+typedef VECTOR(elem_t, (32 / ELEM_BYTES > 16 ? 16 : 32 / ELEM_BYTES)) flush_t;
+typedef flush_t flush_any_t __attribute__((aligned(ELEM_BYTES)));
+
+/* `count` cells from the buffer to memory; both pointers are the lowest. Backwards what was stored
+ * last is read last: the buffer has reached the cache. */
+CALLED void flush(bool backwards, __global elem_t *out, const elem_t *cells, uint count)
+{
+    const uint wide = sizeof(flush_t) / ELEM_BYTES;
+    const uint whole = count - count % wide;
+    if (backwards) {
+#pragma unroll 4
+        for (uint i = whole; i > 0; i -= wide) {
+            ((__global flush_any_t *)(out + i - wide))[0] =
+                ((const flush_any_t *)(cells + i - wide))[0];
+        }
+    } else {
+#pragma unroll 4
+        for (uint i = 0; i < whole; i += wide) {
+            ((__global flush_any_t *)(out + i))[0] = ((const flush_any_t *)(cells + i))[0];
+        }
+    }
+    for (uint i = whole; i < count; i++) {
+        out[i] = cells[i];
+    }
+}
+
+/* ---- sets ---- */
+
+/* Sums of columns, in every row's lanes: S, B, S + B, c. */
+struct set_sums {
+    cells_t supers;
+    cells_t blocks;
+    cells_t base;
+    cells_t groups;
+};
+
+/* What is known of a scan when it is compiled. */
+enum kind {
+    BACKWARDS = 1,
+    FIRST = 2 /* the first pack has all cells of a set */
+};
+
+/* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The sums of
+ * the block's groups are left in s->groups, unless one group is all. */
+INLINE void block_scan(const int kind, const struct lines *l, __global const elem_t *in,
+                       elem_t *to, uint rows, struct set_sums *s)
+{
+    const bool backwards = (kind & BACKWARDS) != 0;
+    const bool first = (kind & FIRST) != 0;
+    const bool single = first || l->rows <= GROUP;
+    uint row = 0;
+    do {
+        long at = backwards ? -(long)row * INNER : (long)row * INNER;
+        bool outside =
+            backwards ? in + at - (CELLS - 1) < l->low : in + at + CELLS > l->high;
+        cells_t q = outside ? cells_load_edge(backwards, l->low, l->high, in + at)
+                            : cells_load(backwards, first, in + at);
+        q = cells_network(q);
+        row += GROUP;
+        if (single) {
+            q = l->exclusive ? cells_before(s->base, q) : cells_add(s->base, q);
+        } else {
+            cells_t before = cells_add(s->base, s->groups);
+            s->groups = cells_add(s->groups, cells_totals(q));
+            cells_t after = cells_add(s->base, s->groups);
+            if (row == BLOCK) {
+                after = cells_add(s->supers, cells_add(s->blocks, s->groups));
+            }
+            q = l->exclusive ? cells_before(before, q) : cells_results(before, q, after);
+        }
+        cells_store(backwards, first, to + at, q);
+    } while (!first && row < rows);
+}
+
+/* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. Brief: of sets that have at
+ * most a block, and leave together; else of one, which leaves block by block. sums: before the sets, then
+ * those after it. */
+INLINE void sets_scan(const int kind, const struct lines *lines, const struct part *p, ulong from,
+                      uint count, bool brief, uint block, struct set_sums *sums, elem_t *stage)
+{
+    const bool backwards = (kind & BACKWARDS) != 0;
+    const struct lines sets = *lines; /* copies: their members stay in registers */
+    const struct lines *l = &sets;
+    struct set_sums s = *sums;
+    uint rows = (uint)min(p->length, (ulong)BLOCK);
+    const uint size = rows * INNER;
+    const uint all = brief ? count * size : size;
+    const ulong blocks = brief ? count : (p->length + BLOCK - 1) / BLOCK;
+    /* first cell in the order of traversal, and from there to that of the next block */
+    const ulong at = backwards ? (l->rows - p->first) * INNER - 1 : p->first * INNER;
+    const ulong set = backwards && brief ? from + count - 1 : from;
+    __global const elem_t *in = l->in + set * l->in_pitch + at;
+    __global elem_t *out = l->out + from * l->out_pitch + at;
+    elem_t *to = stage + CELLS + (backwards ? all - 1 : 0);
+    const long sign = backwards ? -1 : 1;
+    const long in_step = sign * (brief ? (long)l->in_pitch : BLOCK * INNER);
+    const long to_step = sign * (brief ? (long)size : 0);
+    for (ulong n = 0; n < blocks; n++, in += in_step, to += to_step) {
+        block_scan(kind, l, in, to, rows, &s);
+        if (brief) {
+            s.groups = cells_splat(LANE_ZERO);
+            continue;
+        }
+        const uint low = backwards ? rows * INNER - 1 : 0;
+        flush(backwards, out - low, to - low, rows * INNER);
+        out += in_step;
+        if (rows == BLOCK) {
+            s.blocks = cells_add(s.blocks, s.groups);
+            s.groups = cells_splat(LANE_ZERO);
+            s.base = cells_add(s.supers, s.blocks);
+            if (++block == SUPER) {
+                block = 0;
+                s.supers = s.base;
+                s.blocks = cells_splat(LANE_ZERO);
+            }
+        }
+        rows = (uint)min(p->length - (n + 1) * BLOCK, (ulong)BLOCK);
+    }
+    *sums = s;
+    const uint each = l->out_pitch == size ? all : size;
+    for (uint n = 0; n < all / each && brief; n++) {
+        flush(backwards, l->out + (from + n) * l->out_pitch, stage + CELLS + n * size, each);
+    }
+}
+
+/* A sum in all lanes of each column. */
+CALLED cells_t cells_spread(const lane_t sums[INNER])
+{
+    cells_t g;
+    for (uint i = 0; i < CELLS; i++) {
+        ((lane_t *)&g)[i] = sums[i % INNER];
+    }
+    return g;
+}
+
+/* ---- parts of a set ---- */
+
+/* Those of a set that begins at l->in. */
+CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals)
+{
+    for (ulong row = first; row < first + length; row += BLOCK, totals += INNER) {
+        cells_t sum = cells_splat(LANE_ZERO);
+        for (uint k = 0; k < BLOCK; k += GROUP) {
+            __global const elem_t *at = l->backwards ? l->in + (l->rows - row - k) * INNER - 1
+                                                     : l->in + (row + k) * INNER;
+            cells_t q = l->backwards ? cells_load(true, false, at) : cells_load(false, false, at);
+            sum = cells_add(sum, cells_network(q)); /* the last row's lanes count */
+        }
+#pragma unroll
+        for (int i = 0; i < INNER; i++) {
+            totals[i] = ((const lane_t *)&sum)[CELLS - INNER + i];
+        }
+    }
+}
+
+INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+{
+    /* dimensions: sets, if there is more than one, then the columns, if more than one */
+    __global const ulong *outer = w->dims + e->dim_first * 3;
+    const bool many = e->dims > (INNER > 1);
+    const bool cut = e->parts > 1;
+    const bool brief = e->length <= BLOCK && !(e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT));
+    ulong sets = many ? outer[0] : 1;
+    ulong each = e->unit_lines / INNER;
+    ulong begin = cut ? unit % sets : unit * each; /* neighbours are of different sets */
+    ulong end = cut ? begin + 1 : min(begin + each, sets);
+
+    struct lines l;
+    l.rows = e->length;
+    l.in_pitch = many ? outer[1] : 0;
+    l.out_pitch = many ? outer[2] : 0;
+    l.in = w->in + e->in_first;
+    l.out = w->out + e->out_first;
+    l.low = l.in;
+    l.high = l.in + (sets - 1) * l.in_pitch + l.rows * INNER;
+    l.backwards = (e->flags & ENTRY_REVERSE) != 0;
+    l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+
+    elem_t stage[CELLS + STAGE + CELLS] __attribute__((aligned(64)));
+    lane_t supers[INNER];
+    lane_t blocks[INNER];
+    struct sums sums = {supers, blocks, INNER, (uint)e->block, l.backwards};
+    struct chain chain = chain_of(w->chain, e, begin);
+    struct part part = {0, 0, e->length, false, true};
+    struct set_sums s;
+    s.blocks = cells_splat(LANE_ZERO);
+    s.groups = cells_splat(LANE_ZERO);
+    s.supers = cells_splat(l.exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
+    s.base = s.supers;
+    ulong room = brief ? max(STAGE / (l.rows * INNER), 1UL) : 1;
+    while (begin < end) {
+        ulong count = min(room, end - begin);
+        /* from the highest down if backwards: one stream for the prefetcher */
+        ulong from = l.backwards ? end - count : begin;
+        __global acc_t *carry = w->carry + e->carry + from * INNER;
+        begin += l.backwards ? 0 : count;
+        end -= l.backwards ? count : 0;
+        if (!brief) {
+            struct lines set = l;
+            set.in += from * l.in_pitch;
+            sums_begin(&sums, e, carry, w->carry_lines);
+            part = part_begin(&chain, &set, cut ? unit / sets : 0, &sums);
+            s.supers = cells_spread(supers);
+            s.blocks = cells_spread(blocks);
+            s.base = cells_add(s.supers, s.blocks);
+            s.groups = cells_splat(LANE_ZERO);
+        }
+        struct set_sums after = s;
+        if (l.backwards) {
+            sets_scan(BACKWARDS, &l, &part, from, (uint)count, brief, sums.block,
+                      &after, stage);
+#if PACK >= 4 * INNER && VECTORS > PACK_PARTS
+        } else if (brief && l.rows * INNER <= PACK) {
+            sets_scan(FIRST, &l, &part, from, (uint)count, brief, sums.block,
+                      &after, stage);
+#endif
+        } else {
+            sets_scan(0, &l, &part, from, (uint)count, brief, sums.block,
+                      &after, stage);
+        }
+        if (!brief) {
+            for (uint i = 0; i < INNER; i++) { /* of whole blocks: the same in every row */
+                supers[i] = ((const lane_t *)&after.supers)[i];
+                blocks[i] = ((const lane_t *)&after.blocks)[i];
+            }
+            part_end(&chain, &part, &sums, e, carry, w->carry_lines);
+        }
+    }
+}

@@ -1,0 +1,1264 @@
+/* Lines side by side in the lanes of vectors: a vector is a row, one element of each of GROUP lines, and
+ * the group network of docs/numerics.md runs between vectors, eight rows at a time, without a shuffle:
+ *
+ *              line 0  line 1  line 2 ...             down the axis:
+ *      row 0      x       x       x      a vector     rows 0-7 | rows 8-15 | ...
+ *      row 1      x       x       x                   network, sums of groups, blocks, superblocks
+ *
+ * One walk down the axis for four kinds of layouts, which differ in how rows come and go:
+ *
+ *      scan_columns                 the axis is strided, neighbouring lines are contiguous: rows lie in memory
+ *      scan_abreast, -DTRANSPOSED   contiguous lines: squares of them are transposed in registers
+ *      scan_strided, -DGATHER       anything: tiles are gathered in a buffer in L1, scanned there, and put back
+ *      scan_crossed, -DPERMUTED     the same, where one dimension is contiguous on the input, another one on the
+ *                                   output, the axis on neither: squares of these two dimensions
+ *
+ * Rows that come through no buffer stay in registers. In place is fine, rows are read before they are
+ * written; -DPERMUTED is never in place. A work-item takes a strip of columns of one outer index, or part of it
+ * (chain.cl); some lines of -DTRANSPOSED and -DGATHER; some squares. */
+#if defined(TRANSPOSED)
+#define KERNEL_NAME scan_abreast
+#elif defined(PERMUTED)
+#define KERNEL_NAME scan_crossed
+#elif defined(GATHER)
+#define KERNEL_NAME scan_strided
+#else
+#define KERNEL_NAME scan_columns
+#define COLUMNS
+#endif
+
+#define ROWS 8                 /* of a group */
+#define LINE (64 / ELEM_BYTES) /* elements of a cache line */
+
+/* Some lines side by side. Steps along the axis are in the direction of traversal. */
+struct lines {
+    __global const elem_t *in; /* of the first row and line */
+    __global elem_t *out;
+    long in_step;
+    long out_step;
+    ulong rows;
+    ulong at; /* rows of their superblock that lie before them */
+    uint columns;
+    bool exclusive;
+    __global const elem_t *low; /* cells in [low, high) may be read */
+    __global const elem_t *high;
+#if defined(COLUMNS)
+    bool far; /* from a row to the next: the hardware does not see a pattern */
+#elif defined(TRANSPOSED)
+    bool backwards;
+    ulong in_at[ROWS]; /* elements to each line; a last set that lacks some has its last line in */
+    ulong out_at[ROWS]; /* their place: all of them then read, compute and write the same */
+    ulong next;         /* address of what is read after them */
+#else
+    struct ahead *ahead; /* what is read after them */
+#endif
+};
+
+/* ---- eight rows ---- */
+
+/* Of GROUP lines: S, B, S + B, c. */
+struct column_sums {
+    group_t supers;
+    group_t blocks;
+    group_t block_base;
+    group_t groups;
+};
+
+INLINE group_t group_splat(lane_t x)
+{
+    group_t g;
+    EACH_PART { g.part[i] = splat(x); }
+    return g;
+}
+
+INLINE group_t group_add(group_t a, group_t b)
+{
+    EACH_PART { a.part[i] = PLUS(a.part[i], b.part[i]); }
+    return a;
+}
+
+/* Their network. Sums that are exact in any order are chained instead: those of integers, and of eight
+ * float16 numbers in float64 (docs/numerics.md). */
+INLINE void rows_network(group_t v[ROWS])
+{
+#if defined(ACC_INT) || (defined(ELEM_F16) && defined(ACC_F64))
+#pragma unroll
+    for (int r = 1; r < ROWS; r++) {
+        v[r] = group_add(v[r - 1], v[r]);
+    }
+#else
+#pragma unroll
+    for (int d = 1; d < ROWS; d *= 2) {
+#pragma unroll
+        for (int r = ROWS - 1; r >= d; r--) {
+            v[r] = group_add(v[r - d], v[r]);
+        }
+    }
+#endif
+}
+
+/* After it, their results; moves the sums on. */
+INLINE void rows_results(group_t v[ROWS], struct column_sums *s, bool exclusive, bool block_ends,
+                         bool super_ends)
+{
+    group_t base = group_add(s->block_base, s->groups);
+    group_t after;
+    s->groups = group_add(s->groups, v[ROWS - 1]);
+    if (block_ends) {
+        s->blocks = group_add(s->blocks, s->groups);
+        after = group_add(s->supers, s->blocks);
+        s->block_base = after;
+        s->groups = group_splat(LANE_ZERO);
+        if (super_ends) {
+            s->supers = after;
+            s->blocks = group_splat(LANE_ZERO);
+        }
+    } else {
+        after = group_add(s->block_base, s->groups);
+    }
+    if (exclusive) {
+#pragma unroll
+        for (int r = ROWS - 1; r > 0; r--) {
+            v[r] = group_add(base, v[r - 1]);
+        }
+        v[0] = base;
+    } else {
+#pragma unroll
+        for (int r = 0; r < ROWS - 1; r++) {
+            v[r] = group_add(base, v[r]);
+        }
+        v[ROWS - 1] = after;
+    }
+}
+
+INLINE void sums_init(struct column_sums *s, bool exclusive)
+{
+    s->supers = group_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
+    s->blocks = group_splat(LANE_ZERO);
+    s->groups = group_splat(LANE_ZERO);
+    s->block_base = group_add(s->supers, s->blocks);
+}
+
+/* What is known of lane i's sums before the lines. */
+INLINE void sums_set(struct column_sums *s, uint i, lane_t supers, lane_t blocks)
+{
+    s->supers.part[i / PART][i % PART] = supers;
+    s->blocks.part[i / PART][i % PART] = blocks;
+}
+
+/* ---- elements that are not whole vectors ---- */
+
+/* `count` elements, fewer than 16. */
+INLINE void some_store(__global elem_t *p, const elem_t *cells, uint count)
+{
+#define STORE_SOME(n)                                                                          \
+    if (count & n) {                                                                           \
+        typedef VECTOR(elem_t, n) some_t;                                                      \
+        typedef some_t some_any_t __attribute__((aligned(ELEM_BYTES)));                        \
+        ((__global some_any_t *)p)[0] = ((const some_any_t *)cells)[0];                        \
+        p += n;                                                                                \
+        cells += n;                                                                            \
+    }
+    STORE_SOME(8)
+    STORE_SOME(4)
+    STORE_SOME(2)
+    if (count & 1) {
+        p[0] = cells[0];
+    }
+}
+
+/* Up to `count` elements from p on, those in [low, high); zeros for the others. */
+CALLED void some_load(__global const elem_t *low, __global const elem_t *high,
+                      __global const elem_t *p, elem_t *cells, int count)
+{
+    for (int i = 0; i < count; i++) {
+        cells[i] = p + i >= low && p + i < high ? p[i] : ELEM_ZERO;
+    }
+}
+
+#if !defined(COLUMNS)
+/* ---- squares of elements, transposed in registers ---- */
+
+#if defined(TRANSPOSED)
+#define SIDE 8 /* elements */
+#elif ELEM_BYTES == 8
+#define SIDE 4
+#elif ELEM_BYTES == 1
+#define SIDE 16
+#else
+#define SIDE 8
+#endif
+
+typedef VECTOR(elem_t, SIDE) side_t;
+typedef side_t side_any_t __attribute__((aligned(ELEM_BYTES)));
+#define SIDE_AT(p) (((__global const side_any_t *)(p))[0])
+#define EACH_SIDE  _Pragma("unroll") for (int i = 0; i < SIDE; i++)
+
+#if SIDE == 4
+#define LOW_HALVES(a, b)   __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_HALVES(a, b)  __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
+#define EVERY_THIRD(p)     __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 4, 7)
+#elif SIDE == 8
+#define LOW_HALVES(a, b)   __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_HALVES(a, b)  __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
+#define EVERY_THIRD(p)                                                                         \
+    __builtin_shufflevector(                                                                   \
+        __builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 6), 0, 3, 8, 11, 14, 0, 0, 0),       \
+        SIDE_AT((p) + 14), 0, 1, 2, 3, 4, 9, 12, 15)
+#else
+#define LOW_HALVES(a, b)                                                                       \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_HALVES(a, b)                                                                      \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define EVERY_SECOND(a, b)                                                                     \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
+#define EVERY_THIRD(p)                                                                         \
+    __builtin_shufflevector(__builtin_shufflevector(SIDE_AT(p), SIDE_AT((p) + 15), 0, 3, 6, 9, \
+                                                    12, 16, 19, 22, 25, 28, 0, 0, 0, 0, 0, 0), \
+                            SIDE_AT((p) + 30), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 19, 22, 25,   \
+                            28, 31)
+#endif
+
+/* After log2(SIDE) perfect shuffles rows are columns. */
+INLINE void transpose(side_t v[SIDE])
+{
+#pragma unroll
+    for (int turn = 1; turn < SIDE; turn *= 2) {
+        side_t w[SIDE];
+#pragma unroll
+        for (int i = 0; i < SIDE / 2; i++) {
+            w[2 * i] = LOW_HALVES(v[i], v[i + SIDE / 2]);
+            w[2 * i + 1] = HIGH_HALVES(v[i], v[i + SIDE / 2]);
+        }
+        EACH_SIDE { v[i] = w[i]; }
+    }
+}
+#endif
+
+#if defined(TRANSPOSED)
+/* ---- rows of transposed lines ---- */
+
+/* Lines that go down in memory: their rows come from the last to the first. */
+INLINE void rows_turn(group_t v[ROWS])
+{
+#pragma unroll
+    for (int r = 0; r < ROWS / 2; r++) {
+        group_t x = v[r];
+        v[r] = v[ROWS - 1 - r];
+        v[ROWS - 1 - r] = x;
+    }
+}
+
+/* Squares at the lines' end are read whole, also beyond it: what is read there only reaches positions
+ * that are not stored. */
+INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
+{
+    side_t x[SIDE];
+    __global const elem_t *in = l->backwards ? l->in - row - (ROWS - 1) : l->in + row;
+    if (rows == ROWS) {
+        EACH_SIDE { x[i] = SIDE_AT(in + l->in_at[i]); }
+    } else {
+        EACH_SIDE
+        {
+            __global const elem_t *p = in + l->in_at[i];
+            elem_t cells[SIDE];
+            if (p >= l->low && p + SIDE <= l->high) {
+                x[i] = SIDE_AT(p);
+            } else {
+                some_load(l->low, l->high, p, cells, SIDE);
+                x[i] = SIDE_AT(HERE(cells));
+            }
+        }
+    }
+    transpose(x);
+    EACH_SIDE { group_put(&v[i], 0, x[i]); }
+    if (l->backwards) {
+        rows_turn(v);
+    }
+}
+
+INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
+{
+    side_t x[SIDE];
+    __global elem_t *out = l->backwards ? l->out - row - (ROWS - 1) : l->out + row;
+    if (l->backwards) {
+        rows_turn(v);
+    }
+    EACH_SIDE { x[i] = group_get(&v[i], 0); }
+    transpose(x);
+    if (rows == ROWS) {
+        EACH_SIDE { ((__global side_any_t *)(out + l->out_at[i]))[0] = x[i]; }
+        return;
+    }
+    const uint first = l->backwards ? SIDE - rows : 0;
+    EACH_SIDE
+    {
+        elem_t cells[SIDE]; /* x stays in registers */
+        ((side_any_t *)cells)[0] = x[i];
+        some_store(out + l->out_at[i] + first, cells + first, rows);
+    }
+}
+
+/* As much of the next eight lines, in order of memory: of several lines in a page the hardware does not
+ * see that each is walked. */
+INLINE void rows_ask(const struct lines *l, ulong row, uint column)
+{
+#pragma unroll
+    for (uint i = 0; i < SIDE * SIDE * ELEM_BYTES; i += 64) {
+        ulong ahead = row * SIDE * ELEM_BYTES + i;
+        __builtin_prefetch((const void *)(l->backwards ? l->next - ahead : l->next + ahead), 0, 3);
+    }
+}
+#else
+/* ---- rows in memory, or in the buffer of a tile ---- */
+
+/* Missing rows count nothing. Strips narrower than a vector load whole vectors all the same: lanes
+ * beyond the row hold elements of rows to come and go nowhere. */
+INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
+{
+    __global const elem_t *in = l->in + (long)row * l->in_step + column;
+    if (rows == ROWS && l->columns >= GROUP) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            v[r] = group_load(in + r * l->in_step);
+        }
+        return;
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        __global const elem_t *p = in + r * l->in_step;
+        elem_t cells[GROUP];
+        v[r] = group_splat(LANE_ZERO);
+        if ((uint)r < rows && (l->columns >= GROUP || p + GROUP <= l->high)) {
+            v[r] = group_load(p);
+        } else if ((uint)r < rows) {
+            some_load(l->low, l->high, p, cells, GROUP);
+            v[r] = group_load(HERE(cells));
+        }
+    }
+}
+
+INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
+{
+    __global elem_t *out = l->out + (long)row * l->out_step + column;
+    if (rows == ROWS && l->columns >= GROUP) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            group_store(out + r * l->out_step, v[r]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        __global elem_t *p = out + r * l->out_step;
+        elem_t cells[GROUP];
+        if ((uint)r < rows && l->columns >= GROUP) {
+            group_store(p, v[r]);
+        } else if ((uint)r < rows) {
+            group_store(HERE(cells), v[r]);
+            some_store(p, cells, l->columns);
+        }
+    }
+}
+#endif
+
+#if defined(COLUMNS)
+#define FAR_BYTES 128 /* between rows: from here on the hardware does not fetch the next ones by itself */
+
+/* The next eight rows of these columns, into L2: in L1 they would drive out this row's, all the more where
+ * rows are a power of two apart and share its sets. */
+INLINE void rows_ask(const struct lines *l, ulong row, uint column)
+{
+    if (l->far && row + 2 * ROWS <= l->rows) {
+        __global const elem_t *in = l->in + (long)(row + ROWS) * l->in_step + column;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            __builtin_prefetch((const void *)(ulong)(in + r * l->in_step), 0, 2);
+        }
+    }
+}
+#elif defined(GATHER) || defined(PERMUTED)
+/* Cells that will be needed soon, in items: what a tile has of a line or of a row, whichever is denser in
+ * memory. The hardware does not see them coming: a tile is a few cache lines here and a few there. They are
+ * asked for item by item, in between additions, and into L2: where lines are a power of two apart their
+ * cells share a few sets of L1 and would drive each other out. */
+struct ahead {
+    __global const elem_t *first; /* of row 0 of the tile, but for the line's offset */
+    const struct bundle *bundle;
+    long pitch; /* from item to item, where items are rows */
+    uint item;
+    uint items; /* of the tile, */
+    uint each;  /* and of one step */
+    uint hop;   /* elements from one request of an item to the next */
+    uint span;  /* elements of an item */
+    bool by_line;
+};
+INLINE long item_at(const struct ahead *a);
+
+INLINE void ask_for(__global const elem_t *p)
+{
+    __builtin_prefetch((const void *)(ulong)p, 0, 2);
+}
+
+INLINE void rows_ask(const struct lines *l, ulong row, uint column)
+{
+    struct ahead *a = l->ahead;
+    for (uint i = 0; i < a->each && a->item < a->items; i++, a->item++) {
+        __global const elem_t *p = a->first + item_at(a);
+        for (ulong k = 0; k < a->span; k += a->hop) {
+            ask_for(p + k);
+        }
+        ask_for(p + a->span);
+    }
+}
+#endif
+
+/* ---- the walk ---- */
+
+/* Columns of a last, incomplete vector: it overlaps the one before it, and both compute the same
+ * values. */
+INLINE uint rest_column(const struct lines *l)
+{
+    return l->columns < GROUP ? 0 : l->columns - GROUP;
+}
+
+/* Results of eight rows of a vector, in v. */
+INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column,
+                        struct column_sums *s, group_t v[ROWS])
+{
+    const ulong end = l->at + row + ROWS;
+    const bool block_ends = end % BLOCK == 0 && rows == ROWS;
+    rows_load(l, row, rows, column, v);
+    rows_ask(l, row, column);
+    rows_network(v);
+    rows_results(v, s, l->exclusive, block_ends, block_ends && end % (BLOCK * SUPER) == 0);
+}
+
+/* Scan the lines; sums: of each vector, and of an incomplete one. Columns go row by row, as they lie in
+ * memory, others vector by vector, whose sums then stay in registers. */
+INLINE void lines_scan(const struct lines *l, struct column_sums *sums)
+{
+    const uint whole = l->columns / GROUP;
+#if defined(COLUMNS)
+    const bool rest = l->columns % GROUP > 0;
+    for (ulong row = 0; row < l->rows; row += ROWS) {
+        uint rows = (uint)min((ulong)ROWS, l->rows - row);
+        group_t v[ROWS];
+        group_t last[ROWS];
+        if (rest) { /* before its neighbour overwrites what they share */
+            vector_scan(l, row, rows, rest_column(l), &sums[whole], last);
+        }
+        for (uint j = 0; j < whole; j++) {
+            vector_scan(l, row, rows, j * GROUP, &sums[j], v);
+            rows_store(l, row, rows, j * GROUP, v);
+        }
+        if (rest) {
+            rows_store(l, row, rows, rest_column(l), last);
+        }
+    }
+#else
+    for (uint j = 0; j < whole; j++) {
+        struct column_sums s = sums[j];
+        for (ulong row = 0; row < l->rows; row += ROWS) {
+            uint rows = (uint)min((ulong)ROWS, l->rows - row);
+            group_t v[ROWS];
+            vector_scan(l, row, rows, j * GROUP, &s, v);
+            rows_store(l, row, rows, j * GROUP, v);
+        }
+        sums[j] = s;
+    }
+#endif
+}
+
+#if defined(COLUMNS)
+/* ---- columns ---- */
+
+#define STRIP_MAX   1024 /* columns */
+#define VECTORS_MAX (STRIP_MAX / GROUP + 1)
+
+INLINE uint vector_column(const struct lines *l, uint j)
+{
+    return (j + 1) * GROUP <= l->columns ? j * GROUP : rest_column(l);
+}
+
+/* Totals of all blocks of a part of a strip of at least GROUP columns. */
+CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals)
+{
+    struct lines part = *l;
+    part.in += (long)first * l->in_step;
+    part.rows = length;
+    uint vectors = (l->columns + GROUP - 1) / GROUP;
+    for (ulong block = 0; block < length; block += BLOCK, totals += l->columns) {
+        group_t sums[VECTORS_MAX];
+        for (uint j = 0; j < vectors; j++) {
+            sums[j] = group_splat(LANE_ZERO);
+        }
+        for (ulong row = block; row < block + BLOCK; row += ROWS) {
+            for (uint j = 0; j < vectors; j++) {
+                group_t v[ROWS];
+                rows_load(&part, row, ROWS, vector_column(l, j), v);
+                rows_ask(&part, row, vector_column(l, j));
+                group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
+                group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
+                sums[j] = group_add(sums[j], group_add(low, high));
+            }
+        }
+        for (uint j = 0; j < vectors; j++) {
+            for (uint i = 0; i < GROUP; i++) {
+                totals[vector_column(l, j) + i] = sums[j].part[i / PART][i % PART];
+            }
+        }
+    }
+}
+
+INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+{
+    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    ulong inner = w->dims[(e->dim_first + e->dims - 1) * 3];
+    ulong strips = max(inner / e->unit_lines, 1UL); /* the last takes what is left over */
+    ulong all = strips * (e->lines / inner);
+    ulong own = unit % all; /* neighbours are of different strips */
+    ulong strip = own % strips;
+    ulong line = own / strips * inner + strip * e->unit_lines;
+    ulong last = reverse ? e->length - 1 : 0;
+    struct line_walk at = walk_from(e, w->dims, line);
+
+    struct lines l;
+    l.columns = (uint)(strip == strips - 1 ? inner - strip * e->unit_lines : e->unit_lines);
+    l.rows = e->length;
+    l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    l.low = w->in + at.in;
+    l.high = l.low + (e->length - 1) * e->axis_in + l.columns;
+    l.in = l.low + last * e->axis_in;
+    l.out = w->out + at.out + last * e->axis_out;
+    l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    l.far = e->axis_in * ELEM_BYTES >= FAR_BYTES;
+
+    lane_t supers[STRIP_MAX];
+    lane_t blocks[STRIP_MAX];
+    struct sums flat = {supers, blocks, l.columns, (uint)e->block, false};
+    struct chain chain = chain_of(w->chain, e, own);
+    struct part part = {0, 0, e->length, false, true};
+    __global acc_t *carry = w->carry + e->carry + line;
+    const bool handed = e->parts > 1 || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
+    if (handed) {
+        sums_begin(&flat, e, carry, w->carry_lines);
+        part = part_begin(&chain, &l, unit / all, &flat);
+        l.in += (long)part.first * l.in_step;
+        l.out += (long)part.first * l.out_step;
+        l.rows = part.length;
+    }
+    l.at = (ulong)flat.block * BLOCK;
+
+    struct column_sums sums[VECTORS_MAX];
+    const uint vectors = (l.columns + GROUP - 1) / GROUP;
+    const uint lanes = min(l.columns, (uint)GROUP);
+    struct column_sums begin;
+    sums_init(&begin, l.exclusive);
+    for (uint j = 0; j < vectors; j++) {
+        sums[j] = begin;
+        for (uint i = 0; i < lanes && handed; i++) {
+            sums_set(&sums[j], i, supers[vector_column(&l, j) + i], blocks[vector_column(&l, j) + i]);
+        }
+        sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
+    }
+    lines_scan(&l, sums);
+    for (uint j = 0; j < vectors && handed; j++) {
+        for (uint i = 0; i < lanes; i++) {
+            supers[vector_column(&l, j) + i] = sums[j].supers.part[i / PART][i % PART];
+            blocks[vector_column(&l, j) + i] = sums[j].blocks.part[i / PART][i % PART];
+        }
+    }
+    if (handed) {
+        part_end(&chain, &part, &flat, e, carry, w->carry_lines);
+    }
+}
+#elif defined(TRANSPOSED)
+/* ---- transposed lines ---- */
+
+/* Sums begin anew every `length` rows. */
+INLINE void packed_results(const int length, bool exclusive, group_t v[ROWS])
+{
+#pragma unroll
+    for (int d = 1; d < 4; d *= 2) {
+#pragma unroll
+        for (int r = ROWS - 1; r > 0; r--) {
+            v[r] = d < length && r % length >= d ? group_add(v[r >= d ? r - d : 0], v[r]) : v[r];
+        }
+    }
+    if (exclusive) {
+        group_t zero = group_splat(LANE_PLUS_ZERO);
+#pragma unroll
+        for (int r = ROWS - 1; r >= 0; r--) {
+            v[r] = r % length > 0 ? group_add(zero, v[r > 0 ? r - 1 : 0]) : zero;
+        }
+    }
+}
+
+/* Lines of 2 or 4 elements without gaps: several in each row of a square, as if they were one. */
+INLINE void packed_scan(const struct lines *l, ulong length)
+{
+    group_t v[ROWS];
+    rows_load(l, 0, (uint)l->rows, 0, v);
+    if (length == 2) {
+        packed_results(2, l->exclusive, v);
+    } else {
+        packed_results(4, l->exclusive, v);
+    }
+    rows_store(l, 0, (uint)l->rows, 0, v);
+}
+
+INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+{
+    __global const ulong *outer = w->dims + e->dim_first * 3; /* the lines, if many */
+    ulong in_pitch = e->dims > 0 ? outer[1] : 0;
+    ulong out_pitch = e->dims > 0 ? outer[2] : 0;
+    ulong length = e->length;
+    ulong begin = unit * e->unit_lines;
+    ulong end = min(begin + e->unit_lines, e->lines);
+    struct lines l;
+    l.backwards = (e->flags & ENTRY_REVERSE) != 0;
+    l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    l.low = w->in + e->in_first;
+    l.high = l.low + (e->lines - 1) * in_pitch + length;
+    l.columns = GROUP;
+    l.at = 0;
+    const bool packed = (length == 2 || length == 4) && in_pitch == length && out_pitch == length;
+    const ulong rest = packed && end == e->lines ? end * length % ROWS : 0;
+    if (packed) { /* the rows of squares are lines, but for what is left of the last one */
+        begin = begin * length / ROWS;
+        end = end * length / ROWS;
+        in_pitch = ROWS;
+        out_pitch = ROWS;
+    }
+    const ulong sets = (end - begin + ROWS - 1) / ROWS;
+    ulong known = 0; /* lines that in_at and out_at are of */
+    for (ulong set = 0; set < sets + (rest > 0); set++) {
+        /* from the highest down if backwards: one stream for the prefetcher */
+        ulong first = set == sets ? end : begin + (l.backwards ? sets - 1 - set : set) * ROWS;
+        ulong lines = set == sets ? 1 : min(end - first, (ulong)ROWS);
+        l.rows = set == sets ? rest : packed ? ROWS : length;
+        ulong last = l.backwards ? l.rows - 1 : 0;
+        l.in = l.low + first * in_pitch + last;
+        l.out = w->out + e->out_first + first * out_pitch + last;
+        l.next = (ulong)(l.low + (l.backwards ? first : first + ROWS) * in_pitch);
+        if (lines != known) {
+            for (ulong i = 0; i < ROWS; i++) {
+                l.in_at[i] = min(i, lines - 1) * in_pitch;
+                l.out_at[i] = min(i, lines - 1) * out_pitch;
+            }
+            known = lines;
+        }
+        if (packed) {
+            packed_scan(&l, length);
+            continue;
+        }
+        struct column_sums s;
+        sums_init(&s, l.exclusive);
+        lines_scan(&l, &s);
+    }
+}
+#else
+/* ---- tiles in a buffer ---- */
+
+#if defined(PERMUTED)
+#define LANES (LINE * LINE)  /* lines of a tile: [crossed][bundled] */
+#define PITCH (LANES + LINE) /* of rows: a power of two apart they would share a set of L1 */
+#if ELEM_BYTES == 8
+#define TILE (4 * ROWS) /* rows; a divisor of BLOCK */
+#elif ELEM_BYTES == 4
+#define TILE (2 * ROWS)
+#else
+#define TILE ROWS
+#endif
+#else
+#if ELEM_BYTES == 8
+#define LANES 32
+#define TILE  64
+#elif ELEM_BYTES == 1
+#define LANES 128
+#define TILE  128
+#else
+#define LANES 64
+#define TILE  64
+#endif
+#define PITCH LANES
+#endif
+
+/* What is the same for all bundles of a unit. */
+struct layout {
+    __global const elem_t *in; /* row 0 */
+    __global elem_t *out;
+    long in_step; /* along the axis, in the direction of traversal */
+    long out_step;
+    long in_next; /* from a line to the next in the bundled dimension; -DPERMUTED: on the output 1 */
+    long out_next;
+    long out_crossed; /* -DPERMUTED: to the next in the crossed dimension; on the input 1 */
+    ulong rows;
+    bool stream; /* past the caches: whole cache lines */
+    bool zeroes; /* gaps between the nearest elements of the output */
+};
+
+/* The lines of a tile, lane by lane: some lines with the bundled dimension innermost, or a square. */
+#if defined(PERMUTED)
+struct bundle {
+    long in; /* elements to the first line's cell with axis index 0 */
+    long out;
+    ulong number; /* of the first line in its entry */
+    ulong crossed_weight;
+    ulong bundled_weight;
+    uint crossed; /* lines, up to LINE each */
+    uint bundled;
+    uint lanes;  /* whole vectors */
+    bool whole;  /* all lanes have a line, */
+    bool stream; /* and rows are whole cache lines */
+};
+#define RUN LINE /* lanes of neighbours in the bundled dimension */
+
+INLINE bool lane_has_line(const struct bundle *b, uint lane)
+{
+    return lane % LINE < b->bundled;
+}
+
+/* SIDE lanes from this one on are neighbours in the bundled dimension. */
+INLINE bool lanes_run(const struct bundle *b, uint lane)
+{
+    return lane % LINE + SIDE <= b->bundled;
+}
+
+INLINE long lane_out(const struct layout *w, const struct bundle *b, uint lane)
+{
+    return b->out + (long)(lane / LINE) * w->out_crossed + (long)(lane % LINE);
+}
+
+INLINE ulong lane_number(const struct bundle *b, uint lane)
+{
+    return b->number + lane / LINE * b->crossed_weight + lane % LINE * b->bundled_weight;
+}
+
+INLINE bool lane_ends(const struct bundle *b, uint lane)
+{
+    return false;
+}
+#else
+struct bundle {
+    uint lines;
+    uint lanes;        /* whole vectors: those behind the lines repeat the last one, or are zeros */
+    bool whole;        /* all lanes have a line, and are neighbours, none of them the last */
+    bool stream;       /* rows are whole cache lines */
+    bool run[LANES];   /* SIDE lanes from here on are neighbours in the bundled dimension */
+    bool ends[LANES];  /* the line is the last in this dimension */
+    long in[LANES];    /* elements to the line's cell with axis index 0 */
+    long out[LANES];
+    ulong number[LANES]; /* of the line in its entry */
+};
+#define RUN LANES
+
+INLINE bool lane_has_line(const struct bundle *b, uint lane)
+{
+    return lane < b->lines;
+}
+
+INLINE bool lanes_run(const struct bundle *b, uint lane)
+{
+    return b->run[lane];
+}
+
+INLINE long lane_out(const struct layout *w, const struct bundle *b, uint lane)
+{
+    return b->out[lane];
+}
+
+INLINE ulong lane_number(const struct bundle *b, uint lane)
+{
+    return b->number[lane];
+}
+
+INLINE bool lane_ends(const struct bundle *b, uint lane)
+{
+    return b->ends[lane];
+}
+#endif
+
+/* ---- tiles in ---- */
+
+#if defined(PERMUTED)
+CALLED void edge_load(__global const elem_t *in, long next, uint4 edge, elem_t *to)
+{
+    for (uint c = edge.x; c < edge.y; c++) {
+        for (uint b = edge.z; b < edge.w; b++) {
+            to[c * LINE + b] = in[(long)b * next + c];
+        }
+    }
+}
+
+INLINE void tile_load(const struct layout *w, const struct bundle *t, ulong row, uint rows,
+                      elem_t *cells)
+{
+    const uint crossed = t->crossed / SIDE * SIDE;
+    const uint bundled = t->bundled / SIDE * SIDE;
+    __global const elem_t *in = w->in + t->in + (long)row * w->in_step;
+    for (uint r = 0; r < rows; r++, in += w->in_step, cells += PITCH) {
+        for (uint b = 0; b < bundled; b += SIDE) {
+            for (uint c = 0; c < crossed; c += SIDE) {
+                side_t v[SIDE];
+                EACH_SIDE { v[i] = SIDE_AT(in + (long)(b + i) * w->in_next + c); }
+                transpose(v);
+                EACH_SIDE { ((side_t *)(cells + (c + i) * LINE + b))[0] = v[i]; }
+            }
+        }
+        if (crossed < t->crossed || bundled < t->bundled) {
+            edge_load(in, w->in_next, (uint4)(crossed, t->crossed, 0, bundled), cells);
+            edge_load(in, w->in_next, (uint4)(0, t->crossed, bundled, t->bundled), cells);
+        }
+    }
+}
+#else
+/* SIDE elements, `step` from each to the next; nothing behind the last is touched. */
+INLINE side_t side_load(__global const elem_t *p, long step)
+{
+    side_t v;
+    if (step == 1) {
+        v = SIDE_AT(p);
+    } else if (step == 2) {
+        v = EVERY_SECOND(SIDE_AT(p), SIDE_AT(p + SIDE - 1));
+    } else if (step == 3) {
+        v = EVERY_THIRD(p);
+    } else {
+        EACH_SIDE { v[i] = p[i * step]; }
+    }
+    return v;
+}
+
+/* Is the axis denser in memory than the bundled dimension? */
+INLINE bool is_along(long step, long next)
+{
+    const ulong near = 8; /* repeated elements are as one of these */
+    return (step == 0 ? near : abs(step)) < (next == 0 ? near : abs(next)) || next == 0;
+}
+
+/* Rows as they are, or lines along the axis by squares. */
+INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                      elem_t *cells)
+{
+    __global const elem_t *in = w->in + (long)row * w->in_step;
+    const bool along = is_along(w->in_step, w->in_next);
+    const bool back = w->in_step < 0;
+    const long step = (long)abs(w->in_step);
+    const uint whole = along ? rows - rows % SIDE : 0;
+    for (uint lane = 0; lane < b->lanes; lane += SIDE) {
+        for (uint r = 0; r < whole; r += SIDE) {
+            side_t v[SIDE];
+            uint low = back ? r + SIDE - 1 : r;
+            __global const elem_t *p = in + (long)low * w->in_step;
+            EACH_SIDE { v[i] = side_load(p + b->in[lane + i], step); }
+            transpose(v);
+            EACH_SIDE { ((side_t *)(cells + (back ? low - i : low + i) * PITCH + lane))[0] = v[i]; }
+        }
+    }
+    in += (long)whole * w->in_step;
+    cells += whole * PITCH;
+    for (uint r = whole; r < rows; r++, in += w->in_step, cells += PITCH) {
+        for (uint lane = 0; lane < b->lanes && b->whole; lane += SIDE) {
+            ((side_t *)(cells + lane))[0] =
+                side_load(in + b->in[0] + (long)lane * w->in_next, w->in_next);
+        }
+        for (uint lane = 0; lane < b->lines && !b->whole; lane += SIDE) {
+            if (b->run[lane]) {
+                ((side_t *)(cells + lane))[0] = side_load(in + b->in[lane], w->in_next);
+                continue;
+            }
+            for (uint i = lane; i < min(lane + SIDE, b->lines); i++) {
+                cells[i] = in[b->in[i]];
+            }
+        }
+    }
+}
+#endif
+
+/* ---- tiles out ---- */
+
+/* How elements lie on the output, and whether zeros go between them. */
+struct gaps {
+    long step;
+    bool zeroes;
+    bool stream;
+};
+
+/* An element, and zeros in the gap that follows it, if one does. */
+INLINE void put_one(const struct gaps *g, __global elem_t *p, elem_t x, bool gap)
+{
+    p[0] = x;
+    for (long i = 1; g->zeroes && gap && i < g->step; i++) {
+        p[i] = (elem_t)0;
+    }
+}
+
+CALLED void put_apart(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
+{
+    for (int i = 0; i < SIDE; i++) {
+        put_one(g, p + i * g->step, x[i], gap || i < SIDE - 1);
+    }
+}
+
+/* SIDE elements; gap: one follows the last. */
+INLINE void put_side(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
+{
+    __global side_any_t *to = (__global side_any_t *)p;
+    side_t v = ((const side_t *)x)[0];
+    if (g->step == 1 && g->stream) {
+        STREAM_STORE(v, (__global side_t *)p);
+    } else if (g->step == 1) {
+        to[0] = v;
+    } else if (g->step == 2 && g->zeroes && gap) {
+        const side_t none = (side_t)((elem_t)0);
+        to[0] = LOW_HALVES(v, none);
+        to[1] = HIGH_HALVES(v, none);
+    } else {
+        put_apart(g, p, x, gap);
+    }
+}
+
+#if !defined(PERMUTED)
+/* Lines along the axis: squares gather until there is a whole cache line of each of their lines. */
+INLINE void store_along(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                        const elem_t *cells)
+{
+    const bool back = w->out_step < 0;
+    const struct gaps g = {(long)abs(w->out_step), w->zeroes, w->stream};
+    const ulong highest = back ? 0 : w->rows - 1; /* row that no gap follows in memory */
+    __global elem_t *out = w->out + (long)row * w->out_step;
+    const uint whole = rows - rows % LINE;
+    for (uint lane = 0; lane < b->lines; lane += SIDE) {
+        const long *at = b->out + lane;
+        uint lines = min((uint)SIDE, b->lines - lane);
+        for (uint r = 0; r < whole; r += LINE) {
+            side_t gathered[SIDE][LINE / SIDE];
+            uint low = back ? r + LINE - 1 : r;
+            uint high = back ? r : r + LINE - 1;
+#pragma unroll
+            for (uint k = 0; k < LINE / SIDE; k++) {
+                side_t v[SIDE];
+                uint from = back ? low - k * SIDE : low + k * SIDE;
+                EACH_SIDE { v[i] = ((const side_t *)(cells + (back ? from - i : from + i) * PITCH + lane))[0]; }
+                transpose(v);
+                EACH_SIDE { gathered[i][k] = v[i]; }
+            }
+            __global elem_t *p = out + (long)low * w->out_step;
+            for (uint i = 0; i < lines; i++) {
+#pragma unroll
+                for (uint k = 0; k < LINE / SIDE; k++) {
+                    bool gap = k + 1 < LINE / SIDE || row + high != highest;
+                    put_side(&g, p + at[i] + (long)(k * SIDE) * g.step,
+                             (const elem_t *)&gathered[i][k], gap);
+                }
+            }
+        }
+        for (uint i = 0; i < lines; i++) {
+            for (uint r = whole; r < rows; r++) {
+                put_one(&g, out + at[i] + (long)r * w->out_step, cells[r * PITCH + lane + i],
+                        row + r != highest);
+            }
+        }
+    }
+}
+#endif
+
+/* Rows as they are. */
+INLINE void store_across(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                         const elem_t *cells)
+{
+    const struct gaps g = {w->out_next, w->zeroes, b->stream};
+    __global elem_t *out = w->out + (long)row * w->out_step;
+    for (uint r = 0; r < rows; r++, out += w->out_step, cells += PITCH) {
+        for (uint first = 0; first < b->lanes && b->whole; first += RUN) {
+            __global elem_t *p = out + lane_out(w, b, first);
+            for (uint i = 0; i < min(b->lanes - first, (uint)RUN); i += SIDE) {
+                put_side(&g, p + (long)i * g.step, cells + first + i, true);
+            }
+        }
+        for (uint lane = 0; lane < b->lanes && !b->whole; lane += SIDE) {
+            if (lanes_run(b, lane)) {
+                put_side(&g, out + lane_out(w, b, lane), cells + lane,
+                         !lane_ends(b, lane + SIDE - 1));
+                continue;
+            }
+            for (uint i = lane; i < lane + SIDE && lane_has_line(b, i); i++) {
+                put_one(&g, out + lane_out(w, b, i), cells[i], !lane_ends(b, i));
+            }
+        }
+    }
+}
+
+INLINE void tile_store(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                       const elem_t *cells)
+{
+#if !defined(PERMUTED)
+    if (is_along(w->out_step, w->out_next)) {
+        store_along(w, b, row, rows, cells);
+        return;
+    }
+#endif
+    store_across(w, b, row, rows, cells);
+}
+
+/* ---- what comes next ---- */
+
+INLINE long item_at(const struct ahead *a)
+{
+    const struct bundle *b = a->bundle;
+#if defined(PERMUTED) /* an item: what a tile has of a row and a bundled line */
+    return b->in + (long)(a->item / b->bundled) * a->pitch + (long)(a->item % b->bundled) * a->hop;
+#else
+    return a->by_line ? b->in[a->item] : b->in[0] + (long)a->item * a->pitch;
+#endif
+}
+
+/* The cells of `rows` rows from `row` on, to be asked for in so many steps. */
+INLINE struct ahead ahead_of(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                             uint steps)
+{
+    struct ahead a;
+    a.bundle = b;
+    a.item = 0;
+    a.pitch = w->in_step;
+    a.first = w->in + (long)row * w->in_step;
+#if defined(PERMUTED)
+    a.by_line = false;
+    a.items = rows * b->bundled;
+    a.hop = (uint)w->in_next;
+    a.span = b->crossed - 1;
+#else
+    ulong along = abs(w->in_step);
+    ulong across = (ulong)w->in_next;
+    a.by_line = along <= across || b->lines == 1;
+    a.items = a.by_line ? b->lines : rows;
+    ulong near = a.by_line ? along : across;
+    a.hop = (uint)min(max(near, (ulong)LINE), (ulong)0x7FFFFFFF);
+    a.span = (uint)min(near * (a.by_line ? rows - 1 : b->lines - 1), (ulong)0x7FFFFFFF);
+    a.first -= a.by_line && w->in_step < 0 ? a.span : 0;
+#endif
+    a.each = (a.items + steps - 1) / steps;
+    return a;
+}
+
+/* ---- bundles ---- */
+
+/* next: the one that follows, or this one if none does. */
+static void bundle_scan(const struct launch *w, __global const struct scan_entry *e,
+                        const struct layout *layout, const struct bundle *b,
+                        const struct bundle *next, elem_t *cells)
+{
+    __global acc_t *carry = w->carry + e->carry;
+    struct column_sums sums[LANES / GROUP];
+    for (uint j = 0; j < b->lanes / GROUP; j++) {
+        struct column_sums *s = &sums[j];
+        sums_init(s, (e->flags & ENTRY_EXCLUSIVE) != 0);
+        for (uint i = 0; i < GROUP && (e->flags & ENTRY_CARRY_IN) != 0; i++) {
+            if (lane_has_line(b, j * GROUP + i)) {
+                ulong number = lane_number(b, j * GROUP + i);
+                sums_set(s, i, (lane_t)carry[number], (lane_t)carry[w->carry_lines + number]);
+            }
+        }
+        s->block_base = group_add(s->supers, s->blocks);
+    }
+    struct lines l;
+    struct ahead ahead;
+    l.in = HERE(cells);
+    l.out = HERE(cells);
+    l.in_step = PITCH;
+    l.out_step = PITCH;
+    l.columns = b->lanes;
+    l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    l.ahead = &ahead;
+    for (ulong row = 0; row < layout->rows; row += TILE) {
+        uint rows = (uint)min((ulong)TILE, layout->rows - row);
+        uint steps = b->lanes / GROUP * ((rows + ROWS - 1) / ROWS);
+        bool ends = layout->rows - row <= TILE;
+        ulong from = ends ? 0 : row + TILE;
+        uint then = (uint)min((ulong)TILE, layout->rows - from);
+        ahead = ahead_of(layout, ends ? next : b, from, then, steps);
+        l.rows = rows;
+        l.at = e->block * BLOCK + row;
+        tile_load(layout, b, row, rows, cells);
+        lines_scan(&l, sums);
+        tile_store(layout, b, row, rows, cells);
+    }
+    for (uint lane = 0; lane < b->lanes && (e->flags & ENTRY_CARRY_OUT) != 0; lane++) {
+        if (lane_has_line(b, lane)) {
+            const struct column_sums *s = &sums[lane / GROUP];
+            uint i = lane % GROUP;
+            ulong number = lane_number(b, lane);
+            carry[number] = s->supers.part[i / PART][i % PART];
+            carry[w->carry_lines + number] = s->blocks.part[i / PART][i % PART];
+        }
+    }
+}
+
+#if defined(PERMUTED)
+INLINE ulong squares_along(ulong lines)
+{
+    return (lines + LINE - 1) / LINE;
+}
+
+INLINE ulong bundles_end(__global const struct scan_entry *e, __global const ulong *dims)
+{
+    ulong squares = 1;
+    for (ulong d = 0; d < e->dims; d++) {
+        ulong size = dims[(e->dim_first + d) * 3];
+        squares *= d == e->bundled || d == e->crossed ? squares_along(size) : size;
+    }
+    return squares;
+}
+
+/* Square `index` of an entry, neighbours in the bundled dimension follow each other. Returns the next
+ * one's index. */
+CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entry *e,
+                         __global const ulong *dims, ulong index, ulong end, struct bundle *b)
+{
+    ulong rest = index;
+    ulong weight = 1;
+    b->in = (long)e->in_first;
+    b->out = (long)e->out_first;
+    b->number = 0;
+    for (ulong d = e->dims; d > 0; d--) {
+        __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+        bool squared = d - 1 == e->bundled || d - 1 == e->crossed;
+        ulong count = squared ? squares_along(dim[0]) : dim[0];
+        ulong at = rest % count * (squared ? LINE : 1);
+        uint lines = (uint)min(dim[0] - at, (ulong)LINE);
+        rest /= count;
+        b->in += (long)(at * dim[1]);
+        b->out += (long)(at * dim[2]);
+        b->number += at * weight;
+        if (d - 1 == e->bundled) {
+            b->bundled = lines;
+            b->bundled_weight = weight;
+        } else if (d - 1 == e->crossed) {
+            b->crossed = lines;
+            b->crossed_weight = weight;
+        }
+        weight *= dim[0];
+    }
+    b->lanes = b->crossed * LINE;
+    b->whole = b->bundled == LINE;
+    b->stream = w->stream && b->whole;
+    return index + 1;
+}
+#else
+INLINE ulong bundles_end(__global const struct scan_entry *e, __global const ulong *dims)
+{
+    return e->lines;
+}
+
+/* The lines from number `first` on, `end` at most, in the order of the bundled dimension. Returns the
+ * number of the one behind them. */
+CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entry *e,
+                         __global const ulong *dims, ulong first, ulong end, struct bundle *b)
+{
+    const ulong size = e->dims > 0 ? dims[(e->dim_first + e->bundled) * 3] : 1;
+    const uint count = (uint)min((ulong)LANES, end - first);
+    ulong outer = first / size;
+    ulong index = first % size;
+    b->lines = count;
+    b->lanes = (count + GROUP - 1) / GROUP * GROUP;
+    for (uint lane = 0; lane < count; outer++, index = 0) {
+        /* line 0 of the bundled dimension, and what its number grows by from one to the next */
+        ulong in = e->in_first;
+        ulong out = e->out_first;
+        ulong number = 0;
+        ulong weight = 1;
+        ulong step = 0;
+        ulong rest = outer;
+        for (ulong d = e->dims; d > 0; d--) {
+            __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+            if (d - 1 == e->bundled) {
+                step = weight;
+            } else {
+                ulong at = rest % dim[0];
+                rest /= dim[0];
+                in += at * dim[1];
+                out += at * dim[2];
+                number += at * weight;
+            }
+            weight *= dim[0];
+        }
+        const uint last = lane + (uint)min(size - index, (ulong)(count - lane));
+        for (; lane < last; lane++, index++) {
+            b->in[lane] = (long)in + (long)index * w->in_next;
+            b->out[lane] = (long)out + (long)index * w->out_next;
+            b->number[lane] = number + index * step;
+            b->ends[lane] = index + 1 == size;
+            b->run[lane] = lane + SIDE <= last;
+        }
+    }
+    for (uint lane = count; lane < b->lanes; lane++) {
+        b->in[lane] = b->in[count - 1];
+        b->run[lane] = false;
+    }
+    const bool run = first % size + count <= size;
+    b->whole = run && count % GROUP == 0 && !(w->zeroes && b->ends[count - 1]);
+    b->stream = w->stream && run && count % LINE == 0 && (ulong)(w->out + b->out[0]) % 64 == 0;
+    return first + count;
+}
+#endif
+
+/* Do all tiles' lines (rows, where the axis is not contiguous) begin at a cache line's start? */
+INLINE bool streams(const struct layout *w, __global const struct scan_entry *e,
+                    __global const ulong *dims)
+{
+    ulong first = (ulong)(w->out + e->out_first) / ELEM_BYTES;
+    bool aligned = true;
+    if (w->out_step == -1) {
+        first++; /* the cell behind the line */
+    } else if (w->out_step != 1) {
+        aligned = w->out_next == 1 && w->out_step % LINE == 0;
+    }
+    for (ulong d = 0; d < e->dims; d++) {
+        ulong stride = dims[(e->dim_first + d) * 3 + 2];
+        aligned = aligned && (stride % LINE == 0 || stride == 1);
+    }
+    return aligned && first % LINE == 0;
+}
+
+INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+{
+    __global const ulong *dim = w->dims + (e->dim_first + e->bundled) * 3;
+    __global const ulong *crossed = w->dims + (e->dim_first + e->crossed) * 3;
+    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    struct layout layout;
+    layout.rows = e->length;
+    layout.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    layout.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    layout.in = w->in + (reverse ? (e->length - 1) * e->axis_in : 0);
+    layout.out = w->out + (reverse ? (e->length - 1) * e->axis_out : 0);
+    layout.in_next = e->dims > 0 ? (long)dim[1] : 0;
+    layout.out_next = e->dims > 0 ? (long)dim[2] : 0;
+    layout.out_crossed = e->dims > 0 ? (long)crossed[2] : 0;
+    layout.zeroes = (e->flags & ENTRY_ZEROES) != 0;
+    layout.stream = (e->flags & ENTRY_STREAM) != 0 && streams(&layout, e, w->dims);
+
+    /* lanes without a line are added up too, and go nowhere */
+    elem_t cells[TILE * PITCH] __attribute__((aligned(64)));
+    for (uint i = 0; i < TILE * PITCH; i++) {
+        cells[i] = ELEM_ZERO;
+    }
+    struct bundle bundles[2];
+    ulong at = unit * e->unit_lines;
+    const ulong end = min(at + e->unit_lines, bundles_end(e, w->dims));
+    at = bundle_fill(&layout, e, w->dims, at, end, &bundles[0]);
+    for (uint turn = 0;; turn = 1 - turn) {
+        const bool more = at < end;
+        if (more) {
+            at = bundle_fill(&layout, e, w->dims, at, end, &bundles[1 - turn]);
+        }
+        bundle_scan(w, e, &layout, &bundles[turn], &bundles[more ? 1 - turn : turn], cells);
+        if (!more) {
+            return;
+        }
+    }
+}
+#endif
