@@ -507,36 +507,53 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
 {
     const bool cut = e->parts > 1;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    const bool handed = cut || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
+    const lane_t reset = (e->flags & ENTRY_EXCLUSIVE) != 0 ? LANE_PLUS_ZERO : LANE_ZERO;
     ulong line = cut ? unit % e->lines : unit * e->unit_lines; /* neighbours: different lines */
     ulong end = cut ? line + 1 : min(line + e->unit_lines, e->lines);
-    struct chain chain = chain_of(w->chain, e, line);
+    const struct chain chain = chain_of(w->chain, e, line);
+    const struct line_sums begin = {splat(reset), splat(LANE_ZERO), splat(PLUS(reset, LANE_ZERO)),
+                                    (uint)e->block};
     struct lines l;
     l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    l.length = e->length;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    l.ahead = 0;
     /* lines in the direction that each is walked: one stream for the prefetcher */
     struct line_walk at = walk_from(e, w->dims, reverse ? end - 1 : line);
     for (ulong todo = end - line; todo > 0; todo--) {
         ulong last = reverse ? e->length - 1 : 0;
-        __global acc_t *carry = w->carry + e->carry + at.line;
+        l.in = w->in + at.in + last * e->axis_in;
+        l.out = w->out + at.out + last * e->axis_out;
+        l.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)l.out % STREAM_ALIGN == 0;
+        struct line_sums s = begin;
+        struct lines own = l;
         lane_t super;
         lane_t blocks;
         struct sums sums = {&super, &blocks, 1, 0, false};
-        sums_begin(&sums, e, carry, w->carry_lines);
-        l.in = w->in + at.in + last * e->axis_in;
-        l.out = w->out + at.out + last * e->axis_out;
-        l.length = e->length;
-        struct part part = part_begin(&chain, &l, cut ? unit / e->lines : 0, &sums);
-        l.in = line_in(&l, part.first);
-        l.out = line_out(&l, part.first);
-        l.length = part.length;
-        l.ahead = cut ? chain_ahead(&chain, part.number) : 0;
-        l.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)l.out % STREAM_ALIGN == 0;
-        struct line_sums s = {splat(super), splat(blocks), splat(PLUS(super, blocks)), sums.block};
-        line_scan(&l, &s);
-        super = s.supers[0];
-        blocks = s.blocks[0];
-        part_end(&chain, &part, &sums, e, carry, w->carry_lines);
+        struct part part;
+        __global acc_t *carry = w->carry + e->carry + at.line;
+        if (handed) {
+            struct lines whole = l; /* a copy: what is passed on does not stay in registers */
+            sums_begin(&sums, e, carry, w->carry_lines);
+            part = part_begin(&chain, &whole, cut ? unit / e->lines : 0, &sums);
+            own.in = line_in(&l, part.first);
+            own.out = line_out(&l, part.first);
+            own.length = part.length;
+            own.ahead = cut ? chain_ahead(&chain, part.number) : 0;
+            own.stream = l.stream && (ulong)own.out % STREAM_ALIGN == 0;
+            s.supers = splat(super);
+            s.blocks = splat(blocks);
+            s.base = PLUS(s.supers, s.blocks);
+            s.block = sums.block;
+        }
+        line_scan(&own, &s);
+        if (handed) {
+            super = s.supers[0];
+            blocks = s.blocks[0];
+            part_end(&chain, &part, &sums, e, carry, w->carry_lines);
+        }
         if (todo > 1) {
             walk_on(&at, e, w->dims, reverse);
         }

@@ -235,7 +235,8 @@ struct set_sums {
 /* What is known of a scan when it is compiled. */
 enum kind {
     BACKWARDS = 1,
-    FIRST = 2 /* the first pack has all cells of a set */
+    SINGLE = 2, /* a set is one group, */
+    FIRST = 4   /* and its first pack has all cells */
 };
 
 /* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The sums of
@@ -245,7 +246,7 @@ INLINE void block_scan(const int kind, const struct lines *l, __global const ele
 {
     const bool backwards = (kind & BACKWARDS) != 0;
     const bool first = (kind & FIRST) != 0;
-    const bool single = first || l->rows <= GROUP;
+    const bool single = (kind & SINGLE) != 0 || (backwards && l->rows <= GROUP);
     uint row = 0;
     do {
         long at = backwards ? -(long)row * INNER : (long)row * INNER;
@@ -267,16 +268,17 @@ INLINE void block_scan(const int kind, const struct lines *l, __global const ele
             q = l->exclusive ? cells_before(before, q) : cells_results(before, q, after);
         }
         cells_store(backwards, first, to + at, q);
-    } while (!first && row < rows);
+    } while (!(kind & SINGLE) && row < rows);
 }
 
-/* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. Brief: of sets that have at
+/* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. leaves: of sets that have at
  * most a block, and leave together; else of one, which leaves block by block. sums: before the sets, then
  * those after it. */
 INLINE void sets_scan(const int kind, const struct lines *lines, const struct part *p, ulong from,
-                      uint count, bool brief, uint block, struct set_sums *sums, elem_t *stage)
+                      uint count, bool leaves, uint block, struct set_sums *sums, elem_t *stage)
 {
     const bool backwards = (kind & BACKWARDS) != 0;
+    const bool brief = (kind & SINGLE) != 0 || leaves;
     const struct lines sets = *lines; /* copies: their members stay in registers */
     const struct lines *l = &sets;
     struct set_sums s = *sums;
@@ -296,7 +298,9 @@ INLINE void sets_scan(const int kind, const struct lines *lines, const struct pa
     for (ulong n = 0; n < blocks; n++, in += in_step, to += to_step) {
         block_scan(kind, l, in, to, rows, &s);
         if (brief) {
-            s.groups = cells_splat(LANE_ZERO);
+            if (!(kind & SINGLE)) {
+                s.groups = cells_splat(LANE_ZERO);
+            }
             continue;
         }
         const uint low = backwards ? rows * INNER - 1 : 0;
@@ -409,9 +413,11 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
                       &after, stage);
 #if PACK >= 4 * INNER && VECTORS > PACK_PARTS
         } else if (brief && l.rows * INNER <= PACK) {
-            sets_scan(FIRST, &l, &part, from, (uint)count, brief, sums.block,
+            sets_scan(SINGLE | FIRST, &l, &part, from, (uint)count, brief, sums.block,
                       &after, stage);
 #endif
+        } else if (brief && l.rows <= GROUP) {
+            sets_scan(SINGLE, &l, &part, from, (uint)count, brief, sums.block, &after, stage);
         } else {
             sets_scan(0, &l, &part, from, (uint)count, brief, sums.block,
                       &after, stage);

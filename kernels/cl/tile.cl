@@ -438,8 +438,10 @@ INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column
 
 /* Scan the lines; sums: of each vector, and of an incomplete one. Columns go row by row, as they lie in
  * memory, others vector by vector, whose sums then stay in registers. */
-INLINE void lines_scan(const struct lines *l, struct column_sums *sums)
+INLINE void lines_scan(const struct lines *lines, struct column_sums *sums)
 {
+    const struct lines own = *lines; /* a copy: its members stay in registers */
+    const struct lines *l = &own;
     const uint whole = l->columns / GROUP;
 #if defined(COLUMNS)
     const bool rest = l->columns % GROUP > 0;
@@ -598,17 +600,21 @@ INLINE void packed_results(const int length, bool exclusive, group_t v[ROWS])
     }
 }
 
-/* Lines of 2 or 4 elements without gaps: several in each row of a square, as if they were one. */
-INLINE void packed_scan(const struct lines *l, ulong length)
+/* Lines of 2 or 4 elements without gaps: several in each row of a square, as if they were one, and
+ * `lines` rows. */
+INLINE void packed_scan(const struct lines *all, ulong length, const ulong rows, const ulong lines)
 {
     group_t v[ROWS];
-    rows_load(l, 0, (uint)l->rows, 0, v);
+    struct lines l = *all;
+    EACH_SIDE { l.in_at[i] = min((ulong)i, lines - 1) * ROWS; }
+    EACH_SIDE { l.out_at[i] = l.in_at[i]; }
+    rows_load(&l, 0, (uint)rows, 0, v);
     if (length == 2) {
-        packed_results(2, l->exclusive, v);
+        packed_results(2, l.exclusive, v);
     } else {
-        packed_results(4, l->exclusive, v);
+        packed_results(4, l.exclusive, v);
     }
-    rows_store(l, 0, (uint)l->rows, 0, v);
+    rows_store(&l, 0, (uint)rows, 0, v);
 }
 
 INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
@@ -645,15 +651,18 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
         l.in = l.low + first * in_pitch + last;
         l.out = w->out + e->out_first + first * out_pitch + last;
         l.next = (ulong)(l.low + (l.backwards ? first : first + ROWS) * in_pitch);
-        if (lines != known) {
+        if (lines != known && !packed) {
             for (ulong i = 0; i < ROWS; i++) {
                 l.in_at[i] = min(i, lines - 1) * in_pitch;
                 l.out_at[i] = min(i, lines - 1) * out_pitch;
             }
             known = lines;
         }
-        if (packed) {
-            packed_scan(&l, length);
+        if (packed && lines == ROWS) {
+            packed_scan(&l, length, ROWS, ROWS);
+            continue;
+        } else if (packed) {
+            packed_scan(&l, length, l.rows, lines);
             continue;
         }
         struct column_sums s;
@@ -827,6 +836,8 @@ INLINE side_t side_load(__global const elem_t *p, long step)
         v = EVERY_SECOND(SIDE_AT(p), SIDE_AT(p + SIDE - 1));
     } else if (step == 3) {
         v = EVERY_THIRD(p);
+    } else if (step == 0) {
+        v = (side_t)(p[0]);
     } else {
         EACH_SIDE { v[i] = p[i * step]; }
     }
@@ -848,6 +859,7 @@ INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row,
     const bool along = is_along(w->in_step, w->in_next);
     const bool back = w->in_step < 0;
     const long step = (long)abs(w->in_step);
+    const long pitch = back ? -PITCH : PITCH;
     const uint whole = along ? rows - rows % SIDE : 0;
     for (uint lane = 0; lane < b->lanes; lane += SIDE) {
         for (uint r = 0; r < whole; r += SIDE) {
@@ -856,7 +868,7 @@ INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row,
             __global const elem_t *p = in + (long)low * w->in_step;
             EACH_SIDE { v[i] = side_load(p + b->in[lane + i], step); }
             transpose(v);
-            EACH_SIDE { ((side_t *)(cells + (back ? low - i : low + i) * PITCH + lane))[0] = v[i]; }
+            EACH_SIDE { ((side_t *)(cells + low * PITCH + lane + i * pitch))[0] = v[i]; }
         }
     }
     in += (long)whole * w->in_step;
@@ -928,6 +940,7 @@ INLINE void store_along(const struct layout *w, const struct bundle *b, ulong ro
                         const elem_t *cells)
 {
     const bool back = w->out_step < 0;
+    const long pitch = back ? -PITCH : PITCH;
     const struct gaps g = {(long)abs(w->out_step), w->zeroes, w->stream};
     const ulong highest = back ? 0 : w->rows - 1; /* row that no gap follows in memory */
     __global elem_t *out = w->out + (long)row * w->out_step;
@@ -943,7 +956,7 @@ INLINE void store_along(const struct layout *w, const struct bundle *b, ulong ro
             for (uint k = 0; k < LINE / SIDE; k++) {
                 side_t v[SIDE];
                 uint from = back ? low - k * SIDE : low + k * SIDE;
-                EACH_SIDE { v[i] = ((const side_t *)(cells + (back ? from - i : from + i) * PITCH + lane))[0]; }
+                EACH_SIDE { v[i] = ((const side_t *)(cells + from * PITCH + lane + i * pitch))[0]; }
                 transpose(v);
                 EACH_SIDE { gathered[i][k] = v[i]; }
             }
@@ -972,11 +985,16 @@ INLINE void store_across(const struct layout *w, const struct bundle *b, ulong r
                          const elem_t *cells)
 {
     const struct gaps g = {w->out_next, w->zeroes, b->stream};
+    const bool plain = g.step == 1 && !g.stream;
     __global elem_t *out = w->out + (long)row * w->out_step;
     for (uint r = 0; r < rows; r++, out += w->out_step, cells += PITCH) {
         for (uint first = 0; first < b->lanes && b->whole; first += RUN) {
             __global elem_t *p = out + lane_out(w, b, first);
-            for (uint i = 0; i < min(b->lanes - first, (uint)RUN); i += SIDE) {
+            const uint end = min(b->lanes - first, (uint)RUN);
+            for (uint i = 0; i < end && plain; i += SIDE) {
+                ((__global side_any_t *)(p + i))[0] = ((const side_t *)(cells + first + i))[0];
+            }
+            for (uint i = 0; i < end && !plain; i += SIDE) {
                 put_side(&g, p + (long)i * g.step, cells + first + i, true);
             }
         }
@@ -1243,8 +1261,8 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
 
     /* lanes without a line are added up too, and go nowhere */
     elem_t cells[TILE * PITCH] __attribute__((aligned(64)));
-    for (uint i = 0; i < TILE * PITCH; i++) {
-        cells[i] = ELEM_ZERO;
+    for (uint i = 0; i < TILE * PITCH; i += SIDE) {
+        ((side_t *)(cells + i))[0] = (side_t)(ELEM_ZERO);
     }
     struct bundle bundles[2];
     ulong at = unit * e->unit_lines;
