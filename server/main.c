@@ -1,7 +1,6 @@
 /* tallyd: read the settings, then serve or do what else they say. */
 #include "kernels/scan_device.h"
 #include "server/base/config.h"
-#include "server/lifecycle.h"
 #include "server/sched/device_pool.h"
 #include "server/service.h"
 

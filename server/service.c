@@ -1,11 +1,12 @@
-/* Builds the parts in the order data flows and takes them down in the reverse order. */
+/* Builds the parts in the order data flows, waits for signals with the phase of the service, and
+ * takes the parts down in the reverse order. */
 #include "server/service.h"
 
+#include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/http.h"
-#include "server/lifecycle.h"
 #include "server/memory/memory.h"
 #include "server/memory/shm.h"
 #include "server/sched/admission.h"
@@ -15,9 +16,13 @@
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- building and taking down ---- */
 
 enum {
     SHARED_SLAB_BYTES = 32 << 20,
@@ -29,8 +34,7 @@ enum {
 static enum status open_shm(const struct config *config, struct server *server,
                             struct error *err)
 {
-    const struct shm_options options = {.enabled = true,
-                                        .zero_copy = config->shm_zero_copy,
+    const struct shm_options options = {.zero_copy = config->shm_zero_copy,
                                         .max_regions = SHM_REGIONS,
                                         .max_bytes = INT64_MAX,
                                         .key_prefix = config->shm_key_prefix};
@@ -57,29 +61,28 @@ static enum status build(struct config *config, struct server *server, struct ht
                                               QUEUE_LARGE_BYTES - MEMORY_HEADROOM,
                                           .keep_ms = KEEP_SLABS_MS};
     const struct queue_options queue = {.max_requests = (size_t)config->queue_depth};
-    enum status status = log_open(&log, &server->log, err);
-    status = status != STATUS_OK ? status : metrics_create(&server->metrics, err);
-    status = status != STATUS_OK ? status : memory_create(&memory, &server->memory, err);
-    status = status != STATUS_OK ? status : memory_prepare(server->memory, err);
-    status = status != STATUS_OK ? status : clients_create(&server->clients, err);
-    status = status != STATUS_OK ? status
-                                 : admission_create(server->memory, (size_t)config->queue_depth,
-                                                    &server->admission, err);
-    status = status != STATUS_OK ? status : open_shm(config, server, err);
-    status = status != STATUS_OK ? status : queue_create(&queue, &server->queue, err);
-    status = status != STATUS_OK
-                 ? status
-                 : codec_pool_create((size_t)config->codec_threads, &server->codecs, err);
+    if (log_open(&log, &server->log, err) != STATUS_OK ||
+        metrics_create(&server->metrics, err) != STATUS_OK ||
+        memory_create(&memory, &server->memory, err) != STATUS_OK ||
+        memory_prepare(server->memory, err) != STATUS_OK ||
+        clients_create(&server->clients, err) != STATUS_OK ||
+        admission_create(server->memory, (size_t)config->queue_depth, &server->admission,
+                         err) != STATUS_OK ||
+        open_shm(config, server, err) != STATUS_OK ||
+        queue_create(&queue, &server->queue, err) != STATUS_OK ||
+        codec_pool_create((size_t)config->codec_threads, &server->codecs, err) != STATUS_OK) {
+        return err->status;
+    }
     const struct device_pool_parts parts = {.config = config,
                                             .log = server->log,
                                             .metrics = server->metrics,
                                             .memory = server->memory,
                                             .queue = server->queue};
-    status = status != STATUS_OK
-                 ? status
-                 : device_pool_create(&parts, &device_driver_opencl, &server->devices, err);
-    status = status != STATUS_OK ? status : http_start(server, http, err);
-    return status != STATUS_OK ? status : device_pool_start(server->devices, err);
+    if (device_pool_create(&parts, &device_driver_opencl, &server->devices, err) != STATUS_OK ||
+        http_start(server, http, err) != STATUS_OK) {
+        return err->status;
+    }
+    return device_pool_start(server->devices, err);
 }
 
 /* What cannot be stopped (a hung device) or was cut short is left to the end of the process. */
@@ -116,13 +119,197 @@ static int exit_code_of(enum status status)
                                                          : EXIT_CODE_FAILED;
 }
 
+/* ---- serving ---- */
+
+#define TICK_NS       (100 * NS_PER_MS)
+#define SHORT_TICK_NS (5 * NS_PER_MS) /* while it starts or stops: somebody waits for that */
+#define TRIM_EVERY_NS NS_PER_S
+#define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
+
+enum {
+    GO_ON = -1
+};
+
+/* The main thread's own. */
+struct run {
+    struct server *server;
+    struct http *http;
+    bool was_ready;       /* some device was once */
+    uint64_t trim_ns;     /* next memory_trim() */
+    uint64_t close_ns;    /* DRAINING becomes CLOSING */
+    uint64_t give_up_ns;  /* the drain has failed */
+    uint64_t deadline_ns; /* earliest of all that wait, 0: none */
+    uint64_t traffic_ns;  /* when a connection was last seen, 0: never */
+    size_t accepted;      /* connections, so far */
+};
+
+static void stop_signals(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGINT);
+}
+
+void service_block_signals(void)
+{
+    sigset_t set;
+    stop_signals(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, and that is enough */
+}
+
+static enum server_phase phase_of(const struct run *run)
+{
+    return server_phase(run->server);
+}
+
+static void enter(struct run *run, enum server_phase phase)
+{
+    atomic_store_explicit(&run->server->phase, phase, memory_order_relaxed);
+}
+
+static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
+{
+    uint64_t wait = phase_of(run) == SERVER_READY ? TICK_NS : SHORT_TICK_NS;
+    if (run->deadline_ns > now_ns && run->deadline_ns - now_ns < wait) {
+        wait = run->deadline_ns - now_ns;
+    }
+    return wait;
+}
+
+/* Of two deadlines, of which 0 is none. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* Duties of every tick, in every phase. */
+static void tick(struct run *run, uint64_t now_ns)
+{
+    run->deadline_ns = earlier(queue_sweep(run->server->queue, now_ns),
+                               codec_pool_sweep(run->server->codecs, now_ns));
+    run->deadline_ns =
+        earlier(run->deadline_ns, admission_sweep(run->server->admission, now_ns));
+    device_pool_tick(run->server->devices, now_ns);
+    if (now_ns >= run->trim_ns) {
+        memory_trim(run->server->memory, now_ns);
+        run->trim_ns = now_ns + TRIM_EVERY_NS;
+    }
+    size_t accepted = http_accepted(run->http);
+    if (accepted != run->accepted || http_connections(run->http) > 0) {
+        run->accepted = accepted;
+        run->traffic_ns = now_ns;
+    }
+}
+
+/* STARTING and READY follow the devices. Returns an exit code or GO_ON. */
+static int follow_devices(struct run *run)
+{
+    enum device_pool_health health = device_pool_health(run->server->devices);
+    struct log *log = run->server->log;
+    if (phase_of(run) == SERVER_STARTING && health == DEVICE_POOL_USABLE) {
+        enter(run, SERVER_READY);
+        run->was_ready = true;
+        log_message(log, LOG_INFO, "ready");
+    } else if (phase_of(run) == SERVER_READY && health == DEVICE_POOL_BROKEN) {
+        enter(run, SERVER_STARTING);
+        log_message(log, LOG_ERROR, "not ready: no device is in working order");
+    } else if (!run->was_ready && health == DEVICE_POOL_BROKEN) {
+        log_message(log, LOG_ERROR, "none of the OpenCL devices can be used; giving up");
+        return EXIT_CODE_NO_DEVICE;
+    }
+    return GO_ON;
+}
+
+/* May a balancer be sending clients here? */
+static bool is_balanced(const struct run *run, uint64_t now_ns)
+{
+    return run->was_ready && run->traffic_ns != 0 &&
+           clock_span_ns(run->traffic_ns, now_ns) < TRAFFIC_NS;
+}
+
+static void begin_drain(struct run *run, int signal_number, uint64_t now_ns)
+{
+    const struct config *config = run->server->config;
+    bool waits = signal_number == SIGTERM && is_balanced(run, now_ns);
+    uint64_t delay_ms = waits ? config->drain_delay_ms : 0;
+    enter(run, SERVER_DRAINING);
+    run->close_ns = now_ns + delay_ms * NS_PER_MS;
+    if (delay_ms > 0) {
+        log_message(run->server->log, LOG_INFO,
+                    "stopping: not ready from now on, closing in %llu ms (--drain-delay-ms)",
+                    (unsigned long long)delay_ms);
+    }
+}
+
+static void begin_closing(struct run *run, uint64_t now_ns)
+{
+    uint64_t timeout_s = run->server->config->drain_timeout_s;
+    enter(run, SERVER_CLOSING);
+    run->give_up_ns = now_ns + timeout_s * NS_PER_S;
+    http_drain(run->http);
+    log_message(run->server->log, LOG_INFO,
+                "stopping: %zu connections to finish, for up to %llu s",
+                http_connections(run->http), (unsigned long long)timeout_s);
+}
+
+/* DRAINING and CLOSING. Returns an exit code or GO_ON. */
+static int follow_drain(struct run *run, uint64_t now_ns)
+{
+    if (phase_of(run) == SERVER_DRAINING) {
+        if (now_ns < run->close_ns) {
+            return GO_ON;
+        }
+        begin_closing(run, now_ns);
+    }
+    if (http_drained(run->http)) {
+        return EXIT_CODE_OK;
+    }
+    size_t connections = http_connections(run->http);
+    if (connections > 0 && now_ns >= run->give_up_ns) {
+        log_message(run->server->log, LOG_ERROR,
+                    "%zu connections did not finish in time (--drain-timeout-s)", connections);
+        return EXIT_CODE_FAILED;
+    }
+    return GO_ON;
+}
+
+/* Serve until a signal and drain. Returns the exit code. */
+static int serve(struct server *server, struct http *http)
+{
+    struct run run = {.server = server, .http = http};
+    sigset_t signals;
+    stop_signals(&signals);
+    int code = GO_ON;
+    while (code == GO_ON) {
+        struct timespec wait = clock_timespec(wait_ns(&run, clock_now_ns()));
+        int caught = sigtimedwait(&signals, NULL, &wait);
+        uint64_t now_ns = clock_now_ns();
+        tick(&run, now_ns);
+        if (caught > 0 && phase_of(&run) >= SERVER_DRAINING) {
+            log_message(server->log, LOG_WARN, "second signal: stopping at once");
+            code = EXIT_CODE_FAILED;
+        } else if (caught > 0) {
+            begin_drain(&run, caught, now_ns);
+        }
+        if (code == GO_ON) {
+            code = phase_of(&run) < SERVER_DRAINING ? follow_devices(&run)
+                                                    : follow_drain(&run, now_ns);
+        }
+    }
+    enter(&run, SERVER_STOPPING);
+    return code;
+}
+
 int service_run(struct config *config, struct error *err)
 {
     struct server server = {.config = config, .phase = SERVER_STARTING};
     struct http *http = NULL;
-    lifecycle_block_signals();
+    service_block_signals();
     enum status status = build(config, &server, &http, err);
-    int code = status == STATUS_OK ? lifecycle_run(&server, http) : exit_code_of(status);
+    int code = status == STATUS_OK ? serve(&server, http) : exit_code_of(status);
     if (status != STATUS_OK) {
         (void)fprintf(stderr, "tallyd: %s\n", err->detail);
     }

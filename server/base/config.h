@@ -68,4 +68,45 @@ void config_print_man(FILE *out); /* tallyd(8) */
 /* Text of a byte count as a person writes it: "64 MiB", "1.5 GiB", "17 bytes". */
 void config_size_text(uint64_t bytes, char *text, size_t room);
 
+/* ---- the table as data: for config_text.c and tests ---- */
+
+enum config_type {
+    CONFIG_UINT,
+    CONFIG_SIZE,
+    CONFIG_BOOL,
+    CONFIG_TEXT,
+    CONFIG_CHOICE,
+    CONFIG_LIST
+};
+
+struct config_row {
+    const char *title; /* of a group that begins here; then the rest is empty */
+    const char *field;
+    size_t offset; /* in struct config */
+    enum config_type type;
+    const char *initial;
+    uint64_t min;
+    uint64_t max;
+    const char *unit;
+    const char *help;
+};
+
+extern const struct config_row config_rows[];
+extern const size_t config_row_count;
+
+/* A flag that does something else than run the service. */
+struct config_action_row {
+    const char *flag;
+    const char *argument; /* the word it needs, "" for none */
+    enum config_action action;
+    const char *help;
+};
+
+extern const struct config_action_row config_actions[];
+extern const size_t config_action_count;
+
+/* "max_rank" as "--max-rank" or "TALLY_MAX_RANK". */
+void config_flag_name(const char *field, char *text, size_t room);
+void config_variable_name(const char *field, char *text, size_t room);
+
 #endif

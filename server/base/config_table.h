@@ -2,12 +2,12 @@
  * config, the flag, the environment variable, --help, tallyd(8), deploy/tallyd.env.example and
  * the checks.
  *
- *   field      name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
- *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of
- * the words in `unit` (stored as its position), LIST texts (repeat the flag, or commas) default
- * as it would be written on the command line min, max   bounds of UINT and SIZE; of a LIST the
- * number of entries unit       shown in the help
- */
+ *   field      its name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
+ *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of the
+ *              words in `unit` (stored as its position), LIST texts (repeat the flag, or commas)
+ *   default    as it would be written on the command line
+ *   min, max   bounds of UINT and SIZE; of a LIST the number of entries, of a TEXT its length
+ *   unit       shown in the help */
 #ifndef TALLY_SERVER_CONFIG_TABLE_H
 #define TALLY_SERVER_CONFIG_TABLE_H
 

@@ -1,21 +1,31 @@
-/* Lines gather in one buffer while the writer thread writes the other. */
+/* Lines gather in one buffer while the writer thread writes the other.
+ *
+ * Text:  2026-11-21T03:04:05.678Z info request id=7 path=/v1/cumsum detail="two words"
+ * JSON:  {"time":"2026-11-21T03:04:05.678Z","level":"info","message":"request","id":"7",…}
+ *
+ * Whatever clients send goes through put_escaped(): a line feed cannot begin a line of its own
+ * and an escape sequence cannot reach a terminal. */
 #include "server/base/log.h"
 
 #include "server/base/clock.h"
-#include "server/base/log_line.h"
+#include "server/base/thread.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    BUFFER_BYTES = 256 * 1024
+    BUFFER_BYTES = 256 * 1024,
+    LOG_LINE_BYTES = 4096,
+    RESERVE = 8 /* of a line, for closing quote, brace and newline */
 };
+
+#define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without lines */
 
 struct log {
     struct log_options options;
@@ -32,6 +42,193 @@ struct log {
     uint64_t rate_lines; /* request lines in that second */
     uint64_t reported;   /* dropped lines already told */
 };
+
+/* ---- a line ---- */
+
+/* A line that is being built. Fields that do not fit are cut, never the line's end. */
+struct log_line {
+    bool json;
+    size_t used;
+    char text[LOG_LINE_BYTES];
+};
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static bool room_for(const struct log_line *line, size_t bytes)
+{
+    return line->used + bytes + RESERVE <= LOG_LINE_BYTES;
+}
+
+static void put(struct log_line *line, const char *bytes, size_t count)
+{
+    if (room_for(line, count)) {
+        memcpy(line->text + line->used, bytes, count);
+        line->used += count;
+    }
+}
+
+static void put_string(struct log_line *line, const char *text)
+{
+    put(line, text, strlen(text));
+}
+
+/* Length of the sequence that this byte begins; 0 if it begins none. */
+static size_t sequence_length(unsigned char first)
+{
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first < 0xc2 || first > 0xf4) {
+        return 0;
+    }
+    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+/* Two bytes that no text begins a character with: overlong forms, surrogates, what lies beyond
+ * Unicode, and the controls U+0080 to U+009F, which terminals obey. */
+static bool is_forbidden_start(unsigned char first, unsigned char second)
+{
+    switch (first) {
+    case 0xc2:
+    case 0xe0:
+        return second < 0xa0;
+    case 0xed:
+        return second > 0x9f;
+    case 0xf0:
+        return second < 0x90;
+    case 0xf4:
+        return second > 0x8f;
+    default:
+        return false;
+    }
+}
+
+/* Length of the well-formed, printable UTF-8 sequence at s; 0 if there is none. */
+static size_t printable_length(const unsigned char *s)
+{
+    size_t length = sequence_length(s[0]);
+    if (length <= 1) {
+        return s[0] >= 0x20 && s[0] != 0x7f ? length : 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0; /* a NUL ends here too */
+        }
+    }
+    return is_forbidden_start(s[0], s[1]) ? 0 : length;
+}
+
+/* In JSON a control character has its own escape; a stray byte is shown as text. */
+static void put_byte_escape(struct log_line *line, unsigned char byte)
+{
+    static const char hex[] = "0123456789abcdef";
+    put_string(line, !line->json ? "\\x" : byte < 0x80 ? "\\u00" : "\\\\x");
+    put(line, (const char[]){hex[byte >> 4], hex[byte & 15]}, 2);
+}
+
+static void put_escaped(struct log_line *line, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s != '\0' && room_for(line, 16)) {
+        size_t length = printable_length(s);
+        if (length == 0) {
+            put_byte_escape(line, *s++);
+        } else if (*s == '"' || *s == '\\') {
+            put(line, (const char[]){'\\', (char)*s++}, 2);
+        } else {
+            put(line, (const char *)s, length);
+            s += length;
+        }
+    }
+    if (*s != '\0') {
+        put_string(line, "...");
+    }
+}
+
+/* Text form: a value that reads well without quotes. */
+static bool is_bare(const char *value)
+{
+    for (const unsigned char *s = (const unsigned char *)value; *s != '\0'; s++) {
+        if (*s <= 0x20 || *s >= 0x7f || *s == '"' || *s == '\\' || *s == '=') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void put_key(struct log_line *line, const char *key)
+{
+    put_string(line, line->json ? ",\"" : " ");
+    put_string(line, key);
+    put_string(line, line->json ? "\":" : "=");
+}
+
+/* Keys never begin where their value would not fit at all: see RESERVE and the check here. */
+static bool begin_field(struct log_line *line, const char *key)
+{
+    if (!room_for(line, strlen(key) + 32)) {
+        return false;
+    }
+    put_key(line, key);
+    return true;
+}
+
+/* Time, level and message. */
+static void log_line_begin(struct log_line *line, bool json, enum log_level level,
+                           const char *message)
+{
+    line->json = json;
+    line->used = 0;
+    uint64_t now_ns = clock_ns(CLOCK_REALTIME);
+    struct timespec now = clock_timespec(now_ns);
+    struct tm parts = {0};
+    (void)gmtime_r(&now.tv_sec, &parts);
+    char stamp[64];
+    size_t length = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &parts);
+    (void)snprintf(stamp + length, sizeof stamp - length, ".%03uZ",
+                   (unsigned)(now_ns % NS_PER_S / NS_PER_MS));
+    put_string(line, json ? "{\"time\":\"" : "");
+    put_string(line, stamp);
+    put_string(line, json ? "\",\"level\":\"" : " ");
+    put_string(line, level_names[level]);
+    put_string(line, json ? "\",\"message\":\"" : " ");
+    put_escaped(line, message);
+    put_string(line, json ? "\"" : "");
+}
+
+/* NULL, "": the field is left out. */
+static void log_line_text(struct log_line *line, const char *key, const char *value)
+{
+    if (value == NULL || value[0] == '\0' || !begin_field(line, key)) {
+        return;
+    }
+    bool quoted = line->json || !is_bare(value);
+    put_string(line, quoted ? "\"" : "");
+    put_escaped(line, value);
+    if (quoted) {
+        line->text[line->used++] = '"'; /* RESERVE has room */
+    }
+}
+
+static void log_line_number(struct log_line *line, const char *key, uint64_t value)
+{
+    if (begin_field(line, key)) {
+        char digits[24];
+        (void)snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
+        put_string(line, digits);
+    }
+}
+
+/* A newline is the last byte. */
+static void log_line_end(struct log_line *line)
+{
+    if (line->json) {
+        line->text[line->used++] = '}';
+    }
+    line->text[line->used++] = '\n';
+}
+
+/* ---- the writer ---- */
 
 static void write_all(int fd, const char *bytes, size_t count)
 {
@@ -73,9 +270,9 @@ static void write_filled(struct log *log)
     log->filling = log->writing;
     log->writing = bytes;
     log->filled = 0;
-    (void)pthread_mutex_unlock(&log->lock);
+    MUST(pthread_mutex_unlock(&log->lock));
     write_all(log->options.fd, bytes, count);
-    (void)pthread_mutex_lock(&log->lock);
+    MUST(pthread_mutex_lock(&log->lock));
 }
 
 static void *writer_main(void *argument)
@@ -83,7 +280,7 @@ static void *writer_main(void *argument)
     struct log *log = argument;
     (void)pthread_setname_np(pthread_self(), "tally-log");
     uint64_t report_ns = 0;
-    (void)pthread_mutex_lock(&log->lock);
+    MUST(pthread_mutex_lock(&log->lock));
     while (log->filled > 0 || !log->closing) {
         uint64_t now_ns = clock_now_ns();
         if (now_ns >= report_ns || log->closing) {
@@ -92,11 +289,11 @@ static void *writer_main(void *argument)
         }
         if (log->filled > 0) {
             write_filled(log);
-        } else if (atomic_load(&log->dropped) != log->reported) {
-            struct timespec until = clock_timespec(report_ns);
-            (void)pthread_cond_timedwait(&log->changed, &log->lock, &until);
         } else {
-            (void)pthread_cond_wait(&log->changed, &log->lock);
+            bool to_report = atomic_load(&log->dropped) != log->reported;
+            struct timespec until =
+                clock_timespec(to_report ? report_ns : now_ns + IDLE_WAIT_NS);
+            (void)pthread_cond_timedwait(&log->changed, &log->lock, &until);
         }
     }
     report_dropped(log); /* what was lost since the last report */
@@ -104,15 +301,15 @@ static void *writer_main(void *argument)
         write_filled(log);
     }
     log->finished = true;
-    (void)pthread_cond_broadcast(&log->changed);
-    (void)pthread_mutex_unlock(&log->lock);
+    MUST(pthread_cond_broadcast(&log->changed));
+    MUST(pthread_mutex_unlock(&log->lock));
     return NULL;
 }
 
 static void destroy(struct log *log)
 {
-    (void)pthread_cond_destroy(&log->changed);
-    (void)pthread_mutex_destroy(&log->lock);
+    MUST(pthread_cond_destroy(&log->changed));
+    MUST(pthread_mutex_destroy(&log->lock));
     free(log->filling);
     free(log->writing);
     free(log);
@@ -126,12 +323,8 @@ enum status log_open(const struct log_options *options, struct log **out, struct
     }
     log->options = *options;
     atomic_init(&log->dropped, 0);
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&log->changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-    (void)pthread_mutex_init(&log->lock, NULL);
+    thread_cond_init(&log->changed);
+    MUST(pthread_mutex_init(&log->lock, NULL));
     log->filling = malloc(BUFFER_BYTES);
     log->writing = malloc(BUFFER_BYTES);
     int failure = log->filling == NULL || log->writing == NULL
@@ -153,46 +346,35 @@ void log_close(struct log *log)
     }
     struct timespec until = clock_timespec(clock_now_ns() + NS_PER_S);
     int waited = 0;
-    (void)pthread_mutex_lock(&log->lock);
+    MUST(pthread_mutex_lock(&log->lock));
     log->closing = true;
-    (void)pthread_cond_broadcast(&log->changed);
+    MUST(pthread_cond_broadcast(&log->changed));
     while (!log->finished && waited == 0) {
         waited = pthread_cond_timedwait(&log->changed, &log->lock, &until);
     }
     bool finished = log->finished;
-    (void)pthread_mutex_unlock(&log->lock);
+    MUST(pthread_mutex_unlock(&log->lock));
     if (finished) {
-        (void)pthread_join(log->writer, NULL);
+        MUST(pthread_join(log->writer, NULL));
         destroy(log);
     } else {
-        (void)pthread_detach(log->writer); /* stuck in write(); it keeps the log */
+        MUST(pthread_detach(log->writer)); /* stuck in write(); it keeps the log */
     }
-}
-
-/* Thread: a holder of the lock. */
-static bool over_rate(struct log *log)
-{
-    uint64_t second = clock_now_ns() / NS_PER_S;
-    if (second != log->rate_second) {
-        log->rate_second = second;
-        log->rate_lines = 0;
-    }
-    return log->options.request_rate != 0 && ++log->rate_lines > log->options.request_rate;
 }
 
 static void submit(struct log *log, const struct log_line *line)
 {
-    (void)pthread_mutex_lock(&log->lock);
+    MUST(pthread_mutex_lock(&log->lock));
     if (log->filled + line->used > BUFFER_BYTES) {
         atomic_fetch_add(&log->dropped, 1);
     } else {
         memcpy(log->filling + log->filled, line->text, line->used);
         log->filled += line->used;
         if (log->filled == line->used) { /* it was empty: the writer may be asleep */
-            (void)pthread_cond_signal(&log->changed);
+            MUST(pthread_cond_signal(&log->changed));
         }
     }
-    (void)pthread_mutex_unlock(&log->lock);
+    MUST(pthread_mutex_unlock(&log->lock));
 }
 
 void log_message(struct log *log, enum log_level level, const char *format, ...)
@@ -216,12 +398,17 @@ bool log_request_due(struct log *log)
     if (log == NULL || !log->options.requests || log->options.level < LOG_INFO) {
         return false;
     }
-    (void)pthread_mutex_lock(&log->lock);
-    bool drop = over_rate(log);
-    if (drop && atomic_fetch_add(&log->dropped, 1) == log->reported) {
-        (void)pthread_cond_signal(&log->changed); /* the first of them: to be reported */
+    MUST(pthread_mutex_lock(&log->lock));
+    uint64_t second = clock_now_ns() / NS_PER_S;
+    if (second != log->rate_second) {
+        log->rate_second = second;
+        log->rate_lines = 0;
     }
-    (void)pthread_mutex_unlock(&log->lock);
+    bool drop = log->options.request_rate != 0 && ++log->rate_lines > log->options.request_rate;
+    if (drop && atomic_fetch_add(&log->dropped, 1) == log->reported) {
+        MUST(pthread_cond_signal(&log->changed)); /* the first of them: to be reported */
+    }
+    MUST(pthread_mutex_unlock(&log->lock));
     return !drop;
 }
 

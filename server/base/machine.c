@@ -11,22 +11,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-uint64_t machine_raise_open_files(uint64_t files)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return 0;
-    }
-    if (limit.rlim_cur < files) {
-        struct rlimit raised = {.rlim_cur = files < limit.rlim_max ? files : limit.rlim_max,
-                                .rlim_max = limit.rlim_max};
-        if (setrlimit(RLIMIT_NOFILE, &raised) == 0) {
-            return raised.rlim_cur;
-        }
-    }
-    return limit.rlim_cur;
-}
-
 void machine_step_back(int steps)
 {
     /* Linux does this to the calling thread, not to the process. */

@@ -1,11 +1,8 @@
-/* Files of this process, and what it uses of the machine. Thread: any. */
+/* What this process uses of the machine. Thread: any. */
 #ifndef TALLY_SERVER_MACHINE_H
 #define TALLY_SERVER_MACHINE_H
 
 #include <stdint.h>
-
-/* Raise the limit of open files to what `files` need, as far as allowed; returns the limit. */
-uint64_t machine_raise_open_files(uint64_t files);
 
 /* Let other threads of this process have the processor before the calling one (nice(2)), and
  * before those that it creates from now on. Each call adds to what was. Where the system does

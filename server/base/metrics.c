@@ -1,10 +1,9 @@
-/* The recording half of the metrics: relaxed additions. server/pages/metrics_text.c writes them
+/* The recording half of the metrics: relaxed additions. server/pages/metrics_page.c writes them
  * out. */
 #include "server/base/metrics.h"
 
 #include "proto/models.h"
 #include "server/base/clock.h"
-#include "server/base/metrics_store.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -6,12 +6,56 @@
 
 #include "proto/kserve_pages.h"
 #include "proto/status.h"
-#include "server/base/metrics_table.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct metrics; /* opaque */
+/* ---- the names of everything that is counted: a row gives enum, storage and exposition ---- */
+
+/* clang-format off */
+/*        symbol          label "route" of tally_requests_total */
+#define METRICS_ROUTE_TABLE(X)                \
+        X(CUMSUM,         "cumsum")           \
+        X(DIRECTML,       "directml")         \
+        X(OPENVINO,       "openvino")         \
+        X(V2_INFER,       "v2_infer")         \
+        X(V2_OTHER,       "v2_other")         \
+        X(OPERATIONS,     "operations")       \
+        X(UNKNOWN,        "unknown")
+
+/*        symbol            name                                help */
+#define METRICS_COUNTER_TABLE(X)                                                                    \
+        X(BYTES_RECEIVED,   "tally_received_bytes_total",       "Body bytes received.")             \
+        X(BYTES_SENT,       "tally_sent_bytes_total",           "Body bytes of answers.")           \
+        X(ELEMENTS,         "tally_elements_total",             "Elements computed.")               \
+        X(CONNECTIONS,      "tally_connections_total",          "Connections accepted.")            \
+        X(BATCHES,          "tally_batches_total",              "Batches run on a device.")         \
+        X(SLICES,           "tally_slices_total",               "Slices of tensors that devices were given.") \
+        X(SLICED_REQUESTS,  "tally_sliced_requests_total",      "Requests whose tensors were scanned in slices.") \
+        X(BATCH_RETRIES,    "tally_batch_retries_total",        "Batches moved to another device after theirs failed.") \
+        X(DEVICE_FAILURES,  "tally_device_failures_total",      "Devices taken out of use.")        \
+        X(SLOW_CLIENTS,     "tally_slow_clients_total",         "Connections cut for missing a deadline.") \
+        X(CLIENTS_GONE,     "tally_clients_gone_total",         "Requests dropped because the client hung up.")
+
+/*        symbol            name                                help */
+#define METRICS_GAUGE_TABLE(X)                                                                      \
+        X(CONNECTIONS,      "tally_connections",                "Open connections.")                \
+        X(ACTIVE_REQUESTS,  "tally_active_requests",            "Requests between their first header byte and the end of their answer.") \
+        X(SHM_REGIONS,      "tally_shm_regions",                "Registered shared memory regions.") \
+        X(SHM_BYTES,        "tally_shm_bytes",                  "Bytes of registered shared memory regions.")
+
+/*        symbol       label "stage" of tally_stage_seconds */
+#define METRICS_STAGE_TABLE(X)        \
+        X(RECEIVE,     "receive")     \
+        X(DECODE,      "decode")      \
+        X(QUEUE,       "queue")       \
+        X(COMPUTE,     "compute")     \
+        X(ENCODE,      "encode")      \
+        X(TOTAL,       "total")
+/* clang-format on */
+
+struct metrics;
 
 enum metrics_route {
 #define X(symbol, name) METRICS_ROUTE_##symbol,
@@ -93,5 +137,86 @@ void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch);
  * err   OUT_OF_MEMORY */
 MUST_CHECK enum status metrics_model_stats(const struct metrics *metrics, size_t model,
                                            struct kserve_model_stats *out, struct error *err);
+
+/* ---- where the counts are kept: for server/pages/metrics_page.c ---- */
+
+typedef _Atomic uint64_t metrics_cell;
+
+/* Upper bounds of histogram buckets; a last bucket for what is above them all. */
+#define METRICS_SECONDS_BOUNDS                                                                 \
+    {                                                                                          \
+        25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, \
+            250e-3, 500e-3, 1, 2.5, 5, 10                                                      \
+    }
+#define METRICS_BATCH_BOUNDS                              \
+    {                                                     \
+        1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048 \
+    }
+
+enum {
+    METRICS_SECONDS_BUCKETS = 18,
+    METRICS_BATCH_BUCKETS = 12,
+    METRICS_BUCKETS_MAX = 18,
+    METRICS_BATCH_MAX = 4096 /* the most that --batch-max-requests may be */
+};
+
+struct metrics_histogram {
+    metrics_cell buckets[METRICS_BUCKETS_MAX + 1]; /* not cumulative */
+    metrics_cell sum;                              /* nanoseconds, or whatever is counted */
+};
+
+struct metrics_sum {
+    metrics_cell count;
+    metrics_cell ns;
+};
+
+enum metrics_failure {
+    METRICS_FAILURE_REJECTED,
+    METRICS_FAILURE_CANCELED,
+    METRICS_FAILURE_BACKEND,
+    METRICS_FAILURE_OTHER,
+    METRICS_FAILURE_COUNT
+};
+
+/* Launches in which a model had one number of requests. */
+struct metrics_batch_cells {
+    metrics_cell count;
+    metrics_cell upload_ns;
+    metrics_cell compute_ns;
+    metrics_cell download_ns;
+};
+
+struct metrics_model_cells {
+    metrics_cell last_inference_ms;
+    metrics_cell inference_count;
+    metrics_cell execution_count;
+    metrics_cell failures[METRICS_FAILURE_COUNT];
+    struct metrics_sum success;
+    struct metrics_sum fail;
+    struct metrics_sum queue;
+    struct metrics_sum compute_input;
+    struct metrics_sum compute_infer;
+    struct metrics_sum compute_output;
+    metrics_cell largest_batch;
+    struct metrics_batch_cells batches[METRICS_BATCH_MAX]; /* by requests - 1 */
+};
+
+struct metrics {
+    metrics_cell counters[METRICS_COUNTER_COUNT];
+    _Atomic int64_t gauges[METRICS_GAUGE_COUNT];
+    metrics_cell outcomes[METRICS_ROUTE_COUNT][STATUS_COUNT];
+    struct metrics_histogram stages[METRICS_STAGE_COUNT];
+    struct metrics_histogram batch_sizes;
+    size_t model_count;
+    struct metrics_model_cells models[];
+};
+
+extern const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS];
+extern const double metrics_batch_bounds[METRICS_BATCH_BUCKETS];
+
+static inline uint64_t metrics_read(const metrics_cell *cell)
+{
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
 
 #endif

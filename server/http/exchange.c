@@ -4,23 +4,30 @@
  * (Expect: 100-continue): answered at once. A short rest: read, dropped, answered at the end,
  * and the connection lives on. A long one, or one that does not come: the answer is written to
  * the socket right away and our side closed, then what the client still sends is read and
- * dropped for a bounded number of bytes and seconds (deadline.c), because closing with unread
+ * dropped for a bounded number of bytes and seconds (conn.c), because closing with unread
  * bytes would destroy the answer on its way. */
 #include "server/http/exchange.h"
 
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
 #include "server/http/loop.h"
-#include "server/http/respond.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/land.h"
+#include "server/infer/slices.h"
+#include "server/memory/shm.h"
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
+#include "server/sched/codec_pool.h"
 #include "server/sched/queue.h"
 
+#include <arpa/inet.h>
+#include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +36,95 @@ enum {
     LINGER_BYTES = 16 << 20,          /* read and dropped after an early answer, at most: more
                                        * than the buffers of two sockets hold, so that the
                                        * client had the answer when it sent what follows */
-    ID_BYTES = 16
+    ID_BYTES = 16,
+    KEPT_EXCHANGES = 1024, /* unused records a loop keeps */
+    KEPT_TEXT_BYTES = 65536,
+    FIRST_TARGET_BYTES = 256
 };
+
+/* ---- records, kept between requests ---- */
+
+static struct exchange *take_record(struct http_loop *loop)
+{
+    struct exchange *x = loop->free_exchanges;
+    if (x == NULL) {
+        return calloc(1, sizeof *x);
+    }
+    loop->free_exchanges = x->next_free;
+    loop->free_count--;
+    return x;
+}
+
+static void reset(struct exchange *x)
+{
+    request_clear(&x->request);
+    x->magic = EXCHANGE_MAGIC;
+    x->post = false;
+    x->get = false;
+    x->head = false;
+    x->close = false;
+    x->path = "";
+    x->route = NULL;
+    x->held = false;
+    x->orphan = false;
+    x->refused_ns = 0;
+    x->drained = 0;
+    x->client_counted = false;
+    x->http_status = 0;
+    x->page_text = NULL;
+    x->page_bytes = 0;
+}
+
+static bool copy_target(struct exchange *x, const char *target)
+{
+    size_t bytes = strlen(target) + 1;
+    if (bytes > x->target_capacity) {
+        size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
+        char *grown = realloc(x->target, capacity);
+        if (grown == NULL) {
+            return false;
+        }
+        x->target = grown;
+        x->target_capacity = capacity;
+    }
+    memcpy(x->target, target, bytes);
+    return true;
+}
+
+struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
+                                const char *target)
+{
+    struct http_loop *loop = conn->loop;
+    struct exchange *x = take_record(loop);
+    if (x == NULL || !copy_target(x, target)) {
+        exchange_free(x);
+        return NULL;
+    }
+    reset(x);
+    x->conn = conn;
+    x->loop = loop;
+    x->request.local = conn->local;
+    x->connection = connection;
+    x->request.completion = &loop->completion;
+    x->request.server = loop->server;
+    x->request.client = conn->client;
+    conn->exchange = x;
+    conn->used = true;
+    conn_begin(conn);
+    x->request.times.arrived = conn->since_ns;
+    x->request.ticket = conn->since_ns;
+    metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
+    return x;
+}
+
+void exchange_free(struct exchange *x)
+{
+    if (x != NULL) {
+        free(x->target);
+        free(x->request.head);
+        free(x);
+    }
+}
 
 /* ---- the header ---- */
 
@@ -45,18 +139,9 @@ void exchange_make_id(struct exchange *x)
     x->request.id[ID_BYTES] = '\0';
 }
 
-static void choose_id(struct exchange *x)
-{
-    if (x->door.request_id != NULL) {
-        memcpy(x->request.id, x->door.request_id, strlen(x->door.request_id) + 1);
-    } else {
-        exchange_make_id(x);
-    }
-}
-
 static void choose_deadline(struct exchange *x)
 {
-    uint64_t timeout_ms = x->door.timeout_ms;
+    uint64_t timeout_ms = x->header.timeout_ms;
     uint64_t own_ms = x->loop->server->config->request_timeout_ms;
     uint64_t at = 0;
     timeout_ms = timeout_ms == 0 ? own_ms : timeout_ms;
@@ -94,7 +179,7 @@ static enum status find_route(struct exchange *x, struct error *err)
     codec_request->param_count = target.param_count;
     x->path = path;
     memcpy(x->segments, match.segments, sizeof x->segments);
-    x->request.route = match.route;
+    x->route = match.route;
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET / lists what there is", path);
@@ -113,8 +198,7 @@ static enum status unsupported_media(const struct exchange *x, struct error *err
         err, STATUS_UNSUPPORTED_MEDIA, "Content-Type",
         "Content-Type is \"%.100s\"; this path understands application/json, "
         "application/octet-stream%s",
-        x->door.media_text,
-        x->request.route->kind == ROUTE_CUMSUM ? " and application/x-npy" : "");
+        x->header.media_text, x->route->kind == ROUTE_CUMSUM ? " and application/x-npy" : "");
 }
 
 static enum status choose_model(struct exchange *x, struct error *err)
@@ -131,26 +215,26 @@ static enum status choose_model(struct exchange *x, struct error *err)
 
 static enum status choose_codec(struct exchange *x, struct error *err)
 {
-    static const enum codec_format formats[] = {[DOOR_MEDIA_NONE] = CODEC_FORMAT_JSON,
-                                                [DOOR_MEDIA_JSON] = CODEC_FORMAT_JSON,
-                                                [DOOR_MEDIA_RAW] = CODEC_FORMAT_RAW,
-                                                [DOOR_MEDIA_NPY] = CODEC_FORMAT_NPY};
+    static const enum codec_format formats[] = {[HEADER_MEDIA_NONE] = CODEC_FORMAT_JSON,
+                                                [HEADER_MEDIA_JSON] = CODEC_FORMAT_JSON,
+                                                [HEADER_MEDIA_RAW] = CODEC_FORMAT_RAW,
+                                                [HEADER_MEDIA_NPY] = CODEC_FORMAT_NPY};
     struct request *request = &x->request;
-    enum door_media media = x->door.media;
-    request->codec_request.head_bytes = x->door.head_bytes;
-    if (request->route->kind == ROUTE_DIALECT) {
-        bool known = media != DOOR_MEDIA_OTHER && media != DOOR_MEDIA_NPY;
-        if (!known && !request->route->any_media) {
+    enum header_media media = x->header.media;
+    request->codec_request.head_bytes = x->header.head_bytes;
+    if (x->route->kind == ROUTE_DIALECT) {
+        bool known = media != HEADER_MEDIA_OTHER && media != HEADER_MEDIA_NPY;
+        if (!known && !x->route->any_media) {
             return unsupported_media(x, err);
         }
-        request->codec = request->route->codec();
+        request->codec = x->route->codec();
         return x->segments[0] == NULL ? STATUS_OK : choose_model(x, err);
     }
-    if (media == DOOR_MEDIA_OTHER) {
+    if (media == HEADER_MEDIA_OTHER) {
         return unsupported_media(x, err);
     }
     enum codec_format format = formats[media];
-    unsigned accepted = x->door.accept_formats;
+    unsigned accepted = x->header.accept_formats;
     request->codec = codec_cumsum(format);
     /* Exactly one named: that one. */
     if (accepted != 0 && (accepted & (accepted - 1)) == 0) {
@@ -188,11 +272,11 @@ static enum status admit(struct exchange *x, struct error *err)
 static enum status open_exchange(struct exchange *x)
 {
     struct error *err = &x->request.error;
-    enum status status = door_finish(&x->door, err);
+    enum status status = header_check_finish(&x->header, err);
     if (status == STATUS_OK) {
         status = find_route(x, err);
     }
-    if (status == STATUS_OK && x->request.route->kind != ROUTE_PAGE) {
+    if (status == STATUS_OK && x->route->kind != ROUTE_PAGE) {
         choose_deadline(x);
         status = admit(x, err);
         if (status == STATUS_OK) {
@@ -200,10 +284,10 @@ static enum status open_exchange(struct exchange *x)
         }
     }
     if (status == STATUS_OK) {
-        x->request.body.declared = x->door.content_length;
-        x->request.body.chunked = x->door.chunked;
-        x->request.body.coding = x->door.coding;
-        x->request.accept_coding = x->door.accept_coding;
+        x->request.body.declared = x->header.content_length;
+        x->request.body.chunked = x->header.chunked;
+        x->request.body.coding = x->header.coding;
+        x->request.accept_coding = x->header.accept_coding;
         status = land_begin(&x->request, err);
     }
     return status == STATUS_OK && x->request.codec != NULL ? infer_check(&x->request, err)
@@ -223,27 +307,31 @@ static void begin_drain(struct exchange *x, uint64_t left)
 
 void exchange_refuse(struct exchange *x)
 {
-    int64_t length = x->door.content_length;
+    int64_t length = x->header.content_length;
     begin_drain(x, length < 0 ? 0 : (uint64_t)length - x->request.body.received);
 }
 
 enum exchange_step exchange_header(struct exchange *x, const char *method)
 {
-    const struct door *door = &x->door;
+    const struct header_check *header = &x->header;
     conn_begin(x->conn);
     x->post = strcmp(method, "POST") == 0;
     x->head = strcmp(method, "HEAD") == 0;
     x->get = x->head || strcmp(method, "GET") == 0;
-    choose_id(x);
+    if (x->header.request_id != NULL) {
+        memcpy(x->request.id, x->header.request_id, strlen(x->header.request_id) + 1);
+    } else {
+        exchange_make_id(x);
+    }
     request_enter(&x->request, REQUEST_BODY);
     if (open_exchange(x) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
-    if (door->unframed || (door->expect_continue && door_has_body(door))) {
+    if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
         x->close = true;
         return EXCHANGE_ANSWER;
     }
-    begin_drain(x, door->content_length > 0 ? (uint64_t)door->content_length : 0);
+    begin_drain(x, header->content_length > 0 ? (uint64_t)header->content_length : 0);
     return EXCHANGE_GO_ON;
 }
 
@@ -303,7 +391,7 @@ static void make_page(struct exchange *x)
         .params = request->codec_request.params,
     };
     struct page page = {.http_status = 200, .content_type = "application/json"};
-    if (request->route->page(&page_request, &page, &request->error) != STATUS_OK) {
+    if (x->route->page(&page_request, &page, &request->error) != STATUS_OK) {
         free(page.text);
         return;
     }
@@ -340,4 +428,178 @@ enum exchange_step exchange_body_end(struct exchange *x)
         break;
     }
     return EXCHANGE_ANSWER;
+}
+
+/* ---- the end ---- */
+
+static void shape_text(const struct scan_desc *desc, char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < desc->rank && used < room; i++) {
+        int count =
+            snprintf(text + used, room - used, "%s%" PRId64, i == 0 ? "" : ",", desc->sizes[i]);
+        used += count > 0 ? (size_t)count : room;
+    }
+}
+
+static void log_end(const struct exchange *x, uint64_t now_ns)
+{
+    const struct request *request = &x->request;
+    char client[INET6_ADDRSTRLEN];
+    char shape[256];
+    conn_client_text(x->conn, client, sizeof client);
+    shape[0] = '\0';
+    if (request->planned) {
+        shape_text(&request->call.desc, shape, sizeof shape);
+    }
+    const struct log_request line = {
+        .id = request->id,
+        .method = x->post  ? "POST"
+                  : x->get ? "GET"
+                           : "",
+        .path = x->route != NULL ? x->route->pattern : x->path,
+        .client = client,
+        .format = request->codec != NULL ? request->codec->name : NULL,
+        .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,
+        .shape = shape,
+        .outcome = status_slug(request->error.status),
+        .detail = request->error.status != STATUS_OK ? request->error.detail : NULL,
+        .http_status = x->http_status,
+        .bytes_in = x->request.body.received,
+        .bytes_out = x->conn->answer_bytes,
+        .queue_us = clock_span_ns(request->times.queued, request->times.started) / NS_PER_US,
+        .compute_us =
+            clock_span_ns(request->times.started, request->times.computed) / NS_PER_US,
+        .total_us = clock_span_ns(request->times.arrived, now_ns) / NS_PER_US,
+        .batch = request->batch,
+        .device = request->device,
+    };
+    log_request(x->loop->server->log, &line);
+}
+
+static void count_end(struct exchange *x)
+{
+    struct metrics *metrics = x->loop->server->metrics;
+    struct request *request = &x->request;
+    const struct route *route = x->route;
+    enum request_state state = request_state(request);
+    if (state != REQUEST_ANSWERING && state != REQUEST_LINGERING &&
+        request->error.status == STATUS_OK) {
+        (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
+    }
+    metrics_outcome(metrics, route == NULL ? METRICS_ROUTE_UNKNOWN : route->counted_as,
+                    request->error.status);
+    if (request->codec != NULL) {
+        const struct metrics_request ended = request_figures(request);
+        metrics_request(metrics, &ended);
+    }
+    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, x->request.body.received);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, x->conn->answer_bytes);
+    metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
+}
+
+static void end(struct exchange *x);
+
+/* The device may still write to its memory, and whoever has the request gives it back. If only
+ * a slice of it is out, that is left with what it needs. */
+static void orphan(struct exchange *x)
+{
+    x->conn->daemon->polled--;
+    exchange_cancel(x);
+    if (request_state(&x->request) == REQUEST_SLICED) {
+        request_enter(&x->request, REQUEST_READY);
+        x->loop->completion.expected--;
+        end(x);
+    } else {
+        x->orphan = true;
+    }
+}
+
+/* A text goes back, with what was reserved for it. */
+static void discard(struct request *request, void *text, size_t bytes, uint64_t reserved)
+{
+    reserved = reserved < request->reserved_bytes ? reserved : request->reserved_bytes;
+    request->reserved_bytes -= reserved;
+    codec_pool_discard(request->server->codecs, request->server->memory,
+                       (struct codec_discard){text, bytes, reserved});
+}
+
+static void end(struct exchange *x)
+{
+    struct http_loop *loop = x->loop;
+    struct request *request = &x->request;
+    struct memory *memory = loop->server->memory;
+    count_end(x);
+    x->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
+    if (log_request_due(loop->server->log)) {
+        log_end(x, clock_now_ns());
+    }
+    if (request->decoded) {
+        request->codec->release(&request->call);
+    }
+    if (request->answer.head_bytes > KEPT_TEXT_BYTES) {
+        discard(request, request->answer.head, request->answer.head_bytes,
+                request->answer.head_bytes);
+    } else {
+        free(request->answer.head);
+    }
+    shm_release_all(request->shm);
+    slices_release(request);
+    land_release(request);
+    if (request->head_capacity > KEPT_TEXT_BYTES) {
+        discard(request, request->head, request->head_capacity, request->body.head_reserved);
+        request->head = NULL;
+        request->head_capacity = 0;
+    }
+    memory_give(memory, &request->block);
+    if (request->reserved_bytes > 0) {
+        memory_release(memory, request->reserved_bytes);
+    }
+    admission_leave(loop->server->admission, request);
+    admission_wake(loop->server->admission); /* a small one has given memory back, too */
+    if (x->client_counted) {
+        client_end_request(request->client);
+    }
+    x->conn->exchange = NULL;
+    x->conn->answer_bytes = 0;
+    conn_begin(x->conn);
+    x->magic = 0;
+    if (loop->free_count >= KEPT_EXCHANGES) {
+        exchange_free(x);
+        return;
+    }
+    x->next_free = loop->free_exchanges;
+    loop->free_exchanges = x;
+    loop->free_count++;
+}
+
+void exchange_end(struct exchange *x)
+{
+    assert(x->magic == EXCHANGE_MAGIC && !x->held);
+    if (x->orphan) {
+        return;
+    }
+    if (request_is_away(&x->request)) {
+        orphan(x);
+    } else {
+        end(x);
+    }
+}
+
+void exchange_end_orphan(struct exchange *x)
+{
+    struct conn *conn = x->conn;
+    assert(x->magic == EXCHANGE_MAGIC && x->orphan);
+    end(x);
+    if (conn->closed) {
+        conn_free(conn);
+    }
+}
+
+void exchange_cancel(struct exchange *x)
+{
+    if (!atomic_exchange(&x->request.cancelled, true)) {
+        metrics_add(x->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
+    }
 }

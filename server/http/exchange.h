@@ -2,7 +2,7 @@
  * belong to one loop, and so do their fields, but for `request` while that is away: its states are
  * in server/sched/request.h. A request that comes back is found again as `exchange_of(request)`.
  *
- * How long a connection may take for what (deadline.c). All bounds are absolute: a byte now and
+ * How long a connection may take for what (conn.c). All bounds are absolute: a byte now and
  * then moves none of them.
  *
  * | its request         | bounded by                                                            |
@@ -18,7 +18,7 @@
  * | ANSWERING           | --answer-timeout-ms, rate                                             |
  *
  * While reservations of memory are refused, who holds some of it and is slow has no longer than
- * that (deadline.c).
+ * that (conn.c).
  *
  * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
  * suspends the connection (`held`). Until then it may even close it, which makes an orphan of the
@@ -26,7 +26,7 @@
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
-#include "server/http/door.h"
+#include "server/http/header_check.h"
 #include "server/http/routes.h"
 #include "server/pages/page.h"
 #include "server/sched/request.h"
@@ -36,6 +36,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+struct MHD_Connection;
 struct http_loop;
 struct http_daemon;
 
@@ -70,7 +71,6 @@ struct conn {
 enum {
     CONN_MAGIC = 0x7a11c0,
     EXCHANGE_MAGIC = 0x7a11e8,
-    KEPT_TEXT_BYTES = 65536,
     EXCHANGE_MOST_POLLS = 16 /* then it is suspended: that costs as much as some twenty do */
 };
 
@@ -79,7 +79,9 @@ struct exchange {
     unsigned magic;
     struct conn *conn;
     struct http_loop *loop;
-    struct door door;
+    struct MHD_Connection *connection;
+    const struct route *route; /* static; NULL: none is known */
+    struct header_check header;
     bool post;
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
@@ -156,5 +158,23 @@ enum exchange_step exchange_body_end(struct exchange *x);
 
 /* In REQUEST_BODY, between MHD's calls: request.error says why the rest is not wanted. */
 void exchange_refuse(struct exchange *x);
+
+/* ---- respond.c: the outcome as an HTTP answer, with as little copying as MHD lets us ---- */
+
+/* Queue the answer with MHD. False: it cannot be (out of memory): close the connection. */
+MUST_CHECK bool respond(struct exchange *x);
+
+/* Write a refusal straight to the socket while the client is still sending, and close our side of
+ * the connection for writing. MHD has sent nothing of this exchange yet, so nothing is mixed up. */
+void respond_early(struct exchange *x);
+
+/* ---- peek.c: what a client's socket says without reading or writing. Thread: any ---- */
+
+/* Whether bytes from the client are there that nobody has read yet. */
+bool peek_unread(int fd);
+
+/* How many bytes the client has taken so far, up to a constant. A Unix socket does not count: there
+ * it is what of `given`, the bytes known to be handed to the socket, has left it. */
+uint64_t peek_taken(int fd, uint64_t given);
 
 #endif

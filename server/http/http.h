@@ -1,11 +1,9 @@
 /* The HTTP side of the service: one or more threads, each with a libuv loop that drives MHD
- * daemons through their epoll descriptors (one daemon per listening socket) and takes back
- * finished requests. All MHD calls about a connection are made on the thread of its loop.
+ * daemons through their epoll descriptors and takes back finished requests. All MHD calls about a connection are made on the thread of its loop.
  *
- *     socket --> MHD daemon --> exchange.c (one request's life) --> infer.c --> queue ...
- * worker ^                                                             |
- *                    +---- resume <---- completion eventfd <-----------------------+
- */
+ *     socket --> MHD daemon --> exchange.c --> infer.c --> queue --> worker
+ *                    ^                                                 |
+ *                    +---- resume <---- completion eventfd <-----------+ */
 #ifndef TALLY_SERVER_HTTP_H
 #define TALLY_SERVER_HTTP_H
 

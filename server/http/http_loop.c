@@ -23,7 +23,7 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
-#include "server/http/respond.h"
+#include "server/base/thread.h"
 #include "server/infer/infer.h"
 #include "server/infer/slices.h"
 #include "server/sched/queue.h"
@@ -103,17 +103,8 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
                                 size_t name_bytes, const char *value, size_t value_bytes)
 {
     (void)kind;
-    door_field(cls, name, name_bytes, value == NULL ? "" : value, value_bytes);
+    header_check_field(cls, name, name_bytes, value == NULL ? "" : value, value_bytes);
     return MHD_YES;
-}
-
-static enum exchange_step read_header(struct exchange *x, const char *method,
-                                      const char *version)
-{
-    door_init(&x->door, strcmp(version, MHD_HTTP_VERSION_1_0) != 0);
-    (void)MHD_get_connection_values_n(x->request.connection, MHD_HEADER_KIND, on_field,
-                                      &x->door);
-    return exchange_header(x, method);
 }
 
 /* Handed over already: whoever has the request gives it back to this very thread, which cannot
@@ -136,18 +127,7 @@ static void hold(struct exchange *x)
 {
     x->held = true;
     x->conn->daemon->polled--;
-    MHD_suspend_connection(x->request.connection);
-}
-
-/* MHD asks for an answer that is not there. */
-static enum MHD_Result answer_polled(struct exchange *x)
-{
-    if (x->polls_left == 0) {
-        hold(x);
-    } else {
-        x->polls_left--;
-    }
-    return MHD_YES;
+    MHD_suspend_connection(x->connection);
 }
 
 static enum MHD_Result take_step(struct exchange *x, enum exchange_step step)
@@ -188,11 +168,18 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     }
     assert(x->magic == EXCHANGE_MAGIC);
     if (request_is_away(&x->request)) {
-        return answer_polled(x);
+        if (x->polls_left == 0) {
+            hold(x);
+        } else {
+            x->polls_left--;
+        }
+        return MHD_YES;
     }
     daemon->progress = true;
     if (request_state(&x->request) == REQUEST_HEADER) {
-        return take_step(x, read_header(x, method, version));
+        header_check_init(&x->header, strcmp(version, MHD_HTTP_VERSION_1_0) != 0);
+        (void)MHD_get_connection_values_n(x->connection, MHD_HEADER_KIND, on_field, &x->header);
+        return take_step(x, exchange_header(x, method));
     }
     if (*data_bytes > 0) {
         size_t count = *data_bytes;
@@ -236,7 +223,7 @@ void loop_resume(struct exchange *x)
     daemon->need_run = true;
     if (x->held) {
         x->held = false;
-        MHD_resume_connection(x->request.connection);
+        MHD_resume_connection(x->connection);
     } else {
         daemon->polled--;
     }
@@ -258,7 +245,7 @@ static void resume_body(struct exchange *x)
         exchange_refuse(x);
     }
     conn->daemon->need_run = true;
-    MHD_resume_connection(x->request.connection);
+    MHD_resume_connection(x->connection);
 }
 
 static void take_back(struct request *request)
@@ -355,8 +342,8 @@ static bool run_daemons(struct http_loop *loop)
     return true; /* perhaps: the next turn sees */
 }
 
-/* Are so few answers of devices due that they are worth waiting for awake? */
-static bool stays_awake(struct http_loop *loop)
+/* Are so few answers of devices due that they are worth busy-polling for? */
+static bool busy_polls(struct http_loop *loop)
 {
     size_t polled = 0;
     for (size_t i = 0; i < loop->daemon_count; i++) {
@@ -375,7 +362,7 @@ static void on_check(uv_check_t *check)
     struct http_loop *loop = check->data;
     bool pending = run_daemons(loop);
     queue_wake(loop->server->queue);
-    if (pending || stays_awake(loop)) {
+    if (pending || busy_polls(loop)) {
         (void)uv_idle_start(&loop->idle, on_noop);
     } else {
         (void)uv_idle_stop(&loop->idle);
@@ -469,7 +456,7 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
 #if MHD_VERSION >= 0x00097701
         {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
 #else
-        /* What 1 would refuse, without Host or with blanks in the target, the door and
+        /* What 1 would refuse, without Host or with blanks in the target, the header check and
          * target_parse() refuse as well, in JSON. */
         {MHD_OPTION_STRICT_FOR_CLIENT, 0, NULL},
 #endif
@@ -524,20 +511,17 @@ static enum status handles_start(struct http_loop *loop, struct error *err)
     return STATUS_OK;
 }
 
-static enum status loop_init(struct http_loop *loop, struct error *err)
+enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
+                       struct error *err)
 {
     loop->magic = LOOP_MAGIC;
     if (getrandom(&loop->id_prefix, sizeof loop->id_prefix, GRND_NONBLOCK) < 0) {
         loop->id_prefix = (uint32_t)uv_hrtime(); /* ids need not be secret */
     }
     enum status status = completion_init(&loop->completion, err);
-    return status == STATUS_OK ? handles_start(loop, err) : status;
-}
-
-enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
-                       struct error *err)
-{
-    enum status status = loop_init(loop, err);
+    if (status == STATUS_OK) {
+        status = handles_start(loop, err);
+    }
     if (status == STATUS_OK) { /* so that there is always one */
         loop->daemons[0] = (struct http_daemon){.loop = loop};
         status = http_daemon_start(&loop->daemons[0], err);
@@ -564,7 +548,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 void loop_join(struct http_loop *loop)
 {
     if (loop->started && !loop->joined) {
-        (void)pthread_join(loop->thread, NULL);
+        MUST(pthread_join(loop->thread, NULL));
         loop->joined = true;
     }
 }

@@ -51,8 +51,8 @@ struct listen_set {
 MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
                                    const struct listen_access *access, struct error *err);
 
-/* Add the sockets systemd passed (LISTEN_PID, LISTEN_FDS); none is fine. Forgets the variables.
- */
+/* Add the sockets that systemd passed (LISTEN_PID, LISTEN_FDS) and forget the variables; none is
+ * fine. */
 MUST_CHECK enum status listen_inherit(struct listen_set *set, struct error *err);
 
 /* Let no new connection begin, so that the sockets can be closed without resetting one that the

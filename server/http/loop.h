@@ -1,5 +1,5 @@
 /* The state of one HTTP thread; private to http*.c, conn.c, exchange*.c,
- * deadline.c, respond.c. */
+ * conn.c, respond.c. */
 #ifndef TALLY_SERVER_LOOP_H
 #define TALLY_SERVER_LOOP_H
 
@@ -141,7 +141,7 @@ void accepting_end(struct http_loop *loop, uint64_t now_ns);
 /* Close what is left. */
 void accepting_stop(struct http_loop *loop);
 
-/* deadline.c: cut slow clients, notice dead ones, close idle ones while draining. */
+/* conn.c: cut slow clients, notice dead ones, close idle ones while draining. */
 void deadline_sweep(struct http_loop *loop);
 /* End the connection: MHD closes it by its own ways. */
 void deadline_cut(struct conn *conn);

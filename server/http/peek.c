@@ -1,6 +1,6 @@
-/* Questions to a client's socket; see peek.h. Apart from others because linux/tcp.h, whose
+/* Questions to a client's socket. Apart from others because linux/tcp.h, whose
  * struct tcp_info counts bytes, cannot be included together with the C library's. */
-#include "server/http/peek.h"
+#include "server/http/exchange.h"
 
 #include <linux/sockios.h>
 #include <linux/tcp.h>

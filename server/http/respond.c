@@ -1,11 +1,11 @@
-/* Answers; see respond.h. Everything sent belongs to the exchange until MHD is through with it
- * (NOTIFY_COMPLETED), so nothing is copied for MHD but the header fields. */
-#include "server/http/respond.h"
+/* Answers: status category to HTTP code, headers, body. Everything sent belongs to the exchange
+ * until MHD is through with it (NOTIFY_COMPLETED), so nothing is copied for MHD but the header
+ * fields. */
+#include "server/http/exchange.h"
 
 #include "proto/json/writer.h"
 #include "server/base/clock.h"
 #include "server/http/loop.h"
-#include "server/http/peek.h"
 #include "server/infer/infer.h"
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
@@ -48,7 +48,7 @@ static const struct {
     [CATEGORY_CLIENT_GONE] = {503, "Service Unavailable"},
 };
 
-unsigned respond_http_status(enum status status, const struct route *route)
+static unsigned http_status_of(enum status status, const struct route *route)
 {
     enum status_category category = status_category(status);
     if (category == CATEGORY_DEADLINE && route != NULL && route->triton_codes) {
@@ -109,7 +109,7 @@ static struct MHD_Response *error_response(struct exchange *x)
         return NULL;
     }
     request->answer.head = text; /* freed with the request */
-    x->http_status = respond_http_status(request->error.status, request->route);
+    x->http_status = http_status_of(request->error.status, x->route);
     struct MHD_Response *response = make((struct byte_view){text, bytes});
     if (response == NULL) {
         return NULL;
@@ -120,8 +120,8 @@ static struct MHD_Response *error_response(struct exchange *x)
         (void)snprintf(seconds, sizeof seconds, "%u", x->request.retry_after_s);
         add(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
-    if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL) {
-        add(response, MHD_HTTP_HEADER_ALLOW, route_allow(request->route));
+    if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL) {
+        add(response, MHD_HTTP_HEADER_ALLOW, route_allow(x->route));
     }
     if (request->error.status == STATUS_UNSUPPORTED_MEDIA &&
         strcmp(request->error.field, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
@@ -270,7 +270,7 @@ bool respond(struct exchange *x)
     if (x->close || ends_in_drain(x)) {
         add(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
-    bool queued = MHD_queue_response(request->connection, x->http_status, response) == MHD_YES;
+    bool queued = MHD_queue_response(x->connection, x->http_status, response) == MHD_YES;
     MHD_destroy_response(response);
     request_enter(request, REQUEST_ANSWERING);
     x->conn->daemon->answering++;
@@ -297,13 +297,13 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
     if (retry_later(x->http_status)) {
         (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n", x->request.retry_after_s);
     }
-    bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && request->route != NULL;
+    bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL;
     return snprintf(text, room,
                     "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                     "Content-Type: application/json\r\nContent-Length: %zu\r\n"
                     "%s%s%s%sX-Request-Id: %s\r\n\r\n",
                     x->http_status, reason, date, body_bytes, retry, allow ? "Allow: " : "",
-                    allow ? route_allow(request->route) : "", allow ? "\r\n" : "", request->id);
+                    allow ? route_allow(x->route) : "", allow ? "\r\n" : "", request->id);
 }
 
 void respond_early(struct exchange *x)
@@ -316,7 +316,7 @@ void respond_early(struct exchange *x)
     if (x->request.id[0] == '\0') { /* the header is not there yet, or never will be */
         exchange_make_id(x);
     }
-    x->http_status = respond_http_status(x->request.error.status, x->request.route);
+    x->http_status = http_status_of(x->request.error.status, x->route);
     json_writer_init_fixed(&w, body, sizeof body);
     write_error(&w, &x->request.error);
     if (!json_writer_ok(&w)) {

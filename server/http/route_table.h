@@ -9,7 +9,7 @@
 /*   CUMSUM    a tensor; codec by Content-Type
  *   DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's codes
  *   PAGE      an answer without a tensor
- * counted_as: METRICS_ROUTE_ (server/base/metrics_table.h) */
+ * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
 #define ROUTE_TABLE(CUMSUM, DIALECT, PAGE)                                                                                   \
 /*      pattern                                               counted as  codec           triton */                          \
 CUMSUM( "/v1/cumsum",                                         CUMSUM)                                                        \

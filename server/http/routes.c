@@ -2,7 +2,6 @@
 #include "server/http/routes.h"
 
 #include "server/http/route_table.h"
-#include "server/pages/v2_pages.h"
 
 #include <string.h>
 #include <strings.h>

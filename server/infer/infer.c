@@ -1,5 +1,5 @@
-/* Tensor requests; see infer.h. What runs on other threads touches the request and the plain
- * fields of its exchange, never the connection. */
+/* A tensor request's steps; see infer.h. Each runs where its cost allows: on the loop, or, if its
+ * text is long, in the codec pool. */
 #include "server/infer/infer.h"
 
 #include "server/base/clock.h"
@@ -7,7 +7,6 @@
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/land.h"
-#include "server/infer/packed_answer.h"
 #include "server/infer/slices.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
@@ -23,20 +22,8 @@ enum {
     INLINE_UNPACK_BYTES = 512,    /* packed bytes that are unpacked on the loop, to 0.5 MiB */
     INLINE_PACK_BYTES = 4096,     /* answers that are compressed on the loop */
     FORGET_STEP_BYTES = 16 << 20, /* of text, given back at a time */
-    SPARE_TEXT_BYTES = 64 << 10,  /* reserved for a text, that are worth giving back early */
     SOON_BYTES = 64 << 10         /* tensors whose scan takes less than a launch does */
 };
-
-static char *slab_at(const struct request *request, size_t offset)
-{
-    return (char *)slab_data(request->block.slab) + offset;
-}
-
-static char *output_of(const struct request *request)
-{
-    struct tensor_place place = request_output(request);
-    return (char *)slab_data(place.slab) + place.offset;
-}
 
 /* ---- decoding ---- */
 
@@ -97,8 +84,8 @@ enum status infer_decode(struct request *request, struct error *err)
     request->decoded = true;
     set_deadline(request);
     if (request->call.axis_pending) {
-        request->call.desc.axis =
-            0; /* sizes do not depend on it; planned again when it is known */
+        /* Sizes do not depend on it; the plan is made again when it is known. */
+        request->call.desc.axis = 0;
     }
     status = check_rank(request, err);
     if (status == STATUS_OK) {
@@ -124,26 +111,6 @@ static uint64_t computed_bytes(const struct request *request)
 {
     bool empty = request->plan.pattern == SCAN_EMPTY;
     return empty ? 0 : request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
-}
-
-static enum status zero_output_tail(struct request *request, const struct parallel *parallel,
-                                    struct error *err)
-{
-    uint64_t computed = computed_bytes(request);
-    return parallel_zero(parallel, output_of(request) + computed, request->out_bytes - computed,
-                         err);
-}
-
-/* Move payload that was kept behind a long head to where it belongs. */
-static enum status unspill(struct request *request, const struct parallel *parallel,
-                           struct error *err)
-{
-    size_t count = request->body.spilled < request->body.payload_room
-                       ? request->body.spilled
-                       : request->body.payload_room;
-    request->payload_received = request->body.spilled;
-    return parallel_copy(parallel, slab_at(request, request->in_offset),
-                         request->head + request->head_bytes + 1, count, err);
 }
 
 /* The text of the numbers is not needed any more. Its pages go back in steps, too. */
@@ -185,156 +152,51 @@ static enum status decode(struct request *request)
     return explained(request, status);
 }
 
-static enum status prepare_in_steps(struct request *request, const struct parallel *parallel)
+/* From a decoded body to a request that a device can take. Thread: the owner. */
+static enum status prepare(struct request *request)
 {
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    const struct parallel *parallel = &crew.parallel;
+    const struct request_body *body = &request->body;
+    struct scan_call *call = &request->call;
     struct error *err = &request->error;
     enum status status = infer_hold_rest(request, err);
-    request->call.parallel = parallel;
-    if (status == STATUS_OK && request->body.spill) {
-        status = unspill(request, parallel, err);
+    if (status != STATUS_OK) {
+        return explained(request, status);
+    }
+    char *input = request_block_at(request, request->in_offset);
+    call->parallel = parallel;
+    if (body->spill) { /* the payload lies behind the long head */
+        size_t count = body->spilled < body->payload_room ? body->spilled : body->payload_room;
+        request->payload_received = body->spilled;
+        status =
+            parallel_copy(parallel, input, request->head + request->head_bytes + 1, count, err);
     }
     if (status == STATUS_OK) {
         status = infer_shm_read_axis(request, err);
     }
     if (status == STATUS_OK) {
-        status = request->codec->complete(&request->call, slab_at(request, request->in_offset),
-                                          request->payload_received, err);
+        status = request->codec->complete(call, input, request->payload_received, err);
     }
-    if (status == STATUS_OK && request->call.source == CALL_SOURCE_TEXT) {
+    if (status == STATUS_OK && call->source == CALL_SOURCE_TEXT) {
         status = forget_text(request, parallel, err);
     }
     if (status == STATUS_OK) {
-        status =
-            infer_shm_read_input(request, slab_at(request, request->in_offset), parallel, err);
+        status = infer_shm_read_input(request, input, parallel, err);
     }
-    if (status == STATUS_OK && request->call.axis_pending) {
+    if (status == STATUS_OK && call->axis_pending) {
         status = plan(request, err);
     }
-    return status == STATUS_OK ? zero_output_tail(request, parallel, err) : status;
-}
-
-/* From a decoded body to a request a device can take. Thread: the owner. */
-static enum status prepare(struct request *request)
-{
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    enum status status = prepare_in_steps(request, &crew.parallel);
-    request->call.parallel = NULL;
+    if (status == STATUS_OK) { /* what no device writes is zeroes */
+        uint64_t computed = computed_bytes(request);
+        status = parallel_zero(parallel, request_output_bytes(request) + computed,
+                               request->out_bytes - computed, err);
+    }
+    call->parallel = NULL;
     return explained(request, status);
 }
 
-/* ---- answering ---- */
-
-static void answer_clear(struct answer *answer)
-{
-    answer->content_type = NULL;
-    answer->header_count = 0;
-    answer->head = NULL;
-    answer->head_bytes = 0;
-    answer->payload_bytes = 0;
-}
-
-struct infer_bytes infer_answer_bytes(struct request *request)
-{
-    struct answer *answer = &request->answer;
-    struct infer_bytes bytes = {.head = {answer->head, answer->head_bytes}};
-    if (answer->payload_bytes == 0) {
-        return bytes;
-    }
-    char *payload = slab_at(request, request->out_offset);
-    size_t room = request->out_offset - request->block.offset + MEMORY_HEADROOM;
-    if (answer->head_bytes > room) {
-        bytes.payload = (struct byte_view){payload, (size_t)answer->payload_bytes};
-        return bytes;
-    }
-    /* The head goes in front of the payload, so that one call sends both. */
-    if (answer->head_bytes > 0) {
-        memcpy(payload - answer->head_bytes, answer->head, answer->head_bytes);
-    }
-    bytes.head = (struct byte_view){payload - answer->head_bytes,
-                                    answer->head_bytes + (size_t)answer->payload_bytes};
-    return bytes;
-}
-
-/* The text of the answer is there, and shorter than what was reserved for it. */
-static void settle_text(struct request *request)
-{
-    uint64_t reserved = infer_text_bytes(request);
-    uint64_t used = request->answer.head_bytes;
-    if (reserved > used && reserved - used >= SPARE_TEXT_BYTES) {
-        memory_release(request->server->memory, reserved - used);
-        request->reserved_bytes -= reserved - used;
-    }
-}
-
-/* The head of the answer is not to be sent. Of a text at least its length is reserved. */
-static void drop_head(struct request *request)
-{
-    struct answer *answer = &request->answer;
-    uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
-    request->reserved_bytes -= reserved;
-    codec_pool_discard(request->server->codecs, request->server->memory,
-                       (struct codec_discard){answer->head, answer->head_bytes, reserved});
-    answer->head = NULL;
-    answer->head_bytes = 0;
-}
-
-/* Compress the answer if there is memory for that; else leave it. err   CLIENT_GONE: given up
- */
-static enum status pack(struct request *request, const struct parallel *parallel,
-                        struct error *err)
-{
-    struct answer *answer = &request->answer;
-    struct packed_answer packed = {.bytes = NULL};
-    struct error trouble = ERROR_INIT;
-    struct infer_bytes bytes = infer_answer_bytes(request);
-    enum status status = packed_answer_make(
-        request, request->accept_coding, (const struct byte_view[]){bytes.head, bytes.payload},
-        parallel, &packed, &trouble);
-    if (status == STATUS_CLIENT_GONE) {
-        drop_head(request);
-        return parallel_given_up(err);
-    }
-    if (status == STATUS_OK) {
-        drop_head(request);
-        answer->head = packed.bytes;
-        answer->head_bytes = packed.count;
-        answer->payload_bytes = 0;
-        request->answer_coding = request->accept_coding;
-    }
-    return STATUS_OK;
-}
-
-static enum status encode_in_steps(struct request *request, const struct parallel *parallel)
-{
-    struct error *err = &request->error;
-    const char *output = output_of(request);
-    enum status status =
-        infer_shm_write_output(request, output, request->out_bytes, parallel, err);
-    request->call.parallel = parallel;
-    if (status == STATUS_OK) {
-        status = request->codec->encode(&request->call, output, request->out_bytes,
-                                        &request->answer, err);
-    }
-    request->call.parallel = NULL;
-    if (status == STATUS_OK) {
-        settle_text(request);
-    }
-    return status == STATUS_OK && request->accept_coding != CODING_IDENTITY
-               ? pack(request, parallel, err)
-               : status;
-}
-
-/* Thread: the owner. */
-static void encode(struct request *request)
-{
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    answer_clear(&request->answer);
-    if (encode_in_steps(request, &crew.parallel) != STATUS_OK) {
-        /* A text that was given up is one that could not be printed, for the codec. */
-        (void)codec_pool_explain(request);
-    }
-    request->times.finished = clock_now_ns();
-}
+/* ---- what is long ---- */
 
 static bool encode_is_long(const struct request *request)
 {
@@ -405,7 +267,7 @@ static bool prepare_to_queue(struct request *request)
         return false;
     }
     if (request->plan.pattern == SCAN_EMPTY) {
-        encode(request);
+        infer_encode(request);
         return false;
     }
     return true;
@@ -479,7 +341,7 @@ static void parse_job(struct request *request)
 static void print_job(struct request *request)
 {
     struct completion *completion = request->completion;
-    encode(request);
+    infer_encode(request);
     completion_post(completion, request);
 }
 
@@ -517,7 +379,7 @@ static bool print(struct request *request)
         codec_pool_submit(request->server->codecs, request, encode_cost(request), print_job);
         return true;
     }
-    encode(request);
+    infer_encode(request);
     return false;
 }
 

@@ -1,9 +1,12 @@
-/* Tensor requests, whatever their dialect: from a complete head to the queue, and from the
- * device back to an answer. Long texts take the same steps on the codec pool's threads.
+/* Tensor requests, whatever their dialect: from a complete head to the queue, and from the device
+ * back to an answer. It knows no HTTP: what it needs of that is in the request.
  *
- *     infer_decode    head complete          loop    codec->decode, plan, memory
- *     infer_submit    body complete          loop    (inline or codec pool:) codec->complete,
- * queue infer_advance   back from elsewhere    loop    (inline or codec pool:) codec->encode */
+ *     infer_decode    head complete          codec->decode, plan, sizes
+ *     infer_submit    body complete          codec->complete, queue
+ *     infer_advance   back from elsewhere    what its state says is next
+ *     infer_encode    computed               codec->encode, packing
+ *
+ * Short texts take these steps on the loop, long ones on the codec pool's threads. */
 #ifndef TALLY_SERVER_INFER_H
 #define TALLY_SERVER_INFER_H
 
@@ -13,11 +16,11 @@
  * Thread: the owner of the request. */
 MUST_CHECK enum status infer_decode(struct request *request, struct error *err);
 
-/* Where a request is. */
+/* What became of a request that was to go on. */
 enum infer_place {
-    INFER_ENDED, /* here: request.error or request.answer is the outcome */
+    INFER_ENDED, /* it is here: its error or its answer is the outcome */
     INFER_AWAY,  /* handed over */
-    INFER_SOON /* handed over to a device as a small one: back soon if nothing is in its way */
+    INFER_SOON   /* handed over as a small one: back soon if nothing is in its way */
 };
 
 /* The body is complete. Thread: loop. */
@@ -25,6 +28,9 @@ enum infer_place infer_submit(struct request *request);
 
 /* A request came back. True: it was handed over once more; false: ended. Thread: loop. */
 bool infer_advance(struct request *request);
+
+/* Make the answer; error says what failed. Thread: the owner. */
+void infer_encode(struct request *request);
 
 /* The answer's bytes before and after each other, as they are to be sent. */
 struct infer_bytes {

@@ -39,6 +39,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 /* Where input and output lie in the block, and how large it must be. */
 enum status infer_measure(struct request *request, struct error *err)
 {
+    struct request_body *body = &request->body;
     const struct scan_call *call = &request->call;
     uint64_t planned = request->plan.out_elements * dtype_info(call->desc.dtype)->bytes;
     uint64_t total = 0;
@@ -58,8 +59,8 @@ enum status infer_measure(struct request *request, struct error *err)
     if (total > SIZE_MAX / 2) {
         return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
     }
-    request->body.output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
-    request->body.block_bytes = (size_t)total;
+    body->output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
+    body->block_bytes = (size_t)total;
     return STATUS_OK;
 }
 
@@ -67,14 +68,15 @@ enum status infer_measure(struct request *request, struct error *err)
  * nothing: what came need never be moved. */
 static enum status take_block(struct request *request, struct error *err)
 {
+    struct request_body *body = &request->body;
     if (request->block.slab != NULL) {
         return STATUS_OK;
     }
     enum status status =
-        memory_take(request->server->memory, request->body.block_bytes, &request->block, err);
+        memory_take(request->server->memory, body->block_bytes, &request->block, err);
     if (status == STATUS_OK) {
         request->in_offset = request->block.offset;
-        request->out_offset = request->in_offset + request->body.output_at;
+        request->out_offset = request->in_offset + body->output_at;
     }
     return status;
 }
@@ -83,26 +85,26 @@ static enum status take_block(struct request *request, struct error *err)
  * input while it arrives. */
 static uint64_t used_of_block(const struct request *request, uint64_t payload)
 {
+    const struct request_body *body = &request->body;
     uint64_t most = request->call.payload_max;
     if (payload >= most) {
-        return request->body.block_bytes;
+        return body->block_bytes;
     }
-    double besides =
-        (double)(request->body.block_bytes - most) * (double)payload / (double)most;
+    double besides = (double)(body->block_bytes - most) * (double)payload / (double)most;
     return payload + (uint64_t)besides;
 }
 
 enum status infer_grow(struct request *request, uint64_t bytes, struct error *err)
 {
+    struct request_body *body = &request->body;
     uint64_t most = request->call.payload_max;
-    uint64_t room =
-        larger(bytes, larger(2 * (uint64_t)request->body.payload_room, FIRST_ROOM_BYTES));
+    uint64_t room = larger(bytes, larger(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = room < most ? room : most;
     uint64_t used = used_of_block(request, room);
-    enum status status = land_reserve(request, used - request->body.block_reserved, err);
+    enum status status = land_reserve(request, used - body->block_reserved, err);
     if (status == STATUS_OK) {
-        request->body.block_reserved = used;
-        request->body.payload_room = (size_t)room;
+        body->block_reserved = used;
+        body->payload_room = (size_t)room;
         status = take_block(request, err);
     }
     return status;
@@ -111,16 +113,17 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
 /* Everything that the request still needs: the rest of its block, the text of its answer. */
 enum status infer_hold_rest(struct request *request, struct error *err)
 {
-    if (request->body.rest_reserved) {
+    struct request_body *body = &request->body;
+    if (body->rest_reserved) {
         return STATUS_OK;
     }
-    uint64_t rest = request->body.block_bytes - request->body.block_reserved +
-                    infer_text_bytes(request) + request->shm_bytes;
+    uint64_t rest = body->block_bytes - body->block_reserved + infer_text_bytes(request) +
+                    request->shm_bytes;
     enum status status = land_reserve(request, rest, err);
     if (status == STATUS_OK) {
-        request->body.rest_reserved = true;
-        request->body.block_reserved = request->body.block_bytes;
-        request->body.payload_room = request->call.payload_max;
+        body->rest_reserved = true;
+        body->block_reserved = body->block_bytes;
+        body->payload_room = request->call.payload_max;
         status = take_block(request, err);
     }
     return status;
@@ -132,19 +135,20 @@ enum status infer_hold_rest(struct request *request, struct error *err)
  * body that are about to be landed. */
 uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 {
+    const struct request_body *body = &request->body;
     if (request->decoded && request->planned) {
-        return request->body.head_reserved + request->body.packed.capacity +
-               request->body.block_bytes + infer_text_bytes(request) + request->shm_bytes;
+        return body->head_reserved + body->packed.capacity + body->block_bytes +
+               infer_text_bytes(request) + request->shm_bytes;
     }
-    uint64_t sent = request->body.received + more;
-    uint64_t declared = request->body.declared > 0 ? (uint64_t)request->body.declared : 0;
+    uint64_t sent = body->received + more;
+    uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;
     uint64_t guess = larger(sent, declared);
-    if (request->body.inflate != NULL) {
-        bool long_one = guess > request->body.limit / INFLATE_FACTOR;
-        guess = long_one ? request->body.limit : guess * INFLATE_FACTOR;
+    if (body->inflate != NULL) {
+        bool long_one = guess > body->limit / INFLATE_FACTOR;
+        guess = long_one ? body->limit : guess * INFLATE_FACTOR;
     }
-    if (declared == 0 && request->times.received != 0 && request->body.inflate == NULL) {
-        return request->body.head_reserved;
+    if (declared == 0 && request->times.received != 0 && body->inflate == NULL) {
+        return body->head_reserved;
     }
     if (declared == 0) {
         /* The text, and room to grow; the rest when it is decoded. */
@@ -157,15 +161,15 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 
 uint64_t infer_claim(const struct request *request, uint64_t more)
 {
+    const struct request_body *body = &request->body;
     const struct admission_hold *hold = &request->admission;
     if (request->codec == NULL) {
         return 0;
     }
     if (hold->state == ADMISSION_SLOW && more > 0) {
         /* A step at a time: what its client announced but does not send is for others. */
-        bool enough = hold->promised_bytes >= request->body.received + more;
-        return enough ? hold->claim
-                      : hold->claim + request->body.received + more + FIRST_ROOM_BYTES;
+        bool enough = hold->promised_bytes >= body->received + more;
+        return enough ? hold->claim : hold->claim + body->received + more + FIRST_ROOM_BYTES;
     }
     uint64_t need = infer_needed_bytes(request, more);
     if (need <= ADMISSION_LARGE_BYTES) {

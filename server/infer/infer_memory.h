@@ -7,7 +7,8 @@
 #include "server/sched/request.h"
 
 /* Where input and output lie in the block, and how large it must be. The request is planned.
- * Thread: the owner. err   TOO_LARGE */
+ * Thread: the owner.
+ * err   TOO_LARGE */
 MUST_CHECK enum status infer_measure(struct request *request, struct error *err);
 
 /* Memory for the text of the answer: what it takes at most while it is printed. 0 where the
@@ -19,7 +20,8 @@ uint64_t infer_text_bytes(const struct request *request);
 MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struct error *err);
 
 /* Have everything that the request still needs: the rest of its block, the text of its answer.
- * Thread: the owner. err   OUT_OF_MEMORY, TOO_LARGE */
+ * Thread: the owner.
+ * err   OUT_OF_MEMORY, TOO_LARGE */
 MUST_CHECK enum status infer_hold_rest(struct request *request, struct error *err);
 
 /* What the request needs in all; a guess as long as it is not decoded. `more`: bytes of the

@@ -30,7 +30,8 @@ void inflate_destroy(struct inflate *unpack); /* NULL is fine */
 MUST_CHECK enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count,
                                     inflate_sink sink, void *context, struct error *err);
 
-/* The body has ended. err: INVALID_ENCODING: the stream has not */
+/* The body has ended.
+ * err   INVALID_ENCODING: the stream has not */
 MUST_CHECK enum status inflate_finish(struct inflate *unpack, struct error *err);
 
 struct deflate; /* opaque */
@@ -44,7 +45,8 @@ void deflate_destroy(struct deflate *pack); /* NULL is fine */
 MUST_CHECK enum status deflate_feed(struct deflate *pack, const void *bytes, size_t count,
                                     inflate_sink sink, void *context, struct error *err);
 
-/* The answer has ended: pack the rest. err   what the sink says */
+/* The answer has ended: pack the rest.
+ * err   what the sink says */
 MUST_CHECK enum status deflate_finish(struct deflate *pack, inflate_sink sink, void *context,
                                       struct error *err);
 

@@ -75,20 +75,20 @@ static size_t head_capacity_for(const struct request *request, size_t want)
 /* Make room for a head of `want` bytes and its NUL. */
 static enum status ensure_head(struct request *request, size_t want, struct error *err)
 {
-    if (want > 0 && want <= request->body.head_reserved && want < request->head_capacity) {
+    struct request_body *body = &request->body;
+    if (want > 0 && want <= body->head_reserved && want < request->head_capacity) {
         return STATUS_OK;
     }
     size_t capacity = head_capacity_for(request, want);
-    uint64_t charged =
-        2 * request->body.head_reserved > want ? 2 * request->body.head_reserved : want;
+    uint64_t charged = 2 * body->head_reserved > want ? 2 * body->head_reserved : want;
     charged = charged > FIRST_BYTES ? charged : FIRST_BYTES;
     charged = charged < capacity ? charged : capacity;
-    if (charged > request->body.head_reserved) {
-        enum status status = land_reserve(request, charged - request->body.head_reserved, err);
+    if (charged > body->head_reserved) {
+        enum status status = land_reserve(request, charged - body->head_reserved, err);
         if (status != STATUS_OK) {
             return status;
         }
-        request->body.head_reserved = charged;
+        body->head_reserved = charged;
     }
     if (capacity < request->head_capacity) {
         return STATUS_OK;
@@ -114,24 +114,25 @@ static bool head_is_whole_body(const struct request *request)
 /* The head holds what was last asked for: ask again; decode it if it is complete. */
 static enum status head_step(struct request *request, struct error *err)
 {
+    struct request_body *body = &request->body;
     if (request->codec == NULL) {
-        request->body.head_need = UINT64_MAX;
+        body->head_need = UINT64_MAX;
         return STATUS_OK;
     }
     const struct byte_view head = {request->head, request->head_bytes};
     enum status status =
-        request->codec->head_need(&request->codec_request, head, &request->body.head_need, err);
+        request->codec->head_need(&request->codec_request, head, &body->head_need, err);
     if (status != STATUS_OK) {
         return status;
     }
-    if (request->body.head_need != request->head_bytes) {
+    if (body->head_need != request->head_bytes) {
         return STATUS_OK; /* its memory is taken when it comes */
     }
     if (head_is_whole_body(request)) {
         return STATUS_OK;
     }
     if (request->head_bytes > request->server->config->inline_json_bytes) {
-        request->body.spill = true;
+        body->spill = true;
         return STATUS_OK;
     }
     return infer_decode(request, err);
@@ -143,15 +144,14 @@ enum status land_begin(struct request *request, struct error *err)
     bool packed = body->coding != CODING_IDENTITY;
     bool unknown = body->chunked || (packed && body->declared > 0);
     int64_t declared = body->declared < 0 ? 0 : body->declared;
-    request->body.limit =
+    body->limit =
         request->codec == NULL ? LAND_PAGE_BYTES : request->server->config->max_body_bytes;
     request->codec_request.body_bytes = unknown ? -1 : declared;
-    if ((uint64_t)declared > request->body.limit) {
+    if ((uint64_t)declared > body->limit) {
         return too_large(request, (uint64_t)declared, "body", err);
     }
     if (packed && unknown) {
-        enum status status =
-            inflate_create(body->coding, request->body.limit, &request->body.inflate, err);
+        enum status status = inflate_create(body->coding, body->limit, &body->inflate, err);
         if (status != STATUS_OK) {
             return status;
         }
@@ -161,10 +161,11 @@ enum status land_begin(struct request *request, struct error *err)
 
 void land_forget_text(struct request *request, struct json_cut text)
 {
+    struct request_body *body = &request->body;
     const uintptr_t page = SLAB_ALIGN;
     uintptr_t from = ((uintptr_t)text.text + page - 1) / page * page;
     uintptr_t to = ((uintptr_t)text.text + text.bytes) / page * page;
-    if (text.bytes < FORGET_BYTES || to - from > request->body.head_reserved) {
+    if (text.bytes < FORGET_BYTES || to - from > body->head_reserved) {
         return;
     }
     /* Of memory from malloc(), but of whole pages that only this text is on: they read as
@@ -173,14 +174,15 @@ void land_forget_text(struct request *request, struct json_cut text)
         0) {
         memory_release(request->server->memory, to - from);
         request->reserved_bytes -= to - from;
-        request->body.head_reserved -= to - from;
+        body->head_reserved -= to - from;
     }
 }
 
 static enum status feed_head(struct request *request, const char *bytes, size_t count,
                              size_t *used, struct error *err)
 {
-    uint64_t wanted = request->body.head_need - request->head_bytes;
+    struct request_body *body = &request->body;
+    uint64_t wanted = body->head_need - request->head_bytes;
     size_t take = count < wanted ? count : (size_t)wanted;
     enum status status = ensure_head(request, request->head_bytes + take, err);
     if (status != STATUS_OK) {
@@ -190,21 +192,21 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     request->head_bytes += take;
     request->head[request->head_bytes] = '\0';
     *used = take;
-    return request->head_bytes == request->body.head_need ? head_step(request, err) : STATUS_OK;
+    return request->head_bytes == body->head_need ? head_step(request, err) : STATUS_OK;
 }
 
-/* Payload whose place is not known yet: the head is long, and decoded only in the codec pool.
- */
+/* Payload whose place is not known yet: its head is long, and is decoded in the codec pool. */
 static enum status feed_spill(struct request *request, const char *bytes, size_t count,
                               struct error *err)
 {
-    size_t end = request->head_bytes + 1 + request->body.spilled;
-    request->body.head_need = UINT64_MAX; /* the buffer grows as if this were text */
+    struct request_body *body = &request->body;
+    size_t end = request->head_bytes + 1 + body->spilled;
+    body->head_need = UINT64_MAX; /* the buffer grows as if this were text */
     enum status status = ensure_head(request, end + count, err);
-    request->body.head_need = request->head_bytes;
+    body->head_need = request->head_bytes;
     if (status == STATUS_OK) {
         memcpy(request->head + end, bytes, count);
-        request->body.spilled += count;
+        body->spilled += count;
     }
     return status;
 }
@@ -212,6 +214,7 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
 static enum status feed_payload(struct request *request, const char *bytes, size_t count,
                                 struct error *err)
 {
+    struct request_body *body = &request->body;
     uint64_t end = request->payload_received + count;
     if (!request->decoded ||
         (end > request->call.payload_max && end - request->call.payload_max > EXCESS_BYTES)) {
@@ -220,8 +223,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
                          " bytes that the request describes",
                          request->decoded ? request->call.payload_max : request->head_bytes);
     }
-    if (end > request->body.payload_room &&
-        request->body.payload_room < request->call.payload_max) {
+    if (end > body->payload_room && body->payload_room < request->call.payload_max) {
         enum status status = infer_grow(request, end, err);
         if (status != STATUS_OK) {
             return status;
@@ -229,9 +231,9 @@ static enum status feed_payload(struct request *request, const char *bytes, size
         slices_begin(request);
     }
     /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
-    if (request->payload_received < request->body.payload_room) {
-        size_t room = request->body.payload_room - (size_t)request->payload_received;
-        char *input = (char *)slab_data(request->block.slab) + request->in_offset;
+    if (request->payload_received < body->payload_room) {
+        size_t room = body->payload_room - (size_t)request->payload_received;
+        char *input = request_block_at(request, request->in_offset);
         memcpy(input + request->payload_received, bytes, count < room ? count : room);
     }
     request->payload_received = end;
@@ -243,17 +245,18 @@ static enum status feed_payload(struct request *request, const char *bytes, size
 static enum status land(void *context, const void *data, size_t count, struct error *err)
 {
     struct request *request = context;
+    struct request_body *body = &request->body;
     const char *bytes = data;
-    request->body.unpacked += count;
-    if (request->body.unpacked > request->body.limit) {
+    body->unpacked += count;
+    if (body->unpacked > body->limit) {
         return too_large(request, 0, "body", err);
     }
     while (count > 0) {
         size_t used = count;
-        bool to_head = request->body.head_need != request->head_bytes;
-        enum status status = to_head ? feed_head(request, bytes, count, &used, err)
-                             : request->body.spill ? feed_spill(request, bytes, count, err)
-                                                   : feed_payload(request, bytes, count, err);
+        bool to_head = body->head_need != request->head_bytes;
+        enum status status = to_head       ? feed_head(request, bytes, count, &used, err)
+                             : body->spill ? feed_spill(request, bytes, count, err)
+                                           : feed_payload(request, bytes, count, err);
         if (status != STATUS_OK) {
             return status;
         }
@@ -266,8 +269,9 @@ static enum status land(void *context, const void *data, size_t count, struct er
 /* Room for so much of a packed body. */
 static enum status ensure_packed(struct request *request, size_t want, struct error *err)
 {
-    struct packed_body *packed = &request->body.packed;
-    int64_t declared = request->body.declared;
+    struct request_body *body = &request->body;
+    struct packed_body *packed = &body->packed;
+    int64_t declared = body->declared;
     if (want <= packed->capacity) {
         return STATUS_OK;
     }
@@ -297,10 +301,11 @@ static enum status ensure_packed(struct request *request, size_t want, struct er
 static enum status keep_packed(struct request *request, const void *bytes, size_t count,
                                struct error *err)
 {
-    struct packed_body *packed = &request->body.packed;
-    if (count > request->body.limit - packed->count) {
+    struct request_body *body = &request->body;
+    struct packed_body *packed = &body->packed;
+    if (count > body->limit - packed->count) {
         char limit[32];
-        config_size_text(request->body.limit, limit, sizeof limit);
+        config_size_text(body->limit, limit, sizeof limit);
         return error_set(
             err, STATUS_TOO_LARGE,
             "the packed body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
@@ -325,36 +330,39 @@ enum status land_feed(struct request *request, const void *bytes, size_t count,
 
 static enum status check_head(const struct request *request, struct error *err)
 {
-    if (!request->decoded && request->body.head_need != UINT64_MAX &&
-        request->body.head_need != request->head_bytes) {
+    const struct request_body *body = &request->body;
+    if (!request->decoded && body->head_need != UINT64_MAX &&
+        body->head_need != request->head_bytes) {
         return error_set(
             err, STATUS_LENGTH_MISMATCH,
             "the body ends after %zu bytes, in the middle of its header, which has "
             "at least %" PRIu64,
-            request->head_bytes, request->body.head_need);
+            request->head_bytes, body->head_need);
     }
     return STATUS_OK;
 }
 
 void land_release(struct request *request)
 {
-    const struct packed_body *packed = &request->body.packed;
+    struct request_body *body = &request->body;
+    const struct packed_body *packed = &body->packed;
     if (packed->bytes != NULL) {
         request->reserved_bytes -= packed->capacity;
         codec_pool_discard(
             request->server->codecs, request->server->memory,
             (struct codec_discard){packed->bytes, packed->capacity, packed->capacity});
     }
-    request->body.packed = (struct packed_body){.bytes = NULL};
-    inflate_destroy(request->body.inflate);
-    request->body.inflate = NULL;
+    body->packed = (struct packed_body){.bytes = NULL};
+    inflate_destroy(body->inflate);
+    body->inflate = NULL;
 }
 
 /* Unpack what is kept in steps of about a millisecond, and give its memory back. */
 static enum status unpack(struct request *request, uint64_t most,
                           const struct parallel *parallel, struct error *err)
 {
-    struct packed_body *packed = &request->body.packed;
+    struct request_body *body = &request->body;
+    struct packed_body *packed = &body->packed;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && packed->at < packed->count) {
         size_t left = packed->count - packed->at;
@@ -362,15 +370,15 @@ static enum status unpack(struct request *request, uint64_t most,
         if (!parallel_step(parallel)) {
             return parallel_given_up(err);
         }
-        if (request->body.unpacked >= most) {
+        if (body->unpacked >= most) {
             return STATUS_OK;
         }
-        status = inflate_feed(request->body.inflate, packed->bytes + packed->at, count, land,
-                              request, err);
+        status =
+            inflate_feed(body->inflate, packed->bytes + packed->at, count, land, request, err);
         packed->at += count;
     }
     if (status == STATUS_OK) {
-        status = inflate_finish(request->body.inflate, err);
+        status = inflate_finish(body->inflate, err);
     }
     land_release(request);
     return status;
@@ -379,12 +387,12 @@ static enum status unpack(struct request *request, uint64_t most,
 enum status land_unpack(struct request *request, uint64_t most, const struct parallel *parallel,
                         struct error *err)
 {
-    if (request->body.inflate == NULL) {
+    struct request_body *body = &request->body;
+    if (body->inflate == NULL) {
         return STATUS_OK;
     }
     enum status status = unpack(request, most, parallel, err);
-    return status == STATUS_OK && request->body.inflate == NULL ? check_head(request, err)
-                                                                : status;
+    return status == STATUS_OK && body->inflate == NULL ? check_head(request, err) : status;
 }
 
 enum status land_finish(struct request *request, struct error *err)

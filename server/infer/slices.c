@@ -156,7 +156,7 @@ static enum status push(struct slices *slices, uint64_t end, struct error *err)
     enum status status = queue_push(whole->server->queue, slice, err);
     if (status == STATUS_OK) {
         bool first = slices->done == 0;
-        queue_wake(whole->server->queue); /* long, and alone: there is no company to wait for */
+        queue_wake(whole->server->queue); /* long, and alone: it waits for no peers */
         slices->out = cut.steps;
         slice->completion->expected++;
         metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
@@ -223,37 +223,24 @@ bool slices_end(struct request *request)
 
 /* ---- coming back ---- */
 
-/* How much a device gets next, after it took so long for `steps`. */
-static void adapt(struct slices *slices, uint64_t steps, uint64_t took_ns)
-{
-    uint64_t least = 1 + slices->slice.server->config->slice_bytes / slices->step_bytes;
-    double fits = (double)steps * SLICE_MS * NS_PER_MS / (double)(took_ns + 1);
-    double most = (double)steps * GROWTH;
-    double next = fits < most ? fits : most;
-    slices->most = next > (double)least ? (uint64_t)next : least;
-}
-
+/* A slice is computed: what its request has of it, and how much a device gets next. */
 static void account(struct slices *slices, uint64_t steps)
 {
     struct request *whole = slices->whole;
     const struct request *slice = &slices->slice;
-    adapt(slices, steps, clock_span_ns(slice->times.started, slice->times.computed));
+    uint64_t took_ns = clock_span_ns(slice->times.started, slice->times.computed);
+    uint64_t least = 1 + slice->server->config->slice_bytes / slices->step_bytes;
+    double fits = (double)steps * SLICE_MS * NS_PER_MS / (double)(took_ns + 1);
+    double most = (double)steps * GROWTH;
+    double next = fits < most ? fits : most;
+    slices->most = next > (double)least ? (uint64_t)next : least;
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
-    slices->compute_ns += clock_span_ns(slice->times.started, slice->times.computed);
+    slices->compute_ns += took_ns;
     whole->launch.upload_ns += slice->launch.upload_ns;
     whole->launch.compute_ns += slice->launch.compute_ns;
     whole->launch.download_ns += slice->launch.download_ns;
     whole->device = slice->device;
     whole->batch = slice->batch;
-}
-
-/* The request's times: as if its slices had waited and run one after the other at the end. */
-static void settle_times(const struct slices *slices)
-{
-    struct metrics_times *times = &slices->whole->times;
-    times->computed = slices->slice.times.computed;
-    times->started = times->computed - slices->compute_ns;
-    times->queued = times->started - slices->queue_ns;
 }
 
 static void destroy(struct slices *slices)
@@ -280,7 +267,10 @@ static struct request *go_on(struct slices *slices)
         bool more = push(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
         return more ? NULL : whole;
     }
-    settle_times(slices);
+    /* As if its slices had waited and run one after the other at the end. */
+    whole->times.computed = slices->slice.times.computed;
+    whole->times.started = whole->times.computed - slices->compute_ns;
+    whole->times.queued = whole->times.started - slices->queue_ns;
     return whole;
 }
 

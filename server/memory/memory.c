@@ -15,10 +15,10 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/machine.h"
+#include "server/base/thread.h"
 #include "server/memory/buddy.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,11 +105,11 @@ static void let_leave(struct memory *memory, struct idle_slab *first)
     while (last->next != NULL) {
         last = last->next;
     }
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     last->next = memory->leaving;
     memory->leaving = first;
-    (void)pthread_cond_signal(&memory->leave);
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_cond_signal(&memory->leave));
+    MUST(pthread_mutex_unlock(&memory->lock));
 }
 
 static void *unmap_slabs(void *argument)
@@ -117,25 +117,25 @@ static void *unmap_slabs(void *argument)
     struct memory *memory = argument;
     (void)pthread_setname_np(pthread_self(), "tally-memory");
     machine_step_back(STEPS_BACK);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     while (!memory->stopping || memory->leaving != NULL) {
         struct idle_slab *idle = memory->leaving;
         if (idle == NULL) {
-            (void)pthread_cond_wait(&memory->leave, &memory->lock);
+            MUST(pthread_cond_wait(&memory->leave, &memory->lock));
             continue;
         }
         memory->leaving = idle->next;
         idle->next = NULL;
-        (void)pthread_mutex_unlock(&memory->lock);
+        MUST(pthread_mutex_unlock(&memory->lock));
         size_t bytes = slab_bytes(idle->slab);
         for (size_t at = 0; at < bytes; at += UNMAP_PIECE) {
             size_t piece = bytes - at < UNMAP_PIECE ? bytes - at : UNMAP_PIECE;
             (void)madvise((char *)slab_data(idle->slab) + at, piece, MADV_DONTNEED);
         }
         destroy_idle(idle);
-        (void)pthread_mutex_lock(&memory->lock);
+        MUST(pthread_mutex_lock(&memory->lock));
     }
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     return NULL;
 }
 
@@ -150,12 +150,12 @@ enum status memory_create(const struct memory_options *options, struct memory **
     memory->options = *options;
     atomic_init(&memory->reserved, 0);
     atomic_init(&memory->committed, 0);
-    (void)pthread_mutex_init(&memory->lock, NULL);
-    (void)pthread_cond_init(&memory->leave, NULL);
+    MUST(pthread_mutex_init(&memory->lock, NULL));
+    MUST(pthread_cond_init(&memory->leave, NULL));
     int failure = pthread_create(&memory->unmapper, NULL, unmap_slabs, memory);
     if (failure != 0) {
-        (void)pthread_cond_destroy(&memory->leave);
-        (void)pthread_mutex_destroy(&memory->lock);
+        MUST(pthread_cond_destroy(&memory->leave));
+        MUST(pthread_mutex_destroy(&memory->lock));
         free(memory);
         return error_set(err, STATUS_INTERNAL, "cannot start the thread that unmaps memory: %s",
                          strerrordesc_np(failure));
@@ -175,11 +175,11 @@ void memory_destroy(struct memory *memory)
         return;
     }
     assert(memory->block_count == 0);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     memory->stopping = true;
-    (void)pthread_cond_signal(&memory->leave);
-    (void)pthread_mutex_unlock(&memory->lock);
-    (void)pthread_join(memory->unmapper, NULL);
+    MUST(pthread_cond_signal(&memory->leave));
+    MUST(pthread_mutex_unlock(&memory->lock));
+    MUST(pthread_join(memory->unmapper, NULL));
     destroy_idle(memory->idle);
     for (size_t i = 0; i < memory->shared_count; i++) {
         if (memory->shared[i].slab != NULL) {
@@ -187,8 +187,8 @@ void memory_destroy(struct memory *memory)
             buddy_destroy(memory->shared[i].buddy);
         }
     }
-    (void)pthread_cond_destroy(&memory->leave);
-    (void)pthread_mutex_destroy(&memory->lock);
+    MUST(pthread_cond_destroy(&memory->leave));
+    MUST(pthread_mutex_destroy(&memory->lock));
     free(memory);
 }
 
@@ -337,9 +337,9 @@ static bool grow_shared(struct memory *memory)
 {
     struct slab *slab = slab_create(memory->options.small_slab_bytes);
     struct buddy *buddy = slab == NULL ? NULL : buddy_create(memory->options.small_slab_bytes);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     bool added = buddy != NULL && add_shared(memory, slab, buddy);
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     if (!added) {
         slab_destroy(slab);
         buddy_destroy(buddy);
@@ -364,9 +364,9 @@ static enum status take_small(struct memory *memory, size_t bytes, struct memory
                               struct error *err)
 {
     for (;;) { /* others may take what was added: grow again */
-        (void)pthread_mutex_lock(&memory->lock);
+        MUST(pthread_mutex_lock(&memory->lock));
         bool taken = take_shared(memory, bytes, block);
-        (void)pthread_mutex_unlock(&memory->lock);
+        MUST(pthread_mutex_unlock(&memory->lock));
         if (taken) {
             return STATUS_OK;
         }
@@ -424,13 +424,13 @@ static struct idle_slab *evict_idle(struct memory *memory, uint64_t need)
 
 static struct idle_slab *take_all_idle(struct memory *memory)
 {
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *all = memory->idle;
     memory->idle = NULL;
     for (struct idle_slab *idle = all; idle != NULL; idle = idle->next) {
         memory->slab_bytes -= slab_bytes(idle->slab);
     }
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     return all;
 }
 
@@ -448,20 +448,20 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
                             struct error *err)
 {
     uint64_t need = own_slab_bytes(bytes);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = pick_idle(memory, need);
     struct idle_slab *evicted = idle == NULL ? evict_idle(memory, need) : NULL;
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     let_leave(memory, evicted);
     struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
     if (slab == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY,
                          "the system has no memory for the tensor; try again");
     }
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     memory->slab_bytes += idle == NULL ? slab_bytes(slab) : 0;
     memory->block_count++;
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     free(idle);
     POISON(slab_data(slab), slab_bytes(slab));
     *block = (struct memory_block){.slab = slab, .offset = OWN_OFFSET, .bytes = bytes};
@@ -490,13 +490,13 @@ enum status memory_take(struct memory *memory, size_t bytes, struct memory_block
 static void give_shared(struct memory *memory, const struct memory_block *block)
 {
     struct shared_slab *shared = &memory->shared[block->bin - 1];
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM);
     if (buddy_unused(shared->buddy)) {
         shared->unused_since_ns = clock_now_ns();
     }
     memory->block_count--;
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
 }
 
 /* A slab that nobody uses any more, now. NULL without memory: it was destroyed. */
@@ -515,7 +515,7 @@ static void give_own(struct memory *memory, const struct memory_block *block)
 {
     size_t bytes = slab_bytes(block->slab);
     struct idle_slab *idle = idle_record(block->slab);
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     memory->block_count--;
     if (idle != NULL) {
         idle->next = memory->idle;
@@ -523,7 +523,7 @@ static void give_own(struct memory *memory, const struct memory_block *block)
     } else {
         memory->slab_bytes -= bytes;
     }
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
 }
 
 void memory_give(struct memory *memory, struct memory_block *block)
@@ -579,10 +579,10 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     uint64_t keep_ns = memory->options.keep_ms * NS_PER_MS;
     uint64_t before_ns = now_ns > keep_ns ? now_ns - keep_ns : 0;
     struct shared_slab shared;
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = cut_idle_before(memory, before_ns);
     bool cut = cut_shared_before(memory, before_ns, &shared);
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
     let_leave(memory, idle);
     if (cut) {
         buddy_destroy(shared.buddy);
@@ -592,7 +592,7 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
 
 void memory_stats(struct memory *memory, struct memory_stats *out)
 {
-    (void)pthread_mutex_lock(&memory->lock);
+    MUST(pthread_mutex_lock(&memory->lock));
     uint64_t reserved = atomic_load(&memory->reserved);
     uint64_t committed = atomic_load(&memory->committed);
     *out =
@@ -601,5 +601,5 @@ void memory_stats(struct memory *memory, struct memory_stats *out)
                               .promised_bytes = committed > reserved ? committed - reserved : 0,
                               .slab_bytes = memory->slab_bytes,
                               .block_count = memory->block_count};
-    (void)pthread_mutex_unlock(&memory->lock);
+    MUST(pthread_mutex_unlock(&memory->lock));
 }

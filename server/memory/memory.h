@@ -43,8 +43,7 @@ MUST_CHECK enum status memory_create(const struct memory_options *options, struc
                                      struct error *err);
 void memory_destroy(struct memory *memory); /* every block is back; NULL is fine */
 
-/* Take the first shared slab, which is kept from then on: without it no request can be served.
- */
+/* Take the first shared slab and keep it: without it no request can be served. */
 MUST_CHECK enum status memory_prepare(struct memory *memory, struct error *err);
 
 uint64_t memory_budget(const struct memory *memory);

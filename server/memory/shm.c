@@ -2,13 +2,13 @@
  * guards the table; a region is immutable but for its count of users. */
 #include "server/memory/shm.h"
 
+#include "server/base/thread.h"
 #include "server/memory/shm_map.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,20 +37,6 @@ struct shm_registry {
     uint64_t bytes;
 };
 
-static void lock(struct shm_registry *registry)
-{
-    int rc = pthread_mutex_lock(&registry->lock);
-    assert(rc == 0);
-    (void)rc;
-}
-
-static void unlock(struct shm_registry *registry)
-{
-    int rc = pthread_mutex_unlock(&registry->lock);
-    assert(rc == 0);
-    (void)rc;
-}
-
 enum status shm_create(const struct shm_options *options, struct shm_registry **out,
                        struct error *err)
 {
@@ -74,24 +60,9 @@ void shm_destroy(struct shm_registry *registry)
         return;
     }
     (void)shm_unregister(registry, NULL);
-    (void)pthread_mutex_destroy(&registry->lock);
+    MUST(pthread_mutex_destroy(&registry->lock));
     free(registry->regions);
     free(registry);
-}
-
-bool shm_enabled(const struct shm_registry *registry)
-{
-    return registry->options.enabled;
-}
-
-static enum status check_enabled(const struct shm_registry *registry, struct error *err)
-{
-    if (registry->options.enabled) {
-        return STATUS_OK;
-    }
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "clients' shared memory is switched off: start tallyd with "
-                     "--allow-client-shm, or send the tensor in the body");
 }
 
 static bool key_char(char c)
@@ -100,9 +71,8 @@ static bool key_char(char c)
            c == '.' || c == '_' || c == '-';
 }
 
-/* The key without its leading slash, or NULL: ^/?[A-Za-z0-9._-]{1,254}$, no dot file (so
- * neither
- * "." nor ".."), no named semaphore. */
+/* The key without its leading slash; NULL if it is not ^/?[A-Za-z0-9._-]{1,254}$, or names a dot
+ * file (so neither "." nor "..") or a semaphore. */
 static const char *key_name(const char *key)
 {
     const char *name = key[0] == '/' ? key + 1 : key;
@@ -250,17 +220,13 @@ static enum status insert(struct shm_registry *registry, struct shm_region *regi
 enum status shm_register(struct shm_registry *registry, const struct kserve_shm_region *region,
                          bool local, struct error *err)
 {
-    enum status status = check_enabled(registry, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
     if (!local) {
         return error_set(err, STATUS_FORBIDDEN,
                          "shared memory is registered from this machine only: over loopback or "
                          "a Unix socket");
     }
     int fd = -1;
-    status = open_object(registry, region, &fd, err);
+    enum status status = open_object(registry, region, &fd, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -278,9 +244,9 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
         entry->inode = object.st_ino;
         entry->map = shm_map_create(fd, region->offset, region->byte_size);
     }
-    lock(registry);
+    MUST(pthread_mutex_lock(&registry->lock));
     status = insert(registry, entry, err);
-    unlock(registry);
+    MUST(pthread_mutex_unlock(&registry->lock));
     if (status != STATUS_OK) {
         shm_release(entry);
     }
@@ -301,7 +267,7 @@ static struct shm_region *take_out(struct shm_registry *registry, size_t row)
 struct shm_amount shm_unregister(struct shm_registry *registry, const char *name)
 {
     struct shm_amount amount = {.regions = 0};
-    lock(registry);
+    MUST(pthread_mutex_lock(&registry->lock));
     size_t row = name == NULL ? 0 : find(registry, name);
     while (row < registry->count) {
         struct shm_region *region = take_out(registry, row);
@@ -310,7 +276,7 @@ struct shm_amount shm_unregister(struct shm_registry *registry, const char *name
         shm_release(region);
         row = name == NULL ? 0 : registry->count;
     }
-    unlock(registry);
+    MUST(pthread_mutex_unlock(&registry->lock));
     return amount;
 }
 
@@ -338,23 +304,19 @@ static enum status check_window(const struct shm_region *region,
 enum status shm_acquire(struct shm_registry *registry, const struct shm_window *window,
                         struct shm_region **out, struct error *err)
 {
-    enum status status = check_enabled(registry, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
     struct shm_region *region = NULL;
-    lock(registry);
+    MUST(pthread_mutex_lock(&registry->lock));
     size_t row = find(registry, window->region);
     if (row < registry->count) {
         region = registry->regions[row];
         atomic_fetch_add(&region->users, 1);
     }
-    unlock(registry);
+    MUST(pthread_mutex_unlock(&registry->lock));
     if (region == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "no shared memory region of that name is registered");
     }
-    status = check_window(region, window, err);
+    enum status status = check_window(region, window, err);
     if (status != STATUS_OK) {
         shm_release(region);
         return status;
@@ -504,7 +466,7 @@ size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_s
                 size_t room)
 {
     size_t found = 0;
-    lock(registry);
+    MUST(pthread_mutex_lock(&registry->lock));
     for (size_t i = 0; i < registry->count; i++) {
         const struct kserve_shm_region *info = &registry->regions[i]->info;
         if (name != NULL && strcmp(info->name, name) != 0) {
@@ -515,6 +477,6 @@ size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_s
         }
         found++;
     }
-    unlock(registry);
+    MUST(pthread_mutex_unlock(&registry->lock));
     return found;
 }

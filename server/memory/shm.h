@@ -38,23 +38,19 @@ struct shm_tensor {
 };
 
 struct shm_options {
-    bool enabled;       /* --allow-client-shm */
-    bool zero_copy;     /* --shm-zero-copy */
-    size_t max_regions; /* each holds a file descriptor */
-    uint64_t max_bytes; /* sum of all regions */
-    const char
-        *key_prefix; /* keys must begin with it; NULL or "": any. Outlives the registry */
+    bool zero_copy;         /* --shm-zero-copy */
+    size_t max_regions;     /* each holds a file descriptor */
+    uint64_t max_bytes;     /* sum of all regions */
+    const char *key_prefix; /* of all keys; NULL or "": any. Outlives the registry */
 };
 
 MUST_CHECK enum status shm_create(const struct shm_options *options, struct shm_registry **out,
                                   struct error *err);
 void shm_destroy(struct shm_registry *registry); /* NULL is fine; regions in use live on */
 
-bool shm_enabled(const struct shm_registry *registry);
-
 /* Open the object and remember [offset, offset + byte_size) of it under a name.
  * in    local   the client is on this machine
- * err   UNSUPPORTED: shared memory is off; FORBIDDEN: the peer is remote, or the object belongs
+ * err   FORBIDDEN: the peer is remote, or the object belongs
  *       to another user; NOT_FOUND: no such object; SHM_ERROR: name taken, bad key, window
  *       outside the object, table full */
 MUST_CHECK enum status shm_register(struct shm_registry *registry,
@@ -71,7 +67,7 @@ struct shm_amount {
 struct shm_amount shm_unregister(struct shm_registry *registry, const char *name);
 
 /* Hold the region that a window of a request names.
- * err   UNSUPPORTED, NOT_FOUND, SHM_ERROR (outside the region, or the object has shrunk) */
+ * err   NOT_FOUND, SHM_ERROR (outside the region, or the object has shrunk) */
 MUST_CHECK enum status shm_acquire(struct shm_registry *registry,
                                    const struct shm_window *window, struct shm_region **out,
                                    struct error *err);

@@ -3,8 +3,9 @@
  * uses that map. */
 #include "server/memory/shm_map.h"
 
+#include "server/base/thread.h"
+
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -105,7 +106,7 @@ static void install(void)
 static struct entry *take_entry(size_t bytes)
 {
     struct entry *entry = NULL;
-    (void)pthread_mutex_lock(&lock);
+    MUST(pthread_mutex_lock(&lock));
     install();
     bool fits = bytes <= SHM_MAP_BYTES_MAX - mapped_bytes;
     for (size_t i = 0; fits && entry == NULL && i < SHM_MAPS_MAX; i++) {
@@ -115,16 +116,16 @@ static struct entry *take_entry(size_t bytes)
             entry = &table[i];
         }
     }
-    (void)pthread_mutex_unlock(&lock);
+    MUST(pthread_mutex_unlock(&lock));
     return entry;
 }
 
 static void give_entry(const struct entry *entry, size_t bytes)
 {
-    (void)pthread_mutex_lock(&lock);
+    MUST(pthread_mutex_lock(&lock));
     taken[entry - table] = false;
     mapped_bytes -= bytes;
-    (void)pthread_mutex_unlock(&lock);
+    MUST(pthread_mutex_unlock(&lock));
 }
 
 struct shm_map *shm_map_create(int fd, uint64_t offset, uint64_t bytes)

@@ -14,17 +14,16 @@ struct server;
 
 enum {
     PAGE_SEGMENTS = 2,
-    PAGE_BODY_BYTES = 1 << 20
+    PAGE_UNAVAILABLE = 503 /* http_status */
 };
 
 struct page_request {
     const struct server *server;
     bool post;  /* else GET or HEAD */
     bool local; /* the client is on this machine (loopback, Unix socket) */
-    const char
-        *segments[PAGE_SEGMENTS]; /* what the pattern's {} stand for, decoded; else NULL */
-    struct byte_view body;        /* of a POST, at most PAGE_BODY_BYTES */
-    int param_count;              /* query string, decoded */
+    const char *segments[PAGE_SEGMENTS]; /* what {} in the pattern stands for; else NULL */
+    struct byte_view body;               /* of a POST, at most LAND_PAGE_BYTES */
+    int param_count;                     /* query string, decoded */
     const struct codec_param *params;
 };
 
@@ -48,7 +47,9 @@ struct json_writer;
 MUST_CHECK enum status page_json(struct page *page, struct json_writer *writer,
                                  struct error *err);
 
-/* health.c, version_page.c, devices_page.c, metrics_page.c */
+/* ---- the pages ---- */
+
+/* page.c, metrics_page.c */
 enum status page_livez(const struct page_request *request, struct page *page,
                        struct error *err);
 enum status page_readyz(const struct page_request *request, struct page *page,
@@ -62,10 +63,42 @@ enum status page_devices(const struct page_request *request, struct page *page,
 enum status page_metrics(const struct page_request *request, struct page *page,
                          struct error *err);
 
-/* The Prometheus page of the whole service (text format 0.0.4): its counters, and what the parts
- * know of themselves (queue, memory, devices, process).
- * out   *text   owned by the caller (free), NUL-terminated; untouched on failure */
-MUST_CHECK enum status metrics_page(const struct server *server, char **text, size_t *bytes,
+/* v2_pages.c: the Open Inference Protocol: what the server and its models are and have done, the
+ * model repository, clients' shared memory. What this service does not have is refused in the way
+ * its clients expect. page_v2_load is unload, too. */
+enum status page_v2_server(const struct page_request *request, struct page *page,
+                           struct error *err);
+enum status page_v2_model(const struct page_request *request, struct page *page,
+                          struct error *err);
+enum status page_v2_model_ready(const struct page_request *request, struct page *page,
+                                struct error *err);
+enum status page_v2_config(const struct page_request *request, struct page *page,
+                           struct error *err);
+enum status page_v2_stats(const struct page_request *request, struct page *page,
+                          struct error *err);
+enum status page_v2_index(const struct page_request *request, struct page *page,
+                          struct error *err);
+enum status page_v2_load(const struct page_request *request, struct page *page,
+                         struct error *err);
+enum status page_v2_shm_status(const struct page_request *request, struct page *page,
+                               struct error *err);
+enum status page_v2_shm_register(const struct page_request *request, struct page *page,
+                                 struct error *err);
+enum status page_v2_shm_unregister(const struct page_request *request, struct page *page,
+                                   struct error *err);
+enum status page_v2_cuda_status(const struct page_request *request, struct page *page,
+                                struct error *err);
+enum status page_v2_cuda_register(const struct page_request *request, struct page *page,
+                                  struct error *err);
+enum status page_v2_cuda_unregister(const struct page_request *request, struct page *page,
                                     struct error *err);
+enum status page_v2_trace(const struct page_request *request, struct page *page,
+                          struct error *err);
+enum status page_v2_logging(const struct page_request *request, struct page *page,
+                            struct error *err);
+
+/* The OpenAPI document. */
+enum status page_openapi(const struct page_request *request, struct page *page,
+                         struct error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* Each page gathers plain figures from the parts and has proto/kserve_pages.c write them. */
-#include "server/pages/v2_pages.h"
+#include "server/pages/page.h"
 
 #include "proto/kserve_pages.h"
 #include "proto/openapi.h"
@@ -10,10 +10,6 @@
 #include "server/sched/server.h"
 
 #include <stdlib.h>
-
-enum {
-    HTTP_UNAVAILABLE = 503
-};
 
 static struct kserve_server describe(const struct server *server)
 {
@@ -64,7 +60,7 @@ enum status page_v2_model_ready(const struct page_request *request, struct page 
     }
     bool ready = server_ready(request->server);
     if (!ready) {
-        page->http_status = HTTP_UNAVAILABLE;
+        page->http_status = PAGE_UNAVAILABLE;
         page_fixed(page, "{\"error\":\"no device is ready, or the service is draining\","
                          "\"code\":\"not_ready\"}");
         return STATUS_OK;
@@ -156,7 +152,7 @@ enum status page_v2_index(const struct page_request *request, struct page *page,
 /* A refusal with Triton's status for a part that is switched off: 503. */
 static enum status switched_off(struct page *page, const char *text)
 {
-    page->http_status = HTTP_UNAVAILABLE;
+    page->http_status = PAGE_UNAVAILABLE;
     page_fixed(page, text);
     return STATUS_OK;
 }

@@ -4,13 +4,13 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/base/thread.h"
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
 #include "server/sched/request.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -62,7 +62,7 @@ void admission_destroy(struct admission *admission)
 {
     if (admission != NULL) {
         assert(admission->line.count == 0);
-        (void)pthread_mutex_destroy(&admission->lock);
+        MUST(pthread_mutex_destroy(&admission->lock));
         free(admission);
     }
 }
@@ -250,12 +250,12 @@ enum status admission_check(struct admission *admission, const struct request *r
     if (claim > most) {
         return memory_never_fits(admission->memory, claim, err);
     }
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
     uint64_t before = crowd ? bytes_before(admission, request->client, claim) : 0;
     *wait_ns = (uint64_t)((double)before * admission->ns_per_byte * CAUTION);
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
     if (waiting >= admission->max_waiting) {
         return error_set(err, STATUS_QUEUE_FULL,
                          "%zu large requests wait already, the server's --queue-depth: try "
@@ -282,7 +282,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     if (claim <= hold->claim) {
         return true;
     }
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     hold->wanted = claim;
     bool in_turn = admission->line.count == 0 || is_active(request);
     bool granted = in_turn && grant(admission, request, clock_now_ns());
@@ -293,7 +293,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         fair_push_by_ticket(&admission->line, request);
         set_waiting(admission);
     }
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
     return granted;
 }
 
@@ -325,31 +325,22 @@ static void lose_place(struct admission *admission, struct request *request,
     hold->state = state;
 }
 
-static void look_again(struct admission *admission)
-{
-    struct leaving leaving = {0};
-    (void)pthread_mutex_lock(&admission->lock);
-    admit(admission, clock_now_ns(), &leaving);
-    (void)pthread_mutex_unlock(&admission->lock);
-    hand_on(&leaving);
-}
-
 void admission_trim(struct admission *admission, struct request *request, uint64_t claim)
 {
     if (request->admission.claim <= claim) {
         return;
     }
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     lower_claim(admission, request, claim);
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
 
 void admission_slow(struct admission *admission, struct request *request)
 {
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     lose_place(admission, request, ADMISSION_SLOW);
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
 
@@ -380,12 +371,12 @@ void admission_finish(struct admission *admission, struct request *request)
     if (hold->claim == 0) {
         return;
     }
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     if (is_active(request) && request->error.status == STATUS_OK) {
         measure(admission, hold->claim, clock_now_ns());
     }
     lose_place(admission, request, ADMISSION_FINISHED);
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
 
@@ -395,19 +386,24 @@ void admission_leave(struct admission *admission, struct request *request)
     if (hold->state == ADMISSION_NONE) {
         return;
     }
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     lose_place(admission, request, ADMISSION_NONE);
     request->client->claimed_bytes -= hold->claim;
     hold->claim = 0;
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
     admission_wake(admission);
 }
 
 void admission_wake(struct admission *admission)
 {
-    if (atomic_load_explicit(&admission->waiting, memory_order_relaxed) > 0) {
-        look_again(admission);
+    if (atomic_load_explicit(&admission->waiting, memory_order_relaxed) == 0) {
+        return;
     }
+    struct leaving leaving = {0};
+    MUST(pthread_mutex_lock(&admission->lock));
+    admit(admission, clock_now_ns(), &leaving);
+    MUST(pthread_mutex_unlock(&admission->lock));
+    hand_on(&leaving);
 }
 
 /* ---- the tick ---- */
@@ -450,14 +446,14 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
 {
     uint64_t earliest = 0;
     struct leaving leaving = {0};
-    struct chain condemned = {0};
-    (void)pthread_mutex_lock(&admission->lock);
+    struct chain expired = {0};
+    MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
         const struct request *request = cursor.current;
         uint64_t deadline_ns = request->deadline_ns;
         if (request_verdict(request, now_ns) != STATUS_OK) {
-            leave_line(admission, &cursor, &condemned);
+            leave_line(admission, &cursor, &expired);
             continue;
         }
         if (deadline_ns != 0 && (earliest == 0 || deadline_ns < earliest)) {
@@ -467,8 +463,8 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     }
     struct request *stuck = break_deadlock(admission, now_ns);
     admit(admission, now_ns, &leaving);
-    (void)pthread_mutex_unlock(&admission->lock);
-    request_end_condemned(condemned.first, now_ns, "other large requests");
+    MUST(pthread_mutex_unlock(&admission->lock));
+    request_end_expired(expired.first, now_ns, "other large requests");
     if (stuck != NULL) {
         completion_fail(stuck, STATUS_OUT_OF_MEMORY,
                         "this request and the others that began with it need more memory than "
@@ -484,12 +480,12 @@ void admission_close(struct admission *admission)
     if (admission == NULL) {
         return;
     }
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     struct fair_cursor cursor = fair_begin(&admission->line);
     while (cursor.current != NULL) {
         leave_line(admission, &cursor, &chain);
     }
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
     for (struct request *request = chain.first; request != NULL;) {
         struct request *next = request->next;
         completion_fail(request, STATUS_DRAINING, "the server is shutting down");
@@ -499,8 +495,8 @@ void admission_close(struct admission *admission)
 
 void admission_stats(struct admission *admission, struct admission_stats *out)
 {
-    (void)pthread_mutex_lock(&admission->lock);
+    MUST(pthread_mutex_lock(&admission->lock));
     *out =
         (struct admission_stats){.waiting = admission->line.count, .active = admission->active};
-    (void)pthread_mutex_unlock(&admission->lock);
+    MUST(pthread_mutex_unlock(&admission->lock));
 }

@@ -1,8 +1,8 @@
-/* Staying awake for what usually comes within microseconds. A thread that sleeps costs who
- * wakes it a system call, and is late: on a virtual machine by some 40 us, as long as a small
- * request takes otherwise. So a wait begins awake (--busy-poll-us), unless the last one was too
- * long for that: then nothing comes that fast, and the processor is for others. Thread: the one
- * that waits. */
+/* Busy-polling for what usually comes within microseconds. A thread that sleeps costs whoever wakes
+ * it a system call, and is late: on a virtual machine by some 40 us, as long as a small request
+ * takes otherwise. So a wait begins by busy-polling (--busy-poll-us), unless the last one was too
+ * long for that: then nothing comes that fast, and the processor is for others.
+ * Thread: the one that waits. */
 #ifndef TALLY_SERVER_BUSY_POLL_H
 #define TALLY_SERVER_BUSY_POLL_H
 
@@ -21,14 +21,13 @@ struct busy_poll {
     bool vain;         /* the last one was too long */
 };
 
-/* On one core (--cpus) a thread that stays awake keeps the one from running that it waits for.
- */
+/* On one core (--cpus) a thread that busy-polls keeps the one from running that it waits for. */
 static inline uint64_t busy_poll_limit_ns(uint64_t busy_poll_us, uint64_t cpus)
 {
     return cpus > 1 ? busy_poll_us * NS_PER_US : 0;
 }
 
-/* A wait begins or goes on: is it one to stay awake for? */
+/* A wait begins or goes on: is it one to busy-poll for? */
 static inline bool busy_poll_on(struct busy_poll *poll, uint64_t now_ns)
 {
     if (poll->since_ns == 0) {

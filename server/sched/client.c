@@ -2,9 +2,10 @@
  * no lock here. */
 #include "server/sched/client.h"
 
+#include "server/base/thread.h"
+
 #include <assert.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -41,7 +42,7 @@ void clients_destroy(struct clients *clients)
     for (size_t i = 0; i < BUCKETS; i++) {
         assert(clients->buckets[i] == NULL);
     }
-    (void)pthread_mutex_destroy(&clients->lock);
+    MUST(pthread_mutex_destroy(&clients->lock));
     free(clients);
 }
 
@@ -82,7 +83,7 @@ struct client *clients_get(struct clients *clients, const struct sockaddr_storag
 {
     uint64_t key[2];
     key_of(address, key);
-    (void)pthread_mutex_lock(&clients->lock);
+    MUST(pthread_mutex_lock(&clients->lock));
     struct client **link = find(clients, key);
     if (*link == NULL) {
         struct client *client = calloc(1, sizeof *client);
@@ -96,15 +97,15 @@ struct client *clients_get(struct clients *clients, const struct sockaddr_storag
     if (found != NULL) {
         found->references++;
     }
-    (void)pthread_mutex_unlock(&clients->lock);
+    MUST(pthread_mutex_unlock(&clients->lock));
     return found;
 }
 
 void client_hold(struct client *client)
 {
-    (void)pthread_mutex_lock(&client->clients->lock);
+    MUST(pthread_mutex_lock(&client->clients->lock));
     client->references++;
-    (void)pthread_mutex_unlock(&client->clients->lock);
+    MUST(pthread_mutex_unlock(&client->clients->lock));
 }
 
 void client_release(struct client *client)
@@ -113,12 +114,12 @@ void client_release(struct client *client)
         return;
     }
     struct clients *clients = client->clients;
-    (void)pthread_mutex_lock(&clients->lock);
+    MUST(pthread_mutex_lock(&clients->lock));
     bool last = --client->references == 0;
     if (last) {
         *find(clients, client->key) = client->next;
     }
-    (void)pthread_mutex_unlock(&clients->lock);
+    MUST(pthread_mutex_unlock(&clients->lock));
     if (last) {
         free(client);
     }

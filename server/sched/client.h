@@ -38,8 +38,7 @@ struct client *clients_get(struct clients *clients, const struct sockaddr_storag
 void client_hold(struct client *client);
 void client_release(struct client *client); /* NULL is fine */
 
-/* Count one more request, unless it has `most` under way. client_end_request() only after true.
- */
+/* Count one more request, unless it has `most` under way. True: client_end_request() is due. */
 MUST_CHECK bool client_begin_request(struct client *client, uint64_t most);
 void client_end_request(struct client *client);
 

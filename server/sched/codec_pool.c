@@ -4,12 +4,12 @@
 
 #include "server/base/clock.h"
 #include "server/base/machine.h"
+#include "server/base/thread.h"
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
 #include "server/sched/request.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,19 +101,9 @@ static enum work_class class_of(uint64_t cost)
 
 /* ---- given up ---- */
 
-/* STATUS_OK, or why nobody wants the result any more. */
-static enum status verdict_on(const struct request *request)
-{
-    if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return STATUS_CLIENT_GONE;
-    }
-    bool late = request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns;
-    return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
-}
-
 bool codec_pool_explain(struct request *request)
 {
-    enum status status = verdict_on(request);
+    enum status status = request_verdict(request, clock_now_ns());
     if (status == STATUS_OK) {
         return false;
     }
@@ -143,28 +133,23 @@ static void end_chain(struct request *first)
 
 /* ---- one after the other ---- */
 
-static void count_out(struct codec_pool *pool, enum work_class kind)
-{
-    (void)atomic_fetch_sub_explicit(&pool->waiting[kind], 1, memory_order_relaxed);
-}
-
 /* The next request of a class; those whose time is over go to the chain. Thread: a holder of
  * the lock. */
 static struct request *next_request(struct codec_pool *pool, enum work_class kind,
-                                    struct request **condemned)
+                                    struct request **expired)
 {
     for (;;) {
         struct fair_cursor cursor = fair_begin(&pool->lines[kind]);
         if (cursor.current == NULL) {
             return NULL;
         }
-        count_out(pool, kind);
-        if (verdict_on(cursor.current) == STATUS_OK) {
+        (void)atomic_fetch_sub_explicit(&pool->waiting[kind], 1, memory_order_relaxed);
+        if (request_verdict(cursor.current, clock_now_ns()) == STATUS_OK) {
             return fair_take(&cursor);
         }
         struct request *dropped = fair_drop(&cursor);
-        dropped->next = *condemned;
-        *condemned = dropped;
+        dropped->next = *expired;
+        *expired = dropped;
     }
 }
 
@@ -184,20 +169,20 @@ static void book(struct codec_pool *pool, uint64_t bytes, uint64_t own_ns)
  * which is given up meanwhile. */
 static void run_next(struct codec_pool *pool, enum work_class kind)
 {
-    struct request *condemned = NULL;
-    struct request *request = next_request(pool, kind, &condemned);
+    struct request *expired = NULL;
+    struct request *request = next_request(pool, kind, &expired);
     uint64_t cost = request != NULL ? request->cost : 0;
     uint64_t interrupted_ns = worker.nested_ns;
     pool->begun[kind] += cost;
-    (void)pthread_mutex_unlock(&pool->lock);
-    end_chain(condemned);
+    MUST(pthread_mutex_unlock(&pool->lock));
+    end_chain(expired);
     uint64_t start_ns = clock_now_ns();
     worker.nested_ns = 0;
     if (request != NULL) {
         request->codec_job(request);
     }
     uint64_t whole_ns = clock_span_ns(start_ns, clock_now_ns());
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     pool->begun[kind] -= cost;
     book(pool, cost, whole_ns - worker.nested_ns);
     worker.nested_ns = interrupted_ns + whole_ns;
@@ -212,7 +197,7 @@ static void discard_piece(struct codec_pool *pool)
     struct discarded *text = pool->discarded;
     pool->discarded = text->next; /* nobody else works on it */
     atomic_store_explicit(&pool->discards, pool->discarded != NULL, memory_order_relaxed);
-    (void)pthread_mutex_unlock(&pool->lock);
+    MUST(pthread_mutex_unlock(&pool->lock));
     size_t left = text->bytes > DISCARD_PIECE ? text->bytes - DISCARD_PIECE : 0;
     size_t from = ((uintptr_t)text + left + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
     size_t to = ((uintptr_t)text + text->bytes) / SLAB_ALIGN * SLAB_ALIGN;
@@ -226,7 +211,7 @@ static void discard_piece(struct codec_pool *pool)
     if (left == 0) {
         free(text);
     }
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     if (left > 0) {
         text->next = pool->discarded;
         pool->discarded = text;
@@ -243,15 +228,15 @@ void codec_pool_discard(struct codec_pool *pool, struct memory *memory,
         return;
     }
     struct discarded *discarded = discard.text;
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     *discarded = (struct discarded){.next = pool->discarded,
                                     .memory = memory,
                                     .bytes = discard.bytes,
                                     .reserved = discard.reserved};
     pool->discarded = discarded;
     atomic_store_explicit(&pool->discards, true, memory_order_relaxed);
-    (void)pthread_cond_signal(&pool->work);
-    (void)pthread_mutex_unlock(&pool->lock);
+    MUST(pthread_cond_signal(&pool->work));
+    MUST(pthread_mutex_unlock(&pool->lock));
 }
 
 /* ---- between two pieces ---- */
@@ -292,11 +277,11 @@ static bool step(const struct parallel *parallel)
     const struct codec_crew *crew = (const struct codec_crew *)(const void *)parallel;
     enum work_class kind = class_of(crew->request->cost);
     if (worker.of_pool && others_wait(crew->pool, kind)) {
-        (void)pthread_mutex_lock(&crew->pool->lock);
+        MUST(pthread_mutex_lock(&crew->pool->lock));
         let_smaller_go(crew->pool, kind);
-        (void)pthread_mutex_unlock(&crew->pool->lock);
+        MUST(pthread_mutex_unlock(&crew->pool->lock));
     }
-    return verdict_on(crew->request) == STATUS_OK;
+    return request_verdict(crew->request, clock_now_ns()) == STATUS_OK;
 }
 
 /* ---- side by side ---- */
@@ -304,7 +289,7 @@ static bool step(const struct parallel *parallel)
 /* Whether a thread may take a piece. Thread: a holder of the lock. */
 static bool has_piece(struct crew_job *job)
 {
-    job->given_up = job->given_up || verdict_on(job->request) != STATUS_OK;
+    job->given_up = job->given_up || request_verdict(job->request, clock_now_ns()) != STATUS_OK;
     return job->next < job->count && !job->given_up;
 }
 
@@ -313,21 +298,13 @@ static void run_piece(struct codec_pool *pool, struct crew_job *job)
 {
     int index = job->next++;
     job->running++;
-    (void)pthread_mutex_unlock(&pool->lock);
+    MUST(pthread_mutex_unlock(&pool->lock));
     job->piece(job->context, index);
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     job->running--;
     if (job->running == 0) {
-        (void)pthread_cond_broadcast(&pool->piece_done);
+        MUST(pthread_cond_broadcast(&pool->piece_done));
     }
-}
-
-/* Run a piece of a job that another thread has begun. Thread: likewise. */
-static void help(struct codec_pool *pool, struct crew_job *job)
-{
-    uint64_t start_ns = clock_now_ns();
-    run_piece(pool, job);
-    book(pool, 0, clock_span_ns(start_ns, clock_now_ns()));
 }
 
 /* The oldest job of the class with pieces left, NULL. Thread: a holder of the lock. */
@@ -340,24 +317,6 @@ static struct crew_job *open_job(const struct codec_pool *pool, enum work_class 
     return job;
 }
 
-static void link_job(struct codec_pool *pool, struct crew_job *job)
-{
-    struct crew_job **link = &pool->jobs;
-    while (*link != NULL) {
-        link = &(*link)->link;
-    }
-    *link = job;
-}
-
-static void unlink_job(struct codec_pool *pool, const struct crew_job *job)
-{
-    struct crew_job **link = &pool->jobs;
-    while (*link != job) {
-        link = &(*link)->link;
-    }
-    *link = job->link;
-}
-
 static bool run_pieces(const struct parallel *parallel, int count, parallel_piece piece,
                        void *context)
 {
@@ -368,10 +327,14 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
                            .request = crew->request,
                            .kind = class_of(crew->request->cost),
                            .count = count};
-    (void)pthread_mutex_lock(&pool->lock);
-    link_job(pool, &job);
+    MUST(pthread_mutex_lock(&pool->lock));
+    struct crew_job **link = &pool->jobs;
+    while (*link != NULL) {
+        link = &(*link)->link;
+    }
+    *link = &job;
     for (int helpers = 1; helpers < count && (size_t)helpers < pool->thread_count; helpers++) {
-        (void)pthread_cond_signal(&pool->work);
+        MUST(pthread_cond_signal(&pool->work));
     }
     while (has_piece(&job)) {
         run_piece(pool, &job);
@@ -379,11 +342,15 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
             let_smaller_go(pool, job.kind);
         }
     }
-    unlink_job(pool, &job);
-    while (job.running > 0) {
-        (void)pthread_cond_wait(&pool->piece_done, &pool->lock);
+    link = &pool->jobs;
+    while (*link != &job) {
+        link = &(*link)->link;
     }
-    (void)pthread_mutex_unlock(&pool->lock);
+    *link = job.link;
+    while (job.running > 0) {
+        MUST(pthread_cond_wait(&pool->piece_done, &pool->lock));
+    }
+    MUST(pthread_mutex_unlock(&pool->lock));
     return job.next == count;
 }
 
@@ -411,7 +378,9 @@ static bool take_turn(struct codec_pool *pool, int turn)
     enum work_class kind = (enum work_class)turn;
     struct crew_job *job = open_job(pool, kind);
     if (job != NULL) {
-        help(pool, job);
+        uint64_t start_ns = clock_now_ns(); /* of a job that another thread has begun */
+        run_piece(pool, job);
+        book(pool, 0, clock_span_ns(start_ns, clock_now_ns()));
         return true;
     }
     bool any = pool->lines[kind].count > 0;
@@ -439,7 +408,7 @@ static void *thread_main(void *argument)
     (void)pthread_setname_np(pthread_self(), "tally-codec");
     machine_step_back(STEPS_BACK);
     worker.of_pool = true;
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     for (;;) {
         if (work_once(pool)) {
             continue;
@@ -447,9 +416,9 @@ static void *thread_main(void *argument)
         if (pool->stopping) {
             break;
         }
-        (void)pthread_cond_wait(&pool->work, &pool->lock);
+        MUST(pthread_cond_wait(&pool->work, &pool->lock));
     }
-    (void)pthread_mutex_unlock(&pool->lock);
+    MUST(pthread_mutex_unlock(&pool->lock));
     return NULL;
 }
 
@@ -459,9 +428,9 @@ enum status codec_pool_create(size_t threads, struct codec_pool **out, struct er
     if (pool == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the codec threads");
     }
-    (void)pthread_mutex_init(&pool->lock, NULL);
-    (void)pthread_cond_init(&pool->work, NULL);
-    (void)pthread_cond_init(&pool->piece_done, NULL);
+    MUST(pthread_mutex_init(&pool->lock, NULL));
+    MUST(pthread_cond_init(&pool->work, NULL));
+    MUST(pthread_cond_init(&pool->piece_done, NULL));
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
         fair_init(&pool->lines[kind], (enum fair_line_id)(FAIR_TEXT_SMALL + kind),
                   quanta[kind]);
@@ -484,16 +453,16 @@ void codec_pool_destroy(struct codec_pool *pool)
     if (pool == NULL) {
         return;
     }
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     pool->stopping = true;
-    (void)pthread_cond_broadcast(&pool->work);
-    (void)pthread_mutex_unlock(&pool->lock);
+    MUST(pthread_cond_broadcast(&pool->work));
+    MUST(pthread_mutex_unlock(&pool->lock));
     for (size_t i = 0; i < pool->thread_count; i++) {
-        (void)pthread_join(pool->threads[i], NULL);
+        MUST(pthread_join(pool->threads[i], NULL));
     }
-    (void)pthread_cond_destroy(&pool->piece_done);
-    (void)pthread_cond_destroy(&pool->work);
-    (void)pthread_mutex_destroy(&pool->lock);
+    MUST(pthread_cond_destroy(&pool->piece_done));
+    MUST(pthread_cond_destroy(&pool->work));
+    MUST(pthread_mutex_destroy(&pool->lock));
     free(pool);
 }
 
@@ -505,49 +474,27 @@ void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_
     enum work_class kind = class_of(cost);
     request->codec_job = job;
     request->cost = cost;
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     fair_push(&pool->lines[kind], request);
     (void)atomic_fetch_add_explicit(&pool->waiting[kind], 1, memory_order_relaxed);
-    (void)pthread_cond_signal(&pool->work);
-    (void)pthread_mutex_unlock(&pool->lock);
-}
-
-/* Move what is condemned from the line to the chain; the earliest deadline of the rest. */
-static uint64_t sweep_line(struct codec_pool *pool, enum work_class kind, uint64_t now_ns,
-                           struct request **condemned)
-{
-    uint64_t earliest = 0;
-    struct fair_cursor cursor = fair_begin(&pool->lines[kind]);
-    while (cursor.current != NULL) {
-        const struct request *request = cursor.current;
-        uint64_t deadline_ns = request->deadline_ns;
-        bool late = deadline_ns != 0 && now_ns >= deadline_ns;
-        if (late || atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-            struct request *dropped = fair_drop(&cursor);
-            count_out(pool, kind);
-            dropped->next = *condemned;
-            *condemned = dropped;
-            continue;
-        }
-        if (deadline_ns != 0 && (earliest == 0 || deadline_ns < earliest)) {
-            earliest = deadline_ns;
-        }
-        fair_step(&cursor);
-    }
-    return earliest;
+    MUST(pthread_cond_signal(&pool->work));
+    MUST(pthread_mutex_unlock(&pool->lock));
 }
 
 uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
 {
     uint64_t earliest = 0;
-    struct request *condemned = NULL;
-    (void)pthread_mutex_lock(&pool->lock);
+    struct request *expired = NULL;
+    MUST(pthread_mutex_lock(&pool->lock));
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
-        uint64_t at = sweep_line(pool, (enum work_class)kind, now_ns, &condemned);
+        size_t before = pool->lines[kind].count;
+        uint64_t at = fair_expire(&pool->lines[kind], now_ns, &expired);
+        (void)atomic_fetch_sub_explicit(&pool->waiting[kind], before - pool->lines[kind].count,
+                                        memory_order_relaxed);
         earliest = at != 0 && (earliest == 0 || at < earliest) ? at : earliest;
     }
-    (void)pthread_mutex_unlock(&pool->lock);
-    end_chain(condemned);
+    MUST(pthread_mutex_unlock(&pool->lock));
+    end_chain(expired);
     return earliest;
 }
 
@@ -581,10 +528,10 @@ static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *
 uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client,
                             uint64_t bytes)
 {
-    (void)pthread_mutex_lock(&pool->lock);
+    MUST(pthread_mutex_lock(&pool->lock));
     const struct account account = pool->account;
     uint64_t ahead = bytes_ahead(pool, client, bytes);
-    (void)pthread_mutex_unlock(&pool->lock);
+    MUST(pthread_mutex_unlock(&pool->lock));
     if (account.bytes == 0 || pool->thread_count == 0) {
         return 0;
     }

@@ -12,7 +12,7 @@
  *   - its client is gone or its deadline has passed: then no further piece is begun;
  *   - something of a smaller class waits: then the thread does that first, to its end, on the
  *     stack of the work that it interrupts, and goes on with this for at least as long before
- * it looks again. So a small text waits for a piece, never for a large text, and a large one
+ *     it looks again. So a small text waits for a piece, never for a large text, and a large one
  *     keeps half of the thread whatever comes. Small ones are not interrupted.
  *
  * Never refuses: a waiting request holds a connection and memory that were both admitted, so
@@ -32,8 +32,7 @@ struct memory;
 struct request;
 
 enum {
-    CODEC_SMALL_BYTES =
-        1 << 20, /* a text of this many bytes takes less than ten milliseconds */
+    CODEC_SMALL_BYTES = 1 << 20, /* a text as long takes less than ten milliseconds */
     CODEC_LARGE_BYTES = 32 << 20
 };
 
@@ -73,10 +72,8 @@ struct codec_discard {
     size_t bytes;      /* of it */
     uint64_t reserved; /* for it, at most so many: released as its bytes go */
 };
-/* Free a text. To give a gigabyte back takes the kernel a third of a second: the threads do
- * that in pieces, too. pool may be NULL: then, as with short texts, it is done at once. Thread:
- * any.
- */
+/* Free a text. To give a gigabyte back takes the kernel a third of a second: the threads do that in
+ * pieces, too. Without a pool (NULL), and with short texts, it is done at once. Thread: any. */
 void codec_pool_discard(struct codec_pool *pool, struct memory *memory,
                         struct codec_discard discard);
 

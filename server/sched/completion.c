@@ -72,7 +72,7 @@ void completion_fail(struct request *request, enum status status, const char *fo
     completion_post(request->completion, request);
 }
 
-void request_end_condemned(struct request *first, uint64_t now_ns, const char *waited_for)
+void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for)
 {
     while (first != NULL) {
         struct request *next = first->next;

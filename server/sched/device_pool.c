@@ -4,13 +4,14 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
-#include "server/sched/device_select.h"
+#include "server/base/thread.h"
 #include "server/sched/queue.h"
 #include "server/sched/worker.h"
 
-#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* How long destroy waits for threads that are in the middle of something. */
 #define JOIN_WAIT_NS (2 * NS_PER_S)
@@ -74,14 +75,14 @@ static void divide(struct device_pool *pool, size_t device)
 static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
-    (void)pthread_mutex_lock(&pool->changing);
+    MUST(pthread_mutex_lock(&pool->changing));
     for (size_t i = 0; i < pool->device_count; i++) {
         divide(pool, i);
     }
     enum device_pool_health health = device_pool_health(pool);
     queue_set_usable(pool->plan.queue,
                      health == DEVICE_POOL_OPENING || health == DEVICE_POOL_USABLE);
-    (void)pthread_mutex_unlock(&pool->changing);
+    MUST(pthread_mutex_unlock(&pool->changing));
 }
 
 static struct worker_plan make_plan(const struct device_pool_parts *parts,
@@ -108,6 +109,150 @@ static struct worker_plan make_plan(const struct device_pool_parts *parts,
     };
 }
 
+/* ---- which devices ---- */
+
+/* The next word of a comma-separated text, without spaces around it; false at the end. */
+static bool next_word(const char **text, char *word, size_t room)
+{
+    const char *start = *text + strspn(*text, ", ");
+    size_t length = strcspn(start, ",");
+    *text = start + length;
+    while (length > 0 && start[length - 1] == ' ') {
+        length--;
+    }
+    (void)snprintf(word, room, "%.*s", length < room ? (int)length : (int)room - 1, start);
+    return length > 0;
+}
+
+static bool contains(const char *text, const char *part)
+{
+    return strcasestr(text, part) != NULL;
+}
+
+static bool is_number(const char *word)
+{
+    return strspn(word, "0123456789") == strlen(word);
+}
+
+/* "all" and the like, which name no device in particular. */
+static bool is_general(const char *word)
+{
+    return strcasecmp(word, "all") == 0 || strcasecmp(word, "cpu") == 0 ||
+           strcasecmp(word, "gpu") == 0;
+}
+
+/* Another driver's device for the processor that Tally's own driver has a device for, too. */
+static bool is_second(const struct scan_device_info *info, bool own)
+{
+    return own && info->kind == SCAN_DEVICE_CPU && !info->built_in;
+}
+
+static bool matches(const char *word, size_t number, const struct scan_device_info *info,
+                    bool own)
+{
+    if (strcasecmp(word, "all") == 0) {
+        return !is_second(info, own);
+    }
+    if (strcasecmp(word, "cpu") == 0) {
+        return info->kind == SCAN_DEVICE_CPU && !is_second(info, own);
+    }
+    if (strcasecmp(word, "gpu") == 0) {
+        return info->kind == SCAN_DEVICE_GPU;
+    }
+    if (is_number(word)) {
+        char digits[24];
+        (void)snprintf(digits, sizeof digits, "%zu", number);
+        return strcmp(word, digits) == 0;
+    }
+    return contains(info->name, word) || contains(info->platform, word) ||
+           contains(info->vendor, word);
+}
+
+/* "0 (name), 1 (name)" */
+static void describe(const struct scan_device_info *infos, size_t count, char *text,
+                     size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < count && used < room; i++) {
+        int written = snprintf(text + used, room - used, "%s%zu (%s)", i == 0 ? "" : ", ", i,
+                               infos[i].name);
+        used += written > 0 ? (size_t)written : 0;
+    }
+}
+
+/* The devices that one word names; false: none. A name that the processor has with every driver
+ * (its model, say) means Tally's own. */
+static bool choose(const char *word, const struct scan_device_info *infos, size_t count,
+                   bool own, bool *chosen)
+{
+    bool found = false;
+    bool found_own = false;
+    for (size_t i = 0; i < count; i++) {
+        bool match =
+            matches(word, i, &infos[i], own) && !(found_own && is_second(&infos[i], own));
+        chosen[i] = chosen[i] || match;
+        found = found || match;
+        found_own = found_own || (match && infos[i].built_in);
+    }
+    return found;
+}
+
+/* One driver for the processor. named: whether Tally's own was, other than by "all" and the
+ * like. */
+static enum status settle_own(const struct scan_device_info *infos, size_t count, bool named,
+                              bool *chosen, struct error *err)
+{
+    bool second = false;
+    for (size_t i = 0; i < count; i++) {
+        second = second || (chosen[i] && is_second(&infos[i], true));
+    }
+    for (size_t i = 0; i < count && second; i++) {
+        if (infos[i].built_in && chosen[i] && named) {
+            return error_set(
+                err, STATUS_INVALID_REQUEST,
+                "--devices names the processor twice: by Tally's own driver and by "
+                "another; choose one of them");
+        }
+        chosen[i] = chosen[i] && !infos[i].built_in;
+    }
+    return STATUS_OK;
+}
+
+enum status device_select(const char *text, const struct scan_device_info *infos, size_t count,
+                          bool *chosen, struct error *err)
+{
+    char word[256];
+    bool any = false;
+    bool own = false;   /* Tally's own driver has a device */
+    bool named = false; /* and it was named */
+    memset(chosen, 0, count * sizeof *chosen);
+    for (size_t i = 0; i < count; i++) {
+        own = own || infos[i].built_in;
+    }
+    while (next_word(&text, word, sizeof word)) {
+        any = true;
+        if (!choose(word, infos, count, own, chosen)) {
+            char devices[300];
+            describe(infos, count, devices, sizeof devices);
+            return error_set(err, STATUS_NO_DEVICE,
+                             "--devices: \"%.100s\" names no OpenCL device; there is %s", word,
+                             devices);
+        }
+        for (size_t i = 0; i < count; i++) {
+            named = named || (infos[i].built_in && !is_general(word) &&
+                              matches(word, i, &infos[i], own));
+        }
+    }
+    if (!any) {
+        return error_set(err, STATUS_INVALID_REQUEST,
+                         "--devices names nothing; write all, cpu, gpu, numbers or names");
+    }
+    return own ? settle_own(infos, count, named, chosen, err) : STATUS_OK;
+}
+
+/* ---- making the pool ---- */
+
 /* The pool with its workers for every chosen device. */
 static enum status build(const struct worker_plan *plan, const struct scan_device_info *infos,
                          const bool *chosen, size_t count, struct device_pool **out,
@@ -119,7 +264,7 @@ static enum status build(const struct worker_plan *plan, const struct scan_devic
     }
     pool->plan = *plan;
     pool->plan.pool = pool;
-    (void)pthread_mutex_init(&pool->changing, NULL);
+    MUST(pthread_mutex_init(&pool->changing, NULL));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         size_t workers = !chosen[i] ? 0 : infos[i].built_in ? 2 : 1;
@@ -157,12 +302,8 @@ static struct listing *listing_create(const struct device_driver *driver)
     if (listing == NULL) {
         return NULL;
     }
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&listing->ended, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-    (void)pthread_mutex_init(&listing->lock, NULL);
+    thread_cond_init(&listing->ended);
+    MUST(pthread_mutex_init(&listing->lock, NULL));
     listing->driver = driver;
     return listing;
 }
@@ -170,8 +311,8 @@ static struct listing *listing_create(const struct device_driver *driver)
 static void listing_destroy(struct listing *listing)
 {
     if (listing != NULL) {
-        (void)pthread_cond_destroy(&listing->ended);
-        (void)pthread_mutex_destroy(&listing->lock);
+        MUST(pthread_cond_destroy(&listing->ended));
+        MUST(pthread_mutex_destroy(&listing->lock));
         free(listing);
     }
 }
@@ -181,11 +322,11 @@ static void *list_devices(void *argument)
     struct listing *listing = argument;
     listing->status =
         listing->driver->list(listing->infos, DEVICE_POOL_MAX, &listing->count, &listing->err);
-    (void)pthread_mutex_lock(&listing->lock);
+    MUST(pthread_mutex_lock(&listing->lock));
     listing->done = true;
     bool abandoned = listing->abandoned;
-    (void)pthread_cond_signal(&listing->ended);
-    (void)pthread_mutex_unlock(&listing->lock);
+    MUST(pthread_cond_signal(&listing->ended));
+    MUST(pthread_mutex_unlock(&listing->lock));
     if (abandoned) {
         listing_destroy(listing);
     }
@@ -204,20 +345,20 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
     }
     struct timespec until = clock_timespec(clock_now_ns() + timeout_ns);
     int waited = 0;
-    (void)pthread_mutex_lock(&listing->lock);
+    MUST(pthread_mutex_lock(&listing->lock));
     while (!listing->done && waited == 0) {
         waited = pthread_cond_timedwait(&listing->ended, &listing->lock, &until);
     }
     bool done = listing->done;
     listing->abandoned = !done;
-    (void)pthread_mutex_unlock(&listing->lock);
+    MUST(pthread_mutex_unlock(&listing->lock));
     if (done) {
-        (void)pthread_join(thread, NULL);
+        MUST(pthread_join(thread, NULL));
         return listing->status == STATUS_OK
                    ? STATUS_OK
                    : error_set(err, listing->status, "%s", listing->err.detail);
     }
-    (void)pthread_detach(thread);
+    MUST(pthread_detach(thread));
     *owned = NULL;
     return error_set(err, STATUS_DEVICE_ERROR,
                      "the OpenCL drivers did not say within %llu ms which devices there are "
@@ -277,7 +418,7 @@ bool device_pool_destroy(struct device_pool *pool)
     for (size_t i = 0; i < pool->count; i++) {
         worker_deinit(&pool->workers[i]);
     }
-    (void)pthread_mutex_destroy(&pool->changing);
+    MUST(pthread_mutex_destroy(&pool->changing));
     free(pool);
     return true;
 }

@@ -48,6 +48,15 @@ struct device_driver {
 
 extern const struct device_driver device_driver_opencl;
 
+/* Which devices a text like "gpu,0,pocl" names. A processor is used through one driver only: where
+ * Tally's own is among the devices, "all" and "cpu" mean that one, and a number or a name of
+ * another takes its place.
+ * out   chosen[0..count)
+ * err   NO_DEVICE: a part of it names none of them; INVALID_REQUEST: Tally's own driver and
+ *       another one are both named */
+MUST_CHECK enum status device_select(const char *text, const struct scan_device_info *infos,
+                                     size_t count, bool *chosen, struct error *err);
+
 /* What the devices work with, all borrowed. */
 struct device_pool_parts {
     const struct config *config;

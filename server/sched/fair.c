@@ -152,3 +152,24 @@ struct request *fair_take(struct fair_cursor *cursor)
     }
     return fair_drop(cursor);
 }
+
+uint64_t fair_expire(struct fair_line *line, uint64_t now_ns, struct request **expired)
+{
+    uint64_t earliest = 0;
+    struct fair_cursor cursor = fair_begin(line);
+    while (cursor.current != NULL) {
+        const struct request *request = cursor.current;
+        uint64_t deadline_ns = request->deadline_ns;
+        if (request_verdict(request, now_ns) != STATUS_OK) {
+            struct request *dropped = fair_drop(&cursor);
+            dropped->next = *expired;
+            *expired = dropped;
+            continue;
+        }
+        if (deadline_ns != 0 && (earliest == 0 || deadline_ns < earliest)) {
+            earliest = deadline_ns;
+        }
+        fair_step(&cursor);
+    }
+    return earliest;
+}

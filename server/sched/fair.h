@@ -72,6 +72,10 @@ struct fair_cursor {
 struct fair_cursor fair_begin(struct fair_line *line);
 void fair_step(struct fair_cursor *cursor);
 
+/* Drop what request_verdict() says is over: to the chain *expired, which is in no order.
+ * returns the earliest deadline of the rest, 0 if none */
+uint64_t fair_expire(struct fair_line *line, uint64_t now_ns, struct request **expired);
+
 /* Take the current request out of the line and go on to the next one. */
 struct request *fair_take(struct fair_cursor *cursor); /* it is served: it costs credit */
 struct request *fair_drop(struct fair_cursor *cursor); /* it is not: it costs nothing */

@@ -1,18 +1,40 @@
-/* The two lanes and their bounds. Requests that leave without being computed are collected
+/* The two lanes and their bounds, and what a worker takes of them at once. Requests that leave without being computed are collected
  * under the lock and ended after it, so that nobody waits for a wake-up of a loop. */
 #include "server/sched/queue.h"
 
 #include "server/base/clock.h"
+#include "server/base/thread.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
-#include "server/sched/queue_lanes.h"
+#include "server/sched/fair.h"
+#include "server/sched/request.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* Bytes of tensors that a client gets in a turn: about a batch, and about a slice. */
 enum {
     SMALL_QUANTUM = 256 << 10,
     LARGE_QUANTUM = 16 << 20
+};
+
+enum lane_kind {
+    LANE_SMALL,
+    LANE_LARGE,
+    LANE_COUNT
+};
+
+struct queue {
+    atomic_uint unannounced[LANE_COUNT]; /* pushes that nobody was woken for yet */
+    atomic_uint changes[LANE_COUNT]; /* pushes and the end: takers that busy-poll look here */
+    atomic_size_t waiting;           /* requests; written by holders of the lock */
+    atomic_bool usable;              /* likewise */
+    pthread_mutex_t lock;            /* guards everything below but options */
+    pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
+    struct queue_options options;
+    struct fair_line lanes[LANE_COUNT];
+    enum lane_kind turn; /* lane that is served next if anything waits in it */
+    bool closed;
 };
 
 enum status queue_create(const struct queue_options *options, struct queue **out,
@@ -22,14 +44,10 @@ enum status queue_create(const struct queue_options *options, struct queue **out
     if (queue == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the queue");
     }
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     for (int i = 0; i < BATCHER_TAKERS; i++) {
-        (void)pthread_cond_init(&queue->arrived[i], &attributes);
+        thread_cond_init(&queue->arrived[i]);
     }
-    (void)pthread_condattr_destroy(&attributes);
-    (void)pthread_mutex_init(&queue->lock, NULL);
+    MUST(pthread_mutex_init(&queue->lock, NULL));
     queue->options = *options;
     fair_init(&queue->lanes[LANE_SMALL], FAIR_DEVICE_SMALL, SMALL_QUANTUM);
     fair_init(&queue->lanes[LANE_LARGE], FAIR_DEVICE_LARGE, LARGE_QUANTUM);
@@ -44,9 +62,9 @@ void queue_destroy(struct queue *queue)
         return;
     }
     for (int i = 0; i < BATCHER_TAKERS; i++) {
-        (void)pthread_cond_destroy(&queue->arrived[i]);
+        MUST(pthread_cond_destroy(&queue->arrived[i]));
     }
-    (void)pthread_mutex_destroy(&queue->lock);
+    MUST(pthread_mutex_destroy(&queue->lock));
     free(queue);
 }
 
@@ -60,7 +78,7 @@ static void insert(struct queue *queue, struct request *request, bool again)
 {
     enum lane_kind lane = lane_of(request);
     request->cost = request_bytes(request);
-    request->state = REQUEST_QUEUED;
+    request_enter(request, REQUEST_QUEUED);
     if (again) {
         fair_push_by_ticket(&queue->lanes[lane], request);
     } else {
@@ -70,13 +88,15 @@ static void insert(struct queue *queue, struct request *request, bool again)
     (void)atomic_fetch_add_explicit(&queue->changes[lane], 1, memory_order_relaxed);
 }
 
-struct request *queue_take(struct queue *queue, struct fair_cursor *cursor)
+/* Take the request at the cursor out of its lane: served. Thread: a holder of the lock. */
+static struct request *take(struct queue *queue, struct fair_cursor *cursor)
 {
     (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
     return fair_take(cursor);
 }
 
-struct request *queue_drop(struct queue *queue, struct fair_cursor *cursor)
+/* The same, dropped unserved. */
+static struct request *drop(struct queue *queue, struct fair_cursor *cursor)
 {
     (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
     return fair_drop(cursor);
@@ -105,16 +125,16 @@ enum status queue_admits(const struct queue *queue, struct error *err)
 
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns)
 {
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     const struct request *oldest = client->flows[FAIR_DEVICE_SMALL].first;
     uint64_t wait_ns = oldest == NULL ? 0 : clock_span_ns(oldest->times.queued, now_ns);
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
     return wait_ns;
 }
 
 enum status queue_push(struct queue *queue, struct request *request, struct error *err)
 {
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     enum status status = STATUS_OK;
     bool many = false;
     if (queue->closed) {
@@ -127,9 +147,9 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
         many = atomic_fetch_add_explicit(&queue->unannounced[lane_of(request)], 1,
                                          memory_order_relaxed) +
                    1 >=
-               QUEUE_COMPANY;
+               QUEUE_WAKE_PUSHES;
     }
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
     if (many) {
         queue_wake(queue);
     }
@@ -142,9 +162,9 @@ void queue_wake(struct queue *queue)
         /* Whoever pushed sees its own mark; that of another thread is seen by that thread. */
         if (atomic_load_explicit(&queue->unannounced[i], memory_order_relaxed) > 0 &&
             atomic_exchange_explicit(&queue->unannounced[i], 0, memory_order_relaxed) > 0) {
-            (void)pthread_cond_broadcast(
-                &queue->arrived[i == LANE_SMALL ? BATCHER_SMALL : BATCHER_LARGE]);
-            (void)pthread_cond_broadcast(&queue->arrived[BATCHER_BOTH]);
+            MUST(pthread_cond_broadcast(
+                &queue->arrived[i == LANE_SMALL ? BATCHER_SMALL : BATCHER_LARGE]));
+            MUST(pthread_cond_broadcast(&queue->arrived[BATCHER_BOTH]));
         }
     }
 }
@@ -156,20 +176,20 @@ static void wake_everybody(struct queue *queue)
         (void)atomic_fetch_add_explicit(&queue->changes[i], 1, memory_order_relaxed);
     }
     for (int i = 0; i < BATCHER_TAKERS; i++) {
-        (void)pthread_cond_broadcast(&queue->arrived[i]);
+        MUST(pthread_cond_broadcast(&queue->arrived[i]));
     }
 }
 
 void queue_shake(struct queue *queue)
 {
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     wake_everybody(queue);
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
 }
 
 void queue_return(struct queue *queue, struct request *first)
 {
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     bool accepted =
         atomic_load_explicit(&queue->usable, memory_order_relaxed) && !queue->closed;
     while (accepted && first != NULL) {
@@ -178,7 +198,7 @@ void queue_return(struct queue *queue, struct request *first)
         first = next;
     }
     wake_everybody(queue);
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
     while (first != NULL) {
         struct request *next = first->next;
         completion_fail(first, STATUS_DEVICE_ERROR,
@@ -194,7 +214,7 @@ static struct request *take_everything(struct queue *queue)
     for (int i = 0; i < LANE_COUNT; i++) {
         struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
         while (cursor.current != NULL) {
-            struct request *request = queue_drop(queue, &cursor);
+            struct request *request = drop(queue, &cursor);
             request->next = chain;
             chain = request;
         }
@@ -204,10 +224,10 @@ static struct request *take_everything(struct queue *queue)
 
 void queue_set_usable(struct queue *queue, bool usable)
 {
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     atomic_store_explicit(&queue->usable, usable, memory_order_relaxed);
     struct request *chain = usable ? NULL : take_everything(queue);
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
     while (chain != NULL) {
         struct request *next = chain->next;
         completion_fail(chain, STATUS_NO_DEVICE,
@@ -216,54 +236,35 @@ void queue_set_usable(struct queue *queue, bool usable)
     }
 }
 
-/* Move what is condemned from the lane to the chain; the earliest deadline of the rest. */
-static uint64_t sweep_lane(struct queue *queue, struct fair_line *lane, uint64_t now_ns,
-                           struct request **condemned)
-{
-    uint64_t earliest = 0;
-    struct fair_cursor cursor = fair_begin(lane);
-    while (cursor.current != NULL) {
-        const struct request *request = cursor.current;
-        if (request_verdict(request, now_ns) != STATUS_OK) {
-            struct request *dropped = queue_drop(queue, &cursor);
-            dropped->next = *condemned;
-            *condemned = dropped;
-            continue;
-        }
-        if (request->deadline_ns != 0 && (earliest == 0 || request->deadline_ns < earliest)) {
-            earliest = request->deadline_ns;
-        }
-        fair_step(&cursor);
-    }
-    return earliest;
-}
-
 uint64_t queue_sweep(struct queue *queue, uint64_t now_ns)
 {
-    struct request *condemned = NULL;
-    (void)pthread_mutex_lock(&queue->lock);
-    uint64_t small = sweep_lane(queue, &queue->lanes[LANE_SMALL], now_ns, &condemned);
-    uint64_t large = sweep_lane(queue, &queue->lanes[LANE_LARGE], now_ns, &condemned);
-    (void)pthread_mutex_unlock(&queue->lock);
-    request_end_condemned(condemned, now_ns, "a device");
-    if (small == 0 || large == 0) {
-        return small + large;
+    uint64_t earliest = 0;
+    struct request *expired = NULL;
+    MUST(pthread_mutex_lock(&queue->lock));
+    for (int i = 0; i < LANE_COUNT; i++) {
+        size_t before = queue->lanes[i].count;
+        uint64_t at = fair_expire(&queue->lanes[i], now_ns, &expired);
+        earliest = at != 0 && (earliest == 0 || at < earliest) ? at : earliest;
+        (void)atomic_fetch_sub_explicit(&queue->waiting, before - queue->lanes[i].count,
+                                        memory_order_relaxed);
     }
-    return small < large ? small : large;
+    MUST(pthread_mutex_unlock(&queue->lock));
+    request_end_expired(expired, now_ns, "a device");
+    return earliest;
 }
 
 void queue_close(struct queue *queue)
 {
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     queue->closed = true;
     wake_everybody(queue);
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
 }
 
 void queue_stats(struct queue *queue, struct queue_stats *out)
 {
     struct queue_stats stats = {0};
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     for (int i = 0; i < LANE_COUNT; i++) {
         struct fair_line *lane = &queue->lanes[i];
         stats.requests += lane->count;
@@ -276,20 +277,230 @@ void queue_stats(struct queue *queue, struct queue_stats *out)
                                   : stats.oldest_ns;
         }
     }
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
     *out = stats;
 }
 
 size_t queue_count_model(struct queue *queue, int model)
 {
     size_t count = 0;
-    (void)pthread_mutex_lock(&queue->lock);
+    MUST(pthread_mutex_lock(&queue->lock));
     for (int i = 0; i < LANE_COUNT; i++) {
         for (struct fair_cursor cursor = fair_begin(&queue->lanes[i]); cursor.current != NULL;
              fair_step(&cursor)) {
             count += cursor.current->model == model;
         }
     }
-    (void)pthread_mutex_unlock(&queue->lock);
+    MUST(pthread_mutex_unlock(&queue->lock));
     return count;
+}
+
+/* ---- batches ---- */
+
+/* How far behind the first request peers are looked for: a lane full of other types must not
+ * make everyone wait for the lock. */
+enum {
+    LOOK_AHEAD_FACTOR = 8
+};
+
+/* The lane to serve: of two the one whose turn it is, else the other; NULL if nothing waits. */
+static struct fair_line *lane_in_turn(struct queue *queue, enum batcher_taker taker,
+                                      enum lane_kind *kind)
+{
+    if (taker != BATCHER_BOTH) {
+        *kind = taker == BATCHER_SMALL ? LANE_SMALL : LANE_LARGE;
+    } else {
+        *kind = queue->turn;
+        if (queue->lanes[*kind].count == 0) {
+            *kind = queue->turn == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+        }
+    }
+    struct fair_line *lane = &queue->lanes[*kind];
+    return lane->count == 0 ? NULL : lane;
+}
+
+/* Drop what needs no computing from the front of the lane. */
+static void drop_expired(struct queue *queue, struct fair_line *lane, uint64_t now_ns,
+                         struct request **expired)
+{
+    struct fair_cursor cursor = fair_begin(lane);
+    while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
+        struct request *request = drop(queue, &cursor);
+        request->next = *expired;
+        *expired = request;
+    }
+}
+
+/* A batch being formed. */
+struct batch {
+    struct request *first;
+    struct request *last;
+    size_t count;
+    uint64_t bytes;
+};
+
+static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
+{
+    request_enter(request, REQUEST_RUNNING);
+    request->times.started = now_ns;
+    if (batch->first == NULL) {
+        batch->first = request;
+    } else {
+        batch->last->next = request;
+    }
+    batch->last = request;
+    batch->count++;
+    batch->bytes += request_bytes(request);
+}
+
+static bool fits(const struct batch *batch, const struct request *request,
+                 const struct batcher_options *options)
+{
+    return batch->first->slice.of == NULL && request->slice.of == NULL && /* run alone */
+           batch->bytes < options->max_bytes &&
+           request_bytes(request) <= options->max_bytes - batch->bytes &&
+           scan_plan_batches_with(&batch->first->plan, &request->plan);
+}
+
+/* Move the request whose turn it is and its peers to the batch, what is expired to its
+ * chain. */
+static void form(struct queue *queue, struct fair_line *lane,
+                 const struct batcher_options *options, struct batch *batch,
+                 struct request **expired)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct fair_cursor cursor = fair_begin(lane);
+    batch_add(batch, take(queue, &cursor), now_ns);
+    size_t looked_at = 0;
+    while (cursor.current != NULL && batch->count < options->max_requests &&
+           looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
+        if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
+            struct request *request = drop(queue, &cursor);
+            request->next = *expired;
+            *expired = request;
+        } else if (fits(batch, cursor.current, options)) {
+            batch_add(batch, take(queue, &cursor), now_ns);
+        } else {
+            fair_step(&cursor);
+        }
+    }
+}
+
+/* When the lane's first request stops waiting for peers; 0: at once. */
+static uint64_t peers_until_ns(const struct queue *queue, struct fair_line *lane,
+                               const struct batcher_options *options)
+{
+    const struct request *first = fair_begin(lane).current;
+    if (options->delay_ns == 0 || queue->closed || first->slice.of != NULL ||
+        lane->count >= options->max_requests) {
+        return 0;
+    }
+    return first->times.queued + options->delay_ns;
+}
+
+/* Wait for something to arrive until then. Thread: a holder of the lock. */
+static void wait_until(struct queue *queue, enum batcher_taker taker, uint64_t until_ns)
+{
+    struct timespec until = clock_timespec(until_ns);
+    (void)pthread_cond_timedwait(&queue->arrived[taker], &queue->lock, &until);
+}
+
+/* Changes for whoever takes so. */
+static unsigned changes_for(const struct queue *queue, enum batcher_taker taker)
+{
+    unsigned small = atomic_load_explicit(&queue->changes[LANE_SMALL], memory_order_relaxed);
+    unsigned large = atomic_load_explicit(&queue->changes[LANE_LARGE], memory_order_relaxed);
+    return taker == BATCHER_SMALL ? small : taker == BATCHER_LARGE ? large : small + large;
+}
+
+/* Busy-poll for a push, or the end. False: it is not worth it (any more), sleep instead.
+ * Thread: a holder of the lock, which it gives away meanwhile. */
+static bool busy_wait(struct queue *queue, enum batcher_taker taker, struct busy_poll *poll)
+{
+    if (poll == NULL || !busy_poll_on(poll, clock_now_ns())) {
+        return false;
+    }
+    unsigned seen = changes_for(queue, taker);
+    bool changed = false;
+    MUST(pthread_mutex_unlock(&queue->lock));
+    do {
+        (void)sched_yield();
+        changed = changes_for(queue, taker) != seen;
+    } while (!changed && busy_poll_on(poll, clock_now_ns()));
+    MUST(pthread_mutex_lock(&queue->lock));
+    return true;
+}
+
+/* One look at the queue. Thread: a holder of the lock.
+ * returns true if there is a batch; else *wait_ns is when to look again, 0: at any time */
+static bool look(struct queue *queue, enum batcher_taker taker,
+                 const struct batcher_options *options, struct batch *batch,
+                 struct request **expired, uint64_t *wait_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (int i = 0; i < LANE_COUNT; i++) {
+        drop_expired(queue, &queue->lanes[i], now_ns, expired);
+    }
+    *wait_ns = 0;
+    enum lane_kind kind;
+    struct fair_line *lane = lane_in_turn(queue, taker, &kind);
+    if (lane == NULL) {
+        return false;
+    }
+    uint64_t until_ns = peers_until_ns(queue, lane, options);
+    if (until_ns > now_ns) {
+        *wait_ns = until_ns;
+        return false;
+    }
+    form(queue, lane, options, batch, expired);
+    if (taker == BATCHER_BOTH) {
+        queue->turn = kind == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
+    }
+    return true;
+}
+
+static enum batcher_taker taker_of(const struct batcher_options *options)
+{
+    return options->takes == NULL ? BATCHER_BOTH
+                                  : (enum batcher_taker)atomic_load(options->takes);
+}
+
+enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
+                                 struct busy_poll *poll, uint64_t timeout_ns,
+                                 struct request **first, size_t *count)
+{
+    uint64_t give_up_ns = clock_now_ns() + timeout_ns;
+    enum batcher_result result = BATCHER_TAKEN;
+    struct batch batch = {0};
+    struct request *expired = NULL;
+    MUST(pthread_mutex_lock(&queue->lock));
+    enum batcher_taker takes = taker_of(options);
+    for (uint64_t look_ns; !look(queue, takes, options, &batch, &expired, &look_ns);) {
+        if (look_ns == 0 && queue->closed) {
+            result = BATCHER_CLOSED;
+            break;
+        }
+        if (expired != NULL || (look_ns == 0 && clock_now_ns() >= give_up_ns)) {
+            result = BATCHER_TIMEOUT; /* at once with the expired: they wait for their answer */
+            break;
+        }
+        if (look_ns != 0) {
+            wait_until(queue, takes, look_ns);
+        } else if (!busy_wait(queue, takes, poll)) {
+            wait_until(queue, takes, give_up_ns);
+        }
+        takes = taker_of(options);
+    }
+    MUST(pthread_mutex_unlock(&queue->lock));
+    if (expired != NULL) {
+        request_end_expired(expired, clock_now_ns(), "a device");
+    }
+    if (result == BATCHER_TAKEN) {
+        *first = batch.first;
+        *count = batch.count;
+        if (poll != NULL) {
+            busy_poll_over(poll, clock_now_ns());
+        }
+    }
+    return result;
 }

@@ -3,7 +3,7 @@
  * Two lanes, small and large (QUEUE_LARGE_BYTES of slab memory), each shared fairly between
  * clients by bytes, first in, first out for each client (fair.h). The taker alternates between
  * lanes in which something waits, so that a stream of large tensors costs a small one at most
- * one of them, and a stream of small ones (each turn a batch of bounded size, see batcher.h)
+ * one of them, and a stream of small ones (each turn a batch of bounded size, see queue.h)
  * cannot hold a large one up for longer than one batch.
  *
  * The bound (--queue-depth) is asked for before a body is read, queue_admits(). What was
@@ -16,7 +16,9 @@
 #define TALLY_SERVER_QUEUE_H
 
 #include "proto/status.h"
+#include "server/sched/busy_poll.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +29,7 @@ struct request;
 
 enum {
     QUEUE_LARGE_BYTES = 1 << 20,
-    QUEUE_COMPANY = 16 /* pushes after which takers are woken unasked */
+    QUEUE_WAKE_PUSHES = 16 /* pushes after which takers are woken unasked */
 };
 
 struct queue_options {
@@ -50,7 +52,7 @@ uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_
  * times.queued. A slice has its place before what arrived after the request that it is of
  * (request->ticket), so that tensors that were begun are finished. Never blocks. A taker that
  * is awake has it at once; those that sleep are woken by queue_wake(), which is due soon, or by
- * the QUEUE_COMPANYth push since then: a device begins while the loop reads on.
+ * the QUEUE_WAKE_PUSHESth push since then: a device begins while the loop reads on.
  *
  * err   DRAINING (closed), NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
@@ -68,8 +70,7 @@ void queue_shake(struct queue *queue);
 void queue_return(struct queue *queue, struct request *first);
 
 /* Whether any device is in use. Without one, what waits ends with NO_DEVICE and pushes are
- * refused. True at first: devices are being opened, and what arrives meanwhile waits for them.
- */
+ * refused. True at first: what arrives while devices are being opened waits for them. */
 void queue_set_usable(struct queue *queue, bool usable);
 
 /* End what is cancelled (CLIENT_GONE) or past its deadline (DEADLINE_PASSED).
@@ -88,5 +89,49 @@ void queue_stats(struct queue *queue, struct queue_stats *out);
 
 /* Waiting requests of this model (struct request, model). */
 size_t queue_count_model(struct queue *queue, int model);
+
+/* ---- batches ---- */
+
+/* Forms batches: a worker that becomes free takes the request whose turn it is (queue.h) and
+ * everything that may share a launch with it and waited meanwhile. No request waits for peers
+ * unless --batch-delay-us says so.
+ *
+ * Fairness. The first of a batch is always the oldest of the client whose turn it is (fair.h),
+ * so a client's request at its place k runs in the k-th batch of that client's turns at the
+ * latest; overtaking by compatible requests never moves anyone's place backwards, and is paid
+ * for by the client that it came from. A batch is bounded in requests and bytes, so each of the
+ * waits is bounded too. Companions come from the same lane only: the large ones gain nothing
+ * from sharing, and would make small ones wait for their bytes. Thread: any. */
+/* What a worker takes. */
+enum batcher_taker {
+    BATCHER_SMALL, /* the lane of small requests */
+    BATCHER_LARGE,
+    BATCHER_BOTH, /* the lanes in turn */
+    BATCHER_TAKERS
+};
+
+struct batcher_options {
+    size_t max_requests; /* most requests of one batch, >= 1 */
+    uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
+    uint64_t delay_ns;   /* --batch-delay-us: how long an unfilled batch waits for more */
+    const atomic_int *takes; /* borrowed; enum batcher_taker: which lanes, read at every look.
+                                Whoever changes it calls queue_shake(). NULL: both */
+};
+
+enum batcher_result {
+    BATCHER_TAKEN,
+    BATCHER_TIMEOUT,
+    BATCHER_CLOSED
+};
+
+/* Wait for work and take one batch.
+ * poll   the caller's own, between calls, too; NULL: waits asleep
+ * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
+ *                        unless BATCHER_TAKEN
+ * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns; BATCHER_CLOSED: nothing will
+ * come any more for this taker */
+enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
+                                 struct busy_poll *poll, uint64_t timeout_ns,
+                                 struct request **first, size_t *count);
 
 #endif

@@ -47,12 +47,12 @@
 #include "server/sched/admission.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
 
-struct MHD_Connection;
 struct client;
 struct completion;
 struct inflate;
-struct route;
 struct server;
 struct slices;
 
@@ -110,14 +110,12 @@ struct request_body {
     bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
     size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
 
-    uint64_t head_reserved; /* of request.reserved_bytes: for the head */
-    uint64_t
-        block_reserved;  /* of request.reserved_bytes: for the block; grows with the payload,
-                              * up to block_bytes */
-    bool rest_reserved;  /* all of the block, and the answer's text */
-    size_t payload_room; /* bytes for payload in what is reserved of the block */
-    size_t block_bytes;  /* what the block must have in the end */
-    size_t output_at;    /* of them, before the output buffer */
+    uint64_t head_reserved;  /* of request.reserved_bytes: for the head */
+    uint64_t block_reserved; /* of them: for the block; grows with the payload */
+    bool rest_reserved;      /* all of the block, and the answer's text */
+    size_t payload_room;     /* bytes for payload in what is reserved of the block */
+    size_t block_bytes;      /* what the block must have in the end */
+    size_t output_at;        /* of them, before the output buffer */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
@@ -134,11 +132,9 @@ struct request {
     atomic_bool cancelled; /* any thread: the client is gone, do no more work for it */
     int retries;           /* times it was moved to another device */
 
-    struct MHD_Connection *connection; /* loop only */
     struct completion *completion; /* borrowed: the way back to the loop of the connection */
     struct server *server;         /* borrowed */
     struct client *client;         /* borrowed from the connection */
-    const struct route *route;     /* static */
     char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
     bool local;                    /* the client is on this machine */
     enum coding accept_coding;     /* what its answer may be packed with */
@@ -146,15 +142,10 @@ struct request {
     struct metrics_times times;
 
     const struct codec *codec; /* static; NULL for requests without a tensor */
-    struct codec_request codec_request;
-    struct scan_call call; /* valid once `decoded`; call.dialect is released with the request */
-    bool decoded;
-    struct scan_plan plan; /* valid once `planned` */
-    bool planned;
+    bool decoded;              /* call is valid */
+    bool planned;              /* plan is valid */
 
-    char *head;        /* owned: body bytes before the payload, NUL after the last */
     size_t head_bytes; /* bytes in it */
-    size_t head_capacity;
     struct request_body body;
     struct admission_hold admission;
     struct request_slice slice;
@@ -168,9 +159,7 @@ struct request {
     uint64_t payload_received; /* bytes after the head, dropped ones too */
     uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
 
-    struct answer answer;         /* valid in READY if error.status is OK */
     enum coding answer_coding;    /* of answer.head */
-    struct error error;           /* first error; the outcome of the request */
     unsigned retry_after_s;       /* of a refusal that is worth another try */
     int device;                   /* number of the device that ran it, -1 */
     int model;                    /* row of the v2 model table, -1 outside v2 */
@@ -181,7 +170,36 @@ struct request {
     uint64_t cost;   /* in the line where it waits (fair.h) */
     void (*codec_job)(struct request *); /* private to codec_pool.c */
     struct request *next; /* link of whichever list owns it: queue, batch, completion */
+
+    /* All above is cleared for the next request that has this record (request_clear()). Below are
+     * tables that are written before they are read, and a buffer that is kept. */
+    struct codec_request codec_request;
+    struct scan_call call; /* call.dialect is released with the request */
+    struct scan_plan plan;
+    struct answer answer; /* valid in READY if error.status is OK */
+    struct error error;   /* first error; the outcome of the request */
+    char *head;           /* owned: body bytes before the payload, NUL after the last */
+    size_t head_capacity;
 };
+
+/* A record as new, but for the buffer that it keeps. Thread: the only one that knows it. */
+static inline void request_clear(struct request *request)
+{
+    memset(request, 0, offsetof(struct request, codec_request));
+    request->magic = REQUEST_MAGIC;
+    request->body.declared = -1;
+    request->retry_after_s = 1;
+    request->device = -1;
+    request->model = -1;
+    request->codec_request.param_count = 0;
+    request->codec_request.model = NULL;
+    request->codec_request.head_bytes = -1;
+    request->codec_request.answer_format = CODEC_FORMAT_JSON;
+    request->answer.head = NULL;
+    request->answer.head_bytes = 0;
+    request->error.status = STATUS_OK;
+    request->error.field[0] = '\0';
+}
 
 static inline enum request_state request_state(const struct request *request)
 {
@@ -217,6 +235,18 @@ static inline struct tensor_place request_output(const struct request *request)
                : (struct tensor_place){request->block.slab, request->out_offset};
 }
 
+static inline char *request_output_bytes(const struct request *request)
+{
+    const struct tensor_place place = request_output(request);
+    return (char *)slab_data(place.slab) + place.offset;
+}
+
+/* Where the block's slab has this offset: in_offset, out_offset. */
+static inline char *request_block_at(const struct request *request, size_t offset)
+{
+    return (char *)slab_data(request->block.slab) + offset;
+}
+
 /* STATUS_OK, or why nothing more is to be done for it: CLIENT_GONE, DEADLINE_PASSED. */
 static inline enum status request_verdict(const struct request *request, uint64_t now_ns)
 {
@@ -227,9 +257,9 @@ static inline enum status request_verdict(const struct request *request, uint64_
     return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
 }
 
-/* End a chain of requests that request_verdict() condemned while they waited for something.
+/* End a chain of requests that request_verdict() expired while they waited for something.
  * Thread: their owner, holding no lock. (completion.c) */
-void request_end_condemned(struct request *first, uint64_t now_ns, const char *waited_for);
+void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for);
 
 /* What is counted of a tensor request that has ended. */
 static inline struct metrics_request request_figures(const struct request *request)

@@ -3,7 +3,7 @@
  * not at all. The parts themselves are given what they need when they are made.
  *
  * Threads, and who starts them:
- *   main          lifecycle_run(): signals, and every tick the deadlines of those who wait, the
+ *   main          service_run(): signals, and every tick the deadlines of those who wait, the
  *                 devices' watchdog, memory_trim()
  *   http loop(s)  http_start(): a libuv loop each, which owns its connections and requests
  *   codec pool    codec_pool_create(): long texts
@@ -12,7 +12,7 @@
  * All signals are blocked before the first thread starts; only main waits for them.
  *
  * The parts start in the order of the fields and stop in the reverse order, after the drain
- * (server/lifecycle.h). */
+ * (server/service.h). */
 #ifndef TALLY_SERVER_SERVER_H
 #define TALLY_SERVER_SERVER_H
 
@@ -38,7 +38,7 @@ struct server {
     struct queue *queue;
     struct codec_pool *codecs;
     struct device_pool *devices;
-    _Atomic int phase; /* enum server_phase; written by lifecycle.c */
+    _Atomic int phase; /* enum server_phase; written by service.c */
 };
 
 /* Thread: any. */

@@ -1,10 +1,11 @@
-/* The life of a device's thread; one batch's way is in worker_run.c. */
+/* The life of a device's thread; one batch's way is in run_batch.c. */
 #include "server/sched/worker.h"
 
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/machine.h"
 #include "server/base/metrics.h"
+#include "server/base/thread.h"
 #include "server/memory/shm.h"
 #include "server/sched/completion.h"
 #include "server/sched/queue.h"
@@ -45,12 +46,8 @@ enum status worker_init(struct worker *worker, const struct worker_plan *plan, s
     atomic_init(&worker->takes, BATCHER_BOTH);
     worker->batching = plan->batch;
     worker->batching.takes = &worker->takes;
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&worker->changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-    (void)pthread_mutex_init(&worker->lock, NULL);
+    thread_cond_init(&worker->changed);
+    MUST(pthread_mutex_init(&worker->lock, NULL));
     size_t count = plan->batch.max_requests;
     worker->jobs = calloc(count, sizeof *worker->jobs);
     worker->plans = calloc(count, sizeof *worker->plans);
@@ -70,8 +67,8 @@ void worker_deinit(struct worker *worker)
     free(worker->plans);
     free(worker->orphans);
     free(worker->models);
-    (void)pthread_cond_destroy(&worker->changed);
-    (void)pthread_mutex_destroy(&worker->lock);
+    MUST(pthread_cond_destroy(&worker->changed));
+    MUST(pthread_mutex_destroy(&worker->lock));
 }
 
 /* Thread: a holder of the lock; follow with plan->changed() outside it. */
@@ -84,12 +81,13 @@ static void set_state(struct worker *worker, enum device_state state, const char
     }
 }
 
-void worker_fail(struct worker *worker, const char *reason)
+/* The device is out of use: FAILED. */
+static void fail(struct worker *worker, const char *reason)
 {
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     bool was_ready = worker_state(worker) == DEVICE_READY;
     set_state(worker, DEVICE_FAILED, reason);
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     worker->plan->changed(worker->plan->pool);
     if (was_ready) {
         metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
@@ -98,26 +96,28 @@ void worker_fail(struct worker *worker, const char *reason)
                 worker->info.name, reason);
 }
 
-void worker_hold(struct worker *worker, struct request *batch, size_t count,
+/* Put requests into the record, both chains linked by next; it holds none. */
+static void hold(struct worker *worker, struct request *batch, size_t count,
                  struct request *rest)
 {
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     assert(worker->batch == NULL && worker->rest == NULL);
     worker->batch = batch;
     worker->batch_count = count;
     worker->rest = rest;
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
 }
 
-struct request *worker_let_go(struct worker *worker, struct request **rest)
+/* Take them out again; NULL where worker_watch() was faster. */
+static struct request *let_go(struct worker *worker, struct request **rest)
 {
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     struct request *batch = worker->batch;
     *rest = worker->rest;
     worker->batch = NULL;
     worker->batch_count = 0;
     worker->rest = NULL;
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     return batch;
 }
 
@@ -131,19 +131,22 @@ static uint64_t call_timeout_ns(const struct worker *worker, enum worker_call ca
     return (uint64_t)((double)worker->plan->timeout_ns * factor);
 }
 
-void worker_call_begin(struct worker *worker, enum worker_call call, uint64_t bytes)
+/* Begin a call of the driver. bytes: of a run's tensors. */
+static void call_begin(struct worker *worker, enum worker_call call, uint64_t bytes)
 {
     uint64_t timeout_ns = call_timeout_ns(worker, call, bytes);
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     worker->call = call;
     worker->call_timeout_ns = timeout_ns;
     worker->call_deadline_ns = clock_now_ns() + timeout_ns;
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
 }
 
-bool worker_call_end(struct worker *worker)
+/* False: it came back too late; the record is empty but for a slice that ran, the orphans have been
+ * returned, the device is FAILED. */
+static bool call_end(struct worker *worker)
 {
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     bool in_time = worker_state(worker) != DEVICE_HUNG;
     worker->call_deadline_ns = 0;
     size_t orphan_count = worker->orphan_count;
@@ -153,7 +156,7 @@ bool worker_call_end(struct worker *worker)
     if (!in_time) {
         set_state(worker, DEVICE_FAILED, NULL);
     }
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     if (!in_time) {
         struct memory *memory = worker->plan->memory;
         for (size_t i = 0; i < orphan_count; i++) {
@@ -166,6 +169,14 @@ bool worker_call_end(struct worker *worker)
                     worker->number, worker->info.name);
     }
     return in_time;
+}
+
+/* Put requests back whose turn did not come. NULL: none. Thread: their owner. */
+static void put_back(struct worker *worker, struct request *first)
+{
+    if (first != NULL) {
+        queue_return(worker->plan->queue, first);
+    }
 }
 
 /* Leave the memory of the batch, which runs, to the device and return its requests. Thread: a
@@ -192,26 +203,21 @@ static struct request *take_running_away(struct worker *worker)
     return first;
 }
 
-static const char *call_text(enum worker_call call)
+void worker_watch(struct worker *worker, uint64_t now_ns)
 {
-    static const char *const texts[] = {[WORKER_CALL_OPEN] = "while it was opened",
+    MUST(pthread_mutex_lock(&worker->lock));
+    if (worker->call_deadline_ns == 0 || now_ns < worker->call_deadline_ns) {
+        MUST(pthread_mutex_unlock(&worker->lock));
+        return;
+    }
+    static const char *const calls[] = {[WORKER_CALL_OPEN] = "while it was opened",
                                         [WORKER_CALL_PREPARE] = "while its kernels were built",
                                         [WORKER_CALL_RUN] = "while it ran",
                                         [WORKER_CALL_CLOSE] = "while it was closed"};
-    return texts[call];
-}
-
-void worker_watch(struct worker *worker, uint64_t now_ns)
-{
-    (void)pthread_mutex_lock(&worker->lock);
-    if (worker->call_deadline_ns == 0 || now_ns < worker->call_deadline_ns) {
-        (void)pthread_mutex_unlock(&worker->lock);
-        return;
-    }
     char reason[128];
     (void)snprintf(
         reason, sizeof reason, "it gave no answer for %llu ms (--device-timeout-ms) %s",
-        (unsigned long long)(worker->call_timeout_ns / NS_PER_MS), call_text(worker->call));
+        (unsigned long long)(worker->call_timeout_ns / NS_PER_MS), calls[worker->call]);
     worker->call_deadline_ns = 0;
     struct request *rest = NULL;
     struct request *lost = NULL;
@@ -221,7 +227,7 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
         worker->rest = NULL;
     }
     set_state(worker, DEVICE_HUNG, reason);
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     worker->plan->changed(worker->plan->pool);
     metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
     log_message(log_of(worker), LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
@@ -232,24 +238,217 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
                         worker->number, worker->info.name, reason);
         lost = next;
     }
-    worker_return(worker, rest);
+    put_back(worker, rest);
 }
+
+/* ---- a batch ---- */
+
+/* Copy what a plan uses; the array of dimensions is mostly empty. */
+static void copy_plan(struct scan_plan *to, const struct scan_plan *from)
+{
+    size_t head = offsetof(struct scan_plan, dim);
+    size_t tail = head + sizeof from->dim;
+    memcpy(to, from, head + (size_t)from->dims * sizeof from->dim[0]);
+    memcpy((char *)to + tail, (const char *)from + tail, sizeof *from - tail);
+}
+
+/* Describe the batch to the driver; returns its bytes. */
+static uint64_t fill_jobs(struct worker *worker, const struct request *first)
+{
+    uint64_t bytes = 0;
+    size_t i = 0;
+    for (const struct request *request = first; request != NULL; request = request->next, i++) {
+        copy_plan(&worker->plans[i], &request->plan);
+        struct tensor_place in = request_input(request);
+        struct tensor_place out = request_output(request);
+        worker->jobs[i] = (struct scan_job){.plan = &worker->plans[i],
+                                            .slab = in.slab,
+                                            .in_offset = in.offset,
+                                            .out_slab = out.slab,
+                                            .out_offset = out.offset,
+                                            .carry = request->slice.carry,
+                                            .position = request->slice.position,
+                                            .more = request->slice.more,
+                                            .holes = request->slice.holes};
+        bytes += request_bytes(request);
+    }
+    return bytes;
+}
+
+/* Post the chain: one post for each run of requests of the same loop. */
+static void post_chain(struct request *first)
+{
+    while (first != NULL) {
+        struct request *last = first;
+        while (last->next != NULL && last->next->completion == first->completion) {
+            last = last->next;
+        }
+        struct request *next = last->next;
+        last->next = NULL;
+        completion_post(first->completion, first);
+        first = next;
+    }
+}
+
+/* The batch is computed: count it and hand it on. */
+static void finish(struct worker *worker, struct request *first, size_t count,
+                   const struct scan_report *report)
+{
+    const struct metrics_launch launch = {.upload_ns = report->upload_ns,
+                                          .compute_ns = report->compute_ns,
+                                          .download_ns = report->download_ns};
+    uint64_t now_ns = clock_now_ns();
+    uint64_t busy_ns = clock_span_ns(first->times.started, now_ns); /* all began together */
+    bool counts = first->slice.of == NULL || first->slice.last;
+    uint64_t elements = 0;
+    uint64_t bytes = 0;
+    size_t i = 0;
+    for (struct request *request = first; request != NULL; request = request->next) {
+        const struct scan_plan *plan = &request->plan;
+        elements += plan->elements;
+        bytes += (plan->in_elements + plan->out_elements) * dtype_info(plan->dtype)->bytes;
+        worker->models[i++] = request->model;
+        request->times.computed = now_ns;
+        request->device = (int)worker->number;
+        request->batch = (uint32_t)count;
+        request->launch = launch;
+    }
+    MUST(pthread_mutex_lock(&worker->lock));
+    worker->stats.batches++;
+    worker->stats.requests += counts ? count : 0;
+    worker->stats.elements += elements;
+    worker->stats.bytes += bytes;
+    worker->stats.busy_ns += busy_ns;
+    MUST(pthread_mutex_unlock(&worker->lock));
+    const struct metrics_batch batch = {
+        .requests = count, .models = worker->models, .launch = launch};
+    metrics_batch(worker->plan->metrics, &batch);
+    post_chain(first);
+}
+
+static void fail_failed(struct worker *worker, struct request *request, const char *reason)
+{
+    completion_fail(request, STATUS_DEVICE_ERROR, "device %zu (%s) failed: %s; try again",
+                    worker->number, worker->info.name, reason);
+}
+
+/* Run requests elsewhere that this device, which is out of use, has not changed, or end those
+ * that were moved before. */
+static void move(struct worker *worker, struct request *first, const char *reason)
+{
+    struct request *again = NULL;
+    struct request **again_tail = &again;
+    while (first != NULL) {
+        struct request *next = first->next;
+        first->next = NULL;
+        if (first->retries == 0) {
+            first->retries++;
+            *again_tail = first;
+            again_tail = &first->next;
+        } else {
+            fail_failed(worker, first, reason);
+        }
+        first = next;
+    }
+    if (again != NULL) {
+        metrics_add(worker->plan->metrics, METRICS_COUNTER_BATCH_RETRIES, 1);
+        put_back(worker, again);
+    }
+}
+
+/* What became of a batch. */
+enum outcome {
+    OUTCOME_DONE,     /* every request was handed on */
+    OUTCOME_TOO_MUCH, /* nothing happened: the caller may try with less at a time */
+    OUTCOME_OUT       /* every request was handed on, and the device is out of use */
+};
+
+/* The device failed and is out of use from now on. */
+static void give_up(struct worker *worker, bool intact, const struct error *err)
+{
+    fail(worker, err->detail);
+    struct request *rest = NULL;
+    struct request *first = let_go(worker, &rest);
+    while (first != NULL && !intact) {
+        struct request *next = first->next;
+        fail_failed(worker, first, err->detail);
+        first = next;
+    }
+    move(worker, first, err->detail);
+    put_back(worker, rest);
+}
+
+/* Run the batch in the record. *rest: what runs after it, unless the device is out of use. */
+static enum outcome run_once(struct worker *worker, struct request **rest)
+{
+    struct error err = ERROR_INIT;
+    struct scan_report report = {0};
+    struct request *first = worker->batch; /* nobody else takes it before the call begins */
+    size_t count = worker->batch_count;
+    assert(first != NULL);
+    uint64_t bytes = fill_jobs(worker, first);
+    call_begin(worker, WORKER_CALL_RUN, bytes);
+    enum status status =
+        worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
+    if (!call_end(worker)) {
+        /* All requests were taken away but for a slice. */
+        struct request *slice = let_go(worker, &(struct request *){NULL});
+        if (slice != NULL) {
+            completion_fail(slice, STATUS_DEVICE_ERROR,
+                            "device %zu (%s) did not answer in time", worker->number,
+                            worker->info.name);
+        }
+        return OUTCOME_OUT;
+    }
+    if (status == STATUS_DEVICE_ERROR) {
+        give_up(worker, report.inputs_intact, &err);
+        return OUTCOME_OUT;
+    }
+    if (status != STATUS_OK && count > 1 && report.inputs_intact) {
+        return OUTCOME_TOO_MUCH;
+    }
+    (void)let_go(worker, rest);
+    if (status == STATUS_OK) {
+        finish(worker, first, count, &report);
+        return OUTCOME_DONE;
+    }
+    log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
+                worker->info.name, err.detail);
+    while (first != NULL) {
+        struct request *next = first->next;
+        completion_fail(first, err.status, "%s", err.detail);
+        first = next;
+    }
+    return OUTCOME_DONE;
+}
+
+/* Run the batch that the worker holds and hand every request on. False: the device is out of use. */
+static bool run_batch(struct worker *worker)
+{
+    struct request *rest = NULL;
+    enum outcome outcome = run_once(worker, &rest);
+    if (outcome == OUTCOME_TOO_MUCH) {
+        rest = let_go(worker, &(struct request *){NULL});
+        outcome = OUTCOME_DONE;
+    }
+    while (rest != NULL && outcome == OUTCOME_DONE) { /* one by one */
+        struct request *first = rest;
+        struct request *others = first->next;
+        first->next = NULL;
+        hold(worker, first, 1, others);
+        outcome = run_once(worker, &rest);
+    }
+    return outcome == OUTCOME_DONE;
+}
+
+/* ---- the thread ---- */
 
 static bool is_stopping(struct worker *worker)
 {
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     bool stopping = worker->stopping;
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     return stopping;
-}
-
-/* How the device runs long lines is known now. */
-static void note_lookback(struct worker *worker)
-{
-    const char *lookback = worker->plan->driver->info(worker->device)->lookback;
-    (void)pthread_mutex_lock(&worker->lock);
-    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s", lookback);
-    (void)pthread_mutex_unlock(&worker->lock);
 }
 
 /* Open the device and have all its kernels built and tested. False: it is out of use, or the
@@ -259,30 +458,31 @@ static bool open_device(struct worker *worker)
     const struct worker_plan *plan = worker->plan;
     uint64_t began_ns = clock_now_ns();
     struct error err = ERROR_INIT;
-    worker_call_begin(worker, WORKER_CALL_OPEN, 0);
+    call_begin(worker, WORKER_CALL_OPEN, 0);
     enum status status =
         plan->driver->open(worker->number, &plan->open_options, &worker->device, &err);
-    if (!worker_call_end(worker)) {
+    if (!call_end(worker)) {
         return false;
     }
     for (int type = 0; type < DTYPE_COUNT && status == STATUS_OK; type++) {
         if (is_stopping(worker)) {
             return false;
         }
-        worker_call_begin(worker, WORKER_CALL_PREPARE, 0);
+        call_begin(worker, WORKER_CALL_PREPARE, 0);
         status = plan->driver->prepare(worker->device, (enum dtype)type, &err);
-        if (!worker_call_end(worker)) {
+        if (!call_end(worker)) {
             return false;
         }
     }
     if (status != STATUS_OK) {
-        worker_fail(worker, err.detail);
+        fail(worker, err.detail);
         return false;
     }
-    note_lookback(worker);
-    (void)pthread_mutex_lock(&worker->lock);
+    const char *lookback = plan->driver->info(worker->device)->lookback; /* is known now */
+    MUST(pthread_mutex_lock(&worker->lock));
+    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s", lookback);
     set_state(worker, DEVICE_READY, NULL);
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     plan->changed(plan->pool);
     log_message(
         log_of(worker), LOG_INFO, "device %zu (%s, %s) is ready after %llu ms; look-back: %s",
@@ -305,8 +505,8 @@ static bool serve(struct worker *worker)
         }
         if (result == BATCHER_TAKEN) {
             worker->busy_poll.limit_ns = count > BUSY_POLL_REQUESTS ? 0 : plan->busy_poll_ns;
-            worker_hold(worker, first, count, NULL);
-            if (!worker_run(worker)) {
+            hold(worker, first, count, NULL);
+            if (!run_batch(worker)) {
                 return false;
             }
             worker->failures = 0;
@@ -322,12 +522,12 @@ static bool back_off(struct worker *worker)
     worker->failures++;
     uint64_t until_ns = clock_now_ns() + (worker->plan->back_off_ns << doublings);
     struct timespec until = clock_timespec(until_ns);
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     while (!worker->stopping && clock_now_ns() < until_ns) {
         (void)pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
     }
     bool stopping = worker->stopping;
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     return stopping;
 }
 
@@ -341,16 +541,16 @@ static void *worker_main(void *argument)
     bool leave = false;
     while (!leave) {
         leave = open_device(worker) ? serve(worker) || is_stopping(worker) : false;
-        worker_call_begin(worker, WORKER_CALL_CLOSE, 0);
+        call_begin(worker, WORKER_CALL_CLOSE, 0);
         worker->plan->driver->close(worker->device);
-        (void)worker_call_end(worker);
+        (void)call_end(worker);
         worker->device = NULL;
         leave = leave || back_off(worker);
     }
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     worker->exited = true;
-    (void)pthread_cond_broadcast(&worker->changed);
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_cond_broadcast(&worker->changed));
+    MUST(pthread_mutex_unlock(&worker->lock));
     return NULL;
 }
 
@@ -367,10 +567,10 @@ enum status worker_start(struct worker *worker, struct error *err)
 
 void worker_stop(struct worker *worker)
 {
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     worker->stopping = true;
-    (void)pthread_cond_broadcast(&worker->changed);
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_cond_broadcast(&worker->changed));
+    MUST(pthread_mutex_unlock(&worker->lock));
 }
 
 bool worker_join(struct worker *worker, uint64_t until_ns)
@@ -380,24 +580,24 @@ bool worker_join(struct worker *worker, uint64_t until_ns)
     }
     struct timespec until = clock_timespec(until_ns);
     int waited = 0;
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     while (!worker->exited && waited == 0) {
         waited = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
     }
     bool exited = worker->exited;
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     if (exited) {
-        (void)pthread_join(worker->thread, NULL);
+        MUST(pthread_join(worker->thread, NULL));
     }
     return exited;
 }
 
 void worker_stats(struct worker *worker, struct device_stats *out)
 {
-    (void)pthread_mutex_lock(&worker->lock);
+    MUST(pthread_mutex_lock(&worker->lock));
     *out = worker->stats;
     out->running = worker->batch_count;
-    (void)pthread_mutex_unlock(&worker->lock);
+    MUST(pthread_mutex_unlock(&worker->lock));
     out->number = worker->number;
     out->info = worker->info;
     out->state = worker_state(worker);

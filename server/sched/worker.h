@@ -1,4 +1,4 @@
-/* One device and the thread that drives it; private to device_pool.c and worker*.c.
+/* One device and the thread that drives it; private to device_pool.c and worker.c.
  *
  *     open, prepare --> READY --> take a batch --> run --> post --+
  *         ^                           ^                           |
@@ -14,8 +14,8 @@
 #define TALLY_SERVER_WORKER_H
 
 #include "server/memory/memory.h"
-#include "server/sched/batcher.h"
 #include "server/sched/device_pool.h"
+#include "server/sched/queue.h"
 #include "server/sched/request.h"
 
 #include <pthread.h>
@@ -75,8 +75,7 @@ struct worker {
     uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
     uint64_t call_timeout_ns;  /* how long it was given */
     enum worker_call call;
-    struct request
-        *batch; /* owned: what is to run next, or runs; NULL: nothing, or taken away */
+    struct request *batch; /* owned: is next, or runs; NULL: nothing, or taken away */
     size_t batch_count;
     struct request *rest;          /* owned: taken with the batch, runs after it */
     struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
@@ -110,26 +109,5 @@ void worker_watch(struct worker *worker, uint64_t now_ns);
 
 void worker_stats(struct worker *worker, struct device_stats *out);
 enum device_state worker_state(const struct worker *worker);
-
-/* worker_run.c: run the batch that the worker holds and hand every request on. False: the
- * device is out of use. Thread: the worker's. */
-bool worker_run(struct worker *worker);
-/* worker_run.c: put requests back whose turn did not come. NULL: none. Thread: their owner. */
-void worker_return(struct worker *worker, struct request *first);
-
-/* worker.c, for worker_run.c. Thread: the worker's. */
-
-/* Put requests into the record, both chains linked by next; it holds none. */
-void worker_hold(struct worker *worker, struct request *batch, size_t count,
-                 struct request *rest);
-/* Take them out again; NULL where worker_watch() was faster. */
-struct request *worker_let_go(struct worker *worker, struct request **rest);
-/* Begin and end a call of the driver. bytes: of a run's tensors. */
-void worker_call_begin(struct worker *worker, enum worker_call call, uint64_t bytes);
-/* False: it came back too late; the record is empty but for a slice that ran, the orphans have
- * been returned, the device is FAILED. */
-bool worker_call_end(struct worker *worker);
-/* The device is out of use: FAILED. */
-void worker_fail(struct worker *worker, const char *reason);
 
 #endif

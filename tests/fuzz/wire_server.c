@@ -2,9 +2,9 @@
 
 #include "server/base/log.h"
 #include "server/http/http.h"
-#include "server/lifecycle.h"
 #include "server/memory/shm.h"
 #include "server/pages/page.h"
+#include "server/service.h"
 #include "tests/unit/fake_driver.h"
 
 #include <arpa/inet.h>
@@ -270,7 +270,7 @@ static void prepare_once(void)
         (void)snprintf(wire.unix_path, sizeof wire.unix_path, "/tmp/tally-wire-%d",
                        (int)getpid());
         make_shm();
-        lifecycle_block_signals();
+        service_block_signals();
         (void)atexit(remove_files);
     }
 }
@@ -324,7 +324,7 @@ void wire_server_start(void)
     nowhere = nowhere >= 0 ? nowhere : open("/dev/null", O_WRONLY | O_CLOEXEC);
     const struct log_options log = {
         .fd = nowhere, .level = LOG_INFO, .requests = true, .request_rate = 1000000};
-    const struct shm_options shm = {.enabled = true, .max_regions = 8, .max_bytes = INT64_MAX};
+    const struct shm_options shm = {.max_regions = 8, .max_bytes = INT64_MAX};
     if (!fake_server_init(&wire.fakes, words, &err)) {
         wire_fail("no server: %s", err.detail);
     }
@@ -481,14 +481,14 @@ static const char *what_is_counted(void)
     static const char *const lines[] = {"\ntally_connections 0\n",
                                         "\ntally_active_requests 0\n"};
     struct error err = ERROR_INIT;
-    char *page = NULL;
-    size_t bytes = 0;
+    const struct page_request request = {.server = &wire.fakes.server};
+    struct page page = {.http_status = 200};
     const char *lacks = NULL;
-    WIRE_REQUIRE(metrics_page(&wire.fakes.server, &page, &bytes, &err) == STATUS_OK);
+    WIRE_REQUIRE(page_metrics(&request, &page, &err) == STATUS_OK);
     for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
-        lacks = strstr(page, lines[i]) == NULL ? lines[i] : lacks;
+        lacks = strstr(page.text, lines[i]) == NULL ? lines[i] : lacks;
     }
-    free(page);
+    free(page.text);
     return wire.files > 0 && open_files() > wire.files ? "a file that is open" : lacks;
 }
 

@@ -1,6 +1,5 @@
-/* batcher.h: who shares a batch, its caps, turns of the lanes, waiting, and takers at once. */
+/* queue.h: who shares a batch, its caps, turns of the lanes, waiting, and takers at once. */
 #include "server/base/clock.h"
-#include "server/sched/batcher.h"
 #include "tests/unit/fake_queue.h"
 
 #include <pthread.h>
@@ -340,11 +339,11 @@ static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
     struct taker taker = {.queue = *state, .takes = BATCHER_BOTH};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
-    for (int i = 0; i < QUEUE_COMPANY; i++) {
+    for (int i = 0; i < QUEUE_WAKE_PUSHES; i++) {
         struct request *request = fake_request(&completion, DTYPE_F32, 4);
         assert_int_equal(queue_push(*state, request, &request->error), STATUS_OK);
     }
-    for (int i = 0; i < QUEUE_COMPANY; i++) {
+    for (int i = 0; i < QUEUE_WAKE_PUSHES; i++) {
         struct request *done = fake_await(&completion, &rest, 10000);
         assert_non_null(done);
         free(done);

@@ -1,7 +1,6 @@
 /* config.h: every flag both ways, bounds, suffixes, errors that help, generated texts. */
 #include "kernels/machine.h"
 #include "server/base/config.h"
-#include "server/base/config_value.h"
 #include "server/base/machine.h"
 #include "tests/lib/unit.h"
 

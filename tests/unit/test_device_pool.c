@@ -1,6 +1,5 @@
 /* device_pool.h with devices that fail on order: selection, readiness, retry,
  * recovery, and all of it at once. */
-#include "server/sched/device_select.h"
 #include "tests/unit/fake_pool.h"
 
 #include <pthread.h>

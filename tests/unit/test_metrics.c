@@ -24,11 +24,11 @@ static int tear_down(void **state)
 
 static char *page_of(struct fake_server *fakes)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    assert_int_equal(metrics_page(&fakes->server, &text, &bytes, NULL), STATUS_OK);
-    assert_int_equal(strlen(text), bytes);
-    return text;
+    const struct page_request request = {.server = &fakes->server};
+    struct page page = {.http_status = 200};
+    assert_int_equal(page_metrics(&request, &page, NULL), STATUS_OK);
+    assert_int_equal(strlen(page.text), page.bytes);
+    return page.text;
 }
 
 /* The line "sample value" is on the page. */

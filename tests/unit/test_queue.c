@@ -1,7 +1,6 @@
 /* queue.h: its bound, order, fairness between clients, deadlines, cancelling, losing and
  * returning devices. */
 #include "server/base/clock.h"
-#include "server/sched/batcher.h"
 #include "tests/unit/fake_queue.h"
 
 #include <string.h>

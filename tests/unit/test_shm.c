@@ -18,7 +18,7 @@ static char key[64];
 
 static struct shm_registry *registry_with(size_t regions, uint64_t bytes)
 {
-    struct shm_options options = {.enabled = true, .max_regions = regions, .max_bytes = bytes};
+    struct shm_options options = {.max_regions = regions, .max_bytes = bytes};
     struct shm_registry *registry = NULL;
     struct error err = ERROR_INIT;
     assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
@@ -98,25 +98,6 @@ static void copies_windows_in_and_out_at_their_offsets(void **state)
     assert_int_equal(shm_read(region, &window, bytes, 5, NULL, &err), STATUS_OK);
     assert_memory_equal(bytes, "abc\x0e\x0f", 5);
     shm_release(region);
-    shm_destroy(registry);
-}
-
-static void off_by_default_registration_says_how_to_switch_it_on(void **state)
-{
-    (void)state;
-    make_object(8);
-    struct shm_options options = {.enabled = false, .max_regions = 4, .max_bytes = 100};
-    struct shm_registry *registry = NULL;
-    struct error err = ERROR_INIT;
-    assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
-    assert_int_equal(try_register(registry, region_of("r", 0, 8), &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.detail, "--allow-client-shm"));
-    struct shm_window window = window_of("r", 0, 8);
-    struct shm_region *region = NULL;
-    err = (struct error)ERROR_INIT;
-    assert_int_equal(shm_acquire(registry, &window, &region, &err), STATUS_UNSUPPORTED);
-    shm_unregister(registry, "r");
-    shm_unregister(registry, NULL);
     shm_destroy(registry);
 }
 
@@ -286,8 +267,7 @@ static void a_configured_prefix_is_required_of_every_key(void **state)
 {
     (void)state;
     make_object(8);
-    struct shm_options options = {
-        .enabled = true, .max_regions = 4, .max_bytes = 100, .key_prefix = "other_"};
+    struct shm_options options = {.max_regions = 4, .max_bytes = 100, .key_prefix = "other_"};
     struct shm_registry *registry = NULL;
     struct error err = ERROR_INIT;
     assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
@@ -386,7 +366,7 @@ static void a_result_larger_than_its_window_is_refused(void **state)
 static struct shm_registry *zero_copy_registry(void)
 {
     const struct shm_options options = {
-        .enabled = true, .zero_copy = true, .max_regions = 8, .max_bytes = UINT64_MAX};
+        .zero_copy = true, .max_regions = 8, .max_bytes = UINT64_MAX};
     struct shm_registry *registry = NULL;
     struct error err = ERROR_INIT;
     assert_int_equal(shm_create(&options, &registry, &err), STATUS_OK);
@@ -518,7 +498,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_teardown(f, drop_object)
         TEST(copies_windows_in_and_out_at_their_offsets),
-        TEST(off_by_default_registration_says_how_to_switch_it_on),
         TEST(remote_peers_may_not_register),
         TEST(keys_that_leave_the_shared_memory_directory_are_refused),
         TEST(a_missing_object_is_not_found_and_leaks_no_path),

@@ -1,5 +1,5 @@
-/* Checks one header; see door.h for what and why. */
-#include "server/http/door.h"
+/* Checks one header; see header_check.h for what and why. */
+#include "server/http/header_check.h"
 
 #include "proto/digits.h"
 
@@ -82,7 +82,8 @@ static enum field field_find(const char *name, size_t bytes)
     return FIELD_COUNT;
 }
 
-bool door_number(const char *text, size_t bytes, int64_t *out)
+/* Text of at least one digit and nothing else, at most INT64_MAX; false otherwise. */
+static bool parse_number(const char *text, size_t bytes, int64_t *out)
 {
     uint64_t value = 0;
     bool fits = false;
@@ -94,7 +95,7 @@ bool door_number(const char *text, size_t bytes, int64_t *out)
     return true;
 }
 
-bool door_id_sane(const char *text, size_t bytes)
+bool header_check_id_sane(const char *text, size_t bytes)
 {
     if (bytes == 0 || bytes > LIMIT_REQUEST_ID || text[0] == ' ' || text[bytes - 1] == ' ') {
         return false;
@@ -108,10 +109,10 @@ bool door_id_sane(const char *text, size_t bytes)
 }
 
 /* The framing of the body is in doubt: nothing after this request may be believed. */
-static void unframed(struct door *door, enum status status, const char *sentence)
+static void unframed(struct header_check *check, enum status status, const char *sentence)
 {
-    door->unframed = true;
-    (void)error_set(&door->error, status, "%s", sentence);
+    check->unframed = true;
+    (void)error_set(&check->error, status, "%s", sentence);
 }
 
 /* One element of a comma-separated list, without its parameters. */
@@ -156,68 +157,60 @@ static bool item_is(const struct item *item, const char *name)
     return strlen(name) == item->bytes && strncasecmp(item->text, name, item->bytes) == 0;
 }
 
-static enum door_media media_of(const struct item *item)
+static enum header_media media_of(const struct item *item)
 {
     if (item_is(item, "application/json")) {
-        return DOOR_MEDIA_JSON;
+        return HEADER_MEDIA_JSON;
     }
     if (item_is(item, "application/octet-stream")) {
-        return DOOR_MEDIA_RAW;
+        return HEADER_MEDIA_RAW;
     }
     if (item_is(item, "application/x-npy")) {
-        return DOOR_MEDIA_NPY;
+        return HEADER_MEDIA_NPY;
     }
-    return item_is(item, "application/x-www-form-urlencoded") ? DOOR_MEDIA_NONE
-                                                              : DOOR_MEDIA_OTHER;
+    return item_is(item, "application/x-www-form-urlencoded") ? HEADER_MEDIA_NONE
+                                                              : HEADER_MEDIA_OTHER;
 }
 
-static void see_content_length(struct door *door, const char *value, size_t bytes)
-{
-    if (!door_number(value, bytes, &door->content_length)) {
-        unframed(door, STATUS_INVALID_REQUEST,
-                 "the Content-Length header is not a decimal number below 2^63");
-    }
-}
-
-static void see_transfer_encoding(struct door *door, const char *value)
+static void see_transfer_encoding(struct header_check *check, const char *value)
 {
     if (strcasecmp(value, "chunked") != 0) {
-        unframed(door, STATUS_UNSUPPORTED,
+        unframed(check, STATUS_UNSUPPORTED,
                  "the only Transfer-Encoding understood is a single \"chunked\"; send gzip or "
                  "deflate as Content-Encoding");
         return;
     }
-    door->chunked = true;
+    check->chunked = true;
 }
 
 /* One type: a list of them, "application/json, text/plain", is none. */
-static void see_content_type(struct door *door, const char *value)
+static void see_content_type(struct header_check *check, const char *value)
 {
     struct item item;
     const char *cursor = value;
-    door->media_text = value;
+    check->media_text = value;
     if (next_item(&cursor, &item)) {
         const char *behind = item.text + item.bytes;
         bool list = behind[strspn(behind, " \t")] == ',';
-        door->media = list ? DOOR_MEDIA_OTHER : media_of(&item);
+        check->media = list ? HEADER_MEDIA_OTHER : media_of(&item);
     }
 }
 
-static void see_content_encoding(struct door *door, const char *value)
+static void see_content_encoding(struct header_check *check, const char *value)
 {
     struct item item;
     const char *cursor = value;
     while (next_item(&cursor, &item)) {
-        bool first = door->coding == CODING_IDENTITY;
+        bool first = check->coding == CODING_IDENTITY;
         if (item_is(&item, "identity")) {
             continue;
         }
         if (first && (item_is(&item, "gzip") || item_is(&item, "x-gzip"))) {
-            door->coding = CODING_GZIP;
+            check->coding = CODING_GZIP;
         } else if (first && item_is(&item, "deflate")) {
-            door->coding = CODING_DEFLATE;
+            check->coding = CODING_DEFLATE;
         } else {
-            (void)error_set_field(&door->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
+            (void)error_set_field(&check->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
                                   "Content-Encoding is \"%.64s\"; understood are gzip, deflate "
                                   "(zlib) and identity, one of them",
                                   value);
@@ -226,45 +219,37 @@ static void see_content_encoding(struct door *door, const char *value)
     }
 }
 
-static void see_accept(struct door *door, const char *value)
+static void see_accept(struct header_check *check, const char *value)
 {
     struct item item;
     while (next_item(&value, &item)) {
-        enum door_media media = media_of(&item);
+        enum header_media media = media_of(&item);
         if (item.refused) {
             continue;
         }
-        if (media == DOOR_MEDIA_JSON) {
-            door->accept_formats |= 1U << CODEC_FORMAT_JSON;
-        } else if (media == DOOR_MEDIA_RAW) {
-            door->accept_formats |= 1U << CODEC_FORMAT_RAW;
-        } else if (media == DOOR_MEDIA_NPY) {
-            door->accept_formats |= 1U << CODEC_FORMAT_NPY;
+        if (media == HEADER_MEDIA_JSON) {
+            check->accept_formats |= 1U << CODEC_FORMAT_JSON;
+        } else if (media == HEADER_MEDIA_RAW) {
+            check->accept_formats |= 1U << CODEC_FORMAT_RAW;
+        } else if (media == HEADER_MEDIA_NPY) {
+            check->accept_formats |= 1U << CODEC_FORMAT_NPY;
         }
     }
 }
 
-static void see_accept_encoding(struct door *door, const char *value)
+static void see_accept_encoding(struct header_check *check, const char *value)
 {
     struct item item;
     while (next_item(&value, &item)) {
-        door->codings++;
+        check->codings++;
         if (item.refused) {
             continue;
         }
         if (item_is(&item, "gzip") || item_is(&item, "x-gzip")) {
-            door->accept_coding = CODING_GZIP;
+            check->accept_coding = CODING_GZIP;
         } else if (item_is(&item, "deflate")) {
-            door->accept_coding = CODING_DEFLATE;
+            check->accept_coding = CODING_DEFLATE;
         }
-    }
-}
-
-static void see_expect(struct door *door, const char *value)
-{
-    /* Other expectations are ignored, as RFC 9110 allows. */
-    if (door->http_1_1 && strcasecmp(value, "100-continue") == 0) {
-        door->expect_continue = true;
     }
 }
 
@@ -275,65 +260,70 @@ static bool own_number(const char *value, size_t bytes, int64_t *out)
     while (bytes > 0 && (value[bytes - 1] == ' ' || value[bytes - 1] == '\t')) {
         bytes--;
     }
-    return door_number(value, bytes, out);
+    return parse_number(value, bytes, out);
 }
 
-static void see_timeout(struct door *door, const char *value, size_t bytes)
+static void see_timeout(struct header_check *check, const char *value, size_t bytes)
 {
     int64_t timeout_ms = 0;
     if (!own_number(value, bytes, &timeout_ms) || timeout_ms == 0) {
-        (void)error_set_field(&door->error, STATUS_INVALID_FIELD, "X-Request-Timeout-Ms",
+        (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "X-Request-Timeout-Ms",
                               "X-Request-Timeout-Ms is \"%.40s\", expected a whole number of "
                               "milliseconds above 0",
                               value);
         return;
     }
-    door->timeout_ms = (uint64_t)timeout_ms;
+    check->timeout_ms = (uint64_t)timeout_ms;
 }
 
-static void see_head_bytes(struct door *door, const char *value, size_t bytes)
+static void see_head_bytes(struct header_check *check, const char *value, size_t bytes)
 {
-    if (!own_number(value, bytes, &door->head_bytes)) {
+    if (!own_number(value, bytes, &check->head_bytes)) {
         (void)error_set_field(
-            &door->error, STATUS_INVALID_FIELD, "Inference-Header-Content-Length",
+            &check->error, STATUS_INVALID_FIELD, "Inference-Header-Content-Length",
             "Inference-Header-Content-Length is \"%.40s\", expected the number "
             "of bytes of the JSON part",
             value);
     }
 }
 
-static void see(struct door *door, enum field field, const char *value, size_t bytes)
+static void see(struct header_check *check, enum field field, const char *value, size_t bytes)
 {
     switch (field) {
     case FIELD_CONTENT_LENGTH:
-        see_content_length(door, value, bytes);
+        if (!parse_number(value, bytes, &check->content_length)) {
+            unframed(check, STATUS_INVALID_REQUEST,
+                     "the Content-Length header is not a decimal number below 2^63");
+        }
         break;
     case FIELD_TRANSFER_ENCODING:
-        see_transfer_encoding(door, value);
+        see_transfer_encoding(check, value);
         break;
     case FIELD_EXPECT:
-        see_expect(door, value);
+        /* Other expectations are ignored, as RFC 9110 allows. */
+        check->expect_continue = check->expect_continue ||
+                                 (check->http_1_1 && strcasecmp(value, "100-continue") == 0);
         break;
     case FIELD_CONTENT_TYPE:
-        see_content_type(door, value);
+        see_content_type(check, value);
         break;
     case FIELD_CONTENT_ENCODING:
-        see_content_encoding(door, value);
+        see_content_encoding(check, value);
         break;
     case FIELD_ACCEPT:
-        see_accept(door, value);
+        see_accept(check, value);
         break;
     case FIELD_ACCEPT_ENCODING:
-        see_accept_encoding(door, value);
+        see_accept_encoding(check, value);
         break;
     case FIELD_REQUEST_ID:
-        door->request_id = door_id_sane(value, bytes) ? value : NULL;
+        check->request_id = header_check_id_sane(value, bytes) ? value : NULL;
         break;
     case FIELD_TIMEOUT:
-        see_timeout(door, value, bytes);
+        see_timeout(check, value, bytes);
         break;
     case FIELD_HEAD_BYTES:
-        see_head_bytes(door, value, bytes);
+        see_head_bytes(check, value, bytes);
         break;
     case FIELD_HOST:
     case FIELD_COUNT:
@@ -341,83 +331,83 @@ static void see(struct door *door, enum field field, const char *value, size_t b
     }
 }
 
-void door_init(struct door *door, bool http_1_1)
+void header_check_init(struct header_check *check, bool http_1_1)
 {
     /* Not the whole record: its error texts are large and guarded by their status. */
-    door->error.status = STATUS_OK;
-    door->http_1_1 = http_1_1;
-    door->unframed = false;
-    door->chunked = false;
-    door->expect_continue = false;
-    door->content_length = -1;
-    door->head_bytes = -1;
-    door->timeout_ms = 0;
-    door->media = DOOR_MEDIA_NONE;
-    door->coding = CODING_IDENTITY;
-    door->accept_coding = CODING_IDENTITY;
-    door->accept_formats = 0;
-    door->request_id = NULL;
-    door->media_text = "";
-    door->seen = 0;
-    door->codings = 0;
+    check->error.status = STATUS_OK;
+    check->http_1_1 = http_1_1;
+    check->unframed = false;
+    check->chunked = false;
+    check->expect_continue = false;
+    check->content_length = -1;
+    check->head_bytes = -1;
+    check->timeout_ms = 0;
+    check->media = HEADER_MEDIA_NONE;
+    check->coding = CODING_IDENTITY;
+    check->accept_coding = CODING_IDENTITY;
+    check->accept_formats = 0;
+    check->request_id = NULL;
+    check->media_text = "";
+    check->seen = 0;
+    check->codings = 0;
 }
 
-void door_field(struct door *door, const char *name, size_t name_bytes, const char *value,
-                size_t value_bytes)
+void header_check_field(struct header_check *check, const char *name, size_t name_bytes,
+                        const char *value, size_t value_bytes)
 {
     if (!name_is_token(name, name_bytes)) {
-        unframed(door, STATUS_INVALID_REQUEST,
+        unframed(check, STATUS_INVALID_REQUEST,
                  "a header name holds a byte that is not allowed there (a blank before the "
                  "colon, a folded line?)");
         return;
     }
     if (!value_is_clean(value, value_bytes)) {
-        unframed(door, STATUS_INVALID_REQUEST, "a header value holds a control character");
+        unframed(check, STATUS_INVALID_REQUEST, "a header value holds a control character");
         return;
     }
     enum field field = field_find(name, name_bytes);
     if (field == FIELD_COUNT) {
         return;
     }
-    if (fields[field].once && (door->seen & (1U << field)) != 0) {
-        door->unframed = true;
-        (void)error_set_field(&door->error, STATUS_INVALID_REQUEST, fields[field].name,
+    if (fields[field].once && (check->seen & (1U << field)) != 0) {
+        check->unframed = true;
+        (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, fields[field].name,
                               "the header %s is there more than once", fields[field].name);
         return;
     }
-    door->seen |= 1U << field;
-    see(door, field, value, value_bytes);
+    check->seen |= 1U << field;
+    see(check, field, value, value_bytes);
 }
 
-enum status door_finish(struct door *door, struct error *err)
+enum status header_check_finish(struct header_check *check, struct error *err)
 {
-    bool length = (door->seen & (1U << FIELD_CONTENT_LENGTH)) != 0;
-    bool coded = (door->seen & (1U << FIELD_TRANSFER_ENCODING)) != 0;
-    if (door->http_1_1 && (door->seen & (1U << FIELD_HOST)) == 0) {
-        (void)error_set_field(&door->error, STATUS_INVALID_REQUEST, "Host",
+    bool length = (check->seen & (1U << FIELD_CONTENT_LENGTH)) != 0;
+    bool coded = (check->seen & (1U << FIELD_TRANSFER_ENCODING)) != 0;
+    if (check->http_1_1 && (check->seen & (1U << FIELD_HOST)) == 0) {
+        (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, "Host",
                               "the header Host is missing, which HTTP/1.1 requires");
     }
     if (coded && length) {
-        unframed(door, STATUS_INVALID_REQUEST,
+        unframed(check, STATUS_INVALID_REQUEST,
                  "Transfer-Encoding and Content-Length are both there; send one of them");
     }
-    if (coded && !door->http_1_1) {
-        unframed(door, STATUS_INVALID_REQUEST,
+    if (coded && !check->http_1_1) {
+        unframed(check, STATUS_INVALID_REQUEST,
                  "Transfer-Encoding does not exist in HTTP/1.0; send Content-Length");
     }
-    if (door->codings != 1) {
-        door->accept_coding = CODING_IDENTITY;
+    if (check->codings != 1) {
+        check->accept_coding = CODING_IDENTITY;
     }
-    if (door->error.status == STATUS_OK) {
+    if (check->error.status == STATUS_OK) {
         return STATUS_OK;
     }
     if (err->status == STATUS_OK) {
-        *err = door->error;
+        *err = check->error;
     }
-    return door->error.status;
+    return check->error.status;
 }
 
-bool door_has_body(const struct door *door)
+bool header_check_has_body(const struct header_check *check)
 {
-    return door->chunked || door->content_length > 0 || door->unframed;
+    return check->chunked || check->content_length > 0 || check->unframed;
 }

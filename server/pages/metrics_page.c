@@ -5,7 +5,6 @@
 #include "server/base/log.h"
 #include "server/base/machine.h"
 #include "server/base/metrics.h"
-#include "server/base/metrics_store.h"
 #include "server/memory/memory.h"
 #include "server/pages/page.h"
 #include "server/sched/admission.h"
@@ -84,24 +83,18 @@ static void histogram(FILE *out, const char *name, const char *label,
     (void)fprintf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close, total);
 }
 
-/* Outcomes that occurred, and success in any case. */
-static void write_route(FILE *out, const struct metrics *metrics, int route)
-{
-    for (int status = 0; status < STATUS_COUNT; status++) {
-        uint64_t count = metrics_read(&metrics->outcomes[route][status]);
-        if (count > 0 || status == STATUS_OK) {
-            (void)fprintf(out,
-                          "tally_requests_total{route=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
-                          route_names[route], status_slug((enum status)status), count);
-        }
-    }
-}
-
 static void write_requests(FILE *out, const struct metrics *metrics)
 {
     family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
     for (int route = 0; route < METRICS_ROUTE_COUNT; route++) {
-        write_route(out, metrics, route);
+        for (int status = 0; status < STATUS_COUNT; status++) {
+            uint64_t count = metrics_read(&metrics->outcomes[route][status]);
+            if (count > 0 || status == STATUS_OK) { /* success in any case */
+                (void)fprintf(out,
+                              "tally_requests_total{route=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
+                              route_names[route], status_slug((enum status)status), count);
+            }
+        }
     }
 }
 
@@ -344,12 +337,13 @@ static void write_process(FILE *out, const struct server *server)
            usage.memory_used_bytes);
 }
 
-enum status metrics_page(const struct server *server, char **text, size_t *bytes,
+enum status page_metrics(const struct page_request *request, struct page *page,
                          struct error *err)
 {
-    char *page = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&page, &size);
+    const struct server *server = request->server;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the metrics page");
     }
@@ -364,10 +358,11 @@ enum status metrics_page(const struct server *server, char **text, size_t *bytes
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (failed) {
-        free(page);
+        free(text);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the metrics page");
     }
-    *text = page;
-    *bytes = size;
+    page->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    page->text = text;
+    page->bytes = bytes;
     return STATUS_OK;
 }

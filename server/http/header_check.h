@@ -1,0 +1,70 @@
+/* What a request's header must look like before anybody believes it: the strictness that keeps two
+ * parsers in a row (a proxy's and ours) from disagreeing about where a request ends, and the few
+ * fields that this service reads. Pure: it is fed one field at a time and knows no HTTP library.
+ *
+ *     header_check_init(&check, http_1_1);
+ *     header_check_field(&check, name, name_bytes, value, value_bytes)     for every field
+ *     if (header_check_finish(&check, &err) != STATUS_OK) ...
+ *         refuse; if check.unframed, close the connection, too
+ *
+ * Refused are field names with a byte that no token has (a space before the colon, a folded line
+ * that the library glued to the name), control bytes in values, two Content-Lengths or one that is
+ * no number, Transfer-Encoding next to Content-Length or other than one `chunked`.
+ * Thread: any, one at a time for each check. */
+#ifndef TALLY_SERVER_HEADER_CHECK_H
+#define TALLY_SERVER_HEADER_CHECK_H
+
+#include "proto/codec.h"
+#include "proto/status.h"
+#include "server/sched/request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What Content-Type says; HEADER_MEDIA_NONE also for curl's x-www-form-urlencoded default. */
+enum header_media {
+    HEADER_MEDIA_NONE,
+    HEADER_MEDIA_JSON,
+    HEADER_MEDIA_RAW,
+    HEADER_MEDIA_NPY,
+    HEADER_MEDIA_OTHER
+};
+
+struct header_check {
+    struct error error; /* first thing wrong */
+    bool http_1_1;
+    bool unframed;          /* where the request ends is in doubt: close after the answer */
+    bool chunked;           /* Transfer-Encoding: chunked */
+    bool expect_continue;   /* the client waits for 100 before it sends its body */
+    int64_t content_length; /* -1: none given */
+    int64_t head_bytes;     /* Inference-Header-Content-Length, -1: none given */
+    uint64_t timeout_ms;    /* X-Request-Timeout-Ms, 0: none given */
+    enum header_media media;
+    enum coding coding;        /* Content-Encoding */
+    enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */
+    unsigned accept_formats;   /* bit per enum codec_format that Accept names */
+    const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
+    const char *media_text;    /* Content-Type as it came, for the refusal; borrowed */
+    unsigned seen;             /* private: fields met, to find doubles */
+    int codings;               /* private: codings named by Accept-Encoding */
+};
+
+void header_check_init(struct header_check *check, bool http_1_1);
+
+/* One header field; value is NUL-terminated, both live as long as the check is read. */
+void header_check_field(struct header_check *check, const char *name, size_t name_bytes,
+                        const char *value, size_t value_bytes);
+
+/* All fields were seen.
+ * err   INVALID_REQUEST, INVALID_FIELD, UNSUPPORTED, UNSUPPORTED_MEDIA */
+MUST_CHECK enum status header_check_finish(struct header_check *check, struct error *err);
+
+/* True if a body may follow the header. */
+bool header_check_has_body(const struct header_check *check);
+
+/* An id that may be echoed: 1..LIMIT_REQUEST_ID printable ASCII characters, no blanks at the
+ * ends, no quotes or backslashes. */
+bool header_check_id_sane(const char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,212 @@
+/* From a computed output to an answer: copied to clients' shared memory or encoded, then packed if
+ * the client takes that, in pieces, so that the work can be given up.
+ *
+ * What goes wrong: without memory for packing the answer goes out as it is; without memory for its
+ * text, or given up between two pieces, the request ends with an error. Thread: the owner. */
+#include "server/infer/infer.h"
+
+#include "server/base/clock.h"
+#include "server/infer/infer_memory.h"
+#include "server/infer/infer_shm.h"
+#include "server/infer/inflate.h"
+#include "server/infer/land.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SPARE_TEXT_BYTES = 64 << 10, /* reserved for a text, that are worth giving back early */
+    FIRST_BYTES = 4096,
+    STEP_BYTES = 64 << 10 /* packed between two steps: about a millisecond of numbers */
+};
+
+struct infer_bytes infer_answer_bytes(struct request *request)
+{
+    struct answer *answer = &request->answer;
+    struct infer_bytes bytes = {.head = {answer->head, answer->head_bytes}};
+    if (answer->payload_bytes == 0) {
+        return bytes;
+    }
+    char *payload = request_block_at(request, request->out_offset);
+    size_t room = request->out_offset - request->block.offset + MEMORY_HEADROOM;
+    if (answer->head_bytes > room) {
+        bytes.payload = (struct byte_view){payload, (size_t)answer->payload_bytes};
+        return bytes;
+    }
+    /* The head goes in front of the payload, so that one call sends both. */
+    if (answer->head_bytes > 0) {
+        memcpy(payload - answer->head_bytes, answer->head, answer->head_bytes);
+    }
+    bytes.head = (struct byte_view){payload - answer->head_bytes,
+                                    answer->head_bytes + (size_t)answer->payload_bytes};
+    return bytes;
+}
+
+/* ---- packing ---- */
+
+/* What comes out of packing, in memory that grows with it, each byte reserved from the budget
+ * before it is used: a gzip stream of zeros takes a thousandth of them. */
+struct growing {
+    struct request *request;
+    char *bytes; /* owned */
+    size_t count;
+    size_t capacity; /* reserved, too */
+};
+
+static void give_back(const struct growing *packed, size_t bytes)
+{
+    memory_release(packed->request->server->memory, bytes);
+    packed->request->reserved_bytes -= bytes;
+}
+
+/* inflate_sink */
+static enum status append(void *context, const void *bytes, size_t count, struct error *err)
+{
+    struct growing *packed = context;
+    size_t need = packed->count + count;
+    if (need > packed->capacity) {
+        size_t capacity = packed->capacity > 0 ? 2 * packed->capacity : FIRST_BYTES;
+        capacity = capacity < need ? need : capacity;
+        size_t more = capacity - packed->capacity;
+        enum status status = land_reserve(packed->request, more, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        char *grown = realloc(packed->bytes, capacity);
+        if (grown == NULL) {
+            give_back(packed, more);
+            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the packed answer");
+        }
+        packed->bytes = grown;
+        packed->capacity = capacity;
+    }
+    memcpy(packed->bytes + packed->count, bytes, count);
+    packed->count = need;
+    return STATUS_OK;
+}
+
+static enum status pack_view(struct deflate *pack, struct byte_view view,
+                             const struct parallel *parallel, struct growing *packed,
+                             struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (size_t at = 0; status == STATUS_OK && at < view.count; at += STEP_BYTES) {
+        size_t left = view.count - at;
+        status = deflate_feed(pack, (const char *)view.bytes + at,
+                              left < STEP_BYTES ? left : STEP_BYTES, append, packed, err);
+        if (status == STATUS_OK && !parallel_step(parallel)) {
+            status = parallel_given_up(err);
+        }
+    }
+    return status;
+}
+
+/* Pack both, one after the other; *out has what comes out, reserved for the request.
+ * err   OUT_OF_MEMORY: there is none for it now; CLIENT_GONE: given up by `parallel`. Nothing is
+ *       left reserved then */
+static enum status pack_views(struct request *request, const struct byte_view views[2],
+                              const struct parallel *parallel, struct growing *out,
+                              struct error *err)
+{
+    struct growing packed = {.request = request};
+    struct deflate *pack = NULL;
+    enum status status = deflate_create(request->accept_coding, &pack, err);
+    for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+        status = pack_view(pack, views[i], parallel, &packed, err);
+    }
+    if (status == STATUS_OK) {
+        status = deflate_finish(pack, append, &packed, err);
+    }
+    deflate_destroy(pack);
+    if (status != STATUS_OK) {
+        free(packed.bytes);
+        give_back(&packed, packed.capacity);
+        return status;
+    }
+    char *fitted = realloc(packed.bytes, packed.count);
+    if (fitted != NULL) {
+        give_back(&packed, packed.capacity - packed.count);
+        packed.bytes = fitted;
+    }
+    *out = packed;
+    return STATUS_OK;
+}
+
+/* ---- encoding ---- */
+
+/* The head of the answer is not to be sent. Of a text at least its length is reserved. */
+static void drop_head(struct request *request)
+{
+    struct answer *answer = &request->answer;
+    uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
+    request->reserved_bytes -= reserved;
+    codec_pool_discard(request->server->codecs, request->server->memory,
+                       (struct codec_discard){answer->head, answer->head_bytes, reserved});
+    answer->head = NULL;
+    answer->head_bytes = 0;
+}
+
+/* Compress the answer if there is memory for that; else leave it.
+ * err   CLIENT_GONE: given up */
+static enum status pack(struct request *request, const struct parallel *parallel,
+                        struct error *err)
+{
+    struct answer *answer = &request->answer;
+    struct growing packed = {.request = NULL};
+    struct error trouble = ERROR_INIT;
+    struct infer_bytes bytes = infer_answer_bytes(request);
+    enum status status =
+        pack_views(request, (const struct byte_view[]){bytes.head, bytes.payload}, parallel,
+                   &packed, &trouble);
+    if (status == STATUS_CLIENT_GONE) {
+        drop_head(request);
+        return parallel_given_up(err);
+    }
+    if (status == STATUS_OK) {
+        drop_head(request);
+        answer->head = packed.bytes;
+        answer->head_bytes = packed.count;
+        answer->payload_bytes = 0;
+        request->answer_coding = request->accept_coding;
+    }
+    return STATUS_OK;
+}
+
+void infer_encode(struct request *request)
+{
+    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    struct answer *answer = &request->answer;
+    struct error *err = &request->error;
+    const char *output = request_output_bytes(request);
+    answer->content_type = NULL; /* the headers, which are large, are guarded by their count */
+    answer->header_count = 0;
+    answer->head = NULL;
+    answer->head_bytes = 0;
+    answer->payload_bytes = 0;
+    enum status status =
+        infer_shm_write_output(request, output, request->out_bytes, &crew.parallel, err);
+    if (status == STATUS_OK) {
+        request->call.parallel = &crew.parallel;
+        status =
+            request->codec->encode(&request->call, output, request->out_bytes, answer, err);
+        request->call.parallel = NULL;
+    }
+    if (status == STATUS_OK) { /* a text may be shorter than what was reserved for it */
+        uint64_t reserved = infer_text_bytes(request);
+        uint64_t used = answer->head_bytes;
+        if (reserved > used && reserved - used >= SPARE_TEXT_BYTES) {
+            memory_release(request->server->memory, reserved - used);
+            request->reserved_bytes -= reserved - used;
+        }
+    }
+    if (status == STATUS_OK && request->accept_coding != CODING_IDENTITY) {
+        status = pack(request, &crew.parallel, err);
+    }
+    if (status != STATUS_OK) {
+        /* A text that was given up is one that could not be printed, for the codec. */
+        (void)codec_pool_explain(request);
+    }
+    request->times.finished = clock_now_ns();
+}
