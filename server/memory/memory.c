@@ -179,7 +179,7 @@ void memory_destroy(struct memory *memory)
     memory->stopping = true;
     MUST(pthread_cond_signal(&memory->leave));
     MUST(pthread_mutex_unlock(&memory->lock));
-    (void)pthread_join(memory->unmapper, NULL);
+    MUST(pthread_join(memory->unmapper, NULL));
     destroy_idle(memory->idle);
     for (size_t i = 0; i < memory->shared_count; i++) {
         if (memory->shared[i].slab != NULL) {
