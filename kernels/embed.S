@@ -21,6 +21,7 @@ program_sources:
     embed line, "kernels/cl/line.cl"
     embed narrow, "kernels/cl/narrow.cl"
     embed tile, "kernels/cl/tile.cl"
+    embed tile_buffer, "kernels/cl/tile_buffer.cl"
     embed launch, "kernels/cl/launch.cl"
     embed scan_gpu_tile, "kernels/cl/scan_gpu_tile.cl"
     embed scan_gpu, "kernels/cl/scan_gpu.cl"

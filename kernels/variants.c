@@ -478,12 +478,18 @@ static struct scan_units crossed_units(const struct scan_piece *piece, const voi
 
 /* ---- the table ---- */
 
-#define CUT(source) {"scan_table", "scan_group", "chain", source, "launch"}
-#define WHOLE       {"scan_table", "scan_group", "tile", "launch"}
-#define SHORT(inner)                                                                 \
-    {                                                                                \
-        CUT("narrow"), {"scan_short"}, "-DINNER=" #inner, are_bundles,               \
-            (inner) == 1 ? ragged_rows : always, bundle_units, (inner)               \
+#define CUT(source)                                           \
+    {                                                         \
+        "scan_table", "scan_group", "chain", source, "launch" \
+    }
+#define BUFFERED                                                    \
+    {                                                               \
+        "scan_table", "scan_group", "tile", "tile_buffer", "launch" \
+    }
+#define SHORT(inner)                                                   \
+    {                                                                  \
+        CUT("narrow"), {"scan_short"}, "-DINNER=" #inner, are_bundles, \
+            (inner) == 1 ? ragged_rows : always, bundle_units, (inner) \
     }
 
 /* clang-format off */
@@ -503,9 +509,9 @@ const struct scan_variant scan_variants[SCAN_FAMILY_COUNT] = {
                                  are_any, neither_rows_nor_columns, step_units, 0},
     [SCAN_FAMILY_CPU_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
                                  are_columns, always, column_units, 0},
-    [SCAN_FAMILY_CPU_STRIDED] = {WHOLE, {"scan_strided"}, "-DVERTICAL -DGATHER",
+    [SCAN_FAMILY_CPU_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
                                  are_any, many_strided, strided_units, 0},
-    [SCAN_FAMILY_CPU_CROSSED] = {WHOLE, {"scan_crossed"}, "-DVERTICAL -DPERMUTED",
+    [SCAN_FAMILY_CPU_CROSSED] = {BUFFERED, {"scan_crossed"}, "-DVERTICAL -DPERMUTED",
                                  are_crossed, long_crossed, crossed_units, 0},
     [SCAN_FAMILY_CPU_SHORT_1] = SHORT(1),
     [SCAN_FAMILY_CPU_SHORT_2] = SHORT(2),
@@ -514,7 +520,7 @@ const struct scan_variant scan_variants[SCAN_FAMILY_COUNT] = {
     [SCAN_FAMILY_CPU_SHORT_5] = SHORT(5),
     [SCAN_FAMILY_CPU_SHORT_6] = SHORT(6),
     [SCAN_FAMILY_CPU_SHORT_7] = SHORT(7),
-    [SCAN_FAMILY_CPU_ABREAST] = {WHOLE, {"scan_abreast"}, "-DVERTICAL -DTRANSPOSED",
+    [SCAN_FAMILY_CPU_ABREAST] = {{"scan_table", "scan_group", "tile", "launch"}, {"scan_abreast"}, "-DVERTICAL -DTRANSPOSED",
                                  are_abreast, fill_squares, abreast_units, 0},
 };
 /* clang-format on */

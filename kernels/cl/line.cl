@@ -17,11 +17,11 @@
 
 /* ---- quads ----
  * Four groups of a line side by side in the lanes of vectors: vector i holds element i of each group,
- * so that the network of docs/numerics.md takes 17 vertical additions for four groups and no shuffle.
+ * so that the network of docs/design/numerics.md takes 17 vertical additions for four groups and no shuffle.
  * Shuffles are spent on transposing elements instead, eight at a time before they are widened and
  * after they are rounded, within 128 bits, of which the hardware does more at a time than of those
  * across. For sums in two vectors of four and elements narrower than they: others would be transposed
- * at twice the cost (docs/performance.md). */
+ * at twice the cost (docs/design/kernels.md). */
 #if PART == 4 && !defined(QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
 #define QUADS(line) true /* does this line go by quads? */
 #endif

@@ -147,8 +147,8 @@ static const struct shape {
     {1, 0, {0}, 2},       /* a line with gaps: scan_steps, or the generic kernel */
     {2, 0, {0, 2}, 1},    /* pairs */
     {2, 0, {0, 4}, 1},    /* the other numbers of columns that narrow.cl takes */
-    {2, 0, {0, 5}, 1},     {2, 0, {0, 6}, 1}, {2, 0, {0, 7}, 1},
-    {2, 1, {9, 0}, 0},    /* rows from lines side by side: scan_strided */
+    {2, 0, {0, 5}, 1},     {2, 0, {0, 6}, 1},
+    {2, 0, {0, 7}, 1},     {2, 1, {9, 0}, 0}, /* rows from lines side by side: scan_strided */
     {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed */
     {2, 0, {0, 77}, 1},   /* more columns than a cache line, */
     {2, 0, {0, 21}, 1},   /* and fewer */

@@ -1,0 +1,610 @@
+/* Tiles that go through a buffer in L1 (-DGATHER, -DPERMUTED; goes after tile.cl, which walks down them): elements
+ * are gathered there line by line, scanned, and put back where they belong. While one tile is scanned the next is
+ * asked for. A work-item takes some bundles of lines; with -DPERMUTED squares of two dimensions. */
+
+#if defined(PERMUTED)
+#define LANES (LINE * LINE)  /* lines of a tile: [crossed][bundled] */
+#define PITCH (LANES + LINE) /* of rows: a power of two apart they would share a set of L1 */
+#if ELEM_BYTES == 8
+#define TILE (4 * ROWS) /* rows; a divisor of BLOCK */
+#elif ELEM_BYTES == 4
+#define TILE (2 * ROWS)
+#else
+#define TILE ROWS
+#endif
+#else
+#if ELEM_BYTES == 8
+#define LANES 32
+#define TILE  64
+#elif ELEM_BYTES == 1
+#define LANES 128
+#define TILE  128
+#else
+#define LANES 64
+#define TILE  64
+#endif
+#define PITCH LANES
+#endif
+
+/* What is the same for all bundles of a unit. */
+struct layout {
+    __global const elem_t *in; /* row 0 */
+    __global elem_t *out;
+    long in_step; /* along the axis, in the direction of traversal */
+    long out_step;
+    long in_next; /* from a line to the next in the bundled dimension; -DPERMUTED: on the output 1 */
+    long out_next;
+    long out_crossed; /* -DPERMUTED: to the next in the crossed dimension; on the input 1 */
+    ulong rows;
+    bool stream; /* past the caches: whole cache lines */
+    bool zeroes; /* gaps between the nearest elements of the output */
+};
+
+/* The lines of a tile, lane by lane: some lines with the bundled dimension innermost, or a square. */
+#if defined(PERMUTED)
+struct bundle {
+    long in; /* elements to the first line's cell with axis index 0 */
+    long out;
+    ulong number; /* of the first line in its entry */
+    ulong crossed_weight;
+    ulong bundled_weight;
+    uint crossed; /* lines, up to LINE each */
+    uint bundled;
+    uint lanes;  /* whole vectors */
+    bool whole;  /* all lanes have a line, */
+    bool stream; /* and rows are whole cache lines */
+};
+#define RUN LINE /* lanes of neighbours in the bundled dimension */
+
+INLINE bool lane_has_line(const struct bundle *b, uint lane)
+{
+    return lane % LINE < b->bundled;
+}
+
+/* SIDE lanes from this one on are neighbours in the bundled dimension. */
+INLINE bool lanes_run(const struct bundle *b, uint lane)
+{
+    return lane % LINE + SIDE <= b->bundled;
+}
+
+INLINE long lane_out(const struct layout *w, const struct bundle *b, uint lane)
+{
+    return b->out + (long)(lane / LINE) * w->out_crossed + (long)(lane % LINE);
+}
+
+INLINE ulong lane_number(const struct bundle *b, uint lane)
+{
+    return b->number + lane / LINE * b->crossed_weight + lane % LINE * b->bundled_weight;
+}
+
+INLINE bool lane_ends(const struct bundle *b, uint lane)
+{
+    return false;
+}
+#else
+struct bundle {
+    uint lines;
+    uint lanes;        /* whole vectors: those behind the lines repeat the last one, or are zeros */
+    bool whole;        /* all lanes have a line, and are neighbours, none of them the last */
+    bool stream;       /* rows are whole cache lines */
+    bool run[LANES];   /* SIDE lanes from here on are neighbours in the bundled dimension */
+    bool ends[LANES];  /* the line is the last in this dimension */
+    long in[LANES];    /* elements to the line's cell with axis index 0 */
+    long out[LANES];
+    ulong number[LANES]; /* of the line in its entry */
+};
+#define RUN LANES
+
+INLINE bool lane_has_line(const struct bundle *b, uint lane)
+{
+    return lane < b->lines;
+}
+
+INLINE bool lanes_run(const struct bundle *b, uint lane)
+{
+    return b->run[lane];
+}
+
+INLINE long lane_out(const struct layout *w, const struct bundle *b, uint lane)
+{
+    return b->out[lane];
+}
+
+INLINE ulong lane_number(const struct bundle *b, uint lane)
+{
+    return b->number[lane];
+}
+
+INLINE bool lane_ends(const struct bundle *b, uint lane)
+{
+    return b->ends[lane];
+}
+#endif
+
+/* ---- tiles in ---- */
+
+#if defined(PERMUTED)
+CALLED void edge_load(__global const elem_t *in, long next, uint4 edge, elem_t *to)
+{
+    for (uint c = edge.x; c < edge.y; c++) {
+        for (uint b = edge.z; b < edge.w; b++) {
+            to[c * LINE + b] = in[(long)b * next + c];
+        }
+    }
+}
+
+INLINE void tile_load(const struct layout *w, const struct bundle *t, ulong row, uint rows,
+                      elem_t *cells)
+{
+    const uint crossed = t->crossed / SIDE * SIDE;
+    const uint bundled = t->bundled / SIDE * SIDE;
+    __global const elem_t *in = w->in + t->in + (long)row * w->in_step;
+    for (uint r = 0; r < rows; r++, in += w->in_step, cells += PITCH) {
+        for (uint b = 0; b < bundled; b += SIDE) {
+            for (uint c = 0; c < crossed; c += SIDE) {
+                side_t v[SIDE];
+                EACH_SIDE { v[i] = SIDE_AT(in + (long)(b + i) * w->in_next + c); }
+                transpose(v);
+                EACH_SIDE { ((side_t *)(cells + (c + i) * LINE + b))[0] = v[i]; }
+            }
+        }
+        if (crossed < t->crossed || bundled < t->bundled) {
+            edge_load(in, w->in_next, (uint4)(crossed, t->crossed, 0, bundled), cells);
+            edge_load(in, w->in_next, (uint4)(0, t->crossed, bundled, t->bundled), cells);
+        }
+    }
+}
+#else
+/* SIDE elements, `step` from each to the next; nothing behind the last is touched. */
+INLINE side_t side_load(__global const elem_t *p, long step)
+{
+    side_t v;
+    if (step == 1) {
+        v = SIDE_AT(p);
+    } else if (step == 2) {
+        v = EVERY_SECOND(SIDE_AT(p), SIDE_AT(p + SIDE - 1));
+    } else if (step == 3) {
+        v = EVERY_THIRD(p);
+    } else if (step == 0) {
+        v = (side_t)(p[0]);
+    } else {
+        EACH_SIDE { v[i] = p[i * step]; }
+    }
+    return v;
+}
+
+/* Is the axis denser in memory than the bundled dimension? */
+INLINE bool is_along(long step, long next)
+{
+    const ulong near = 8; /* repeated elements are as one of these */
+    return (step == 0 ? near : abs(step)) < (next == 0 ? near : abs(next)) || next == 0;
+}
+
+/* Rows as they are, or lines along the axis by squares. */
+INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                      elem_t *cells)
+{
+    __global const elem_t *in = w->in + (long)row * w->in_step;
+    const bool along = is_along(w->in_step, w->in_next);
+    const bool back = w->in_step < 0;
+    const long step = (long)abs(w->in_step);
+    const long pitch = back ? -PITCH : PITCH;
+    const uint whole = along ? rows - rows % SIDE : 0;
+    for (uint lane = 0; lane < b->lanes; lane += SIDE) {
+        for (uint r = 0; r < whole; r += SIDE) {
+            side_t v[SIDE];
+            uint low = back ? r + SIDE - 1 : r;
+            __global const elem_t *p = in + (long)low * w->in_step;
+            EACH_SIDE { v[i] = side_load(p + b->in[lane + i], step); }
+            transpose(v);
+            EACH_SIDE { ((side_t *)(cells + low * PITCH + lane + i * pitch))[0] = v[i]; }
+        }
+    }
+    in += (long)whole * w->in_step;
+    cells += whole * PITCH;
+    for (uint r = whole; r < rows; r++, in += w->in_step, cells += PITCH) {
+        for (uint lane = 0; lane < b->lanes && b->whole; lane += SIDE) {
+            ((side_t *)(cells + lane))[0] =
+                side_load(in + b->in[0] + (long)lane * w->in_next, w->in_next);
+        }
+        for (uint lane = 0; lane < b->lines && !b->whole; lane += SIDE) {
+            if (b->run[lane]) {
+                ((side_t *)(cells + lane))[0] = side_load(in + b->in[lane], w->in_next);
+                continue;
+            }
+            for (uint i = lane; i < min(lane + SIDE, b->lines); i++) {
+                cells[i] = in[b->in[i]];
+            }
+        }
+    }
+}
+#endif
+
+/* ---- tiles out ---- */
+
+/* How elements lie on the output, and whether zeros go between them. */
+struct gaps {
+    long step;
+    bool zeroes;
+    bool stream;
+};
+
+/* An element, and zeros in the gap that follows it, if one does. */
+INLINE void put_one(const struct gaps *g, __global elem_t *p, elem_t x, bool gap)
+{
+    p[0] = x;
+    for (long i = 1; g->zeroes && gap && i < g->step; i++) {
+        p[i] = (elem_t)0;
+    }
+}
+
+CALLED void put_apart(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
+{
+    for (int i = 0; i < SIDE; i++) {
+        put_one(g, p + i * g->step, x[i], gap || i < SIDE - 1);
+    }
+}
+
+/* SIDE elements; gap: one follows the last. */
+INLINE void put_side(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
+{
+    __global side_any_t *to = (__global side_any_t *)p;
+    side_t v = ((const side_t *)x)[0];
+    if (g->step == 1 && g->stream) {
+        STREAM_STORE(v, (__global side_t *)p);
+    } else if (g->step == 1) {
+        to[0] = v;
+    } else if (g->step == 2 && g->zeroes && gap) {
+        const side_t none = (side_t)((elem_t)0);
+        to[0] = LOW_HALVES(v, none);
+        to[1] = HIGH_HALVES(v, none);
+    } else {
+        put_apart(g, p, x, gap);
+    }
+}
+
+#if !defined(PERMUTED)
+/* Lines along the axis: squares gather until there is a whole cache line of each of their lines. */
+INLINE void store_along(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                        const elem_t *cells)
+{
+    const bool back = w->out_step < 0;
+    const long pitch = back ? -PITCH : PITCH;
+    const struct gaps g = {(long)abs(w->out_step), w->zeroes, w->stream};
+    const ulong highest = back ? 0 : w->rows - 1; /* row that no gap follows in memory */
+    __global elem_t *out = w->out + (long)row * w->out_step;
+    const uint whole = rows - rows % LINE;
+    for (uint lane = 0; lane < b->lines; lane += SIDE) {
+        const long *at = b->out + lane;
+        uint lines = min((uint)SIDE, b->lines - lane);
+        for (uint r = 0; r < whole; r += LINE) {
+            side_t gathered[SIDE][LINE / SIDE];
+            uint low = back ? r + LINE - 1 : r;
+            uint high = back ? r : r + LINE - 1;
+#pragma unroll
+            for (uint k = 0; k < LINE / SIDE; k++) {
+                side_t v[SIDE];
+                uint from = back ? low - k * SIDE : low + k * SIDE;
+                EACH_SIDE { v[i] = ((const side_t *)(cells + from * PITCH + lane + i * pitch))[0]; }
+                transpose(v);
+                EACH_SIDE { gathered[i][k] = v[i]; }
+            }
+            __global elem_t *p = out + (long)low * w->out_step;
+            for (uint i = 0; i < lines; i++) {
+#pragma unroll
+                for (uint k = 0; k < LINE / SIDE; k++) {
+                    bool gap = k + 1 < LINE / SIDE || row + high != highest;
+                    put_side(&g, p + at[i] + (long)(k * SIDE) * g.step,
+                             (const elem_t *)&gathered[i][k], gap);
+                }
+            }
+        }
+        for (uint i = 0; i < lines; i++) {
+            for (uint r = whole; r < rows; r++) {
+                put_one(&g, out + at[i] + (long)r * w->out_step, cells[r * PITCH + lane + i],
+                        row + r != highest);
+            }
+        }
+    }
+}
+#endif
+
+/* Rows as they are. */
+INLINE void store_across(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                         const elem_t *cells)
+{
+    const struct gaps g = {w->out_next, w->zeroes, b->stream};
+    const bool plain = g.step == 1 && !g.stream;
+    __global elem_t *out = w->out + (long)row * w->out_step;
+    for (uint r = 0; r < rows; r++, out += w->out_step, cells += PITCH) {
+        for (uint first = 0; first < b->lanes && b->whole; first += RUN) {
+            __global elem_t *p = out + lane_out(w, b, first);
+            const uint end = min(b->lanes - first, (uint)RUN);
+            for (uint i = 0; i < end && plain; i += SIDE) {
+                ((__global side_any_t *)(p + i))[0] = ((const side_t *)(cells + first + i))[0];
+            }
+            for (uint i = 0; i < end && !plain; i += SIDE) {
+                put_side(&g, p + (long)i * g.step, cells + first + i, true);
+            }
+        }
+        for (uint lane = 0; lane < b->lanes && !b->whole; lane += SIDE) {
+            if (lanes_run(b, lane)) {
+                put_side(&g, out + lane_out(w, b, lane), cells + lane,
+                         !lane_ends(b, lane + SIDE - 1));
+                continue;
+            }
+            for (uint i = lane; i < lane + SIDE && lane_has_line(b, i); i++) {
+                put_one(&g, out + lane_out(w, b, i), cells[i], !lane_ends(b, i));
+            }
+        }
+    }
+}
+
+INLINE void tile_store(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                       const elem_t *cells)
+{
+#if !defined(PERMUTED)
+    if (is_along(w->out_step, w->out_next)) {
+        store_along(w, b, row, rows, cells);
+        return;
+    }
+#endif
+    store_across(w, b, row, rows, cells);
+}
+
+/* ---- what comes next ---- */
+
+INLINE long item_at(const struct ahead *a)
+{
+    const struct bundle *b = a->bundle;
+#if defined(PERMUTED) /* an item: what a tile has of a row and a bundled line */
+    return b->in + (long)(a->item / b->bundled) * a->pitch + (long)(a->item % b->bundled) * a->hop;
+#else
+    return a->by_line ? b->in[a->item] : b->in[0] + (long)a->item * a->pitch;
+#endif
+}
+
+/* The cells of `rows` rows from `row` on, to be asked for in so many steps. */
+INLINE struct ahead ahead_of(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+                             uint steps)
+{
+    struct ahead a;
+    a.bundle = b;
+    a.item = 0;
+    a.pitch = w->in_step;
+    a.first = w->in + (long)row * w->in_step;
+#if defined(PERMUTED)
+    a.by_line = false;
+    a.items = rows * b->bundled;
+    a.hop = (uint)w->in_next;
+    a.span = b->crossed - 1;
+#else
+    ulong along = abs(w->in_step);
+    ulong across = (ulong)w->in_next;
+    a.by_line = along <= across || b->lines == 1;
+    a.items = a.by_line ? b->lines : rows;
+    ulong near = a.by_line ? along : across;
+    a.hop = (uint)min(max(near, (ulong)LINE), (ulong)0x7FFFFFFF);
+    a.span = (uint)min(near * (a.by_line ? rows - 1 : b->lines - 1), (ulong)0x7FFFFFFF);
+    a.first -= a.by_line && w->in_step < 0 ? a.span : 0;
+#endif
+    a.each = (a.items + steps - 1) / steps;
+    return a;
+}
+
+/* ---- bundles ---- */
+
+/* next: the one that follows, or this one if none does. */
+static void bundle_scan(const struct launch *w, __global const struct scan_entry *e,
+                        const struct layout *layout, const struct bundle *b,
+                        const struct bundle *next, elem_t *cells)
+{
+    __global acc_t *carry = w->carry + e->carry;
+    struct column_sums sums[LANES / GROUP];
+    for (uint j = 0; j < b->lanes / GROUP; j++) {
+        struct column_sums *s = &sums[j];
+        sums_init(s, (e->flags & ENTRY_EXCLUSIVE) != 0);
+        for (uint i = 0; i < GROUP && (e->flags & ENTRY_CARRY_IN) != 0; i++) {
+            if (lane_has_line(b, j * GROUP + i)) {
+                ulong number = lane_number(b, j * GROUP + i);
+                sums_set(s, i, (lane_t)carry[number], (lane_t)carry[w->carry_lines + number]);
+            }
+        }
+        s->block_base = group_add(s->supers, s->blocks);
+    }
+    struct lines l;
+    struct ahead ahead;
+    l.in = HERE(cells);
+    l.out = HERE(cells);
+    l.in_step = PITCH;
+    l.out_step = PITCH;
+    l.columns = b->lanes;
+    l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
+    l.ahead = &ahead;
+    for (ulong row = 0; row < layout->rows; row += TILE) {
+        uint rows = (uint)min((ulong)TILE, layout->rows - row);
+        uint steps = b->lanes / GROUP * ((rows + ROWS - 1) / ROWS);
+        bool ends = layout->rows - row <= TILE;
+        ulong from = ends ? 0 : row + TILE;
+        uint then = (uint)min((ulong)TILE, layout->rows - from);
+        ahead = ahead_of(layout, ends ? next : b, from, then, steps);
+        l.rows = rows;
+        l.at = e->block * BLOCK + row;
+        tile_load(layout, b, row, rows, cells);
+        lines_scan(&l, sums);
+        tile_store(layout, b, row, rows, cells);
+    }
+    for (uint lane = 0; lane < b->lanes && (e->flags & ENTRY_CARRY_OUT) != 0; lane++) {
+        if (lane_has_line(b, lane)) {
+            const struct column_sums *s = &sums[lane / GROUP];
+            uint i = lane % GROUP;
+            ulong number = lane_number(b, lane);
+            carry[number] = s->supers.part[i / PART][i % PART];
+            carry[w->carry_lines + number] = s->blocks.part[i / PART][i % PART];
+        }
+    }
+}
+
+#if defined(PERMUTED)
+INLINE ulong squares_along(ulong lines)
+{
+    return (lines + LINE - 1) / LINE;
+}
+
+INLINE ulong bundles_end(__global const struct scan_entry *e, __global const ulong *dims)
+{
+    ulong squares = 1;
+    for (ulong d = 0; d < e->dims; d++) {
+        ulong size = dims[(e->dim_first + d) * 3];
+        squares *= d == e->bundled || d == e->crossed ? squares_along(size) : size;
+    }
+    return squares;
+}
+
+/* Square `index` of an entry, neighbours in the bundled dimension follow each other. Returns the next
+ * one's index. */
+CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entry *e,
+                         __global const ulong *dims, ulong index, ulong end, struct bundle *b)
+{
+    ulong rest = index;
+    ulong weight = 1;
+    b->in = (long)e->in_first;
+    b->out = (long)e->out_first;
+    b->number = 0;
+    for (ulong d = e->dims; d > 0; d--) {
+        __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+        bool squared = d - 1 == e->bundled || d - 1 == e->crossed;
+        ulong count = squared ? squares_along(dim[0]) : dim[0];
+        ulong at = rest % count * (squared ? LINE : 1);
+        uint lines = (uint)min(dim[0] - at, (ulong)LINE);
+        rest /= count;
+        b->in += (long)(at * dim[1]);
+        b->out += (long)(at * dim[2]);
+        b->number += at * weight;
+        if (d - 1 == e->bundled) {
+            b->bundled = lines;
+            b->bundled_weight = weight;
+        } else if (d - 1 == e->crossed) {
+            b->crossed = lines;
+            b->crossed_weight = weight;
+        }
+        weight *= dim[0];
+    }
+    b->lanes = b->crossed * LINE;
+    b->whole = b->bundled == LINE;
+    b->stream = w->stream && b->whole;
+    return index + 1;
+}
+#else
+INLINE ulong bundles_end(__global const struct scan_entry *e, __global const ulong *dims)
+{
+    return e->lines;
+}
+
+/* The lines from number `first` on, `end` at most, in the order of the bundled dimension. Returns the
+ * number of the one behind them. */
+CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entry *e,
+                         __global const ulong *dims, ulong first, ulong end, struct bundle *b)
+{
+    const ulong size = e->dims > 0 ? dims[(e->dim_first + e->bundled) * 3] : 1;
+    const uint count = (uint)min((ulong)LANES, end - first);
+    ulong outer = first / size;
+    ulong index = first % size;
+    b->lines = count;
+    b->lanes = (count + GROUP - 1) / GROUP * GROUP;
+    for (uint lane = 0; lane < count; outer++, index = 0) {
+        /* line 0 of the bundled dimension, and what its number grows by from one to the next */
+        ulong in = e->in_first;
+        ulong out = e->out_first;
+        ulong number = 0;
+        ulong weight = 1;
+        ulong step = 0;
+        ulong rest = outer;
+        for (ulong d = e->dims; d > 0; d--) {
+            __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+            if (d - 1 == e->bundled) {
+                step = weight;
+            } else {
+                ulong at = rest % dim[0];
+                rest /= dim[0];
+                in += at * dim[1];
+                out += at * dim[2];
+                number += at * weight;
+            }
+            weight *= dim[0];
+        }
+        const uint last = lane + (uint)min(size - index, (ulong)(count - lane));
+        for (; lane < last; lane++, index++) {
+            b->in[lane] = (long)in + (long)index * w->in_next;
+            b->out[lane] = (long)out + (long)index * w->out_next;
+            b->number[lane] = number + index * step;
+            b->ends[lane] = index + 1 == size;
+            b->run[lane] = lane + SIDE <= last;
+        }
+    }
+    for (uint lane = count; lane < b->lanes; lane++) {
+        b->in[lane] = b->in[count - 1];
+        b->run[lane] = false;
+    }
+    const bool run = first % size + count <= size;
+    b->whole = run && count % GROUP == 0 && !(w->zeroes && b->ends[count - 1]);
+    b->stream = w->stream && run && count % LINE == 0 && (ulong)(w->out + b->out[0]) % 64 == 0;
+    return first + count;
+}
+#endif
+
+/* Do all tiles' lines (rows, where the axis is not contiguous) begin at a cache line's start? */
+INLINE bool streams(const struct layout *w, __global const struct scan_entry *e,
+                    __global const ulong *dims)
+{
+    ulong first = (ulong)(w->out + e->out_first) / ELEM_BYTES;
+    bool aligned = true;
+    if (w->out_step == -1) {
+        first++; /* the cell behind the line */
+    } else if (w->out_step != 1) {
+        aligned = w->out_next == 1 && w->out_step % LINE == 0;
+    }
+    for (ulong d = 0; d < e->dims; d++) {
+        ulong stride = dims[(e->dim_first + d) * 3 + 2];
+        aligned = aligned && (stride % LINE == 0 || stride == 1);
+    }
+    return aligned && first % LINE == 0;
+}
+
+INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+{
+    __global const ulong *dim = w->dims + (e->dim_first + e->bundled) * 3;
+    __global const ulong *crossed = w->dims + (e->dim_first + e->crossed) * 3;
+    const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
+    struct layout layout;
+    layout.rows = e->length;
+    layout.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
+    layout.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
+    layout.in = w->in + (reverse ? (e->length - 1) * e->axis_in : 0);
+    layout.out = w->out + (reverse ? (e->length - 1) * e->axis_out : 0);
+    layout.in_next = e->dims > 0 ? (long)dim[1] : 0;
+    layout.out_next = e->dims > 0 ? (long)dim[2] : 0;
+    layout.out_crossed = e->dims > 0 ? (long)crossed[2] : 0;
+    layout.zeroes = (e->flags & ENTRY_ZEROES) != 0;
+    layout.stream = (e->flags & ENTRY_STREAM) != 0 && streams(&layout, e, w->dims);
+
+    /* lanes without a line are added up too, and go nowhere */
+    elem_t cells[TILE * PITCH] __attribute__((aligned(64)));
+    for (uint i = 0; i < TILE * PITCH; i += SIDE) {
+        ((side_t *)(cells + i))[0] = (side_t)(ELEM_ZERO);
+    }
+    struct bundle bundles[2];
+    ulong at = unit * e->unit_lines;
+    const ulong end = min(at + e->unit_lines, bundles_end(e, w->dims));
+    at = bundle_fill(&layout, e, w->dims, at, end, &bundles[0]);
+    for (uint turn = 0;; turn = 1 - turn) {
+        const bool more = at < end;
+        if (more) {
+            at = bundle_fill(&layout, e, w->dims, at, end, &bundles[1 - turn]);
+        }
+        bundle_scan(w, e, &layout, &bundles[turn], &bundles[more ? 1 - turn : turn], cells);
+        if (!more) {
+            return;
+        }
+    }
+}
