@@ -387,7 +387,8 @@ INLINE void rows_ask(const struct lines *l, ulong row, uint column)
 struct ahead {
     __global const elem_t *first; /* of row 0 of the tile, but for the line's offset */
     const struct bundle *bundle;
-    long pitch; /* from item to item, where items are rows */
+    long pitch; /* from item to item, where items are rows, */
+    long next;  /* or lines of one (-DPERMUTED) */
     uint item;
     uint items; /* of the tile, */
     uint each;  /* and of one step */

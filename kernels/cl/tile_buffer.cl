@@ -358,7 +358,7 @@ INLINE long item_at(const struct ahead *a)
 {
     const struct bundle *b = a->bundle;
 #if defined(PERMUTED) /* an item: what a tile has of a row and a bundled line */
-    return b->in + (long)(a->item / b->bundled) * a->pitch + (long)(a->item % b->bundled) * a->hop;
+    return b->in + (long)(a->item / b->bundled) * a->pitch + (long)(a->item % b->bundled) * a->next;
 #else
     return a->by_line ? b->in[a->item] : b->in[0] + (long)a->item * a->pitch;
 #endif
@@ -372,11 +372,12 @@ INLINE struct ahead ahead_of(const struct layout *w, const struct bundle *b, ulo
     a.bundle = b;
     a.item = 0;
     a.pitch = w->in_step;
+    a.next = w->in_next;
     a.first = w->in + (long)row * w->in_step;
 #if defined(PERMUTED)
     a.by_line = false;
     a.items = rows * b->bundled;
-    a.hop = (uint)w->in_next;
+    a.hop = LINE;
     a.span = b->crossed - 1;
 #else
     ulong along = abs(w->in_step);
