@@ -31,7 +31,7 @@ enum {
     DEVICE_POOL_MAX = 64
 };
 
-/* What runs jobs: the OpenCL devices, or a fake one in tests. Like scan_device.h, call by call.
+/* What runs jobs: the OpenCL devices, or a fake one in tests. Like kernels/device.h, call by call.
  * A driver may take for ever over list, open, prepare, close and run: each has a deadline
  * (worker.h). The others only look something up. */
 struct device_driver {

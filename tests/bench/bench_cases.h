@@ -50,8 +50,7 @@ const char *bench_case_precision(const struct bench_case *c);
 bool bench_case_desc(const struct bench_case *c, size_t bytes, struct scan_desc *found);
 
 /* Up to three numbers of at least `least`, with commas; how many, 0: the text is something
- * else.
- */
+ * else. */
 int bench_parse_numbers(const char *text, int64_t least, int64_t numbers[3]);
 
 #endif
