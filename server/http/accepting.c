@@ -2,10 +2,9 @@
  *
  * Each goes to the daemon that http_daemons.c chooses for its client. At the limit of
  * connections, or of the process's descriptors, the backlog waits: libuv does not watch the
- * sockets until a connection has ended or a heartbeat has passed. It waits, too, until every
- * daemon that had something to do when the last ones were accepted has run: connections that
- * come faster than they are served stay in the kernel, where they cost next to nothing, and
- * those whose clients have left are noticed before more are let in.
+ * sockets until a connection has ended or a heartbeat has passed. It waits, too, while some
+ * that were accepted have not been looked at: connections that come faster than they are served
+ * stay in the kernel, where they cost next to nothing.
  *
  * Closing a listening socket resets the connections in its backlog, which their clients have
  * and may have sent requests on. listen_end() lets nobody else in, but for handshakes that have
@@ -27,9 +26,8 @@
 #include <unistd.h>
 
 enum {
-    LEAST_ACCEPTED = 8,    /* in one go, if so many wait ... */
-    ACCEPTED_FRACTION = 8, /* ... or that part of the connections there are */
-    HANDSHAKE_MS = 250     /* from a SYN to the ACK that ends it: a round trip, or how long a
+    MOST_FRESH = 8,    /* accepted, and not looked at yet */
+    HANDSHAKE_MS = 250 /* from a SYN to the ACK that ends it: a round trip, or how long a
                         * machine that is overloaded takes to look at what it sends to itself */
 };
 
@@ -69,6 +67,8 @@ static void add_connection(struct listener *listener, int fd, socklen_t peer_byt
         (void)close(fd);
     } else {
         daemon->need_run = true; /* what the client has sent may be there already */
+        daemon->fresh++;
+        loop->fresh++;
         (void)MHD_add_connection(daemon->mhd, fd, (struct sockaddr *)&accepted->peer,
                                  peer_bytes);
     }
@@ -81,22 +81,13 @@ static void add_connection(struct listener *listener, int fd, socklen_t peer_byt
     }
 }
 
-/* Nobody is accepted before all daemons that have something to do now have run. */
-static void await_daemons(struct http_loop *loop)
+static void on_waiting(uv_poll_t *poll, int status, int events)
 {
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        struct http_daemon *daemon = &loop->daemons[i];
-        daemon->awaited = daemon->need_run;
-        loop->awaited_count += daemon->awaited;
-    }
-}
-
-static void accept_some(struct listener *listener)
-{
+    struct listener *listener = poll->data;
     struct http_loop *loop = listener->loop;
-    size_t most = loop->conn_count / ACCEPTED_FRACTION;
-    most = most > LEAST_ACCEPTED ? most : LEAST_ACCEPTED;
-    for (size_t i = 0; i < most; i++) {
+    (void)status;
+    (void)events;
+    while (loop->fresh < MOST_FRESH) {
         if (loop->conn_count >= loop->conn_limit) {
             pause_all(loop);
             return;
@@ -117,17 +108,6 @@ static void accept_some(struct listener *listener)
         } else if (errno != ECONNABORTED && errno != EINTR) {
             return; /* nobody else waits, or another loop was first */
         }
-    }
-}
-
-static void on_waiting(uv_poll_t *poll, int status, int events)
-{
-    struct listener *listener = poll->data;
-    (void)status;
-    (void)events;
-    if (listener->loop->awaited_count == 0) {
-        accept_some(listener);
-        await_daemons(listener->loop);
     }
 }
 

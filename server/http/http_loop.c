@@ -316,8 +316,8 @@ static void run_once(struct http_daemon *daemon)
 {
     daemon->need_run = false;
     daemon->progress = false;
-    daemon->loop->awaited_count -= daemon->awaited;
-    daemon->awaited = false;
+    daemon->loop->fresh -= daemon->fresh;
+    daemon->fresh = 0;
     (void)MHD_run(daemon->mhd);
     daemon->runs++;
     daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;

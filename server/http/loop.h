@@ -23,8 +23,8 @@ struct http_daemon {
     uv_poll_t poll;         /* on its epoll descriptor */
     struct crowd *crowd;    /* whose connections it has; NULL: it has none */
     size_t conn_count;
+    size_t fresh; /* of them: accepted since it ran last */
     bool need_run;
-    bool awaited;        /* nobody is accepted before its next run */
     uint64_t runs;       /* so far: who has waited for one was looked at in it */
     bool progress;       /* since the run began: somebody was called with something new */
     unsigned quiet_runs; /* in a row, without */
@@ -79,7 +79,7 @@ struct http_loop {
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;
     size_t conn_limit;
-    size_t awaited_count; /* daemons */
+    size_t fresh; /* accepted, and their daemon has not run since */
     struct http_daemon daemons[DAEMONS_MAX];
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */

@@ -196,6 +196,6 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
         for leaver in leavers:
             leaver.result()
     assert served >= 100 and len(left) >= 300
-    # Half a MiB for each connection that was not yet seen to be closed: some are open at any time,
-    # but not all of the thousands that were opened.
-    assert server.rss_bytes() - before < 128 * MIB
+    # Half a MiB for each connection that was not yet seen to be closed: after a stall of the loop
+    # some hundred at once, but not all of the thousands that were opened.
+    assert server.rss_bytes() - before < 256 * MIB
