@@ -232,11 +232,22 @@ struct set_sums {
     cells_t groups;
 };
 
+INLINE struct set_sums sums_init(bool exclusive)
+{
+    struct set_sums s;
+    s.supers = cells_splat(exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
+    s.blocks = cells_splat(LANE_ZERO);
+    s.base = s.supers;
+    s.groups = cells_splat(LANE_ZERO);
+    return s;
+}
+
 /* What is known of a scan when it is compiled. */
 enum kind {
     BACKWARDS = 1,
     SINGLE = 2, /* a set is one group, */
-    FIRST = 4   /* and its first pack has all cells */
+    FIRST = 4,  /* and its first pack has all cells */
+    ANY = 8     /* sets of any length, and groups may reach out of what may be read */
 };
 
 /* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The sums of
@@ -246,14 +257,15 @@ INLINE void block_scan(const int kind, const struct lines *l, __global const ele
 {
     const bool backwards = (kind & BACKWARDS) != 0;
     const bool first = (kind & FIRST) != 0;
-    const bool single = (kind & SINGLE) != 0 || (backwards && l->rows <= GROUP);
+    const bool single = (kind & SINGLE) != 0;
     uint row = 0;
     do {
         long at = backwards ? -(long)row * INNER : (long)row * INNER;
         bool outside =
             backwards ? in + at - (CELLS - 1) < l->low : in + at + CELLS > l->high;
-        cells_t q = outside ? cells_load_edge(backwards, l->low, l->high, in + at)
-                            : cells_load(backwards, first, in + at);
+        cells_t q = (kind & ANY) && outside
+                        ? cells_load_edge(backwards, l->low, l->high, in + at)
+                        : cells_load(backwards, first, in + at);
         q = cells_network(q);
         row += GROUP;
         if (single) {
@@ -278,10 +290,10 @@ INLINE void sets_scan(const int kind, const struct lines *lines, const struct pa
                       uint count, bool leaves, uint block, struct set_sums *sums, elem_t *stage)
 {
     const bool backwards = (kind & BACKWARDS) != 0;
-    const bool brief = (kind & SINGLE) != 0 || leaves;
+    const bool brief = !(kind & ANY) || leaves;
     const struct lines sets = *lines; /* copies: their members stay in registers */
     const struct lines *l = &sets;
-    struct set_sums s = *sums;
+    struct set_sums s = (kind & ANY) ? *sums : sums_init(l->exclusive); /* one sum in all lanes */
     uint rows = (uint)min(p->length, (ulong)BLOCK);
     const uint size = rows * INNER;
     const uint all = brief ? count * size : size;
@@ -384,14 +396,15 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     struct sums sums = {supers, blocks, INNER, (uint)e->block, l.backwards};
     struct chain chain = chain_of(w->chain, e, begin);
     struct part part = {0, 0, e->length, false, true};
-    struct set_sums s;
-    s.blocks = cells_splat(LANE_ZERO);
-    s.groups = cells_splat(LANE_ZERO);
-    s.supers = cells_splat(l.exclusive ? LANE_PLUS_ZERO : LANE_ZERO);
-    s.base = s.supers;
-    ulong room = brief ? max(STAGE / (l.rows * INNER), 1UL) : 1;
+    struct set_sums s = sums_init(l.exclusive);
+    const ulong room = brief ? max(STAGE / (l.rows * INNER), 1UL) : 1;
+    /* sets whose last group may reach out of what may be read: at the end of memory, or at its beginning */
+    const ulong edge = min(l.in_pitch > 0 ? (CELLS + l.in_pitch - 1) / l.in_pitch : sets, sets);
     while (begin < end) {
-        ulong count = min(room, end - begin);
+        const ulong inside =
+            l.backwards ? end - min(end, edge) : sets - edge - min(begin, sets - edge);
+        const bool any = !brief || inside == 0;
+        ulong count = min(any ? room : min(room, inside), end - begin);
         /* from the highest down if backwards: one stream for the prefetcher */
         ulong from = l.backwards ? end - count : begin;
         __global acc_t *carry = w->carry + e->carry + from * INNER;
@@ -408,19 +421,24 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
             s.groups = cells_splat(LANE_ZERO);
         }
         struct set_sums after = s;
-        if (l.backwards) {
-            sets_scan(BACKWARDS, &l, &part, from, (uint)count, brief, sums.block,
-                      &after, stage);
+#define SCAN(kind) \
+    sets_scan(kind, &l, &part, from, (uint)count, brief, sums.block, &after, stage)
+        if (any && l.backwards) {
+            SCAN(ANY | BACKWARDS);
+        } else if (any) {
+            SCAN(ANY);
+        } else if (l.backwards && l.rows <= GROUP) {
+            SCAN(BACKWARDS | SINGLE);
+        } else if (l.backwards) {
+            SCAN(BACKWARDS);
 #if PACK >= 4 * INNER && VECTORS > PACK_PARTS
-        } else if (brief && l.rows * INNER <= PACK) {
-            sets_scan(SINGLE | FIRST, &l, &part, from, (uint)count, brief, sums.block,
-                      &after, stage);
+        } else if (l.rows * INNER <= PACK) {
+            SCAN(SINGLE | FIRST);
 #endif
-        } else if (brief && l.rows <= GROUP) {
-            sets_scan(SINGLE, &l, &part, from, (uint)count, brief, sums.block, &after, stage);
+        } else if (l.rows <= GROUP) {
+            SCAN(SINGLE);
         } else {
-            sets_scan(0, &l, &part, from, (uint)count, brief, sums.block,
-                      &after, stage);
+            SCAN(0);
         }
         if (!brief) {
             for (uint i = 0; i < INNER; i++) { /* of whole blocks: the same in every row */
