@@ -464,11 +464,15 @@ INLINE void lines_scan(const struct lines *lines, struct column_sums *sums)
 #else
     for (uint j = 0; j < whole; j++) {
         struct column_sums s = sums[j];
-        for (ulong row = 0; row < l->rows; row += ROWS) {
-            uint rows = (uint)min((ulong)ROWS, l->rows - row);
-            group_t v[ROWS];
-            vector_scan(l, row, rows, j * GROUP, &s, v);
-            rows_store(l, row, rows, j * GROUP, v);
+        group_t v[ROWS];
+        ulong row = 0;
+        for (; l->rows - row >= ROWS; row += ROWS) {
+            vector_scan(l, row, ROWS, j * GROUP, &s, v);
+            rows_store(l, row, ROWS, j * GROUP, v);
+        }
+        if (row < l->rows) {
+            vector_scan(l, row, (uint)(l->rows - row), j * GROUP, &s, v);
+            rows_store(l, row, (uint)(l->rows - row), j * GROUP, v);
         }
         sums[j] = s;
     }
@@ -601,21 +605,31 @@ INLINE void packed_results(const int length, bool exclusive, group_t v[ROWS])
     }
 }
 
-/* Lines of 2 or 4 elements without gaps: several in each row of a square, as if they were one, and
- * `lines` rows. */
-INLINE void packed_scan(const struct lines *all, ulong length, const ulong rows, const ulong lines)
+/* Lines of 2 or 4 elements without gaps, `cells` of them from all->in and all->out on, the lowest: several in each row
+ * of a square. */
+INLINE void packed_scan(const int length, const bool backwards, const struct lines *all, ulong cells)
 {
-    group_t v[ROWS];
+    const uint square = SIDE * SIDE;
+    const uint last = backwards ? SIDE - 1 : 0;
+    elem_t rest[SIDE * SIDE];
     struct lines l = *all;
-    EACH_SIDE { l.in_at[i] = min((ulong)i, lines - 1) * ROWS; }
-    EACH_SIDE { l.out_at[i] = l.in_at[i]; }
-    rows_load(&l, 0, (uint)rows, 0, v);
-    if (length == 2) {
-        packed_results(2, l.exclusive, v);
-    } else {
-        packed_results(4, l.exclusive, v);
+    l.backwards = backwards;
+    EACH_SIDE { l.in_at[i] = l.out_at[i] = i * SIDE; }
+    for (ulong at = 0; at < cells; at += square) {
+        const bool whole = cells - at >= square;
+        if (!whole) {
+            some_load(all->in, all->in + cells, all->in + at, rest, SIDE * SIDE);
+        }
+        group_t v[ROWS];
+        l.in = (whole ? all->in + at : HERE(rest)) + last;
+        l.out = (whole ? all->out + at : HERE(rest)) + last;
+        rows_load(&l, 0, ROWS, 0, v);
+        packed_results(length, l.exclusive, v);
+        rows_store(&l, 0, ROWS, 0, v);
+        for (uint i = 0; i < cells - at && !whole; i++) {
+            all->out[at + i] = rest[i];
+        }
     }
-    rows_store(&l, 0, (uint)rows, 0, v);
 }
 
 INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
@@ -631,41 +645,39 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     l.low = w->in + e->in_first;
     l.high = l.low + (e->lines - 1) * in_pitch + length;
+    l.rows = length;
     l.columns = GROUP;
     l.at = 0;
-    const bool packed = (length == 2 || length == 4) && in_pitch == length && out_pitch == length;
-    const ulong rest = packed && end == e->lines ? end * length % ROWS : 0;
-    if (packed) { /* the rows of squares are lines, but for what is left of the last one */
-        begin = begin * length / ROWS;
-        end = end * length / ROWS;
-        in_pitch = ROWS;
-        out_pitch = ROWS;
+    if ((length == 2 || length == 4) && in_pitch == length && out_pitch == length) {
+        const ulong cells = (end - begin) * length;
+        l.in = l.low + begin * length;
+        l.out = w->out + e->out_first + begin * length;
+        if (length == 2 && l.backwards) {
+            packed_scan(2, true, &l, cells);
+        } else if (length == 2) {
+            packed_scan(2, false, &l, cells);
+        } else if (l.backwards) {
+            packed_scan(4, true, &l, cells);
+        } else {
+            packed_scan(4, false, &l, cells);
+        }
+        return;
     }
     const ulong sets = (end - begin + ROWS - 1) / ROWS;
     ulong known = 0; /* lines that in_at and out_at are of */
-    for (ulong set = 0; set < sets + (rest > 0); set++) {
+    for (ulong set = 0; set < sets; set++) {
         /* from the highest down if backwards: one stream for the prefetcher */
-        ulong first = set == sets ? end : begin + (l.backwards ? sets - 1 - set : set) * ROWS;
-        ulong lines = set == sets ? 1 : min(end - first, (ulong)ROWS);
-        l.rows = set == sets ? rest : packed ? ROWS : length;
-        ulong last = l.backwards ? l.rows - 1 : 0;
+        ulong first = begin + (l.backwards ? sets - 1 - set : set) * ROWS;
+        ulong lines = min(end - first, (ulong)ROWS);
+        ulong last = l.backwards ? length - 1 : 0;
         l.in = l.low + first * in_pitch + last;
         l.out = w->out + e->out_first + first * out_pitch + last;
         l.next = (ulong)(l.low + (l.backwards ? first : first + ROWS) * in_pitch);
-        if (lines != known && !packed) {
-            for (ulong i = 0; i < ROWS; i++) {
-                l.in_at[i] = min(i, lines - 1) * in_pitch;
-                l.out_at[i] = min(i, lines - 1) * out_pitch;
-            }
-            known = lines;
+        for (ulong i = 0; i < ROWS && lines != known; i++) {
+            l.in_at[i] = min(i, lines - 1) * in_pitch;
+            l.out_at[i] = min(i, lines - 1) * out_pitch;
         }
-        if (packed && lines == ROWS) {
-            packed_scan(&l, length, ROWS, ROWS);
-            continue;
-        } else if (packed) {
-            packed_scan(&l, length, l.rows, lines);
-            continue;
-        }
+        known = lines;
         struct column_sums s;
         sums_init(&s, l.exclusive);
         lines_scan(&l, &s);
