@@ -202,10 +202,12 @@ INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row,
     }
     in += (long)whole * w->in_step;
     cells += whole * PITCH;
+    const long next = w->in_next; /* copies: a store to cells does not touch them */
+    const uint lanes = b->whole ? b->lanes : 0;
     for (uint r = whole; r < rows; r++, in += w->in_step, cells += PITCH) {
-        for (uint lane = 0; lane < b->lanes && b->whole; lane += SIDE) {
-            ((side_t *)(cells + lane))[0] =
-                side_load(in + b->in[0] + (long)lane * w->in_next, w->in_next);
+        __global const elem_t *p = in + b->in[0];
+        for (uint lane = 0; lane < lanes; lane += SIDE) {
+            ((side_t *)(cells + lane))[0] = side_load(p + (long)lane * next, next);
         }
         for (uint lane = 0; lane < b->lines && !b->whole; lane += SIDE) {
             if (b->run[lane]) {
@@ -314,20 +316,29 @@ INLINE void store_across(const struct layout *w, const struct bundle *b, ulong r
                          const elem_t *cells)
 {
     const struct gaps g = {w->out_next, w->zeroes, b->stream};
-    const bool plain = g.step == 1 && !g.stream;
+    const uint lanes = b->lanes; /* copies: a store to out does not touch them */
+    const bool whole = b->whole;
     __global elem_t *out = w->out + (long)row * w->out_step;
     for (uint r = 0; r < rows; r++, out += w->out_step, cells += PITCH) {
-        for (uint first = 0; first < b->lanes && b->whole; first += RUN) {
+        for (uint first = 0; first < lanes && whole; first += RUN) {
             __global elem_t *p = out + lane_out(w, b, first);
-            const uint end = min(b->lanes - first, (uint)RUN);
-            for (uint i = 0; i < end && plain; i += SIDE) {
-                ((__global side_any_t *)(p + i))[0] = ((const side_t *)(cells + first + i))[0];
-            }
-            for (uint i = 0; i < end && !plain; i += SIDE) {
-                put_side(&g, p + (long)i * g.step, cells + first + i, true);
+            const side_t *x = (const side_t *)(cells + first);
+            const uint end = min(lanes - first, (uint)RUN) / SIDE;
+            if (g.step == 1 && g.stream) {
+                for (uint i = 0; i < end; i++) {
+                    STREAM_STORE(x[i], (__global side_t *)p + i);
+                }
+            } else if (g.step == 1) {
+                for (uint i = 0; i < end; i++) {
+                    ((__global side_any_t *)p)[i] = x[i];
+                }
+            } else {
+                for (uint i = 0; i < end; i++) {
+                    put_side(&g, p + (long)(i * SIDE) * g.step, (const elem_t *)&x[i], true);
+                }
             }
         }
-        for (uint lane = 0; lane < b->lanes && !b->whole; lane += SIDE) {
+        for (uint lane = 0; lane < lanes && !whole; lane += SIDE) {
             if (lanes_run(b, lane)) {
                 put_side(&g, out + lane_out(w, b, lane), cells + lane,
                          !lane_ends(b, lane + SIDE - 1));
