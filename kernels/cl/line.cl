@@ -425,13 +425,48 @@ INLINE void line_scan(const struct lines *l, struct line_sums *s)
 #define TOTALS 1
 #else
 #define TOTALS PART /* the blocks lie in the lanes */
+/* Sums of neighbours in 128 bits, and of these: the hardware does more shuffles within than across. */
 #if PART == 4
-#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
-#define ODD(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#define ADD_PAIRS(a, b)                                \
+    PLUS(__builtin_shufflevector(a, b, 0, 4, 2, 6),    \
+         __builtin_shufflevector(a, b, 1, 5, 3, 7))
+#define ADD_HALVES(a, b)                               \
+    PLUS(__builtin_shufflevector(a, b, 0, 1, 4, 5),    \
+         __builtin_shufflevector(a, b, 2, 3, 6, 7))
 #else
-#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
-#define ODD(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#define ADD_PAIRS(a, b)                                             \
+    PLUS(__builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14),  \
+         __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15))
+#define ADD_HALVES(a, b)                                            \
+    PLUS(__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11),   \
+         __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15))
 #endif
+
+/* The totals of groups that begin `pitch` elements apart, the first at element k: lane i that of group i. */
+INLINE part_t groups_total(const struct lines *l, ulong k, ulong pitch)
+{
+#if defined(QUADS)
+    if (QUADS(l)) {
+        const bool reverse = l->in_step < 0;
+        part_t v[GROUP]; /* element i of each: no shuffle of sums */
+        groups_load(v, line_in(l, k) - (reverse ? GROUP - 1 : 0), (long)pitch * l->in_step, reverse);
+        part_t low = PLUS(PLUS(v[0], v[1]), PLUS(v[2], v[3]));
+        return PLUS(low, PLUS(PLUS(v[4], v[5]), PLUS(v[6], v[7])));
+    }
+#endif
+    part_t v[TOTALS];
+#pragma unroll
+    for (int i = 0; i < TOTALS; i++) {
+        group_t group = line_load(l, k + (ulong)i * pitch);
+        v[i] = PARTS == 2 ? ADD_PAIRS(group.part[0], group.part[PARTS - 1]) : group.part[0];
+    }
+#if PART == 4
+    return ADD_PAIRS(ADD_HALVES(v[0], v[2]), ADD_HALVES(v[1], v[3]));
+#else
+    return ADD_HALVES(ADD_PAIRS(ADD_PAIRS(v[0], v[1]), ADD_PAIRS(v[2], v[3])),
+                      ADD_PAIRS(ADD_PAIRS(v[4], v[5]), ADD_PAIRS(v[6], v[7])));
+#endif
+}
 #endif
 
 /* Of the blocks that begin at element k, `pitch` elements from one to the next. */
@@ -462,26 +497,7 @@ INLINE void blocks_total(const struct lines *l, ulong k, ulong pitch, lane_t *to
             __builtin_prefetch((const void *)(ulong)line_in(&line, next + g * PART + at));
         }
 #endif
-        part_t v[TOTALS * PARTS]; /* a group of each block, then sums of neighbours, until each
-                                     block has a lane */
-#pragma unroll
-        for (int i = 0; i < TOTALS; i++) {
-            group_t group = line_load(&line, k + g + (ulong)i * pitch);
-#pragma unroll
-            for (int j = 0; j < PARTS; j++) {
-                v[i * PARTS + j] = group.part[j];
-            }
-        }
-#pragma unroll
-        for (int count = TOTALS * PARTS / 2; count > 0; count /= 2) {
-#pragma unroll
-            for (int i = 0; i < TOTALS * PARTS / 2; i++) {
-                if (i < count) {
-                    v[i] = PLUS(EVEN(v[2 * i], v[2 * i + 1]), ODD(v[2 * i], v[2 * i + 1]));
-                }
-            }
-        }
-        c = PLUS(c, v[0]);
+        c = PLUS(c, groups_total(&line, k + g, pitch));
     }
     for (uint i = 0; i < PART; i++) {
         totals[i] = c[i];
