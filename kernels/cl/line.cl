@@ -216,14 +216,24 @@ struct lines { /* one of them, or some of one */
     bool stream; /* and out is aligned for it */
 };
 
+/* From element 0 to k: no product where the step is 1 or -1. */
+INLINE long line_at(ulong k, long step)
+{
+#if defined(STEPS)
+    return (long)k * step;
+#else
+    return step < 0 ? -(long)k : (long)k;
+#endif
+}
+
 INLINE __global const elem_t *line_in(const struct lines *l, ulong k)
 {
-    return l->in + (long)k * l->in_step;
+    return l->in + line_at(k, l->in_step);
 }
 
 INLINE __global elem_t *line_out(const struct lines *l, ulong k)
 {
-    return l->out + (long)k * l->out_step;
+    return l->out + line_at(k, l->out_step);
 }
 
 /* The whole group at element k. */
@@ -530,6 +540,10 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     const struct chain chain = chain_of(w->chain, e, line);
     const struct line_sums begin = {splat(reset), splat(LANE_ZERO), splat(PLUS(reset, LANE_ZERO)),
                                     (uint)e->block};
+    lane_t super;
+    lane_t blocks;
+    struct sums sums = {&super, &blocks, 1, 0, false};
+    struct part part;
     struct lines l;
     l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
@@ -538,17 +552,17 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     l.ahead = 0;
     /* lines in the direction that each is walked: one stream for the prefetcher */
     struct line_walk at = walk_from(e, w->dims, reverse ? end - 1 : line);
+    /* line 0's first element: a store to out does not touch what is known here */
+    const ulong last = reverse ? e->length - 1 : 0;
+    __global const elem_t *in = w->in + last * e->axis_in;
+    __global elem_t *out = w->out + last * e->axis_out;
+    const bool stream = (e->flags & ENTRY_STREAM) != 0;
     for (ulong todo = end - line; todo > 0; todo--) {
-        ulong last = reverse ? e->length - 1 : 0;
-        l.in = w->in + at.in + last * e->axis_in;
-        l.out = w->out + at.out + last * e->axis_out;
-        l.stream = (e->flags & ENTRY_STREAM) != 0 && (ulong)l.out % STREAM_ALIGN == 0;
+        l.in = in + at.in;
+        l.out = out + at.out;
+        l.stream = stream && (ulong)l.out % STREAM_ALIGN == 0;
         struct line_sums s = begin;
         struct lines own = l;
-        lane_t super;
-        lane_t blocks;
-        struct sums sums = {&super, &blocks, 1, 0, false};
-        struct part part;
         __global acc_t *carry = w->carry + e->carry + at.line;
         if (handed) {
             struct lines whole = l; /* a copy: what is passed on does not stay in registers */
