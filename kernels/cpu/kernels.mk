@@ -18,9 +18,10 @@ objects := $(foreach level,$(levels),$(names:%=$(DIR)/$(level)/%.o))
 # Loops over a few cells are not to become calls of memcpy (-fno-builtin).
 # Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions takes
 # longer to read than a kernel to compile. The kernels are vectors as they are written, and unrolled where they say so:
-# looking for more of either takes the compiler half of its time and gains nothing.
+# looking for more of either takes the compiler half of its time and gains nothing, but for gathered tiles, which the
+# compiler unrolls.
 cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -Xclang -cl-ext=+cl_khr_fp64 -O2 \
-    -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
+    -fno-vectorize -fno-slp-vectorize -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
     -include kernels/cpu/opencl_c.h $(FLAGS)
 machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1))
 
@@ -49,6 +50,7 @@ $(DIR)/$(1)/%.o: kernels/cpu/kernels.mk | $(LIST)
 	@mkdir -p $$(@D)
 	@row=$$$$(grep "^$$*	" $(LIST)) && \
 	options=$$$$(echo "$$$$row" | cut -f2) && \
+	case $$$$options in *-DGATHER*) ;; *) options="$$$$options -fno-unroll-loops" ;; esac && \
 	for kernel in $$$$(echo "$$$$row" | cut -f4); do \
 	    symbol=$$$${kernel#*,} && options="$$$$options -D$$$${kernel%%,*}=$$$${symbol%,*}_$(1)"; \
 	done && \
