@@ -191,7 +191,8 @@ cl_int CL_API_CALL cpu_icd_get_platform_ids(cl_uint room, cl_platform_id *ids, c
 static cl_int CL_API_CALL get_platform_info(cl_platform_id platform, cl_platform_info what,
                                             size_t room, void *out, size_t *size)
 {
-    return (cpu_dispatch.clGetPlatformInfo)(platform, what, room, out, size); /* no macro of tests */
+    /* in brackets: no macro of the sanitizers' tests */
+    return (cpu_dispatch.clGetPlatformInfo)(platform, what, room, out, size);
 }
 
 void *CL_API_CALL cpu_icd_get_function_address(const char *name)
