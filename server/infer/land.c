@@ -131,7 +131,9 @@ static enum status head_step(struct request *request, struct error *err)
     if (head_is_whole_body(request)) {
         return STATUS_OK;
     }
-    if (request->head_bytes > request->server->config->inline_json_bytes) {
+    /* A carry was checked as it came. */
+    if (request->head_bytes > request->server->config->inline_json_bytes &&
+        request->codec_request.carry_bytes == 0) {
         body->spill = true;
         return STATUS_OK;
     }

@@ -83,6 +83,7 @@ static struct scan_job take_slice(struct arrival *a, uint64_t first, uint64_t co
                              .in_offset = a->c->in_offset + from,
                              .out_offset = a->c->in_offset + from,
                              .carry = slice.carries ? a->carry : NULL,
+                             .carry_lines = plan->lines,
                              .position = slice.position,
                              .more = slice.more};
 }
@@ -219,6 +220,7 @@ static void run_complete(struct scan_case *c, bool in_place)
                                .in_offset = at + (size_t)slice.in_first * bytes,
                                .out_offset = to + (size_t)slice.out_first * bytes,
                                .carry = slice.carries ? carry : NULL,
+                               .carry_lines = plan.lines,
                                .position = slice.position,
                                .more = slice.more,
                                .holes = slice.holes};
