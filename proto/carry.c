@@ -46,6 +46,12 @@ static bool is_float(enum dtype dtype)
     return dtype_info(dtype)->kind == DTYPE_KIND_FLOAT;
 }
 
+/* Where precision makes no difference it is wide. */
+static enum precision canonical(enum dtype dtype, enum precision precision)
+{
+    return is_float(dtype) && dtype != DTYPE_F64 ? precision : PRECISION_WIDE;
+}
+
 enum dtype carry_sum_dtype(enum dtype dtype, enum precision precision)
 {
     if (!is_float(dtype)) {
@@ -96,6 +102,19 @@ bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *ele
     return none || fits;
 }
 
+uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held)
+{
+    struct carry_head head = {.dtype = part->dtype,
+                              .precision = canonical(part->dtype, part->precision)};
+    uint64_t bytes = 0;
+    if (part->part != SCAN_PART_FIRST && part->part != SCAN_PART_NEXT) {
+        return 0;
+    }
+    bool fits = carry_geometry(part, &head.lines, &head.position);
+    head.position += held; /* as good as its own */
+    return fits && carry_size(&head, &bytes) ? bytes : UINT64_MAX;
+}
+
 /* ---- the header ---- */
 
 static uint64_t get(const unsigned char *bytes, size_t count)
@@ -124,12 +143,6 @@ static bool all_zero(const unsigned char *bytes, size_t count)
 }
 
 #define REFUSE(err, ...) error_set_field((err), STATUS_INVALID_DATA, "carry", __VA_ARGS__)
-
-/* As for a number that only the type knows: where it makes no difference it is wide. */
-static enum precision canonical(enum dtype dtype, enum precision precision)
-{
-    return is_float(dtype) && dtype != DTYPE_F64 ? precision : PRECISION_WIDE;
-}
 
 enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct carry_head *head,
                             struct error *err)
@@ -223,6 +236,31 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
                       " elements of this part it goes beyond 2^63, where a tensor ends",
                       found->position, elements);
     }
+    return STATUS_OK;
+}
+
+enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint64_t *held,
+                             struct error *err)
+{
+    struct carry_head head = {.dtype = part->dtype,
+                              .precision = canonical(part->dtype, part->precision)};
+    uint64_t elements = 0;
+    uint64_t sums = 0;
+    if (!carry_geometry(part, &head.lines, &elements)) {
+        return STATUS_OK; /* scan_plan_make() says what is wrong */
+    }
+    const uint64_t plane = head.lines * dtype_info(part->dtype)->bytes;
+    const bool possible = carry_size(&head, &sums) && bytes >= sums;
+    const uint64_t rest = possible ? bytes - sums : 0;
+    const uint64_t count = possible && plane > 0 ? rest / plane : 0;
+    if (!possible || count * plane != rest || count >= CARRY_BLOCK ||
+        (count > 0 && !is_float(part->dtype))) {
+        return REFUSE(err,
+                      "the carry has %" PRIu64 " bytes, which none before this part has: it has "
+                      "%" PRIu64 " lines of %s",
+                      bytes, head.lines, dtype_info(part->dtype)->name);
+    }
+    *held = count;
     return STATUS_OK;
 }
 

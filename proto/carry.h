@@ -52,6 +52,15 @@ bool carry_size(const struct carry_head *head, uint64_t *bytes);
  * refuses, or with more lines than 64 bits count. */
 bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *elements);
 
+/* Bytes of the carry in the answer to a part, of whose lines `held` elements came with the carry
+ * before it. UINT64_MAX: too many. 0: there is none. */
+uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held);
+
+/* The elements of each line in a carry of `bytes` bytes that goes before the part.
+ * err   INVALID_DATA: no carry that does has so many */
+MUST_CHECK enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes,
+                                        uint64_t *held, struct error *err);
+
 /* Of the first bytes of a carry that has `count`: at least CARRY_HEADER_BYTES are there. What is
  * wrong with the header by itself.
  * err   INVALID_DATA */

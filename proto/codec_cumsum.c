@@ -102,75 +102,53 @@ enum status cumsum_carry_need(const struct codec_request *request, struct byte_v
     return STATUS_OK;
 }
 
-static enum status check_part(const struct codec_request *request, struct byte_view carry,
-                              const struct scan_desc *desc, struct error *err)
+enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
+                              struct error *err)
 {
     const bool part = desc->part != SCAN_PART_WHOLE;
     const bool goes_on = desc->part == SCAN_PART_NEXT || desc->part == SCAN_PART_LAST;
-    if (request->totals && part) {
+    if (totals && part) {
         return error_set_field(err, STATUS_INVALID_FIELD, "part",
                                "totals are of each part by itself: leave part out");
     }
-    if ((part || request->totals) && desc->has_output_strides) {
+    if ((part || totals) && desc->has_output_strides) {
         return error_set_field(err, STATUS_INVALID_FIELD, "output_strides",
                                "the answer %s is packed: leave output_strides out",
                                part ? "to a part" : "with totals");
     }
-    if (goes_on && carry.count == 0) {
+    if (goes_on && !carry) {
         return error_set_field(err, STATUS_MISSING_FIELD, "carry",
                                "part is %s, but there is no carry: send that of the answer to the "
                                "part before it, or part=first",
                                desc->part == SCAN_PART_NEXT ? "next" : "last");
     }
-    if (!goes_on && carry.count > 0) {
+    if (!goes_on && carry) {
         return error_set_field(err, STATUS_INVALID_FIELD, "carry",
-                               "there is a carry, but %s: leave it out, or say part=next or "
-                               "part=last",
-                               request->totals ? "totals take none"
-                               : part          ? "the first part takes none"
-                                               : "part is not given");
+                               "there is a carry, but %s: leave it out, or say that part is next "
+                               "or last",
+                               totals ? "totals take none"
+                               : part ? "the first part takes none"
+                                      : "part is not given");
     }
     return STATUS_OK;
 }
 
-enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
-                             struct scan_call *call, struct error *err)
+enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
+                              struct scan_call *call, struct error *err)
 {
-    struct scan_desc *desc = &call->desc;
     struct carry_head found;
-    struct carry_crc crc = request->carry_crc != NULL ? *request->carry_crc
-                                                      : (struct carry_crc){.done = 0};
-    uint64_t lines = 0;
-    uint64_t elements = 0;
-    uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype, desc->precision))->bytes;
-    enum status status = check_part(request, carry, desc, err);
-    call->totals = request->totals;
-    if (status != STATUS_OK) {
-        return status;
-    }
-    if (request->totals) {
-        desc->exclusive = false; /* a total is of all elements */
-        if (carry_geometry(desc, &lines, &elements) &&
-            (__builtin_mul_overflow(lines, elements / CARRY_SUPERBLOCK + 1, &lines) ||
-             __builtin_mul_overflow(lines, bytes, &call->output_bytes))) {
-            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
-                                   "there are more totals than can be addressed: split the tensor");
-        }
-    }
-    if (carry.count == 0) {
-        return STATUS_OK;
-    }
+    struct carry_crc all = crc != NULL ? *crc : (struct carry_crc){.done = 0};
     if (carry.count < CARRY_HEADER_BYTES) {
         return error_set_field(err, STATUS_INVALID_DATA, "carry",
                                "the carry has %zu bytes, at least %d are expected", carry.count,
                                CARRY_HEADER_BYTES);
     }
-    status = carry_read_head(carry.bytes, carry.count, &found, err);
+    enum status status = carry_read_head(carry.bytes, carry.count, &found, err);
     if (status == STATUS_OK) {
-        status = carry_check_head(&found, desc, err);
+        status = carry_check_head(&found, &call->desc, err);
     }
     if (status == STATUS_OK) {
-        status = carry_check_crc(&crc, carry.bytes, carry.count, err);
+        status = carry_check_crc(&all, carry.bytes, carry.count, err);
     }
     if (status == STATUS_OK) {
         call->carry.bytes = carry.count;
@@ -179,6 +157,30 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
         call->carry.position = found.position;
     }
     return status;
+}
+
+enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
+                             struct scan_call *call, struct error *err)
+{
+    struct scan_desc *desc = &call->desc;
+    uint64_t totals = 0;
+    uint64_t elements = 0;
+    uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype, desc->precision))->bytes;
+    enum status status = cumsum_check_part(desc, request->totals, carry.count > 0, err);
+    call->totals = request->totals;
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (request->totals) {
+        desc->exclusive = false; /* a total is of all elements */
+        if (carry_geometry(desc, &totals, &elements) &&
+            (__builtin_mul_overflow(totals, elements / CARRY_SUPERBLOCK + 1, &totals) ||
+             __builtin_mul_overflow(totals, bytes, &call->output_bytes))) {
+            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                                   "there are more totals than can be addressed: split the tensor");
+        }
+    }
+    return carry.count > 0 ? cumsum_take_carry(request->carry_crc, carry, call, err) : STATUS_OK;
 }
 
 /* The request as its answer shows it: of totals these, a line of them for each line. */

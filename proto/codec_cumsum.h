@@ -33,6 +33,13 @@ MUST_CHECK enum status cumsum_take_part(const struct codec_request *request,
                                         struct byte_view carry, struct scan_call *call,
                                         struct error *err);
 
+/* The two halves of it: what goes together, and what the carry is, of which `crc` has seen the
+ * first bytes; NULL: none. */
+MUST_CHECK enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
+                                         struct error *err);
+MUST_CHECK enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
+                                         struct scan_call *call, struct error *err);
+
 /* Size the binary payload of call->desc, and compare it with what is known of the body. A
  * geometry that scan_plan_make() will refuse passes with a payload of 0 bytes. err
  * LENGTH_MISMATCH */

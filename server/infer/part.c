@@ -28,7 +28,6 @@ struct sizes {
     uint64_t aside_bytes;   /* in the block */
     uint64_t sums;          /* of S, and of B */
     uint64_t sums_bytes;    /* of both */
-    struct carry_head head_out;
     uint64_t carry_bytes; /* to answer */
 };
 
@@ -86,14 +85,8 @@ static bool measure(const struct request *request, struct sizes *out)
         return false;
     }
     s.sums_bytes = s.sums;
-    s.head_out = (struct carry_head){.dtype = plan->dtype,
-                                     .precision = plan->precision,
-                                     .exclusive = call->desc.exclusive,
-                                     .reverse = call->desc.reverse,
-                                     .lines = s.lines,
-                                     .position = s.held + s.elements}; /* as good as its own */
-    if (!times(&s.sums_bytes, 2 * s.sum) ||
-        (s.hands_on && !carry_size(&s.head_out, &s.carry_bytes))) {
+    s.carry_bytes = carry_answer_size(&call->desc, s.held);
+    if (!times(&s.sums_bytes, 2 * s.sum) || s.carry_bytes == UINT64_MAX) {
         return false;
     }
     *out = s;
@@ -112,7 +105,8 @@ enum status part_measure(const struct request *request, uint64_t *aside, uint64_
                                "the sums of so many lines are too large for any memory");
     }
     *aside = s.aside_bytes;
-    *memory = total + CARRY_ROOM;
+    const bool in_head = request->codec_request.carry_bytes > 0; /* and counted there */
+    *memory = total + CARRY_ROOM + (in_head ? 0 : request->call.carry.bytes);
     return STATUS_OK;
 }
 
@@ -536,8 +530,13 @@ static enum status finish_part(struct request *request, const struct sizes *s,
         status = last_sums(request, s, parallel, err);
     }
     if (status == STATUS_OK && s->hands_on) {
-        struct carry_head head = s->head_out;
-        head.position = request->call.carry.position + s->elements;
+        const struct scan_desc *desc = &request->call.desc;
+        const struct carry_head head = {.dtype = s->dtype,
+                                        .precision = desc->precision,
+                                        .exclusive = desc->exclusive,
+                                        .reverse = desc->reverse,
+                                        .lines = s->lines,
+                                        .position = request->call.carry.position + s->elements};
         if (s->is_float) {
             settle_nans(part->sums, s->sum, s->sums * 2);
         }
