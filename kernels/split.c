@@ -327,9 +327,10 @@ void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t
 {
     const uint64_t blocks = blocks_of(length);
     const uint64_t by_block = blocks > 1 ? SCAN_BLOCK * plan->lines : plan->elements;
-    const bool apart = plan->dims > 0 &&
-                       (has_outer(plan) ||
-                        (by_block > LARGE_STEP && plan->lines / plan->dim[0].size * length < by_block));
+    const bool apart =
+        plan->dims > 0 &&
+        (has_outer(plan) ||
+         (by_block > LARGE_STEP && plan->lines / plan->dim[0].size * length < by_block));
     const uint64_t outer = apart ? plan->dim[0].size : 1;
     const uint64_t lines = plan->lines / outer;
     const bool cut = blocks > 1 && (!apart || lines * length > LARGE_STEP);

@@ -104,7 +104,7 @@ void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t
 
 struct scan_slice {
     uint64_t steps;
-    uint64_t line; /* of the scan: its first */
+    uint64_t line;     /* of the scan: its first */
     uint64_t in_first; /* elements into the tensors to where its cells begin */
     uint64_t out_first;
     uint64_t position; /* of each line in earlier slices, as in struct scan_job */

@@ -35,10 +35,11 @@ enum status carry_part(const char *field, const char *text, enum scan_part *part
             return STATUS_OK;
         }
     }
-    return error_set_field(err, STATUS_INVALID_FIELD, field,
-                           "%s is '%.40s', expected first, next or last; leave it out where the "
-                           "whole tensor is in one request",
-                           field, text);
+    return error_set_field(
+        err, STATUS_INVALID_FIELD, field,
+        "%s is '%.40s', expected first, next or last; leave it out where the "
+        "whole tensor is in one request",
+        field, text);
 }
 
 static bool is_float(enum dtype dtype)
@@ -152,8 +153,9 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     const unsigned precision = bytes[AT_PRECISION];
     const unsigned flags = bytes[AT_FLAGS];
     if (memcmp(bytes + AT_MAGIC, magic, MAGIC_BYTES) != 0) {
-        return REFUSE(err, "the carry does not begin with %s: send the bytes that the answer to "
-                           "the part before this one gave, unchanged",
+        return REFUSE(err,
+                      "the carry does not begin with %s: send the bytes that the answer to "
+                      "the part before this one gave, unchanged",
                       magic);
     }
     if (version != CARRY_VERSION) {
@@ -162,10 +164,12 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
                       "all parts of a tensor by servers of one version",
                       version, CARRY_VERSION);
     }
-    if (type < 1 || type > DTYPE_COUNT || precision > 1 || flags > (FLAG_EXCLUSIVE | FLAG_REVERSE) ||
+    if (type < 1 || type > DTYPE_COUNT || precision > 1 ||
+        flags > (FLAG_EXCLUSIVE | FLAG_REVERSE) ||
         !all_zero(bytes + AT_ZERO, AT_LINES - AT_ZERO) ||
         !all_zero(bytes + AT_REST, CARRY_HEADER_BYTES - AT_REST) ||
-        (precision == 1 && canonical((enum dtype)(type - 1), PRECISION_NATIVE) != PRECISION_NATIVE)) {
+        (precision == 1 &&
+         canonical((enum dtype)(type - 1), PRECISION_NATIVE) != PRECISION_NATIVE)) {
         return REFUSE(err, "the carry's header holds a type, a precision or flags that do not "
                            "exist: send it unchanged");
     }
@@ -179,8 +183,9 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     };
     uint64_t expected = 0;
     if (found.position > INT64_MAX) {
-        return REFUSE(err, "the carry's position is %" PRIu64 ", which is beyond 2^63: send it "
-                           "unchanged",
+        return REFUSE(err,
+                      "the carry's position is %" PRIu64 ", which is beyond 2^63: send it "
+                      "unchanged",
                       found.position);
     }
     if (!carry_size(&found, &expected) || expected != count) {
@@ -201,24 +206,28 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
     uint64_t lines = 0;
     uint64_t elements = 0;
     if (found->dtype != part->dtype) {
-        return REFUSE(err, "the carry is of type %s, the part of %s: send the carry of this "
-                           "tensor's parts, or the part in the type of the first",
+        return REFUSE(err,
+                      "the carry is of type %s, the part of %s: send the carry of this "
+                      "tensor's parts, or the part in the type of the first",
                       dtype_info(found->dtype)->name, dtype_info(part->dtype)->name);
     }
     if (found->precision != precision) {
-        return REFUSE(err, "the carry's sums are %s, the part asks for %s: give every part the "
-                           "precision of the first",
+        return REFUSE(err,
+                      "the carry's sums are %s, the part asks for %s: give every part the "
+                      "precision of the first",
                       found->precision == PRECISION_WIDE ? "wide" : "native",
                       precision == PRECISION_WIDE ? "wide" : "native");
     }
     if (found->reverse != part->reverse) {
-        return REFUSE(err, "the carry was made with reverse %s, the part has %s: give every part "
-                           "the direction of the first",
+        return REFUSE(err,
+                      "the carry was made with reverse %s, the part has %s: give every part "
+                      "the direction of the first",
                       found->reverse ? "true" : "false", part->reverse ? "true" : "false");
     }
     if (found->exclusive != part->exclusive) {
-        return REFUSE(err, "the carry was made with exclusive %s, the part has %s: give every "
-                           "part what the first had",
+        return REFUSE(err,
+                      "the carry was made with exclusive %s, the part has %s: give every "
+                      "part what the first had",
                       found->exclusive ? "true" : "false", part->exclusive ? "true" : "false");
     }
     if (!carry_geometry(part, &lines, &elements)) {
@@ -256,7 +265,8 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
     if (!possible || count * plane != rest || count >= CARRY_BLOCK ||
         (count > 0 && !is_float(part->dtype))) {
         return REFUSE(err,
-                      "the carry has %" PRIu64 " bytes, which none before this part has: it has "
+                      "the carry has %" PRIu64
+                      " bytes, which none before this part has: it has "
                       "%" PRIu64 " lines of %s",
                       bytes, head.lines, dtype_info(part->dtype)->name);
     }
@@ -299,8 +309,7 @@ void carry_seal(const struct carry_head *head, unsigned char *bytes, uint64_t co
     memcpy(bytes + AT_MAGIC, magic, MAGIC_BYTES);
     put(bytes + AT_VERSION, 4, CARRY_VERSION);
     bytes[AT_TYPE] = (unsigned char)(head->dtype + 1);
-    bytes[AT_PRECISION] =
-        canonical(head->dtype, head->precision) == PRECISION_NATIVE ? 1 : 0;
+    bytes[AT_PRECISION] = canonical(head->dtype, head->precision) == PRECISION_NATIVE ? 1 : 0;
     bytes[AT_FLAGS] = (unsigned char)((head->exclusive ? FLAG_EXCLUSIVE : 0) |
                                       (head->reverse ? FLAG_REVERSE : 0));
     put(bytes + AT_LINES, 8, head->lines);

@@ -47,10 +47,10 @@ struct codec_request {
     int param_count;
     struct codec_param params[LIMIT_QUERY_PARAMS]; /* query string, in order */
     int64_t body_bytes;                            /* length of the whole body, -1 if unknown */
-    int64_t head_bytes;              /* Inference-Header-Content-Length, -1 if absent */
-    uint64_t carry_bytes;            /* Tally-Carry-Length, 0 if absent */
-    struct carry_crc *carry_crc;     /* kept from one head_need() to the next, zeroed at first */
-    bool totals;                     /* POST /v1/cumsum/totals */
+    int64_t head_bytes;          /* Inference-Header-Content-Length, -1 if absent */
+    uint64_t carry_bytes;        /* Tally-Carry-Length, 0 if absent */
+    struct carry_crc *carry_crc; /* kept from one head_need() to the next, zeroed at first */
+    bool totals;                 /* POST /v1/cumsum/totals */
     enum codec_format answer_format; /* /v1/cumsum: what the client accepts */
     const char *model;               /* v2: model name; NULL elsewhere */
     const struct parallel *parallel; /* for decode(), from the server; or NULL */

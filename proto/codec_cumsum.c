@@ -75,10 +75,11 @@ enum status cumsum_carry_need(const struct codec_request *request, struct byte_v
     const uint64_t count = request->carry_bytes;
     struct carry_head ignored;
     if (count > 0 && request->body_bytes >= 0 && (uint64_t)request->body_bytes < count) {
-        return error_set_field(err, STATUS_LENGTH_MISMATCH, "carry",
-                               "the body has %lld bytes, Tally-Carry-Length says that the carry "
-                               "alone has %llu: send the carry, and the part behind it",
-                               (long long)request->body_bytes, (unsigned long long)count);
+        return error_set_field(
+            err, STATUS_LENGTH_MISMATCH, "carry",
+            "the body has %lld bytes, Tally-Carry-Length says that the carry "
+            "alone has %llu: send the carry, and the part behind it",
+            (long long)request->body_bytes, (unsigned long long)count);
     }
     if (count > 0 && count < CARRY_HEADER_BYTES) {
         return error_set_field(err, STATUS_INVALID_DATA, "carry",
@@ -117,18 +118,20 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                part ? "to a part" : "with totals");
     }
     if (goes_on && !carry) {
-        return error_set_field(err, STATUS_MISSING_FIELD, "carry",
-                               "part is %s, but there is no carry: send that of the answer to the "
-                               "part before it, or part=first",
-                               desc->part == SCAN_PART_NEXT ? "next" : "last");
+        return error_set_field(
+            err, STATUS_MISSING_FIELD, "carry",
+            "part is %s, but there is no carry: send that of the answer to the "
+            "part before it, or part=first",
+            desc->part == SCAN_PART_NEXT ? "next" : "last");
     }
     if (!goes_on && carry) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "carry",
-                               "there is a carry, but %s: leave it out, or say that part is next "
-                               "or last",
-                               totals ? "totals take none"
-                               : part ? "the first part takes none"
-                                      : "part is not given");
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "carry",
+            "there is a carry, but %s: leave it out, or say that part is next "
+            "or last",
+            totals ? "totals take none"
+            : part ? "the first part takes none"
+                   : "part is not given");
     }
     return STATUS_OK;
 }
@@ -176,11 +179,13 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
         if (carry_geometry(desc, &totals, &elements) &&
             (__builtin_mul_overflow(totals, elements / CARRY_SUPERBLOCK + 1, &totals) ||
              __builtin_mul_overflow(totals, bytes, &call->output_bytes))) {
-            return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
-                                   "there are more totals than can be addressed: split the tensor");
+            return error_set_field(
+                err, STATUS_INVALID_SHAPE, "shape",
+                "there are more totals than can be addressed: split the tensor");
         }
     }
-    return carry.count > 0 ? cumsum_take_carry(request->carry_crc, carry, call, err) : STATUS_OK;
+    return carry.count > 0 ? cumsum_take_carry(request->carry_crc, carry, call, err)
+                           : STATUS_OK;
 }
 
 /* The request as its answer shows it: of totals these, a line of them for each line. */

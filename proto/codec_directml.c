@@ -600,7 +600,8 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     }
     json_writer_end_object(&w);
     (void)output_bytes;
-    enum status status = framed_answer(&w, (struct byte_view){"", 0}, framed, call->output_bytes, answer, err);
+    enum status status =
+        framed_answer(&w, (struct byte_view){"", 0}, framed, call->output_bytes, answer, err);
     json_writer_deinit(&w);
     return status;
 }

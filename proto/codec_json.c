@@ -163,18 +163,19 @@ static enum status read_data(const struct json_place *root, const struct json_do
 }
 
 /* The member carry, in memory of its own. */
-static enum status read_carry(const struct codec_request *request, const struct json_place *root,
-                              const struct json_doc *doc, struct scan_call *call,
-                              struct error *err)
+static enum status read_carry(const struct codec_request *request,
+                              const struct json_place *root, const struct json_doc *doc,
+                              struct scan_call *call, struct error *err)
 {
     const struct json_cut text = doc->carry;
     struct byte_view carry = {"", 0};
     const char *ignored = NULL;
     enum status status = json_field_string(root, "carry", &ignored, err);
     if (status == STATUS_OK && request->carry_bytes > 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
-                               "Tally-Carry-Length is for raw and NPY bodies: in JSON the carry is "
-                               "the member carry, in base64");
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
+            "Tally-Carry-Length is for raw and NPY bodies: in JSON the carry is "
+            "the member carry, in base64");
     }
     if (status == STATUS_OK && ignored != NULL && text.text == NULL) {
         return json_field_error(root, "carry", "base64", err);
@@ -194,10 +195,9 @@ static enum status read_carry(const struct codec_request *request, const struct 
 static enum status read_call(const struct codec_request *request, const struct json_doc *doc,
                              struct scan_call *call, struct error *err)
 {
-    static const char *const known[] = {"data",      "dtype",          "shape",
-                                        "strides",   "output_strides", "axis",
-                                        "exclusive", "reverse",        "precision",
-                                        "part",      "carry"};
+    static const char *const known[] = {"data",           "dtype", "shape",     "strides",
+                                        "output_strides", "axis",  "exclusive", "reverse",
+                                        "precision",      "part",  "carry"};
     const struct json_place root = {.object = doc->root};
     struct attribute_lists lists = {0, 0};
     struct json_array data = {.rank = 0};

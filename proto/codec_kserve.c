@@ -81,9 +81,8 @@ static enum status kserve_head_need(const struct codec_request *request, struct 
 
 /* ---- inputs and outputs ---- */
 
-static const char *const input_names[] = {[TENSOR_X] = MODEL_INPUT,
-                                          [TENSOR_AXIS] = MODEL_AXIS,
-                                          [TENSOR_CARRY] = MODEL_CARRY};
+static const char *const input_names[] = {
+    [TENSOR_X] = MODEL_INPUT, [TENSOR_AXIS] = MODEL_AXIS, [TENSOR_CARRY] = MODEL_CARRY};
 
 /* Data that is there: null counts as absent, as some clients send it beside binary data. */
 static const json_t *data_of(const struct json_place *place)
@@ -175,19 +174,20 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
     if (status == STATUS_OK) {
         status = kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err);
     }
-    return status == STATUS_OK ? locate(doc, &location, which == TENSOR_AXIS, input,
-                                        &out->payload_bytes, err)
-                               : status;
+    return status == STATUS_OK
+               ? locate(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err)
+               : status;
 }
 
 /* The carry is a row of bytes, in the body. */
 static enum status check_carry(const struct framed_tensor *carry, struct error *err)
 {
     if (carry->dtype != DTYPE_U8 || carry->rank != 1) {
-        return json_field_refuse(&carry->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
-                                 "found %s of %d dimensions: the carry is of datatype UINT8 and "
-                                 "one dimension",
-                                 dtype_info(carry->dtype)->kserve, carry->rank);
+        return json_field_refuse(
+            &carry->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
+            "found %s of %d dimensions: the carry is of datatype UINT8 and "
+            "one dimension",
+            dtype_info(carry->dtype)->kserve, carry->rank);
     }
     if (carry->shm.region[0] != '\0') {
         return json_field_refuse(&carry->place, "parameters.shared_memory_region", -1,
@@ -237,7 +237,8 @@ static enum status read_named(const struct json_doc *doc, const struct json_plac
     if (status == STATUS_OK && which == TENSOR_AXIS) {
         status = framed_tensor_check_axis(&out->axis, "datatype", err);
     }
-    return status == STATUS_OK && which == TENSOR_CARRY ? check_carry(&out->carry, err) : status;
+    return status == STATUS_OK && which == TENSOR_CARRY ? check_carry(&out->carry, err)
+                                                        : status;
 }
 
 static enum status read_inputs(const struct json_doc *doc, const struct model *model,
@@ -325,7 +326,8 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
         return status;
     }
     struct json_place place;
-    for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK; i++) { /* no more than 3 */
+    for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK;
+         i++) { /* no more than 3 */
         status = json_array_object(root, "outputs", list, (int)i, &place, err);
         if (status == STATUS_OK) {
             status = read_output(&place, binary_default, out, err);
@@ -501,13 +503,15 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
     const struct scan_desc *desc = &call->desc;
     const bool part = desc->part != SCAN_PART_WHOLE;
     if (part && call->axis_pending) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "part",
-                               "of a part the axis must be known before the body is: give it as a "
-                               "parameter or as JSON data");
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "part",
+            "of a part the axis must be known before the body is: give it as a "
+            "parameter or as JSON data");
     }
     if (kserve->output.carry_named && carry_answer_size(desc, 0) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
-                               "the output \"" MODEL_CARRY "\" is there if part is first or next");
+                               "the output \"" MODEL_CARRY
+                               "\" is there if part is first or next");
     }
     enum status status = cumsum_check_part(desc, false, carry->elements > 0, err);
     if (status != STATUS_OK || carry->elements == 0) {
@@ -610,7 +614,8 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
         status = json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err);
     }
     return status == STATUS_OK
-               ? cumsum_take_carry(NULL, (struct byte_view){call->carry.owned, bytes}, call, err)
+               ? cumsum_take_carry(NULL, (struct byte_view){call->carry.owned, bytes}, call,
+                                   err)
                : status;
 }
 
@@ -734,13 +739,13 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     write_output(call, output, bytes, &w);
     json_writer_end_array(&w);
     json_writer_end_object(&w);
-    const struct byte_view carry = {
-        answer->head, kserve->output.carry_binary ? answer->head_bytes : 0};
+    const struct byte_view carry = {answer->head,
+                                    kserve->output.carry_binary ? answer->head_bytes : 0};
     char *const head = answer->head;
     answer->head = NULL;
     answer->head_bytes = 0;
-    enum status status = framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes,
-                                       answer, err);
+    enum status status =
+        framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
     free(head);
     json_writer_deinit(&w);
     return status;

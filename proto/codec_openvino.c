@@ -307,7 +307,8 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     json_writer_end_object(&w);
     json_writer_end_array(&w);
     json_writer_end_object(&w);
-    enum status status = framed_answer(&w, (struct byte_view){"", 0}, port->binary, port->bytes, answer, err);
+    enum status status =
+        framed_answer(&w, (struct byte_view){"", 0}, port->binary, port->bytes, answer, err);
     json_writer_deinit(&w);
     return status;
 }

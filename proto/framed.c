@@ -13,10 +13,11 @@ enum status framed_head_need(const struct codec_request *request, struct byte_vi
 {
     (void)head;
     if (request->carry_bytes > 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
-                               "Tally-Carry-Length is for raw and NPY bodies of /v1/cumsum: here a "
-                               "body begins with its JSON; v2 takes the carry as the input "
-                               "\"carry\"");
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
+            "Tally-Carry-Length is for raw and NPY bodies of /v1/cumsum: here a "
+            "body begins with its JSON; v2 takes the carry as the input "
+            "\"carry\"");
     }
     if (request->head_bytes < 0) {
         *need = UINT64_MAX;
@@ -72,10 +73,11 @@ enum status framed_no_parts(const struct json_place *root, struct error *err)
     static const char *const names[] = {"part", "carry"};
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         if (json_field(root, names[i]) != NULL) {
-            return error_set_field(err, STATUS_UNKNOWN_FIELD, names[i],
-                                   "there is no %s here: the descriptors of DirectML and OpenVINO "
-                                   "know no parts of a tensor, /v1/cumsum and v2 do",
-                                   names[i]);
+            return error_set_field(
+                err, STATUS_UNKNOWN_FIELD, names[i],
+                "there is no %s here: the descriptors of DirectML and OpenVINO "
+                "know no parts of a tensor, /v1/cumsum and v2 do",
+                names[i]);
         }
     }
     return STATUS_OK;

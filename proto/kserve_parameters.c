@@ -240,19 +240,11 @@ enum status kserve_read_request_parameters(const struct json_place *root,
                                            struct kserve_attributes *attributes,
                                            struct error *err)
 {
-    static const char *const known[] = {"axis",
-                                        "exclusive",
-                                        "reverse",
-                                        "precision",
-                                        "axis_direction",
-                                        "has_exclusive_sum",
-                                        "part",
-                                        "binary_data_output",
-                                        "timeout",
-                                        "priority",
-                                        "sequence_id",
-                                        "sequence_start",
-                                        "sequence_end"};
+    static const char *const known[] = {
+        "axis",           "exclusive",         "reverse",     "precision",
+        "axis_direction", "has_exclusive_sum", "part",        "binary_data_output",
+        "timeout",        "priority",          "sequence_id", "sequence_start",
+        "sequence_end"};
     struct json_place place;
     enum status status = json_field_object(root, "parameters", &place, err);
     if (status != STATUS_OK || place.object == NULL) {

@@ -355,9 +355,11 @@ static enum status parse(struct builder *b, struct json_doc *doc, struct error *
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is valid JSON, but not an object: expected {...}");
     }
-    *doc = (struct json_doc){
-        .root = root, .arrays = b->arrays, .array_count = b->array_count, .carry = b->carry,
-        .arena = b->arena};
+    *doc = (struct json_doc){.root = root,
+                             .arrays = b->arrays,
+                             .array_count = b->array_count,
+                             .carry = b->carry,
+                             .arena = b->arena};
     b->arena = (struct arena){.chunks = NULL};
     return STATUS_OK;
 }

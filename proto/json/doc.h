@@ -17,7 +17,7 @@ struct json_doc {
     struct json_array *arrays; /* in the order of the text */
     int array_count;
     struct json_cut carry; /* without its quotes; text NULL: there is none */
-    struct arena arena; /* owned: the tree and the arrays */
+    struct arena arena;    /* owned: the tree and the arrays */
 };
 
 /* Parse text[0..bytes), which must outlive *doc.

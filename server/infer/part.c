@@ -17,17 +17,17 @@ struct sizes {
     bool totals;
     bool hands_on; /* a carry is answered */
     size_t element;
-    size_t sum;        /* bytes, as kernels have it */
+    size_t sum; /* bytes, as kernels have it */
     uint64_t lines;
-    uint64_t elements; /* along the axis */
-    uint64_t held;     /* of a line, that came */
-    uint64_t head;     /* of a line, that go aside behind these */
-    uint64_t blocks;   /* elements in the whole blocks behind that, or in all that follows */
-    uint64_t tail;     /* elements less than a block, from which nothing is handed on */
-    uint64_t superblocks;   /* totals: whole ones */
-    uint64_t aside_bytes;   /* in the block */
-    uint64_t sums;          /* of S, and of B */
-    uint64_t sums_bytes;    /* of both */
+    uint64_t elements;    /* along the axis */
+    uint64_t held;        /* of a line, that came */
+    uint64_t head;        /* of a line, that go aside behind these */
+    uint64_t blocks;      /* elements in the whole blocks behind that, or in all that follows */
+    uint64_t tail;        /* elements less than a block, from which nothing is handed on */
+    uint64_t superblocks; /* totals: whole ones */
+    uint64_t aside_bytes; /* in the block */
+    uint64_t sums;        /* of S, and of B */
+    uint64_t sums_bytes;  /* of both */
     uint64_t carry_bytes; /* to answer */
 };
 
@@ -77,7 +77,9 @@ static bool measure(const struct request *request, struct sizes *out)
     } else {
         cut_part(&s);
     }
-    uint64_t planes = s.totals ? (s.tail > 0 ? SCAN_BLOCK : 0) : s.held > 0 ? s.held + s.head : 0;
+    uint64_t planes = s.totals     ? (s.tail > 0 ? SCAN_BLOCK : 0)
+                      : s.held > 0 ? s.held + s.head
+                                   : 0;
     s.aside_bytes = s.lines;
     s.sums = s.lines;
     if (!times(&s.aside_bytes, planes * s.element) ||
@@ -98,8 +100,7 @@ enum status part_measure(const struct request *request, uint64_t *aside, uint64_
 {
     struct sizes s;
     uint64_t total = 0;
-    if (!measure(request, &s) ||
-        __builtin_add_overflow(s.carry_bytes, s.sums_bytes, &total) ||
+    if (!measure(request, &s) || __builtin_add_overflow(s.carry_bytes, s.sums_bytes, &total) ||
         s.aside_bytes > INT64_MAX || total > INT64_MAX) {
         return error_set_field(err, STATUS_TOO_LARGE, "shape",
                                "the sums of so many lines are too large for any memory");
@@ -318,8 +319,7 @@ static enum status add_aside(struct request *request, const struct sizes *s, uin
 /* A position that means the same to the kernels, and is not taken for none. */
 static uint64_t kernel_position(uint64_t position)
 {
-    return position < SCAN_SUPERBLOCK ? position
-                                      : SCAN_SUPERBLOCK + position % SCAN_SUPERBLOCK;
+    return position < SCAN_SUPERBLOCK ? position : SCAN_SUPERBLOCK + position % SCAN_SUPERBLOCK;
 }
 
 static enum status prepare_part(struct request *request, const struct sizes *s,
@@ -331,7 +331,9 @@ static enum status prepare_part(struct request *request, const struct sizes *s,
     const unsigned char *held =
         goes_on ? call->carry.start + CARRY_HEADER_BYTES + s->sums_bytes : NULL;
     const uint64_t held_bytes = s->held * s->lines * s->element;
-    uint64_t position = !goes_on ? 0 : s->is_float ? call->carry.position - s->held : SCAN_SUPERBLOCK;
+    uint64_t position = !goes_on      ? 0
+                        : s->is_float ? call->carry.position - s->held
+                                      : SCAN_SUPERBLOCK;
     struct part_phase *phase = NULL;
     enum status status = STATUS_OK;
     take_sums(request, s, part->sums);
@@ -352,8 +354,8 @@ static enum status prepare_part(struct request *request, const struct sizes *s,
         /* What is held goes behind the sums; of integers, the last elements for a while. */
         char *keep = part->carry + CARRY_HEADER_BYTES + (s->is_float ? s->sums_bytes : 0);
         const bool inside = s->is_float && s->held + s->elements < SCAN_BLOCK;
-        const uint64_t count = inside         ? s->elements
-                               : s->is_float  ? s->tail
+        const uint64_t count = inside            ? s->elements
+                               : s->is_float     ? s->tail
                                : s->elements > 0 ? 1
                                                  : 0;
         const uint64_t before = inside ? held_bytes : 0;
@@ -504,7 +506,8 @@ static void settle_nans(void *sums, size_t bytes, uint64_t count)
         char *at = (char *)sums + i * bytes;
         const uint64_t bits = load(at, bytes);
         const uint64_t nan = bytes == 8 ? UINT64_C(0x7FF8000000000000) : UINT64_C(0x7FC00000);
-        const uint64_t infinity = bytes == 8 ? UINT64_C(0x7FF0000000000000) : UINT64_C(0x7F800000);
+        const uint64_t infinity =
+            bytes == 8 ? UINT64_C(0x7FF0000000000000) : UINT64_C(0x7F800000);
         const uint64_t magnitude = bits & (bytes == 8 ? UINT64_MAX >> 1 : UINT32_MAX >> 1);
         if (magnitude > infinity) {
             memcpy(at, &nan, bytes);
@@ -522,8 +525,7 @@ static enum status finish_part(struct request *request, const struct sizes *s,
                                  .cells = request_output_bytes(request),
                                  .output = true,
                                  .count = s->head,
-                                 .planes = aside_of(request) +
-                                           s->held * s->lines * s->element};
+                                 .planes = aside_of(request) + s->held * s->lines * s->element};
         status = move_planes(&p, parallel, err);
     }
     if (status == STATUS_OK && s->hands_on && !s->is_float) {
@@ -588,7 +590,8 @@ static enum status finish_totals(struct request *request, const struct sizes *s,
     const unsigned char *rest = part->sums + 2 * s->superblocks * s->lines * s->sum;
     char *out = request_output_bytes(request);
     uint64_t inner = 1;
-    for (int64_t d = desc->rank - 1; d > (desc->axis < 0 ? desc->axis + desc->rank : desc->axis); d--) {
+    for (int64_t d = desc->rank - 1;
+         d > (desc->axis < 0 ? desc->axis + desc->rank : desc->axis); d--) {
         inner *= (uint64_t)desc->sizes[d];
     }
     for (uint64_t line = 0; line < s->lines && request->plan.pattern != SCAN_EMPTY; line++) {
@@ -598,7 +601,8 @@ static enum status finish_totals(struct request *request, const struct sizes *s,
                 total = total_of(s, rest, s->lines, line);
             } else {
                 const uint64_t at = request->plan.reverse ? s->superblocks - 1 - k : k;
-                const uint64_t row = (line / inner * s->superblocks + at) * inner + line % inner;
+                const uint64_t row =
+                    (line / inner * s->superblocks + at) * inner + line % inner;
                 total = total_of(s, part->sums, s->superblocks * s->lines, row);
             }
             memcpy(out + (line * each + k) * bytes, &total, bytes);

@@ -28,12 +28,12 @@ struct slices {
     struct request *whole; /* NULL: it ended before its slice came back */
     struct part *part;     /* of the whole; owned where that is NULL. NULL: it is no part */
     struct scan_slicing slicing; /* of a part: of the phase under way */
-    uint64_t step_bytes; /* of the output */
-    uint64_t done;       /* steps computed */
-    uint64_t most;       /* steps of the next slice */
-    uint64_t out;        /* steps of the slice that is out; 0: none is */
-    uint64_t next_bytes; /* payload that makes it worth while to try the queue */
-    uint64_t queue_ns;   /* what the slices so far took */
+    uint64_t step_bytes;         /* of the output */
+    uint64_t done;               /* steps computed */
+    uint64_t most;               /* steps of the next slice */
+    uint64_t out;                /* steps of the slice that is out; 0: none is */
+    uint64_t next_bytes;         /* payload that makes it worth while to try the queue */
+    uint64_t queue_ns;           /* what the slices so far took */
     uint64_t compute_ns;
     struct memory_block block; /* left by a request that ended; held for the slice */
     uint64_t reserved_bytes;
@@ -73,9 +73,8 @@ static bool worth_beginning(struct request *request, struct scan_slicing *slicin
     uint64_t least = request->server->config->slice_bytes;
     uint64_t bytes = tensor_bytes(&request->plan);
     return !part_is_one(request) && least > 0 && bytes / 2 >= least &&
-           request->call.payload_max >= bytes &&
-           lands_as_it_is(request) && scan_slicing_make(&request->plan, true, slicing) &&
-           has_room(slicing);
+           request->call.payload_max >= bytes && lands_as_it_is(request) &&
+           scan_slicing_make(&request->plan, true, slicing) && has_room(slicing);
 }
 
 /* When it is complete. */
@@ -143,8 +142,7 @@ void slices_begin(struct request *request)
 /* ---- handing over ---- */
 
 /* Where a slice's cells are, and the sums of its lines. */
-static void place(struct slices *slices, const struct scan_slice *cut,
-                  struct request *slice)
+static void place(struct slices *slices, const struct scan_slice *cut, struct request *slice)
 {
     const struct request *whole = slices->whole;
     const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
@@ -164,8 +162,8 @@ static void place(struct slices *slices, const struct scan_slice *cut,
         slice->slice.carry_lines = phase->sum_lines;
         slice->slice.position += phase->position;
         slice->slice.more = cut->more || phase->more;
-        slice->slice.last = slice->slice.last &&
-                            slices->part->phase + 1 == slices->part->phase_count;
+        slice->slice.last =
+            slice->slice.last && slices->part->phase + 1 == slices->part->phase_count;
     }
     slice->in_offset = in_offset + (size_t)(cut->in_first * bytes);
     slice->out_offset = out_offset + (size_t)(cut->out_first * bytes);
@@ -303,8 +301,7 @@ static bool is_through(const struct slices *slices)
 static struct request *go_on(struct slices *slices)
 {
     struct request *whole = slices->whole;
-    if (!is_through(slices) &&
-        atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
+    if (!is_through(slices) && atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
         return whole;
     }

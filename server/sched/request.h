@@ -180,7 +180,7 @@ struct request {
      * tables that are written before they are read, and a buffer that is kept. */
     struct codec_request codec_request;
     struct carry_crc carry_crc; /* of codec_request */
-    struct scan_call call; /* call.dialect is released with the request */
+    struct scan_call call;      /* call.dialect is released with the request */
     struct scan_plan plan;
     struct answer answer; /* valid in READY if error.status is OK */
     struct error error;   /* first error; the outcome of the request */

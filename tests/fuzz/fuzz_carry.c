@@ -66,15 +66,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input;
     struct run run;
-    if (size < CARRY_PREFIX || !fuzz_split(data + CARRY_PREFIX - 1, size - CARRY_PREFIX + 1, true,
-                                           &input)) {
+    if (size < CARRY_PREFIX ||
+        !fuzz_split(data + CARRY_PREFIX - 1, size - CARRY_PREFIX + 1, true, &input)) {
         return 0;
     }
     const unsigned flags = data[0];
-    const struct run_ask ask = {.answer_format = (flags & CARRY_TO_JSON) != 0 ? CODEC_FORMAT_JSON
-                                                                             : CODEC_FORMAT_RAW,
-                                .carry_bytes = (uint64_t)data[1] | (uint64_t)data[2] << 8,
-                                .totals = (flags & CARRY_TOTALS) != 0};
+    const struct run_ask ask = {
+        .answer_format = (flags & CARRY_TO_JSON) != 0 ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW,
+        .carry_bytes = (uint64_t)data[1] | (uint64_t)data[2] << 8,
+        .totals = (flags & CARRY_TOTALS) != 0};
     const size_t carry =
         ask.carry_bytes < input.body.count ? (size_t)ask.carry_bytes : input.body.count;
     unsigned char *body = run_copy(input.body.bytes, input.body.count);

@@ -120,7 +120,8 @@ static void sum_line(const struct scan_job *job, const unsigned char *in, unsign
     size_t bytes = dtype_info(plan->dtype)->bytes;
     size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
     bool goes_on = job->carry != NULL && job->position > 0;
-    unsigned char *carry = job->carry != NULL ? (unsigned char *)job->carry + line * sum_bytes : NULL;
+    unsigned char *carry =
+        job->carry != NULL ? (unsigned char *)job->carry + line * sum_bytes : NULL;
     uint64_t sum = goes_on ? load(carry, sum_bytes) : 0;
     for (uint64_t i = 0; i < plan->axis.size; i++) {
         uint64_t k = plan->reverse ? plan->axis.size - 1 - i : i;

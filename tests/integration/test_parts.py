@@ -349,13 +349,13 @@ def test_totals_of_any_layout_are_the_last_sums_of_each_superblock(client):
         for shape, axis in (((SUPERBLOCK + 300, 2), 0), ((2, SUPERBLOCK, 3), 1), ((4, 70), 1)):
             stored = random_stored(dtype, shape, rng)
             path = "/v1/cumsum/totals"
-            totals = np.frombuffer(post(client, dtype, stored, path=path, axis=axis).body, accumulator)
+            totals = np.frombuffer(
+                post(client, dtype, stored, path=path, axis=axis).body, accumulator
+            )
             lines = np.moveaxis(stored, axis, -1).reshape(-1, shape[axis])
             each = [lines[:, at : at + SUPERBLOCK] for at in range(0, shape[axis], SUPERBLOCK)]
             wide = dtypes.BY_NAME["float64"] if dtype.is_float else dtype
-            last = [
-                oracle.cumsum(wide, part.astype(accumulator), 1)[:, -1] for part in each
-            ]
+            last = [oracle.cumsum(wide, part.astype(accumulator), 1)[:, -1] for part in each]
             assert totals.tobytes() == np.stack(last, 1).tobytes(), (name, shape)
 
 
@@ -368,7 +368,9 @@ def test_totals_come_in_every_format(client):
     assert array.dtype == np.float64 and array.tolist() == [[11], [21]]
     bfloat = dtypes.BY_NAME["bfloat16"]
     path += "&dtype=bfloat16&shape=2,4"
-    answer = client.post(path, bfloat.store(rows.astype(np.float64)).tobytes(), RAW, {"Accept": NPY})
+    answer = client.post(
+        path, bfloat.store(rows.astype(np.float64)).tobytes(), RAW, {"Accept": NPY}
+    )
     assert calls.npy_array(answer.body).tolist() == [[11], [21]]
     empty = post(client, bfloat, np.empty((3, 0), np.uint16), path="/v1/cumsum/totals", axis=1)
     assert (empty.status, empty.body, empty.headers["Tally-Shape"]) == (200, b"", "3,0")
@@ -450,9 +452,10 @@ def test_a_forged_carry_spoils_the_senders_sums_alone(server, client):
             answer = post(client, dtype, stored, carry, part="next")
             assert answer.status == 200 and len(split(answer)[1]) == stored.nbytes
     carry = seal(3, 0, 0, 2, 2**62 + 255, np.ones(4).tobytes() + bytes(2 * 255 * 4))
-    assert split(post(client, dtype, stored, carry, part="last"))[1] == np.float32(
-        [[3, 3], [4, 4], [5, 5]]
-    ).tobytes()
+    assert (
+        split(post(client, dtype, stored, carry, part="last"))[1]
+        == np.float32([[3, 3], [4, 4], [5, 5]]).tobytes()
+    )
     sums = np.frombuffer(split(post(client, dtype, stored))[1], np.float32).reshape(3, 2)
     calls.expect_same(dtype, sums, stored)
 
@@ -478,7 +481,10 @@ def test_what_does_not_go_together_is_refused_by_name(client):
     ):
         answer = post(client, dtype, one, sent, **attributes)
         calls.expect_error(answer, 400, field=field)
-    for attributes, field in (({"part": "first"}, "part"), ({"output_strides": [2, 1]}, "output_strides")):
+    for attributes, field in (
+        ({"part": "first"}, "part"),
+        ({"output_strides": [2, 1]}, "output_strides"),
+    ):
         answer = post(client, dtype, one, path="/v1/cumsum/totals", **attributes)
         calls.expect_error(answer, 400, field=field)
     answer = post(client, dtype, one, carry, path="/v1/cumsum/totals")
@@ -486,7 +492,9 @@ def test_what_does_not_go_together_is_refused_by_name(client):
     answer = client.post("/v1/cumsum?part=first", b"{}", JSON)
     calls.expect_error(answer, 400, field="part")
     document = {"data": [1], "carry": "AA=A", "part": "next"}
-    calls.expect_error(client.post_json("/v1/cumsum", document), 400, field="carry", says=["base64"])
+    calls.expect_error(
+        client.post_json("/v1/cumsum", document), 400, field="carry", says=["base64"]
+    )
     document["carry"] = 7
     calls.expect_error(client.post_json("/v1/cumsum", document), 400, field="carry")
     answer = client.post_json("/v1/cumsum", {"data": [1]}, {LENGTH: "64"})

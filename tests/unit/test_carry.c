@@ -7,8 +7,11 @@
 
 static struct scan_desc rows(enum dtype dtype, int64_t lines, int64_t elements)
 {
-    return (struct scan_desc){
-        .dtype = dtype, .rank = 2, .sizes = {lines, elements}, .axis = 1, .part = SCAN_PART_NEXT};
+    return (struct scan_desc){.dtype = dtype,
+                              .rank = 2,
+                              .sizes = {lines, elements},
+                              .axis = 1,
+                              .part = SCAN_PART_NEXT};
 }
 
 static struct carry_head head_of(enum dtype dtype, uint64_t lines, uint64_t position)
@@ -153,8 +156,21 @@ static void elements_held_follow_from_the_length(void **state)
 static void base64_is_read_as_it_was_written_and_nothing_else(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"A",    "AA",   "AAA",  "AA=A",  "AA==A", "A===",   "AAAA=",
-                                        "AB==", "AAB=", "A A=", "AA\\=", "====",  "\\u002B", "AA=="  "=="};
+    static const char *const wrong[] = {"A",
+                                        "AA",
+                                        "AAA",
+                                        "AA=A",
+                                        "AA==A",
+                                        "A===",
+                                        "AAAA=",
+                                        "AB==",
+                                        "AAB=",
+                                        "A A=",
+                                        "AA\\=",
+                                        "====",
+                                        "\\u002B",
+                                        "AA=="
+                                        "=="};
     unsigned char bytes[16];
     unsigned char back[24];
     char text[32];
