@@ -531,34 +531,43 @@ static struct part make_part(const struct scan_job *job)
     return part;
 }
 
-/* A part of a slice whose lines' sums are there. Boxes are cut from lines that are neighbours in
- * the carry: what does not fit is run step by step of its outermost dimension. */
+static enum status run_neighbours(struct batch *batch, const struct part *part,
+                                  struct error *err)
+{
+    return wave_fits(batch, part, 1) ? wave_run(batch, part, 1, err)
+                                     : run_cut(batch, part, err);
+}
+
+/* A part whose lines' sums are in the carry. Boxes are cut from lines that are neighbours there:
+ * what does not fit is run by rows of its innermost dimension. */
 static enum status run_carried(struct batch *batch, const struct part *whole, struct error *err)
 {
     const struct scan_plan *plan = whole->plan;
-    if (wave_fits(batch, whole, 1)) {
-        return wave_run(batch, whole, 1, err);
-    }
-    if (plan->dims <= 1) {
-        return run_cut(batch, whole, err);
+    if (plan->dims <= 1 || wave_fits(batch, whole, 1)) {
+        return run_neighbours(batch, whole, err);
     }
     uint64_t size[LIMIT_RANK];
-    struct scan_plan step;
+    struct scan_plan row;
     enum status status = STATUS_OK;
     for (int i = 0; i < plan->dims; i++) {
-        size[i] = i == 0 ? 1 : plan->dim[i].size;
+        size[i] = i < plan->dims - 1 ? 1 : plan->dim[i].size;
     }
-    scan_plan_box(plan, size, plan->axis.size, &step);
-    step.gaps = false; /* a slice's are left alone */
-    for (uint64_t i = 0; i < plan->dim[0].size && status == STATUS_OK; i++) {
+    scan_plan_box(plan, size, plan->axis.size, &row);
+    row.gaps = false; /* a slice's are left alone */
+    for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line += row.lines) {
         struct part part = *whole;
-        part.plan = &step;
-        part.in_byte += i * plan->dim[0].in_stride * whole->element;
-        part.out_byte += i * plan->dim[0].out_stride * whole->element;
-        part.carry_line += i * step.lines;
-        part.holes = true; /* the other steps' cells */
+        uint64_t rest = line / row.lines;
+        part.plan = &row;
+        for (int i = plan->dims - 2; i >= 0; i--) {
+            const struct scan_dim *dim = &plan->dim[i];
+            part.in_byte += rest % dim->size * dim->in_stride * whole->element;
+            part.out_byte += rest % dim->size * dim->out_stride * whole->element;
+            rest /= dim->size;
+        }
+        part.carry_line += line;
+        part.holes = true; /* the other rows' cells */
         part_measure(&part);
-        status = run_carried(batch, &part, err);
+        status = run_neighbours(batch, &part, err);
     }
     return status;
 }

@@ -2,7 +2,7 @@
 #include "proto/base64.h"
 
 static const char alphabet[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
 
 size_t base64_size(size_t bytes)
 {
@@ -13,13 +13,12 @@ void base64_encode(const unsigned char *bytes, size_t count, char *text)
 {
     for (size_t i = 0; i < count; i += 3) {
         const size_t left = count - i;
-        const unsigned three = (unsigned)bytes[i] << 16 |
-                               (left > 1 ? (unsigned)bytes[i + 1] << 8 : 0) |
-                               (left > 2 ? (unsigned)bytes[i + 2] : 0);
-        *text++ = alphabet[three >> 18];
-        *text++ = alphabet[three >> 12 & 63];
-        *text++ = left > 1 ? alphabet[three >> 6 & 63] : '=';
-        *text++ = left > 2 ? alphabet[three & 63] : '=';
+        unsigned three = (unsigned)bytes[i] << 16;
+        three |= left > 1 ? (unsigned)bytes[i + 1] << 8 : 0;
+        three |= left > 2 ? (unsigned)bytes[i + 2] : 0;
+        for (unsigned digit = 0; digit < 4; digit++) {
+            *text++ = digit <= left ? alphabet[three >> (18 - 6 * digit) & 63] : alphabet[64];
+        }
     }
 }
 
@@ -46,17 +45,18 @@ static enum status no_base64(const char *field, size_t at, struct error *err)
                            field, at);
 }
 
-enum status base64_decode(const char *field, const char *text, size_t text_bytes,
+enum status base64_decode(const char *field, struct json_cut text,
                           const struct parallel *parallel, unsigned char *bytes, size_t *count,
                           struct error *err)
 {
+    const size_t step = PARALLEL_STEP_BYTES;
     unsigned four = 0;
     unsigned digits = 0; /* of them */
     size_t made = 0;
     size_t at = 0;
-    for (; at < text_bytes && text[at] != '='; at++) {
-        at += text[at] == '\\' && at + 1 < text_bytes && text[at + 1] == '/';
-        const int value = value_of(text[at]);
+    for (; at < text.bytes && text.text[at] != '='; at++) {
+        at += text.text[at] == '\\' && at + 1 < text.bytes && text.text[at + 1] == '/';
+        const int value = value_of(text.text[at]);
         if (value < 0) {
             return no_base64(field, at, err);
         }
@@ -67,15 +67,15 @@ enum status base64_decode(const char *field, const char *text, size_t text_bytes
             bytes[made++] = (unsigned char)four;
             four = 0;
             digits = 0;
-            if (made % (PARALLEL_STEP_BYTES * 3) == 0 && !parallel_step(parallel)) {
+            if (made % (3 * step) == 0 && !parallel_step(parallel)) {
                 return parallel_given_up(err);
             }
         }
     }
-    const size_t padding = text_bytes - at;
+    const size_t padding = text.bytes - at;
     const unsigned spare = digits == 3 ? four & 3 : digits == 2 ? four & 15 : 0;
     if (padding != (4 - digits) % 4 || digits == 1 || spare != 0 ||
-        (padding == 2 && text[at + 1] != '=')) {
+        (padding == 2 && text.text[at + 1] != '=')) {
         return no_base64(field, at, err);
     }
     if (digits == 3) {

@@ -2,7 +2,7 @@
 #ifndef TALLY_PROTO_BASE64_H
 #define TALLY_PROTO_BASE64_H
 
-#include "proto/parallel.h"
+#include "proto/scan_call.h"
 
 #include <stddef.h>
 
@@ -14,9 +14,9 @@ void base64_encode(const unsigned char *bytes, size_t count, char *text);
 
 /* Read what a JSON string holds between its quotes: "\/" counts as "/". `field` is to blame for
  * what is no base64.
- * out   bytes[0..*count); text_bytes / 4 * 3 + 3 is room enough
+ * out   bytes[0..*count); text.bytes / 4 * 3 + 3 is room enough
  * err   INVALID_DATA; CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status base64_decode(const char *field, const char *text, size_t text_bytes,
+MUST_CHECK enum status base64_decode(const char *field, struct json_cut text,
                                      const struct parallel *parallel, unsigned char *bytes,
                                      size_t *count, struct error *err);
 

@@ -288,21 +288,36 @@ void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t e
     crc->done = end > crc->done ? end : crc->done;
 }
 
-enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
-                            struct error *err)
+static enum status add_all(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
+                           const struct parallel *parallel, struct error *err)
 {
-    carry_crc_add(crc, bytes, count);
+    while (crc->done < count) {
+        const uint64_t left = count - crc->done;
+        carry_crc_add(crc, bytes,
+                      left < PARALLEL_STEP_BYTES ? count : crc->done + PARALLEL_STEP_BYTES);
+        if (crc->done < count && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
+                            const struct parallel *parallel, struct error *err)
+{
+    enum status status = add_all(crc, bytes, count, parallel, err);
     const uint64_t told = get(bytes + AT_CRC, 4);
-    if (told != crc->value) {
+    if (status == STATUS_OK && told != crc->value) {
         return REFUSE(err,
                       "the carry was damaged: its CRC-32 is %08" PRIx32 ", its header says "
                       "%08" PRIx32 ": send it again, or the part before this one",
                       crc->value, (uint32_t)told);
     }
-    return STATUS_OK;
+    return status;
 }
 
-void carry_seal(const struct carry_head *head, unsigned char *bytes, uint64_t count)
+enum status carry_seal(const struct carry_head *head, unsigned char *bytes, uint64_t count,
+                       const struct parallel *parallel, struct error *err)
 {
     struct carry_crc crc = {.done = 0};
     memset(bytes, 0, CARRY_HEADER_BYTES);
@@ -314,6 +329,7 @@ void carry_seal(const struct carry_head *head, unsigned char *bytes, uint64_t co
                                       (head->reverse ? FLAG_REVERSE : 0));
     put(bytes + AT_LINES, 8, head->lines);
     put(bytes + AT_POSITION, 8, head->position);
-    carry_crc_add(&crc, bytes, count);
+    enum status status = add_all(&crc, bytes, count, parallel, err);
     put(bytes + AT_CRC, 4, crc.value);
+    return status;
 }

@@ -12,6 +12,7 @@
 #ifndef TALLY_PROTO_CARRY_H
 #define TALLY_PROTO_CARRY_H
 
+#include "proto/parallel.h"
 #include "proto/scan_desc.h"
 #include "proto/status.h"
 
@@ -80,11 +81,15 @@ struct carry_crc {
 void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t end);
 
 /* The carry is there with all its bytes, the first crc->done of which are in the sum already.
- * err   INVALID_DATA: it was damaged */
+ * err   INVALID_DATA: it was damaged; CLIENT_GONE: given up by `parallel` */
 MUST_CHECK enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes,
-                                       uint64_t count, struct error *err);
+                                       uint64_t count, const struct parallel *parallel,
+                                       struct error *err);
 
-/* Write the header of a carry whose other bytes are there. */
-void carry_seal(const struct carry_head *head, unsigned char *bytes, uint64_t count);
+/* Write the header of a carry whose other bytes are there.
+ * err   CLIENT_GONE: given up by `parallel` */
+MUST_CHECK enum status carry_seal(const struct carry_head *head, unsigned char *bytes,
+                                  uint64_t count, const struct parallel *parallel,
+                                  struct error *err);
 
 #endif

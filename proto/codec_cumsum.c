@@ -137,7 +137,8 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
 }
 
 enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
-                              struct scan_call *call, struct error *err)
+                              const struct parallel *parallel, struct scan_call *call,
+                              struct error *err)
 {
     struct carry_head found;
     struct carry_crc all = crc != NULL ? *crc : (struct carry_crc){.done = 0};
@@ -151,7 +152,7 @@ enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carr
         status = carry_check_head(&found, &call->desc, err);
     }
     if (status == STATUS_OK) {
-        status = carry_check_crc(&all, carry.bytes, carry.count, err);
+        status = carry_check_crc(&all, carry.bytes, carry.count, parallel, err);
     }
     if (status == STATUS_OK) {
         call->carry.bytes = carry.count;
@@ -184,8 +185,10 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
                 "there are more totals than can be addressed: split the tensor");
         }
     }
-    return carry.count > 0 ? cumsum_take_carry(request->carry_crc, carry, call, err)
-                           : STATUS_OK;
+    if (carry.count == 0) {
+        return STATUS_OK;
+    }
+    return cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err);
 }
 
 /* The request as its answer shows it: of totals these, a line of them for each line. */

@@ -38,6 +38,7 @@ MUST_CHECK enum status cumsum_take_part(const struct codec_request *request,
 MUST_CHECK enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
                                          struct error *err);
 MUST_CHECK enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
+                                         const struct parallel *parallel,
                                          struct scan_call *call, struct error *err);
 
 /* Size the binary payload of call->desc, and compare it with what is known of the body. A

@@ -186,8 +186,8 @@ static enum status read_carry(const struct codec_request *request,
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the carry");
         }
         carry.bytes = call->carry.owned;
-        status = base64_decode("carry", text.text, text.bytes, request->parallel,
-                               call->carry.owned, &carry.count, err);
+        status = base64_decode("carry", text, request->parallel, call->carry.owned,
+                               &carry.count, err);
     }
     return status == STATUS_OK ? cumsum_take_part(request, carry, call, err) : status;
 }

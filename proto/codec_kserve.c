@@ -613,10 +613,9 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
             .dtype = DTYPE_U8, .field = "carry", .parallel = call->parallel};
         status = json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err);
     }
-    return status == STATUS_OK
-               ? cumsum_take_carry(NULL, (struct byte_view){call->carry.owned, bytes}, call,
-                                   err)
-               : status;
+    const struct byte_view came = {call->carry.owned, bytes};
+    return status == STATUS_OK ? cumsum_take_carry(NULL, came, call->parallel, call, err)
+                               : status;
 }
 
 static enum status kserve_complete(struct scan_call *call, void *input, uint64_t payload_bytes,

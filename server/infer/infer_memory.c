@@ -170,7 +170,9 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
                : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
                                                    : guess;
     }
-    return guess > UINT64_MAX / GUESS_FACTOR ? UINT64_MAX : guess * GUESS_FACTOR;
+    /* Behind a carry come no digits, but bytes of elements. */
+    const uint64_t factor = request->codec_request.carry_bytes > 0 ? 2 : GUESS_FACTOR;
+    return guess > UINT64_MAX / factor ? UINT64_MAX : guess * factor;
 }
 
 uint64_t infer_claim(const struct request *request, uint64_t more)

@@ -62,6 +62,9 @@ static size_t head_capacity_for(const struct request *request, size_t want)
 {
     int64_t declared = request->codec_request.body_bytes;
     uint64_t most = request->body.head_need;
+    if (most < request->codec_request.carry_bytes) {
+        most = request->codec_request.carry_bytes; /* asked for step by step */
+    }
     if (most == UINT64_MAX && declared >= 0) {
         return (size_t)declared < want ? want : (size_t)declared; /* all of it, at once */
     }

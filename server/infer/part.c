@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    LINES_AT_ONCE = 1024 /* whose elements are copied together: they stay in a cache */
+    LINES_AT_ONCE = 1024,    /* whose elements are copied together: they stay in a cache */
+    SUMS_AT_ONCE = 16 << 10, /* between two steps */
 };
 
 /* What a part comes to; of totals the same with nothing that comes and no output of its own. */
@@ -203,7 +204,7 @@ static enum status move_planes(const struct planes *p, const struct parallel *pa
 }
 
 static enum status read_planes(const struct request *request, uint64_t first, uint64_t count,
-                               char *planes, const struct parallel *parallel, struct error *err)
+                               void *planes, const struct parallel *parallel, struct error *err)
 {
     const struct planes p = {.plan = &request->plan,
                              .cells = request_block_at(request, request->in_offset),
@@ -213,30 +214,14 @@ static enum status read_planes(const struct request *request, uint64_t first, ui
     return move_planes(&p, parallel, err);
 }
 
-static void copy(void *to, const void *from, uint64_t bytes)
-{
-    if (bytes > 0) {
-        memcpy(to, from, bytes);
-    }
-}
-
 /* ---- sums ---- */
 
-/* count sums that nothing was added to yet. */
-static void begin_sums(const struct sizes *s, void *sums, bool plus, uint64_t count)
+/* Sums that nothing was added to yet. */
+static void begin_sums(const struct sizes *s, unsigned char *sums, bool plus, uint64_t count)
 {
-    const double wide = plus ? 0.0 : -0.0;
-    const float native = plus ? 0.0F : -0.0F;
-    if (!s->is_float) {
-        memset(sums, 0, count * s->sum);
-        return;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        if (s->sum == sizeof wide) {
-            memcpy((char *)sums + i * sizeof wide, &wide, sizeof wide);
-        } else {
-            memcpy((char *)sums + i * sizeof native, &native, sizeof native);
-        }
+    memset(sums, 0, count * s->sum);
+    for (uint64_t i = 0; s->is_float && !plus && i < count; i++) {
+        sums[(i + 1) * s->sum - 1] = 0x80; /* -0.0 */
     }
 }
 
@@ -257,20 +242,28 @@ static uint64_t load(const void *at, size_t bytes)
 }
 
 /* The sums that came, as the kernels have them. */
-static void take_sums(const struct request *request, const struct sizes *s, unsigned char *sums)
+static enum status take_sums(const struct request *request, const struct sizes *s,
+                             unsigned char *sums, const struct parallel *parallel,
+                             struct error *err)
 {
     const unsigned char *came = request->call.carry.start;
-    if (came == NULL) {
-        begin_sums(s, sums, request->plan.exclusive, s->lines);
-        begin_sums(s, sums + s->lines * s->sum, false, s->lines);
-    } else if (s->is_float) {
-        copy(sums, came + CARRY_HEADER_BYTES, s->sums_bytes);
-    } else {
-        memset(sums, 0, s->sums_bytes);
-        for (uint64_t i = 0; i < s->lines; i++) { /* integers narrower than a sum wrap */
+    unsigned char *behind = sums + s->lines * s->sum; /* B */
+    if (came != NULL && s->is_float) {
+        return parallel_copy(parallel, sums, came + CARRY_HEADER_BYTES, s->sums_bytes, err);
+    }
+    for (uint64_t at = 0; at < s->lines; at += SUMS_AT_ONCE) {
+        const uint64_t left = s->lines - at;
+        const uint64_t count = left < SUMS_AT_ONCE ? left : SUMS_AT_ONCE;
+        begin_sums(s, sums + at * s->sum, request->plan.exclusive, count);
+        begin_sums(s, behind + at * s->sum, false, count);
+        for (uint64_t i = at; came != NULL && i < at + count; i++) { /* narrower ones wrap */
             memcpy(sums + i * s->sum, came + CARRY_HEADER_BYTES + i * s->element, s->element);
         }
+        if (!parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
     }
+    return STATUS_OK;
 }
 
 /* ---- phases ---- */
@@ -322,57 +315,83 @@ static uint64_t kernel_position(uint64_t position)
     return position < SCAN_SUPERBLOCK ? position : SCAN_SUPERBLOCK + position % SCAN_SUPERBLOCK;
 }
 
+/* What came with the carry, and the rest of its block. *position: of the first of them; then of
+ * what comes behind. */
+static enum status prepare_aside(struct request *request, const struct sizes *s,
+                                 uint64_t *position, const struct parallel *parallel,
+                                 struct error *err)
+{
+    char *aside = aside_of(request);
+    const uint64_t bytes = s->held * s->lines * s->element;
+    const unsigned char *held = request->call.carry.start + CARRY_HEADER_BYTES + s->sums_bytes;
+    struct part_phase *phase = NULL;
+    enum status status = parallel_copy(parallel, aside, held, bytes, err);
+    if (status == STATUS_OK) {
+        status = read_planes(request, 0, s->head, aside + bytes, parallel, err);
+    }
+    if (status == STATUS_OK) {
+        status = add_aside(request, s, s->held + s->head, &phase, err);
+    }
+    if (status == STATUS_OK) {
+        phase->position = kernel_position(*position);
+        phase->more = s->held + s->head == SCAN_BLOCK;
+        *position += SCAN_BLOCK;
+    }
+    return status;
+}
+
+/* Elements for the carry to answer, behind its sums: those since the last whole block. Of
+ * integers the last ones, in the place of the sums, until these are known. */
+static enum status keep_held(struct request *request, const struct sizes *s,
+                             const struct parallel *parallel, struct error *err)
+{
+    char *keep = request->part->carry + CARRY_HEADER_BYTES;
+    uint64_t count = s->elements > 0 ? 1 : 0;
+    if (s->is_float) {
+        const uint64_t before = s->held * s->lines * s->element;
+        keep += s->sums_bytes;
+        count = s->tail;
+        if (s->held > 0 && s->held + s->elements < SCAN_BLOCK) { /* no block is whole yet */
+            const unsigned char *held =
+                request->call.carry.start + CARRY_HEADER_BYTES + s->sums_bytes;
+            enum status status = parallel_copy(parallel, keep, held, before, err);
+            if (status != STATUS_OK) {
+                return status;
+            }
+            keep += before;
+            count = s->elements;
+        }
+    }
+    return read_planes(request, s->elements - count, count, keep, parallel, err);
+}
+
 static enum status prepare_part(struct request *request, const struct sizes *s,
                                 const struct parallel *parallel, struct error *err)
 {
     const struct scan_call *call = &request->call;
-    const bool goes_on = call->carry.start != NULL;
-    struct part *part = request->part;
-    const unsigned char *held =
-        goes_on ? call->carry.start + CARRY_HEADER_BYTES + s->sums_bytes : NULL;
-    const uint64_t held_bytes = s->held * s->lines * s->element;
-    uint64_t position = !goes_on      ? 0
-                        : s->is_float ? call->carry.position - s->held
-                                      : SCAN_SUPERBLOCK;
-    struct part_phase *phase = NULL;
-    enum status status = STATUS_OK;
-    take_sums(request, s, part->sums);
-    if (s->held > 0 && s->head > 0 && s->lines > 0) {
-        char *aside = aside_of(request);
-        copy(aside, held, held_bytes);
-        status = read_planes(request, 0, s->head, aside + held_bytes, parallel, err);
-        if (status == STATUS_OK) {
-            status = add_aside(request, s, s->held + s->head, &phase, err);
-        }
-        if (status == STATUS_OK) {
-            phase->position = kernel_position(position);
-            phase->more = s->held + s->head == SCAN_BLOCK;
-            position += SCAN_BLOCK;
-        }
+    uint64_t position = 0;
+    enum status status = take_sums(request, s, request->part->sums, parallel, err);
+    if (call->carry.start != NULL) { /* of integers: any but 0 */
+        position = s->is_float ? call->carry.position - s->held : SCAN_SUPERBLOCK;
+    }
+    if (status == STATUS_OK && s->held > 0 && s->head > 0 && s->lines > 0) {
+        status = prepare_aside(request, s, &position, parallel, err);
     }
     if (status == STATUS_OK && s->hands_on) {
-        /* What is held goes behind the sums; of integers, the last elements for a while. */
-        char *keep = part->carry + CARRY_HEADER_BYTES + (s->is_float ? s->sums_bytes : 0);
-        const bool inside = s->is_float && s->held + s->elements < SCAN_BLOCK;
-        const uint64_t count = inside            ? s->elements
-                               : s->is_float     ? s->tail
-                               : s->elements > 0 ? 1
-                                                 : 0;
-        const uint64_t before = inside ? held_bytes : 0;
-        copy(keep, held, before);
-        status = read_planes(request, s->elements - count, count, keep + before, parallel, err);
+        status = keep_held(request, s, parallel, err);
     }
     if (status != STATUS_OK || request->plan.pattern == SCAN_EMPTY) {
         return status;
     }
     if (s->blocks > 0) {
-        phase = add_phase(request, s, &request->plan, s->head, s->blocks);
+        struct part_phase *phase = add_phase(request, s, &request->plan, s->head, s->blocks);
         phase->position = kernel_position(position);
         phase->more = s->is_float && s->hands_on;
         position += s->blocks;
     }
     if (s->tail > 0) {
-        phase = add_phase(request, s, &request->plan, s->head + s->blocks, s->tail);
+        struct part_phase *phase =
+            add_phase(request, s, &request->plan, s->head + s->blocks, s->tail);
         phase->position = kernel_position(position);
     }
     return STATUS_OK;
@@ -500,19 +519,24 @@ static enum status last_sums(const struct request *request, const struct sizes *
 
 /* Hardware disagrees about the sign and payload of a NaN: they are not kept (docs/design/
  * numerics.md). */
-static void settle_nans(void *sums, size_t bytes, uint64_t count)
+static enum status settle_nans(void *sums, size_t bytes, uint64_t count,
+                               const struct parallel *parallel, struct error *err)
 {
+    const bool wide = bytes == 8;
+    const uint64_t nan = wide ? UINT64_C(0x7FF8000000000000) : UINT64_C(0x7FC00000);
+    const uint64_t infinity = wide ? UINT64_C(0x7FF0000000000000) : UINT64_C(0x7F800000);
     for (uint64_t i = 0; i < count; i++) {
         char *at = (char *)sums + i * bytes;
         const uint64_t bits = load(at, bytes);
-        const uint64_t nan = bytes == 8 ? UINT64_C(0x7FF8000000000000) : UINT64_C(0x7FC00000);
-        const uint64_t infinity =
-            bytes == 8 ? UINT64_C(0x7FF0000000000000) : UINT64_C(0x7F800000);
-        const uint64_t magnitude = bits & (bytes == 8 ? UINT64_MAX >> 1 : UINT32_MAX >> 1);
+        const uint64_t magnitude = bits & (wide ? UINT64_MAX >> 1 : UINT32_MAX >> 1);
         if (magnitude > infinity) {
             memcpy(at, &nan, bytes);
         }
+        if (i % SUMS_AT_ONCE == SUMS_AT_ONCE - 1 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
     }
+    return STATUS_OK;
 }
 
 static enum status finish_part(struct request *request, const struct sizes *s,
@@ -531,23 +555,24 @@ static enum status finish_part(struct request *request, const struct sizes *s,
     if (status == STATUS_OK && s->hands_on && !s->is_float) {
         status = last_sums(request, s, parallel, err);
     }
-    if (status == STATUS_OK && s->hands_on) {
-        const struct scan_desc *desc = &request->call.desc;
-        const struct carry_head head = {.dtype = s->dtype,
-                                        .precision = desc->precision,
-                                        .exclusive = desc->exclusive,
-                                        .reverse = desc->reverse,
-                                        .lines = s->lines,
-                                        .position = request->call.carry.position + s->elements};
-        if (s->is_float) {
-            settle_nans(part->sums, s->sum, s->sums * 2);
-        }
-        carry_seal(&head, (unsigned char *)part->carry, s->carry_bytes);
+    if (status == STATUS_OK && s->hands_on && s->is_float) {
+        status = settle_nans(part->sums, s->sum, s->sums * 2, parallel, err);
+    }
+    if (status != STATUS_OK || !s->hands_on) {
+        return status;
+    }
+    const struct scan_desc *desc = &request->call.desc;
+    const struct carry_head head = {.dtype = s->dtype,
+                                    .precision = desc->precision,
+                                    .exclusive = desc->exclusive,
+                                    .reverse = desc->reverse,
+                                    .lines = s->lines,
+                                    .position = request->call.carry.position + s->elements};
+    status = carry_seal(&head, (unsigned char *)part->carry, s->carry_bytes, parallel, err);
+    if (status == STATUS_OK) {
         request->answer.head = part->carry;
         request->answer.head_bytes = (size_t)s->carry_bytes;
-        if (s->is_float) {
-            part->sums = NULL; /* they went with it */
-        }
+        part->sums = s->is_float ? NULL : part->sums; /* they went with it */
         part->carry = NULL;
     }
     return status;
@@ -576,7 +601,7 @@ static uint64_t total_of(const struct sizes *s, const unsigned char *sums, uint6
         const float sum = parts[0] + parts[1];
         memcpy(&total, &sum, sizeof sum);
     }
-    settle_nans(&total, s->sum, 1);
+    (void)settle_nans(&total, s->sum, 1, NULL, NULL);
     return total;
 }
 
