@@ -14,6 +14,7 @@ import pytest
 
 from support import calls, dtypes, oracle
 from support.calls import JSON, NPY, RAW
+from support.http import post_bytes
 from support.tallyd import POCL, Tallyd
 from support.waiting import until
 
@@ -557,6 +558,29 @@ def test_v2_answers_the_carry_in_the_form_it_is_asked_for(client):
 
 
 # ---- what it costs ----
+
+
+def test_clients_that_leave_inside_a_part_leave_nothing_behind(start_server):
+    """Inside the carry, inside the part behind it, and while that is scanned."""
+    server = start_server("--slice-bytes", "16KiB")
+    client = server.client()
+    lines = 20000
+    stored = np.ones((500, lines), np.float32)
+    carry, _ = split(post(client, dtypes.BY_NAME["float32"], stored[:300], part="first"))
+    body = carry + stored.tobytes()
+    path = f"/v1/cumsum?dtype=float32&shape=500,{lines}&part=next"
+    headers = [("Content-Type", RAW), (LENGTH, str(len(carry)))]
+    request = post_bytes(path, body, headers)
+    head = len(request) - len(body)
+    for end in (head + 1000, head + len(carry) + 1000, len(request)):
+        for _ in range(3):
+            wire = server.wire()
+            wire.send(request[:end])
+            wire.reset()
+    again = split(post(client, dtypes.BY_NAME["float32"], stored, carry, part="next"))
+    assert len(again[1]) == stored.nbytes
+    client.close()
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 60)
 
 
 def test_more_lines_than_the_budget_holds_are_refused_at_once(start_server):
