@@ -17,7 +17,7 @@ void base64_encode(const unsigned char *bytes, size_t count, char *text)
         three |= left > 1 ? (unsigned)bytes[i + 1] << 8 : 0;
         three |= left > 2 ? (unsigned)bytes[i + 2] : 0;
         for (unsigned digit = 0; digit < 4; digit++) {
-            *text++ = digit <= left ? alphabet[three >> (18 - 6 * digit) & 63] : alphabet[64];
+            *text++ = alphabet[digit <= left ? three >> (18 - 6 * digit) & 63 : 64];
         }
     }
 }
