@@ -36,8 +36,8 @@ LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
 # What each layer links with.
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
-LIBS_proto   := -ljansson -lm
-LIBS_server  := -lmicrohttpd -luv -lz
+LIBS_proto   := -ljansson -lz -lm
+LIBS_server  := -lmicrohttpd -luv
 LIBS_client  := -lcurl -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))

@@ -394,13 +394,17 @@ static enum status wave_run(struct batch *batch, const struct part *parts, size_
 
 /* ---- sums that are handed on ---- */
 
-/* `sums`: what the carry holds; NULL: anything. */
-static enum status carry_create(struct batch *batch, uint64_t lines, uint64_t *sums,
+static size_t carry_bytes(const struct scan_plan *plan, uint64_t lines)
+{
+    return (size_t)lines * 2 * scan_accumulator_bytes(plan->dtype, plan->precision);
+}
+
+/* `bytes` for the sums of so many lines; `sums`: what they are; NULL: anything. */
+static enum status carry_create(struct batch *batch, uint64_t lines, size_t bytes, void *sums,
                                 struct error *err)
 {
     const struct opencl *cl = &batch->device->cl;
     const cl_mem_flags flags = CL_MEM_READ_WRITE | (sums != NULL ? CL_MEM_COPY_HOST_PTR : 0);
-    const size_t bytes = (size_t)lines * 2 * sizeof(cl_ulong);
     enum status status = STATUS_OK;
     CL_MAKE(status, err, batch->carry, clCreateBuffer, cl->context, flags, bytes, sums);
     batch->carry_lines = lines;
@@ -463,7 +467,8 @@ static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct er
                             .in_byte = whole->in_byte + box.in_first * whole->element,
                             .out_byte = whole->out_byte + box.out_first * whole->element,
                             .position = whole->position + box.position,
-                            .carry_line = boxes->chained ? box.first_line : 0,
+                            .carry_line =
+                                boxes->chained ? whole->carry_line + box.first_line : 0,
                             .carry_in = whole->carry_in || !box.first,
                             .carry_out = whole->carry_out || !box.last};
         part_measure(&part);
@@ -496,7 +501,8 @@ static enum status run_cut(struct batch *batch, const struct part *whole, struct
         }
     }
     if (boxes.cut.axis < whole->plan->axis.size && !boxes.chained) {
-        status = carry_create(batch, scan_cut_lines(&boxes.cut), NULL, err);
+        const uint64_t lines = scan_cut_lines(&boxes.cut);
+        status = carry_create(batch, lines, carry_bytes(whole->plan, lines), NULL, err);
     }
     if (status == STATUS_OK) {
         status = run_boxes(batch, &boxes, err);
@@ -525,22 +531,78 @@ static struct part make_part(const struct scan_job *job)
     return part;
 }
 
+static enum status run_neighbours(struct batch *batch, const struct part *part,
+                                  struct error *err)
+{
+    return wave_fits(batch, part, 1) ? wave_run(batch, part, 1, err)
+                                     : run_cut(batch, part, err);
+}
+
+/* A part whose lines' sums are in the carry. Boxes are cut from lines that are neighbours there:
+ * what does not fit is run by rows of its innermost dimension. */
+static enum status run_carried(struct batch *batch, const struct part *whole, struct error *err)
+{
+    const struct scan_plan *plan = whole->plan;
+    if (plan->dims <= 1 || wave_fits(batch, whole, 1)) {
+        return run_neighbours(batch, whole, err);
+    }
+    uint64_t size[LIMIT_RANK];
+    struct scan_plan row;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < plan->dims; i++) {
+        size[i] = i < plan->dims - 1 ? 1 : plan->dim[i].size;
+    }
+    scan_plan_box(plan, size, plan->axis.size, &row);
+    row.gaps = false; /* a slice's are left alone */
+    for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line += row.lines) {
+        struct part part = *whole;
+        uint64_t rest = line / row.lines;
+        part.plan = &row;
+        for (int i = plan->dims - 2; i >= 0; i--) {
+            const struct scan_dim *dim = &plan->dim[i];
+            part.in_byte += rest % dim->size * dim->in_stride * whole->element;
+            part.out_byte += rest % dim->size * dim->out_stride * whole->element;
+            rest /= dim->size;
+        }
+        part.carry_line += line;
+        part.holes = true; /* the other rows' cells */
+        part_measure(&part);
+        status = run_neighbours(batch, &part, err);
+    }
+    return status;
+}
+
 /* One slice: its lines' sums go to the device and come back. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     const struct part part = make_part(job);
-    enum status status =
-        carry_create(batch, job->plan->lines, part.carry_in ? job->carry : NULL, err);
+    const uint64_t lines = job->plan->lines;
+    const size_t bytes = carry_bytes(job->plan, lines);
+    const size_t plane = bytes / 2;
+    const size_t to_next = carry_bytes(job->plan, job->carry_lines) / 2;
+    unsigned char *host = job->carry;
+    unsigned char *sums = malloc(bytes);
+    if (sums == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the sums of the lines");
+    }
+    if (part.carry_in) {
+        memcpy(sums, host, plane);
+        memcpy(sums + plane, host + to_next, plane);
+    }
+    enum status status = carry_create(batch, lines, bytes, part.carry_in ? sums : NULL, err);
     if (status == STATUS_OK) {
-        status = wave_fits(batch, &part, 1) ? wave_run(batch, &part, 1, err)
-                                            : run_cut(batch, &part, err);
+        status = run_carried(batch, &part, err);
     }
     if (status == STATUS_OK && part.carry_out) {
-        status =
-            CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry, CL_TRUE, 0,
-                    (size_t)job->plan->lines * 2 * sizeof(cl_ulong), job->carry, 0, NULL, NULL);
+        status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
+                         CL_TRUE, 0, bytes, sums, 0, NULL, NULL);
+    }
+    if (status == STATUS_OK && part.carry_out) {
+        memcpy(host, sums, plane);
+        memcpy(host + to_next, sums + plane, plane);
     }
     carry_release(batch);
+    free(sums);
     return status;
 }
 

@@ -165,6 +165,13 @@ enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, st
     return status;
 }
 
+size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision)
+{
+    const struct dtype_info *info = dtype_info(dtype);
+    const bool wide = info->kind == DTYPE_KIND_FLOAT && precision == PRECISION_WIDE;
+    return wide || info->bytes == 8 ? 8 : 4;
+}
+
 enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                             size_t count, struct scan_report *report, struct error *err)
 {

@@ -81,7 +81,9 @@ struct scan_job {
     struct slab *slab;            /* borrowed */
     size_t in_offset;
     size_t out_offset;
-    uint64_t *carry; /* borrowed: 2 * plan->lines words, plan->dims <= 1; NULL: a whole scan */
+    void *carry; /* borrowed: S of its first line (struct scan_group), in accumulators of
+                    scan_accumulator_bytes(); NULL: a whole scan */
+    uint64_t carry_lines; /* accumulators from there to B of that line, plan->lines or more */
     uint64_t position; /* elements of each line in earlier slices; a multiple of SCAN_BLOCK */
     bool more;         /* a slice follows: plan->axis.size is a multiple of SCAN_BLOCK */
     bool holes; /* plan->gaps is false, though the output has cells between this job's: they
@@ -97,6 +99,10 @@ struct scan_report {
     bool inputs_intact; /* on failure: no job's input was overwritten, so a retry elsewhere is
                            safe */
 };
+
+/* Of the sums that a kind's lines hand on. Integers narrower than these wrap when they are
+ * stored. */
+size_t scan_accumulator_bytes(enum dtype dtype, enum precision precision);
 
 /* Run jobs that batch with each other (scan_plan_batches_with) and wait for them. A job with a
  * carry runs alone.

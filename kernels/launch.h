@@ -22,8 +22,8 @@ struct scan_piece {
 };
 
 /* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume
- * otherwise). carry: two planes of carry_lines accumulators (8 bytes reserved for each), the
- * sum of whole superblocks, then the sum of whole blocks of the current superblock. */
+ * otherwise). carry: two planes of carry_lines accumulators, S, the sum of whole superblocks,
+ * then B, the sum of whole blocks of the current superblock. */
 struct scan_group {
     cl_mem in;
     cl_mem out;

@@ -248,6 +248,32 @@ void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t 
     *box = made;
 }
 
+void scan_plan_superblocks(const struct scan_plan *plan, struct scan_plan *superblocks)
+{
+    const struct scan_dim along = {plan->axis.size / SCAN_SUPERBLOCK,
+                                   SCAN_SUPERBLOCK * plan->axis.in_stride,
+                                   SCAN_SUPERBLOCK * plan->axis.out_stride};
+    struct scan_plan made = *plan;
+    made.axis.size = SCAN_SUPERBLOCK;
+    made.elements = plan->lines * along.size * SCAN_SUPERBLOCK;
+    made.in_elements = (along.size * SCAN_SUPERBLOCK - 1) * plan->axis.in_stride + 1;
+    made.out_elements = (along.size * SCAN_SUPERBLOCK - 1) * plan->axis.out_stride + 1;
+    for (int i = 0; i < plan->dims; i++) {
+        made.in_elements += (plan->dim[i].size - 1) * plan->dim[i].in_stride;
+        made.out_elements += (plan->dim[i].size - 1) * plan->dim[i].out_stride;
+    }
+    if (along.size > 1) {
+        int at = made.dims++;
+        while (at > 0 && made.dim[at - 1].out_stride < along.out_stride) {
+            made.dim[at] = made.dim[at - 1];
+            at--;
+        }
+        made.dim[at] = along;
+    }
+    settle(&made);
+    *superblocks = made;
+}
+
 enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                            struct error *err)
 {

@@ -314,6 +314,7 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
         made.elements = SCAN_BLOCK * made.lines;
     }
     made.steps = made.outer * made.blocks;
+    made.length = plan->axis.size;
     if (made.steps < 2) {
         return false;
     }
@@ -321,14 +322,39 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     return true;
 }
 
-/* Blocks of the axis, `first` of which are done, as elements from its start in memory. */
-static uint64_t axis_part(const struct scan_plan *plan, uint64_t first, uint64_t blocks,
+void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t length,
+                          struct scan_slicing *slicing)
+{
+    const uint64_t blocks = blocks_of(length);
+    const uint64_t by_block = blocks > 1 ? SCAN_BLOCK * plan->lines : plan->elements;
+    const bool apart =
+        plan->dims > 0 &&
+        (has_outer(plan) ||
+         (by_block > LARGE_STEP && plan->lines / plan->dim[0].size * length < by_block));
+    const uint64_t outer = apart ? plan->dim[0].size : 1;
+    const uint64_t lines = plan->lines / outer;
+    const bool cut = blocks > 1 && (!apart || lines * length > LARGE_STEP);
+    *slicing = (struct scan_slicing){.plan = plan,
+                                     .dim = apart ? 0 : -1,
+                                     .outer = outer,
+                                     .blocks = cut ? blocks : 1,
+                                     .steps = outer * (cut ? blocks : 1),
+                                     .elements = lines * (cut ? SCAN_BLOCK : length),
+                                     .lines = lines,
+                                     .first = first,
+                                     .length = length};
+}
+
+/* Blocks of the slicing, `first` of which are done, as elements from the axis' start in memory. */
+static uint64_t axis_part(const struct scan_slicing *slicing, uint64_t first, uint64_t blocks,
                           uint64_t *length)
 {
+    const struct scan_plan *plan = slicing->plan;
     uint64_t done = first * SCAN_BLOCK;
-    uint64_t left = plan->axis.size - done;
+    uint64_t left = slicing->length - done;
     *length = blocks * SCAN_BLOCK < left ? blocks * SCAN_BLOCK : left;
-    return plan->reverse ? left - *length : done;
+    done += slicing->first;
+    return plan->reverse ? plan->axis.size - done - *length : done;
 }
 
 struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
@@ -347,9 +373,10 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
     } else if (most < blocks) {
         blocks = most;
     }
-    const uint64_t all = slicing->blocks > 1 ? blocks : blocks_of(plan->axis.size);
-    const uint64_t start = axis_part(plan, block, all, &length);
+    const uint64_t all = slicing->blocks > 1 ? blocks : blocks_of(slicing->length);
+    const uint64_t start = axis_part(slicing, block, all, &length);
     struct scan_slice made = {.steps = rows * blocks,
+                              .line = row * slicing->lines,
                               .in_first = start * plan->axis.in_stride,
                               .out_first = start * plan->axis.out_stride,
                               .position = block * SCAN_BLOCK,

@@ -84,6 +84,8 @@ struct scan_slicing {
     uint64_t steps;               /* all: outer * blocks */
     uint64_t elements;            /* of a step; the last of a line may have fewer */
     uint64_t lines;               /* whose sums are handed on */
+    uint64_t first;  /* element of the axis, as it is traversed, where the first block begins */
+    uint64_t length; /* elements from there to the end of the last block */
 };
 
 /* How the scan can be cut, if it can: the output has no gaps, and there are two steps or more.
@@ -94,11 +96,18 @@ struct scan_slicing {
 MUST_CHECK bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
                                   struct scan_slicing *slicing);
 
+/* How to cut the elements first..first + length - 1 of the axis, as it is traversed, of a scan
+ * whose lines come with sums or leave with some: the lines of each slice are neighbours. There may
+ * be one step only; every slice carries. length > 0, plan->elements > 0, !plan->gaps */
+void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t length,
+                          struct scan_slicing *slicing);
+
 struct scan_slice {
     uint64_t steps;
+    uint64_t line;     /* of the scan: its first */
     uint64_t in_first; /* elements into the tensors to where its cells begin */
     uint64_t out_first;
-    uint64_t position; /* elements of each line in earlier slices, as in struct scan_job */
+    uint64_t position; /* of each line in earlier slices, as in struct scan_job */
     bool carries;      /* carries on, or is carried on */
     bool more;         /* and is: its axis.size is a multiple of SCAN_BLOCK */
     bool holes;        /* other slices' cells are between its own in the output */

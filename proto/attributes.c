@@ -3,6 +3,7 @@
  * what would be right; INVALID_SHAPE for too many dimensions; INVALID_STRIDES. */
 #include "proto/attributes.h"
 
+#include "proto/carry.h"
 #include "proto/digits.h"
 
 #include <stdio.h>
@@ -146,6 +147,7 @@ static const struct {
     {"axis", ATTRIBUTE_AXIS},       {"exclusive", ATTRIBUTE_EXCLUSIVE},
     {"reverse", ATTRIBUTE_REVERSE}, {"precision", ATTRIBUTE_PRECISION},
     {"strides", ATTRIBUTE_STRIDES}, {"output_strides", ATTRIBUTE_OUTPUT_STRIDES},
+    {"part", ATTRIBUTE_PART},
 };
 
 /* The attribute called `name` if it is known, else 0. */
@@ -203,6 +205,8 @@ static enum status store(unsigned attribute, const struct codec_param *param,
         desc->has_output_strides = true;
         return attribute_int64_list(name, value, LIMIT_RANK, desc->output_strides,
                                     &lists->output_strides, err);
+    case ATTRIBUTE_PART:
+        return carry_part(name, value, &desc->part, err);
     }
     return STATUS_INTERNAL;
 }

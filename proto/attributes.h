@@ -14,7 +14,8 @@ enum attribute {
     ATTRIBUTE_REVERSE = 1 << 4,
     ATTRIBUTE_PRECISION = 1 << 5,
     ATTRIBUTE_STRIDES = 1 << 6,
-    ATTRIBUTE_OUTPUT_STRIDES = 1 << 7
+    ATTRIBUTE_OUTPUT_STRIDES = 1 << 7,
+    ATTRIBUTE_PART = 1 << 8
 };
 
 /* Values from text; `field` is to blame for what is wrong with it. Outputs untouched on

@@ -7,6 +7,7 @@
  *     json      [ head ................................ ]
  *     raw                                     [ payload ]
  *     npy       [ magic, version, header ]    [ payload ]
+ *     part      [ carry ] before the same of raw and NPY      (Tally-Carry-Length: N)
  *     framed    [ N bytes of JSON        ]    [ payload ] (Inference-Header-Content-Length: N)
  *
  * The server drives one request through these calls, in this order:
@@ -46,7 +47,10 @@ struct codec_request {
     int param_count;
     struct codec_param params[LIMIT_QUERY_PARAMS]; /* query string, in order */
     int64_t body_bytes;                            /* length of the whole body, -1 if unknown */
-    int64_t head_bytes;              /* Inference-Header-Content-Length, -1 if absent */
+    int64_t head_bytes;          /* Inference-Header-Content-Length, -1 if absent */
+    uint64_t carry_bytes;        /* Tally-Carry-Length, 0 if absent */
+    struct carry_crc *carry_crc; /* kept from one head_need() to the next, zeroed at first */
+    bool totals;                 /* POST /v1/cumsum/totals */
     enum codec_format answer_format; /* /v1/cumsum: what the client accepts */
     const char *model;               /* v2: model name; NULL elsewhere */
     const struct parallel *parallel; /* for decode(), from the server; or NULL */
@@ -59,7 +63,8 @@ struct byte_view {
 };
 
 enum {
-    ANSWER_HEADERS = 4
+    ANSWER_HEADERS = 4,
+    CARRY_ROOM = 2048 /* for an NPY header behind a carry */
 };
 
 /* What to send: `head`, then `payload_bytes` of the output buffer. */
@@ -93,12 +98,14 @@ struct codec {
     enum status (*complete)(struct scan_call *call, void *input, uint64_t payload_bytes,
                             struct error *err);
 
-    /* output holds output_bytes bytes of the output buffer. *answer is zeroed by the caller. */
+    /* output holds output_bytes bytes of the output buffer. *answer is zeroed by the caller; but
+     * of a part its head is the carry to answer, with CARRY_ROOM bytes behind it. */
     enum status (*encode)(const struct scan_call *call, const void *output,
                           uint64_t output_bytes, struct answer *answer, struct error *err);
 
-    /* Most bytes that encode() allocates for answer->head while it works; in answer->head_bytes
-     * is what of them is left. UINT64_MAX: more than that can say. */
+    /* Most bytes that encode() allocates for answer->head while it works, besides the carry that
+     * is there; in answer->head_bytes is what of them is left. UINT64_MAX: more than that can
+     * say. */
     uint64_t (*head_max)(const struct scan_call *call);
 
     void (*release)(struct scan_call *call);

@@ -30,12 +30,19 @@ const struct codec *codec_cumsum(enum codec_format format)
     return NULL;
 }
 
+/* Of the numbers in the answer. */
+static enum dtype answer_dtype(const struct scan_call *call)
+{
+    const struct scan_desc *desc = &call->desc;
+    return call->totals ? carry_sum_dtype(desc->dtype, desc->precision) : desc->dtype;
+}
+
 enum status cumsum_choose_answer(const struct codec_request *request, struct scan_call *call,
                                  struct error *err)
 {
     call->answer_format = request->answer_format;
     if (request->answer_format == CODEC_FORMAT_NPY &&
-        dtype_info(call->desc.dtype)->npy == NULL) {
+        dtype_info(answer_dtype(call))->npy == NULL) {
         return error_set_field(
             err, STATUS_INVALID_DTYPE, "dtype",
             "an NPY answer cannot carry %s: accept application/octet-stream or "
@@ -54,6 +61,149 @@ void cumsum_shape_text(const struct scan_desc *desc, char *text, size_t size)
                          (long long)desc->sizes[d]);
         used += n > 0 ? (size_t)n : 0;
     }
+}
+
+/* ---- parts ---- */
+
+enum {
+    CARRY_STEP = 64 << 10 /* bytes of a carry that are summed up at a time */
+};
+
+enum status cumsum_carry_need(const struct codec_request *request, struct byte_view head,
+                              uint64_t *need, struct error *err)
+{
+    const uint64_t count = request->carry_bytes;
+    struct carry_head ignored;
+    if (count > 0 && request->body_bytes >= 0 && (uint64_t)request->body_bytes < count) {
+        return error_set_field(
+            err, STATUS_LENGTH_MISMATCH, "carry",
+            "the body has %lld bytes, Tally-Carry-Length says that the carry "
+            "alone has %llu: send the carry, and the part behind it",
+            (long long)request->body_bytes, (unsigned long long)count);
+    }
+    if (count > 0 && count < CARRY_HEADER_BYTES) {
+        return error_set_field(err, STATUS_INVALID_DATA, "carry",
+                               "Tally-Carry-Length is %llu, but a carry has at least %d bytes",
+                               (unsigned long long)count, CARRY_HEADER_BYTES);
+    }
+    if (head.count >= count) {
+        *need = count;
+        return STATUS_OK;
+    }
+    if (head.count < CARRY_HEADER_BYTES) {
+        *need = CARRY_HEADER_BYTES;
+        return STATUS_OK;
+    }
+    if (head.count == CARRY_HEADER_BYTES &&
+        carry_read_head(head.bytes, count, &ignored, err) != STATUS_OK) {
+        return err->status;
+    }
+    carry_crc_add(request->carry_crc, head.bytes, head.count);
+    *need = count - head.count < CARRY_STEP ? count : head.count + CARRY_STEP;
+    return STATUS_OK;
+}
+
+enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
+                              struct error *err)
+{
+    const bool part = desc->part != SCAN_PART_WHOLE;
+    const bool goes_on = desc->part == SCAN_PART_NEXT || desc->part == SCAN_PART_LAST;
+    if (totals && part) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "part",
+                               "totals are of each part by itself: leave part out");
+    }
+    if ((part || totals) && desc->has_output_strides) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "output_strides",
+                               "the answer %s is packed: leave output_strides out",
+                               part ? "to a part" : "with totals");
+    }
+    if (goes_on && !carry) {
+        return error_set_field(
+            err, STATUS_MISSING_FIELD, "carry",
+            "part is %s, but there is no carry: send that of the answer to the "
+            "part before it, or part=first",
+            desc->part == SCAN_PART_NEXT ? "next" : "last");
+    }
+    if (!goes_on && carry) {
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "carry",
+            "there is a carry, but %s: leave it out, or say that part is next "
+            "or last",
+            totals ? "totals take none"
+            : part ? "the first part takes none"
+                   : "part is not given");
+    }
+    return STATUS_OK;
+}
+
+enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
+                              const struct parallel *parallel, struct scan_call *call,
+                              struct error *err)
+{
+    struct carry_head found;
+    struct carry_crc all = crc != NULL ? *crc : (struct carry_crc){.done = 0};
+    if (carry.count < CARRY_HEADER_BYTES) {
+        return error_set_field(err, STATUS_INVALID_DATA, "carry",
+                               "the carry has %zu bytes, at least %d are expected", carry.count,
+                               CARRY_HEADER_BYTES);
+    }
+    enum status status = carry_read_head(carry.bytes, carry.count, &found, err);
+    if (status == STATUS_OK) {
+        status = carry_check_head(&found, &call->desc, err);
+    }
+    if (status == STATUS_OK) {
+        status = carry_check_crc(&all, carry.bytes, carry.count, parallel, err);
+    }
+    if (status == STATUS_OK) {
+        call->carry.bytes = carry.count;
+        call->carry.held = carry_held(found.dtype, found.position);
+        call->carry.start = carry.bytes;
+        call->carry.position = found.position;
+    }
+    return status;
+}
+
+enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
+                             struct scan_call *call, struct error *err)
+{
+    struct scan_desc *desc = &call->desc;
+    uint64_t totals = 0;
+    uint64_t elements = 0;
+    uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype, desc->precision))->bytes;
+    enum status status = cumsum_check_part(desc, request->totals, carry.count > 0, err);
+    call->totals = request->totals;
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (request->totals) {
+        desc->exclusive = false; /* a total is of all elements */
+        if (carry_geometry(desc, &totals, &elements) &&
+            (__builtin_mul_overflow(totals, elements / CARRY_SUPERBLOCK + 1, &totals) ||
+             __builtin_mul_overflow(totals, bytes, &call->output_bytes))) {
+            return error_set_field(
+                err, STATUS_INVALID_SHAPE, "shape",
+                "there are more totals than can be addressed: split the tensor");
+        }
+    }
+    if (carry.count == 0) {
+        return STATUS_OK;
+    }
+    return cumsum_take_carry(request->carry_crc, carry, request->parallel, call, err);
+}
+
+/* The request as its answer shows it: of totals these, a line of them for each line. */
+static struct scan_call shown_call(const struct scan_call *call)
+{
+    struct scan_call shown = *call;
+    uint64_t lines = 0;
+    uint64_t elements = 0;
+    if (call->totals && carry_geometry(&call->desc, &lines, &elements)) {
+        shown.desc.dtype = answer_dtype(call);
+        shown.desc.rank = 2;
+        shown.desc.sizes[0] = (int64_t)lines;
+        shown.desc.sizes[1] = (int64_t)((elements + CARRY_SUPERBLOCK - 1) / CARRY_SUPERBLOCK);
+    }
+    return shown;
 }
 
 /* False for what scan_plan_make() refuses. */
@@ -157,31 +307,38 @@ enum status cumsum_output_elements(const struct scan_call *call, uint64_t output
 enum status cumsum_encode(const struct scan_call *call, const void *output,
                           uint64_t output_bytes, struct answer *answer, struct error *err)
 {
+    const struct scan_call shown = shown_call(call);
     uint64_t elements = 0;
-    enum status status = cumsum_output_elements(call, output_bytes, &elements, err);
+    enum status status = cumsum_output_elements(&shown, output_bytes, &elements, err);
     if (status != STATUS_OK) {
         return status;
     }
+    if (answer->head_bytes > 0 && call->answer_format != CODEC_FORMAT_JSON) {
+        struct answer_header *header = &answer->headers[answer->header_count++];
+        header->name = "Tally-Carry-Length";
+        (void)snprintf(header->value, sizeof header->value, "%zu", answer->head_bytes);
+    }
     switch (call->answer_format) {
     case CODEC_FORMAT_JSON:
-        return answer_json(call, output, elements, answer, err);
+        return answer_json(&shown, output, elements, answer, err);
     case CODEC_FORMAT_RAW:
-        return answer_raw(call, elements, answer, err);
+        return answer_raw(&shown, elements, answer, err);
     case CODEC_FORMAT_NPY:
-        return answer_npy(call, elements, answer, err);
+        return answer_npy(&shown, elements, answer, err);
     }
     return error_set(err, STATUS_INTERNAL, "unknown answer format");
 }
 
 uint64_t cumsum_head_max(const struct scan_call *call)
 {
-    const struct scan_desc *desc = &call->desc;
+    const struct scan_call shown = shown_call(call);
+    const struct scan_desc *desc = &shown.desc;
     uint64_t elements = 0;
     switch (call->answer_format) {
     case CODEC_FORMAT_JSON:
         return buffer_reach(desc, desc->has_output_strides ? desc->output_strides : NULL,
                             &elements)
-                   ? answer_json_max(call, elements)
+                   ? answer_json_max(&shown, elements)
                    : UINT64_MAX;
     case CODEC_FORMAT_NPY:
         return NPY_HEADER_MAX;
@@ -193,5 +350,6 @@ uint64_t cumsum_head_max(const struct scan_call *call)
 
 void cumsum_release(struct scan_call *call)
 {
-    call->dialect = NULL; /* these formats own nothing */
+    free(call->carry.owned); /* else these formats own nothing */
+    call->carry.owned = NULL;
 }

@@ -17,6 +17,30 @@ extern const struct codec codec_npy;
 MUST_CHECK enum status cumsum_choose_answer(const struct codec_request *request,
                                             struct scan_call *call, struct error *err);
 
+/* ---- parts ---- */
+
+/* head_need() of raw and NPY while the carry comes, which is checked as it does. *need is
+ * request->carry_bytes when that is all there. Without one it is 0.
+ * err   INVALID_DATA, LENGTH_MISMATCH */
+MUST_CHECK enum status cumsum_carry_need(const struct codec_request *request,
+                                         struct byte_view head, uint64_t *need,
+                                         struct error *err);
+
+/* The attributes are known: whether part, totals and carry go together. `carry`: all of it, which
+ * is borrowed; empty if none came. Sets call->carry, and what totals need.
+ * err   INVALID_FIELD, MISSING_FIELD, INVALID_DATA */
+MUST_CHECK enum status cumsum_take_part(const struct codec_request *request,
+                                        struct byte_view carry, struct scan_call *call,
+                                        struct error *err);
+
+/* The two halves of it: what goes together, and what the carry is, of which `crc` has seen the
+ * first bytes; NULL: none. */
+MUST_CHECK enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
+                                         struct error *err);
+MUST_CHECK enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
+                                         const struct parallel *parallel,
+                                         struct scan_call *call, struct error *err);
+
 /* Size the binary payload of call->desc, and compare it with what is known of the body. A
  * geometry that scan_plan_make() will refuse passes with a payload of 0 bytes. err
  * LENGTH_MISMATCH */

@@ -377,7 +377,10 @@ static enum status read_operator(const json_t *object, struct directml_operator 
     const char *type = NULL;
     const char *level_name = NULL;
     struct json_place desc;
-    enum status status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
+    enum status status = framed_no_parts(&root, err);
+    if (status == STATUS_OK) {
+        status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
+    }
     if (status == STATUS_OK) {
         status = json_field_string(&root, "type", &type, err);
     }
@@ -597,7 +600,8 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     }
     json_writer_end_object(&w);
     (void)output_bytes;
-    enum status status = framed_answer(&w, framed, call->output_bytes, answer, err);
+    enum status status =
+        framed_answer(&w, (struct byte_view){"", 0}, framed, call->output_bytes, answer, err);
     json_writer_deinit(&w);
     return status;
 }

@@ -11,11 +11,13 @@
  * and nesting disagree; LENGTH_MISMATCH where shape and data do; INVALID_DATA names the element
  * that is no number of the type. */
 #include "proto/attributes.h"
+#include "proto/base64.h"
 #include "proto/codec_cumsum.h"
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static enum status head_need(const struct codec_request *request, struct byte_view head,
@@ -41,6 +43,13 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
     }
     if (status == STATUS_OK) {
         status = json_field_precision(root, "precision", &desc->precision, err);
+    }
+    if (status == STATUS_OK) {
+        const char *part = NULL;
+        status = json_field_string(root, "part", &part, err);
+        if (status == STATUS_OK && part != NULL) {
+            status = carry_part("part", part, &desc->part, err);
+        }
     }
     if (status == STATUS_OK) {
         desc->has_strides = json_field(root, "strides") != NULL;
@@ -153,12 +162,42 @@ static enum status read_data(const struct json_place *root, const struct json_do
     return json_tensor_require_regular(data, "data", err);
 }
 
-static enum status read_call(const struct json_doc *doc, struct scan_call *call,
-                             struct error *err)
+/* The member carry, in memory of its own. */
+static enum status read_carry(const struct codec_request *request,
+                              const struct json_place *root, const struct json_doc *doc,
+                              struct scan_call *call, struct error *err)
 {
-    static const char *const known[] = {"data",      "dtype",          "shape",
-                                        "strides",   "output_strides", "axis",
-                                        "exclusive", "reverse",        "precision"};
+    const struct json_cut text = doc->carry;
+    struct byte_view carry = {"", 0};
+    const char *ignored = NULL;
+    enum status status = json_field_string(root, "carry", &ignored, err);
+    if (status == STATUS_OK && request->carry_bytes > 0) {
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
+            "Tally-Carry-Length is for raw and NPY bodies: in JSON the carry is "
+            "the member carry, in base64");
+    }
+    if (status == STATUS_OK && ignored != NULL && text.text == NULL) {
+        return json_field_error(root, "carry", "base64", err);
+    }
+    if (status == STATUS_OK && text.text != NULL) {
+        call->carry.owned = malloc(text.bytes / 4 * 3 + 3);
+        if (call->carry.owned == NULL) {
+            return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the carry");
+        }
+        carry.bytes = call->carry.owned;
+        status = base64_decode("carry", text, request->parallel, call->carry.owned,
+                               &carry.count, err);
+    }
+    return status == STATUS_OK ? cumsum_take_part(request, carry, call, err) : status;
+}
+
+static enum status read_call(const struct codec_request *request, const struct json_doc *doc,
+                             struct scan_call *call, struct error *err)
+{
+    static const char *const known[] = {"data",           "dtype", "shape",     "strides",
+                                        "output_strides", "axis",  "exclusive", "reverse",
+                                        "precision",      "part",  "carry"};
     const struct json_place root = {.object = doc->root};
     struct attribute_lists lists = {0, 0};
     struct json_array data = {.rank = 0};
@@ -178,6 +217,9 @@ static enum status read_call(const struct json_doc *doc, struct scan_call *call,
     }
     if (status == STATUS_OK) {
         status = attributes_check_strides(desc, &lists, err);
+    }
+    if (status == STATUS_OK) {
+        status = read_carry(request, &root, doc, call, err);
     }
     if (status == STATUS_OK) {
         status = check_count(desc, &data, err);
@@ -203,12 +245,14 @@ static enum status decode(const struct codec_request *request, struct byte_view 
     if (status != STATUS_OK) {
         return status;
     }
-    status = read_call(&doc, &found, err);
+    status = read_call(request, &doc, &found, err);
     if (status == STATUS_OK) {
         status = cumsum_choose_answer(request, &found, err);
     }
     if (status == STATUS_OK) {
         *call = found;
+    } else {
+        free(found.carry.owned);
     }
     json_doc_deinit(&doc);
     return status;
@@ -247,11 +291,31 @@ static struct json_print print_of(const struct scan_call *call, const void *outp
 uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
 {
     enum {
-        KEYS = 100 /* bytes of keys, of the type's name, and of what stands between them */
+        KEYS = 120 /* bytes of keys, of the type's name, and of what stands between them */
     };
     const struct json_print print = print_of(call, NULL, elements);
+    const uint64_t carry = carry_answer_size(&call->desc, call->carry.held);
+    if (carry > SIZE_MAX / 4) {
+        return UINT64_MAX;
+    }
     return json_tensor_write_max(&print,
-                                 KEYS + 2 * (uint64_t)JSON_INT_MAX * (uint64_t)call->desc.rank);
+                                 KEYS + base64_size((size_t)carry) +
+                                     2 * (uint64_t)JSON_INT_MAX * (uint64_t)call->desc.rank);
+}
+
+/* The head of the answer is its carry. */
+static void write_carry(const struct answer *answer, struct json_writer *w)
+{
+    const size_t bytes = base64_size(answer->head_bytes);
+    json_writer_key(w, "carry");
+    json_writer_begin_value(w);
+    char *text = json_writer_space(w, bytes + 2);
+    if (text != NULL) {
+        text[0] = '"';
+        base64_encode((const unsigned char *)answer->head, answer->head_bytes, text + 1);
+        text[bytes + 1] = '"';
+        json_writer_advance(w, bytes + 2);
+    }
 }
 
 enum status answer_json(const struct scan_call *call, const void *output, uint64_t elements,
@@ -267,9 +331,13 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
     if (desc->has_output_strides) {
         json_writer_member_int_list(&w, "strides", desc->output_strides, desc->rank);
     }
+    if (answer->head_bytes > 0) {
+        write_carry(answer, &w);
+    }
     json_writer_key(&w, "data");
     json_tensor_write(&print, &w);
     json_writer_end_object(&w);
+    free(answer->head);
     answer->head = json_writer_take(&w, &answer->head_bytes);
     json_writer_deinit(&w);
     if (answer->head == NULL) {

@@ -14,7 +14,7 @@
  *
  * Possible failures: MISSING_FIELD, UNKNOWN_FIELD (a tensor that the model does not have) and
  * INVALID_*, which blame their field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
-#include "proto/codec.h"
+#include "proto/codec_cumsum.h"
 #include "proto/framed.h"
 #include "proto/kserve_parameters.h"
 
@@ -23,15 +23,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The inputs by name, and of outputs the second and the third. */
+enum kserve_tensor {
+    TENSOR_X,
+    TENSOR_AXIS,
+    TENSOR_CARRY
+};
+
 struct kserve_inputs {
     struct framed_tensor x;
     struct framed_tensor axis;
+    struct framed_tensor carry;
     uint64_t payload_bytes; /* of all binary inputs together */
 };
 
-/* The one output, as it is asked for. */
+/* The output, and the carry beside it, as they are asked for. */
 struct kserve_output {
     bool binary;
+    bool carry_binary;
+    bool named; /* in `outputs` */
+    bool carry_named;
     struct shm_window shm;
 };
 
@@ -51,6 +62,8 @@ static void kserve_release(struct scan_call *call)
         json_doc_deinit(&kserve->doc);
         free(kserve);
     }
+    free(call->carry.owned);
+    call->carry.owned = NULL;
     call->dialect = NULL;
 }
 
@@ -59,7 +72,7 @@ static void kserve_release(struct scan_call *call)
 static enum status kserve_head_need(const struct codec_request *request, struct byte_view head,
                                     uint64_t *need, struct error *err)
 {
-    if (request->head_bytes == 0 && request->body_bytes < 0) {
+    if (request->head_bytes == 0 && request->body_bytes < 0 && request->carry_bytes == 0) {
         *need = UINT64_MAX;
         return STATUS_OK;
     }
@@ -67,6 +80,9 @@ static enum status kserve_head_need(const struct codec_request *request, struct 
 }
 
 /* ---- inputs and outputs ---- */
+
+static const char *const input_names[] = {
+    [TENSOR_X] = MODEL_INPUT, [TENSOR_AXIS] = MODEL_AXIS, [TENSOR_CARRY] = MODEL_CARRY};
 
 /* Data that is there: null counts as absent, as some clients send it beside binary data. */
 static const json_t *data_of(const struct json_place *place)
@@ -140,15 +156,15 @@ static enum status locate(const struct json_doc *doc, const struct kserve_locati
 }
 
 static enum status read_input(const struct json_doc *doc, const struct json_place *place,
-                              bool axis, struct kserve_inputs *out,
+                              enum kserve_tensor which, struct kserve_inputs *out,
                               struct kserve_attributes *attributes, struct error *err)
 {
-    struct framed_tensor *input = axis ? &out->axis : &out->x;
+    struct framed_tensor *const inputs[] = {&out->x, &out->axis, &out->carry};
+    struct framed_tensor *input = inputs[which];
     struct kserve_location location = {.binary_size = 0};
     if (input->place.object != NULL) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
-                               "the input \"%s\" is there twice",
-                               axis ? MODEL_AXIS : MODEL_INPUT);
+                               "the input \"%s\" is there twice", input_names[which]);
     }
     input->place = *place;
     enum status status = read_dtype(input, err);
@@ -158,8 +174,27 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
     if (status == STATUS_OK) {
         status = kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err);
     }
-    return status == STATUS_OK ? locate(doc, &location, axis, input, &out->payload_bytes, err)
-                               : status;
+    return status == STATUS_OK
+               ? locate(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err)
+               : status;
+}
+
+/* The carry is a row of bytes, in the body. */
+static enum status check_carry(const struct framed_tensor *carry, struct error *err)
+{
+    if (carry->dtype != DTYPE_U8 || carry->rank != 1) {
+        return json_field_refuse(
+            &carry->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
+            "found %s of %d dimensions: the carry is of datatype UINT8 and "
+            "one dimension",
+            dtype_info(carry->dtype)->kserve, carry->rank);
+    }
+    if (carry->shm.region[0] != '\0') {
+        return json_field_refuse(&carry->place, "parameters.shared_memory_region", -1,
+                                 STATUS_INVALID_FIELD, err,
+                                 "the carry comes in the body: send it as binary or JSON data");
+    }
+    return STATUS_OK;
 }
 
 static enum status check_x(const struct framed_tensor *x, const struct model *model,
@@ -188,16 +223,22 @@ static enum status read_named(const struct json_doc *doc, const struct json_plac
     if (status != STATUS_OK) {
         return status;
     }
-    bool axis = strcmp(name, MODEL_AXIS) == 0;
-    if (!axis && strcmp(name, MODEL_INPUT) != 0) {
+    unsigned which = 0;
+    while (which < ARRAY_COUNT(input_names) && strcmp(name, input_names[which]) != 0) {
+        which++;
+    }
+    if (which == ARRAY_COUNT(input_names)) {
         return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
                                "unexpected input \"%.60s\": the models take \"" MODEL_INPUT
-                               "\", and \"" MODEL_AXIS "\" as an option",
+                               "\", and \"" MODEL_AXIS "\" and \"" MODEL_CARRY "\" as options",
                                name);
     }
-    status = read_input(doc, place, axis, out, attributes, err);
-    return status == STATUS_OK && axis ? framed_tensor_check_axis(&out->axis, "datatype", err)
-                                       : status;
+    status = read_input(doc, place, (enum kserve_tensor)which, out, attributes, err);
+    if (status == STATUS_OK && which == TENSOR_AXIS) {
+        status = framed_tensor_check_axis(&out->axis, "datatype", err);
+    }
+    return status == STATUS_OK && which == TENSOR_CARRY ? check_carry(&out->carry, err)
+                                                        : status;
 }
 
 static enum status read_inputs(const struct json_doc *doc, const struct model *model,
@@ -213,7 +254,7 @@ static enum status read_inputs(const struct json_doc *doc, const struct model *m
     size_t count = json_array_size(list);
     if (status == STATUS_OK && count > LIMIT_TENSORS) {
         return error_set_field(err, STATUS_INVALID_FIELD, "inputs",
-                               "found %zu inputs: the models take one, or two with the axis",
+                               "found %zu inputs: the models take one, and two more as options",
                                count);
     }
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
@@ -242,18 +283,35 @@ static enum status read_output(const struct json_place *place, bool binary_defau
     if (status != STATUS_OK) {
         return status;
     }
-    if (strcmp(name, MODEL_OUTPUT) != 0) {
+    const bool carry = strcmp(name, MODEL_CARRY) == 0;
+    if (!carry && strcmp(name, MODEL_OUTPUT) != 0) {
         return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
                                "unexpected output \"%.60s\": the models have one, "
-                               "\"" MODEL_OUTPUT "\"",
+                               "\"" MODEL_OUTPUT "\", and for a part \"" MODEL_CARRY "\"",
                                name);
+    }
+    if (carry ? out->carry_named : out->named) {
+        return error_set_field(err, STATUS_INVALID_FIELD, place->path,
+                               "the output \"%s\" is there twice", name);
     }
     status = kserve_read_tensor_parameters(place, KSERVE_OUTPUT, &location, NULL, err);
     if (status != STATUS_OK) {
         return status;
     }
-    out->shm = location.shm;
-    out->binary = location.has_binary_data ? location.binary_data : binary_default;
+    const bool binary = location.has_binary_data ? location.binary_data : binary_default;
+    if (carry && location.shm.region[0] != '\0') {
+        return json_field_refuse(place, "parameters.shared_memory_region", -1,
+                                 STATUS_INVALID_FIELD, err,
+                                 "the carry is answered in the body: as binary or JSON data");
+    }
+    if (carry) {
+        out->carry_named = true;
+        out->carry_binary = binary;
+    } else {
+        out->named = true;
+        out->shm = location.shm;
+        out->binary = binary;
+    }
     return STATUS_OK;
 }
 
@@ -262,22 +320,27 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
 {
     const json_t *list = NULL;
     out->binary = binary_default;
+    out->carry_binary = binary_default;
     enum status status = json_field_array(root, "outputs", &list, err);
     if (status != STATUS_OK || json_array_size(list) == 0) {
         return status;
     }
     struct json_place place;
-    for (size_t i = 0; i < json_array_size(list) && i < 2 && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK;
+         i++) { /* no more than 3 */
         status = json_array_object(root, "outputs", list, (int)i, &place, err);
         if (status == STATUS_OK) {
             status = read_output(&place, binary_default, out, err);
         }
     }
-    if (status == STATUS_OK && json_array_size(list) > 1) {
-        return error_set_field(err, STATUS_INVALID_FIELD, place.path,
-                               "the output \"" MODEL_OUTPUT "\" is there twice");
-    }
     return status;
+}
+
+/* Are the numbers of y to be text? */
+static bool has_text(const struct scan_call *call)
+{
+    const struct kserve *kserve = call->dialect;
+    return !kserve->output.binary && call->output_shm.region[0] == '\0';
 }
 
 /* ---- decode ---- */
@@ -404,6 +467,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
                          model->name);
     }
     kserve->output.binary = true;
+    kserve->output.carry_binary = true;
     enum status status =
         kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err);
     if (status != STATUS_OK) {
@@ -429,6 +493,32 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
     call->desc.rank = 1;
     call->desc.sizes[0] = (int64_t)(bytes / size);
     return STATUS_OK;
+}
+
+/* The carry of a part: what of it is known before its bytes are. */
+static enum status place_carry(const struct kserve *kserve, struct scan_call *call,
+                               struct error *err)
+{
+    const struct framed_tensor *carry = &kserve->inputs.carry;
+    const struct scan_desc *desc = &call->desc;
+    const bool part = desc->part != SCAN_PART_WHOLE;
+    if (part && call->axis_pending) {
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "part",
+            "of a part the axis must be known before the body is: give it as a "
+            "parameter or as JSON data");
+    }
+    if (kserve->output.carry_named && carry_answer_size(desc, 0) == 0) {
+        return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
+                               "the output \"" MODEL_CARRY
+                               "\" is there if part is first or next");
+    }
+    enum status status = cumsum_check_part(desc, false, carry->elements > 0, err);
+    if (status != STATUS_OK || carry->elements == 0) {
+        return status;
+    }
+    call->carry.bytes = carry->elements;
+    return carry_guess_held(desc, carry->elements, &call->carry.held, err);
 }
 
 static enum status kserve_decode(const struct codec_request *request, struct byte_view head,
@@ -457,9 +547,15 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
         kserve_release(&found);
         return status;
     }
-    bool binary = kserve->output.binary || found.output_shm.region[0] != '\0';
-    found.answer_format = binary ? CODEC_FORMAT_RAW : CODEC_FORMAT_JSON;
     kserve_apply(&kserve->attributes, model, &found.desc);
+    /* A carry, too, counts as text: its bytes are copied behind that. */
+    bool text = has_text(&found) || carry_answer_size(&found.desc, 0) > 0;
+    found.answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
+    status = place_carry(kserve, &found, err);
+    if (status != STATUS_OK) {
+        kserve_release(&found);
+        return status;
+    }
     *call = found;
     return STATUS_OK;
 }
@@ -498,6 +594,30 @@ static enum status read_text(const struct scan_call *call, void *input, struct e
     return json_tensor_read(&read, call->data, x->elements, input, err);
 }
 
+/* The carry, into memory of its own, before its place is taken. */
+static enum status complete_carry(struct scan_call *call, const void *input, struct error *err)
+{
+    const struct kserve *kserve = call->dialect;
+    const struct framed_tensor *carry = &kserve->inputs.carry;
+    const size_t bytes = (size_t)carry->bytes;
+    call->carry.owned = malloc(bytes);
+    if (call->carry.owned == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the carry");
+    }
+    enum status status = STATUS_OK;
+    if (carry->binary) {
+        status = parallel_copy(call->parallel, call->carry.owned,
+                               (const char *)input + carry->payload_offset, bytes, err);
+    } else {
+        const struct json_read read = {
+            .dtype = DTYPE_U8, .field = "carry", .parallel = call->parallel};
+        status = json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err);
+    }
+    const struct byte_view came = {call->carry.owned, bytes};
+    return status == STATUS_OK ? cumsum_take_carry(NULL, came, call->parallel, call, err)
+                               : status;
+}
+
 static enum status kserve_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
                                    struct error *err)
 {
@@ -505,6 +625,9 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
         framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err);
     if (status == STATUS_OK && call->axis_pending) {
         status = complete_axis(call, input, err); /* before its bytes are written over */
+    }
+    if (status == STATUS_OK && call->carry.bytes > 0) {
+        status = complete_carry(call, input, err);
     }
     if (status != STATUS_OK) {
         return status;
@@ -539,8 +662,14 @@ static uint64_t kserve_head_max(const struct scan_call *call)
     const struct json_print print = print_of(call, NULL);
     uint64_t around =
         KEYS + ESCAPED * strlen(call->id) + JSON_INT_MAX * (uint64_t)call->desc.rank;
-    return call->answer_format == CODEC_FORMAT_JSON ? json_tensor_write_max(&print, around)
-                                                    : around;
+    const uint64_t carry = carry_answer_size(&call->desc, call->carry.held);
+    if (carry > 0 && carry < SIZE_MAX / 16) {
+        const struct json_print bytes = {.dtype = DTYPE_U8, .elements = carry};
+        around = json_tensor_write_max(&bytes, around + KEYS); /* more than its bytes, too */
+    } else if (carry > 0) {
+        return UINT64_MAX;
+    }
+    return has_text(call) ? json_tensor_write_max(&print, around) : around;
 }
 
 static void write_output(const struct scan_call *call, const void *output, uint64_t bytes,
@@ -565,6 +694,28 @@ static void write_output(const struct scan_call *call, const void *output, uint6
     json_writer_end_object(w);
 }
 
+/* The carry is the head of the answer so far; its bytes go behind the text. */
+static void write_carry(const struct kserve *kserve, const struct answer *answer,
+                        struct json_writer *w)
+{
+    const int64_t size = (int64_t)answer->head_bytes;
+    json_writer_begin_object(w);
+    json_writer_member_string(w, "name", MODEL_CARRY);
+    json_writer_member_string(w, "datatype", dtype_info(DTYPE_U8)->kserve);
+    json_writer_member_int_list(w, "shape", &size, 1);
+    if (kserve->output.carry_binary) {
+        json_writer_member_object(w, "parameters");
+        json_writer_member_uint(w, "binary_data_size", answer->head_bytes);
+        json_writer_end_object(w);
+    } else {
+        const struct json_print print = {
+            .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
+        json_writer_key(w, "data");
+        json_tensor_write(&print, w);
+    }
+    json_writer_end_object(w);
+}
+
 static enum status kserve_encode(const struct scan_call *call, const void *output,
                                  uint64_t output_bytes, struct answer *answer,
                                  struct error *err)
@@ -581,11 +732,20 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_member_string(&w, "model_name", kserve->model->name);
     json_writer_member_string(&w, "model_version", MODEL_VERSION);
     json_writer_member_array(&w, "outputs");
+    if (answer->head_bytes > 0) { /* first: between the text and the output's bytes is room */
+        write_carry(kserve, answer, &w);
+    }
     write_output(call, output, bytes, &w);
     json_writer_end_array(&w);
     json_writer_end_object(&w);
+    const struct byte_view carry = {answer->head,
+                                    kserve->output.carry_binary ? answer->head_bytes : 0};
+    char *const head = answer->head;
+    answer->head = NULL;
+    answer->head_bytes = 0;
     enum status status =
-        framed_answer(&w, kserve->output.binary && bytes > 0, bytes, answer, err);
+        framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
+    free(head);
     json_writer_deinit(&w);
     return status;
 }

@@ -1,6 +1,6 @@
 /* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query.
  *
- * head_need() asks for the file's header (npy_header.h), decode() parses it and sizes the
+ * head_need() asks for a carry, if one comes first, and for the file's header (npy_header.h), decode() parses it and sizes the
  * payload, encode() writes one of version 1.0. Possible failures: INVALID_NPY and INVALID_DTYPE
  * for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
 #include "proto/attributes.h"
@@ -12,27 +12,38 @@
 
 enum {
     KNOWN = ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE | ATTRIBUTE_REVERSE | ATTRIBUTE_PRECISION |
-            ATTRIBUTE_OUTPUT_STRIDES
+            ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART
 };
+
+static struct byte_view behind(struct byte_view bytes, uint64_t first)
+{
+    return (struct byte_view){(const char *)bytes.bytes + first, bytes.count - (size_t)first};
+}
 
 static enum status head_need(const struct codec_request *request, struct byte_view head,
                              uint64_t *need, struct error *err)
 {
+    const uint64_t carry = request->carry_bytes;
     uint64_t found = 0;
-    enum status status = npy_header_need(head, &found, err);
+    enum status status = cumsum_carry_need(request, head, need, err);
+    if (status != STATUS_OK || head.count < carry) {
+        return status;
+    }
+    const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)carry;
+    status = npy_header_need(behind(head, carry), &found, err);
     if (status != STATUS_OK) {
         return status;
     }
-    if (request->body_bytes >= 0 && request->body_bytes < NPY_PREFIX_BYTES) {
-        *need = (uint64_t)request->body_bytes; /* decode() says what it is instead */
+    if (file >= 0 && file < NPY_PREFIX_BYTES) {
+        *need = carry + (uint64_t)file; /* decode() says what it is instead */
         return STATUS_OK;
     }
-    if (request->body_bytes >= 0 && (uint64_t)request->body_bytes < found) {
+    if (file >= 0 && (uint64_t)file < found) {
         return error_set(err, STATUS_INVALID_NPY,
                          "the NPY file ends inside its header: %lld bytes of at least %llu",
-                         (long long)request->body_bytes, (unsigned long long)found);
+                         (long long)file, (unsigned long long)found);
     }
-    *need = found;
+    *need = carry + found;
     return STATUS_OK;
 }
 
@@ -72,7 +83,7 @@ static enum status decode(const struct codec_request *request, struct byte_view 
     unsigned seen = 0;
     enum status status = attributes_from_query(request, KNOWN, desc, &lists, &seen, err);
     if (status == STATUS_OK) {
-        status = npy_header_parse(head, &header, err);
+        status = npy_header_parse(behind(head, request->carry_bytes), &header, err);
     }
     if (status != STATUS_OK) {
         return status;
@@ -86,6 +97,10 @@ static enum status decode(const struct codec_request *request, struct byte_view 
         lists.strides = desc->rank;
     }
     status = check_desc(desc, &lists, err);
+    if (status == STATUS_OK) {
+        status = cumsum_take_part(
+            request, (struct byte_view){head.bytes, (size_t)request->carry_bytes}, &found, err);
+    }
     if (status == STATUS_OK) {
         status = cumsum_choose_answer(request, &found, err);
     }
@@ -107,12 +122,14 @@ enum status answer_npy(const struct scan_call *call, uint64_t elements, struct a
     bool strided = desc->has_output_strides;
     size_t bytes = npy_header_print(desc->dtype, strided ? &flat : desc->sizes,
                                     strided ? 1 : desc->rank, text);
-    answer->head = malloc(bytes);
+    if (answer->head == NULL) {
+        answer->head = malloc(bytes);
+    }
     if (answer->head == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the NPY header");
     }
-    memcpy(answer->head, text, bytes);
-    answer->head_bytes = bytes;
+    memcpy(answer->head + answer->head_bytes, text, bytes); /* behind a carry */
+    answer->head_bytes += bytes;
     answer->content_type = "application/x-npy";
     answer->payload_bytes = elements * dtype_info(desc->dtype)->bytes;
     return STATUS_OK;

@@ -188,7 +188,10 @@ static enum status read_root(const struct codec_request *request, struct openvin
     static const char *const known[] = {"attributes", "inputs"};
     struct json_place root = {.object = openvino->doc.root, .path = ""};
     const struct framed_tensor *data = &openvino->data;
-    enum status status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
+    enum status status = framed_no_parts(&root, err);
+    if (status == STATUS_OK) {
+        status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
+    }
     if (status == STATUS_OK) {
         status = read_attributes(&root, &call->desc, err);
     }
@@ -304,7 +307,8 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     json_writer_end_object(&w);
     json_writer_end_array(&w);
     json_writer_end_object(&w);
-    enum status status = framed_answer(&w, port->binary, port->bytes, answer, err);
+    enum status status =
+        framed_answer(&w, (struct byte_view){"", 0}, port->binary, port->bytes, answer, err);
     json_writer_deinit(&w);
     return status;
 }

@@ -3,7 +3,7 @@
  *
  *     ?dtype=float32&shape=2,3&axis=1    24 bytes    Tally-Dtype: float32, Tally-Shape: 2,3
  *
- * There is no head and nothing to convert. Possible failures: a query parameter that is missing,
+ * There is no head but the carry of a part, and nothing to convert. Possible failures: a query parameter that is missing,
  * unknown or no such value; LENGTH_MISMATCH, whose sentence says what a body of another length
  * looks like. */
 #include "proto/attributes.h"
@@ -16,7 +16,7 @@
 enum {
     KNOWN = ATTRIBUTE_DTYPE | ATTRIBUTE_SHAPE | ATTRIBUTE_AXIS | ATTRIBUTE_EXCLUSIVE |
             ATTRIBUTE_REVERSE | ATTRIBUTE_PRECISION | ATTRIBUTE_STRIDES |
-            ATTRIBUTE_OUTPUT_STRIDES,
+            ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART,
     SMALL_BODY = 65536, /* a larger one is refused for its length before any byte has come */
     NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this, */
     NPY_USUAL_MAX = 256 /*   and hardly ever more */
@@ -57,6 +57,7 @@ static enum status decode(const struct codec_request *request, struct byte_view 
                           struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
+    const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
     struct attribute_lists lists = {0, 0};
     unsigned seen = 0;
     enum status status = attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err);
@@ -70,14 +71,17 @@ static enum status decode(const struct codec_request *request, struct byte_view 
         status = attributes_check_strides(&found.desc, &lists, err);
     }
     if (status == STATUS_OK) {
+        status = cumsum_take_part(request, carry, &found, err);
+    }
+    if (status == STATUS_OK) {
         status = cumsum_choose_answer(request, &found, err);
     }
     if (status == STATUS_OK) {
-        status = cumsum_size_payload(request, 0, &found, err);
+        status = cumsum_size_payload(request, carry.count, &found, err);
     }
     if (status == STATUS_OK) {
         *call = found;
-    } else if (status == STATUS_LENGTH_MISMATCH) {
+    } else if (status == STATUS_LENGTH_MISMATCH && carry.count == 0) {
         name_content(head, (uint64_t)request->body_bytes, found.input_bytes, err);
     }
     return status;
@@ -116,13 +120,15 @@ static bool has_wrong_length(const struct codec_request *request)
     return bytes != request->body_bytes;
 }
 
-/* A tensor has no head. But of a small body whose length is wrong the first bytes are asked
+/* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first bytes are asked
  * for, so that decode() can say what they look like. */
 static enum status head_need(const struct codec_request *request, struct byte_view head,
                              uint64_t *need, struct error *err)
 {
     int64_t bytes = request->body_bytes;
-    (void)err;
+    if (request->carry_bytes > 0) {
+        return cumsum_carry_need(request, head, need, err);
+    }
     *need = head.count;
     if (head.count == 0 && bytes > 0 && bytes <= SMALL_BODY && has_wrong_length(request)) {
         *need = bytes < CONTENT_GUESS_BYTES ? (uint64_t)bytes : CONTENT_GUESS_BYTES;
@@ -146,14 +152,13 @@ enum status answer_raw(const struct scan_call *call, uint64_t elements, struct a
                        struct error *err)
 {
     const struct dtype_info *info = dtype_info(call->desc.dtype);
-    struct answer_header *dtype = &answer->headers[0];
-    struct answer_header *shape = &answer->headers[1];
+    struct answer_header *dtype = &answer->headers[answer->header_count++];
+    struct answer_header *shape = &answer->headers[answer->header_count++];
     (void)err;
     dtype->name = "Tally-Dtype";
     memcpy(dtype->value, info->name, strlen(info->name) + 1);
     shape->name = "Tally-Shape";
     cumsum_shape_text(&call->desc, shape->value, sizeof shape->value);
-    answer->header_count = 2;
     answer->content_type = "application/octet-stream";
     answer->payload_bytes = elements * info->bytes;
     return STATUS_OK;

@@ -5,12 +5,20 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum status framed_head_need(const struct codec_request *request, struct byte_view head,
                              uint64_t *need, struct error *err)
 {
     (void)head;
+    if (request->carry_bytes > 0) {
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
+            "Tally-Carry-Length is for raw and NPY bodies of /v1/cumsum: here a "
+            "body begins with its JSON; v2 takes the carry as the input "
+            "\"carry\"");
+    }
     if (request->head_bytes < 0) {
         *need = UINT64_MAX;
         return STATUS_OK;
@@ -60,6 +68,21 @@ enum status framed_no_query(const struct codec_request *request, struct error *e
                            "this route takes no query parameters: everything is in the body");
 }
 
+enum status framed_no_parts(const struct json_place *root, struct error *err)
+{
+    static const char *const names[] = {"part", "carry"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (json_field(root, names[i]) != NULL) {
+            return error_set_field(
+                err, STATUS_UNKNOWN_FIELD, names[i],
+                "there is no %s here: the descriptors of DirectML and OpenVINO "
+                "know no parts of a tensor, /v1/cumsum and v2 do",
+                names[i]);
+        }
+    }
+    return STATUS_OK;
+}
+
 enum status framed_check_flat(const struct json_array *array, const char *field, uint64_t least,
                               uint64_t most, struct error *err)
 {
@@ -80,18 +103,24 @@ enum status framed_check_flat(const struct json_array *array, const char *field,
                            array->elements, least, most);
 }
 
-enum status framed_answer(struct json_writer *w, bool framed, uint64_t payload_bytes,
-                          struct answer *answer, struct error *err)
+enum status framed_answer(struct json_writer *w, struct byte_view carry, bool framed,
+                          uint64_t payload_bytes, struct answer *answer, struct error *err)
 {
     size_t bytes = 0;
     char *text = json_writer_take(w, &bytes);
-    if (text == NULL) {
+    char *whole = text != NULL && carry.count > 0 ? realloc(text, bytes + carry.count) : text;
+    if (whole == NULL) {
+        free(text);
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the text of the answer");
     }
-    answer->head = text;
-    answer->head_bytes = bytes;
-    answer->content_type = framed ? "application/octet-stream" : "application/json";
+    if (carry.count > 0) {
+        memcpy(whole + bytes, carry.bytes, carry.count);
+    }
+    answer->head = whole;
+    answer->head_bytes = bytes + carry.count;
     answer->payload_bytes = framed ? payload_bytes : 0;
+    framed = framed || carry.count > 0;
+    answer->content_type = framed ? "application/octet-stream" : "application/json";
     if (framed) {
         struct answer_header *header = &answer->headers[answer->header_count++];
         header->name = FRAMED_HEADER;
@@ -158,7 +187,10 @@ enum status framed_tensor_take_payload(struct framed_tensor *tensor, const char 
     }
     tensor->binary = true;
     tensor->payload_offset = *payload;
-    *payload += tensor->bytes; /* each is below 2^63, and there are two */
+    if (__builtin_add_overflow(*payload, tensor->bytes, payload) || *payload > INT64_MAX) {
+        return json_field_refuse(&tensor->place, name, -1, STATUS_LENGTH_MISMATCH, err,
+                                 "the binary tensors take more than 2^63-1 bytes");
+    }
     return STATUS_OK;
 }
 

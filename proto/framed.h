@@ -22,7 +22,8 @@
 #define FRAMED_HEADER "Inference-Header-Content-Length"
 
 /* codec.head_need() of these dialects.
- * err   INVALID_REQUEST: the header announces more JSON than there is body */
+ * err   INVALID_REQUEST: the header announces more JSON than there is body; INVALID_FIELD: a
+ *       carry comes in front of it */
 MUST_CHECK enum status framed_head_need(const struct codec_request *request,
                                         struct byte_view head, uint64_t *need,
                                         struct error *err);
@@ -38,14 +39,19 @@ MUST_CHECK enum status framed_check_payload(uint64_t found, uint64_t least, uint
 /* UNKNOWN_FIELD if the URL has query parameters: these dialects have none. */
 MUST_CHECK enum status framed_no_query(const struct codec_request *request, struct error *err);
 
+/* UNKNOWN_FIELD if the object has a member part or carry: the descriptors of DirectML and OpenVINO
+ * know no parts. */
+MUST_CHECK enum status framed_no_parts(const struct json_place *root, struct error *err);
+
 /* INVALID_DATA unless the array is flat and has least..most numbers. */
 MUST_CHECK enum status framed_check_flat(const struct json_array *array, const char *field,
                                          uint64_t least, uint64_t most, struct error *err);
 
-/* Turn the finished text into the answer, followed by payload_bytes of the output if framed.
- * The writer is emptied. err OUT_OF_MEMORY */
-MUST_CHECK enum status framed_answer(struct json_writer *w, bool framed, uint64_t payload_bytes,
-                                     struct answer *answer, struct error *err);
+/* Turn the finished text into the answer, followed by the bytes of a carry, if there are any, and
+ * by payload_bytes of the output if framed. The writer is emptied. err OUT_OF_MEMORY */
+MUST_CHECK enum status framed_answer(struct json_writer *w, struct byte_view carry, bool framed,
+                                     uint64_t payload_bytes, struct answer *answer,
+                                     struct error *err);
 
 /* ---- one tensor ---- */
 

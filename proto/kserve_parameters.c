@@ -47,6 +47,23 @@ static enum status put_precision(struct kserve_attributes *attributes, enum prec
     return STATUS_OK;
 }
 
+static enum status put_part(struct kserve_attributes *attributes, const char *text,
+                            const char *field, struct error *err)
+{
+    enum scan_part part = SCAN_PART_WHOLE;
+    enum status status = carry_part(field, text, &part, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (attributes->has_part && attributes->part != part) {
+        return error_set_field(err, STATUS_INVALID_FIELD, field,
+                               "contradicts another part in the request");
+    }
+    attributes->has_part = true;
+    attributes->part = part;
+    return STATUS_OK;
+}
+
 /* A present member that is not null, which no parameter may be. */
 static enum status present(const struct json_place *place, const char *name, bool *found,
                            struct error *err)
@@ -137,6 +154,16 @@ static enum status read_words(const struct json_place *place,
             status = put_precision(attributes, precision, path, err);
         }
     }
+    if (status == STATUS_OK) {
+        status = present(place, "part", &found, err);
+    }
+    if (status == STATUS_OK && found) {
+        json_path_of(place, "part", -1, path);
+        status = json_field_string(place, "part", &text, err);
+        if (status == STATUS_OK) {
+            status = put_part(attributes, text, path, err);
+        }
+    }
     return status;
 }
 
@@ -213,18 +240,11 @@ enum status kserve_read_request_parameters(const struct json_place *root,
                                            struct kserve_attributes *attributes,
                                            struct error *err)
 {
-    static const char *const known[] = {"axis",
-                                        "exclusive",
-                                        "reverse",
-                                        "precision",
-                                        "axis_direction",
-                                        "has_exclusive_sum",
-                                        "binary_data_output",
-                                        "timeout",
-                                        "priority",
-                                        "sequence_id",
-                                        "sequence_start",
-                                        "sequence_end"};
+    static const char *const known[] = {
+        "axis",           "exclusive",         "reverse",     "precision",
+        "axis_direction", "has_exclusive_sum", "part",        "binary_data_output",
+        "timeout",        "priority",          "sequence_id", "sequence_start",
+        "sequence_end"};
     struct json_place place;
     enum status status = json_field_object(root, "parameters", &place, err);
     if (status != STATUS_OK || place.object == NULL) {
@@ -329,7 +349,8 @@ static enum status read_input_parameters(const struct json_place *place,
                                         "reverse",
                                         "precision",
                                         "axis_direction",
-                                        "has_exclusive_sum"};
+                                        "has_exclusive_sum",
+                                        "part"};
     enum status status = json_fields_known(place, known, ARRAY_COUNT(known), err);
     if (status == STATUS_OK) {
         status = read_attributes(place, attributes, err);
@@ -373,6 +394,9 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
         status = attribute_precision(name, pair->value, &precision, err);
         return status == STATUS_OK ? put_precision(attributes, precision, name, err) : status;
     }
+    if (strcmp(name, "part") == 0) {
+        return put_part(attributes, pair->value, name, err);
+    }
     if (strcmp(name, "axis_direction") == 0) {
         return put_direction(attributes, pair->value, name, err);
     }
@@ -394,7 +418,7 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
     return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
                            "unknown query parameter of a raw binary request: known are axis, "
                            "exclusive, reverse, precision, axis_direction, has_exclusive_sum, "
-                           "binary_data_output");
+                           "part, binary_data_output");
 }
 
 enum status kserve_read_query(const struct codec_request *request, bool *binary_output,
@@ -414,4 +438,5 @@ void kserve_apply(const struct kserve_attributes *attributes, const struct model
     desc->exclusive = attributes->has_exclusive ? attributes->exclusive : model->exclusive;
     desc->reverse = attributes->has_reverse ? attributes->reverse : model->reverse;
     desc->precision = attributes->has_precision ? attributes->precision : PRECISION_WIDE;
+    desc->part = attributes->part;
 }

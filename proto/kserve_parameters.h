@@ -14,9 +14,11 @@ struct kserve_attributes {
     bool has_exclusive;
     bool has_reverse;
     bool has_precision;
+    bool has_part;
     bool exclusive;
     bool reverse;
     enum precision precision;
+    enum scan_part part;
     int64_t axis;
 };
 

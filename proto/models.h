@@ -29,6 +29,7 @@ struct model {
 #define MODEL_INPUT  "x"
 #define MODEL_AXIS   "axis"
 #define MODEL_OUTPUT "y"
+#define MODEL_CARRY  "carry" /* of a part, in and out */
 
 size_t model_count(void);
 const struct model *model_at(size_t index);       /* index < model_count() */

@@ -5,6 +5,7 @@
 #ifndef TALLY_PROTO_SCAN_CALL_H
 #define TALLY_PROTO_SCAN_CALL_H
 
+#include "proto/carry.h"
 #include "proto/parallel.h"
 #include "proto/scan_desc.h"
 
@@ -39,6 +40,14 @@ struct json_cut {
 
 struct scan_call {
     struct scan_desc desc;
+    bool totals; /* the answer is what the lines' superblocks sum up to */
+    struct call_carry {
+        uint64_t bytes;             /* of the carry that came with a part; 0: none did */
+        uint64_t held;              /* elements of each line in it */
+        const unsigned char *start; /* after complete(): the carry, checked */
+        uint64_t position;          /* and its place along the axis */
+        void *owned;                /* memory of it, freed by codec->release(); or NULL */
+    } carry;
     enum call_source source;
     bool axis_pending;       /* desc.axis lies in the payload: valid after complete() */
     uint64_t input_bytes;    /* bytes of the input buffer, as complete() leaves it */

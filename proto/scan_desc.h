@@ -16,6 +16,14 @@ enum precision {
     PRECISION_NATIVE /* float32 */
 };
 
+/* A part's place in its tensor, in the order in which the axis is traversed. */
+enum scan_part {
+    SCAN_PART_WHOLE, /* no part: the tensor is all there */
+    SCAN_PART_FIRST,
+    SCAN_PART_NEXT,
+    SCAN_PART_LAST
+};
+
 struct scan_desc {
     enum dtype dtype;
     enum precision precision;
@@ -28,6 +36,7 @@ struct scan_desc {
     int64_t axis;                       /* -rank..rank-1 is valid */
     bool exclusive;                     /* output k leaves element k out */
     bool reverse;                       /* traverse the axis from its last element */
+    enum scan_part part;                /* what other parts the axis has; not part of a plan */
 };
 
 #endif

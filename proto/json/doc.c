@@ -28,6 +28,8 @@ struct builder {
     int array_count;
     int array_room;
     size_t skeleton_at[LIMIT_TENSORS]; /* place of each array's stand-in */
+    struct json_cut carry;
+    size_t carry_at; /* place of its stand-in in the skeleton */
 };
 
 static enum status append(struct builder *b, const char *text, size_t bytes, struct error *err)
@@ -120,18 +122,17 @@ static int next_char(const char *text, size_t end, size_t *at)
     return code;
 }
 
-/* True if the string text[at..end), without quotes, spells data. */
-static bool spells_data(const char *text, size_t at, size_t end)
+/* True if the string text[at..end), without quotes, spells the name. */
+static bool spells(const char *text, size_t at, size_t end, const char *name)
 {
-    static const char name[] = "data";
     size_t matched = 0;
-    while (at < end && matched < sizeof name - 1) {
+    while (at < end && name[matched] != '\0') {
         if (next_char(text, end, &at) != name[matched]) {
             return false;
         }
         matched++;
     }
-    return at == end && matched == sizeof name - 1;
+    return at == end && name[matched] == '\0';
 }
 
 /* Room for one more array. */
@@ -187,12 +188,34 @@ static enum status cut(struct builder *b, size_t at, struct error *err)
     return append(b, stand_in, n, err);
 }
 
-/* The string at b->at, and the array it may be the key of. */
+/* Take the string whose opening quote is at `at` as the carry, and put an empty one into the
+ * skeleton. One that holds a quote is no base64, and is left to jansson. */
+static enum status cut_carry(struct builder *b, size_t at, struct error *err)
+{
+    const char *text = b->text + at + 1;
+    const char *quote = memchr(text, '"', b->bytes - at - 1);
+    if (quote == NULL || (quote > text && quote[-1] == '\\')) {
+        return STATUS_OK;
+    }
+    enum status status = append(b, b->text + b->copied, at + 1 - b->copied, err);
+    b->carry = (struct json_cut){text, (size_t)(quote - text)};
+    b->carry_at = b->skeleton_bytes;
+    b->copied = (size_t)(quote - b->text);
+    b->at = b->copied + 1;
+    return status;
+}
+
+/* The string at b->at, and the array or the carry that it may be the key of. */
 static enum status string(struct builder *b, struct error *err)
 {
     size_t begin = b->at + 1;
     b->at = skip_string(b, b->at);
-    if (b->at >= limit_of(b) || !spells_data(b->text, begin, b->at - 1)) {
+    if (b->at >= limit_of(b)) {
+        return STATUS_OK;
+    }
+    const bool data = spells(b->text, begin, b->at - 1, "data");
+    const bool carry = b->depth == 1 && spells(b->text, begin, b->at - 1, "carry");
+    if (!data && !carry) {
         return STATUS_OK;
     }
     size_t colon = skip_space(b, b->at);
@@ -200,13 +223,16 @@ static enum status string(struct builder *b, struct error *err)
         return STATUS_OK;
     }
     size_t value = skip_space(b, colon + 1);
-    return value < limit_of(b) && b->text[value] == '[' ? cut(b, value, err) : STATUS_OK;
+    if (value >= limit_of(b) || b->text[value] != (data ? '[' : '"')) {
+        return STATUS_OK;
+    }
+    return data ? cut(b, value, err) : cut_carry(b, value, err);
 }
 
 /* Place in the text of a place in the skeleton. */
 static size_t original(const struct builder *b, size_t at)
 {
-    size_t moved = 0;
+    size_t moved = b->carry.text != NULL && b->carry_at < at ? b->carry.bytes : 0;
     for (int k = 0; k < b->array_count && b->skeleton_at[k] < at; k++) {
         size_t stand_in = k < 10 ? 3 : 4;
         moved += b->arrays[k].cut.bytes - stand_in;
@@ -329,8 +355,11 @@ static enum status parse(struct builder *b, struct json_doc *doc, struct error *
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is valid JSON, but not an object: expected {...}");
     }
-    *doc = (struct json_doc){
-        .root = root, .arrays = b->arrays, .array_count = b->array_count, .arena = b->arena};
+    *doc = (struct json_doc){.root = root,
+                             .arrays = b->arrays,
+                             .array_count = b->array_count,
+                             .carry = b->carry,
+                             .arena = b->arena};
     b->arena = (struct arena){.chunks = NULL};
     return STATUS_OK;
 }

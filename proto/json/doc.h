@@ -2,7 +2,8 @@
  * borrowed text; jansson parses what is left (strictly: no duplicate keys, valid UTF-8, nothing
  * after the end), so that a number costs no node. In the tree each such array is replaced by a
  * short stand-in that json_doc_array() turns into the measured array; a "data" value that is no
- * array (a number, a string) stays what it is. Thread: any, one at a time per document. */
+ * array (a number, a string) stays what it is. A string under "carry" in the object itself is cut
+ * out, too: it may be long. Thread: any, one at a time per document. */
 #ifndef TALLY_PROTO_JSON_DOC_H
 #define TALLY_PROTO_JSON_DOC_H
 
@@ -15,7 +16,8 @@ struct json_doc {
     json_t *root;              /* an object; borrowed, like its nodes: nothing is added to it */
     struct json_array *arrays; /* in the order of the text */
     int array_count;
-    struct arena arena; /* owned: the tree and the arrays */
+    struct json_cut carry; /* without its quotes; text NULL: there is none */
+    struct arena arena;    /* owned: the tree and the arrays */
 };
 
 /* Parse text[0..bytes), which must outlive *doc.

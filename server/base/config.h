@@ -61,9 +61,9 @@ void config_print_man(FILE *out); /* tallyd(8) */
 
 /* What a client may do about a limit on sizes: the end of such a refusal. The flag before it is
  * "the server's": the reader is not the one who set it. */
-#define CONFIG_LESS_ADVICE                                                                   \
-    "send less at once (a tensor may be cut along any axis but the one that is summed), or " \
-    "ask the operator"
+#define CONFIG_LESS_ADVICE                                                            \
+    "send less at once (a tensor may be cut along any axis, along the summed one in " \
+    "parts), or ask the operator"
 
 /* Text of a byte count as a person writes it: "64 MiB", "1.5 GiB", "17 bytes". */
 void config_size_text(uint64_t bytes, char *text, size_t room);

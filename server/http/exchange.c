@@ -222,6 +222,8 @@ static enum status choose_codec(struct exchange *x, struct error *err)
     struct request *request = &x->request;
     enum header_media media = x->header.media;
     request->codec_request.head_bytes = x->header.head_bytes;
+    request->codec_request.carry_bytes = (uint64_t)x->header.carry_bytes;
+    request->codec_request.totals = x->route->totals;
     if (x->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != HEADER_MEDIA_NPY;
         if (!known && !x->route->any_media) {

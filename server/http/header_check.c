@@ -19,6 +19,7 @@ enum field {
     FIELD_REQUEST_ID,
     FIELD_TIMEOUT,
     FIELD_HEAD_BYTES,
+    FIELD_CARRY_BYTES,
     FIELD_COUNT
 };
 
@@ -42,6 +43,7 @@ static const struct {
     [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
+    [FIELD_CARRY_BYTES] = ROW("Tally-Carry-Length", true),
 #undef ROW
 };
 
@@ -287,6 +289,16 @@ static void see_head_bytes(struct header_check *check, const char *value, size_t
     }
 }
 
+static void see_carry_bytes(struct header_check *check, const char *value, size_t bytes)
+{
+    if (!own_number(value, bytes, &check->carry_bytes)) {
+        (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "Tally-Carry-Length",
+                              "Tally-Carry-Length is \"%.40s\", expected the number of bytes "
+                              "of the carry that the body begins with",
+                              value);
+    }
+}
+
 static void see(struct header_check *check, enum field field, const char *value, size_t bytes)
 {
     switch (field) {
@@ -325,6 +337,9 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_HEAD_BYTES:
         see_head_bytes(check, value, bytes);
         break;
+    case FIELD_CARRY_BYTES:
+        see_carry_bytes(check, value, bytes);
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -341,6 +356,7 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->expect_continue = false;
     check->content_length = -1;
     check->head_bytes = -1;
+    check->carry_bytes = 0;
     check->timeout_ms = 0;
     check->media = HEADER_MEDIA_NONE;
     check->coding = CODING_IDENTITY;

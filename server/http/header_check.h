@@ -39,6 +39,7 @@ struct header_check {
     bool expect_continue;   /* the client waits for 100 before it sends its body */
     int64_t content_length; /* -1: none given */
     int64_t head_bytes;     /* Inference-Header-Content-Length, -1: none given */
+    int64_t carry_bytes;    /* Tally-Carry-Length, 0: none given */
     uint64_t timeout_ms;    /* X-Request-Timeout-Ms, 0: none given */
     enum header_media media;
     enum coding coding;        /* Content-Encoding */

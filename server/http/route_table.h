@@ -6,17 +6,18 @@
 #define TALLY_SERVER_ROUTE_TABLE_H
 
 /* clang-format off */
-/*   CUMSUM    a tensor; codec by Content-Type
+/*   CUMSUM    a tensor; codec by Content-Type; totals: of its lines' superblocks
  *   DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's codes
  *   PAGE      an answer without a tensor
  * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
 #define ROUTE_TABLE(CUMSUM, DIALECT, PAGE)                                                                                   \
 /*      pattern                                               counted as  codec           triton */                          \
-CUMSUM( "/v1/cumsum",                                         CUMSUM)                                                        \
+CUMSUM( "/v1/cumsum",                                         CUMSUM,     false)                                         \
 DIALECT("/v2/models/{}/infer",                                V2_INFER,   codec_kserve,   true)                              \
 DIALECT("/v2/models/{}/versions/{}/infer",                    V2_INFER,   codec_kserve,   true)                              \
 DIALECT("/v1/directml/cumulative_summation",                  DIRECTML,   codec_directml, false)                             \
 DIALECT("/v1/openvino/cumsum-3",                              OPENVINO,   codec_openvino, false)                             \
+CUMSUM( "/v1/cumsum/totals",                                  CUMSUM,     true)                                          \
 /*      pattern                                               methods                 counted as  page */                    \
 PAGE(   "/livez",                                             ROUTE_GET,              OPERATIONS, page_livez)                \
 PAGE(   "/readyz",                                            ROUTE_GET,              OPERATIONS, page_readyz)               \

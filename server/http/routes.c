@@ -7,12 +7,12 @@
 #include <strings.h>
 
 /* clang-format off */
-#define CUMSUM(pattern, counted_as) \
-    {pattern, ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_##counted_as, NULL, NULL, false, false},
+#define CUMSUM(pattern, counted_as, totals) \
+    {pattern, ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_##counted_as, NULL, NULL, false, totals, false},
 #define DIALECT(pattern, counted_as, codec, triton) \
-    {pattern, ROUTE_POST, ROUTE_DIALECT, METRICS_ROUTE_##counted_as, NULL, codec, triton, triton},
+    {pattern, ROUTE_POST, ROUTE_DIALECT, METRICS_ROUTE_##counted_as, NULL, codec, triton, false, triton},
 #define PAGE(pattern, methods, counted_as, page) \
-    {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false},
+    {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false, false},
 static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE)};
 /* clang-format on */
 

@@ -31,6 +31,7 @@ struct route {
     page_fn page;
     const struct codec *(*codec)(void);
     bool any_media;    /* Content-Type is not looked at */
+    bool totals;       /* what the superblocks of lines sum up to */
     bool triton_codes; /* a deadline that passed is 503, as Triton says it */
 };
 

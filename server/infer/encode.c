@@ -10,6 +10,7 @@
 #include "server/infer/infer_shm.h"
 #include "server/infer/inflate.h"
 #include "server/infer/land.h"
+#include "server/infer/part.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
 
@@ -186,7 +187,11 @@ void infer_encode(struct request *request)
     answer->head_bytes = 0;
     answer->payload_bytes = 0;
     enum status status =
-        infer_shm_write_output(request, output, request->out_bytes, &crew.parallel, err);
+        part_is_one(request) ? part_finish(request, &crew.parallel, err) : STATUS_OK;
+    if (status == STATUS_OK) {
+        status =
+            infer_shm_write_output(request, output, request->out_bytes, &crew.parallel, err);
+    }
     if (status == STATUS_OK) {
         request->call.parallel = &crew.parallel;
         status =

@@ -7,6 +7,7 @@
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/land.h"
+#include "server/infer/part.h"
 #include "server/infer/slices.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
@@ -187,6 +188,9 @@ static enum status prepare(struct request *request)
     if (status == STATUS_OK && call->axis_pending) {
         status = plan(request, err);
     }
+    if (status == STATUS_OK && part_is_one(request)) {
+        status = part_prepare(request, parallel, err);
+    }
     if (status == STATUS_OK) { /* what no device writes is zeroes */
         uint64_t computed = computed_bytes(request);
         status = parallel_zero(parallel, request_output_bytes(request) + computed,
@@ -198,11 +202,19 @@ static enum status prepare(struct request *request)
 
 /* ---- what is long ---- */
 
+/* Bytes of sums and elements of a part that are moved before its scan, and again after it. */
+static uint64_t part_work_bytes(const struct request *request)
+{
+    const struct request_body *body = &request->body;
+    return request->part_bytes + (body->side_at > 0 ? body->block_bytes - body->side_at : 0);
+}
+
 static bool encode_is_long(const struct request *request)
 {
     bool packs = request->accept_coding != CODING_IDENTITY;
     return infer_text_bytes(request) > request->server->config->inline_json_bytes ||
            (packs && request->out_bytes > INLINE_PACK_BYTES) ||
+           part_work_bytes(request) > INLINE_MOVE_BYTES ||
            (infer_shm_copies(request, SHM_OUTPUT) && request->out_bytes > INLINE_MOVE_BYTES);
 }
 
@@ -213,7 +225,7 @@ static uint64_t bytes_to_move(const struct request *request)
     bool copies = infer_shm_copies(request, SHM_INPUT);
     bool moves = call->byte_swap || call->payload_offset > 0;
     return (copies ? call->input_bytes : 0) + (moves ? request->payload_received : 0) +
-           (request->out_bytes - computed_bytes(request));
+           part_work_bytes(request) + (request->out_bytes - computed_bytes(request));
 }
 
 /* A head that the loop may decode: what it asks for then shows, which may be far more than what
@@ -255,7 +267,8 @@ static uint64_t encode_cost(const struct request *request)
                       : text > 0                                ? text
                                                                 : request->out_bytes;
     uint64_t copied = infer_shm_copies(request, SHM_OUTPUT) ? request->out_bytes : 0;
-    return text + packed * TEXT_PER_PACKED + copied / MOVED_PER_TEXT;
+    return text + packed * TEXT_PER_PACKED +
+           (copied + part_work_bytes(request)) / MOVED_PER_TEXT;
 }
 
 /* ---- handing over ---- */
@@ -279,6 +292,10 @@ static enum infer_place launch(struct request *request)
 {
     if (slices_begun(request) || slices_start(request)) {
         return slices_end(request) ? INFER_AWAY : INFER_ENDED;
+    }
+    if (part_is_one(request)) {
+        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, "no memory for a part");
+        return INFER_ENDED;
     }
     enum infer_place place = request_bytes(request) <= SOON_BYTES ? INFER_SOON : INFER_AWAY;
     bool queued = queue_push(request->server->queue, request, &request->error) == STATUS_OK;

@@ -5,6 +5,7 @@
 #include "server/base/config.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/land.h"
+#include "server/infer/part.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/queue.h"
@@ -56,8 +57,21 @@ enum status infer_measure(struct request *request, struct error *err)
                __builtin_add_overflow(input & ~(uint64_t)(MEMORY_ALIGN - 1), output, &total)) {
         total = UINT64_MAX;
     }
-    if (total > SIZE_MAX / 2) {
+    uint64_t aside = 0;
+    request->part_bytes = 0;
+    if (part_is_one(request)) {
+        enum status status = part_measure(request, &aside, &request->part_bytes, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    if (total > SIZE_MAX / 4 || aside > SIZE_MAX / 4) {
         return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
+    }
+    if (aside > 0) {
+        total = (total + MEMORY_ALIGN - 1) & ~(uint64_t)(MEMORY_ALIGN - 1);
+        body->side_at = (size_t)total;
+        total += aside;
     }
     body->output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
     body->block_bytes = (size_t)total;
@@ -118,7 +132,7 @@ enum status infer_hold_rest(struct request *request, struct error *err)
         return STATUS_OK;
     }
     uint64_t rest = body->block_bytes - body->block_reserved + infer_text_bytes(request) +
-                    request->shm_bytes;
+                    request->part_bytes + request->shm_bytes;
     enum status status = land_reserve(request, rest, err);
     if (status == STATUS_OK) {
         body->rest_reserved = true;
@@ -138,7 +152,7 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
     const struct request_body *body = &request->body;
     if (request->decoded && request->planned) {
         return body->head_reserved + body->packed.capacity + body->block_bytes +
-               infer_text_bytes(request) + request->shm_bytes;
+               infer_text_bytes(request) + request->part_bytes + request->shm_bytes;
     }
     uint64_t sent = body->received + more;
     uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;
@@ -156,7 +170,9 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
                : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
                                                    : guess;
     }
-    return guess > UINT64_MAX / GUESS_FACTOR ? UINT64_MAX : guess * GUESS_FACTOR;
+    /* Behind a carry come no digits, but bytes of elements. */
+    const uint64_t factor = request->codec_request.carry_bytes > 0 ? 2 : GUESS_FACTOR;
+    return guess > UINT64_MAX / factor ? UINT64_MAX : guess * factor;
 }
 
 uint64_t infer_claim(const struct request *request, uint64_t more)

@@ -1,6 +1,7 @@
 /* Shared memory of tensor requests; see infer_shm.h. */
 #include "server/infer/infer_shm.h"
 
+#include "server/infer/part.h"
 #include "server/memory/shm.h"
 #include "server/sched/server.h"
 
@@ -81,6 +82,9 @@ static void place_output(struct request *request, size_t align)
 void infer_shm_place(struct request *request)
 {
     size_t align = dtype_info(request->call.desc.dtype)->bytes;
+    if (part_is_one(request)) {
+        return; /* its phases know one place only */
+    }
     place_input(request, align);
     place_output(request, align);
 }

@@ -62,6 +62,9 @@ static size_t head_capacity_for(const struct request *request, size_t want)
 {
     int64_t declared = request->codec_request.body_bytes;
     uint64_t most = request->body.head_need;
+    if (most < request->codec_request.carry_bytes) {
+        most = request->codec_request.carry_bytes; /* asked for step by step */
+    }
     if (most == UINT64_MAX && declared >= 0) {
         return (size_t)declared < want ? want : (size_t)declared; /* all of it, at once */
     }
@@ -131,7 +134,9 @@ static enum status head_step(struct request *request, struct error *err)
     if (head_is_whole_body(request)) {
         return STATUS_OK;
     }
-    if (request->head_bytes > request->server->config->inline_json_bytes) {
+    /* A carry was checked as it came. */
+    if (request->head_bytes > request->server->config->inline_json_bytes &&
+        request->codec_request.carry_bytes == 0) {
         body->spill = true;
         return STATUS_OK;
     }

@@ -7,6 +7,7 @@
 #include "server/base/metrics.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/land.h"
+#include "server/infer/part.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
 #include "server/sched/queue.h"
@@ -25,13 +26,14 @@ enum {
 struct slices {
     struct request slice;
     struct request *whole; /* NULL: it ended before its slice came back */
-    struct scan_slicing slicing;
-    uint64_t step_bytes; /* of the output */
-    uint64_t done;       /* steps computed */
-    uint64_t most;       /* steps of the next slice */
-    uint64_t out;        /* steps of the slice that is out; 0: none is */
-    uint64_t next_bytes; /* payload that makes it worth while to try the queue */
-    uint64_t queue_ns;   /* what the slices so far took */
+    struct part *part;     /* of the whole; owned where that is NULL. NULL: it is no part */
+    struct scan_slicing slicing; /* of a part: of the phase under way */
+    uint64_t step_bytes;         /* of the output */
+    uint64_t done;               /* steps computed */
+    uint64_t most;               /* steps of the next slice */
+    uint64_t out;                /* steps of the slice that is out; 0: none is */
+    uint64_t next_bytes;         /* payload that makes it worth while to try the queue */
+    uint64_t queue_ns;           /* what the slices so far took */
     uint64_t compute_ns;
     struct memory_block block; /* left by a request that ended; held for the slice */
     uint64_t reserved_bytes;
@@ -70,9 +72,9 @@ static bool worth_beginning(struct request *request, struct scan_slicing *slicin
 {
     uint64_t least = request->server->config->slice_bytes;
     uint64_t bytes = tensor_bytes(&request->plan);
-    return least > 0 && bytes / 2 >= least && request->call.payload_max >= bytes &&
-           lands_as_it_is(request) && scan_slicing_make(&request->plan, true, slicing) &&
-           has_room(slicing);
+    return !part_is_one(request) && least > 0 && bytes / 2 >= least &&
+           request->call.payload_max >= bytes && lands_as_it_is(request) &&
+           scan_slicing_make(&request->plan, true, slicing) && has_room(slicing);
 }
 
 /* When it is complete. */
@@ -87,13 +89,23 @@ static bool worth_slicing(const struct request *request, struct scan_slicing *sl
 bool slices_wanted(const struct request *request)
 {
     struct scan_slicing ignored;
-    return worth_slicing(request, &ignored);
+    return part_is_one(request) || worth_slicing(request, &ignored);
+}
+
+/* From the first step of a run on. */
+static void set_slicing(struct slices *slices, const struct scan_slicing *slicing)
+{
+    const struct config *config = slices->slice.server->config;
+    slices->slicing = *slicing;
+    slices->done = 0;
+    slices->step_bytes = slicing->elements * dtype_info(slicing->plan->dtype)->bytes;
+    slices->most = 1 + config->slice_bytes * FIRST_SLICES / slices->step_bytes;
 }
 
 static bool create(struct request *request, const struct scan_slicing *slicing)
 {
     struct error ignored = ERROR_INIT;
-    size_t carry = (size_t)carry_bytes(slicing);
+    size_t carry = part_is_one(request) ? 0 : (size_t)carry_bytes(slicing);
     size_t bytes = sizeof(struct slices) + carry;
     if (land_reserve(request, bytes, &ignored) != STATUS_OK) {
         return false;
@@ -103,9 +115,7 @@ static bool create(struct request *request, const struct scan_slicing *slicing)
         return false; /* the reservation is given back with the request */
     }
     slices->whole = request;
-    slices->slicing = *slicing;
-    slices->step_bytes = slicing->elements * dtype_info(request->plan.dtype)->bytes;
-    slices->most = 1 + request->server->config->slice_bytes * FIRST_SLICES / slices->step_bytes;
+    slices->part = request->part;
     slices->slice = (struct request){.magic = REQUEST_MAGIC,
                                      .completion = request->completion,
                                      .server = request->server,
@@ -115,6 +125,7 @@ static bool create(struct request *request, const struct scan_slicing *slicing)
                                      .planned = true,
                                      .device = -1,
                                      .slice = {.of = slices}};
+    set_slicing(slices, slicing);
     client_hold(request->client);
     request->slices = slices;
     return true;
@@ -130,12 +141,39 @@ void slices_begin(struct request *request)
 
 /* ---- handing over ---- */
 
+/* Where a slice's cells are, and the sums of its lines. */
+static void place(struct slices *slices, const struct scan_slice *cut, struct request *slice)
+{
+    const struct request *whole = slices->whole;
+    const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
+    size_t in_offset = whole->in_offset;
+    size_t out_offset = whole->out_offset;
+    slice->slice.carry = cut->carries ? slices->carry : NULL;
+    slice->slice.carry_lines = slice->plan.lines;
+    slice->slice.position = cut->position;
+    slice->slice.more = cut->more;
+    slice->slice.holes = cut->holes;
+    slice->slice.last = slices->done + cut->steps == slices->slicing.steps;
+    if (slices->part != NULL) {
+        const struct part_phase *phase = &slices->part->phases[slices->part->phase];
+        in_offset = phase->in_offset;
+        out_offset = phase->out_offset;
+        slice->slice.carry = phase->sums + cut->line * phase->sum_bytes;
+        slice->slice.carry_lines = phase->sum_lines;
+        slice->slice.position += phase->position;
+        slice->slice.more = cut->more || phase->more;
+        slice->slice.last =
+            slice->slice.last && slices->part->phase + 1 == slices->part->phase_count;
+    }
+    slice->in_offset = in_offset + (size_t)(cut->in_first * bytes);
+    slice->out_offset = out_offset + (size_t)(cut->out_first * bytes);
+}
+
 /* Queue what there is up to step `end`, or the first of it. */
 static enum status push(struct slices *slices, uint64_t end, struct error *err)
 {
     const struct request *whole = slices->whole;
     struct request *slice = &slices->slice;
-    uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
     uint64_t there = end - slices->done;
     const struct scan_slice cut =
         scan_slicing_take(&slices->slicing, slices->done,
@@ -143,19 +181,13 @@ static enum status push(struct slices *slices, uint64_t end, struct error *err)
     slice->block = (struct memory_block){.slab = whole->block.slab,
                                          .offset = whole->block.offset,
                                          .bytes = (size_t)tensor_bytes(&slice->plan)};
-    slice->in_offset = whole->in_offset + (size_t)(cut.in_first * bytes);
-    slice->out_offset = whole->out_offset + (size_t)(cut.out_first * bytes);
-    slice->slice.carry = cut.carries ? slices->carry : NULL;
-    slice->slice.position = cut.position;
-    slice->slice.more = cut.more;
-    slice->slice.holes = cut.holes;
-    slice->slice.last = slices->done + cut.steps == slices->slicing.steps;
+    place(slices, &cut, slice);
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
     slice->model = slice->slice.last ? whole->model : -1; /* counted once */
     slice->retries = 0;
     enum status status = queue_push(whole->server->queue, slice, err);
     if (status == STATUS_OK) {
-        bool first = slices->done == 0;
+        bool first = slices->done == 0 && slices->part == NULL;
         queue_wake(whole->server->queue); /* long, and alone: it waits for no peers */
         slices->out = cut.steps;
         slice->completion->expected++;
@@ -194,6 +226,9 @@ bool slices_begun(const struct request *request)
 bool slices_start(struct request *request)
 {
     struct scan_slicing slicing;
+    if (part_is_one(request)) {
+        return create(request, &request->part->phases[0].slicing);
+    }
     return worth_slicing(request, &slicing) &&
            (request->slices != NULL || create(request, &slicing));
 }
@@ -247,6 +282,7 @@ static void destroy(struct slices *slices)
 {
     struct memory *memory = slices->slice.server->memory;
     memory_give(memory, &slices->block);
+    part_destroy(slices->part);
     if (slices->reserved_bytes > 0) {
         memory_release(memory, slices->reserved_bytes);
     }
@@ -254,14 +290,24 @@ static void destroy(struct slices *slices)
     free(slices);
 }
 
+static bool is_through(const struct slices *slices)
+{
+    const struct part *part = slices->part;
+    return slices->done == slices->slicing.steps &&
+           (part == NULL || part->phase + 1 == part->phase_count);
+}
+
 /* A slice of a request that waits for nothing but its slices. */
 static struct request *go_on(struct slices *slices)
 {
     struct request *whole = slices->whole;
-    if (slices->done < slices->slicing.steps &&
-        atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
+    if (!is_through(slices) && atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
         return whole;
+    }
+    if (slices->done == slices->slicing.steps && !is_through(slices)) {
+        slices->part->phase++;
+        set_slicing(slices, &slices->part->phases[slices->part->phase].slicing);
     }
     if (slices->done < slices->slicing.steps) {
         bool more = push(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
@@ -313,10 +359,14 @@ void slices_cancel(struct request *request)
 void slices_release(struct request *request)
 {
     struct slices *slices = request->slices;
+    struct part *part = request->part;
     request->slices = NULL;
+    request->part = NULL;
     if (slices == NULL) {
+        part_destroy(part);
         return;
     }
+    slices->part = part;
     if (slices->out == 0) {
         destroy(slices);
         return;

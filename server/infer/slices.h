@@ -38,7 +38,8 @@ void slices_feed(struct request *request);
  * that owns the request. */
 bool slices_wanted(const struct request *request);
 
-/* Get ready for that, for slices_end(). False: it is scanned whole, for want of memory. */
+/* Get ready for that, for slices_end(). False: it is scanned whole, for want of memory; a part,
+ * which goes by slices alone (part.h), is not scanned. */
 bool slices_start(struct request *request);
 
 /* Whether any slice was handed over, so that the request must end in slices. */

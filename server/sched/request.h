@@ -53,6 +53,7 @@
 struct client;
 struct completion;
 struct inflate;
+struct part;
 struct server;
 struct slices;
 
@@ -81,7 +82,8 @@ enum {
  * out, but for `overdue`. */
 struct request_slice {
     struct slices *of; /* it belongs to this; NULL: not a slice but a request of a client */
-    uint64_t *carry;   /* borrowed; as in struct scan_job, and so are the next three */
+    void *carry;       /* borrowed; as in struct scan_job, and so are the next four */
+    uint64_t carry_lines;
     uint64_t position;
     bool more;
     bool holes;
@@ -116,6 +118,7 @@ struct request_body {
     size_t payload_room;     /* bytes for payload in what is reserved of the block */
     size_t block_bytes;      /* what the block must have in the end */
     size_t output_at;        /* of them, before the output buffer */
+    size_t side_at;          /* and before what is copied together for a part (part.h) */
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
@@ -150,8 +153,10 @@ struct request {
     struct admission_hold admission;
     struct request_slice slice;
     struct slices *slices;     /* owned; NULL: it is not scanned in slices */
+    struct part *part;         /* owned; NULL: it is not prepared, or a whole tensor */
     struct memory_block block; /* slab range with input and output buffer, if not shm.in_use */
     struct shm_tensor shm[SHM_USES];
+    uint64_t part_bytes;       /* for sums and the carry of a part */
     uint64_t shm_bytes;        /* of shared memory in use, which count like those of a block */
     size_t in_offset;          /* of the input buffer in block.slab, bytes */
     size_t out_offset;         /* of the output buffer in block.slab, bytes */
@@ -174,7 +179,8 @@ struct request {
     /* All above is cleared for the next request that has this record (request_clear()). Below are
      * tables that are written before they are read, and a buffer that is kept. */
     struct codec_request codec_request;
-    struct scan_call call; /* call.dialect is released with the request */
+    struct carry_crc carry_crc; /* of codec_request */
+    struct scan_call call;      /* call.dialect is released with the request */
     struct scan_plan plan;
     struct answer answer; /* valid in READY if error.status is OK */
     struct error error;   /* first error; the outcome of the request */
@@ -194,6 +200,10 @@ static inline void request_clear(struct request *request)
     request->codec_request.param_count = 0;
     request->codec_request.model = NULL;
     request->codec_request.head_bytes = -1;
+    request->codec_request.carry_bytes = 0;
+    request->codec_request.carry_crc = &request->carry_crc;
+    request->codec_request.totals = false;
+    request->carry_crc = (struct carry_crc){.done = 0};
     request->codec_request.answer_format = CODEC_FORMAT_JSON;
     request->answer.head = NULL;
     request->answer.head_bytes = 0;

@@ -267,6 +267,7 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
                                             .out_slab = out.slab,
                                             .out_offset = out.offset,
                                             .carry = request->slice.carry,
+                                            .carry_lines = request->slice.carry_lines,
                                             .position = request->slice.position,
                                             .more = request->slice.more,
                                             .holes = request->slice.holes};

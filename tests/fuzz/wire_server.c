@@ -118,8 +118,11 @@ static void sum_line(const struct scan_job *job, const unsigned char *in, unsign
 {
     const struct scan_plan *plan = job->plan;
     size_t bytes = dtype_info(plan->dtype)->bytes;
+    size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
     bool goes_on = job->carry != NULL && job->position > 0;
-    uint64_t sum = goes_on ? job->carry[2 * line] : 0;
+    unsigned char *carry =
+        job->carry != NULL ? (unsigned char *)job->carry + line * sum_bytes : NULL;
+    uint64_t sum = goes_on ? load(carry, sum_bytes) : 0;
     for (uint64_t i = 0; i < plan->axis.size; i++) {
         uint64_t k = plan->reverse ? plan->axis.size - 1 - i : i;
         uint64_t value = load(in + k * plan->axis.in_stride * bytes, bytes);
@@ -128,7 +131,7 @@ static void sum_line(const struct scan_job *job, const unsigned char *in, unsign
         memcpy(out + k * plan->axis.out_stride * bytes, &shown, bytes);
     }
     if (job->carry != NULL && job->more) {
-        job->carry[2 * line] = sum;
+        memcpy(carry, &sum, sum_bytes);
     }
 }
 

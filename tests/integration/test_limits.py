@@ -38,7 +38,7 @@ def one_post(server, path, body, headers=None):
 
 
 # What a client may do about a limit on size.
-LESS = ["send less at once", "along any axis but the one that is summed", "ask the operator"]
+LESS = ["send less at once", "along any axis, along the summed one in parts", "ask the operator"]
 
 # Size of the body ---------------------------------------------------------------------------
 

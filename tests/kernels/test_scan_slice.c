@@ -83,6 +83,7 @@ static struct scan_job take_slice(struct arrival *a, uint64_t first, uint64_t co
                              .in_offset = a->c->in_offset + from,
                              .out_offset = a->c->in_offset + from,
                              .carry = slice.carries ? a->carry : NULL,
+                             .carry_lines = plan->lines,
                              .position = slice.position,
                              .more = slice.more};
 }
@@ -219,6 +220,7 @@ static void run_complete(struct scan_case *c, bool in_place)
                                .in_offset = at + (size_t)slice.in_first * bytes,
                                .out_offset = to + (size_t)slice.out_first * bytes,
                                .carry = slice.carries ? carry : NULL,
+                               .carry_lines = plan.lines,
                                .position = slice.position,
                                .more = slice.more,
                                .holes = slice.holes};
@@ -234,6 +236,84 @@ static void run_complete(struct scan_case *c, bool in_place)
     }
     free(carry);
     slab_destroy(slab);
+}
+
+/* In runs along the axis, as a tensor comes in parts: the sums of all lines lie in one place. */
+static void run_carried(struct scan_case *c, bool in_place)
+{
+    const struct scan_plan *whole = &c->plan;
+    const size_t bytes = dtype_info(c->desc.dtype)->bytes;
+    const size_t sum_bytes = scan_accumulator_bytes(whole->dtype, whole->precision);
+    const size_t at = SLAB_ALIGN;
+    const size_t to = in_place ? at : at + (c->in_bytes + SLAB_ALIGN) / SLAB_ALIGN * SLAB_ALIGN;
+    struct slab *slab = slab_create(to + c->in_bytes + c->out_bytes + SLAB_ALIGN);
+    unsigned char *sums = malloc((size_t)whole->lines * 2 * sum_bytes);
+    unsigned char *data = slab_data(slab);
+    memcpy(data + at, c->in, c->in_bytes);
+    for (uint64_t done = 0, length = 0; done < whole->axis.size; done += length) {
+        struct scan_slicing slicing;
+        const uint64_t left = whole->axis.size - done;
+        length = SCAN_BLOCK * (1 + scan_draw((uint32_t)(whole->axis.size / SCAN_BLOCK) + 1));
+        length = length < left ? length : left;
+        scan_slicing_carried(whole, done, length, &slicing);
+        for (uint64_t first = 0; first < slicing.steps;) {
+            struct scan_plan plan;
+            struct scan_report report;
+            struct error err = ERROR_INIT;
+            const struct scan_slice slice = scan_slicing_take(
+                &slicing, first, 1 + scan_draw((uint32_t)slicing.steps), &plan);
+            struct scan_job job = {.plan = &plan,
+                                   .slab = slab,
+                                   .in_offset = at + (size_t)slice.in_first * bytes,
+                                   .out_offset = to + (size_t)slice.out_first * bytes,
+                                   .carry = sums + slice.line * sum_bytes,
+                                   .carry_lines = whole->lines,
+                                   .position = done + slice.position,
+                                   .more = slice.more || length < left,
+                                   .holes = slice.holes};
+            if (scan_device_run(devices[scan_draw(SCAN_WAYS)], &job, 1, &report, &err) !=
+                STATUS_OK) {
+                ktest_fail("a run: %s", err.detail);
+            }
+            first += slice.steps;
+        }
+    }
+    if (!ktest_same_bytes(data + to, c->want, c->out_bytes / bytes, bytes, "in runs")) {
+        report_case(c);
+    }
+    free(sums);
+    slab_destroy(slab);
+}
+
+static const struct layout carried[] = {
+    {1, {3000}, 0, false, {0}, {0}},
+    {2, {1500, 30}, 0, false, {0}, {0}},
+    {2, {30, 1500}, 1, false, {0}, {0}},
+    {3, {7, 700, 5}, 1, false, {0}, {0}},
+    {3, {40, 60, 300}, 2, true, {60, 1, 2400}, {18000, 300, 1}},
+    {3, {90, 600, 70}, 1, false, {0}, {0}},
+    {3, {5, 300, 4}, 1, true, {0, 4, 1}, {1200, 4, 1}},
+};
+
+static void parts_along_the_axis_give_the_oracles_bits(const void *context)
+{
+    const enum dtype *dtype = context;
+    for (size_t i = 0; i < sizeof carried / sizeof *carried * 4; i++) {
+        const struct layout *layout = &carried[i / 4];
+        struct scan_desc desc =
+            scan_describe(*dtype, i % 3 == 0 ? PRECISION_NATIVE : PRECISION_WIDE, layout->rank,
+                          layout->sizes, layout->axis);
+        struct scan_case c;
+        desc.exclusive = (i & 1) != 0;
+        desc.reverse = (i & 2) != 0;
+        desc.has_strides = desc.has_output_strides = layout->laid;
+        memcpy(desc.strides, layout->strides, sizeof layout->strides);
+        memcpy(desc.output_strides, layout->output_strides, sizeof layout->output_strides);
+        if (scan_case_init(&c, &desc, i % 3 == 0)) {
+            run_carried(&c, c.plan.in_place && scan_draw(2) == 0);
+        }
+        scan_case_deinit(&c);
+    }
 }
 
 static void run_layout(enum dtype dtype, const struct layout *layout, size_t number)
@@ -417,6 +497,12 @@ int main(void)
                        "slices of a complete tensor give the oracle's bits, %s",
                        dtype_info(few[i])->name);
         ktest_run(sentence, complete_tensors_give_the_oracles_bits, &few[i]);
+    }
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        (void)snprintf(sentence, sizeof sentence,
+                       "parts along the axis give the oracle's bits, %s",
+                       dtype_info(few[i])->name);
+        ktest_run(sentence, parts_along_the_axis_give_the_oracles_bits, &few[i]);
     }
     ktest_run("steps too large for a slice are cut", steps_too_large_for_a_slice_are_cut, NULL);
     ktest_run("what must be whole is not cut", what_must_be_whole_is_not_cut, NULL);

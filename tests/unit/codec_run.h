@@ -94,6 +94,18 @@ static enum status run_head(const struct codec *codec, const struct codec_reques
     }
 }
 
+/* The carry that the server would answer, as far as a codec sees it. */
+static enum status run_carry_out(struct run *run)
+{
+    const uint64_t bytes = carry_answer_size(&run->call.desc, run->call.carry.held);
+    if (bytes == 0) {
+        return STATUS_OK;
+    }
+    run->answer.head = bytes <= RUN_BUFFER_MAX ? calloc(1, bytes + CARRY_ROOM) : NULL;
+    run->answer.head_bytes = run->answer.head != NULL ? bytes : 0;
+    return run->answer.head != NULL ? STATUS_OK : run_no_memory(run);
+}
+
 static enum status run_compute(const struct codec *codec, void *input, struct run *run)
 {
     uint64_t bytes = run->plan.out_elements * dtype_info(run->plan.dtype)->bytes;
@@ -110,7 +122,10 @@ static enum status run_compute(const struct codec *codec, void *input, struct ru
     if (run->plan.elements > 0) {
         oracle_scan(&run->call.desc, input, output);
     }
-    enum status status = codec->encode(&run->call, output, bytes, &run->answer, &run->err);
+    enum status status = run_carry_out(run);
+    if (status == STATUS_OK) {
+        status = codec->encode(&run->call, output, bytes, &run->answer, &run->err);
+    }
     if (status == STATUS_OK) {
         run->bytes = run->answer.head_bytes + run->answer.payload_bytes;
         run->body = malloc(run->bytes + 1);
@@ -159,14 +174,26 @@ static enum status run_payload(const struct codec *codec, struct byte_view paylo
     return status;
 }
 
+/* What a request says besides its query and its body. */
+struct run_ask {
+    enum codec_format answer_format;
+    uint64_t carry_bytes;
+    bool totals;
+};
+
 /* The whole life of a request. The result is the answer's body, or the error. run_deinit() it.
  */
-__attribute__((unused)) static void run_request(const struct codec *codec, const char *query,
-                                                enum codec_format answer_format,
-                                                struct byte_view body, struct run *run)
+__attribute__((unused)) static void run_asked(const struct codec *codec, const char *query,
+                                              struct run_ask ask, struct byte_view body,
+                                              struct run *run)
 {
-    struct codec_request request = {
-        .body_bytes = (int64_t)body.count, .head_bytes = -1, .answer_format = answer_format};
+    struct carry_crc crc = {.done = 0};
+    struct codec_request request = {.body_bytes = (int64_t)body.count,
+                                    .head_bytes = -1,
+                                    .carry_bytes = ask.carry_bytes,
+                                    .carry_crc = &crc,
+                                    .totals = ask.totals,
+                                    .answer_format = ask.answer_format};
     size_t head_bytes = 0;
     *run = (struct run){.err = ERROR_INIT};
     run_split_query(run, query, &request);
@@ -188,6 +215,13 @@ __attribute__((unused)) static void run_request(const struct codec *codec, const
         codec->release(&run->call);
     }
     free(head);
+}
+
+__attribute__((unused)) static void run_request(const struct codec *codec, const char *query,
+                                                enum codec_format answer_format,
+                                                struct byte_view body, struct run *run)
+{
+    run_asked(codec, query, (struct run_ask){.answer_format = answer_format}, body, run);
 }
 
 #endif

@@ -158,8 +158,9 @@ static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
             bytes[k]++;
         }
         if (jobs[i].carry != NULL) {
-            atomic_fetch_add(&fake.out_of_order, jobs[i].carry[0] != jobs[i].position);
-            jobs[i].carry[0] += plan->axis.size;
+            uint64_t *counted = jobs[i].carry;
+            atomic_fetch_add(&fake.out_of_order, *counted != jobs[i].position);
+            *counted += plan->axis.size;
         }
     }
 }

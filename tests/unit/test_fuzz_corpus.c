@@ -11,6 +11,9 @@
 #define LLVMFuzzerTestOneInput fuzz_npy
 #include "tests/fuzz/fuzz_npy.c"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_carry
+#include "tests/fuzz/fuzz_carry.c"
+#undef LLVMFuzzerTestOneInput
 
 #include <glob.h>
 
@@ -49,6 +52,11 @@ static void the_npy_corpus_passes(void **state)
     (void)state;
     replay("tests/fuzz/corpus/npy/*", fuzz_npy);
 }
+static void the_carry_corpus_passes(void **state)
+{
+    (void)state;
+    replay("tests/fuzz/corpus/carry/*", fuzz_carry);
+}
 
 int main(void)
 {
@@ -56,6 +64,7 @@ int main(void)
         cmocka_unit_test(the_json_corpus_passes),
         cmocka_unit_test(the_raw_corpus_passes),
         cmocka_unit_test(the_npy_corpus_passes),
+        cmocka_unit_test(the_carry_corpus_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,600 @@
+"""Sums in parts: however a tensor is cut along its axis, in whatever format and on whatever server its
+parts are scanned, the outputs are those of one request; carries that do not fit are refused."""
+
+import base64
+import json
+import pathlib
+import random
+import re
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from support import calls, dtypes, oracle
+from support.calls import JSON, NPY, RAW
+from support.http import post_bytes
+from support.tallyd import POCL, Tallyd
+from support.waiting import until
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PAGE = (TOP / "docs" / "carry.md").read_text()
+LENGTH = "Tally-Carry-Length"
+BLOCK, SUPERBLOCK = 256, 65536
+EDGES = [0, 1, 255, 256, 257, 65535, 65536, 65537]
+
+
+@pytest.fixture(scope="module")
+def two(log_dir):
+    """Two servers that have nothing in common but the contract."""
+    servers = [
+        Tallyd(log_dir / "parts-own.log", ["--slice-bytes", "16KiB"]),
+        Tallyd(log_dir / "parts-pocl.log", [*POCL, "--cpus", "1", "--slice-bytes", "64KiB"]),
+    ]
+    yield servers
+    for server in servers:
+        server.check_alive()
+        server.stop()
+
+
+@pytest.fixture
+def pair(two):
+    clients = [server.client() for server in two]
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def random_stored(dtype, shape, rng):
+    if dtype.is_float:
+        return dtype.store(rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3, shape))
+    return np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.bytes), dtype.storage).reshape(shape)
+
+
+def post(client, dtype, stored, carry=b"", path="/v1/cumsum", **attributes):
+    query = calls.query(dtype=dtype.name, shape=list(stored.shape), **attributes)
+    headers = {LENGTH: str(len(carry))} if carry else {}
+    body = carry + np.ascontiguousarray(stored).tobytes()
+    return client.post(path + query, body, RAW, headers)
+
+
+def split(answer):
+    assert answer.status == 200, answer
+    length = int(answer.headers.get(LENGTH, "0"))
+    return answer.body[:length], answer.body[length:]
+
+
+def raw_part(client, dtype, stored, carry, **attributes):
+    answer = post(client, dtype, stored, carry, **attributes)
+    assert answer.headers["Tally-Shape"] == ",".join(map(str, stored.shape)), answer
+    return split(answer)
+
+
+def npy_part(client, dtype, stored, carry, **attributes):
+    headers = {LENGTH: str(len(carry))} if carry else {}
+    body = carry + calls.npy_bytes(stored)
+    carry, out = split(client.post("/v1/cumsum" + calls.query(**attributes), body, NPY, headers))
+    return carry, calls.npy_array(out).tobytes()
+
+
+def json_part(client, dtype, stored, carry, **attributes):
+    document = {
+        "data": dtype.json_values(stored.reshape(-1)),
+        "shape": list(stored.shape),
+        "dtype": dtype.name,
+        **attributes,
+    }
+    if carry:
+        document["carry"] = base64.b64encode(carry).decode()
+    answer = client.post_json("/v1/cumsum", document)
+    assert answer.status == 200, answer
+    document = answer.json()
+    carry = base64.b64decode(document.get("carry", ""), validate=True)
+    return carry, dtype.from_json(document["data"]).tobytes()
+
+
+def v2_part(binary_in, binary_out):
+    def part(client, dtype, stored, carry, **attributes):
+        inputs, behind = [], b""
+        tensors = [("x", stored, dtype.kserve)]
+        if carry:
+            tensors.append(("carry", np.frombuffer(carry, np.uint8), "UINT8"))
+        random.shuffle(tensors)
+        for name, array, datatype in tensors:
+            tensor = {"name": name, "shape": list(array.shape), "datatype": datatype}
+            if binary_in:
+                tensor["parameters"] = {"binary_data_size": array.nbytes}
+                behind += array.tobytes()
+            elif name == "carry":
+                tensor["data"] = array.tolist()
+            else:
+                tensor["data"] = dtype.json_values(array.reshape(-1))
+            inputs.append(tensor)
+        attributes["binary_data_output"] = binary_out
+        head = json.dumps({"parameters": attributes, "inputs": inputs}).encode()
+        headers = {"Inference-Header-Content-Length": str(len(head))} if binary_in else {}
+        answer = client.post("/v2/models/cumsum/infer", head + behind, None, headers)
+        assert answer.status == 200, answer
+        at = int(answer.headers.get("Inference-Header-Content-Length", len(answer.body)))
+        out = {"carry": b""}
+        for tensor in json.loads(answer.body[:at])["outputs"]:
+            if binary_out:
+                size = tensor["parameters"]["binary_data_size"]
+                out[tensor["name"]] = answer.body[at : at + size]
+                at += size
+            elif tensor["name"] == "carry":
+                out["carry"] = bytes(tensor["data"])
+            else:
+                out["y"] = dtype.from_json(tensor["data"]).tobytes()
+        assert at == len(answer.body)
+        return out["carry"], out["y"]
+
+    return part
+
+
+def cut_at(size, cuts):
+    edges = [0, *sorted(cuts), size]
+    return list(zip(edges, edges[1:], strict=False))
+
+
+def in_parts(clients, part, dtype, stored, cuts, axis, reverse=False, **attributes):
+    """The outputs of all parts together; each goes to the next of the clients."""
+    size = stored.shape[axis]
+    out = np.empty_like(stored)
+    ranges = cut_at(size, cuts)
+    carry, names = b"", ["first"] + ["next"] * (len(ranges) - 2) + ["last"]
+    for k, ((begin, end), name) in enumerate(zip(ranges, names, strict=True)):
+        if reverse:
+            begin, end = size - end, size - begin
+        where = (slice(None),) * axis + (slice(begin, end),)
+        carry, bytes_out = part(
+            clients[k % len(clients)],
+            dtype,
+            np.ascontiguousarray(stored[where]),
+            carry,
+            part=name,
+            axis=axis,
+            reverse=reverse,
+            **attributes,
+        )
+        out[where] = np.frombuffer(bytes_out, stored.dtype).reshape(out[where].shape)
+        assert (carry == b"") == (name == "last")
+    return out
+
+
+def layouts(size):
+    """Shapes with an axis of that size: alone, innermost, outermost, between others."""
+    return [((size,), 0), ((3, size), 1), ((size, 5), 0), ((2, size, 3), 1), ((1, size, 1, 2), 1)]
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_any_cut_on_any_server_gives_the_bits_of_one_request(pair, dtype):
+    rng, draw = np.random.default_rng(len(dtype.name)), random.Random(dtype.name)
+    precisions = ["wide", "native"] if dtype.is_float and dtype.bytes <= 4 else ["wide"]
+    flags = [(e, r, p) for e in (False, True) for r in (False, True) for p in precisions]
+    for number, (exclusive, reverse, precision) in enumerate(flags):
+        sizes = [700, 3000, 70000 if number % 2 else 140000]
+        for size in sizes:
+            shape, axis = draw.choice(layouts(size))
+            stored = random_stored(dtype, shape, rng)
+            attributes = {"exclusive": exclusive, "reverse": reverse, "precision": precision}
+            whole = split(post(pair[0], dtype, stored, axis=axis, **attributes))[1]
+            near = [edge for edge in EDGES if edge <= size]
+            cuts = [
+                draw.choice([draw.choice(near), draw.randint(0, size), size - draw.choice(near)])
+                for _ in range(draw.randint(1, 6))
+            ]
+            out = in_parts(pair, raw_part, dtype, stored, cuts, axis, **attributes)
+            assert out.tobytes() == whole, (shape, axis, cuts, attributes)
+
+
+def test_lengths_of_one_element_and_of_none_add_up_to_a_block(pair):
+    """Every position within a block is carried once."""
+    dtype, rng = dtypes.BY_NAME["float32"], np.random.default_rng(3)
+    stored = random_stored(dtype, (2, 520), rng)
+    cuts = [*range(0, 520), 300, 300]
+    out = in_parts(pair, raw_part, dtype, stored, cuts, 1, exclusive=True)
+    calls.expect_same(dtype, out, stored, axis=1, exclusive=True)
+    assert out.tobytes() == split(post(pair[1], dtype, stored, axis=1, exclusive=True))[1]
+
+
+FORMATS = {
+    "raw": raw_part,
+    "npy": npy_part,
+    "json": json_part,
+    "v2 binary": v2_part(True, True),
+    "v2 json": v2_part(False, False),
+    "v2 json in": v2_part(False, True),
+    "v2 json out": v2_part(True, False),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_carries_the_same(pair, name):
+    rng = np.random.default_rng(8)
+    for dtype in (dtypes.BY_NAME["float32"], dtypes.BY_NAME["int16"]):
+        stored = random_stored(dtype, (3, 900), rng)
+        whole = split(post(pair[0], dtype, stored, axis=1))[1]
+        out = in_parts(pair, FORMATS[name], dtype, stored, [0, 100, 100, 612, 899], 1)
+        assert out.tobytes() == whole
+
+
+def test_the_format_may_change_from_part_to_part(pair):
+    dtype, rng = dtypes.BY_NAME["float64"], np.random.default_rng(9)
+    stored = random_stored(dtype, (900, 4), rng)
+    formats = list(FORMATS.values())
+
+    def part(client, *args, **attributes):
+        formats.append(formats.pop(0))
+        return formats[0](client, *args, **attributes)
+
+    out = in_parts(pair, part, dtype, stored, [50, 256, 300, 511, 512, 700], 0, reverse=True)
+    assert out.tobytes() == split(post(pair[0], dtype, stored, reverse=True))[1]
+
+
+def test_a_carry_may_be_long_in_json(client):
+    """Longer than all that JSON may hold besides numbers."""
+    dtype, rng = dtypes.BY_NAME["float64"], np.random.default_rng(10)
+    stored = random_stored(dtype, (4, 20000), rng)
+    out = in_parts([client], json_part, dtype, stored, [1, 3], 0)
+    assert out.tobytes() == split(post(client, dtype, stored))[1]
+
+
+def test_strides_of_the_input_and_other_answers_are_possible(client):
+    dtype = dtypes.BY_NAME["float32"]
+    rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+    query = calls.query(dtype="float32", shape=[4, 3], strides=[1, 4], part="first")
+    answer = client.post("/v1/cumsum" + query, rows.tobytes(), RAW, {"Accept": JSON})
+    assert answer.json()["data"] == np.cumsum(rows.T, 0).reshape(-1).tolist()
+    carry = base64.b64decode(answer.json()["carry"])
+    last = split(post(client, dtype, np.ones((1, 3), np.float32), carry, part="last"))[1]
+    assert np.frombuffer(last, np.float32).tolist() == (rows.sum(1) + 1).tolist()
+
+
+def test_packed_and_chunked_bodies_carry_too(server, client):
+    dtype, rng = dtypes.BY_NAME["float32"], np.random.default_rng(11)
+    stored = random_stored(dtype, (600, 40), rng)
+    carry, first = split(post(client, dtype, stored[:300], part="first"))
+    path = "/v1/cumsum" + calls.query(dtype="float32", shape=[300, 40], part="last")
+    body = carry + stored[300:].tobytes()
+    plain = client.post(path, body, RAW, {LENGTH: str(len(carry))})
+    headers = {LENGTH: str(len(carry)), "Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
+    packer = zlib.compressobj(wbits=31)
+    packed = client.post(path, packer.compress(body) + packer.flush(), RAW, headers)
+    assert zlib.decompress(packed.body, wbits=31) == plain.body
+    pieces = (body[at : at + 1000] for at in range(0, len(body), 1000))
+    assert client.post(path, pieces, RAW, {LENGTH: str(len(carry))}).body == plain.body
+    whole = split(post(client, dtype, stored))[1]
+    assert first + plain.body == whole
+
+
+def test_no_lines_and_no_elements_are_carried_as_well(client):
+    dtype = dtypes.BY_NAME["float32"]
+    carry, out = split(post(client, dtype, np.empty((5, 0), np.float32), part="first"))
+    assert len(carry) == 64 and out == b""
+    assert struct.unpack_from("<QQ", carry, 24) == (0, 5)
+    carry, out = split(post(client, dtype, np.empty((0, 2), np.float32), part="first"))
+    assert len(carry) == 64 + 2 * 16 and out == b""
+    last = split(post(client, dtype, np.ones((1, 2), np.float32), carry, part="last"))
+    assert last == (b"", np.ones(2, np.float32).tobytes())
+
+
+# ---- the document ----
+
+
+def documented():
+    (block,) = re.findall(r"```carry\n(.*?)```", PAGE, re.S)
+    return bytes.fromhex(block)
+
+
+def test_the_documents_example_is_what_the_server_answers_and_takes(client):
+    dtype = dtypes.BY_NAME["float32"]
+    carry, _ = split(post(client, dtype, np.float32([[1, 2, 3], [4, 5, 6]]), axis=1, part="first"))
+    assert carry == documented() and len(carry) == 120
+    out = split(post(client, dtype, np.float32([[10], [20]]), carry, axis=1, part="last"))[1]
+    assert np.frombuffer(out, np.float32).tolist() == [16, 35]
+
+
+def seal(type_code, precision, flags, lines, position, planes):
+    """A carry by the document's table."""
+    rest = struct.pack("<BBB5xQQ24x", type_code, precision, flags, lines, position) + planes
+    return b"TALLYSUM" + struct.pack("<II", 1, zlib.crc32(rest)) + rest
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "float64", "int16", "uint64"])
+def test_parts_side_by_side_with_folded_totals_give_the_same_bits(pair, name):
+    """The document's recipe, word by word."""
+    dtype, rng = dtypes.BY_NAME[name], np.random.default_rng(12)
+    code = 1 + dtypes.ALL.index(dtype)
+    precisions = ["wide", "native"] if dtype.is_float and dtype.bytes <= 4 else ["wide"]
+    for precision in precisions:
+        accumulator = oracle.accumulator_of(dtype, precision) if dtype.is_float else dtype.storage
+        native = int(precision == "native")
+        for exclusive, reverse in ((False, False), (True, True)):
+            stored = random_stored(dtype, (2, 4 * SUPERBLOCK + 777), rng)
+            size = stored.shape[1]
+            attributes = {
+                "axis": 1,
+                "exclusive": exclusive,
+                "reverse": reverse,
+                "precision": precision,
+            }
+            whole = split(post(pair[0], dtype, stored, **attributes))[1]
+            out = np.empty_like(stored)
+            sums = np.full(2, 0.0 if exclusive or not dtype.is_float else -0.0, accumulator)
+            none = np.full(2, -0.0, accumulator)
+            for k, (begin, end) in enumerate(cut_at(size, [SUPERBLOCK, 3 * SUPERBLOCK])):
+                where = slice(size - end, size - begin) if reverse else slice(begin, end)
+                part = np.ascontiguousarray(stored[:, where])
+                planes = sums.tobytes() + (none.tobytes() if dtype.is_float else b"")
+                flags = exclusive + 2 * reverse
+                carry = seal(code, native, flags, 2, begin, planes)
+                client = pair[k % 2]
+                bytes_out = split(post(client, dtype, part, carry, part="last", **attributes))[1]
+                out[:, where] = np.frombuffer(bytes_out, dtype.storage).reshape(2, -1)
+                answer = post(pair[1 - k % 2], dtype, part, path="/v1/cumsum/totals", **attributes)
+                assert answer.headers["Tally-Dtype"] == np.dtype(accumulator).name
+                assert answer.headers["Tally-Shape"] == f"2,{-(-(end - begin) // SUPERBLOCK)}"
+                totals = np.frombuffer(answer.body, accumulator).reshape(2, -1)
+                for total in totals.T:
+                    with np.errstate(all="ignore"):
+                        sums = (sums + total).astype(accumulator)
+            assert out.tobytes() == whole
+
+
+def test_totals_of_any_layout_are_the_last_sums_of_each_superblock(client):
+    rng = np.random.default_rng(13)
+    for name, accumulator in (("float32", np.float64), ("int8", np.int8)):
+        dtype = dtypes.BY_NAME[name]
+        for shape, axis in (((SUPERBLOCK + 300, 2), 0), ((2, SUPERBLOCK, 3), 1), ((4, 70), 1)):
+            stored = random_stored(dtype, shape, rng)
+            path = "/v1/cumsum/totals"
+            totals = np.frombuffer(
+                post(client, dtype, stored, path=path, axis=axis).body, accumulator
+            )
+            lines = np.moveaxis(stored, axis, -1).reshape(-1, shape[axis])
+            each = [lines[:, at : at + SUPERBLOCK] for at in range(0, shape[axis], SUPERBLOCK)]
+            wide = dtypes.BY_NAME["float64"] if dtype.is_float else dtype
+            last = [oracle.cumsum(wide, part.astype(accumulator), 1)[:, -1] for part in each]
+            assert totals.tobytes() == np.stack(last, 1).tobytes(), (name, shape)
+
+
+def test_totals_come_in_every_format(client):
+    rows = np.float32([[2, 1, 3, 5], [3, 8, 7, 3]])
+    path = "/v1/cumsum/totals?axis=1"
+    answer = client.post_json("/v1/cumsum/totals", {"data": rows.tolist(), "axis": 1})
+    assert answer.json() == {"dtype": "float64", "shape": [2, 1], "data": [[11.0], [21.0]]}
+    array = calls.npy_array(client.post(path, calls.npy_bytes(rows), NPY).body)
+    assert array.dtype == np.float64 and array.tolist() == [[11], [21]]
+    bfloat = dtypes.BY_NAME["bfloat16"]
+    path += "&dtype=bfloat16&shape=2,4"
+    answer = client.post(
+        path, bfloat.store(rows.astype(np.float64)).tobytes(), RAW, {"Accept": NPY}
+    )
+    assert calls.npy_array(answer.body).tolist() == [[11], [21]]
+    empty = post(client, bfloat, np.empty((3, 0), np.uint16), path="/v1/cumsum/totals", axis=1)
+    assert (empty.status, empty.body, empty.headers["Tally-Shape"]) == (200, b"", "3,0")
+
+
+# ---- what is refused ----
+
+
+def good_carry():
+    return seal(3, 0, 0, 2, 3, np.full(4, -0.0).tobytes() + np.ones(6, np.float32).tobytes())
+
+
+def flip(carry, at):
+    return carry[:at] + bytes([carry[at] ^ 1]) + carry[at + 1 :]
+
+
+REFUSED = {
+    "magic": (flip(good_carry(), 3), "TALLYSUM"),
+    "version": (flip(good_carry(), 9), "version 257"),
+    "sum": (flip(good_carry(), 70), "CRC-32"),
+    "stored sum": (flip(good_carry(), 12), "CRC-32"),
+    "last byte": (flip(good_carry(), 119), "CRC-32"),
+    "reserved": (flip(good_carry(), 50), "do not exist"),
+    "cut off": (good_carry()[:-1], "119 bytes"),
+    "too long": (good_carry() + b"\0", "121 bytes"),
+    "header alone": (good_carry()[:64], "64 bytes"),
+    "nothing": (b"TALLY", "at least 64"),
+    "type": (seal(4, 0, 0, 2, 0, np.zeros(4).tobytes()), "float64"),
+    "no type": (seal(13, 0, 0, 2, 0, np.zeros(4).tobytes()), "do not exist"),
+    "precision": (seal(3, 1, 0, 2, 0, np.zeros(4, np.float32).tobytes()), "native"),
+    "direction": (seal(3, 0, 2, 2, 0, np.zeros(4).tobytes()), "reverse true"),
+    "exclusive": (seal(3, 0, 1, 2, 0, np.zeros(4).tobytes()), "exclusive true"),
+    "flags": (seal(3, 0, 4, 2, 0, np.zeros(4).tobytes()), "do not exist"),
+    "lines": (seal(3, 0, 0, 3, 0, np.zeros(6).tobytes()), "3 lines"),
+    "many lines": (seal(3, 0, 0, 2**63, 0, np.zeros(4).tobytes()), "lines"),
+    "lines that wrap": (seal(3, 0, 0, 2**60 + 2, 0, np.zeros(4).tobytes()), "lines"),
+    "position": (seal(3, 0, 0, 2, 2**63 - 256, np.zeros(4).tobytes()), "2^63"),
+    "far position": (seal(3, 0, 0, 2, 2**64 - 256, np.zeros(4).tobytes()), "2^63"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_carry_that_does_not_fit_is_refused_in_every_format(client, name):
+    carry, says = REFUSED[name]
+    stored = np.ones((300, 2), np.float32)
+    answer = post(client, dtypes.BY_NAME["float32"], stored, carry, part="next")
+    calls.expect_error(answer, 400, field="carry", says=[says])
+    document = {"data": stored.tolist(), "dtype": "float32", "part": "next"}
+    document["carry"] = base64.b64encode(carry).decode()
+    calls.expect_error(client.post_json("/v1/cumsum", document), 400, field="carry")
+    inputs = [
+        {"name": "x", "shape": [300, 2], "datatype": "FP32", "data": [1] * 600},
+        {"name": "carry", "shape": [len(carry)], "datatype": "UINT8", "data": list(carry)},
+    ]
+    document = {"inputs": inputs, "parameters": {"part": "next"}}
+    answer = client.post_json("/v2/models/cumsum/infer", document)
+    calls.expect_error(answer, 400, field="carry")
+
+
+def test_a_carry_is_refused_before_the_part_behind_it_is_sent(server):
+    """The part never comes, and the refusal is there."""
+    for carry, _ in (REFUSED["magic"], REFUSED["lines"], REFUSED["sum"]):
+        length = len(carry) + (64 << 20)
+        with server.wire() as wire:
+            path = "/v1/cumsum?dtype=float32&shape=8388608,2&part=next"
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\n"
+            head += f"{LENGTH}: {len(carry)}\r\nContent-Length: {length}\r\n\r\n"
+            wire.send(head.encode() + carry)
+            calls.expect_error(wire.answer(), 400, field="carry")
+
+
+def test_a_forged_carry_spoils_the_senders_sums_alone(server, client):
+    """Positions at every end, sums of every kind: a forger gets sums of what was sent."""
+    dtype = dtypes.BY_NAME["float32"]
+    stored = np.ones((3, 2), np.float32)
+    for position in (0, 256, 65280, 65536, 2**40, 2**63 - 512):
+        for value in (np.nan, np.inf, -1e308, 5e-324):
+            carry = seal(3, 0, 0, 2, position, np.full(4, value).tobytes())
+            answer = post(client, dtype, stored, carry, part="next")
+            assert answer.status == 200 and len(split(answer)[1]) == stored.nbytes
+    carry = seal(3, 0, 0, 2, 2**62 + 255, np.ones(4).tobytes() + bytes(2 * 255 * 4))
+    assert (
+        split(post(client, dtype, stored, carry, part="last"))[1]
+        == np.float32([[3, 3], [4, 4], [5, 5]]).tobytes()
+    )
+    sums = np.frombuffer(split(post(client, dtype, stored))[1], np.float32).reshape(3, 2)
+    calls.expect_same(dtype, sums, stored)
+
+
+def test_a_part_sent_again_is_answered_again(client):
+    dtype, rng = dtypes.BY_NAME["float32"], np.random.default_rng(14)
+    stored = random_stored(dtype, (500, 3), rng)
+    carry, _ = split(post(client, dtype, stored[:300], part="first"))
+    again = [split(post(client, dtype, stored[300:], carry, part="next")) for _ in range(3)]
+    assert again[0] == again[1] == again[2]
+
+
+def test_what_does_not_go_together_is_refused_by_name(client):
+    dtype, one = dtypes.BY_NAME["float32"], np.ones((3, 2), np.float32)
+    carry = good_carry()
+    for sent, attributes, field in (
+        (b"", {"part": "next"}, "carry"),
+        (b"", {"part": "last"}, "carry"),
+        (carry, {"part": "first"}, "carry"),
+        (carry, {}, "carry"),
+        (b"", {"part": "middle"}, "part"),
+        (b"", {"part": "first", "output_strides": [2, 1]}, "output_strides"),
+    ):
+        answer = post(client, dtype, one, sent, **attributes)
+        calls.expect_error(answer, 400, field=field)
+    for attributes, field in (
+        ({"part": "first"}, "part"),
+        ({"output_strides": [2, 1]}, "output_strides"),
+    ):
+        answer = post(client, dtype, one, path="/v1/cumsum/totals", **attributes)
+        calls.expect_error(answer, 400, field=field)
+    answer = post(client, dtype, one, carry, path="/v1/cumsum/totals")
+    calls.expect_error(answer, 400, field="carry")
+    answer = client.post("/v1/cumsum?part=first", b"{}", JSON)
+    calls.expect_error(answer, 400, field="part")
+    document = {"data": [1], "carry": "AA=A", "part": "next"}
+    calls.expect_error(
+        client.post_json("/v1/cumsum", document), 400, field="carry", says=["base64"]
+    )
+    document["carry"] = 7
+    calls.expect_error(client.post_json("/v1/cumsum", document), 400, field="carry")
+    answer = client.post_json("/v1/cumsum", {"data": [1]}, {LENGTH: "64"})
+    calls.expect_error(answer, 400, field=LENGTH)
+    answer = client.post("/v1/cumsum?dtype=int8&shape=1&part=next", b"x", RAW, {LENGTH: "-1"})
+    calls.expect_error(answer, 400, field=LENGTH)
+    answer = client.post("/v1/cumsum?dtype=int8&shape=1&part=next", b"x", RAW, {LENGTH: "64"})
+    calls.expect_error(answer, 400, field="carry", says=["1 bytes"])
+
+
+def test_the_dialects_without_parts_say_so(client):
+    for path in ("/v1/directml/cumulative_summation", "/v1/openvino/cumsum-3"):
+        for member in ("part", "carry"):
+            answer = client.post_json(path, {member: "first"})
+            calls.expect_error(answer, 400, "unknown_field", member, says=["no parts"])
+        answer = client.post_json(path, {}, {LENGTH: "64"})
+        calls.expect_error(answer, 400, field=LENGTH)
+        answer = client.post_json(path + "?part=first", {})
+        calls.expect_error(answer, 400, field="part")
+
+
+def test_v2_refuses_tensors_that_no_part_has(client):
+    x = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    carry = {"name": "carry", "shape": [64], "datatype": "UINT8", "data": [0] * 64}
+    axis = {"name": "axis", "shape": [1], "datatype": "INT64"}
+    first = {"part": "first"}
+    for document, says in (
+        ({"inputs": [x, {**carry, "datatype": "INT8"}]}, "UINT8"),
+        ({"inputs": [x, {**carry, "shape": [8, 8]}]}, "one dimension"),
+        ({"inputs": [x, carry, carry]}, "twice"),
+        ({"inputs": [x, carry]}, "part is not given"),
+        ({"inputs": [x], "parameters": first, "outputs": [{"name": "z"}]}, "unexpected output"),
+        ({"inputs": [x], "outputs": [{"name": "carry"}]}, "first or next"),
+        ({"inputs": [x], "parameters": {"part": "second"}}, "first, next or last"),
+        ({"inputs": [{**x, "parameters": {"part": "next"}}], "parameters": first}, "contradicts"),
+    ):
+        calls.expect_error(client.post_json("/v2/models/cumsum/infer", document), 400, says=[says])
+    axis["parameters"] = {"binary_data_size": 8}
+    head = json.dumps({"inputs": [x, axis], "parameters": first}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    answer = client.post("/v2/models/cumsum/infer", head + bytes(8), None, headers)
+    calls.expect_error(answer, 400, field="part", says=["axis"])
+
+
+def test_v2_answers_the_carry_in_the_form_it_is_asked_for(client):
+    inputs = [{"name": "x", "shape": [3], "datatype": "INT32", "data": [1, 2, 3]}]
+    document = {"inputs": inputs, "parameters": {"part": "first"}, "outputs": [{"name": "y"}]}
+    plain = client.post_json("/v2/models/cumsum/infer", document).json()
+    assert [tensor["name"] for tensor in plain["outputs"]] == ["carry", "y"]
+    carry = bytes(plain["outputs"][0]["data"])
+    document["outputs"].append({"name": "carry", "parameters": {"binary_data": True}})
+    answer = client.post_json("/v2/models/cumsum/infer", document)
+    at = int(answer.headers["Inference-Header-Content-Length"])
+    assert answer.body[at:] == carry and b'"data":[1,3,6]' in answer.body[:at]
+    document["outputs"] = [{"name": "y", "parameters": {"binary_data": True}}]
+    answer = client.post_json("/v2/models/cumsum/infer", document)
+    at = int(answer.headers["Inference-Header-Content-Length"])
+    assert answer.body[at:] == np.int32([1, 3, 6]).tobytes()
+    assert bytes(json.loads(answer.body[:at])["outputs"][0]["data"]) == carry
+
+
+# ---- what it costs ----
+
+
+def test_clients_that_leave_inside_a_part_leave_nothing_behind(start_server):
+    """Inside the carry, inside the part behind it, and while that is scanned."""
+    server = start_server("--slice-bytes", "16KiB")
+    client = server.client()
+    lines = 20000
+    stored = np.ones((500, lines), np.float32)
+    carry, _ = split(post(client, dtypes.BY_NAME["float32"], stored[:300], part="first"))
+    body = carry + stored.tobytes()
+    path = f"/v1/cumsum?dtype=float32&shape=500,{lines}&part=next"
+    headers = [("Content-Type", RAW), (LENGTH, str(len(carry)))]
+    request = post_bytes(path, body, headers)
+    head = len(request) - len(body)
+    for end in (head + 1000, head + len(carry) + 1000, len(request)):
+        for _ in range(3):
+            wire = server.wire()
+            wire.send(request[:end])
+            wire.reset()
+    again = split(post(client, dtypes.BY_NAME["float32"], stored, carry, part="next"))
+    assert len(again[1]) == stored.nbytes
+    client.close()
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 60)
+
+
+def test_more_lines_than_the_budget_holds_are_refused_at_once(start_server):
+    server = start_server("--memory-budget", "64MiB")
+    client = server.client()
+    dtype = dtypes.BY_NAME["float32"]
+    for lines in (10**7, 2**40, 2**62):
+        answer = post(client, dtype, np.broadcast_to(np.float32(0), (0, 1)), part="first")
+        assert answer.status == 200
+        path = "/v1/cumsum" + calls.query(dtype="float32", shape=[0, lines], part="first")
+        calls.expect_error(client.post(path, b"", RAW), 413, "too_large")
+    stored = np.zeros((2, 1 << 19), np.float32)
+    carry, out = split(post(client, dtype, stored, part="first"))
+    assert out == stored.tobytes()
+    split(post(client, dtype, stored, carry, part="last"))
+    client.close()
+    until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 60)

@@ -1,0 +1,204 @@
+/* carry.h and base64.h: sizes, headers, what is refused, and what was damaged. */
+#include "proto/base64.h"
+#include "proto/carry.h"
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+static struct scan_desc rows(enum dtype dtype, int64_t lines, int64_t elements)
+{
+    return (struct scan_desc){.dtype = dtype,
+                              .rank = 2,
+                              .sizes = {lines, elements},
+                              .axis = 1,
+                              .part = SCAN_PART_NEXT};
+}
+
+static struct carry_head head_of(enum dtype dtype, uint64_t lines, uint64_t position)
+{
+    return (struct carry_head){.dtype = dtype, .lines = lines, .position = position};
+}
+
+static void sizes_follow_from_type_precision_lines_and_position(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        enum precision precision;
+        uint64_t position;
+        uint64_t line; /* bytes */
+    } cases[] = {
+        {DTYPE_F32, PRECISION_WIDE, 0, 16},    {DTYPE_F32, PRECISION_NATIVE, 256, 8},
+        {DTYPE_F16, PRECISION_WIDE, 255, 526}, {DTYPE_BF16, PRECISION_NATIVE, 257, 10},
+        {DTYPE_F64, PRECISION_NATIVE, 3, 40},  {DTYPE_I8, PRECISION_WIDE, 3, 1},
+        {DTYPE_U64, PRECISION_NATIVE, 300, 8}, {DTYPE_I16, PRECISION_WIDE, 65537, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct carry_head head = head_of(cases[i].dtype, 7, cases[i].position);
+        uint64_t bytes = 0;
+        head.precision = cases[i].precision;
+        assert_true(carry_size(&head, &bytes));
+        assert_int_equal(bytes, CARRY_HEADER_BYTES + 7 * cases[i].line);
+    }
+}
+
+static void a_carry_too_long_to_count_has_no_size(void **state)
+{
+    (void)state;
+    uint64_t bytes = 1;
+    struct carry_head head = head_of(DTYPE_F32, UINT64_C(1) << 60, 0);
+    assert_false(carry_size(&head, &bytes));
+    head.lines = UINT64_MAX;
+    assert_false(carry_size(&head, &bytes));
+    assert_int_equal(bytes, 1);
+    struct scan_desc part = rows(DTYPE_F32, INT64_MAX, 0);
+    assert_int_equal(carry_answer_size(&part, 0), UINT64_MAX);
+}
+
+static void an_answer_has_a_carry_only_if_a_part_follows(void **state)
+{
+    (void)state;
+    struct scan_desc part = rows(DTYPE_F32, 2, 300);
+    assert_int_equal(carry_answer_size(&part, 255), 64 + 2 * (16 + 4 * ((255 + 300) % 256)));
+    part.part = SCAN_PART_FIRST;
+    assert_int_equal(carry_answer_size(&part, 0), 64 + 2 * (16 + 4 * 44));
+    part.part = SCAN_PART_LAST;
+    assert_int_equal(carry_answer_size(&part, 0), 0);
+    part.part = SCAN_PART_WHOLE;
+    assert_int_equal(carry_answer_size(&part, 0), 0);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    for (int type = 0; type < DTYPE_COUNT; type++) {
+        struct error err = ERROR_INIT;
+        struct carry_head found;
+        struct carry_head head = head_of((enum dtype)type, 3, 258);
+        unsigned char bytes[256];
+        uint64_t count = 0;
+        head.exclusive = type % 2 != 0;
+        head.reverse = type % 3 != 0;
+        head.precision = type < 3 && type > 0 ? PRECISION_NATIVE : PRECISION_WIDE;
+        assert_true(carry_size(&head, &count) && count <= sizeof bytes);
+        memset(bytes, type, sizeof bytes);
+        assert_int_equal(carry_seal(&head, bytes, count, NULL, &err), STATUS_OK);
+        assert_int_equal(carry_read_head(bytes, count, &found, &err), STATUS_OK);
+        assert_int_equal(found.dtype, type);
+        assert_int_equal(found.precision, head.precision);
+        assert_int_equal(found.exclusive, head.exclusive);
+        assert_int_equal(found.reverse, head.reverse);
+        assert_int_equal(found.lines, 3);
+        assert_int_equal(found.position, 258);
+        struct carry_crc crc = {.done = 0};
+        assert_int_equal(carry_check_crc(&crc, bytes, count, NULL, &err), STATUS_OK);
+    }
+}
+
+static void every_byte_that_is_damaged_is_found(void **state)
+{
+    (void)state;
+    const struct carry_head head = head_of(DTYPE_F32, 2, 3);
+    const struct scan_desc part = rows(DTYPE_F32, 2, 5);
+    unsigned char bytes[120] = {0};
+    struct error ignored = ERROR_INIT;
+    assert_int_equal(carry_seal(&head, bytes, sizeof bytes, NULL, &ignored), STATUS_OK);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        struct error err = ERROR_INIT;
+        struct carry_head found;
+        struct carry_crc crc = {.done = 0};
+        bytes[i] ^= 4;
+        bool fine = carry_read_head(bytes, sizeof bytes, &found, &err) == STATUS_OK &&
+                    carry_check_head(&found, &part, &err) == STATUS_OK &&
+                    carry_check_crc(&crc, bytes, sizeof bytes, NULL, &err) == STATUS_OK;
+        assert_false(fine);
+        assert_int_equal(err.status, STATUS_INVALID_DATA);
+        assert_string_equal(err.field, "carry");
+        bytes[i] ^= 4;
+    }
+}
+
+static void the_sum_is_the_same_in_any_pieces(void **state)
+{
+    (void)state;
+    const struct carry_head head = head_of(DTYPE_I64, 16, 0);
+    unsigned char bytes[192];
+    memset(bytes, 0x5A, sizeof bytes);
+    struct error ignored = ERROR_INIT;
+    assert_int_equal(carry_seal(&head, bytes, sizeof bytes, NULL, &ignored), STATUS_OK);
+    for (uint64_t step = 1; step < sizeof bytes; step += 7) {
+        struct error err = ERROR_INIT;
+        struct carry_crc crc = {.done = 0};
+        for (uint64_t end = step; end < sizeof bytes; end += step) {
+            carry_crc_add(&crc, bytes, end);
+        }
+        assert_int_equal(carry_check_crc(&crc, bytes, sizeof bytes, NULL, &err), STATUS_OK);
+    }
+}
+
+static void elements_held_follow_from_the_length(void **state)
+{
+    (void)state;
+    struct error err = ERROR_INIT;
+    uint64_t held = 9;
+    struct scan_desc part = rows(DTYPE_F32, 2, 5);
+    assert_int_equal(carry_guess_held(&part, 64 + 32, &held, &err), STATUS_OK);
+    assert_int_equal(held, 0);
+    assert_int_equal(carry_guess_held(&part, 64 + 32 + 8 * 255, &held, &err), STATUS_OK);
+    assert_int_equal(held, 255);
+    static const uint64_t none[] = {0, 63, 64, 95, 97, 64 + 32 + 8 * 256, UINT64_MAX};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        err = (struct error)ERROR_INIT;
+        assert_int_equal(carry_guess_held(&part, none[i], &held, &err), STATUS_INVALID_DATA);
+    }
+    part.dtype = DTYPE_I32;
+    assert_int_equal(carry_guess_held(&part, 64 + 16, &held, &err), STATUS_INVALID_DATA);
+}
+
+static void base64_is_read_as_it_was_written_and_nothing_else(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"A",     "AA",    "AAA",     "AA=A",  "AA==A",
+                                        "A===",  "AAAA=", "AB==",    "AAB=",  "A A=",
+                                        "AA\\=", "====",  "\\u002B", "AA===="};
+    unsigned char bytes[16];
+    unsigned char back[24];
+    char text[32];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        struct error err = ERROR_INIT;
+        bytes[i] = (unsigned char)(0xF8 + 11 * i);
+        base64_encode(bytes, i + 1, text);
+        assert_int_equal(base64_decode("carry", (struct json_cut){text, base64_size(i + 1)},
+                                       NULL, back, &count, &err),
+                         STATUS_OK);
+        assert_int_equal(count, i + 1);
+        assert_memory_equal(back, bytes, count);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct error err = ERROR_INIT;
+        assert_int_equal(base64_decode("carry", (struct json_cut){wrong[i], strlen(wrong[i])},
+                                       NULL, back, &count, &err),
+                         STATUS_INVALID_DATA);
+    }
+    struct error err = ERROR_INIT;
+    assert_int_equal(
+        base64_decode("carry", (struct json_cut){"\\/\\/\\/\\/", 8}, NULL, back, &count, &err),
+        STATUS_OK);
+    assert_memory_equal(back, "\xFF\xFF\xFF", 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_follow_from_type_precision_lines_and_position),
+        cmocka_unit_test(a_carry_too_long_to_count_has_no_size),
+        cmocka_unit_test(an_answer_has_a_carry_only_if_a_part_follows),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(every_byte_that_is_damaged_is_found),
+        cmocka_unit_test(the_sum_is_the_same_in_any_pieces),
+        cmocka_unit_test(elements_held_follow_from_the_length),
+        cmocka_unit_test(base64_is_read_as_it_was_written_and_nothing_else),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
