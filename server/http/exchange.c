@@ -370,7 +370,7 @@ enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t c
         request->body.received += count;
         return drain(x, count);
     }
-    if (!infer_may_go_on(request, count, REQUEST_PAUSED)) {
+    if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !land_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
     request->body.received += count;

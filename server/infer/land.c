@@ -7,6 +7,7 @@
 #include "server/infer/inflate.h"
 #include "server/infer/slices.h"
 #include "server/sched/codec_pool.h"
+#include "server/sched/completion.h"
 #include "server/sched/server.h"
 
 #include <inttypes.h>
@@ -18,6 +19,8 @@ enum {
     FIRST_BYTES = 4096,
     FORGET_BYTES = 1 << 20,
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
+    TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
+    TOUCH_STEP = 1 << 20,    /* ... in steps */
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
@@ -216,6 +219,56 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
     return status;
 }
 
+/* Have a place for the payload before `end`. */
+static enum status make_room(struct request *request, uint64_t end, struct error *err)
+{
+    const struct request_body *body = &request->body;
+    if (end <= body->payload_room || body->payload_room >= request->call.payload_max) {
+        return STATUS_OK;
+    }
+    enum status status = infer_grow(request, end, err);
+    if (status == STATUS_OK) {
+        slices_begin(request);
+    }
+    return status;
+}
+
+/* Codec pool. */
+static void touch_job(struct request *request)
+{
+    struct completion *completion = request->completion;
+    struct memory_block *block = &request->block;
+    const struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    const uint64_t most = request->call.payload_max;
+    uint64_t end = block->touched + request->cost;
+    end = end < most ? end : most;
+    bool wanted = true;
+    while (wanted && block->touched < end) {
+        const uint64_t rest = end - block->touched;
+        memory_touch(block, block->touched + (size_t)(rest < TOUCH_STEP ? rest : TOUCH_STEP));
+        wanted = parallel_step(&crew.parallel);
+    }
+    if (!wanted) {
+        (void)codec_pool_explain(request);
+    }
+    completion_post(completion, request);
+}
+
+bool land_has_pages(struct request *request, size_t count)
+{
+    struct request_body *body = &request->body;
+    uint64_t end = request->payload_received + count;
+    if (!request->decoded || body->inflate != NULL || end > request->call.payload_max ||
+        request->call.payload_max < ADMISSION_LARGE_BYTES ||
+        make_room(request, end, &request->error) != STATUS_OK || request->block.slab == NULL ||
+        end <= request->block.touched) {
+        return true; /* it is short, or is refused when it lands */
+    }
+    request_enter(request, REQUEST_PAUSED);
+    codec_pool_submit(request->server->codecs, request, TOUCH_BYTES, touch_job);
+    return false;
+}
+
 static enum status feed_payload(struct request *request, const char *bytes, size_t count,
                                 struct error *err)
 {
@@ -228,12 +281,9 @@ static enum status feed_payload(struct request *request, const char *bytes, size
                          " bytes that the request describes",
                          request->decoded ? request->call.payload_max : request->head_bytes);
     }
-    if (end > body->payload_room && body->payload_room < request->call.payload_max) {
-        enum status status = infer_grow(request, end, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
-        slices_begin(request);
+    enum status status = make_room(request, end, err);
+    if (status != STATUS_OK) {
+        return status;
     }
     /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
     if (request->payload_received < body->payload_room) {

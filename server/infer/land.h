@@ -21,6 +21,12 @@ enum {
  * err   TOO_LARGE, OUT_OF_MEMORY, what the codec says */
 MUST_CHECK enum status land_begin(struct request *request, struct error *err);
 
+/* Whether the next `count` bytes, as sent, can land without waiting for the system, which may
+ * take milliseconds to make the pages of a large block. False: the request is PAUSED, and a
+ * thread of the codec pool has those of the next few MiB made. It comes back by its completion
+ * list; then ask again. */
+MUST_CHECK bool land_has_pages(struct request *request, size_t count);
+
 /* The next piece, as sent. */
 MUST_CHECK enum status land_feed(struct request *request, const void *bytes, size_t count,
                                  struct error *err);

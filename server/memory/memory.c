@@ -52,6 +52,7 @@ struct shared_slab {
 /* A slab nobody uses. */
 struct idle_slab {
     struct slab *slab; /* owned */
+    size_t touched;    /* as in struct memory_block */
     uint64_t since_ns;
     struct idle_slab *next; /* used less lately */
 };
@@ -306,6 +307,7 @@ static bool take_shared(struct memory *memory, size_t bytes, struct memory_block
             *block = (struct memory_block){.slab = shared->slab,
                                            .offset = offset + MEMORY_HEADROOM,
                                            .bytes = bytes,
+                                           .touched = bytes,
                                            .bin = (unsigned)i + 1};
             memory->block_count++;
             return true;
@@ -462,9 +464,11 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
     memory->slab_bytes += idle == NULL ? slab_bytes(slab) : 0;
     memory->block_count++;
     MUST(pthread_mutex_unlock(&memory->lock));
+    const size_t touched = idle != NULL ? idle->touched : 0;
     free(idle);
     POISON(slab_data(slab), slab_bytes(slab));
-    *block = (struct memory_block){.slab = slab, .offset = OWN_OFFSET, .bytes = bytes};
+    *block = (struct memory_block){
+        .slab = slab, .offset = OWN_OFFSET, .bytes = bytes, .touched = touched};
     return STATUS_OK;
 }
 
@@ -487,6 +491,17 @@ enum status memory_take(struct memory *memory, size_t bytes, struct memory_block
     return status;
 }
 
+void memory_touch(struct memory_block *block, size_t end)
+{
+    char *bytes = (char *)slab_data(block->slab) + block->offset;
+    const uintptr_t first = (uintptr_t)bytes + block->touched;
+    const uintptr_t page = (first + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
+    for (size_t at = page - (uintptr_t)bytes; at < end; at += SLAB_ALIGN) {
+        (void)__atomic_fetch_or(bytes + at, 0, __ATOMIC_RELAXED);
+    }
+    block->touched = end > block->touched ? end : block->touched;
+}
+
 static void give_shared(struct memory *memory, const struct memory_block *block)
 {
     struct shared_slab *shared = &memory->shared[block->bin - 1];
@@ -500,21 +515,21 @@ static void give_shared(struct memory *memory, const struct memory_block *block)
 }
 
 /* A slab that nobody uses any more, now. NULL without memory: it was destroyed. */
-static struct idle_slab *idle_record(struct slab *slab)
+static struct idle_slab *idle_record(struct slab *slab, size_t touched)
 {
     struct idle_slab *idle = malloc(sizeof *idle);
     if (idle == NULL) {
         destroy_slab(slab);
         return NULL;
     }
-    *idle = (struct idle_slab){.slab = slab, .since_ns = clock_now_ns()};
+    *idle = (struct idle_slab){.slab = slab, .touched = touched, .since_ns = clock_now_ns()};
     return idle;
 }
 
 static void give_own(struct memory *memory, const struct memory_block *block)
 {
     size_t bytes = slab_bytes(block->slab);
-    struct idle_slab *idle = idle_record(block->slab);
+    struct idle_slab *idle = idle_record(block->slab, block->touched);
     MUST(pthread_mutex_lock(&memory->lock));
     memory->block_count--;
     if (idle != NULL) {
@@ -586,7 +601,7 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     let_leave(memory, idle);
     if (cut) {
         buddy_destroy(shared.buddy);
-        let_leave(memory, idle_record(shared.slab));
+        let_leave(memory, idle_record(shared.slab, 0));
     }
 }
 

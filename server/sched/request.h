@@ -13,6 +13,8 @@
  * |           |                    | comes is dropped                 |                                  |
  * | PAUSED    | admission, any     | inside its body it waits to      | BODY; REFUSED: it waited too     |
  * |           |                    | begin, or for more memory        | long                             |
+ * |           | codec pool         | inside its body it waits for     | the same                         |
+ * |           |                    | pages of memory (land.h)         |                                  |
  * | WAITING   | admission, any     | its body is complete; the same   | infer_submit() again             |
  * | PARSING   | codec pool         | its body is unpacked and parsed  | QUEUED; back on the loop: it is  |
  * |           |                    |                                  | larger than it looked, and goes  |

@@ -4,9 +4,13 @@
 #include "proto/content_guess.h"
 #include "server/base/config.h"
 #include "server/infer/inflate.h"
+#include "server/sched/client.h"
+#include "server/sched/codec_pool.h"
+#include "server/sched/completion.h"
 #include "server/sched/server.h"
 #include "tests/lib/unit.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +104,36 @@ static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
     assert_int_equal(f->request.payload_received, 16);
     assert_memory_equal(input_of(f), bytes, 16);
     assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
+}
+
+static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void **state)
+{
+    struct fixture *f = *state;
+    struct request *request = &f->request;
+    struct error err = ERROR_INIT;
+    struct completion completion;
+    struct client client = {.requests = 0};
+    static const char bytes[1000];
+    assert_int_equal(completion_init(&completion, &err), STATUS_OK);
+    assert_int_equal(codec_pool_create(1, &f->server.codecs, &err), STATUS_OK);
+    request->completion = &completion;
+    request->client = &client;
+    assert_int_equal(begin_raw(f, "512,1024", 2 << 20, &err), STATUS_OK);
+    request_enter(request, REQUEST_BODY);
+    assert_false(land_has_pages(request, sizeof bytes));
+    struct pollfd back = {.fd = completion.fd, .events = POLLIN};
+    assert_int_equal(poll(&back, 1, -1), 1);
+    assert_ptr_equal(completion_take(&completion), request);
+    assert_int_equal(request->error.status, STATUS_OK);
+    assert_int_equal(request_state(request), REQUEST_PAUSED);
+    assert_int_equal(request->block.touched, 2 << 20);
+
+    request_enter(request, REQUEST_BODY);
+    assert_true(land_has_pages(request, sizeof bytes));
+    assert_int_equal(land_feed(request, bytes, sizeof bytes, &err), STATUS_OK);
+    codec_pool_destroy(f->server.codecs);
+    f->server.codecs = NULL;
+    completion_deinit(&completion);
 }
 
 struct packed_text {
@@ -528,6 +562,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(raw_payload_lands_in_the_slab_piece_by_piece, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_large_payload_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_length_of_a_large_body_is_refused_before_it_comes,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(

@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const struct memory_options small_options = {.budget_bytes = 64 << 20,
                                                     .small_slab_bytes = 1 << 20,
@@ -154,6 +155,38 @@ static void a_large_slab_is_used_again_and_given_back_later(void **state)
     assert_int_equal(stats_of(memory).slab_bytes, held); /* too early */
     memory_trim(memory, clock_now_ns() + 11 * NS_PER_MS);
     assert_int_equal(stats_of(memory).slab_bytes, 0);
+}
+
+/* Whether the page of a usable byte is there. */
+static bool has_page(const struct memory_block *block, size_t at)
+{
+    unsigned char there = 0;
+    const uintptr_t byte = (uintptr_t)bytes_of(block) + at;
+    assert_int_equal(mincore((void *)(byte / SLAB_ALIGN * SLAB_ALIGN), SLAB_ALIGN, &there), 0);
+    return (there & 1) != 0;
+}
+
+static void
+the_pages_of_a_large_block_are_made_when_asked_for_and_kept_for_the_next(void **state)
+{
+    struct memory *memory = *state;
+    struct memory_block block;
+    assert_int_equal(memory_take(memory, 16 << 20, &block, NULL), STATUS_OK);
+    assert_int_equal(block.touched, 0);
+    assert_false(has_page(&block, 4 << 20));
+    memory_touch(&block, 3 << 20);
+    memset(bytes_of(&block), 7, block.touched);
+    memory_touch(&block, 5 << 20);
+    assert_int_equal(block.touched, 5 << 20);
+    for (size_t at = 0; at < block.touched; at += SLAB_ALIGN) {
+        assert_true(has_page(&block, at));
+        assert_int_equal(bytes_of(&block)[at], at < 3 << 20 ? 7 : 0);
+    }
+    assert_false(has_page(&block, 15 << 20));
+    memory_give(memory, &block);
+    assert_int_equal(memory_take(memory, 16 << 20, &block, NULL), STATUS_OK);
+    assert_int_equal(block.touched, 5 << 20);
+    memory_give(memory, &block);
 }
 
 static void idle_slabs_make_room_for_new_ones_within_the_budget(void **state)
@@ -329,6 +362,9 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_large_slab_is_used_again_and_given_back_later, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            the_pages_of_a_large_block_are_made_when_asked_for_and_kept_for_the_next, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(idle_slabs_make_room_for_new_ones_within_the_budget,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(shared_slabs_but_the_first_are_given_back, set_up,
