@@ -47,6 +47,8 @@ static struct tally *open_client(const struct settings *settings, const char *ur
     }
     options.token = token[0] != '\0' ? token : NULL;
     options.ca_file = settings->ca_file;
+    options.client_cert = settings->client_cert;
+    options.client_key = settings->client_key;
     options.insecure = settings->insecure;
     options.timeout_ms = (int64_t)(settings->timeout_s * 1000);
     options.retries = settings->retries == 0  ? -1

@@ -36,6 +36,8 @@ struct settings {
     const char *url;
     const char *token_file;
     const char *ca_file;
+    const char *client_cert;
+    const char *client_key;
     bool insecure;
     double timeout_s; /* 0: the library's default */
     int64_t retries;  /* -1: the library's default */

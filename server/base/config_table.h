@@ -29,6 +29,14 @@ X(socket_mode,         TEXT,   "auto",           1,          8,                "
 X(socket_group,        TEXT,   "",               0,          64,               "group",            \
   "Group of the Unix sockets of --listen, by name or number: that of a proxy in front, for example. " \
   "tallyd must be in it, or root.")                                                                \
+X(tls_cert,            TEXT,   "",               0,          4096,             "file",             \
+  "Certificate, in PEM, with those between it and its authority behind it: serve HTTPS on every TCP " \
+  "address, TLS 1.2 and 1.3. Unix sockets stay as they are. A file that changes is taken up without " \
+  "a restart, this one and the next two.")                                                         \
+X(tls_key,             TEXT,   "",               0,          4096,             "file",             \
+  "Private key of --tls-cert, in PEM, without a password.")                                        \
+X(tls_client_ca,       TEXT,   "",               0,          4096,             "file",             \
+  "Authorities, in PEM: a client on a TCP address needs a certificate from one of them.")          \
 X(http_loops,          UINT,   "1",              1,          64,               "threads",          \
   "HTTP threads; more than one helps only when a single core cannot carry the connections.")       \
 X(base_path,           TEXT,   "",               0,          256,              "path",             \

@@ -6,6 +6,7 @@
 #include "proto/json/writer.h"
 #include "server/base/clock.h"
 #include "server/http/loop.h"
+#include "server/http/tls.h"
 #include "server/infer/infer.h"
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
@@ -245,7 +246,7 @@ static struct MHD_Response *tensor_response(struct exchange *x)
  * themselves. What was sent meanwhile on this connection is answered first. */
 static bool ends_in_drain(const struct exchange *x)
 {
-    return server_phase(x->loop->server) >= SERVER_DRAINING && !peek_unread(x->conn->fd);
+    return server_phase(x->loop->server) >= SERVER_DRAINING && !conn_unread(x->conn);
 }
 
 bool respond(struct exchange *x)
@@ -332,7 +333,10 @@ void respond_early(struct exchange *x)
     /* A socket that has sent nothing of this exchange has room for it; if not, the client has
      * stopped reading and would not see it anyway. */
     size_t bytes = (size_t)head + body_bytes;
-    if (send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes) {
+    ssize_t sent = x->conn->tls != NULL
+                       ? tls_send_last(x->conn, text, bytes)
+                       : send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == (ssize_t)bytes) {
         x->conn->answer_bytes = body_bytes;
     }
     (void)shutdown(x->conn->fd, SHUT_WR);
