@@ -37,6 +37,10 @@ X(tls_key,             TEXT,   "",               0,          4096,             "
   "Private key of --tls-cert, in PEM, without a password.")                                        \
 X(tls_client_ca,       TEXT,   "",               0,          4096,             "file",             \
   "Authorities, in PEM: a client on a TCP address needs a certificate from one of them.")          \
+X(token_file,          TEXT,   "",               0,          4096,             "file",             \
+  "Tokens that clients need, for all but /livez and /readyz: lines name:sha256-hex[:scopes], as "  \
+  "`tally token new NAME` prints them; scopes are infer, metrics and admin, by default infer. A "  \
+  "file that changes is taken up without a restart.")                                              \
 X(http_loops,          UINT,   "1",              1,          64,               "threads",          \
   "HTTP threads; more than one helps only when a single core cannot carry the connections.")       \
 X(base_path,           TEXT,   "",               0,          256,              "path",             \

@@ -65,6 +65,7 @@ static void reset(struct exchange *x)
     x->close = false;
     x->path = "";
     x->route = NULL;
+    x->token_name[0] = '\0';
     x->held = false;
     x->orphan = false;
     x->refused_ns = 0;
@@ -166,6 +167,21 @@ static char *strip_base(const struct exchange *x, char *path)
     return path[bytes] == '/' ? path + bytes : path;
 }
 
+/* Has it a token for this route, or for any where there is none? */
+static enum status authorize(struct exchange *x, struct error *err)
+{
+    unsigned scopes = x->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : x->route->scopes;
+    if (x->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN) {
+        return STATUS_OK;
+    }
+    union {
+        const char *read;
+        char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
+    } field = {.read = x->header.authorization};
+    return tokens_check(x->loop->tokens, &x->conn->peer, field.overwrite, scopes, x->token_name,
+                        err);
+}
+
 static enum status find_route(struct exchange *x, struct error *err)
 {
     struct codec_request *codec_request = &x->request.codec_request;
@@ -180,6 +196,10 @@ static enum status find_route(struct exchange *x, struct error *err)
     x->path = path;
     memcpy(x->segments, match.segments, sizeof x->segments);
     x->route = match.route;
+    status = authorize(x, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET / lists what there is", path);
@@ -460,6 +480,7 @@ static void log_end(const struct exchange *x, uint64_t now_ns)
                            : "",
         .path = x->route != NULL ? x->route->pattern : x->path,
         .client = client,
+        .token = x->token_name,
         .format = request->codec != NULL ? request->codec->name : NULL,
         .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,
         .shape = shape,

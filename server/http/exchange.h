@@ -28,6 +28,7 @@
 
 #include "server/http/header_check.h"
 #include "server/http/routes.h"
+#include "server/http/tokens.h"
 #include "server/pages/page.h"
 #include "server/sched/request.h"
 
@@ -87,6 +88,7 @@ struct exchange {
     struct MHD_Connection *connection;
     const struct route *route; /* static; NULL: none is known */
     struct header_check header;
+    char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
     bool post;
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */

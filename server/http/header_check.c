@@ -19,6 +19,7 @@ enum field {
     FIELD_REQUEST_ID,
     FIELD_TIMEOUT,
     FIELD_HEAD_BYTES,
+    FIELD_AUTHORIZATION,
     FIELD_COUNT
 };
 
@@ -42,6 +43,7 @@ static const struct {
     [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
+    [FIELD_AUTHORIZATION] = ROW("Authorization", true),
 #undef ROW
 };
 
@@ -325,6 +327,9 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_HEAD_BYTES:
         see_head_bytes(check, value, bytes);
         break;
+    case FIELD_AUTHORIZATION:
+        check->authorization = value;
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -347,6 +352,7 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->accept_coding = CODING_IDENTITY;
     check->accept_formats = 0;
     check->request_id = NULL;
+    check->authorization = NULL;
     check->media_text = "";
     check->seen = 0;
     check->codings = 0;

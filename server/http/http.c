@@ -17,6 +17,7 @@ struct http {
     struct server *server;
     struct listen_set listeners;
     struct tls_files *tls; /* NULL: off */
+    struct tokens *tokens; /* NULL: off */
     atomic_bool draining;
     atomic_bool stopping;
     size_t loop_count;
@@ -68,12 +69,16 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     raise_descriptor_limit(server);
     enum status status = tls_files_open(server->config, server->log, &http->tls, err);
     if (status == STATUS_OK) {
+        status = tokens_open(server->config->token_file, server->log, &http->tokens, err);
+    }
+    if (status == STATUS_OK) {
         status = open_sockets(http, err);
     }
     for (size_t i = 0; status == STATUS_OK && i < loops; i++) {
         struct http_loop *loop = &http->loops[i];
         loop->server = server;
         loop->tls = http->tls;
+        loop->tokens = http->tokens;
         loop->busy_poll.limit_ns =
             busy_poll_limit_ns(server->config->busy_poll_us, server->config->cpus);
         loop->draining_order = &http->draining;
@@ -107,6 +112,7 @@ static void wake_loops(struct http *http)
 void http_tick(struct http *http, uint64_t now_ns)
 {
     tls_files_tick(http->tls, now_ns);
+    tokens_tick(http->tokens, now_ns);
 }
 
 void http_drain(struct http *http)
@@ -172,6 +178,7 @@ void http_stop(struct http *http)
     listen_close(&http->listeners);
     if (!in_use) {
         tls_files_close(http->tls);
+        tokens_close(http->tokens);
         free(http);
     }
 }

@@ -20,7 +20,7 @@ struct server;
  * Signals must be blocked by now: the threads inherit that. Thread: main. */
 MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);
 
-/* Take up certificates and keys that have changed. Thread: main, every tick. */
+/* Take up certificates, keys and tokens that have changed. Thread: main, every tick. */
 void http_tick(struct http *http, uint64_t now_ns);
 
 /* Let no new connection begin, accept and answer those that have begun, close what is idle for

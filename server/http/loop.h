@@ -70,6 +70,7 @@ struct http_loop {
     unsigned magic;
     struct server *server;
     struct tls_files *tls;             /* borrowed; NULL: no listener has TLS */
+    struct tokens *tokens;             /* borrowed; NULL: nobody needs one */
     const atomic_bool *draining_order; /* shared, set by http.c */
     const atomic_bool *stopping_order;
     pthread_t thread;
