@@ -16,7 +16,9 @@
 
 enum {
     SECRET_BYTES = 32,
+    SECRET_CHARS = 43, /* six bits each */
     HASH_BYTES = 32,
+    HASH_CHARS = 64,
     NAME_MOST = 64
 };
 
@@ -77,8 +79,8 @@ int command_token(const struct settings *settings, struct tally *client)
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     uint8_t random[SECRET_BYTES];
     uint8_t hash[HASH_BYTES];
-    char token[sizeof PREFIX + 2 * SECRET_BYTES];
-    char hex[2 * HASH_BYTES + 1];
+    char token[sizeof PREFIX + SECRET_CHARS];
+    char hex[HASH_CHARS + 1];
     const char *scopes = settings->scopes == NULL ? "infer" : settings->scopes;
     (void)client;
     if (settings->argument == NULL || strcmp(settings->argument, "new") != 0 ||

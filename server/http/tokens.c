@@ -24,6 +24,7 @@
 
 enum {
     FILE_BYTES_MAX = 1 << 20,
+    TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
     ADDRESSES = 1024,     /* that are remembered for wrong tokens; one takes another's place */
     WRONG_AT_ONCE = 10,   /* that an address may present ... */
     WRONG_EVERY_MS = 1000 /* ... and how long it takes until it may present one more */
@@ -78,7 +79,7 @@ static bool read_hash(const char *text, size_t digits, uint8_t *hash)
     const gnutls_datum_t hex = {.data = (unsigned char *)(uintptr_t)text,
                                 .size = (unsigned)digits};
     size_t bytes = TOKEN_HASH_BYTES;
-    return digits == 2 * TOKEN_HASH_BYTES && gnutls_hex_decode(&hex, hash, &bytes) == 0 &&
+    return digits == TOKEN_HEX_DIGITS && gnutls_hex_decode(&hex, hash, &bytes) == 0 &&
            bytes == TOKEN_HASH_BYTES;
 }
 
