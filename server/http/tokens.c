@@ -132,15 +132,50 @@ static enum status parse_line(const struct line *line, struct token *token, stru
                : bad_line(err, line, "its scopes are not some of infer, metrics and admin");
 }
 
+/* Room for one token more. */
+static enum status grow(struct token_list **list, size_t *room, struct error *err)
+{
+    size_t wanted = *room == 0 ? 16 : 2 * *room;
+    if ((*list)->count < *room) {
+        return STATUS_OK;
+    }
+    struct token_list *grown =
+        realloc(*list, sizeof **list + wanted * sizeof(*list)->tokens[0]);
+    if (grown == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
+    }
+    *list = grown;
+    *room = wanted;
+    return STATUS_OK;
+}
+
+static enum status add_line(const struct line *line, struct token_list **list, size_t *room,
+                            struct error *err)
+{
+    if ((*list)->count == TOKENS_MAX) {
+        return bad_line(err, line, "it is one more than 4096 tokens");
+    }
+    enum status status = grow(list, room, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct token *token = &(*list)->tokens[(*list)->count++];
+    *token = (struct token){.scopes = 0};
+    return parse_line(line, token, err);
+}
+
 enum status tokens_parse(const char *text, size_t bytes, struct token_list **list,
                          struct error *err)
 {
     struct line line = {.text = text};
     const char *end = text + bytes;
-    struct token_list *found = calloc(1, sizeof *found);
-    enum status status = STATUS_OK;
     size_t room = 0;
-    while (found != NULL && status == STATUS_OK && line.text < end) {
+    enum status status = STATUS_OK;
+    struct token_list *found = calloc(1, sizeof *found);
+    if (found == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
+    }
+    while (status == STATUS_OK && line.text < end) {
         const char *next = memchr(line.text, '\n', (size_t)(end - line.text));
         next = next == NULL ? end : next;
         line.bytes = (size_t)(next - line.text);
@@ -148,31 +183,10 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
         while (line.bytes > 0 && strchr(" \t\r", line.text[line.bytes - 1]) != NULL) {
             line.bytes--;
         }
-        if (line.bytes == 0 || line.text[0] == '#') {
-            line.text = next + 1;
-            continue;
+        if (line.bytes > 0 && line.text[0] != '#') {
+            status = add_line(&line, &found, &room, err);
         }
-        if (found->count == TOKENS_MAX) {
-            status = bad_line(err, &line, "it is one more than 4096 tokens");
-            break;
-        }
-        if (found->count == room) {
-            room = room == 0 ? 16 : 2 * room;
-            struct token_list *grown =
-                realloc(found, sizeof *found + room * sizeof found->tokens[0]);
-            if (grown == NULL) {
-                status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
-                break;
-            }
-            found = grown;
-        }
-        struct token *token = &found->tokens[found->count++];
-        *token = (struct token){.scopes = 0};
-        status = parse_line(&line, token, err);
         line.text = next + 1;
-    }
-    if (found == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
     if (status != STATUS_OK) {
         free(found);
