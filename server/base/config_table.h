@@ -48,7 +48,11 @@ X(base_path,           TEXT,   "",               0,          256,              "
 X(max_connections,     UINT,   "4096",           1,          1000000,          "connections",      \
   "Open connections; further clients wait in the kernel's backlog.")                               \
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
-  "Requests of one client address at a time; beyond them it gets 429. 0: no limit.")               \
+  "Requests of one client at a time; beyond them it gets 429. A client is a token's name, else the " \
+  "subject of a certificate, else an address. 0: no limit.")                                       \
+X(trusted_proxies,     LIST,   "",               0,          16,               "network",          \
+  "Proxies whose X-Forwarded-For says which address asks: 10.0.0.0/8, fd00::/8, 192.0.2.1, or unix " \
+  "for all that come through Unix sockets. Repeat it for several.")                                \
 X(allow_client_shm,    BOOL,   "false",          0,          1,                "true|false",       \
   "Let clients on this machine pass tensors in POSIX shared memory (v2 protocol).")                \
 X(shm_zero_copy,       BOOL,   "false",          0,          1,                "true|false",       \

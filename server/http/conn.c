@@ -49,7 +49,7 @@ enum {
 
 /* ---- records ---- */
 
-static bool is_local(const struct sockaddr_storage *peer)
+bool address_is_local(const struct sockaddr_storage *peer)
 {
     if (peer->ss_family == AF_INET) {
         struct sockaddr_in v4;
@@ -85,7 +85,6 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
         conn->next->prev = conn;
     }
     loop->conns = conn;
-    conn->local = is_local(&conn->peer);
     conn_begin(conn);
     (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
@@ -97,6 +96,7 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
 void conn_free(struct conn *conn)
 {
     conn->magic = 0;
+    client_release(conn->identity);
     client_release(conn->client);
     free(conn);
 }
@@ -147,18 +147,18 @@ bool conn_unread(const struct conn *conn)
     return peek_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
 }
 
-void conn_client_text(const struct conn *conn, char *text, size_t room)
+void address_text(const struct sockaddr_storage *address, char *text, size_t room)
 {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     text[0] = '\0';
-    if (conn->peer.ss_family == AF_INET) {
-        memcpy(&v4, &conn->peer, sizeof v4);
+    if (address->ss_family == AF_INET) {
+        memcpy(&v4, address, sizeof v4);
         (void)inet_ntop(AF_INET, &v4.sin_addr, text, (socklen_t)room);
-    } else if (conn->peer.ss_family == AF_INET6) {
-        memcpy(&v6, &conn->peer, sizeof v6);
+    } else if (address->ss_family == AF_INET6) {
+        memcpy(&v6, address, sizeof v6);
         (void)inet_ntop(AF_INET6, &v6.sin6_addr, text, (socklen_t)room);
-    } else if (conn->peer.ss_family == AF_UNIX) {
+    } else if (address->ss_family == AF_UNIX) {
         (void)snprintf(text, room, "unix");
     }
 }

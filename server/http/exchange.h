@@ -45,7 +45,6 @@ struct http_daemon;
 
 struct conn {
     unsigned magic;
-    bool local;                          /* the client is on this machine */
     bool used;                           /* a request line came on it */
     bool cut;                            /* was shut down: MHD is about to close it */
     bool closed;                         /* MHD has: only an orphan keeps this record */
@@ -67,7 +66,8 @@ struct conn {
     uint64_t stuck_runs; /* of the daemon, at the last of them */
     struct http_loop *loop;
     struct http_daemon *daemon;
-    struct client *client;     /* held */
+    struct client *client;   /* held; who connected */
+    struct client *identity; /* held; whose request is or was the last on it, NULL: client's */
     struct exchange *exchange; /* NULL between requests */
     struct conn *prev;         /* list of the loop */
     struct conn *next;
@@ -88,6 +88,7 @@ struct exchange {
     struct MHD_Connection *connection;
     const struct route *route; /* static; NULL: none is known */
     struct header_check header;
+    struct sockaddr_storage address;   /* whose request it is: the peer's, or behind proxies */
     char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
     bool post;
     bool get;            /* GET or HEAD */
@@ -133,8 +134,9 @@ void conn_begin(struct conn *conn);
 /* Whether bytes from the client are there that MHD has not taken yet. */
 bool conn_unread(const struct conn *conn);
 
-/* The client's address as text; "unix" on a Unix socket. */
-void conn_client_text(const struct conn *conn, char *text, size_t room);
+/* Whether it is on this machine, and its text, "unix" for a Unix socket. */
+bool address_is_local(const struct sockaddr_storage *address);
+void address_text(const struct sockaddr_storage *address, char *text, size_t room);
 
 /* A request line has come. NULL: no memory, the connection is to be closed. */
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,

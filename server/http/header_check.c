@@ -20,6 +20,7 @@ enum field {
     FIELD_TIMEOUT,
     FIELD_HEAD_BYTES,
     FIELD_AUTHORIZATION,
+    FIELD_FORWARDED,
     FIELD_COUNT
 };
 
@@ -44,6 +45,7 @@ static const struct {
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
     [FIELD_AUTHORIZATION] = ROW("Authorization", true),
+    [FIELD_FORWARDED] = ROW("X-Forwarded-For", false),
 #undef ROW
 };
 
@@ -330,6 +332,9 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_AUTHORIZATION:
         check->authorization = value;
         break;
+    case FIELD_FORWARDED:
+        check->forwarded = value;
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -353,6 +358,7 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->accept_formats = 0;
     check->request_id = NULL;
     check->authorization = NULL;
+    check->forwarded = NULL;
     check->media_text = "";
     check->seen = 0;
     check->codings = 0;

@@ -4,6 +4,7 @@
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/http/loop.h"
+#include "server/http/proxies.h"
 #include "server/http/tls_files.h"
 
 #include <stdlib.h>
@@ -18,6 +19,7 @@ struct http {
     struct listen_set listeners;
     struct tls_files *tls; /* NULL: off */
     struct tokens *tokens; /* NULL: off */
+    struct proxies proxies;
     atomic_bool draining;
     atomic_bool stopping;
     size_t loop_count;
@@ -72,6 +74,9 @@ enum status http_start(struct server *server, struct http **out, struct error *e
         status = tokens_open(server->config->token_file, server->log, &http->tokens, err);
     }
     if (status == STATUS_OK) {
+        status = proxies_parse(&server->config->trusted_proxies, &http->proxies, err);
+    }
+    if (status == STATUS_OK) {
         status = open_sockets(http, err);
     }
     for (size_t i = 0; status == STATUS_OK && i < loops; i++) {
@@ -79,6 +84,7 @@ enum status http_start(struct server *server, struct http **out, struct error *e
         loop->server = server;
         loop->tls = http->tls;
         loop->tokens = http->tokens;
+        loop->proxies = &http->proxies;
         loop->busy_poll.limit_ns =
             busy_poll_limit_ns(server->config->busy_poll_us, server->config->cpus);
         loop->draining_order = &http->draining;

@@ -71,6 +71,7 @@ struct http_loop {
     struct server *server;
     struct tls_files *tls;             /* borrowed; NULL: no listener has TLS */
     struct tokens *tokens;             /* borrowed; NULL: nobody needs one */
+    const struct proxies *proxies;     /* borrowed */
     const atomic_bool *draining_order; /* shared, set by http.c */
     const atomic_bool *stopping_order;
     pthread_t thread;

@@ -175,6 +175,21 @@ bool tls_unread(const struct conn *conn)
     return gnutls_record_check_pending(conn->tls) > 0;
 }
 
+bool tls_subject(const struct conn *conn, char *text, size_t room)
+{
+    unsigned count = 0;
+    gnutls_x509_crt_t certificate;
+    const gnutls_datum_t *shown =
+        conn->credentials->ask_clients ? gnutls_certificate_get_peers(conn->tls, &count) : NULL;
+    if (shown == NULL || count == 0 || gnutls_x509_crt_init(&certificate) != 0) {
+        return false;
+    }
+    bool known = gnutls_x509_crt_import(certificate, &shown[0], GNUTLS_X509_FMT_DER) == 0 &&
+                 gnutls_x509_crt_get_dn(certificate, text, &room) == 0;
+    gnutls_x509_crt_deinit(certificate);
+    return known && text[0] != '\0';
+}
+
 ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count)
 {
     ssize_t sent = gnutls_record_send(conn->tls, bytes, count);

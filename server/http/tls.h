@@ -33,6 +33,10 @@ void tls_end(struct conn *conn);
 /* Whether bytes that came are there that MHD has not taken yet, besides those in the socket. */
 bool tls_unread(const struct conn *conn);
 
+/* The subject of the certificate that the client had to show, as RFC 4514 writes it; false if none
+ * was asked for, or it does not fit. */
+bool tls_subject(const struct conn *conn, char *text, size_t room);
+
 /* Write something, which MHD does not write on at the same time, and say that nothing follows.
  * Returns the bytes that were taken, or a negative number. */
 ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count);
