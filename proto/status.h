@@ -27,6 +27,7 @@
         X(INVALID_ENCODING,    INVALID,     "invalid_content_encoding")             \
         X(LENGTH_MISMATCH,     INVALID,     "length_mismatch")                      \
         X(SHM_ERROR,           INVALID,     "shared_memory_error")                  \
+        X(UNAUTHORIZED,        UNAUTHORIZED, "unauthorized")                        \
         X(FORBIDDEN,           FORBIDDEN,   "forbidden")                            \
         X(NOT_FOUND,           NOT_FOUND,   "not_found")                            \
         X(METHOD_NOT_ALLOWED,  METHOD,      "method_not_allowed")                   \
@@ -57,6 +58,7 @@ enum status {
 enum status_category {
     CATEGORY_OK,
     CATEGORY_INVALID,
+    CATEGORY_UNAUTHORIZED,
     CATEGORY_FORBIDDEN,
     CATEGORY_NOT_FOUND,
     CATEGORY_METHOD,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum {
@@ -80,6 +81,14 @@ static int list_devices(FILE *out)
     return EXIT_CODE_OK;
 }
 
+/* No core dump, and no other process of this user, sees the key or a token that just came. */
+static void keep_secrets(const struct config *config)
+{
+    if (config->tls_key[0] != '\0' || config->token_file[0] != '\0') {
+        (void)prctl(PR_SET_DUMPABLE, 0);
+    }
+}
+
 static int act(struct config *config, struct error *err)
 {
     switch (config->action) {
@@ -102,6 +111,7 @@ static int act(struct config *config, struct error *err)
         break;
     }
     limit_threads(config->cpus);
+    keep_secrets(config);
     return service_run(config, err);
 }
 

@@ -197,6 +197,7 @@ static void tick(struct run *run, uint64_t now_ns)
         memory_trim(run->server->memory, now_ns);
         run->trim_ns = now_ns + TRIM_EVERY_NS;
     }
+    http_tick(run->http, now_ns);
     size_t accepted = http_accepted(run->http);
     if (accepted != run->accepted || http_connections(run->http) > 0) {
         run->accepted = accepted;

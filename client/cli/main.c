@@ -47,6 +47,8 @@ static struct tally *open_client(const struct settings *settings, const char *ur
     }
     options.token = token[0] != '\0' ? token : NULL;
     options.ca_file = settings->ca_file;
+    options.client_cert = settings->client_cert;
+    options.client_key = settings->client_key;
     options.insecure = settings->insecure;
     options.timeout_ms = (int64_t)(settings->timeout_s * 1000);
     options.retries = settings->retries == 0  ? -1
@@ -63,12 +65,13 @@ static struct tally *open_client(const struct settings *settings, const char *ur
 static int run(enum command_id command, const struct settings *settings)
 {
     static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
-        [COMMAND_CUMSUM] = command_cumsum, [COMMAND_DEVICES] = command_devices,
-        [COMMAND_HEALTH] = command_health, [COMMAND_VERSION] = command_version,
-        [COMMAND_BENCH] = command_bench,   [COMMAND_COMPLETION] = command_completion,
+        [COMMAND_CUMSUM] = command_cumsum,         [COMMAND_DEVICES] = command_devices,
+        [COMMAND_HEALTH] = command_health,         [COMMAND_VERSION] = command_version,
+        [COMMAND_BENCH] = command_bench,           [COMMAND_TOKEN] = command_token,
+        [COMMAND_COMPLETION] = command_completion,
     };
     struct tally *client = NULL;
-    if (command != COMMAND_COMPLETION) {
+    if (command != COMMAND_TOKEN && command != COMMAND_COMPLETION) {
         client = open_client(settings,
                              command == COMMAND_BENCH ? settings->argument : settings->url);
         if (client == NULL) {

@@ -71,8 +71,14 @@ const struct option_row option_rows[] = {
      "bearer token to send (default: $TALLY_TOKEN, else none)"},
     {"cacert", 0, OPTION_FILE, "FILE", NULL, AT(ca_file), ANY, ON_SERVER,
      "certificates to trust instead of the system's"},
+    {"cert", 0, OPTION_FILE, "FILE", NULL, AT(client_cert), ANY, ON_SERVER,
+     "certificate of this client, in PEM, for servers that ask for one"},
+    {"key", 0, OPTION_FILE, "FILE", NULL, AT(client_key), ANY, ON_SERVER,
+     "private key of --cert"},
     {"insecure", 'k', OPTION_FLAG, NULL, NULL, AT(insecure), ANY, ON_SERVER,
      "do not verify the server's certificate"},
+    {"scopes", 0, OPTION_TEXT, "LIST", NULL, AT(scopes), ANY, 1U << COMMAND_TOKEN,
+     "what it is for: infer, metrics, admin, separated by commas (default infer)"},
     {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM | ON_BENCH,
      "no progress bar"},
     {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ANY, ON_ALL, "show this help"},
@@ -97,6 +103,11 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "(closed loop). With --rate requests have intended start times, and latency is\n"
         "counted from those, so a stall of the server is seen by every request it delayed.\n"
         "Every answer is compared with the first one. Requests are not retried.\n"},
+    [COMMAND_TOKEN] = {
+        "token", "new NAME", "new", "make a token for a server that asks for one",
+        "The line for that file is printed on standard output, the token on standard error; it\n"
+        "is not kept anywhere.\n"
+        "  tally token new ci --scopes infer,metrics >>tokens\n"},
     [COMMAND_COMPLETION] = {
         "completion", "SHELL", "bash zsh", "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"},

@@ -192,6 +192,10 @@ static const struct option_row *row_of(enum command_id command, int found)
 
 static int take_operand(enum command_id command, const char *word, struct settings *settings)
 {
+    if (command == COMMAND_TOKEN && settings->argument != NULL && settings->name == NULL) {
+        settings->name = word;
+        return EXIT_DONE;
+    }
     if (settings->argument != NULL || command_rows[command].operand[0] == '\0') {
         return complain(EXIT_USAGE,
                         "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,

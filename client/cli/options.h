@@ -21,6 +21,7 @@ enum command_id {
     COMMAND_HEALTH,
     COMMAND_VERSION,
     COMMAND_BENCH,
+    COMMAND_TOKEN,
     COMMAND_COMPLETION,
     COMMAND_COUNT
 };
@@ -36,6 +37,8 @@ struct settings {
     const char *url;
     const char *token_file;
     const char *ca_file;
+    const char *client_cert;
+    const char *client_key;
     bool insecure;
     double timeout_s; /* 0: the library's default */
     int64_t retries;  /* -1: the library's default */
@@ -63,7 +66,10 @@ struct settings {
     double rate;
     bool poisson;
 
-    const char *argument; /* the operand: input file, URL or shell; NULL if none */
+    const char *scopes;
+
+    const char *argument; /* the operand: input file, URL, shell or `new`; NULL if none */
+    const char *name;     /* the second: of a new token; NULL if none */
 };
 
 enum option_kind {

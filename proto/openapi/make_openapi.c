@@ -3,14 +3,15 @@
  *
  *   make_openapi ROUTES SERVICE FRAGMENT... >openapi.json
  *
- * ROUTES is what server/http/list_routes.c prints: "tensor GET,POST /pattern/{}", a line each.
+ * ROUTES is what server/http/list_routes.c prints: "tensor GET,POST /pattern/{} infer,admin", a line
+ * each, with the scopes of which a token needs one.
  * SERVICE (service.json) and the fragments (NAME.openapi.json) are JSON; the keys of one file:
  *
  *   tag          under which the operations of this file are listed
  *   operations   "GET /path/{name}": the operation, below
  *   parameters, schemas, headers    by name; every file sees those of all others
- *   document, errors    of SERVICE alone: what the document begins with; the answers that are errors,
- *                by HTTP status
+ *   document, securitySchemes, errors    of SERVICE alone: what the document begins with; how clients
+ *                show who they are; the answers that are errors, by HTTP status
  *
  * All that stands in the document as it stands in a file, but for what would be said again and again:
  *
@@ -396,6 +397,25 @@ static const char *find_operation(const char *method, const char *pattern)
     die("no fragment describes the route %s %s", method, pattern);
 }
 
+/* Who may call it: anybody, or a client whose token has one of the scopes, where the service asks
+ * for tokens. */
+static void add_security(json_t *operation, const char *scopes)
+{
+    json_t *ways = json_array();
+    while (scopes != NULL && *scopes != '\0') {
+        size_t length = strcspn(scopes, ",");
+        json_array_append_new(ways, json_pack("{s:[s%]}", "token", scopes, length));
+        scopes += length + (scopes[length] == ',');
+    }
+    if (json_array_size(ways) > 0) {
+        json_array_insert_new(ways, 0, json_object());
+        add_error(json_object_get(operation, "responses"), "401");
+        add_error(json_object_get(operation, "responses"), "403");
+        add_error(json_object_get(operation, "responses"), "429");
+    }
+    json_object_set_new(operation, "security", ways);
+}
+
 /* One route; the same page with a slash at its end is not described again. */
 static void add_route(json_t *paths, char *line)
 {
@@ -403,8 +423,9 @@ static void add_route(json_t *paths, char *line)
     char *kind = strtok_r(line, " \n", &rest);
     char *methods = strtok_r(NULL, " \n", &rest);
     char *pattern = strtok_r(NULL, " \n", &rest);
+    const char *scopes = strtok_r(NULL, " \n", &rest);
     if (pattern == NULL) {
-        die("a route is \"page|tensor METHOD,... /pattern\"");
+        die("a route is \"page|tensor METHOD,... /pattern [scope,...]\"");
     }
     if (strlen(pattern) > 1 && pattern[strlen(pattern) - 1] == '/') {
         return;
@@ -415,6 +436,7 @@ static void add_route(json_t *paths, char *line)
         const char *path = strchr(key, ' ') + 1;
         json_t *operation = make_operation(find(operations, "operation", key), path,
                                            strcmp(kind, "tensor") == 0);
+        add_security(operation, scopes);
         if (json_object_get(paths, path) == NULL) {
             json_object_set_new(paths, path, json_object());
         }
@@ -481,8 +503,10 @@ int main(int argc, char **argv)
                         json_string(TALLY_VERSION));
     json_object_set_new(document, "paths", make_paths(argv[1]));
     json_object_set_new(document, "components",
-                        json_pack("{s:o,s:o,s:o}", "schemas", expand(schemas), "parameters",
-                                  expand(parameters), "responses", make_responses()));
+                        json_pack("{s:o,s:o,s:o,s:O}", "schemas", expand(schemas), "parameters",
+                                  expand(parameters), "responses", make_responses(),
+                                  "securitySchemes",
+                                  json_object_get(service, "securitySchemes")));
     all_used(operations, "operation");
     all_used(parameters, "parameter");
     all_used(headers, "header");

@@ -203,6 +203,9 @@ static enum status set_text(const struct config_row *row, const char *source, co
 static enum status extend_list(const struct config_row *row, const char *source,
                                const char *text, struct config_list *list, struct error *err)
 {
+    if (text[0] == '\0' && row->min == 0) {
+        return STATUS_OK; /* no entry at all */
+    }
     for (;;) {
         size_t length = strcspn(text, ",");
         if (length == 0) {

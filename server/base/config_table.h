@@ -29,6 +29,18 @@ X(socket_mode,         TEXT,   "auto",           1,          8,                "
 X(socket_group,        TEXT,   "",               0,          64,               "group",            \
   "Group of the Unix sockets of --listen, by name or number: that of a proxy in front, for example. " \
   "tallyd must be in it, or root.")                                                                \
+X(tls_cert,            TEXT,   "",               0,          4096,             "file",             \
+  "Certificate, in PEM, with those between it and its authority behind it: serve HTTPS on every TCP " \
+  "address, TLS 1.2 and 1.3. Unix sockets stay as they are. A file that changes is taken up without " \
+  "a restart, this one and the next two.")                                                         \
+X(tls_key,             TEXT,   "",               0,          4096,             "file",             \
+  "Private key of --tls-cert, in PEM, without a password.")                                        \
+X(tls_client_ca,       TEXT,   "",               0,          4096,             "file",             \
+  "Authorities, in PEM: a client on a TCP address needs a certificate from one of them.")          \
+X(token_file,          TEXT,   "",               0,          4096,             "file",             \
+  "Tokens that clients need, for all but /livez and /readyz: lines name:sha256-hex[:scopes], as "  \
+  "`tally token new NAME` prints them; scopes are infer, metrics and admin, by default infer. A "  \
+  "file that changes is taken up without a restart.")                                              \
 X(http_loops,          UINT,   "1",              1,          64,               "threads",          \
   "HTTP threads; more than one helps only when a single core cannot carry the connections.")       \
 X(base_path,           TEXT,   "",               0,          256,              "path",             \
@@ -36,7 +48,11 @@ X(base_path,           TEXT,   "",               0,          256,              "
 X(max_connections,     UINT,   "4096",           1,          1000000,          "connections",      \
   "Open connections; further clients wait in the kernel's backlog.")                               \
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
-  "Requests of one client address at a time; beyond them it gets 429. 0: no limit.")               \
+  "Requests of one client at a time; beyond them it gets 429. A client is a token's name, else the " \
+  "subject of a certificate, else an address. 0: no limit.")                                       \
+X(trusted_proxies,     LIST,   "",               0,          16,               "network",          \
+  "Proxies whose X-Forwarded-For says which address asks: 10.0.0.0/8, fd00::/8, 192.0.2.1, or unix " \
+  "for all that come through Unix sockets. Repeat it for several.")                                \
 X(allow_client_shm,    BOOL,   "false",          0,          1,                "true|false",       \
   "Let clients on this machine pass tensors in POSIX shared memory (v2 protocol).")                \
 X(shm_zero_copy,       BOOL,   "false",          0,          1,                "true|false",       \

@@ -416,6 +416,7 @@ static void add_fields(struct log_line *line, const struct log_request *request)
 {
     log_line_text(line, "id", request->id);
     log_line_text(line, "client", request->client);
+    log_line_text(line, "token", request->token);
     log_line_text(line, "method", request->method);
     log_line_text(line, "path", request->path);
     log_line_number(line, "status", request->http_status);

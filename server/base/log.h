@@ -43,6 +43,7 @@ struct log_request {
     const char *method;
     const char *path;
     const char *client; /* address of the peer */
+    const char *token;  /* name of its token */
     const char *format; /* codec's name */
     const char *dtype;
     const char *shape;   /* "1,1,3,4" */

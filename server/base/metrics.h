@@ -35,6 +35,8 @@
         X(SLICED_REQUESTS,  "tally_sliced_requests_total",      "Requests whose tensors were scanned in slices.") \
         X(BATCH_RETRIES,    "tally_batch_retries_total",        "Batches moved to another device after theirs failed.") \
         X(DEVICE_FAILURES,  "tally_device_failures_total",      "Devices taken out of use.")        \
+        X(TLS_HANDSHAKES,   "tally_tls_handshakes_total",       "TLS handshakes that succeeded.")   \
+        X(TLS_FAILURES,     "tally_tls_handshake_failures_total", "Connections that ended before their TLS handshake did.") \
         X(SLOW_CLIENTS,     "tally_slow_clients_total",         "Connections cut for missing a deadline.") \
         X(CLIENTS_GONE,     "tally_clients_gone_total",         "Requests dropped because the client hung up.")
 

@@ -61,6 +61,7 @@ static void add_connection(struct listener *listener, int fd, socklen_t peer_byt
     struct http_loop *loop = listener->loop;
     struct accepted *accepted = &loop->accepted;
     accepted->client = clients_get(loop->server->clients, &accepted->peer);
+    accepted->tls = listener->tls;
     struct http_daemon *daemon =
         accepted->client == NULL ? NULL : http_daemons_join(loop, accepted->client);
     if (daemon == NULL) {
@@ -116,7 +117,10 @@ enum status accepting_start(struct http_loop *loop, const struct listen_socket *
 {
     struct listener *listener = &loop->listeners[loop->listener_count];
     int fd = fcntl(socket->fd, F_DUPFD_CLOEXEC, 3);
-    *listener = (struct listener){.loop = loop, .fd = fd, .inherited = socket->inherited};
+    *listener = (struct listener){.loop = loop,
+                                  .fd = fd,
+                                  .inherited = socket->inherited,
+                                  .tls = loop->tls != NULL && !socket->local};
     if (fd < 0) {
         return error_set(err, STATUS_INTERNAL, "listening on %s: no file descriptor left",
                          socket->name);

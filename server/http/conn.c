@@ -5,14 +5,15 @@
  * links; so while memory is refused to others, those who hold it and hardly move give way, the
  * slowest first.
  *
- * A slow sender gets a 408 written straight to its socket: MHD can answer only when a request is
- * whole. Then, and in all other cases, shutdown() makes MHD close the connection by its own ways. */
+ * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only when
+ * a request is whole. Then, and in all other cases, shutdown() makes MHD close the connection by its own ways. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
+#include "server/http/tls.h"
 #include "server/infer/slices.h"
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
@@ -48,7 +49,7 @@ enum {
 
 /* ---- records ---- */
 
-static bool is_local(const struct sockaddr_storage *peer)
+bool address_is_local(const struct sockaddr_storage *peer)
 {
     if (peer->ss_family == AF_INET) {
         struct sockaddr_in v4;
@@ -84,7 +85,6 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
         conn->next->prev = conn;
     }
     loop->conns = conn;
-    conn->local = is_local(&conn->peer);
     conn_begin(conn);
     (void)atomic_fetch_add_explicit(&loop->conn_count, 1, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&loop->conn_total, 1, memory_order_relaxed);
@@ -96,6 +96,7 @@ struct conn *conn_create(struct http_daemon *daemon, int fd)
 void conn_free(struct conn *conn)
 {
     conn->magic = 0;
+    client_release(conn->identity);
     client_release(conn->client);
     free(conn);
 }
@@ -119,6 +120,7 @@ void conn_destroy(struct conn *conn)
     if (conn->next != NULL) {
         conn->next->prev = conn->prev;
     }
+    tls_end(conn);
     http_daemon_leave(conn->daemon);
     (void)atomic_fetch_sub_explicit(&conn->client->connections, 1, memory_order_relaxed);
     (void)atomic_fetch_sub_explicit(&conn->loop->conn_count, 1, memory_order_relaxed);
@@ -140,18 +142,23 @@ void conn_begin(struct conn *conn)
     conn->stuck_sweeps = 0;
 }
 
-void conn_client_text(const struct conn *conn, char *text, size_t room)
+bool conn_unread(const struct conn *conn)
+{
+    return peek_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
+}
+
+void address_text(const struct sockaddr_storage *address, char *text, size_t room)
 {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     text[0] = '\0';
-    if (conn->peer.ss_family == AF_INET) {
-        memcpy(&v4, &conn->peer, sizeof v4);
+    if (address->ss_family == AF_INET) {
+        memcpy(&v4, address, sizeof v4);
         (void)inet_ntop(AF_INET, &v4.sin_addr, text, (socklen_t)room);
-    } else if (conn->peer.ss_family == AF_INET6) {
-        memcpy(&v6, &conn->peer, sizeof v6);
+    } else if (address->ss_family == AF_INET6) {
+        memcpy(&v6, address, sizeof v6);
         (void)inet_ntop(AF_INET6, &v6.sin6_addr, text, (socklen_t)room);
-    } else if (conn->peer.ss_family == AF_UNIX) {
+    } else if (address->ss_family == AF_UNIX) {
         (void)snprintf(text, room, "unix");
     }
 }
@@ -210,7 +217,7 @@ static void check_progress(const struct conn *conn, uint64_t age_ns)
     struct exchange *x = conn->exchange;
     if (x->request.admission.state == ADMISSION_ACTIVE &&
         request_state(&x->request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
-        x->request.body.received - conn->seen_bytes < SLOW_BYTES && !peek_unread(conn->fd)) {
+        x->request.body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
         admission_slow(conn->loop->server->admission, &x->request);
     }
 }
@@ -226,7 +233,7 @@ static bool is_stuck(struct conn *conn)
         conn->stuck_sweeps = 0;
         return false;
     }
-    if (!peek_unread(conn->fd)) {
+    if (!conn_unread(conn)) {
         conn->stuck_sweeps = 0;
     } else if (conn->stuck_sweeps == 0 || conn->stuck_runs != conn->daemon->runs) {
         conn->stuck_sweeps++;
@@ -328,7 +335,7 @@ static bool over_in_drain(const struct conn *conn, uint64_t now_ns)
     uint64_t draining_ns = conn->loop->draining_ns;
     uint64_t since_ns = conn->since_ns > draining_ns ? conn->since_ns : draining_ns;
     return draining_ns != 0 && clock_span_ns(since_ns, now_ns) > QUIET_MS * NS_PER_MS &&
-           !peek_unread(conn->fd);
+           !conn_unread(conn);
 }
 
 static void check(struct conn *conn, uint64_t now_ns)
@@ -493,7 +500,7 @@ static void hung_up(struct conn *conn, bool gone)
         }
         conn->body_at_hangup = x->request.body.received;
     } else if (x == NULL || request_state(&x->request) == REQUEST_HEADER) {
-        if (gone || !peek_unread(conn->fd)) {
+        if (gone || !conn_unread(conn)) {
             cut(conn, NULL);
         }
     } else if (gone) {
@@ -509,8 +516,9 @@ bool deadline_left_inside_body(struct exchange *x)
 {
     int64_t length = x->header.content_length;
     char next;
-    /* of a chunked body the rest may be in libmicrohttpd's buffer already */
-    if (length < 0 || x->request.body.received >= (uint64_t)length ||
+    /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
+     * until nothing is left, so that it meets the end. */
+    if (length < 0 || x->conn->tls != NULL || x->request.body.received >= (uint64_t)length ||
         recv(x->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
         return false;
     }

@@ -14,6 +14,8 @@
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/http/loop.h"
+#include "server/http/proxies.h"
+#include "server/http/tls.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/land.h"
@@ -39,7 +41,8 @@ enum {
     ID_BYTES = 16,
     KEPT_EXCHANGES = 1024, /* unused records a loop keeps */
     KEPT_TEXT_BYTES = 65536,
-    FIRST_TARGET_BYTES = 256
+    FIRST_TARGET_BYTES = 256,
+    SUBJECT_BYTES = 1024
 };
 
 /* ---- records, kept between requests ---- */
@@ -65,6 +68,7 @@ static void reset(struct exchange *x)
     x->close = false;
     x->path = "";
     x->route = NULL;
+    x->token_name[0] = '\0';
     x->held = false;
     x->orphan = false;
     x->refused_ns = 0;
@@ -103,7 +107,8 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
     reset(x);
     x->conn = conn;
     x->loop = loop;
-    x->request.local = conn->local;
+    x->address = conn->peer;
+    x->request.local = address_is_local(&conn->peer);
     x->connection = connection;
     x->request.completion = &loop->completion;
     x->request.server = loop->server;
@@ -166,6 +171,21 @@ static char *strip_base(const struct exchange *x, char *path)
     return path[bytes] == '/' ? path + bytes : path;
 }
 
+/* Has it a token for this route, or for any where there is none? */
+static enum status authorize(struct exchange *x, struct error *err)
+{
+    unsigned scopes = x->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : x->route->scopes;
+    if (x->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN) {
+        return STATUS_OK;
+    }
+    union {
+        const char *read;
+        char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
+    } field = {.read = x->header.authorization};
+    return tokens_check(x->loop->tokens, &x->address, field.overwrite, scopes, x->token_name,
+                        err);
+}
+
 static enum status find_route(struct exchange *x, struct error *err)
 {
     struct codec_request *codec_request = &x->request.codec_request;
@@ -180,6 +200,10 @@ static enum status find_route(struct exchange *x, struct error *err)
     x->path = path;
     memcpy(x->segments, match.segments, sizeof x->segments);
     x->route = match.route;
+    status = authorize(x, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET / lists what there is", path);
@@ -246,10 +270,42 @@ static enum status choose_codec(struct exchange *x, struct error *err)
     return STATUS_OK;
 }
 
+/* Whom shares and limits count the request for: the name of its token, else the subject of its
+ * certificate, else its address. Requests of a connection mostly have the same. */
+static enum status identify(struct exchange *x, struct error *err)
+{
+    struct conn *conn = x->conn;
+    struct clients *clients = x->loop->server->clients;
+    char subject[SUBJECT_BYTES];
+    const char *name = x->token_name;
+    enum client_kind kind = CLIENT_TOKEN;
+    if (name[0] == '\0' && conn->tls != NULL && tls_subject(conn, subject, sizeof subject)) {
+        name = subject;
+        kind = CLIENT_CERTIFICATE;
+    }
+    bool forwarded =
+        name[0] == '\0' && memcmp(&x->address, &conn->peer, sizeof conn->peer) != 0;
+    if (name[0] == '\0' && !forwarded) {
+        return STATUS_OK;
+    }
+    struct client *client =
+        forwarded ? clients_get(clients, &x->address) : clients_named(clients, kind, name);
+    if (client == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another client");
+    }
+    client_release(conn->identity); /* the request before is over */
+    conn->identity = client;
+    x->request.client = client;
+    return STATUS_OK;
+}
+
 static enum status admit(struct exchange *x, struct error *err)
 {
     const struct server *server = x->loop->server;
-    enum status status = queue_admits(server->queue, err);
+    enum status status = identify(x, err);
+    if (status == STATUS_OK) {
+        status = queue_admits(server->queue, err);
+    }
     if (status != STATUS_OK) {
         return status;
     }
@@ -257,7 +313,8 @@ static enum status admit(struct exchange *x, struct error *err)
         return error_set(err, STATUS_DRAINING, "the service is shutting down");
     }
     uint64_t most = server->config->per_client_requests;
-    if (most > 0 && x->conn->peer.ss_family != AF_UNIX) {
+    bool known = x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;
+    if (most > 0 && known) {
         if (!client_begin_request(x->request.client, most)) {
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
@@ -275,6 +332,10 @@ static enum status open_exchange(struct exchange *x)
 {
     struct error *err = &x->request.error;
     enum status status = header_check_finish(&x->header, err);
+    if (x->header.forwarded != NULL) {
+        x->address = proxies_client(x->loop->proxies, &x->conn->peer, x->header.forwarded);
+        x->request.local = address_is_local(&x->address);
+    }
     if (status == STATUS_OK) {
         status = find_route(x, err);
     }
@@ -450,7 +511,7 @@ static void log_end(const struct exchange *x, uint64_t now_ns)
     const struct request *request = &x->request;
     char client[INET6_ADDRSTRLEN];
     char shape[256];
-    conn_client_text(x->conn, client, sizeof client);
+    address_text(&x->address, client, sizeof client);
     shape[0] = '\0';
     if (request->planned) {
         shape_text(&request->call.desc, shape, sizeof shape);
@@ -462,6 +523,7 @@ static void log_end(const struct exchange *x, uint64_t now_ns)
                            : "",
         .path = x->route != NULL ? x->route->pattern : x->path,
         .client = client,
+        .token = x->token_name,
         .format = request->codec != NULL ? request->codec->name : NULL,
         .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,
         .shape = shape,

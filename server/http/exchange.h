@@ -7,7 +7,7 @@
  *
  * | its request         | bounded by                                                            |
  * |---------------------|-----------------------------------------------------------------------|
- * | none yet            | --header-timeout-ms                                                   |
+ * | none yet            | --header-timeout-ms, with the TLS handshake                           |
  * | none since the last | --idle-timeout-s (MHD); where a request line trickles in,             |
  * |                     | --header-timeout-ms more                                              |
  * | HEADER              | --header-timeout-ms                                                   |
@@ -28,6 +28,7 @@
 
 #include "server/http/header_check.h"
 #include "server/http/routes.h"
+#include "server/http/tokens.h"
 #include "server/pages/page.h"
 #include "server/sched/request.h"
 
@@ -37,19 +38,23 @@
 #include <sys/socket.h>
 
 struct MHD_Connection;
+struct gnutls_session_int; /* gnutls_session_t points to it */
 struct http_loop;
+struct tls_credentials;
 struct http_daemon;
 
 struct conn {
     unsigned magic;
-    bool local;            /* the client is on this machine */
-    bool used;             /* a request line came on it */
-    bool cut;              /* was shut down: MHD is about to close it */
-    bool closed;           /* MHD has: only an orphan keeps this record */
-    int fd;                /* MHD's */
-    uint64_t since_ns;     /* when what it is bounded by now began */
-    uint64_t body_ns;      /* PAUSED: how much of the time of its body was over */
-    uint64_t answer_bytes; /* of the answer being sent */
+    bool used;                           /* a request line came on it */
+    bool cut;                            /* was shut down: MHD is about to close it */
+    bool closed;                         /* MHD has: only an orphan keeps this record */
+    bool handshaking;                    /* TLS: nothing but its handshake has come yet */
+    int fd;                              /* MHD's */
+    struct gnutls_session_int *tls;      /* MHD's; NULL: plain HTTP */
+    struct tls_credentials *credentials; /* held; NULL: plain HTTP */
+    uint64_t since_ns;                   /* when what it is bounded by now began */
+    uint64_t body_ns;                    /* PAUSED: how much of the time of its body was over */
+    uint64_t answer_bytes;               /* of the answer being sent */
     uint64_t answer_given; /* of them, handed to the socket; known of what goes in blocks */
     struct conn_look {
         uint64_t at_ns;      /* of a heartbeat, 0: none yet ... */
@@ -61,7 +66,8 @@ struct conn {
     uint64_t stuck_runs; /* of the daemon, at the last of them */
     struct http_loop *loop;
     struct http_daemon *daemon;
-    struct client *client;     /* held */
+    struct client *client;   /* held; who connected */
+    struct client *identity; /* held; whose request is or was the last on it, NULL: client's */
     struct exchange *exchange; /* NULL between requests */
     struct conn *prev;         /* list of the loop */
     struct conn *next;
@@ -82,6 +88,8 @@ struct exchange {
     struct MHD_Connection *connection;
     const struct route *route; /* static; NULL: none is known */
     struct header_check header;
+    struct sockaddr_storage address;   /* whose request it is: the peer's, or behind proxies */
+    char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
     bool post;
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
@@ -123,8 +131,12 @@ void conn_free(struct conn *conn); /* destroyed before, and its orphan is ended 
 /* What it is bounded by begins now. */
 void conn_begin(struct conn *conn);
 
-/* The client's address as text; "unix" on a Unix socket. */
-void conn_client_text(const struct conn *conn, char *text, size_t room);
+/* Whether bytes from the client are there that MHD has not taken yet. */
+bool conn_unread(const struct conn *conn);
+
+/* Whether it is on this machine, and its text, "unix" for a Unix socket. */
+bool address_is_local(const struct sockaddr_storage *address);
+void address_text(const struct sockaddr_storage *address, char *text, size_t room);
 
 /* A request line has come. NULL: no memory, the connection is to be closed. */
 struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connection,
@@ -164,8 +176,8 @@ void exchange_refuse(struct exchange *x);
 /* Queue the answer with MHD. False: it cannot be (out of memory): close the connection. */
 MUST_CHECK bool respond(struct exchange *x);
 
-/* Write a refusal straight to the socket while the client is still sending, and close our side of
- * the connection for writing. MHD has sent nothing of this exchange yet, so nothing is mixed up. */
+/* Write a refusal straight to the socket, or the TLS session, while the client is still sending, and
+ * close our side of the connection for writing. MHD has sent nothing of this exchange yet, so nothing is mixed up. */
 void respond_early(struct exchange *x);
 
 /* ---- peek.c: what a client's socket says without reading or writing. Thread: any ---- */

@@ -20,6 +20,8 @@ enum field {
     FIELD_TIMEOUT,
     FIELD_HEAD_BYTES,
     FIELD_CARRY_BYTES,
+    FIELD_AUTHORIZATION,
+    FIELD_FORWARDED,
     FIELD_COUNT
 };
 
@@ -44,6 +46,8 @@ static const struct {
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
     [FIELD_CARRY_BYTES] = ROW("Tally-Carry-Length", true),
+    [FIELD_AUTHORIZATION] = ROW("Authorization", true),
+    [FIELD_FORWARDED] = ROW("X-Forwarded-For", false),
 #undef ROW
 };
 
@@ -340,6 +344,12 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_CARRY_BYTES:
         see_carry_bytes(check, value, bytes);
         break;
+    case FIELD_AUTHORIZATION:
+        check->authorization = value;
+        break;
+    case FIELD_FORWARDED:
+        check->forwarded = value;
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -363,6 +373,8 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->accept_coding = CODING_IDENTITY;
     check->accept_formats = 0;
     check->request_id = NULL;
+    check->authorization = NULL;
+    check->forwarded = NULL;
     check->media_text = "";
     check->seen = 0;
     check->codings = 0;

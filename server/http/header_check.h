@@ -46,6 +46,8 @@ struct header_check {
     enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */
     unsigned accept_formats;   /* bit per enum codec_format that Accept names */
     const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
+    const char *authorization; /* Authorization, NULL if there is none; borrowed */
+    const char *forwarded;     /* X-Forwarded-For, the last; NULL if there is none; borrowed */
     const char *media_text;    /* Content-Type as it came, for the refusal; borrowed */
     unsigned seen;             /* private: fields met, to find doubles */
     int codings;               /* private: codings named by Accept-Encoding */

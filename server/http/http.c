@@ -4,6 +4,8 @@
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/http/loop.h"
+#include "server/http/proxies.h"
+#include "server/http/tls_files.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -15,6 +17,9 @@ enum {
 struct http {
     struct server *server;
     struct listen_set listeners;
+    struct tls_files *tls; /* NULL: off */
+    struct tokens *tokens; /* NULL: off */
+    struct proxies proxies;
     atomic_bool draining;
     atomic_bool stopping;
     size_t loop_count;
@@ -64,10 +69,22 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     http->server = server;
     http->loop_count = loops;
     raise_descriptor_limit(server);
-    enum status status = open_sockets(http, err);
+    enum status status = tls_files_open(server->config, server->log, &http->tls, err);
+    if (status == STATUS_OK) {
+        status = tokens_open(server->config->token_file, server->log, &http->tokens, err);
+    }
+    if (status == STATUS_OK) {
+        status = proxies_parse(&server->config->trusted_proxies, &http->proxies, err);
+    }
+    if (status == STATUS_OK) {
+        status = open_sockets(http, err);
+    }
     for (size_t i = 0; status == STATUS_OK && i < loops; i++) {
         struct http_loop *loop = &http->loops[i];
         loop->server = server;
+        loop->tls = http->tls;
+        loop->tokens = http->tokens;
+        loop->proxies = &http->proxies;
         loop->busy_poll.limit_ns =
             busy_poll_limit_ns(server->config->busy_poll_us, server->config->cpus);
         loop->draining_order = &http->draining;
@@ -81,7 +98,9 @@ enum status http_start(struct server *server, struct http **out, struct error *e
         return status;
     }
     for (size_t i = 0; i < http->listeners.count; i++) {
-        log_message(server->log, LOG_INFO, "listening on %s", http->listeners.sockets[i].name);
+        const struct listen_socket *socket = &http->listeners.sockets[i];
+        log_message(server->log, LOG_INFO, "listening on %s%s", socket->name,
+                    http->tls != NULL && !socket->local ? ", TLS" : "");
     }
     *out = http;
     return STATUS_OK;
@@ -94,6 +113,12 @@ static void wake_loops(struct http *http)
             completion_wake(&http->loops[i].completion);
         }
     }
+}
+
+void http_tick(struct http *http, uint64_t now_ns)
+{
+    tls_files_tick(http->tls, now_ns);
+    tokens_tick(http->tokens, now_ns);
 }
 
 void http_drain(struct http *http)
@@ -158,6 +183,8 @@ void http_stop(struct http *http)
     }
     listen_close(&http->listeners);
     if (!in_use) {
+        tls_files_close(http->tls);
+        tokens_close(http->tokens);
         free(http);
     }
 }

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct http; /* opaque */
 struct server;
@@ -18,6 +19,9 @@ struct server;
 /* Bind every --listen address (or take systemd's sockets instead) and start the loops.
  * Signals must be blocked by now: the threads inherit that. Thread: main. */
 MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);
+
+/* Take up certificates, keys and tokens that have changed. Thread: main, every tick. */
+void http_tick(struct http *http, uint64_t now_ns);
 
 /* Let no new connection begin, accept and answer those that have begun, close what is idle for
  * a while. Thread: main; more than once is fine. */

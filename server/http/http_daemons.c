@@ -44,13 +44,14 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
     return unused;
 }
 
-/* The crowd's daemon with the fewest connections; NULL: it has none. */
+/* The crowd's daemon with the fewest connections, for TLS or not as the one that was accepted needs
+ * it; NULL: it has none. */
 static struct http_daemon *emptiest_of(struct http_loop *loop, const struct crowd *crowd)
 {
     struct http_daemon *emptiest = NULL;
     for (size_t i = 0; i < loop->daemon_count; i++) {
         struct http_daemon *daemon = &loop->daemons[i];
-        if (daemon->crowd == crowd &&
+        if (daemon->crowd == crowd && daemon->tls == loop->accepted.tls &&
             (emptiest == NULL || daemon->conn_count < emptiest->conn_count)) {
             emptiest = daemon;
         }
@@ -65,7 +66,7 @@ static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
     size_t unused = DAEMONS_MAX - loop->daemon_count;
     struct http_daemon *found = NULL;
     for (size_t i = 0; i < loop->daemon_count; i++) {
-        if (loop->daemons[i].crowd == NULL) {
+        if (loop->daemons[i].crowd == NULL && loop->daemons[i].tls == loop->accepted.tls) {
             unused++;
             found = &loop->daemons[i];
         }
@@ -75,7 +76,7 @@ static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
     }
     struct error err;
     struct http_daemon *daemon = &loop->daemons[loop->daemon_count];
-    *daemon = (struct http_daemon){.loop = loop};
+    *daemon = (struct http_daemon){.loop = loop, .tls = loop->accepted.tls};
     if (http_daemon_start(daemon, &err) != STATUS_OK) {
         return NULL;
     }

@@ -16,14 +16,15 @@
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
  * would starve libuv 1.44's polling, therefore the idle handle.) Small requests are not
- * suspended but polled, and for MHD that is something to do, too: has_pending() tells it from
- * the rest. */
+ * suspended but polled, and for MHD that is something to do, too, and so is a TLS handshake that
+ * waits for its client: has_pending() tells them from the rest. */
 #include "server/http/loop.h"
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
+#include "server/http/tls.h"
 #include "server/infer/infer.h"
 #include "server/infer/slices.h"
 #include "server/sched/queue.h"
@@ -71,7 +72,11 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *socket_context = info == NULL ? NULL : conn_create(daemon, info->connect_fd);
+        struct conn *conn = info == NULL ? NULL : conn_create(daemon, info->connect_fd);
+        if (conn != NULL && daemon->tls) {
+            tls_begin(conn, connection);
+        }
+        *socket_context = conn;
     } else {
         conn_destroy(*socket_context);
         *socket_context = NULL;
@@ -298,7 +303,7 @@ static void on_done(uv_poll_t *poll, int status, int events)
 }
 
 /* True if the daemon still holds something that no descriptor announces. With polled requests
- * it always says so: then it is through when a run had nothing new for us, which while answers
+ * and handshakes it always says so: then it is through when a run had nothing new for us, which while answers
  * are being sent takes two, as header and body may go apart. */
 static bool has_pending(struct http_daemon *daemon)
 {
@@ -309,13 +314,15 @@ static bool has_pending(struct http_daemon *daemon)
     if (MHD_get_timeout(daemon->mhd, &timeout_ms) != MHD_YES || timeout_ms != 0) {
         return false;
     }
-    return daemon->polled == 0 || daemon->quiet_runs < (daemon->answering > 0 ? 2U : 1U);
+    return daemon->polled + daemon->handshaking == 0 ||
+           daemon->quiet_runs < (daemon->answering > 0 ? 2U : 1U);
 }
 
 static void run_once(struct http_daemon *daemon)
 {
     daemon->need_run = false;
     daemon->progress = false;
+    daemon->handshake = NULL;
     daemon->loop->fresh -= daemon->fresh;
     daemon->fresh = 0;
     (void)MHD_run(daemon->mhd);
@@ -460,10 +467,13 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
          * target_parse() refuse as well, in JSON. */
         {MHD_OPTION_STRICT_FOR_CLIENT, 0, NULL},
 #endif
+        {daemon->tls ? MHD_OPTION_HTTPS_PRIORITIES : MHD_OPTION_END, 0, tls_priorities()},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, tls_no_certificate()},
         {MHD_OPTION_END, 0, NULL},
     };
     unsigned flags =
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    flags |= daemon->tls ? (unsigned)MHD_USE_TLS : 0;
 #if MHD_VERSION >= 0x00097707
     /* Without it MHD_add_connection() only queues the connection, and on_connection() comes when
      * nothing is known any more of who was accepted. */
@@ -511,6 +521,21 @@ static enum status handles_start(struct http_loop *loop, struct error *err)
     return STATUS_OK;
 }
 
+/* So that there is always one that speaks TLS, or does not. */
+static enum status have_daemon(struct http_loop *loop, bool tls, struct error *err)
+{
+    for (size_t i = 0; i < loop->daemon_count; i++) {
+        if (loop->daemons[i].tls == tls) {
+            return STATUS_OK;
+        }
+    }
+    struct http_daemon *daemon = &loop->daemons[loop->daemon_count];
+    *daemon = (struct http_daemon){.loop = loop, .tls = tls};
+    enum status status = http_daemon_start(daemon, err);
+    loop->daemon_count += status == STATUS_OK;
+    return status;
+}
+
 enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
                        struct error *err)
 {
@@ -522,13 +547,11 @@ enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
     if (status == STATUS_OK) {
         status = handles_start(loop, err);
     }
-    if (status == STATUS_OK) { /* so that there is always one */
-        loop->daemons[0] = (struct http_daemon){.loop = loop};
-        status = http_daemon_start(&loop->daemons[0], err);
-        loop->daemon_count = status == STATUS_OK;
-    }
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
         status = accepting_start(loop, &sockets->sockets[i], err);
+        if (status == STATUS_OK) {
+            status = have_daemon(loop, loop->listeners[i].tls, err);
+        }
     }
     if (status == STATUS_OK && pthread_create(&loop->thread, NULL, loop_thread, loop) != 0) {
         status = error_set(err, STATUS_INTERNAL, "no thread for HTTP");

@@ -1,18 +1,22 @@
 /* Prints the table of routes for proto/openapi/make_openapi.c, when Tally is built:
- * "tensor|page METHOD,... PATTERN", a line each. */
+ * "tensor|page METHOD,... PATTERN SCOPE,...", a line each. */
 #include "server/http/route_table.h"
 #include "server/http/routes.h"
 
 #include <stdio.h>
 
-static void list(const char *kind, unsigned methods, const char *pattern)
+static void list(const char *kind, unsigned methods, const char *pattern, unsigned scopes)
 {
     static const char *const names[] = {"", "GET", "POST", "GET,POST"};
-    printf("%s %s %s\n", kind, names[methods & (ROUTE_GET | ROUTE_POST)], pattern);
+    static const char *const of_scopes[] = {
+        "",       " infer",       " metrics",       " infer,metrics",
+        " admin", " infer,admin", " metrics,admin", " infer,metrics,admin"};
+    printf("%s %s %s%s\n", kind, names[methods & (ROUTE_GET | ROUTE_POST)], pattern,
+           of_scopes[scopes & ROUTE_SCOPE_ANY]);
 }
 
-#define TENSOR(pattern, ...)        list("tensor", ROUTE_POST, pattern);
-#define PAGE(pattern, methods, ...) list("page", methods, pattern);
+#define TENSOR(pattern, ...)               list("tensor", ROUTE_POST, pattern, ROUTE_SCOPE_INFER);
+#define PAGE(pattern, methods, scope, ...) list("page", methods, pattern, ROUTE_SCOPE_##scope);
 
 int main(void)
 {

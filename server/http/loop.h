@@ -14,12 +14,14 @@
 #include <uv.h>
 
 struct MHD_Daemon;
+struct tls_files;
 
 /* Connections that libmicrohttpd serves in one go: one of its daemons. A client's first is
  * beside others' (http_daemons.c). */
 struct http_daemon {
     struct http_loop *loop;
     struct MHD_Daemon *mhd; /* NULL: not started yet */
+    bool tls;               /* it speaks HTTPS, else HTTP */
     uv_poll_t poll;         /* on its epoll descriptor */
     struct crowd *crowd;    /* whose connections it has; NULL: it has none */
     size_t conn_count;
@@ -30,6 +32,8 @@ struct http_daemon {
     unsigned quiet_runs; /* in a row, without */
     size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
     size_t answering;    /* and in REQUEST_ANSWERING */
+    size_t handshaking;  /* connections in their TLS handshake */
+    const struct conn *handshake; /* of these, who gets on in this run; NULL: nobody yet */
 };
 
 /* Who takes turns on a loop: a client's connections but the first, or all clients' first. */
@@ -52,17 +56,22 @@ struct listener {
     bool closed;    /* accepts nobody any more */
     bool paused;    /* accepts nobody for now: too many connections, or no descriptor left */
     bool inherited; /* systemd keeps the socket open: its backlog is not ours to empty */
+    bool tls;       /* whoever comes here speaks TLS */
 };
 
 /* A connection that libmicrohttpd is about to be given. */
 struct accepted {
     struct sockaddr_storage peer;
     struct client *client; /* held; NULL: conn_create() has taken it over */
+    bool tls;
 };
 
 struct http_loop {
     unsigned magic;
     struct server *server;
+    struct tls_files *tls;             /* borrowed; NULL: no listener has TLS */
+    struct tokens *tokens;             /* borrowed; NULL: nobody needs one */
+    const struct proxies *proxies;     /* borrowed */
     const atomic_bool *draining_order; /* shared, set by http.c */
     const atomic_bool *stopping_order;
     pthread_t thread;
@@ -79,7 +88,8 @@ struct http_loop {
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;
     size_t conn_limit;
-    size_t fresh; /* accepted, and their daemon has not run since */
+    size_t handshaking; /* connections in their TLS handshake */
+    size_t fresh;       /* accepted, and their daemon has not run since */
     struct http_daemon daemons[DAEMONS_MAX];
     size_t daemon_count;              /* that were started */
     struct crowd crowds[DAEMONS_MAX]; /* the first: of clients' first connections */

@@ -6,6 +6,7 @@
 #include "proto/json/writer.h"
 #include "server/base/clock.h"
 #include "server/http/loop.h"
+#include "server/http/tls.h"
 #include "server/infer/infer.h"
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
@@ -22,7 +23,8 @@ enum {
     SEND_WHOLE_BYTES = 1 << 20, /* longer answers are sent in blocks: one send() goes on for as
                                  * long as the client reads, and the loop stands still */
     SEND_BLOCK_BYTES = 256 << 10,
-    TIMING_BYTES = 128
+    TIMING_BYTES = 128,
+    CHALLENGE_BYTES = 128
 };
 
 /* ---- which code, which error ---- */
@@ -33,6 +35,7 @@ static const struct {
 } answers[CATEGORY_COUNT] = {
     [CATEGORY_OK] = {200, "OK"},
     [CATEGORY_INVALID] = {400, "Bad Request"},
+    [CATEGORY_UNAUTHORIZED] = {401, "Unauthorized"},
     [CATEGORY_FORBIDDEN] = {403, "Forbidden"},
     [CATEGORY_NOT_FOUND] = {404, "Not Found"},
     [CATEGORY_METHOD] = {405, "Method Not Allowed"},
@@ -61,6 +64,24 @@ static bool retry_later(unsigned http_status)
 {
     return http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
            http_status == MHD_HTTP_TOO_MANY_REQUESTS;
+}
+
+/* What WWW-Authenticate says; "" if it is not about a token. */
+static void challenge_text(const struct exchange *x, char *text, size_t room)
+{
+    const struct error *error = &x->request.error;
+    text[0] = '\0';
+    if (strcmp(error->field, MHD_HTTP_HEADER_AUTHORIZATION) != 0) {
+        return;
+    }
+    if (error->status == STATUS_UNAUTHORIZED) {
+        (void)snprintf(text, room, "Bearer realm=\"tally\"%s",
+                       x->header.authorization != NULL ? ", error=\"invalid_token\"" : "");
+    } else if (error->status == STATUS_FORBIDDEN && x->route != NULL) {
+        (void)snprintf(text, room,
+                       "Bearer realm=\"tally\", error=\"insufficient_scope\", scope=\"%s\"",
+                       route_scope_name(x->route->scopes));
+    }
 }
 
 static void write_error(struct json_writer *w, const struct error *error)
@@ -126,6 +147,11 @@ static struct MHD_Response *error_response(struct exchange *x)
     if (request->error.status == STATUS_UNSUPPORTED_MEDIA &&
         strcmp(request->error.field, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
         add(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
+    }
+    char challenge[CHALLENGE_BYTES];
+    challenge_text(x, challenge, sizeof challenge);
+    if (challenge[0] != '\0') {
+        add(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, challenge);
     }
     x->conn->answer_bytes = bytes;
     return response;
@@ -245,7 +271,7 @@ static struct MHD_Response *tensor_response(struct exchange *x)
  * themselves. What was sent meanwhile on this connection is answered first. */
 static bool ends_in_drain(const struct exchange *x)
 {
-    return server_phase(x->loop->server) >= SERVER_DRAINING && !peek_unread(x->conn->fd);
+    return server_phase(x->loop->server) >= SERVER_DRAINING && !conn_unread(x->conn);
 }
 
 bool respond(struct exchange *x)
@@ -297,12 +323,17 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
     if (retry_later(x->http_status)) {
         (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n", x->request.retry_after_s);
     }
+    char challenge[CHALLENGE_BYTES];
+    challenge_text(x, challenge, sizeof challenge);
+    bool authenticate = challenge[0] != '\0';
     bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL;
     return snprintf(text, room,
                     "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                     "Content-Type: application/json\r\nContent-Length: %zu\r\n"
-                    "%s%s%s%sX-Request-Id: %s\r\n\r\n",
-                    x->http_status, reason, date, body_bytes, retry, allow ? "Allow: " : "",
+                    "%s%s%s%s%s%s%sX-Request-Id: %s\r\n\r\n",
+                    x->http_status, reason, date, body_bytes, retry,
+                    authenticate ? "WWW-Authenticate: " : "", challenge,
+                    authenticate ? "\r\n" : "", allow ? "Allow: " : "",
                     allow ? route_allow(x->route) : "", allow ? "\r\n" : "", request->id);
 }
 
@@ -332,7 +363,10 @@ void respond_early(struct exchange *x)
     /* A socket that has sent nothing of this exchange has room for it; if not, the client has
      * stopped reading and would not see it anyway. */
     size_t bytes = (size_t)head + body_bytes;
-    if (send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes) {
+    ssize_t sent = x->conn->tls != NULL
+                       ? tls_send_last(x->conn, text, bytes)
+                       : send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == (ssize_t)bytes) {
         x->conn->answer_bytes = body_bytes;
     }
     (void)shutdown(x->conn->fd, SHUT_WR);

@@ -8,11 +8,11 @@
 
 /* clang-format off */
 #define CUMSUM(pattern, counted_as, totals) \
-    {pattern, ROUTE_POST, ROUTE_CUMSUM, METRICS_ROUTE_##counted_as, NULL, NULL, false, totals, false},
+    {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, false, totals, false},
 #define DIALECT(pattern, counted_as, codec, triton) \
-    {pattern, ROUTE_POST, ROUTE_DIALECT, METRICS_ROUTE_##counted_as, NULL, codec, triton, false, triton},
-#define PAGE(pattern, methods, counted_as, page) \
-    {pattern, methods, ROUTE_PAGE, METRICS_ROUTE_##counted_as, page, NULL, true, false, false},
+    {pattern, ROUTE_POST, ROUTE_DIALECT, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, codec, triton, false, triton},
+#define PAGE(pattern, methods, scope, counted_as, page) \
+    {pattern, methods, ROUTE_PAGE, ROUTE_SCOPE_##scope, METRICS_ROUTE_##counted_as, page, NULL, true, false, false},
 static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE)};
 /* clang-format on */
 
@@ -70,6 +70,13 @@ const char *route_allow(const struct route *route)
 {
     static const char *const allow[] = {"", "GET, HEAD", "POST", "GET, HEAD, POST"};
     return allow[route->methods & (ROUTE_GET | ROUTE_POST)];
+}
+
+const char *route_scope_name(unsigned scopes)
+{
+    return (scopes & ROUTE_SCOPE_INFER) != 0     ? "infer"
+           : (scopes & ROUTE_SCOPE_METRICS) != 0 ? "metrics"
+                                                 : "admin";
 }
 
 static int hex_digit(char digit)

@@ -17,6 +17,16 @@ enum route_method {
     ROUTE_POST = 2
 }; /* bits; HEAD goes with GET */
 
+/* Bits: what a token must have one of. */
+enum route_scope {
+    ROUTE_SCOPE_OPEN = 0, /* no token is asked for */
+    ROUTE_SCOPE_INFER = 1,
+    ROUTE_SCOPE_METRICS = 2,
+    ROUTE_SCOPE_ADMIN = 4,
+    ROUTE_SCOPE_INFER_METRICS = 3,
+    ROUTE_SCOPE_ANY = 7
+};
+
 enum route_kind {
     ROUTE_PAGE,   /* page answers */
     ROUTE_CUMSUM, /* a tensor; codec by Content-Type */
@@ -27,6 +37,7 @@ struct route {
     const char *pattern; /* "{}" stands for one segment */
     unsigned methods;    /* bits of enum route_method */
     enum route_kind kind;
+    unsigned scopes; /* bits of enum route_scope */
     enum metrics_route counted_as;
     page_fn page;
     const struct codec *(*codec)(void);
@@ -46,6 +57,9 @@ struct route_match route_find(char *path);
 
 /* "GET, HEAD", "POST" or "GET, HEAD, POST": the Allow header of a 405. */
 const char *route_allow(const struct route *route);
+
+/* The name of the first of these scopes. */
+const char *route_scope_name(unsigned scopes);
 
 /* A request target taken apart; everything points into the text that was given. */
 struct target {

@@ -68,25 +68,51 @@ static struct client **bucket_of(struct clients *clients, const uint64_t key[2])
     return &clients->buckets[(hash >> 32) % BUCKETS];
 }
 
+static bool is_called(const struct client *client, const char *name)
+{
+    return name == NULL ? client->name == NULL
+                        : client->name != NULL && strcmp(client->name, name) == 0;
+}
+
 /* Link that points to the client, or to NULL at the end of its chain. Thread: a holder of the
  * lock. */
-static struct client **find(struct clients *clients, const uint64_t key[2])
+static struct client **find(struct clients *clients, const uint64_t key[2], const char *name)
 {
     struct client **link = bucket_of(clients, key);
-    while (*link != NULL && memcmp((*link)->key, key, sizeof(*link)->key) != 0) {
+    while (*link != NULL &&
+           (memcmp((*link)->key, key, sizeof(*link)->key) != 0 || !is_called(*link, name))) {
         link = &(*link)->next;
     }
     return link;
 }
 
-struct client *clients_get(struct clients *clients, const struct sockaddr_storage *address)
+static void client_free(struct client *client)
 {
-    uint64_t key[2];
-    key_of(address, key);
+    if (client != NULL) {
+        free(client->name);
+        free(client);
+    }
+}
+
+static struct client *client_make(const char *name)
+{
+    struct client *client = calloc(1, sizeof *client);
+    if (client != NULL && name != NULL) {
+        client->name = strdup(name);
+        if (client->name == NULL) {
+            client_free(client);
+            return NULL;
+        }
+    }
+    return client;
+}
+
+static struct client *get(struct clients *clients, const uint64_t key[2], const char *name)
+{
     MUST(pthread_mutex_lock(&clients->lock));
-    struct client **link = find(clients, key);
+    struct client **link = find(clients, key, name);
     if (*link == NULL) {
-        struct client *client = calloc(1, sizeof *client);
+        struct client *client = client_make(name);
         if (client != NULL) {
             memcpy(client->key, key, sizeof client->key);
             client->clients = clients;
@@ -99,6 +125,22 @@ struct client *clients_get(struct clients *clients, const struct sockaddr_storag
     }
     MUST(pthread_mutex_unlock(&clients->lock));
     return found;
+}
+
+struct client *clients_get(struct clients *clients, const struct sockaddr_storage *address)
+{
+    uint64_t key[2];
+    key_of(address, key);
+    return get(clients, key, NULL);
+}
+
+struct client *clients_named(struct clients *clients, enum client_kind kind, const char *name)
+{
+    uint64_t key[2] = {(uint64_t)kind, clients->seed};
+    for (const char *at = name; *at != '\0'; at++) {
+        key[1] = (key[1] ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    }
+    return get(clients, key, name);
 }
 
 void client_hold(struct client *client)
@@ -117,11 +159,11 @@ void client_release(struct client *client)
     MUST(pthread_mutex_lock(&clients->lock));
     bool last = --client->references == 0;
     if (last) {
-        *find(clients, client->key) = client->next;
+        *find(clients, client->key, client->name) = client->next;
     }
     MUST(pthread_mutex_unlock(&clients->lock));
     if (last) {
-        free(client);
+        client_free(client);
     }
 }
 

@@ -1,10 +1,12 @@
 /* Who sends requests: a record for each client that has a connection open. A client is known by
- * its address (IPv6: the /64 network); all that come through Unix sockets are one.
+ * the name of its token, else by the subject of its certificate, else by its address (IPv6: the
+ * /64 network); all that come through Unix sockets are one.
  *
  * Everything that is shared out between clients hangs on this record: how many requests it has
  * under way (--per-client-requests), and its place in each line of waiting requests (fair.h).
  *
- * Life: clients_get() once a connection, client_release() when that is over. Whoever can
+ * Life: clients_get() once a connection, for its address, clients_named() when a request says more;
+ * client_release() when that is over. Whoever can
  * outlive the connection holds a reference of its own (client_hold()). Thread: any. */
 #ifndef TALLY_SERVER_CLIENT_H
 #define TALLY_SERVER_CLIENT_H
@@ -25,6 +27,7 @@ struct client {
     uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
     uint64_t key[2];                         /* constant */
+    char *name;                              /* owned, constant; NULL: known by its address */
     struct clients *clients;                 /* borrowed */
     size_t references;                       /* guarded by the table's lock */
     struct client *next;                     /* likewise */
@@ -33,6 +36,14 @@ struct client {
 MUST_CHECK enum status clients_create(struct clients **out, struct error *err);
 void clients_destroy(struct clients *clients); /* every reference is back; NULL is fine */
 
+/* What a name is the name of; two of different kinds are two clients. */
+enum client_kind {
+    CLIENT_TOKEN = 1 << 16, /* above every address family */
+    CLIENT_CERTIFICATE
+};
+
+/* The client of this name. NULL: no memory. */
+struct client *clients_named(struct clients *clients, enum client_kind kind, const char *name);
 /* The client at this address. NULL: no memory. */
 struct client *clients_get(struct clients *clients, const struct sockaddr_storage *address);
 void client_hold(struct client *client);

@@ -5,6 +5,7 @@ import http.client
 import json
 import pathlib
 import socket
+import ssl
 import struct
 
 from .waiting import until
@@ -26,8 +27,14 @@ class Answer:
 
 
 class Client:
-    def __init__(self, port, timeout=60):
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    def __init__(self, port, timeout=60, context=None):
+        """context: of ssl, for HTTPS."""
+        if context is None:
+            self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        else:
+            self.connection = http.client.HTTPSConnection(
+                "127.0.0.1", port, timeout=timeout, context=context
+            )
 
     def request(self, method, path, body=None, headers=None):
         """Send one request; a connection the server closed while idle is opened anew, once."""
@@ -68,12 +75,18 @@ class Client:
 class Wire:
     """A raw socket to the server, for what no well-behaved client sends."""
 
-    def __init__(self, port, timeout=30):
+    def __init__(self, port, timeout=30, context=None):
+        """context: of ssl, for HTTPS."""
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.buffer = b""
 
     def send(self, data):
-        self.socket.sendall(data)
+        try:
+            self.socket.sendall(data)
+        except ssl.SSLEOFError as error:
+            raise BrokenPipeError from error
         return self
 
     def await_read(self):
@@ -94,7 +107,8 @@ class Wire:
         return self
 
     def half_close(self):
-        self.socket.shutdown(socket.SHUT_WR)
+        """Of the TCP connection: with TLS its end comes without a farewell."""
+        socket.socket.shutdown(self.socket, socket.SHUT_WR)
         return self
 
     def answer(self, head_request=False):
@@ -157,6 +171,10 @@ class Wire:
 
 def post_bytes(path, body, headers=(), version="1.1"):
     """The bytes of a POST with a correct Content-Length."""
-    lines = [f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(body)}"]
+    lines = [
+        f"POST {path} HTTP/{version}",
+        "Host: localhost",
+        f"Content-Length: {len(body)}",
+    ]
     lines += [f"{name}: {value}" for name, value in headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

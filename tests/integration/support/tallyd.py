@@ -29,9 +29,19 @@ def free_port():
 class Tallyd:
     """One server process on a port of its own. Its log is a file; it is stopped by its pid."""
 
-    def __init__(self, log, flags=(), env=None, binary=BINARY, wait=True, preexec_fn=None):
-        """env: None as a value takes the variable away."""
+    def __init__(
+        self,
+        log,
+        flags=(),
+        env=None,
+        binary=BINARY,
+        wait=True,
+        preexec_fn=None,
+        tls=None,
+    ):
+        """env: None as a value takes the variable away. tls: certificates.Tls, for HTTPS."""
         self.port = free_port()
+        self.context = None if tls is None else tls.shared
         self.log_path = pathlib.Path(log)
         command = [
             binary,
@@ -39,6 +49,7 @@ class Tallyd:
             f"127.0.0.1:{self.port}",
             "--drain-delay-ms",
             "0",  # no balancer is in front
+            *(() if tls is None else tls.flags),
             *flags,
         ]
         with open(self.log_path, "wb") as log_file:
@@ -67,10 +78,10 @@ class Tallyd:
         return self.log_path.read_text(errors="replace")
 
     def client(self, timeout=60):
-        return Client(self.port, timeout)
+        return Client(self.port, timeout, self.context)
 
     def wire(self, timeout=30):
-        return Wire(self.port, timeout)
+        return Wire(self.port, timeout, self.context)
 
     def wait_ready(self):
         deadline = time.monotonic() + READY_SECONDS
@@ -154,6 +165,11 @@ class Tallyd:
 
     def threads(self):
         return self._status_kib("Threads")
+
+    def processor_seconds(self):
+        """User's and system's time so far."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def open_files(self):
         return len(self._descriptors())

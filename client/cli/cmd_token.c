@@ -1,0 +1,118 @@
+/* `tally token new NAME`: a token for a server with --token-file. The line for that file goes to
+ * standard output, the token itself to standard error and nowhere else: it is not kept.
+ *
+ * Failure: a name or scopes that the server would refuse are wrong usage; without random bytes,
+ * or where the token cannot be shown, nothing is printed that could be used. Thread: the main
+ * one. */
+#include "client/cli/commands.h"
+#include "client/cli/terminal.h"
+
+#include <ctype.h>
+#include <openssl/evp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum {
+    SECRET_BYTES = 32,
+    SECRET_CHARS = 43, /* six bits each */
+    HASH_BYTES = 32,
+    HASH_CHARS = 64,
+    NAME_MOST = 64
+};
+
+static const char PREFIX[] = "tally_"; /* for people and scanners that look for secrets */
+
+static bool name_is_sane(const char *name)
+{
+    size_t bytes = strlen(name);
+    for (size_t i = 0; i < bytes; i++) {
+        if (isalnum((unsigned char)name[i]) == 0 && strchr("._-", name[i]) == NULL) {
+            return false;
+        }
+    }
+    return bytes > 0 && bytes <= NAME_MOST;
+}
+
+static bool scopes_are_known(const char *scopes)
+{
+    static const char *const known[] = {"infer", "metrics", "admin"};
+    while (true) {
+        size_t length = strcspn(scopes, ",");
+        bool found = false;
+        for (size_t i = 0; i < 3; i++) {
+            found =
+                found || (strlen(known[i]) == length && memcmp(known[i], scopes, length) == 0);
+        }
+        if (!found || scopes[length] == '\0') {
+            return found;
+        }
+        scopes += length + 1;
+    }
+}
+
+/* Sixteen values of four bits each, or 64 of six, a character each. */
+static void spell(const uint8_t *bytes, size_t count, unsigned bits, const char *digits,
+                  char *text)
+{
+    unsigned value = 0;
+    unsigned have = 0;
+    for (size_t i = 0; i < count; i++) {
+        value = value << 8 | bytes[i];
+        have += 8;
+        while (have >= bits) {
+            have -= bits;
+            *text++ = digits[value >> have & ((1U << bits) - 1)];
+        }
+        value &= (1U << have) - 1;
+    }
+    if (have > 0) {
+        *text++ = digits[value << (bits - have) & ((1U << bits) - 1)];
+    }
+    *text = '\0';
+}
+
+int command_token(const struct settings *settings, struct tally *client)
+{
+    static const char base64url[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    uint8_t random[SECRET_BYTES];
+    uint8_t hash[HASH_BYTES];
+    char token[sizeof PREFIX + SECRET_CHARS];
+    char hex[HASH_CHARS + 1];
+    const char *scopes = settings->scopes == NULL ? "infer" : settings->scopes;
+    (void)client;
+    if (settings->argument == NULL || strcmp(settings->argument, "new") != 0 ||
+        settings->name == NULL) {
+        return complain(EXIT_USAGE,
+                        "usage: tally token new NAME [--scopes infer,metrics,admin]");
+    }
+    if (!name_is_sane(settings->name)) {
+        return complain(EXIT_USAGE,
+                        "a token's name has 1..64 letters, digits, '.', '_' or '-'");
+    }
+    if (!scopes_are_known(scopes)) {
+        return complain(EXIT_USAGE,
+                        "--scopes %s: expected some of infer, metrics and admin, "
+                        "separated by commas",
+                        scopes);
+    }
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        return complain(EXIT_LOCAL, "the system has no random bytes");
+    }
+    memcpy(token, PREFIX, sizeof PREFIX);
+    spell(random, sizeof random, 6, base64url, token + sizeof PREFIX - 1);
+    if (EVP_Digest(token, strlen(token), hash, NULL, EVP_sha256(), NULL) != 1) {
+        return complain(EXIT_LOCAL, "the library of SSL has no SHA-256");
+    }
+    spell(hash, sizeof hash, 4, "0123456789abcdef", hex);
+    bool shown = fprintf(stderr, "%s\n", token) > 0;
+    explicit_bzero(token, sizeof token);
+    explicit_bzero(random, sizeof random);
+    if (!shown) {
+        return complain(EXIT_LOCAL, "standard error: the token could not be shown");
+    }
+    (void)printf("%s:%s:%s\n", settings->name, hex, scopes);
+    return EXIT_DONE;
+}

@@ -1,0 +1,181 @@
+/* Networks, and the list of X-Forwarded-For; see proxies.h. */
+#include "server/http/proxies.h"
+
+#include "server/base/config.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ADDRESS_TEXT = 64 /* "[address]:port" */
+};
+
+static bool parse_address(const char *text, struct sockaddr_storage *out)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    *out = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
+        memcpy(out, &v4, sizeof v4);
+        return true;
+    }
+    if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1) {
+        memcpy(out, &v6, sizeof v6);
+        return true;
+    }
+    return false;
+}
+
+/* The address's bytes, and how many bits they are: 0 if it is no address. One of IPv4 that is
+ * written as IPv6 counts as what it is. */
+static unsigned bits_of(const struct sockaddr_storage *address, uint8_t bytes[16], int *family)
+{
+    *family = address->ss_family;
+    if (*family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, address, sizeof v4);
+        memcpy(bytes, &v4.sin_addr, sizeof v4.sin_addr);
+        return 32;
+    }
+    if (*family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, address, sizeof v6);
+        memcpy(bytes, &v6.sin6_addr, sizeof v6.sin6_addr);
+        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+            memmove(bytes, bytes + 12, 4);
+            *family = AF_INET;
+            return 32;
+        }
+        return 128;
+    }
+    return 0;
+}
+
+static bool same_bits(const uint8_t *a, const uint8_t *b, unsigned bits)
+{
+    unsigned whole = bits / 8;
+    unsigned rest = bits % 8;
+    return memcmp(a, b, whole) == 0 &&
+           (rest == 0 || ((a[whole] ^ b[whole]) >> (8 - rest)) == 0);
+}
+
+static bool is_trusted(const struct proxies *proxies, const struct sockaddr_storage *address)
+{
+    uint8_t bytes[16];
+    int family = AF_UNSPEC;
+    if (address->ss_family == AF_UNIX) {
+        return proxies->local;
+    }
+    unsigned all = bits_of(address, bytes, &family);
+    for (size_t i = 0; all > 0 && i < proxies->count; i++) {
+        const struct proxy_network *network = &proxies->networks[i];
+        if (network->family == family && same_bits(network->bytes, bytes, network->bits)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_network(const char *text, struct proxy_network *out)
+{
+    char address[ADDRESS_TEXT];
+    struct sockaddr_storage parsed;
+    size_t length = strcspn(text, "/");
+    if (length >= sizeof address) {
+        return false;
+    }
+    memcpy(address, text, length);
+    address[length] = '\0';
+    if (!parse_address(address, &parsed)) {
+        return false;
+    }
+    unsigned all = bits_of(&parsed, out->bytes, &out->family);
+    out->bits = all;
+    if (text[length] == '/') {
+        const char *digits = text + length + 1;
+        size_t count = strspn(digits, "0123456789");
+        unsigned long bits = strtoul(digits, NULL, 10);
+        if (count == 0 || count > 3 || digits[count] != '\0' || bits > all) {
+            return false;
+        }
+        out->bits = (unsigned)bits;
+    }
+    return true;
+}
+
+enum status proxies_parse(const struct config_list *list, struct proxies *out,
+                          struct error *err)
+{
+    struct proxies found = {.count = 0};
+    for (size_t i = 0; i < list->count; i++) {
+        const char *text = list->items[i];
+        if (strcmp(text, "unix") == 0) {
+            found.local = true;
+        } else if (found.count == PROXIES_MAX ||
+                   !parse_network(text, &found.networks[found.count++])) {
+            return error_set(err, STATUS_INVALID_FIELD,
+                             "--trusted-proxies: \"%.60s\" is no address or network; expected "
+                             "10.0.0.0/8, fd00::/8, 192.0.2.1 or unix",
+                             text);
+        }
+    }
+    *out = found;
+    return STATUS_OK;
+}
+
+/* The last entry of the first `bytes` of a list, an address perhaps with a port; false if it is
+ * none. *left is what is before it. */
+static bool last_entry(const char *list, size_t bytes, struct sockaddr_storage *out,
+                       size_t *left)
+{
+    char text[ADDRESS_TEXT];
+    size_t begin = bytes;
+    while (begin > 0 && list[begin - 1] != ',') {
+        begin--;
+    }
+    *left = begin == 0 ? 0 : begin - 1;
+    const char *entry = list + begin;
+    size_t length = bytes - begin;
+    while (length > 0 && strchr(" \t", *entry) != NULL) {
+        entry++;
+        length--;
+    }
+    while (length > 0 && strchr(" \t", entry[length - 1]) != NULL) {
+        length--;
+    }
+    if (length == 0 || length >= sizeof text) {
+        return false;
+    }
+    memcpy(text, entry, length);
+    text[length] = '\0';
+    char *address = text;
+    if (text[0] == '[') {
+        char *end = strchr(text, ']');
+        if (end == NULL) {
+            return false;
+        }
+        *end = '\0';
+        address++;
+    } else if (strchr(text, ':') == strrchr(text, ':')) {
+        address[strcspn(address, ":")] = '\0'; /* one colon: an IPv4 address with its port */
+    }
+    return parse_address(address, out);
+}
+
+struct sockaddr_storage proxies_client(const struct proxies *proxies,
+                                       const struct sockaddr_storage *peer,
+                                       const char *forwarded)
+{
+    struct sockaddr_storage client = *peer;
+    size_t left = forwarded == NULL ? 0 : strlen(forwarded);
+    while (left > 0 && is_trusted(proxies, &client)) {
+        struct sockaddr_storage before;
+        if (!last_entry(forwarded, left, &before, &left)) {
+            break; /* who wrote that is the last who is known */
+        }
+        client = before;
+    }
+    return client;
+}

@@ -1,0 +1,44 @@
+/* Who stands behind a proxy: X-Forwarded-For, as far as proxies that are trusted
+ * (--trusted-proxies) have written it.
+ *
+ * Each proxy appends whom it was asked by. So the list is read from its end while the one who says
+ * so is trusted; the first that is not is the client, whatever stands before. From anybody else
+ * the field means nothing. Pure. Thread: any. */
+#ifndef TALLY_SERVER_PROXIES_H
+#define TALLY_SERVER_PROXIES_H
+
+#include "proto/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum {
+    PROXIES_MAX = 16
+};
+
+struct config_list;
+
+struct proxies {
+    size_t count;
+    bool local; /* "unix": whoever connects to a Unix socket */
+    struct proxy_network {
+        int family;
+        uint8_t bytes[16];
+        unsigned bits;
+    } networks[PROXIES_MAX];
+};
+
+/* Read "10.0.0.0/8", "fd00::/8", "192.0.2.1", "unix".
+ * err   INVALID_FIELD, naming the flag */
+MUST_CHECK enum status proxies_parse(const struct config_list *list, struct proxies *out,
+                                     struct error *err);
+
+/* Who asks: the peer itself, or whom the trusted proxies name. forwarded is the field, NULL if
+ * there is none. */
+struct sockaddr_storage proxies_client(const struct proxies *proxies,
+                                       const struct sockaddr_storage *peer,
+                                       const char *forwarded);
+
+#endif

@@ -1,0 +1,241 @@
+/* GnuTLS's sessions; see tls.h. */
+#include "server/http/tls.h"
+
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/http/loop.h"
+#include "server/http/tls_files.h"
+#include "server/sched/client.h"
+
+#include <errno.h>
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+#include <microhttpd.h>
+#include <string.h>
+
+enum {
+    MOST_HANDSHAKES = 256, /* of a loop at a time */
+    PIECES = 16            /* of what is sent at once */
+};
+
+/* ---- bytes ---- */
+
+/* One connection of a daemon gets on with its handshake in each run: the first that has bytes. */
+static bool must_wait(const struct conn *conn)
+{
+    const struct conn *other = conn->daemon->handshake;
+    return conn->handshaking && other != NULL && other != conn;
+}
+
+static ssize_t pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
+{
+    struct conn *conn = arg;
+    struct http_daemon *daemon = conn->daemon;
+    if (must_wait(conn)) {
+        daemon->progress = true; /* there is something to do in the next run */
+        errno = EAGAIN;
+        return -1;
+    }
+    ssize_t count = recv(conn->fd, bytes, room, 0);
+    if (count > 0) {
+        daemon->progress = true;
+        daemon->handshake = conn->handshaking ? conn : daemon->handshake;
+    }
+    return count;
+}
+
+static ssize_t push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int count)
+{
+    struct conn *conn = arg;
+    struct iovec copies[PIECES];
+    size_t used = count < PIECES ? (size_t)count : PIECES;
+    for (size_t i = 0; i < used; i++) {
+        copies[i] = (struct iovec){pieces[i].iov_base, pieces[i].iov_len};
+    }
+    const struct msghdr message = {.msg_iov = copies, .msg_iovlen = used};
+    ssize_t sent = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+    conn->daemon->progress = conn->daemon->progress || sent > 0;
+    return sent;
+}
+
+/* ---- handshakes ---- */
+
+/* Returns true if it was in its handshake until now. */
+static bool handshake_over(struct conn *conn)
+{
+    if (!conn->handshaking) {
+        return false;
+    }
+    conn->handshaking = false;
+    conn->daemon->handshaking--;
+    conn->loop->handshaking--;
+    return true;
+}
+
+/* The client's Finished is the last of the handshake that waits for it, in TLS 1.2 as in 1.3. */
+static int on_finished(gnutls_session_t session, unsigned type, unsigned when,
+                       unsigned incoming, const gnutls_datum_t *message)
+{
+    struct conn *conn = gnutls_transport_get_ptr(session);
+    (void)type;
+    (void)when;
+    (void)message;
+    if (incoming != 0 && handshake_over(conn)) {
+        metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
+    }
+    return 0;
+}
+
+/* Cut the oldest handshake of the client that has most connections. */
+static void make_room(struct http_loop *loop)
+{
+    struct conn *chosen = NULL;
+    uint64_t most = 0;
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+        if (!conn->handshaking || conn->cut) {
+            continue;
+        }
+        uint64_t connections =
+            atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
+        if (connections >= most) { /* the list has the oldest last */
+            most = connections;
+            chosen = conn;
+        }
+    }
+    if (chosen != NULL) {
+        deadline_cut(chosen);
+    }
+}
+
+static int verify_client(gnutls_session_t session)
+{
+    char purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
+    gnutls_typed_vdata_st wanted = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                    .data = (unsigned char *)purpose};
+    unsigned found = 0;
+    if (gnutls_certificate_verify_peers(session, &wanted, 1, &found) == 0 && found == 0) {
+        return 0;
+    }
+    (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
+    return GNUTLS_E_CERTIFICATE_ERROR;
+}
+
+void tls_verify_clients(struct gnutls_certificate_credentials_st *credentials)
+{
+    gnutls_certificate_set_verify_function(credentials, verify_client);
+}
+
+/* ---- a connection's life ---- */
+
+void tls_begin(struct conn *conn, struct MHD_Connection *connection)
+{
+    struct http_loop *loop = conn->loop;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    if (info == NULL || info->tls_session == NULL) {
+        deadline_cut(conn);
+        return;
+    }
+    gnutls_session_t session = info->tls_session;
+    conn->tls = session;
+    conn->credentials = tls_credentials_get(loop->tls);
+    conn->handshaking = true;
+    conn->daemon->handshaking++;
+    loop->handshaking++;
+    gnutls_transport_set_ptr(session, conn);
+    gnutls_transport_set_pull_function(session, pull);
+    gnutls_transport_set_vec_push_function(session, push);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       on_finished);
+    if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, conn->credentials->gnutls) !=
+        0) {
+        deadline_cut(conn); /* it has libmicrohttpd's still, which are none */
+    }
+    if (conn->credentials->ask_clients) {
+        gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+    }
+    if (loop->handshaking > MOST_HANDSHAKES) {
+        make_room(loop);
+    }
+}
+
+void tls_end(struct conn *conn)
+{
+    if (handshake_over(conn)) {
+        metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_FAILURES, 1);
+    }
+    tls_credentials_release(conn->credentials);
+    conn->credentials = NULL;
+    conn->tls = NULL;
+}
+
+bool tls_unread(const struct conn *conn)
+{
+    return gnutls_record_check_pending(conn->tls) > 0;
+}
+
+bool tls_subject(const struct conn *conn, char *text, size_t room)
+{
+    unsigned count = 0;
+    gnutls_x509_crt_t certificate;
+    const gnutls_datum_t *shown =
+        conn->credentials->ask_clients ? gnutls_certificate_get_peers(conn->tls, &count) : NULL;
+    if (shown == NULL || count == 0 || gnutls_x509_crt_init(&certificate) != 0) {
+        return false;
+    }
+    bool known = gnutls_x509_crt_import(certificate, &shown[0], GNUTLS_X509_FMT_DER) == 0 &&
+                 gnutls_x509_crt_get_dn(certificate, text, &room) == 0;
+    gnutls_x509_crt_deinit(certificate);
+    return known && text[0] != '\0';
+}
+
+ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count)
+{
+    ssize_t sent = gnutls_record_send(conn->tls, bytes, count);
+    (void)gnutls_bye(conn->tls, GNUTLS_SHUT_WR);
+    return sent;
+}
+
+/* ---- what MHD's daemons are started with ---- */
+
+/* Ciphers with authentication and key exchanges with forward secrecy that are quick to compute: a
+ * client does not choose what it costs. */
+#define PRIORITIES                                                               \
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA" \
+    ":-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305"                  \
+    ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1"
+
+void *tls_priorities(void)
+{
+    static char priorities[] = PRIORITIES; /* MHD only reads */
+    return priorities;
+}
+
+/* Asked only by a session whose own credentials could not be set: it ends. */
+/* NOLINTBEGIN(readability-function-size,readability-non-const-parameter): GnuTLS's signature */
+static int no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
+                          gnutls_pcert_st **certificates, unsigned *count,
+                          gnutls_ocsp_data_st **ocsp, unsigned *ocsp_count,
+                          gnutls_privkey_t *key, unsigned *flags)
+{
+    (void)session;
+    (void)info;
+    (void)certificates;
+    (void)count;
+    (void)ocsp;
+    (void)ocsp_count;
+    (void)key;
+    (void)flags;
+    return -1;
+}
+/* NOLINTEND(readability-function-size,readability-non-const-parameter) */
+
+void *tls_no_certificate(void)
+{
+    const union {
+        gnutls_certificate_retrieve_function3 *function;
+        void *option; /* as POSIX lets functions be passed */
+    } callback = {.function = no_certificate};
+    return callback.option;
+}

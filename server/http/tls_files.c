@@ -1,0 +1,216 @@
+/* Reads certificates and keys; see tls_files.h. */
+#include "server/http/tls_files.h"
+
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/file_watch.h"
+#include "server/base/log.h"
+#include "server/base/thread.h"
+#include "server/http/tls.h"
+
+#include <assert.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define RETRY_NS (60 * NS_PER_S) /* after files that could not be used */
+
+enum file {
+    FILE_CERT,
+    FILE_KEY,
+    FILE_CLIENT_CA,
+    FILE_COUNT
+};
+
+struct tls_files {
+    struct log *log;
+    struct file_watch watch[FILE_COUNT]; /* main's */
+    uint64_t look_ns;                    /* the next; main's */
+    uint64_t retry_ns;                   /* 0: the files are what is used; main's */
+    pthread_mutex_t lock;
+    struct tls_credentials *current; /* a reference, guarded by the lock */
+};
+
+static enum status cannot_use(struct error *err, const char *flag, const char *path, int code)
+{
+    return error_set_field(err, STATUS_INVALID_FIELD, flag, "%s %s: %s", flag, path,
+                           gnutls_strerror(code));
+}
+
+/* When the certificate ends, as text. */
+static void end_text(struct gnutls_certificate_credentials_st *gnutls, char *text, size_t room)
+{
+    gnutls_datum_t raw;
+    gnutls_x509_crt_t certificate;
+    struct tm tm;
+    text[0] = '\0';
+    if (gnutls_certificate_get_crt_raw(gnutls, 0, 0, &raw) != 0 ||
+        gnutls_x509_crt_init(&certificate) != 0) {
+        return;
+    }
+    if (gnutls_x509_crt_import(certificate, &raw, GNUTLS_X509_FMT_DER) == 0) {
+        time_t end = gnutls_x509_crt_get_expiration_time(certificate);
+        if (gmtime_r(&end, &tm) == NULL ||
+            strftime(text, room, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
+            text[0] = '\0';
+        }
+    }
+    gnutls_x509_crt_deinit(certificate);
+}
+
+static enum status fill(struct tls_credentials *credentials, struct error *err)
+{
+    const struct file_watch *watch = credentials->files->watch;
+    const char *cert = watch[FILE_CERT].path;
+    const char *ca = watch[FILE_CLIENT_CA].path;
+    int code = gnutls_certificate_allocate_credentials(&credentials->gnutls);
+    if (code != 0) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "TLS: %s", gnutls_strerror(code));
+    }
+    code = gnutls_certificate_set_x509_key_file2(
+        credentials->gnutls, cert, watch[FILE_KEY].path, GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (code < 0) {
+        return cannot_use(err, "--tls-cert, --tls-key", cert, code);
+    }
+    credentials->ask_clients = ca[0] != '\0';
+    if (!credentials->ask_clients) {
+        return STATUS_OK;
+    }
+    code = gnutls_certificate_set_x509_trust_file(credentials->gnutls, ca, GNUTLS_X509_FMT_PEM);
+    if (code <= 0) {
+        return cannot_use(err, "--tls-client-ca", ca,
+                          code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code);
+    }
+    tls_verify_clients(credentials->gnutls);
+    return STATUS_OK;
+}
+
+/* Thread: nobody else has them. */
+static void credentials_free(struct tls_credentials *credentials)
+{
+    if (credentials->gnutls != NULL) {
+        gnutls_certificate_free_credentials(credentials->gnutls);
+    }
+    free(credentials);
+}
+
+/* Read the files, and give new connections what they say. */
+static enum status take(struct tls_files *files, struct error *err)
+{
+    char end[32];
+    struct tls_credentials *credentials = calloc(1, sizeof *credentials);
+    if (credentials == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for certificates");
+    }
+    credentials->files = files;
+    credentials->references = 1;
+    file_watch_take(files->watch, FILE_COUNT);
+    enum status status = fill(credentials, err);
+    if (status != STATUS_OK) {
+        credentials_free(credentials);
+        return status;
+    }
+    MUST(pthread_mutex_lock(&files->lock));
+    struct tls_credentials *before = files->current;
+    files->current = credentials;
+    MUST(pthread_mutex_unlock(&files->lock));
+    tls_credentials_release(before);
+    end_text(credentials->gnutls, end, sizeof end);
+    log_message(files->log, LOG_INFO, "TLS: %s is taken up, valid until %s",
+                files->watch[FILE_CERT].path, end);
+    return STATUS_OK;
+}
+
+static enum status check_flags(const struct config *config, struct error *err)
+{
+    bool cert = config->tls_cert[0] != '\0';
+    bool key = config->tls_key[0] != '\0';
+    if (cert != key) {
+        return error_set(err, STATUS_INVALID_FIELD, "%s needs %s: give both, or none for HTTP",
+                         cert ? "--tls-cert" : "--tls-key", cert ? "--tls-key" : "--tls-cert");
+    }
+    if (config->tls_client_ca[0] != '\0' && !cert) {
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "--tls-client-ca needs --tls-cert and --tls-key: clients show "
+                         "certificates only to a server that has one");
+    }
+    return STATUS_OK;
+}
+
+enum status tls_files_open(const struct config *config, struct log *log, struct tls_files **out,
+                           struct error *err)
+{
+    enum status status = check_flags(config, err);
+    if (status != STATUS_OK || config->tls_cert[0] == '\0') {
+        return status;
+    }
+    struct tls_files *files = calloc(1, sizeof *files);
+    if (files == NULL || pthread_mutex_init(&files->lock, NULL) != 0) {
+        free(files);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for certificates");
+    }
+    files->log = log;
+    files->watch[FILE_CERT].path = config->tls_cert;
+    files->watch[FILE_KEY].path = config->tls_key;
+    files->watch[FILE_CLIENT_CA].path = config->tls_client_ca;
+    status = take(files, err);
+    if (status != STATUS_OK) {
+        tls_files_close(files);
+        return status;
+    }
+    *out = files;
+    return STATUS_OK;
+}
+
+void tls_files_close(struct tls_files *files)
+{
+    if (files != NULL) {
+        assert(files->current == NULL || files->current->references == 1);
+        tls_credentials_release(files->current);
+        MUST(pthread_mutex_destroy(&files->lock));
+        free(files);
+    }
+}
+
+void tls_files_tick(struct tls_files *files, uint64_t now_ns)
+{
+    struct error err = ERROR_INIT;
+    if (files == NULL || now_ns < files->look_ns) {
+        return;
+    }
+    files->look_ns = now_ns + FILE_WATCH_MS * NS_PER_MS;
+    bool retry = files->retry_ns != 0 && now_ns >= files->retry_ns;
+    if (!file_watch_changed(files->watch, FILE_COUNT) && !retry) {
+        return;
+    }
+    files->retry_ns = 0;
+    if (take(files, &err) != STATUS_OK) {
+        files->retry_ns = now_ns + RETRY_NS;
+        log_message(files->log, LOG_ERROR, "%s; the certificate from before stays in use",
+                    err.detail);
+    }
+}
+
+struct tls_credentials *tls_credentials_get(struct tls_files *files)
+{
+    MUST(pthread_mutex_lock(&files->lock));
+    struct tls_credentials *credentials = files->current;
+    credentials->references++;
+    MUST(pthread_mutex_unlock(&files->lock));
+    return credentials;
+}
+
+void tls_credentials_release(struct tls_credentials *credentials)
+{
+    if (credentials == NULL) {
+        return;
+    }
+    struct tls_files *files = credentials->files;
+    MUST(pthread_mutex_lock(&files->lock));
+    bool last = --credentials->references == 0;
+    MUST(pthread_mutex_unlock(&files->lock));
+    if (last) {
+        credentials_free(credentials);
+    }
+}

@@ -1,0 +1,419 @@
+/* Reads and compares tokens; see tokens.h. */
+#include "server/http/tokens.h"
+
+#include "server/base/clock.h"
+#include "server/base/file_watch.h"
+#include "server/base/log.h"
+#include "server/base/thread.h"
+#include "server/http/routes.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define RETRY_NS (60 * NS_PER_S) /* after a file that could not be used */
+
+enum {
+    FILE_BYTES_MAX = 1 << 20,
+    TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
+    ADDRESSES = 1024,     /* that are remembered for wrong tokens; one takes another's place */
+    WRONG_AT_ONCE = 10,   /* that an address may present ... */
+    WRONG_EVERY_MS = 1000 /* ... and how long it takes until it may present one more */
+};
+
+/* An address that has presented wrong tokens. */
+struct wrong {
+    uint64_t key;
+    uint64_t free_ns; /* when all is forgotten: each wrong token moves it */
+};
+
+struct tokens {
+    struct log *log;
+    struct file_watch watch; /* main's */
+    uint64_t look_ns;        /* the next; main's */
+    uint64_t retry_ns;       /* 0: the file is what is used; main's */
+    uint64_t seed;           /* keeps clients from choosing whose place they take */
+    pthread_mutex_t lock;
+    struct token_list *list;       /* guarded by the lock */
+    struct wrong wrong[ADDRESSES]; /* likewise */
+};
+
+/* ---- the file ---- */
+
+struct line {
+    const char *text;
+    size_t bytes;
+    size_t number;
+};
+
+static enum status bad_line(struct error *err, const struct line *line, const char *why)
+{
+    /* The line itself stays out of it: it may be a token by mistake. */
+    return error_set(err, STATUS_INVALID_FIELD,
+                     "line %zu: %s; expected name:sha256-hex-of-the-token[:scopes], as `tally "
+                     "token new NAME` prints it",
+                     line->number, why);
+}
+
+static bool name_is_sane(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (isalnum((unsigned char)text[i]) == 0 && strchr("._-", text[i]) == NULL) {
+            return false;
+        }
+    }
+    return bytes > 0 && bytes < TOKEN_NAME_BYTES;
+}
+
+static bool read_hash(const char *text, size_t digits, uint8_t *hash)
+{
+    const gnutls_datum_t hex = {.data = (unsigned char *)(uintptr_t)text,
+                                .size = (unsigned)digits};
+    size_t bytes = TOKEN_HASH_BYTES;
+    return digits == TOKEN_HEX_DIGITS && gnutls_hex_decode(&hex, hash, &bytes) == 0 &&
+           bytes == TOKEN_HASH_BYTES;
+}
+
+/* "infer,metrics"; 0 if there is a word that is no scope. */
+static unsigned read_scopes(const char *text, size_t bytes)
+{
+    unsigned scopes = 0;
+    size_t at = 0;
+    for (;;) {
+        size_t word = 0;
+        unsigned scope = 0;
+        while (at + word < bytes && text[at + word] != ',') {
+            word++;
+        }
+        for (unsigned bit = 1; bit <= ROUTE_SCOPE_ADMIN; bit *= 2) {
+            const char *name = route_scope_name(bit);
+            if (strlen(name) == word && memcmp(name, text + at, word) == 0) {
+                scope = bit;
+            }
+        }
+        scopes |= scope;
+        at += word + 1;
+        if (scope == 0 || at > bytes) {
+            return scope == 0 ? 0 : scopes;
+        }
+    }
+}
+
+static enum status parse_line(const struct line *line, struct token *token, struct error *err)
+{
+    const char *end = line->text + line->bytes;
+    const char *hash = memchr(line->text, ':', line->bytes);
+    if (hash == NULL || !name_is_sane(line->text, (size_t)(hash - line->text))) {
+        return bad_line(err, line,
+                        "it begins with no name of 1..64 letters, digits, '.', '_' or '-'");
+    }
+    memcpy(token->name, line->text, (size_t)(hash - line->text));
+    hash++;
+    const char *scopes = memchr(hash, ':', (size_t)(end - hash));
+    const char *hash_end = scopes == NULL ? end : scopes;
+    if (!read_hash(hash, (size_t)(hash_end - hash), token->hash)) {
+        return bad_line(err, line, "after the name there are not 64 hexadecimal digits");
+    }
+    token->scopes = ROUTE_SCOPE_INFER;
+    if (scopes != NULL) {
+        token->scopes = read_scopes(scopes + 1, (size_t)(end - scopes - 1));
+    }
+    return token->scopes != 0
+               ? STATUS_OK
+               : bad_line(err, line, "its scopes are not some of infer, metrics and admin");
+}
+
+/* Room for one token more. */
+static enum status grow(struct token_list **list, size_t *room, struct error *err)
+{
+    size_t wanted = *room == 0 ? 16 : 2 * *room;
+    if ((*list)->count < *room) {
+        return STATUS_OK;
+    }
+    struct token_list *grown =
+        realloc(*list, sizeof **list + wanted * sizeof(*list)->tokens[0]);
+    if (grown == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
+    }
+    *list = grown;
+    *room = wanted;
+    return STATUS_OK;
+}
+
+static enum status add_line(const struct line *line, struct token_list **list, size_t *room,
+                            struct error *err)
+{
+    if ((*list)->count == TOKENS_MAX) {
+        return bad_line(err, line, "it is one more than 4096 tokens");
+    }
+    enum status status = grow(list, room, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct token *token = &(*list)->tokens[(*list)->count++];
+    *token = (struct token){.scopes = 0};
+    return parse_line(line, token, err);
+}
+
+enum status tokens_parse(const char *text, size_t bytes, struct token_list **list,
+                         struct error *err)
+{
+    struct line line = {.text = text};
+    const char *end = text + bytes;
+    size_t room = 0;
+    enum status status = STATUS_OK;
+    struct token_list *found = calloc(1, sizeof *found);
+    if (found == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
+    }
+    while (status == STATUS_OK && line.text < end) {
+        const char *next = memchr(line.text, '\n', (size_t)(end - line.text));
+        next = next == NULL ? end : next;
+        line.bytes = (size_t)(next - line.text);
+        line.number++;
+        while (line.bytes > 0 && strchr(" \t\r", line.text[line.bytes - 1]) != NULL) {
+            line.bytes--;
+        }
+        if (line.bytes > 0 && line.text[0] != '#') {
+            status = add_line(&line, &found, &room, err);
+        }
+        line.text = next + 1;
+    }
+    if (status != STATUS_OK) {
+        free(found);
+        return status;
+    }
+    *list = found;
+    return STATUS_OK;
+}
+
+/* Returns the bytes that were read, or a negative number with errno. */
+static ssize_t read_file(const char *path, char *text, size_t room)
+{
+    size_t used = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    ssize_t count = 1;
+    while (count > 0 && used < room) {
+        count = read(fd, text + used, room - used);
+        used += count > 0 ? (size_t)count : 0;
+    }
+    int failure = errno;
+    (void)close(fd);
+    errno = failure;
+    return count < 0 ? -1 : (ssize_t)used;
+}
+
+static enum status load(const char *path, struct token_list **list, struct error *err)
+{
+    char why[128] = "";
+    char *text = malloc(FILE_BYTES_MAX);
+    if (text == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
+    }
+    ssize_t bytes = read_file(path, text, FILE_BYTES_MAX);
+    enum status status = STATUS_OK;
+    if (bytes < 0) {
+        status = error_set(err, STATUS_INVALID_FIELD, "%s", strerror_r(errno, why, sizeof why));
+    } else if (bytes == FILE_BYTES_MAX) {
+        status = error_set(err, STATUS_INVALID_FIELD, "it has more than a MiB");
+    } else {
+        status = tokens_parse(text, (size_t)bytes, list, err);
+    }
+    free(text);
+    return status;
+}
+
+static enum status take(struct tokens *tokens, struct error *err)
+{
+    struct token_list *list = NULL;
+    file_watch_take(&tokens->watch, 1);
+    enum status status = load(tokens->watch.path, &list, err);
+    if (status != STATUS_OK) {
+        char context[512];
+        (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.path);
+        error_prefix(err, context);
+        return status;
+    }
+    size_t count = list->count;
+    MUST(pthread_mutex_lock(&tokens->lock));
+    struct token_list *before = tokens->list;
+    tokens->list = list;
+    MUST(pthread_mutex_unlock(&tokens->lock));
+    free(before);
+    log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are taken up", count,
+                tokens->watch.path);
+    return STATUS_OK;
+}
+
+enum status tokens_open(const char *path, struct log *log, struct tokens **out,
+                        struct error *err)
+{
+    if (path[0] == '\0') {
+        return STATUS_OK;
+    }
+    struct tokens *tokens = calloc(1, sizeof *tokens);
+    if (tokens == NULL || pthread_mutex_init(&tokens->lock, NULL) != 0) {
+        free(tokens);
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
+    }
+    tokens->log = log;
+    tokens->watch.path = path;
+    if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
+        tokens->seed = (uint64_t)(uintptr_t)tokens;
+    }
+    enum status status = take(tokens, err);
+    if (status != STATUS_OK) {
+        tokens_close(tokens);
+        return status;
+    }
+    *out = tokens;
+    return STATUS_OK;
+}
+
+void tokens_close(struct tokens *tokens)
+{
+    if (tokens != NULL) {
+        MUST(pthread_mutex_destroy(&tokens->lock));
+        free(tokens->list);
+        free(tokens);
+    }
+}
+
+void tokens_tick(struct tokens *tokens, uint64_t now_ns)
+{
+    struct error err = ERROR_INIT;
+    if (tokens == NULL || now_ns < tokens->look_ns) {
+        return;
+    }
+    tokens->look_ns = now_ns + FILE_WATCH_MS * NS_PER_MS;
+    bool retry = tokens->retry_ns != 0 && now_ns >= tokens->retry_ns;
+    if (!file_watch_changed(&tokens->watch, 1) && !retry) {
+        return;
+    }
+    tokens->retry_ns = 0;
+    if (take(tokens, &err) != STATUS_OK) {
+        tokens->retry_ns = now_ns + RETRY_NS;
+        log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
+                    err.detail);
+    }
+}
+
+/* ---- a request ---- */
+
+/* The place of an address, of an IPv6 one its /64 network, and its key there.
+ * Thread: a holder of the lock. */
+static struct wrong *wrong_of(struct tokens *tokens, const struct sockaddr_storage *peer,
+                              uint64_t *key)
+{
+    uint64_t number = 0;
+    if (peer->ss_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, peer, sizeof v4);
+        number = v4.sin_addr.s_addr;
+    } else if (peer->ss_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, peer, sizeof v6);
+        memcpy(&number, v6.sin6_addr.s6_addr, sizeof number);
+    }
+    uint64_t hash = (number ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15) + peer->ss_family;
+    *key = hash;
+    return &tokens->wrong[(hash >> 32) % ADDRESSES];
+}
+
+/* How many wrong tokens of the address are remembered. Thread: a holder of the lock. */
+static bool must_wait(const struct wrong *wrong, uint64_t key, uint64_t now_ns)
+{
+    const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
+    return wrong->key == key && wrong->free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
+}
+
+static void count_wrong(struct wrong *wrong, uint64_t key, uint64_t now_ns)
+{
+    uint64_t from_ns = wrong->key == key && wrong->free_ns > now_ns ? wrong->free_ns : now_ns;
+    *wrong = (struct wrong){.key = key, .free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS};
+}
+
+/* The token with this hash, compared with all in a time that does not depend on them. Thread: a
+ * holder of the lock. */
+static const struct token *find(const struct token_list *list, const uint8_t *hash)
+{
+    const struct token *found = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        bool same = gnutls_memcmp(list->tokens[i].hash, hash, TOKEN_HASH_BYTES) == 0;
+        found = same ? &list->tokens[i] : found;
+    }
+    return found;
+}
+
+/* Hash the token of "Bearer TOKEN" and overwrite it; false if there is none. */
+static bool hash_token(char *authorization, uint8_t *hash)
+{
+    static const char scheme[] = "Bearer";
+    size_t bytes = sizeof scheme - 1;
+    if (authorization == NULL || strncasecmp(authorization, scheme, bytes) != 0 ||
+        authorization[bytes] != ' ') {
+        return false;
+    }
+    char *token = authorization + bytes + strspn(authorization + bytes, " ");
+    size_t token_bytes = strcspn(token, " \t");
+    bool hashed =
+        token_bytes > 0 && gnutls_hash_fast(GNUTLS_DIG_SHA256, token, token_bytes, hash) == 0;
+    memset(token, '*', token_bytes);
+    return hashed;
+}
+
+static enum status scope_missing(unsigned scopes, const char *name, struct error *err)
+{
+    return error_set_field(err, STATUS_FORBIDDEN, "Authorization",
+                           "the token \"%s\" is not for this: it needs the scope %s in the "
+                           "server's --token-file",
+                           name, route_scope_name(scopes));
+}
+
+enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *peer,
+                         char *authorization, unsigned scopes, char *name, struct error *err)
+{
+    uint8_t hash[TOKEN_HASH_BYTES];
+    uint64_t key = 0;
+    uint64_t now_ns = clock_now_ns();
+    bool given = hash_token(authorization, hash);
+    if (!given) {
+        return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",
+                               "this server wants a token: send Authorization: Bearer TOKEN");
+    }
+    MUST(pthread_mutex_lock(&tokens->lock));
+    struct wrong *wrong = wrong_of(tokens, peer, &key);
+    bool waits = must_wait(wrong, key, now_ns);
+    const struct token *token = waits ? NULL : find(tokens->list, hash);
+    unsigned has = 0;
+    if (token != NULL) {
+        memcpy(name, token->name, TOKEN_NAME_BYTES);
+        has = token->scopes;
+    } else if (!waits) {
+        count_wrong(wrong, key, now_ns);
+    }
+    MUST(pthread_mutex_unlock(&tokens->lock));
+    if (waits) {
+        return error_set_field(err, STATUS_THROTTLED, "Authorization",
+                               "too many wrong tokens came from this address: try again after "
+                               "Retry-After seconds");
+    }
+    if (has == 0) {
+        return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",
+                               "the token is not one of this server's: it was mistyped, taken "
+                               "away or is another server's");
+    }
+    return (has & scopes) != 0 ? STATUS_OK : scope_missing(scopes, name, err);
+}

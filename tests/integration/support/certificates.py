@@ -1,0 +1,107 @@
+"""Certificates made with openssl: an authority, what it signs, and clients that believe it."""
+
+import os
+import pathlib
+import ssl
+import subprocess
+
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+
+
+class Authority:
+    """One in a folder of its own; the files of what it signs lie beside its own."""
+
+    def __init__(self, folder, name="authority"):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.certificate, self.key = (
+            self.folder / f"{name}.pem",
+            self.folder / f"{name}.key",
+        )
+        self.signed = 0
+        openssl(
+            *(
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+            ),
+            *("-nodes", "-days", 2, "-subj", f"/CN={name}"),
+            *("-keyout", self.key, "-out", self.certificate),
+        )
+
+    def sign(self, name, purpose="serverAuth", days=2):
+        """Certificate and key for localhost, or a client's; their serial number counts up."""
+        self.signed += 1
+        key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
+        extensions = self.folder / f"{name}.ext"
+        extensions.write_text(
+            f"subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage={purpose}\n"
+        )
+        openssl(
+            *(
+                "req",
+                "-new",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+            ),
+            *("-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request),
+        )
+        openssl(
+            *(
+                "x509",
+                "-req",
+                "-in",
+                request,
+                "-CA",
+                self.certificate,
+                "-CAkey",
+                self.key,
+            ),
+            *("-set_serial", self.signed, "-days", days, "-extfile", extensions),
+            *("-out", certificate),
+        )
+        return certificate, key
+
+
+def put(source, target):
+    """Replace a file as a certificate manager does: at once."""
+    fresh = pathlib.Path(f"{target}.new")
+    fresh.write_bytes(pathlib.Path(source).read_bytes())
+    os.replace(fresh, target)
+
+
+class Tls:
+    """What a server is started with, and its clients: contexts that believe its authority."""
+
+    def __init__(self, folder, clients=None):
+        """clients: the Authority whose certificates clients need."""
+        self.authority = Authority(pathlib.Path(folder) / "authority")
+        self.certificate = pathlib.Path(folder) / "server.pem"
+        self.key = pathlib.Path(folder) / "server.key"
+        self.flags = ["--tls-cert", str(self.certificate), "--tls-key", str(self.key)]
+        if clients is not None:
+            self.flags += ["--tls-client-ca", str(clients.certificate)]
+        self.own = clients.sign("friend", "clientAuth") if clients else None
+        self.rotate()
+        self.shared = self.context(self.own)
+
+    def rotate(self):
+        """Another certificate and key; its serial number."""
+        certificate, key = self.authority.sign(f"server-{self.authority.signed + 1}")
+        put(certificate, self.certificate)
+        put(key, self.key)
+        return self.authority.signed
+
+    def context(self, own=None):
+        """own: certificate and key of the client."""
+        context = ssl.create_default_context(cafile=self.authority.certificate)
+        if own is not None:
+            context.load_cert_chain(*own)
+        return context

@@ -1,0 +1,102 @@
+"""Whose request it is: the token's name, else the certificate's subject, else the address."""
+
+import concurrent.futures
+import hashlib
+import http.client
+
+import pytest
+
+from support import calls
+from support.calls import BODY, PATH, SUMS
+from support.certificates import Authority, Tls
+
+SLOW = ["--per-client-requests", "1", "--batch-delay-us", "1000000"]
+
+
+def post(server, headers=None, source="127.0.0.1", context=None):
+    """Status of one request on a connection of its own."""
+    where = {"port": server.port, "timeout": 60, "source_address": (source, 0)}
+    if context is None:
+        connection = http.client.HTTPConnection("127.0.0.1", **where)
+    else:
+        connection = http.client.HTTPSConnection("127.0.0.1", context=context, **where)
+    connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW, **(headers or {})})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.request("GET", "/livez")  # answered when the request before is counted no more
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert answer.status != 200 or body == SUMS
+    return answer.status
+
+
+def statuses(*requests):
+    """Of requests that are under way together, each as keywords of post(), in any order."""
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        return sorted(pool.map(lambda request: post(**request), requests))
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    path = tmp_path / "tokens"
+    names = {"a": "first", "b": "second", "c": "first"}  # two tokens of one name
+    path.write_text(
+        "".join(f"{name}:{hashlib.sha256(t.encode()).hexdigest()}\n" for t, name in names.items())
+    )
+    return path
+
+
+def test_tokens_of_one_name_are_one_client_wherever_they_come_from(start_server, tokens):
+    server = start_server("--token-file", str(tokens), *SLOW)
+    a, b, c = ({"server": server, "headers": {"Authorization": f"Bearer {t}"}} for t in "abc")
+    assert statuses(a, b) == [200, 200]
+    assert statuses(a, c) == [200, 429]
+    assert statuses(a, {**a, "source": "127.0.0.2"}) == [200, 429]
+
+
+def test_certificates_of_one_subject_are_one_client(start_server, tmp_path):
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    server = start_server(*SLOW, tls=tls)
+    one = {"server": server, "context": tls.context(clients.sign("one", "clientAuth"))}
+    two = {"server": server, "context": tls.context(clients.sign("two", "clientAuth"))}
+    again = {"server": server, "context": tls.context(clients.sign("one", "clientAuth"))}
+    assert statuses(one, two) == [200, 200]
+    assert statuses(one, again) == [200, 429]
+    assert statuses(one, {**one, "source": "127.0.0.3"}) == [200, 429]
+
+
+def behind(server, forwarded, source="127.0.0.1"):
+    return {"server": server, "source": source, "headers": {"X-Forwarded-For": forwarded}}
+
+
+def test_who_a_trusted_proxy_names_is_the_client(start_server):
+    server = start_server("--trusted-proxies", "127.0.0.1,10.0.0.0/8", *SLOW)
+    assert statuses(behind(server, "192.0.2.1"), behind(server, "192.0.2.2")) == [200, 200]
+    assert statuses(behind(server, "192.0.2.1"), behind(server, "192.0.2.1:80")) == [200, 429]
+    spoofed = behind(server, "192.0.2.9, 192.0.2.1")  # the client wrote the first
+    assert statuses(behind(server, "192.0.2.1"), spoofed) == [200, 429]
+    through_two = behind(server, "192.0.2.1, 10.1.2.3")
+    assert statuses(behind(server, "192.0.2.1"), through_two) == [200, 429]
+    assert "client=192.0.2.1 " in server.log and "client=192.0.2.9 " not in server.log
+
+
+def test_who_is_no_trusted_proxy_says_nothing_about_others(start_server):
+    server = start_server("--trusted-proxies", "127.0.0.1", *SLOW)
+    stranger = [behind(server, f"192.0.2.{at}", "127.0.0.2") for at in (1, 2)]
+    assert statuses(*stranger) == [200, 429]
+    plain = start_server(*SLOW)
+    assert statuses(behind(plain, "192.0.2.1"), behind(plain, "192.0.2.2")) == [200, 429]
+
+
+@pytest.mark.parametrize("forwarded", ["", "unknown", "192.0.2.1, unknown", ",", "[::1", "a" * 500])
+def test_what_is_no_address_leaves_the_one_who_wrote_it(start_server, forwarded):
+    server = start_server("--trusted-proxies", "127.0.0.1", *SLOW)
+    assert statuses(behind(server, forwarded), {"server": server}) == [200, 429]
+
+
+@pytest.mark.parametrize("network", ["x", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/8x"])
+def test_a_network_that_is_none_is_named_at_the_start(start_server, network):
+    server = start_server("--trusted-proxies", network, wait=False)
+    assert server.wait() == 2
+    assert "--trusted-proxies" in server.log and network in server.log

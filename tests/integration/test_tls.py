@@ -1,0 +1,472 @@
+"""TLS of the service: who gets in, what is as it is without, certificates that change."""
+
+import concurrent.futures
+import pathlib
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from test_door import (  # noqa: F401
+    impatient_server,
+    test_a_body_cut_anywhere,
+    test_a_body_that_comes_byte_by_byte,
+    test_a_head_request_whose_large_body_is_refused_gets_no_body,
+    test_ambiguous_framing_is_refused_and_closes,
+    test_chunked_upload_is_as_good_as_one_with_a_length,
+    test_clients_that_vanish_mid_job_leave_nothing_behind,
+    test_expect_continue_is_answered_before_the_body,
+    test_expect_continue_is_refused_without_the_body,
+    test_http_1_0_and_connection_close,
+    test_malformed_chunks_are_refused_or_cut_off,
+    test_malformed_head_never_hurts_the_server,
+    test_pipelined_requests_are_answered_in_order,
+    test_too_many_header_bytes_are_refused,
+)
+from test_drain import (  # noqa: F401
+    test_what_is_in_flight_is_answered_and_the_exit_is_clean,
+)
+from test_limits import (  # noqa: F401
+    small_server,
+    test_413_for_a_chunked_body_that_grows_too_long,
+    test_413_reaches_a_client_that_is_still_sending,
+    test_a_body_that_never_ends_is_cut_off,
+    test_headers_that_stop_get_a_408_with_an_id_of_its_own,
+    test_requests_sent_while_the_one_before_is_computed_are_answered_in_order,
+    test_those_who_send_slowest_give_way_when_memory_is_wanted,
+    tight_server,
+)
+
+from support import calls
+from support.calls import BODY, PATH, SUMS, works
+from support.certificates import Authority, Tls, put
+from support.tallyd import BINARY, Tallyd
+from support.waiting import until
+
+MIB = 1 << 20
+TALLY = pathlib.Path(BINARY).parent / "tally"
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    return Tls(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def session_server(log_dir, tls):
+    """The tests from elsewhere meet this one, and what start_server() starts: servers with TLS."""
+    server = Tallyd(log_dir / "tls.log", tls=tls)
+    yield server
+    server.check_alive()
+    server.stop()
+
+
+@pytest.fixture
+def start_server(start_server, tls):
+    return lambda *flags, **options: start_server(*flags, **{"tls": tls, **options})
+
+
+@pytest.fixture
+def changing(tmp_path):
+    """Certificates that no other test uses."""
+    return Tls(tmp_path / "changing")
+
+
+def context_of(tls, low, high):
+    context = tls.context()
+    context.minimum_version, context.maximum_version = low, high
+    if low < ssl.TLSVersion.TLSv1_2:
+        context.set_ciphers("ALL:@SECLEVEL=0")  # else the client itself would not
+    return context
+
+
+def serial_of(server, tls):
+    """Serial number of the certificate that a new connection is shown."""
+    with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
+        with tls.context().wrap_socket(raw, server_hostname="localhost") as wire:
+            return int(wire.getpeercert()["serialNumber"], 16)
+
+
+# Who is spoken to --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_a_version_that_is_current_is_spoken_with_forward_secrecy(server, tls, version):
+    number = ssl.TLSVersion[version]
+    context = context_of(tls, number, number)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
+        with context.wrap_socket(raw, server_hostname="localhost") as wire:
+            assert wire.version() == version.replace("_", ".")
+            assert wire.selected_alpn_protocol() == "http/1.1"
+            name = wire.cipher()[0]
+            assert version == "TLSv1_3" or (name.startswith("ECDHE-") and "GCM" in name), name
+            wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert wire.recv(9) == b"HTTP/1.1 "
+
+
+@pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
+def test_a_version_that_is_not_current_is_refused(server, tls, version):
+    number = ssl.TLSVersion[version]
+    with pytest.warns(DeprecationWarning):
+        context = context_of(tls, number, number)
+    with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            context.wrap_socket(raw, server_hostname="localhost")
+    assert works(server)
+
+
+def test_ciphers_without_authentication_or_forward_secrecy_are_refused(server, tls):
+    for ciphers in (
+        "AES128-GCM-SHA256",
+        "ECDHE-ECDSA-AES128-SHA256",
+        "DHE-RSA-AES128-GCM-SHA256",
+    ):
+        context = context_of(tls, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
+        context.set_ciphers(ciphers)
+        with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                context.wrap_socket(raw, server_hostname="localhost")
+
+
+def test_plain_http_on_a_port_with_tls_is_not_answered_in_plain(server):
+    with socket.create_connection(("127.0.0.1", server.port), 30) as plain:
+        plain.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        got = b""
+        try:
+            while piece := plain.recv(4096):
+                got += piece
+        except ConnectionResetError:
+            pass
+    assert b"HTTP" not in got
+    assert works(server)
+
+
+def test_a_unix_socket_beside_is_plain(start_server, tmp_path):
+    path = tmp_path / "sock"
+    server = start_server("--listen", f"unix:{path}")
+    done = subprocess.run(
+        ["curl", "-sS", "--unix-socket", path, "http://x/livez", "-w", "%{http_code}"],
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.stdout.endswith(b"200"), done
+    assert works(server)
+
+
+# What is sent ------------------------------------------------------------------------------------
+
+
+def test_64_mib_both_ways_are_the_same_bytes(server):
+    values = np.random.default_rng(1).integers(-9, 9, 16 * MIB, dtype=np.int32)
+    client = server.client()
+    answer = client.post(f"/v1/cumsum?dtype=int32&shape={values.size}", values.tobytes(), calls.RAW)
+    client.close()
+    assert answer.status == 200
+    assert answer.body == np.cumsum(values, dtype=np.int32).tobytes()
+
+
+def test_every_size_of_an_answer_arrives_while_others_wait_for_devices(start_server):
+    """What MHD sends by itself, in pieces, goes on beside requests that it is made to poll for."""
+    server = start_server("--batch-delay-us", "300000")
+    sizes = [1, 1000, 16384, 16385, 100_000, 500_000, MIB - 64, MIB + 1]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        stop = threading.Event()
+
+        def wait_for_the_device():
+            client = server.client()
+            while not stop.is_set():
+                assert client.post(PATH, BODY, calls.RAW).body == SUMS
+            client.close()
+
+        others = [pool.submit(wait_for_the_device) for _ in range(4)]
+        client = server.client()
+        for size in sizes:
+            values = np.ones(size, np.int8)
+            answer = client.post(f"/v1/cumsum?dtype=int8&shape={size}", values.tobytes(), calls.RAW)
+            assert answer.body == np.cumsum(values, dtype=np.int8).tobytes()
+            assert len(client.get("/openapi.json").body) > 50_000
+        begun = time.monotonic()
+        for _ in range(60):
+            client.get("/openapi.json")
+        assert time.monotonic() - begun < 8  # of which each would wait for the next heartbeats
+        client.close()
+        stop.set()
+        for other in others:
+            other.result()
+
+
+def test_json_and_v2_are_as_they_are_without(server, tls):
+    client = server.client()
+    assert client.post_json("/v1/cumsum", {"data": [1, 2, 3]}).json()["data"] == [
+        1,
+        3,
+        6,
+    ]
+    client.close()
+    v2 = triton.InferenceServerClient(
+        f"localhost:{server.port}", ssl=True, ssl_context_factory=tls.context
+    )
+    tensor = triton.InferInput("x", [4], "INT32")
+    tensor.set_data_from_numpy(np.array([1, 2, 3, 4], np.int32))
+    assert v2.infer("cumsum", [tensor]).as_numpy("y").tolist() == [1, 3, 6, 10]
+    v2.close()
+
+
+def test_curl_and_the_command_speak_it(server, tls, tmp_path):
+    url = f"https://localhost:{server.port}"
+    done = subprocess.run(
+        ["curl", "-sS", "--cacert", tls.authority.certificate, "-d", '{"data":[1,2,3]}']
+        + [f"{url}/v1/cumsum"],
+        capture_output=True,
+        timeout=60,
+    )
+    assert b"[1,3,6]" in done.stdout, done
+    done = subprocess.run(
+        [TALLY, "cumsum", "--url", url, "--cacert", tls.authority.certificate],
+        input=b"[1,2,3]",
+        capture_output=True,
+        timeout=60,
+    )
+    assert b"[1,3,6]" in done.stdout.replace(b" ", b""), done
+
+
+@pytest.mark.parametrize("loops", ["1", "3"])
+def test_many_at_once_each_get_their_own_answer(start_server, loops):
+    server = start_server("--http-loops", loops)
+
+    def one(number):
+        client = server.client()
+        for _ in range(5):
+            body = np.array([number, 1, 1, 1], np.int32).tobytes()
+            answer = client.post(PATH, body, calls.RAW)
+            assert np.frombuffer(answer.body, np.int32).tolist() == [number + at for at in range(4)]
+        client.close()
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for done in [pool.submit(one, number) for number in range(60)]:
+            done.result()
+    assert server.metric("tally_tls_handshakes_total") >= 60
+
+
+# Handshakes that do not go on --------------------------------------------------------------------
+
+
+def hello_of(tls):
+    """The first bytes of a handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = tls.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    return outgoing.read()
+
+
+def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until_then(
+    start_server, tls
+):
+    """libmicrohttpd by itself asks for them again and again."""
+    server = start_server("--header-timeout-ms", "3000")
+    hello = hello_of(tls)
+    begun = server.processor_seconds()
+    stuck = []
+    for at in range(40):
+        raw = socket.create_connection(("127.0.0.1", server.port), 60)
+        raw.sendall(hello[: len(hello) * (at % 4) // 3])  # nothing, parts, all
+        stuck.append(raw)
+    for raw in stuck:
+        try:
+            while raw.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+        raw.close()
+    assert server.processor_seconds() - begun < 1.5
+    assert server.metric("tally_tls_handshake_failures_total") == 40
+    assert works(server)
+
+
+def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(server, tls):
+    """The oldest of them are cut, so that there is room."""
+    hello = hello_of(tls)
+    stuck = []
+    for _ in range(300):
+        raw = socket.create_connection(("127.0.0.1", server.port), 60)
+        raw.sendall(hello[:100])
+        stuck.append(raw)
+    for _ in range(20):
+        assert works(server)
+    cut = 0
+    for raw in stuck[:40]:
+        raw.settimeout(20)
+        try:
+            cut += raw.recv(1) == b""
+        except ConnectionResetError:
+            cut += 1
+    assert cut == 40
+    for raw in stuck:
+        raw.close()
+
+
+def test_a_handshake_of_single_bytes_is_a_handshake(server, tls):
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = tls.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def step(call):
+            while True:
+                try:
+                    return call()
+                except ssl.SSLWantReadError:
+                    for byte in outgoing.read():
+                        raw.sendall(bytes([byte]))
+                    incoming.write(raw.recv(65536))
+
+        step(session.do_handshake)
+        session.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert step(lambda: session.read(9)) == b"HTTP/1.1 "
+
+
+# Certificates that change ------------------------------------------------------------------------
+
+
+def test_certificates_that_change_under_load_fail_no_request(start_server, changing):
+    server = start_server(tls=changing)
+    stop = threading.Event()
+
+    def kept():
+        client = server.client()
+        done = 0
+        while not stop.is_set():
+            assert client.post(PATH, BODY, calls.RAW).body == SUMS
+            assert client.connection.sock is not None
+            done += 1
+        client.close()
+        return done
+
+    def new():
+        done = 0
+        while not stop.is_set():
+            assert works(server)
+            done += 1
+        return done
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(work) for work in (kept, new, kept, new)]
+        try:
+            seen = []
+            for _ in range(5):
+                serial = changing.rotate()
+                until(lambda serial=serial: serial_of(server, changing) == serial, 60)
+                seen.append(serial)
+        finally:
+            stop.set()
+        assert seen == [2, 3, 4, 5, 6]
+        assert all(client.result() > 0 for client in clients)
+    assert server.metric("tally_tls_handshake_failures_total") == 0
+    server.stop()
+
+
+def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_stays(
+    start_server, changing
+):
+    server = start_server(tls=changing)
+    good = changing.certificate.read_bytes()
+    for damaged in (b"", good[: len(good) // 2], b"no certificate\n", None):
+        lines = server.log.count("stays in use")
+        if damaged is None:
+            put(changing.authority.certificate, changing.certificate)  # not this key's
+        else:
+            changing.certificate.write_bytes(damaged)
+        until(lambda lines=lines: server.log.count("stays in use") > lines, 60)
+        assert serial_of(server, changing) == 1
+    assert str(changing.certificate) in server.log
+    serial = changing.rotate()
+    until(lambda: serial_of(server, changing) == serial, 60)
+
+
+@pytest.mark.parametrize(
+    "flags, says",
+    [
+        (["--tls-cert", "{cert}"], "--tls-cert needs --tls-key"),
+        (["--tls-key", "{key}"], "--tls-key needs --tls-cert"),
+        (["--tls-client-ca", "{cert}"], "--tls-client-ca needs --tls-cert"),
+        (
+            ["--tls-cert", "{cert}", "--tls-key", "/nowhere/key"],
+            "Error while reading file",
+        ),
+        (["--tls-cert", "{key}", "--tls-key", "{key}"], "--tls-cert"),
+        (
+            ["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{key}"],
+            "-client-ca",
+        ),
+    ],
+)
+def test_files_that_cannot_be_used_are_named_at_the_start(start_server, tls, flags, says):
+    flags = [flag.format(cert=tls.certificate, key=tls.key) for flag in flags]
+    server = start_server(*flags, tls=None, wait=False)
+    assert server.wait() == 2
+    assert says in server.log
+
+
+# Clients with certificates -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def mutual(tmp_path, start_server):
+    clients = Authority(tmp_path / "clients")
+    tls = Tls(tmp_path / "server", clients)
+    return start_server(tls=tls), tls, clients
+
+
+def refused(server, context):
+    """True if a request over this context is not answered."""
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+            with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                return wire.recv(9) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_only_clients_with_a_certificate_of_the_authority_get_in(mutual, tmp_path, version):
+    server, tls, clients = mutual
+    stranger = Authority(tmp_path / "strangers").sign("stranger", "clientAuth")
+    of_a_server = clients.sign("server", "serverAuth")
+    for own, enters in (
+        (tls.own, True),
+        (None, False),
+        (stranger, False),
+        (of_a_server, False),
+    ):
+        context = tls.context(own)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+        assert refused(server, context) != enters, own
+    assert works(server)
+
+
+def test_the_command_shows_its_certificate(mutual):
+    server, tls, _ = mutual
+    url = f"https://localhost:{server.port}"
+    ours = [TALLY, "health", "--url", url, "--cacert", tls.authority.certificate, "--retries", "0"]
+    certificate, key = tls.own
+    done = subprocess.run([*ours, "--cert", certificate, "--key", key], timeout=60)
+    assert done.returncode == 0
+    done = subprocess.run(ours, capture_output=True, timeout=60)
+    assert done.returncode != 0
+
+
+def test_the_authorities_of_clients_change_too(mutual, tmp_path):
+    server, tls, clients = mutual
+    others = Authority(tmp_path / "others")
+    other = tls.context(others.sign("other", "clientAuth"))
+    assert refused(server, other)
+    put(others.certificate, clients.certificate)
+    until(lambda: not refused(server, other), 60)
+    assert refused(server, tls.context(tls.own))

@@ -1,0 +1,358 @@
+"""Tokens: who gets in where, what a refusal says, where a secret must never be."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import resource
+import socket
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+
+from support import calls
+from support.calls import BODY, PATH, SUMS
+from support.certificates import Tls, put
+from support.http import post_bytes
+from support.tallyd import BINARY, TOP
+from support.waiting import until
+
+TALLY = pathlib.Path(BINARY).parent / "tally"
+DOCUMENT = json.loads((TOP / "build" / "openapi" / "openapi.json").read_text())
+OPEN = {"/livez", "/readyz"}
+SECRETS = {
+    "worker": ("tally_secret-of-a-worker", "infer"),
+    "prometheus": ("tally_secret-of-prometheus", "metrics"),
+    "root": ("tally_secret-of-root", "admin"),
+    "all": ("tally_secret-of-all", "infer,metrics,admin"),
+}
+BODIES = {"application/json": b"{}", "application/octet-stream": b""}
+
+
+def line_of(name, secret, scopes=None):
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return f"{name}:{digest}" + ("" if scopes is None else f":{scopes}") + "\n"
+
+
+def bearer(name):
+    return {"Authorization": f"Bearer {SECRETS[name][0]}"}
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    path = tmp_path / "tokens"
+    lines = [line_of(name, *told) for name, told in SECRETS.items()]
+    path.write_text("# who may come in\n\n" + "".join(lines))
+    return path
+
+
+@pytest.fixture
+def guarded(start_server, tokens):
+    return start_server("--token-file", str(tokens), "--allow-client-shm")
+
+
+def routes():
+    """(method, path, scopes) of every operation of the document; scopes: of which one is enough."""
+    values = {"{model}": "cumsum", "{version}": "1", "{region}": "region"}
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            if method in ("get", "post"):
+                scopes = {name for way in operation["security"] for name in way.get("token", [])}
+                for name, value in values.items():
+                    path = path.replace(name, value)
+                yield method.upper(), path, scopes
+
+
+ROUTES = list(routes())
+
+
+def test_the_document_names_a_scope_for_every_route_but_two():
+    assert {path for _, path, scopes in ROUTES if not scopes} == OPEN
+    assert len(ROUTES) > 30
+
+
+def test_no_route_but_two_answers_without_a_token(guarded):
+    """HEAD is GET; paths that do not exist say as little."""
+    client = guarded.client()
+    tried = [(method, path) for method, path, _ in ROUTES]
+    tried += [("HEAD", path) for method, path, _ in ROUTES if method == "GET"]
+    tried += [("GET", "/nowhere"), ("POST", "/v1/nowhere"), ("DELETE", "/v1/cumsum")]
+    for method, path in tried:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eDp5"}):
+            if path in OPEN:
+                assert client.request(method, path, headers=headers).status == 200
+                continue
+            if headers.get("Authorization") == "Bearer wrong" and path != "/metrics":
+                continue  # one is enough: an address that goes on with them has to wait
+            answer = client.request(method, path, headers=headers)
+            assert answer.status == 401, (method, path, answer)
+            assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="tally"')
+            if method != "HEAD":
+                calls.expect_error(answer, 401, "unauthorized", "Authorization")
+    client.close()
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_token_opens_what_its_scopes_say_and_nothing_else(guarded, name):
+    client = guarded.client()
+    has = set(SECRETS[name][1].split(","))
+    for method, path, scopes in ROUTES:
+        answer = client.request(method, path, b"{}" if method == "POST" else None, bearer(name))
+        if not scopes or has & scopes:
+            assert answer.status not in (401, 403), (method, path, answer)
+        else:
+            document = calls.expect_error(answer, 403, "forbidden", "Authorization")
+            assert f'"{name}"' in document["error"]
+            assert "insufficient_scope" in answer.headers["WWW-Authenticate"]
+            assert f'scope="{min(scopes)}"' in answer.headers["WWW-Authenticate"] or len(scopes) > 1
+    client.close()
+
+
+def test_the_operator_is_computed_with_a_token(guarded):
+    client = guarded.client()
+    assert client.post(PATH, BODY, calls.RAW, bearer("worker")).body == SUMS
+    for scheme in ("bearer", "BEARER"):
+        headers = {"Authorization": f"{scheme}   {SECRETS['worker'][0]}  "}
+        assert client.post(PATH, BODY, calls.RAW, headers).body == SUMS
+    client.close()
+    assert "token=worker" in guarded.log
+
+
+@pytest.mark.parametrize("value", ["Bearer", "Bearer ", "Bearerx", "", "tally_secret-of-a-worker"])
+def test_what_is_no_token_is_refused_as_none(guarded, value):
+    client = guarded.client()
+    answer = client.post(PATH, BODY, calls.RAW, {"Authorization": value})
+    calls.expect_error(answer, 401, "unauthorized", "Authorization", "Authorization: Bearer TOKEN")
+    client.close()
+
+
+def test_two_tokens_at_once_are_refused(guarded):
+    both = [("Authorization", bearer("worker")["Authorization"])] * 2
+    with guarded.wire() as wire:
+        answer = wire.send(post_bytes(PATH, BODY, [("Content-Type", calls.RAW), *both])).answer()
+        assert answer.status == 400
+
+
+@pytest.mark.parametrize("size", [100, 300_000, 8 << 20])
+def test_a_body_is_refused_before_it_is_read_and_says_how_to_come_in(guarded, size):
+    with guarded.wire() as wire:
+        wire.send(post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size))[:-50])
+        answer = wire.answer() if size > 1 << 20 else wire.send(bytes(50)).answer()
+        calls.expect_error(answer, 401, "unauthorized")
+        assert answer.headers["WWW-Authenticate"] == 'Bearer realm="tally"'
+
+
+def test_the_file_is_taken_up_when_it_changes_and_a_damaged_one_is_not(guarded, tokens, tmp_path):
+    client = guarded.client()
+
+    def status(secret):
+        headers = {"Authorization": f"Bearer {secret}"}
+        return client.post(PATH, BODY, calls.RAW, headers).status
+
+    fresh = tmp_path / "fresh"
+    fresh.write_text(line_of("worker", "tally_new") + line_of("worker", SECRETS["worker"][0]))
+    put(fresh, tokens)
+    until(lambda: status("tally_new") == 200, 60, 1.1)
+    assert status(SECRETS["worker"][0]) == 200  # both, while clients change over
+    fresh.write_text(line_of("worker", "tally_new"))
+    put(fresh, tokens)
+    until(lambda: status(SECRETS["worker"][0]) != 200, 60)
+    for damaged in ("worker:abc\n", "no colon", "a b:" + "0" * 64, line_of("x", "y", "root")):
+        before = guarded.log.count("stay in use")
+        fresh.write_text(line_of("other", "tally_other") + damaged)
+        put(fresh, tokens)
+        until(lambda before=before: guarded.log.count("stay in use") > before, 60)
+        assert "line 2: " in guarded.log
+        assert status("tally_new") == 200
+    client.close()
+
+
+def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path):
+    stop, failed, done = threading.Event(), [], [0]
+
+    def work():
+        client = guarded.client()
+        while not stop.is_set():
+            answer = client.post(PATH, BODY, calls.RAW, bearer("worker"))
+            done[0] += 1
+            if answer.body != SUMS:
+                failed.append(answer)
+        client.close()
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    fresh = tmp_path / "fresh"
+    for at in range(5):
+        before = guarded.log.count("are taken up")
+        fresh.write_text(line_of("worker", SECRETS["worker"][0]) + line_of(f"x{at}", f"{at}"))
+        put(fresh, tokens)
+        until(lambda before=before: guarded.log.count("are taken up") > before, 60)
+    stop.set()
+    for worker in workers:
+        worker.join()
+    assert not failed and done[0] > 0
+
+
+def test_an_address_that_tries_wrong_tokens_waits_and_is_served_again_later(guarded):
+    client = guarded.client()
+    answers = [client.get("/version", {"Authorization": f"Bearer guess-{at}"}) for at in range(40)]
+    statuses = [answer.status for answer in answers]
+    assert statuses[:10] == [401] * 10 and 429 in statuses, statuses
+    throttled = next(answer for answer in answers if answer.status == 429)
+    calls.expect_error(throttled, 429, "too_many_requests", "Authorization")
+    assert throttled.headers["Retry-After"] == "1"
+    assert statuses.count(401) < 20
+    until(lambda: client.get("/version", bearer("all")).status == 200, 60, 0.2)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (None, "No such file"),
+        ("worker", "line 1"),
+        ("# fine\n\nworker:" + "0" * 63 + "\n", "line 3: after the name there are not 64"),
+        ("worker:" + "g" * 64, "64 hexadecimal digits"),
+        ("worker:" + "0" * 64 + ":infer,", "scopes are not some of infer, metrics and admin"),
+        (":" + "0" * 64, "begins with no name"),
+        ("x" * 65 + ":" + "0" * 64, "begins with no name"),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_the_start_and_says_where(
+    start_server, tmp_path, text, says
+):
+    path = tmp_path / "tokens"
+    if text is not None:
+        path.write_text(text)
+    server = start_server("--token-file", str(path), wait=False)
+    assert server.wait() == 2
+    assert says in server.log and str(path) in server.log
+
+
+def test_a_line_that_is_a_token_by_mistake_is_not_in_the_log(start_server, tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text("tally_the-secret-itself\n")
+    server = start_server("--token-file", str(path), wait=False)
+    assert server.wait() == 2
+    assert "the-secret-itself" not in server.log
+
+
+def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_process(
+    start_server, tokens
+):
+    server = start_server("--token-file", str(tokens), "--log-level", "debug")
+    client = server.client()
+    for secret in ("tally_wrong-secret", *(secret for secret, _ in SECRETS.values())):
+        for path in ("/v1/cumsum", "/nowhere", "/metrics"):
+            client.post(path, b"{", "application/json", {"Authorization": f"Bearer {secret}"})
+    pages = b""
+    for path in ("/metrics", "/v1/devices", "/version", "/openapi.json", "/v2"):
+        pages += client.get(path, bearer("all")).body
+    client.close()
+    process = pathlib.Path(f"/proc/{server.pid}")
+    seen = server.log.encode() + pages
+    seen += (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    assert b"secret" not in seen.replace(b"--token-file", b"")
+    for secret, _ in SECRETS.values():
+        assert hashlib.sha256(secret.encode()).hexdigest().encode() not in seen
+    assert server.log.count("token=worker") >= 1
+
+
+def test_the_process_leaves_no_core_and_is_closed_to_its_own_user(start_server, tokens):
+    """Its files in /proc belong to root then, whoever runs it."""
+
+    def as_nobody():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if os.getuid() == 0:
+            os.chmod(tokens.parent, 0o755)
+            os.setgid(65534)
+            os.setuid(65534)
+
+    pathlib.Path(tokens).chmod(0o644)
+    for folder in tokens.parents:
+        if str(folder).startswith("/tmp/") and os.access(folder, os.W_OK):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    server = start_server("--token-file", str(tokens), preexec_fn=as_nobody)
+    plain = start_server(preexec_fn=as_nobody)
+    assert os.stat(f"/proc/{server.pid}/mem").st_uid == 0
+    assert os.stat(f"/proc/{plain.pid}/mem").st_uid == (65534 if os.getuid() == 0 else os.getuid())
+
+
+def test_the_command_makes_a_token_that_opens_the_door_once_shown(start_server, tmp_path):
+    path = tmp_path / "tokens"
+    made = subprocess.run(
+        [TALLY, "token", "new", "ci", "--scopes", "infer,metrics"], capture_output=True, timeout=60
+    )
+    assert made.returncode == 0
+    secret = made.stderr.decode().strip()
+    assert re.fullmatch(r"tally_[A-Za-z0-9_-]{43}", secret)
+    assert made.stdout.decode() == line_of("ci", secret, "infer,metrics")
+    again = subprocess.run([TALLY, "token", "new", "ci"], capture_output=True, timeout=60)
+    assert again.stderr != made.stderr and again.stdout.endswith(b":infer\n")
+    path.write_bytes(made.stdout)
+    server = start_server("--token-file", str(path))
+    url = f"http://127.0.0.1:{server.port}"
+    held = tmp_path / "held"
+    held.write_text(secret + "\n")
+    for command in ("health", "devices", "version"):
+        done = subprocess.run(
+            [TALLY, command, "--url", url, "--token-file", held], capture_output=True, timeout=60
+        )
+        assert done.returncode == 0, done
+    done = subprocess.run(
+        [TALLY, "cumsum", "--url", url],
+        env={**os.environ, "TALLY_TOKEN": secret},
+        input=b"[1,2,3]",
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and b"6" in done.stdout
+    done = subprocess.run(
+        [TALLY, "cumsum", "--url", url], input=b"[1,2,3]", capture_output=True, timeout=60
+    )
+    assert done.returncode == 1 and b"wants a token" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["new"], ["old", "x"], ["new", "a b"], ["new", "a", "b"]]
+)
+def test_the_command_makes_no_token_that_the_server_would_refuse(arguments):
+    done = subprocess.run([TALLY, "token", *arguments], capture_output=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == b""
+    assert b"tally_" not in done.stderr
+
+
+def test_curl_and_triton_come_in_over_tls_with_a_token(start_server, tokens, tmp_path):
+    tls = Tls(tmp_path / "tls")
+    server = start_server("--token-file", str(tokens), tls=tls)
+    done = subprocess.run(
+        ["curl", "-sS", "--cacert", tls.authority.certificate, "-d", '{"data":[1,2,3]}']
+        + ["--oauth2-bearer", SECRETS["worker"][0], f"https://localhost:{server.port}/v1/cumsum"],
+        capture_output=True,
+        timeout=60,
+    )
+    assert b"[1,3,6]" in done.stdout, done
+    v2 = triton.InferenceServerClient(
+        f"localhost:{server.port}", ssl=True, ssl_context_factory=tls.context
+    )
+    tensor = triton.InferInput("x", [4], "INT32")
+    tensor.set_data_from_numpy(np.array([1, 2, 3, 4], np.int32))
+    answer = v2.infer("cumsum", [tensor], headers=bearer("worker"))
+    assert answer.as_numpy("y").tolist() == [1, 3, 6, 10]
+    assert v2.is_server_ready(headers=bearer("worker"))
+    v2.close()
+
+
+def test_a_unix_socket_asks_for_tokens_too(start_server, tokens, tmp_path):
+    path = tmp_path / "sock"
+    start_server("--token-file", str(tokens), "--listen", f"unix:{path}")
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.settimeout(30)
+        wire.connect(str(path))
+        wire.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert wire.recv(12) == b"HTTP/1.1 401"

@@ -1,0 +1,139 @@
+/* The file of tokens (server/http/tokens.c). */
+#include "server/http/routes.h"
+#include "server/http/tokens.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+/* SHA-256 of "foo" */
+#define FOO "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
+
+static struct token_list *read_tokens(const char *text)
+{
+    struct error err = ERROR_INIT;
+    struct token_list *list = NULL;
+    assert_int_equal(tokens_parse(text, strlen(text), &list, &err), STATUS_OK);
+    assert_non_null(list);
+    return list;
+}
+
+static void lines_have_names_hashes_and_scopes(void **state)
+{
+    (void)state;
+    struct token_list *list = read_tokens("# a comment\n\nci:" FOO "\r\n"
+                                          "a.b_c-1:" ZEROS ":admin,metrics,infer  \n"
+                                          "ci:" ZEROS ":metrics");
+    assert_int_equal(list->count, 3);
+    assert_string_equal(list->tokens[0].name, "ci");
+    assert_int_equal(list->tokens[0].scopes, ROUTE_SCOPE_INFER);
+    assert_int_equal(list->tokens[0].hash[0], 0x2c);
+    assert_int_equal(list->tokens[0].hash[31], 0xae);
+    assert_string_equal(list->tokens[1].name, "a.b_c-1");
+    assert_int_equal(list->tokens[1].scopes, ROUTE_SCOPE_ANY);
+    assert_int_equal(list->tokens[2].scopes, ROUTE_SCOPE_METRICS);
+    free(list);
+}
+
+static void an_empty_file_lets_nobody_in(void **state)
+{
+    (void)state;
+    struct token_list *list = read_tokens("");
+    assert_int_equal(list->count, 0);
+    free(list);
+}
+
+static void every_other_line_is_refused_by_number(void **state)
+{
+    static const char *const bad[] = {
+        "x",
+        "x:",
+        ":" ZEROS,
+        "x:" ZEROS "0",
+        "x: " ZEROS,
+        "x y:" ZEROS,
+        " x:" ZEROS,
+        "x:" ZEROS ":",
+        "x:" ZEROS ":infer:admin",
+        "x:" ZEROS ":infer,,admin",
+        "x:" ZEROS ":infer admin",
+        "x:" ZEROS ":Infer",
+        "x:zz00000000000000000000000000000000000000000000000000000000000000",
+        ZEROS "00:" ZEROS,
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
+        struct error err = ERROR_INIT;
+        struct token_list *list = NULL;
+        char text[512] = "# one\n";
+        strcat(text, bad[i]);
+        assert_int_equal(tokens_parse(text, strlen(text), &list, &err), STATUS_INVALID_FIELD);
+        assert_null(list);
+        assert_non_null(strstr(err.detail, "line 2: "));
+    }
+}
+
+static void a_file_has_as_many_tokens_as_are_compared(void **state)
+{
+    const char line[] = "name:" ZEROS "\n";
+    size_t bytes = sizeof line - 1;
+    char *text = malloc((TOKENS_MAX + 1) * bytes + 1);
+    struct error err = ERROR_INIT;
+    struct token_list *list = NULL;
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i <= TOKENS_MAX; i++) {
+        memcpy(text + i * bytes, line, bytes);
+    }
+    assert_int_equal(tokens_parse(text, TOKENS_MAX * bytes, &list, &err), STATUS_OK);
+    assert_int_equal(list->count, TOKENS_MAX);
+    free(list);
+    assert_int_equal(tokens_parse(text, (TOKENS_MAX + 1) * bytes, &list, &err),
+                     STATUS_INVALID_FIELD);
+    free(text);
+}
+
+static void a_presented_token_is_overwritten_whether_it_is_right_or_wrong(void **state)
+{
+    char path[] = "/tmp/tally-test-tokens-XXXXXX";
+    struct error err = ERROR_INIT;
+    struct tokens *tokens = NULL;
+    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
+    char name[TOKEN_NAME_BYTES] = "";
+    char right[] = "Bearer foo";
+    char wrong[] = "Bearer bar";
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    fputs("ci:" FOO "\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(tokens_open(path, NULL, &tokens, &err), STATUS_OK);
+    assert_int_equal(tokens_check(tokens, &peer, right, ROUTE_SCOPE_INFER, name, &err),
+                     STATUS_OK);
+    assert_string_equal(name, "ci");
+    assert_string_equal(right, "Bearer ***");
+    assert_int_equal(tokens_check(tokens, &peer, wrong, ROUTE_SCOPE_INFER, name, &err),
+                     STATUS_UNAUTHORIZED);
+    assert_string_equal(wrong, "Bearer ***");
+    tokens_close(tokens);
+    (void)remove(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_have_names_hashes_and_scopes),
+        cmocka_unit_test(an_empty_file_lets_nobody_in),
+        cmocka_unit_test(every_other_line_is_refused_by_number),
+        cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
+        cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
