@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import math
+import os
 import re
 import time
 from types import TracebackType
@@ -74,8 +75,10 @@ class _Wire(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        # Writing is paused while anything is left to send: a request is sent whole, or not.
-        self.transport.set_write_buffer_limits(high=0)
+        # Writing is paused while anything is left to send: a request is sent whole, or not. TLS
+        # pauses at its limit, the others above theirs.
+        encrypted = transport.get_extra_info("ssl_object") is not None
+        self.transport.set_write_buffer_limits(high=1 if encrypted else 0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.into is not None:
@@ -102,6 +105,8 @@ class _Wire(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.ended is None:
             self.ended = exc or _Lost("it was closed")
+            if isinstance(exc, ConnectionError):
+                self._read_what_came()
         self.into = None
         self._wake()
 
@@ -144,6 +149,7 @@ class _Wire(asyncio.BufferedProtocol):
             if not self.is_idle():
                 return False
             self.transport.write(body[at : at + PIECE_BYTES])
+            await asyncio.sleep(0)  # to see whether an answer has come already
         while not self.writable and self.is_idle():
             await self._change()
         return self.writable
@@ -187,6 +193,17 @@ class _Wire(asyncio.BufferedProtocol):
         finally:
             self.into = None
         return len(early) + self.stored
+
+    def _read_what_came(self) -> None:
+        """A request that could not be written may have been refused before: asyncio closes the
+        socket with what says so in it."""
+        if self.transport.get_extra_info("ssl_object") is None:
+            file = self.transport.get_extra_info("socket").fileno()
+            try:
+                while len(self.waiting) < WAITING_BYTES and (came := os.read(file, 1 << 14)):
+                    self.waiting += came
+            except OSError:
+                pass  # no more
 
     def _take(self, count: int) -> bytes:
         taken = bytes(self.waiting[:count])
