@@ -227,8 +227,7 @@ class _Wire(asyncio.BufferedProtocol):
 
 
 class AsyncClient(Options):
-    __doc__ = f"""Sums arrays on a Tally server, for asyncio. Tasks of a loop may share one.
-{(Options.__doc__ or "").partition(chr(10))[2]}"""
+    """Sums arrays on a Tally server, for asyncio. Tasks of a loop may share one."""
 
     _wires: collections.deque[_Wire]
 

@@ -46,28 +46,7 @@ class Device(TypedDict, total=False):
 
 
 class Options:
-    """What both clients are made from.
-
-    Args:
-        url: ``http://host:8000``, ``https://host/prefix``, ``host:8000``,
-            ``unix:/run/tally.sock``; None: the environment's TALLY_URL, else
-            http://127.0.0.1:8000.
-        token: bearer token, sent with every request.
-        ca_file: PEM file of the authorities to trust instead of the system's.
-        client_cert: PEM file of a client certificate; its key in ``client_key``, or with it.
-        insecure: do not verify the server's certificate.
-        timeout: seconds for a whole call with all its retries; None: no limit.
-        connect_timeout: seconds for a connection.
-        retries: further attempts after the first, for 429, 503 and lost connections. All calls of
-            a client together retry at most once for ten calls and once a second.
-        idle_connections: kept open between calls.
-        shm: pass arrays in shared memory. The server must run on this machine, as the same user,
-            with ``--allow-client-shm``.
-        user_agent: sent with every request.
-
-    Raises:
-        InvalidArgument: the URL is not usable, a file is missing.
-    """
+    """How both clients are made."""
 
     def __init__(
         self,
@@ -85,6 +64,28 @@ class Options:
         shm: bool = False,
         user_agent: str = "tally-python",
     ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            url: ``http://host:8000``, ``https://host/prefix``, ``host:8000``,
+                ``unix:/run/tally.sock``; None: the environment's TALLY_URL, else
+                http://127.0.0.1:8000.
+            token: bearer token, sent with every request.
+            ca_file: PEM file of the authorities to trust instead of the system's.
+            client_cert: PEM file of a client certificate; its key in ``client_key``, or with it.
+            insecure: do not verify the server's certificate.
+            timeout: seconds for a whole call with all its retries; None: no limit.
+            connect_timeout: seconds for a connection.
+            retries: further attempts after the first, for 429, 503 and lost connections. All calls of
+                a client together retry at most once for ten calls and once a second.
+            idle_connections: kept open between calls.
+            shm: pass arrays in shared memory. The server must run on this machine, as the same user,
+                with ``--allow-client-shm``.
+            user_agent: sent with every request.
+
+        Raises:
+            InvalidArgument: the URL is not usable, a file is missing.
+        """
         address = parse_address(url)
         for name, text in (("token", token), ("user_agent", user_agent)):
             if text is not None and not (text.isascii() and text.isprintable() and text):
@@ -110,8 +111,7 @@ class Options:
 
 
 class Client(Options):
-    __doc__ = f"""Sums arrays on a Tally server. Threads may share one; so may a process and its forks.
-{(Options.__doc__ or "").partition(chr(10))[2]}"""
+    """Sums arrays on a Tally server. Threads may share one; so may a process and its forks."""
 
     def __enter__(self) -> Client:
         return self

@@ -1,5 +1,6 @@
 """An HTTP server that does exactly what its script says, however wrong: cuts answers at any byte,
-lies about lengths, drips, hangs, answers early. The Python sibling of tests/client/lib/fake_server.c."""
+lies about lengths, drips, hangs, answers early. As tests/client/lib/fake_server.c is in C.
+"""
 
 import contextlib
 import os
@@ -128,7 +129,9 @@ class LyingServer:
             data += got
         head, _, body = data.partition(b"\r\n\r\n")
         head = head.decode() + "\r\n"
-        lengths = [line for line in head.lower().split("\r\n") if line.startswith("content-length:")]
+        lengths = [
+            line for line in head.lower().split("\r\n") if line.startswith("content-length:")
+        ]
         wanted = int(lengths[0].split(":")[1]) if lengths else 0
         wanted = wanted if self.early is None else min(wanted, self.early)
         while len(body) < wanted:

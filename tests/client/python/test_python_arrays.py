@@ -10,6 +10,7 @@ import pytest
 import tally
 from lying_server import LyingServer, Told
 from support import dtypes, oracle
+from support.tallyd import Tallyd
 
 TYPES = [dtype for dtype in dtypes.ALL]
 SHAPE = (3, 4, 5)
@@ -255,7 +256,7 @@ def test_the_address_comes_from_the_environment(connect, server, monkeypatch):
 
 
 def test_the_servers_own_refusal_is_told(connect, start_small):
-    with pytest.raises(tally.Rejected, match="--max-body") as caught:
+    with pytest.raises(tally.Rejected, match="--max-body-bytes") as caught:
         connect(start_small.url).cumsum(np.ones(1 << 20), 0)
     error = caught.value
     assert error.status == 413 and error.code == "too_large" and error.request_id
@@ -266,9 +267,7 @@ def test_the_servers_own_refusal_is_told(connect, start_small):
 
 @pytest.fixture
 def start_small(log_dir):
-    from support.tallyd import Tallyd
-
-    server = Tallyd(log_dir / "small.log", ["--max-body", "1MiB"])
+    server = Tallyd(log_dir / "small.log", ["--max-body-bytes", "1MiB"])
     server.url = f"http://127.0.0.1:{server.port}"
     yield server
     server.kill()

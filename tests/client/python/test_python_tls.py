@@ -100,7 +100,9 @@ def test_a_token_is_sent_and_its_refusal_is_told(connect):
     def guarded(seen):
         if "Authorization: Bearer s3cret\r\n" in seen.head:
             return tensor()
-        return error(401, body='{"error":"the token is unknown to this server","code":"unauthorized"}')
+        return error(
+            401, body='{"error":"the token is unknown to this server","code":"unauthorized"}'
+        )
 
     with LyingServer(guarded) as server:
         assert connect(server.url, token="s3cret").cumsum(X, 0).tolist() == SUMS
