@@ -76,11 +76,11 @@ class Options:
             insecure: do not verify the server's certificate.
             timeout: seconds for a whole call with all its retries; None: no limit.
             connect_timeout: seconds for a connection.
-            retries: further attempts after the first, for 429, 503 and lost connections. All calls of
-                a client together retry at most once for ten calls and once a second.
+            retries: further attempts after the first, for 429, 503 and lost connections. All calls
+                of a client together retry at most once for ten calls and once a second.
             idle_connections: kept open between calls.
-            shm: pass arrays in shared memory. The server must run on this machine, as the same user,
-                with ``--allow-client-shm``.
+            shm: pass arrays in shared memory. The server must run on this machine, as the same
+                user, with ``--allow-client-shm``.
             user_agent: sent with every request.
 
         Raises:
