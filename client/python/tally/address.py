@@ -56,10 +56,15 @@ def parse_address(url: str | None) -> Address:
         return _unix(url, urllib.parse.unquote(parts.netloc), prefix)
     if parts.scheme not in ("http", "https"):
         raise _unusable(url, "its scheme must be http, https, unix or http+unix")
-    if not parts.hostname:
+    try:
+        host = parts.hostname or ""
+        host.encode("idna")  # as connecting will
+    except UnicodeError:
+        host = ""
+    if not host:
         raise _unusable(url, "it names no host")
     tls = parts.scheme == "https"
-    return Address(url, tls, parts.hostname, port or (443 if tls else 80), None, prefix)
+    return Address(url, tls, host, port or (443 if tls else 80), None, prefix)
 
 
 def _unix(url: str, path: str, prefix: str) -> Address:

@@ -241,6 +241,7 @@ def test_arguments_that_cannot_be_are_refused_here(connect, field, x, axis, opti
 @pytest.mark.parametrize(
     "url",
     ["", "ftp://h", "http://", "http://h:x", "http://h?q", "http://h#f", "unix:relative"]
+    + ["http://" + "a" * 64 + ".org"]
     + ["http://u:p@h", "unix:/" + "a" * 200, "http://h/a b", "http://h\r\nX: 1", "http://é"],
 )
 def test_urls_that_cannot_be_are_refused(connect, url):
