@@ -9,8 +9,8 @@
 wrong is a :class:`TallyError`.
 """
 
-from tally.aio import AsyncClient
-from tally.client import Client, Device, Health
+from tally.aio import AsyncClient, AsyncParts
+from tally.client import Client, Device, Health, Parts
 from tally.errors import (
     BadAnswer,
     Busy,
@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
+    "AsyncParts",
     "BadAnswer",
     "Busy",
     "CallTimeout",
@@ -38,6 +39,7 @@ __all__ = [
     "Device",
     "Health",
     "InvalidArgument",
+    "Parts",
     "Rejected",
     "ServerError",
     "TallyError",

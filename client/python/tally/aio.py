@@ -43,7 +43,8 @@ from tally.client import (
     read_devices,
 )
 from tally.errors import Busy, ServerError, TallyError
-from tally.layout import Array
+from tally.layout import Array, Scan
+from tally.parts import PARALLEL, Meter, Progress, apart, chains, part_of, part_scan
 
 PIECE_BYTES = 1 << 18  # written, or read, before the loop turns to others
 WAITING_BYTES = 1 << 18  # that came for nobody yet; more is left in the socket
@@ -169,14 +170,14 @@ class _Wire(asyncio.BufferedProtocol):
 
     async def read(self, count: int) -> bytes:
         """So many bytes; fewer if the connection ended."""
-        text = b""
+        text = bytearray()
         while len(text) < count:
             if not self.waiting:
                 if self.ended is not None:
                     break
                 await self._change()
             text += self._take(count - len(text))
-        return text
+        return bytes(text)
 
     async def fill(self, into: memoryview) -> int:
         """Store the next bytes there; fewer than it holds if the connection ended."""
@@ -265,6 +266,7 @@ class AsyncClient(Options):
         precision: Precision = "wide",
         out: Array | None = None,
         deadline: float | None = None,
+        progress: Progress | bool | None = None,
     ) -> Array:
         """The cumulative sum of ``x`` along ``axis``, as :meth:`Client.cumsum`.
 
@@ -272,15 +274,66 @@ class AsyncClient(Options):
         leaves both alone from then on; with ``shm`` it first waits for the server.
         """
         scan = prepare(x, axis, dtype, exclusive, reverse, precision, out, deadline)
-        if self._regions is not None and scan.operand.array.size > 0:
-            work = asyncio.ensure_future(asyncio.to_thread(self._regions.cumsum, scan))
-            try:
-                return await asyncio.shield(work)
-            except asyncio.CancelledError:
-                await asyncio.wait([work])
-                raise
-        await self._run(raw_request(scan))
+        await self._sum(scan, progress)
         return finish(scan)
+
+    def parts(
+        self,
+        axis: SupportsIndex,
+        *,
+        exclusive: bool = False,
+        reverse: bool = False,
+        precision: Precision = "wide",
+        carry: bytes = b"",
+    ) -> AsyncParts:
+        """A sum whose array comes in parts along ``axis``, as :meth:`Client.parts`."""
+        return AsyncParts(self, axis, exclusive, reverse, precision, carry)
+
+    async def _sum(self, scan: Scan, progress: Progress | bool | None) -> None:
+        """Fill a scan's output, in parts where it is large."""
+        array, _, axis = scan.operand
+        meter = Meter(progress, array.nbytes)
+        try:
+            if self._regions is not None and array.size > 0:
+                work = asyncio.ensure_future(asyncio.to_thread(self._regions.cumsum, scan))
+                try:
+                    await asyncio.shield(work)
+                except asyncio.CancelledError:
+                    await asyncio.wait([work])
+                    raise
+                meter.add(array.nbytes)
+                return
+            if array.nbytes <= self._part_bytes:
+                await self._run(raw_request(scan))
+                meter.add(array.nbytes)
+                return
+            scan = apart(scan)
+            reverse = bool(scan.attributes.get("reverse"))
+            left = iter(chains(array, axis, self._part_bytes, reverse))
+
+            async def sum_chains() -> None:
+                for chain in left:
+                    carry = b""
+                    for number, index in enumerate(chain):
+                        part = part_of(number, len(chain))
+                        block = part_scan(scan, index, part is None)
+                        carry = await self._run(raw_request(block, part, carry))
+                        finish(block)
+                        meter.add(block.operand.array.nbytes)
+
+            tasks = [asyncio.ensure_future(sum_chains()) for _ in range(PARALLEL)]
+            try:
+                await asyncio.gather(*tasks)
+            except BaseException:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                raise
+        except TallyError as error:
+            error.output_touched |= meter.done > 0
+            raise
+        finally:
+            meter.close()
 
     async def devices(self) -> list[Device]:
         """Every OpenCL device of the server: its name, platform, type, state and work done."""
@@ -377,6 +430,38 @@ class AsyncClient(Options):
                 wire.close()
 
 
+class AsyncParts:
+    """A sum in parts: :class:`Parts` for asyncio. One call at a time."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        axis: SupportsIndex,
+        exclusive: bool,
+        reverse: bool,
+        precision: Precision,
+        carry: bytes,
+    ) -> None:
+        self._client = client
+        self._attributes = (exclusive, reverse, precision)
+        self.axis = axis
+        self.carry = carry
+
+    async def cumsum(
+        self,
+        x: npt.ArrayLike,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> Array:
+        """The sums of the next part, as :meth:`Parts.cumsum`."""
+        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
+        request = raw_request(scan, "next" if self.carry else "first", self.carry)
+        self.carry = await self._client._run(request)
+        return finish(scan)
+
+
 class _Stale(Exception):
     """A kept connection was closed by the server meanwhile, as it may: no failed attempt."""
 
@@ -428,13 +513,14 @@ async def _head_lines(wire: _Wire) -> list[bytes]:
 async def _read_body(call: Call, wire: _Wire, head: Head) -> bytes:
     into = call.request.into
     if into is not None and head.length is not None:
-        count = await wire.fill(into)
+        carry = await wire.read(call.carry_bytes)
+        count = await wire.fill(into) if len(carry) == call.carry_bytes else 0
         if count > 0:
             call.store(count)
-        if count < len(into):
+        if count < len(into) or len(carry) < call.carry_bytes:
             raise _cut(call, wire, head)
-        return b""
-    limit = TEXT_BYTES if into is None else len(into)
+        return carry
+    limit = TEXT_BYTES if into is None else call.carry_bytes + len(into)
     if head.length is not None and head.length > limit:
         raise call.too_long()
     text = await _read_text(call, wire, head, limit + 1)
@@ -445,11 +531,13 @@ async def _read_body(call: Call, wire: _Wire, head: Head) -> bytes:
         if head.length not in (None, len(text)):
             raise _cut(call, wire, head)
         return text
-    into[: len(text)] = text
-    call.store(len(text))
-    if len(text) < len(into):
+    stored = text[call.carry_bytes :]
+    if stored:
+        into[: len(stored)] = stored
+        call.store(len(stored))
+    if len(text) < limit:
         raise _cut(call, wire, head)
-    return b""
+    return text[: call.carry_bytes]
 
 
 def _cut(call: Call, wire: _Wire, head: Head) -> TallyError:

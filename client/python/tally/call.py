@@ -52,7 +52,10 @@ BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 # The header fields that decide something.
-_JUDGED = {"content-type", "content-length", "content-encoding", "tally-dtype", "tally-shape"}
+_JUDGED = {
+    *("content-type", "content-length", "content-encoding"),
+    *("tally-dtype", "tally-shape", "tally-carry-length"),
+}
 
 
 @dataclass
@@ -113,6 +116,9 @@ class Request:
     path: str  # with its query
     content_type: str = ""
     body: memoryview = field(default_factory=lambda: memoryview(b""))
+    carry: bytes = b""  # of the parts before, sent in front of the body
+    # The most bytes of a carry that the answer has in front of its body; the call returns it.
+    carry_limit: int = 0
     # The bytes of a 200 answer's body, all of them; None: a text, which the call returns.
     into: memoryview | None = None
     # Raises BadAnswer where the head of a 200 answer is not that of this request's.
@@ -193,21 +199,24 @@ class Call:
         self.touched = False  # bytes of an answer were written, in any attempt
         self.retry_after = 0.0  # seconds, as the last answer asked
         self.received = 0  # bytes of the answer's body, in this attempt
+        self.carry_bytes = 0  # in front of them
         caller.budget.count_call()
 
     def head(self) -> bytes:
-        """The head of the request; an attempt begins."""
+        """The head of the request and the carry behind it; an attempt begins."""
         request = self.request
         self.retry_after = 0.0
         self.received = 0
         head = f"{request.method} {self.caller.address.prefix}{request.path}{self.caller.head}"
         if request.content_type:
-            length = len(request.body)
+            length = len(request.carry) + len(request.body)
             head += f"Content-Type: {request.content_type}\r\nContent-Length: {length}\r\n"
         if request.deadline != math.inf:
             left = math.ceil((request.deadline - time.monotonic()) * 1000)
             head += f"X-Request-Timeout-Ms: {max(left, 1)}\r\n"
-        return f"{head}\r\n".encode("ascii")
+        if request.carry:
+            head += f"Tally-Carry-Length: {len(request.carry)}\r\n"
+        return f"{head}\r\n".encode("ascii") + request.carry
 
     # ---- the answer ----
 
@@ -228,8 +237,22 @@ class Call:
         if self.request.check is not None:
             self.request.check(head.fields)
         into = self.request.into
-        if into is not None and head.length is not None and head.length != len(into):
-            raise BadAnswer(f"the answer has {head.length} bytes, expected {len(into)}")
+        if into is None:
+            return
+        carried = head.fields.get("tally-carry-length", "0")
+        if not (carried.isascii() and carried.isdigit() and len(carried) < 20):
+            raise BadAnswer(f"the answer's Tally-Carry-Length is {clean(carried)[:40]!r}")
+        self.carry_bytes = int(carried)
+        if self.carry_bytes > self.request.carry_limit or (
+            (self.carry_bytes == 0) != (self.request.carry_limit == 0)
+        ):
+            raise BadAnswer(
+                f"the answer has a carry of {self.carry_bytes} bytes, expected "
+                f"{'at most ' if self.request.carry_limit else ''}{self.request.carry_limit}"
+            )
+        expected = self.carry_bytes + len(into)
+        if head.length is not None and head.length != expected:
+            raise BadAnswer(f"the answer has {head.length} bytes, expected {expected}")
 
     def store(self, count: int) -> None:
         """So many bytes of the body have been stored."""

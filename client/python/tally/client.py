@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import ssl
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
 
@@ -14,8 +16,20 @@ import numpy.typing as npt
 
 from tally.address import parse_address
 from tally.call import Call, Caller, Request
-from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError
+from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError, TallyError
 from tally.layout import Array, Scan, as_operand, input_buffer, output_buffer
+from tally.parts import (
+    PARALLEL,
+    Index,
+    Meter,
+    Part,
+    Progress,
+    apart,
+    carry_limit,
+    chains,
+    part_of,
+    part_scan,
+)
 from tally.shared import Regions
 from tally.transport import Pool, run, tls_context
 
@@ -62,6 +76,7 @@ class Options:
         retries: int = 4,
         idle_connections: int = 64,
         shm: bool = False,
+        part_bytes: int = 64 << 20,
         user_agent: str = "tally-python",
     ) -> None:
         """Nothing is sent yet.
@@ -74,13 +89,15 @@ class Options:
             ca_file: PEM file of the authorities to trust instead of the system's.
             client_cert: PEM file of a client certificate; its key in ``client_key``, or with it.
             insecure: do not verify the server's certificate.
-            timeout: seconds for a whole call with all its retries; None: no limit.
+            timeout: seconds for a whole call with all its retries, or for each part of an array
+                that goes in parts; None: no limit.
             connect_timeout: seconds for a connection.
             retries: further attempts after the first, for 429, 503 and lost connections. All calls
                 of a client together retry at most once for ten calls and once a second.
             idle_connections: kept open between calls.
             shm: pass arrays in shared memory. The server must run on this machine, as the same
                 user, with ``--allow-client-shm``.
+            part_bytes: larger arrays go in parts, several under way; not with ``shm``.
             user_agent: sent with every request.
 
         Raises:
@@ -100,6 +117,9 @@ class Options:
         self._caller = Caller(
             address, context, token, timeout, connect_timeout, retries, user_agent
         )
+        if part_bytes < 1:
+            raise InvalidArgument(f"part_bytes is {part_bytes}", field="part_bytes")
+        self._part_bytes = part_bytes
         self._open(idle_connections)
         self._regions = Regions(self._caller, self._pool) if shm else None
 
@@ -141,6 +161,7 @@ class Client(Options):
         precision: Precision = "wide",
         out: Array | None = None,
         deadline: float | None = None,
+        progress: Progress | bool | None = None,
     ) -> Array:
         """The cumulative sum of ``x`` along ``axis``.
 
@@ -159,6 +180,8 @@ class Client(Options):
             out: where the sums go, of their shape and type, in any layout; may be ``x`` itself, or
                 a np.memmap. None: a new array.
             deadline: seconds; the server drops the request if it still waits then.
+            progress: called with the bytes of ``x`` that are done and those in all, after each
+                part; True: a bar of tqdm's, where that is installed.
 
         Returns:
             ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None.
@@ -169,10 +192,78 @@ class Client(Options):
                 overwritten.
         """
         scan = prepare(x, axis, dtype, exclusive, reverse, precision, out, deadline)
-        if self._regions is not None and scan.operand.array.size > 0:
-            return self._regions.cumsum(scan)
-        self._run(raw_request(scan))
+        self._sum(scan, progress)
         return finish(scan)
+
+    def parts(
+        self,
+        axis: SupportsIndex,
+        *,
+        exclusive: bool = False,
+        reverse: bool = False,
+        precision: Precision = "wide",
+        carry: bytes = b"",
+    ) -> Parts:
+        """A sum whose array comes in parts along ``axis``, without end if need be.
+
+            parts = client.parts(axis=0)
+            for block in stream:
+                sums = parts.cumsum(block)
+
+        Args:
+            axis, exclusive, reverse, precision: as for :meth:`cumsum`. With ``reverse`` the last
+                part along the axis comes first.
+            carry: :attr:`Parts.carry` of an earlier sum, to go on with it.
+        """
+        return Parts(self, axis, exclusive, reverse, precision, carry)
+
+    def _sum(self, scan: Scan, progress: Progress | bool | None) -> None:
+        """Fill a scan's output, in parts where it is large."""
+        array, _, axis = scan.operand
+        meter = Meter(progress, array.nbytes)
+        try:
+            if self._regions is not None and array.size > 0:
+                self._regions.cumsum(scan)
+                meter.add(array.nbytes)
+                return
+            if array.nbytes <= self._part_bytes:
+                self._run(raw_request(scan))
+                meter.add(array.nbytes)
+                return
+            scan = apart(scan)
+            lock = threading.Lock()
+            failed = threading.Event()
+
+            def work(chain: list[Index]) -> None:
+                carry = b""
+                for number, index in enumerate(chain):
+                    if failed.is_set():
+                        return
+                    part = part_of(number, len(chain))
+                    block = part_scan(scan, index, part is None)
+                    try:
+                        carry = self._run(raw_request(block, part, carry))
+                        finish(block)
+                        with lock:
+                            meter.add(block.operand.array.nbytes)
+                    except BaseException:
+                        failed.set()
+                        raise
+
+            reverse = bool(scan.attributes.get("reverse"))
+            blocks = chains(array, axis, self._part_bytes, reverse)
+            with ThreadPoolExecutor(min(PARALLEL, len(blocks))) as threads:
+                try:
+                    for _ in threads.map(work, blocks):
+                        pass
+                except BaseException:
+                    failed.set()
+                    raise
+        except TallyError as error:
+            error.output_touched |= meter.done > 0
+            raise
+        finally:
+            meter.close()
 
     def devices(self) -> list[Device]:
         """Every OpenCL device of the server: its name, platform, type, state and work done."""
@@ -194,6 +285,46 @@ class Client(Options):
         return True
 
 
+class Parts:
+    """A sum in parts. The server keeps nothing of it: any replica takes the next part, and a part
+    that failed may be sent again. One call at a time.
+
+    Attributes:
+        carry: what the lines sum up to so far, as bytes to keep; empty before the first part.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        axis: SupportsIndex,
+        exclusive: bool,
+        reverse: bool,
+        precision: Precision,
+        carry: bytes,
+    ) -> None:
+        self._client = client
+        self._attributes = (exclusive, reverse, precision)
+        self.axis = axis
+        self.carry = carry
+
+    def cumsum(
+        self,
+        x: npt.ArrayLike,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> Array:
+        """The sums of the next part; its arguments are those of :meth:`Client.cumsum`.
+
+        Every part has the same type and, but along the axis, the same shape. Parts whose axis is
+        a multiple of 256 are the cheapest."""
+        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
+        request = raw_request(scan, "next" if self.carry else "first", self.carry)
+        self.carry = self._client._run(request)  # pyright: ignore[reportPrivateUsage]
+        return finish(scan)
+
+
 def prepare(
     x: Any,
     axis: SupportsIndex | None,
@@ -203,6 +334,7 @@ def prepare(
     precision: Precision,
     out: Array | None,
     deadline: float | None,
+    packed: bool = False,
 ) -> Scan:
     """Check the arguments of cumsum()."""
     operand = as_operand(x, axis, dtype)
@@ -223,11 +355,11 @@ def prepare(
         if not deadline > 0:
             raise InvalidArgument(f"deadline is {deadline!r} seconds", field="deadline")
         due = time.monotonic() + deadline
-    return Scan(operand, output_buffer(out, operand), attributes, due)
+    return Scan(operand, output_buffer(out, operand, packed), attributes, due)
 
 
-def raw_request(scan: Scan) -> Request:
-    """The request of a scan as raw bytes, its answer straight to the output."""
+def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Request:
+    """The request of a scan, or of a part of one, its answer straight to the output."""
     array, name, axis = scan.operand
     body, strides = input_buffer(array)
     shape = ",".join(map(str, array.shape))
@@ -236,6 +368,8 @@ def raw_request(scan: Scan) -> Request:
         path += f"&{attribute}={'true' if value is True else value}"
     if strides is not None:
         path += f"&strides={','.join(map(str, strides))}"
+    if part is not None:
+        path += f"&part={part}"
     if scan.output.strides is not None:
         path += f"&output_strides={','.join(map(str, scan.output.strides))}"
 
@@ -258,6 +392,8 @@ def raw_request(scan: Scan) -> Request:
         path,
         RAW,
         body,
+        carry,
+        carry_limit(array, axis) if part in ("first", "next") else 0,
         into=scan.output.buffer,
         check=check,
         # All of a request is sent before a byte of its answer is stored: whatever the layouts,

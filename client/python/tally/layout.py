@@ -156,8 +156,8 @@ class Output(NamedTuple):
     strides: Sequence[int] | None  # of `filled` in elements, None where it is packed
 
 
-def output_buffer(out: Array | None, operand: Operand) -> Output:
-    """`out`, or a new array, for the sums of an operand."""
+def output_buffer(out: Array | None, operand: Operand, packed: bool = False) -> Output:
+    """`out`, or a new array, for the sums of an operand; `packed`: they come in row-major order."""
     array = operand.array
     if out is None:
         out = np.empty(array.shape, array.dtype)
@@ -178,7 +178,7 @@ def output_buffer(out: Array | None, operand: Operand) -> Output:
         if out.flags.c_contiguous:
             return Output(out, out, bytes_of(out), None)
         strides = _strides(out)
-        if strides is not None and _is_dense(out.shape, strides):
+        if strides is not None and not packed and _is_dense(out.shape, strides):
             flat = as_strided(out, (out.size,), (out.itemsize,))
             return Output(out, out, bytes_of(flat), strides)
     beside = np.empty(array.shape, array.dtype)

@@ -231,7 +231,7 @@ class Pool:
 
 
 def run(call: Call, pool: Pool) -> bytes:
-    """The text of the answer; empty where its body went to the request's ``into``."""
+    """The text of the answer; where its body went to ``into``, the carry before it."""
     while True:
         head: Head | None = None
         try:
@@ -316,6 +316,9 @@ def _read_body(call: Call, answer: Answer) -> bytes:
         if answer.head.length not in (None, len(text)):
             raise call.ended_early(answer.head)
         return text
+    carry = answer.read(call.carry_bytes) if call.carry_bytes else b""
+    if len(carry) < call.carry_bytes:
+        raise call.ended_early(answer.head)
     while call.received < len(into):
         # The first byte alone, because a readinto() that fails does not say what it stored.
         end = len(into) if call.received else 1
@@ -325,7 +328,7 @@ def _read_body(call: Call, answer: Answer) -> bytes:
         call.store(count)
     if not answer.isclosed() and answer.read(1):
         raise call.too_long()
-    return b""
+    return carry
 
 
 def _read_error(answer: Answer) -> bytes:
