@@ -48,7 +48,14 @@ check_shell() {
 check_python() {
     # shellcheck disable=SC2046
     "$venv/bin/black" --quiet --check --diff --line-length 100 $(tracked '*.py') &&
-        tracked '*.py' | "$venv/bin/python" tests/lint_imports.py
+        "$venv/bin/python" -m ruff check --quiet --no-cache --select F401 $(tracked '*.py') || return 1
+    python=$(cd "$venv" && pwd)/bin/python
+    (
+        cd client/python &&
+            "$python" -m ruff check --quiet --no-cache --config pyproject.toml . ../../tests/client/python &&
+            "$python" -m mypy --cache-dir "../../$cache/mypy" tally &&
+            "$python" -m pyright --pythonpath "$python"
+    )
 }
 
 # Everything compiled without a warning by one compiler, in a tree of its own.

@@ -1,0 +1,568 @@
+"""The client for asyncio, on asyncio's own transports: with threads beneath, small calls would cost
+three times as much processor time, and with StreamReader, large ones twice as much.
+
+    _run()      as tally.transport's run()
+      _Wire     a connection: bytes that came for nobody yet, or straight to where they belong
+
+Failure: as tally.transport. A call that is cancelled closes its connection; nothing is stored
+after that. Thread: the event loop's. A client may be used on several loops one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import math
+import os
+import re
+import time
+from types import TracebackType
+from typing import Any, SupportsIndex
+
+import numpy.typing as npt
+
+from tally.call import (
+    ERROR_BYTES,
+    HEAD_BYTES,
+    TEXT_BYTES,
+    Call,
+    Head,
+    Request,
+    not_http,
+    parse_head,
+)
+from tally.client import (
+    DEVICES,
+    Device,
+    Health,
+    Options,
+    Precision,
+    finish,
+    prepare,
+    raw_request,
+    read_devices,
+)
+from tally.errors import Busy, ServerError, TallyError
+from tally.layout import Array, Scan
+from tally.parts import PARALLEL, Meter, Progress, apart, chains, part_of, part_scan
+
+PIECE_BYTES = 1 << 18  # written, or read, before the loop turns to others
+WAITING_BYTES = 1 << 18  # that came for nobody yet; more is left in the socket
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
+
+
+class _Lost(ConnectionError):
+    """The connection has ended."""
+
+
+class _Wire(asyncio.BufferedProtocol):
+    """One connection of a loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.transport: Any = None
+        self.kept = False  # it has been idle, so the server may have closed it
+        self.waiting = bytearray()  # what came for nobody yet
+        self.scratch = memoryview(bytearray(1 << 14))
+        self.into: memoryview | None = None  # where what comes belongs
+        self.stored = 0
+        self.ended: BaseException | None = None
+        self.writable = True
+        self.paused = False
+        self.waiter: asyncio.Future[None] | None = None
+        self.alarm: asyncio.TimerHandle | None = None
+
+    # ---- what asyncio calls ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        # Writing is paused while anything is left to send: a request is sent whole, or not. TLS
+        # pauses at its limit, the others above theirs.
+        encrypted = transport.get_extra_info("ssl_object") is not None
+        self.transport.set_write_buffer_limits(high=1 if encrypted else 0)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self.into is not None:
+            return self.into[self.stored : self.stored + PIECE_BYTES]
+        return self.scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.into is not None:
+            self.stored += nbytes
+            if self.stored < len(self.into):
+                return
+            self.into = None
+        else:
+            self.waiting += self.scratch[:nbytes]
+            if len(self.waiting) > WAITING_BYTES:
+                self.paused = True
+                self.transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self.connection_lost(None)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.ended is None:
+            self.ended = exc or _Lost("it was closed")
+            if isinstance(exc, ConnectionError):
+                self._read_what_came()
+        self.into = None
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self._wake()
+
+    # ---- what calls use ----
+
+    def is_idle(self) -> bool:
+        return self.ended is None and not self.waiting
+
+    def close(self) -> None:
+        self.into = None
+        self.transport.abort()
+
+    def watch(self, give_up: float) -> None:
+        """End the connection at that time of the monotonic clock."""
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
+        if give_up != math.inf:
+            self.alarm = self.loop.call_later(give_up - time.monotonic(), self._expire)
+
+    def _expire(self) -> None:
+        if self.ended is None:
+            self.ended = TimeoutError("no time is left")
+        self.close()
+        self._wake()
+
+    async def send(self, head: bytes, body: memoryview) -> bool:
+        """Send a request; False if the server answered, or left, before it had all of it."""
+        self.transport.write(head + body[:PIECE_BYTES])
+        for at in range(PIECE_BYTES, len(body), PIECE_BYTES):
+            while not self.writable and self.is_idle():
+                await self._change()
+            if not self.is_idle():
+                return False
+            self.transport.write(body[at : at + PIECE_BYTES])
+            await asyncio.sleep(0)  # to see whether an answer has come already
+        while not self.writable and self.is_idle():
+            await self._change()
+        return self.writable
+
+    async def line(self) -> bytes:
+        """The next line; without its end if the connection ended, or it is too long."""
+        start = 0
+        while True:
+            end = self.waiting.find(b"\n", start) + 1
+            if end == 0 and (self.ended is not None or len(self.waiting) > HEAD_BYTES):
+                end = len(self.waiting)
+            elif end == 0:
+                start = len(self.waiting)
+                await self._change()
+                continue
+            return self._take(end)
+
+    async def read(self, count: int) -> bytes:
+        """So many bytes; fewer if the connection ended."""
+        text = bytearray()
+        while len(text) < count:
+            if not self.waiting:
+                if self.ended is not None:
+                    break
+                await self._change()
+            text += self._take(count - len(text))
+        return bytes(text)
+
+    async def fill(self, into: memoryview) -> int:
+        """Store the next bytes there; fewer than it holds if the connection ended."""
+        early = self._take(len(into))
+        into[: len(early)] = early
+        if len(early) == len(into) or self.ended is not None:
+            return len(early)
+        rest = into[len(early) :]
+        self.stored = 0
+        self.into = rest
+        try:
+            while self.into is not None:
+                await self._change()
+        finally:
+            self.into = None
+        return len(early) + self.stored
+
+    def _read_what_came(self) -> None:
+        """A request that could not be written may have been refused before: asyncio closes the
+        socket with what says so in it."""
+        if self.transport.get_extra_info("ssl_object") is None:
+            file = self.transport.get_extra_info("socket").fileno()
+            try:
+                while len(self.waiting) < WAITING_BYTES and (came := os.read(file, 1 << 14)):
+                    self.waiting += came
+            except OSError:
+                pass  # no more
+
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self.waiting[:count])
+        del self.waiting[:count]
+        if self.paused and len(self.waiting) <= WAITING_BYTES:
+            self.paused = False
+            self.transport.resume_reading()
+        return taken
+
+    async def _change(self) -> None:
+        """Until something has come, the connection ended or may be written to."""
+        self.waiter = self.loop.create_future()
+        try:
+            await self.waiter
+        finally:
+            self.waiter = None
+
+    def _wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+class AsyncClient(Options):
+    """Sums arrays on a Tally server, for asyncio. Tasks of a loop may share one."""
+
+    _wires: collections.deque[_Wire]
+
+    def _open(self, idle_connections: int) -> None:
+        super()._open(idle_connections)
+        self._wires = collections.deque()
+        self._wires_kept = idle_connections
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close idle connections and give shared memory back."""
+        self._drop_wires()
+        if self._regions is not None:
+            await asyncio.to_thread(self._regions.close)
+        self._pool.close()
+
+    async def cumsum(
+        self,
+        x: npt.ArrayLike,
+        axis: SupportsIndex | None = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        exclusive: bool = False,
+        reverse: bool = False,
+        precision: Precision = "wide",
+        out: Array | None = None,
+        deadline: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Array:
+        """The cumulative sum of ``x`` along ``axis``, as :meth:`Client.cumsum`.
+
+        ``x`` and ``out`` are the call's until it is done. Cancelled, it closes its connection and
+        leaves both alone from then on; with ``shm`` it first waits for the server.
+        """
+        scan = prepare(x, axis, dtype, exclusive, reverse, precision, out, deadline)
+        await self._sum(scan, progress)
+        return finish(scan)
+
+    def parts(
+        self,
+        axis: SupportsIndex,
+        *,
+        exclusive: bool = False,
+        reverse: bool = False,
+        precision: Precision = "wide",
+        carry: bytes = b"",
+    ) -> AsyncParts:
+        """A sum whose array comes in parts along ``axis``, as :meth:`Client.parts`."""
+        return AsyncParts(self, axis, exclusive, reverse, precision, carry)
+
+    async def _sum(self, scan: Scan, progress: Progress | bool | None) -> None:
+        """Fill a scan's output, in parts where it is large."""
+        array, _, axis = scan.operand
+        meter = Meter(progress, array.nbytes)
+        try:
+            if self._regions is not None and array.size > 0:
+                work = asyncio.ensure_future(asyncio.to_thread(self._regions.cumsum, scan))
+                try:
+                    await asyncio.shield(work)
+                except asyncio.CancelledError:
+                    await asyncio.wait([work])
+                    raise
+                meter.add(array.nbytes)
+                return
+            if array.nbytes <= self._part_bytes:
+                await self._run(raw_request(scan))
+                meter.add(array.nbytes)
+                return
+            scan = apart(scan)
+            reverse = bool(scan.attributes.get("reverse"))
+            left = iter(chains(array, axis, self._part_bytes, reverse))
+
+            async def sum_chains() -> None:
+                for chain in left:
+                    carry = b""
+                    for number, index in enumerate(chain):
+                        part = part_of(number, len(chain))
+                        block = part_scan(scan, index, part is None)
+                        carry = await self._run(raw_request(block, part, carry))
+                        finish(block)
+                        meter.add(block.operand.array.nbytes)
+
+            tasks = [asyncio.ensure_future(sum_chains()) for _ in range(PARALLEL)]
+            try:
+                await asyncio.gather(*tasks)
+            except BaseException:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                raise
+        except TallyError as error:
+            error.output_touched |= meter.done > 0
+            raise
+        finally:
+            meter.close()
+
+    async def devices(self) -> list[Device]:
+        """Every OpenCL device of the server: its name, platform, type, state and work done."""
+        return read_devices(await self._run(DEVICES))
+
+    async def health(self) -> Health:
+        """Whether the server is alive, and ready. An error only if no answer came."""
+        alive = await self._is_well("/livez")
+        return Health(alive, alive and await self._is_well("/readyz"))
+
+    async def _is_well(self, path: str) -> bool:
+        try:
+            await self._run(Request("GET", path, single=True))
+        except (Busy, ServerError):
+            return False
+        return True
+
+    # ---- a call ----
+
+    async def _run(self, request: Request) -> bytes:
+        call = Call(self._caller, request)
+        while True:
+            head: Head | None = None
+            try:
+                wire = self._take_wire() or await self._connect(call)
+                try:
+                    whole, head = await _exchange(call, wire)
+                except _Stale:
+                    self._drop_wires()  # the others are as old
+                    wire = await self._connect(call)
+                    whole, head = await _exchange(call, wire)
+                text = await self._finish(call, wire, head, whole)
+                if head.status == 200:
+                    return text
+                raise call.refusal(head, text)
+            except TallyError as error:
+                await asyncio.sleep(call.settle(error, head))
+
+    def _take_wire(self) -> _Wire | None:
+        while self._wires:
+            wire = self._wires.pop()
+            if wire.loop is not asyncio.get_running_loop():
+                continue  # its loop has ended, and it with it
+            if wire.is_idle():
+                return wire
+            wire.close()
+        return None
+
+    def _drop_wires(self) -> None:
+        while (wire := self._take_wire()) is not None:
+            wire.close()
+
+    async def _connect(self, call: Call) -> _Wire:
+        loop = asyncio.get_running_loop()
+        address, tls = self._caller.address, self._caller.tls
+        if address.socket_path is not None:
+            opening: Any = loop.create_unix_connection(_Wire, address.socket_path)
+        else:
+            name = address.host if tls is not None else None
+            opening = loop.create_connection(
+                _Wire, address.host, address.port, ssl=tls, server_hostname=name
+            )
+        left = min(call.give_up - time.monotonic(), self._caller.connect_timeout)
+        try:
+            _, wire = await asyncio.wait_for(opening, max(left, 0))
+        except asyncio.TimeoutError:
+            raise call.no_connection(TimeoutError()) from None
+        except OSError as error:
+            raise call.no_connection(error) from error
+        return wire  # type: ignore[no-any-return]
+
+    async def _finish(self, call: Call, wire: _Wire, head: Head, whole: bool) -> bytes:
+        """Read the body; keep the connection if it may be."""
+        keep = False
+        try:
+            if head.status == 200:
+                call.judge(head, whole)
+                text = await _read_body(call, wire, head)
+            else:
+                text = await _read_text(call, wire, head, ERROR_BYTES)
+                whole = whole and (head.length is None or len(text) == head.length)
+            keep = whole and not head.will_close and wire.is_idle()
+            return text
+        except OSError as error:
+            if isinstance(error, TallyError):
+                raise
+            raise call.broken(error) from error
+        finally:
+            wire.watch(math.inf)
+            if keep and len(self._wires) < self._wires_kept:
+                wire.kept = True
+                self._wires.append(wire)
+            else:
+                wire.close()
+
+
+class AsyncParts:
+    """A sum in parts: :class:`Parts` for asyncio. One call at a time."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        axis: SupportsIndex,
+        exclusive: bool,
+        reverse: bool,
+        precision: Precision,
+        carry: bytes,
+    ) -> None:
+        self._client = client
+        self._attributes = (exclusive, reverse, precision)
+        self.axis = axis
+        self.carry = carry
+
+    async def cumsum(
+        self,
+        x: npt.ArrayLike,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> Array:
+        """The sums of the next part, as :meth:`Parts.cumsum`."""
+        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
+        request = raw_request(scan, "next" if self.carry else "first", self.carry)
+        self.carry = await self._client._run(request)
+        return finish(scan)
+
+
+class _Stale(Exception):
+    """A kept connection was closed by the server meanwhile, as it may: no failed attempt."""
+
+
+async def _exchange(call: Call, wire: _Wire) -> tuple[bool, Head]:
+    """Whether the request had been sent whole before the answer came, and the answer's head."""
+    try:
+        wire.watch(call.give_up)
+        whole = await wire.send(call.head(), call.request.body)
+        while True:
+            lines = await _head_lines(wire)
+            if not lines:
+                if wire.kept and not isinstance(wire.ended, TimeoutError):
+                    raise _Stale
+                raise call.broken(wire.ended or _Lost("it was closed without an answer"))
+            head = parse_head(lines)
+            if head.status >= 200:
+                return whole, head
+    except OSError as error:
+        wire.close()
+        if isinstance(error, TallyError):
+            raise
+        raise call.broken(error) from error
+    except BaseException:
+        wire.close()
+        raise
+
+
+async def _head_lines(wire: _Wire) -> list[bytes]:
+    """The lines of a head; none if the connection ended before it."""
+    lines: list[bytes] = []
+    room = HEAD_BYTES
+    while True:
+        line = await wire.line()
+        room -= len(line)
+        if room < 0:
+            raise not_http(f"its head is longer than {HEAD_BYTES} bytes")
+        if line in (b"\r\n", b"\n") and lines:
+            return lines
+        if not line.endswith(b"\n"):
+            if not lines and not line:
+                return lines
+            if isinstance(wire.ended, TimeoutError):
+                raise wire.ended
+            raise _Lost("it was closed in the answer's head")
+        lines.append(line)
+
+
+async def _read_body(call: Call, wire: _Wire, head: Head) -> bytes:
+    into = call.request.into
+    if into is not None and head.length is not None:
+        carry = await wire.read(call.carry_bytes)
+        count = await wire.fill(into) if len(carry) == call.carry_bytes else 0
+        if count > 0:
+            call.store(count)
+        if count < len(into) or len(carry) < call.carry_bytes:
+            raise _cut(call, wire, head)
+        return carry
+    limit = TEXT_BYTES if into is None else call.carry_bytes + len(into)
+    if head.length is not None and head.length > limit:
+        raise call.too_long()
+    text = await _read_text(call, wire, head, limit + 1)
+    if len(text) > limit:
+        raise call.too_long()
+    if into is None:
+        call.received = len(text)
+        if head.length not in (None, len(text)):
+            raise _cut(call, wire, head)
+        return text
+    stored = text[call.carry_bytes :]
+    if stored:
+        into[: len(stored)] = stored
+        call.store(len(stored))
+    if len(text) < limit:
+        raise _cut(call, wire, head)
+    return text[: call.carry_bytes]
+
+
+def _cut(call: Call, wire: _Wire, head: Head) -> TallyError:
+    if isinstance(wire.ended, TimeoutError):
+        return call.broken(wire.ended)
+    return call.ended_early(head)
+
+
+async def _read_text(call: Call, wire: _Wire, head: Head, limit: int) -> bytes:
+    """A body: what there is of it, up to the limit."""
+    if not head.chunked:
+        return await wire.read(limit if head.length is None else min(limit, head.length))
+    text = b""
+    while len(text) < limit:
+        line = await wire.line()
+        size = line.partition(b";")[0].strip()
+        if not line.endswith(b"\n") or not _CHUNK_SIZE.fullmatch(size):
+            raise _Lost("it ended in the middle of a chunked answer")
+        count = int(size, 16)
+        if count == 0:
+            while (line := await wire.line()) not in (b"\r\n", b"\n"):
+                if not line.endswith(b"\n"):
+                    raise _Lost("it ended in the middle of a chunked answer")
+            return text
+        text += await wire.read(min(count, limit - len(text)))
+        if len(text) < limit and await wire.line() not in (b"\r\n", b"\n"):
+            raise _Lost("it ended in the middle of a chunked answer")
+    return text

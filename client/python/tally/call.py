@@ -1,0 +1,412 @@
+"""The rules of a call, without its bytes' way: what is sent, what an answer must be, when to try
+again. They are libtally's.
+
+    call = Call(caller, request)
+    repeat: send call.head() and the body; read a Head
+            200: call.judge(head), then exactly the expected bytes
+            else: the error is call.refusal(head, text)
+            an error: sleep call.settle(error) seconds, which raises what is final
+
+tally.transport goes these steps with blocking sockets, tally.aio with asyncio.
+
+The output is written only by a 200 answer whose type, shape and length are the request's, and the
+call succeeds only if exactly the expected bytes came. A sum has no side effects, so sending it
+twice is harmless to the server. What must not happen is to send an input that the answer has
+begun to overwrite: Request.once.
+
+Failure: a TallyError. Thread: any, one at a time for a call.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import random
+import re
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tally.address import Address
+from tally.errors import (
+    BadAnswer,
+    Busy,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    DeadlineExceeded,
+    Rejected,
+    ServerError,
+    TallyError,
+)
+
+TEXT_BYTES = 1 << 20  # a longer text is no answer to a question about the server
+ERROR_BYTES = 1 << 16  # of the text of an error
+HEAD_BYTES = 1 << 16  # of an answer's head
+RETRY_AFTER_MAX = 30.0  # seconds; who is asked to wait longer gives up at once
+BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
+
+_STATUS_LINE = re.compile(rb"HTTP/1\.(\d) ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
+# The header fields that decide something.
+_JUDGED = {
+    *("content-type", "content-length", "content-encoding"),
+    *("tally-dtype", "tally-shape", "tally-carry-length"),
+}
+
+
+@dataclass
+class Head:
+    """The head of an answer."""
+
+    status: int
+    fields: dict[str, str]  # by lower-case names
+    ambiguous: set[str]  # names that came twice, with different values
+    length: int | None  # of the body as it was announced, None: to the end, or in chunks
+    chunked: bool
+    will_close: bool
+
+
+def parse_head(lines: Iterable[bytes]) -> Head:
+    """A head from its lines, the empty one at its end left out. email's parser would cost more
+    than all else of a small call. BadAnswer: that is not HTTP."""
+    lines = iter(lines)
+    first = next(lines, b"")
+    match = _STATUS_LINE.fullmatch(first)
+    if match is None:
+        raise not_http(f"it begins with {clean(first[:40].decode('latin-1'))!r}")
+    fields: dict[str, str] = {}
+    ambiguous: set[str] = set()
+    for line in lines:
+        name, colon, value = line.decode("latin-1").partition(":")
+        if not colon or not name or name[0] in " \t" or name[-1] in " \t":
+            raise not_http(f"it has the header {clean(name)[:40]!r}")
+        name, value = name.lower(), value.strip()
+        if fields.setdefault(name, value) != value:
+            ambiguous.add(name)
+    chunked = fields.get("transfer-encoding", "").lower() == "chunked"
+    length = None if chunked else fields.get("content-length")
+    if length is not None and not (length.isascii() and length.isdigit() and len(length) < 20):
+        raise not_http(f"its Content-Length is {clean(length)[:40]!r}")
+    connection = fields.get("connection", "").lower()
+    return Head(
+        int(match[2]),
+        fields,
+        ambiguous,
+        None if length is None else int(length),
+        chunked,
+        "close" in connection
+        or (match[1] == b"0" and "keep-alive" not in connection)
+        or (length is None and not chunked),
+    )
+
+
+def not_http(why: str) -> BadAnswer:
+    return BadAnswer(f"no usable answer: {why} (is this the URL of a Tally server?)")
+
+
+@dataclass
+class Request:
+    """What is sent, and where the answer goes."""
+
+    method: str
+    path: str  # with its query
+    content_type: str = ""
+    body: memoryview = field(default_factory=lambda: memoryview(b""))
+    carry: bytes = b""  # of the parts before, sent in front of the body
+    # The most bytes of a carry that the answer has in front of its body; the call returns it.
+    carry_limit: int = 0
+    # The bytes of a 200 answer's body, all of them; None: a text, which the call returns.
+    into: memoryview | None = None
+    # Raises BadAnswer where the head of a 200 answer is not that of this request's.
+    check: Callable[[dict[str, str]], None] | None = None
+    once: bool = False  # no retry after the first byte of the answer: the input is overwritten
+    single: bool = False  # one attempt
+    deadline: float = math.inf  # on the monotonic clock; told to the server, too
+    # Runs before each attempt but the first.
+    before_retry: Callable[[], None] | None = None
+
+
+class Budget:
+    """How many retries a client has: one for ten calls and one a second, at most ten at a time.
+
+    A server that is overloaded is not made to work twice for those whom it could serve."""
+
+    RESERVE = 10.0
+    PER_CALL = 0.1
+    PER_SECOND = 1.0
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.retries = self.RESERVE
+        self.counted = time.monotonic()
+
+    def count_call(self) -> None:
+        with self.lock:
+            self.retries = min(self.RESERVE, self.retries + self.PER_CALL)
+
+    def spend(self) -> bool:
+        """Whether one more retry may be made; it counts as made."""
+        with self.lock:
+            now = time.monotonic()
+            earned = (now - self.counted) * self.PER_SECOND
+            self.retries = min(self.RESERVE, self.retries + earned)
+            self.counted = now
+            if self.retries < 1:
+                return False
+            self.retries -= 1
+            return True
+
+
+class Caller:
+    """What all calls of a client share: where the server is, options, the budget."""
+
+    def __init__(
+        self,
+        address: Address,
+        tls: ssl.SSLContext | None,
+        token: str | None,
+        timeout: float | None,
+        connect_timeout: float,
+        retries: int,
+        user_agent: str,
+    ) -> None:
+        self.address = address
+        self.tls = tls
+        self.timeout = timeout
+        self.connect_timeout = connect_timeout
+        self.retries = retries
+        self.budget = Budget()
+        self.head = f" HTTP/1.1\r\nHost: {address.host_header}\r\nUser-Agent: {user_agent}\r\n"
+        if token is not None:
+            self.head += f"Authorization: Bearer {token}\r\n"
+
+
+class Call:
+    """A request on its way."""
+
+    def __init__(self, caller: Caller, request: Request) -> None:
+        self.caller = caller
+        self.request = request
+        self.timeout_at = math.inf
+        if caller.timeout is not None:
+            self.timeout_at = time.monotonic() + caller.timeout
+        self.give_up = min(self.timeout_at, request.deadline)
+        self.attempts = 0
+        self.touched = False  # bytes of an answer were written, in any attempt
+        self.retry_after = 0.0  # seconds, as the last answer asked
+        self.received = 0  # bytes of the answer's body, in this attempt
+        self.carry_bytes = 0  # in front of them
+        caller.budget.count_call()
+
+    def head(self) -> bytes:
+        """The head of the request and the carry behind it; an attempt begins."""
+        request = self.request
+        self.retry_after = 0.0
+        self.received = 0
+        head = f"{request.method} {self.caller.address.prefix}{request.path}{self.caller.head}"
+        if request.content_type:
+            length = len(request.carry) + len(request.body)
+            head += f"Content-Type: {request.content_type}\r\nContent-Length: {length}\r\n"
+        if request.deadline != math.inf:
+            left = math.ceil((request.deadline - time.monotonic()) * 1000)
+            head += f"X-Request-Timeout-Ms: {max(left, 1)}\r\n"
+        if request.carry:
+            head += f"Tally-Carry-Length: {len(request.carry)}\r\n"
+        return f"{head}\r\n".encode("ascii") + request.carry
+
+    # ---- the answer ----
+
+    def judge(self, head: Head, whole: bool) -> None:
+        """BadAnswer unless this is the head of the 200 answer to a request that was sent whole."""
+        doubtful = head.ambiguous & _JUDGED
+        if doubtful:
+            raise BadAnswer(
+                f"the answer has twice, with different values: {', '.join(sorted(doubtful))}"
+            )
+        encoding = head.fields.get("content-encoding", "identity")
+        if encoding != "identity":
+            raise BadAnswer(
+                f"the answer is compressed ({clean(encoding)[:40]}), which was not asked for"
+            )
+        if not whole:
+            raise BadAnswer("the answer began before the request was sent")
+        if self.request.check is not None:
+            self.request.check(head.fields)
+        into = self.request.into
+        if into is None:
+            return
+        carried = head.fields.get("tally-carry-length", "0")
+        if not (carried.isascii() and carried.isdigit() and len(carried) < 20):
+            raise BadAnswer(f"the answer's Tally-Carry-Length is {clean(carried)[:40]!r}")
+        self.carry_bytes = int(carried)
+        if self.carry_bytes > self.request.carry_limit or (
+            (self.carry_bytes == 0) != (self.request.carry_limit == 0)
+        ):
+            raise BadAnswer(
+                f"the answer has a carry of {self.carry_bytes} bytes, expected "
+                f"{'at most ' if self.request.carry_limit else ''}{self.request.carry_limit}"
+            )
+        expected = self.carry_bytes + len(into)
+        if head.length is not None and head.length != expected:
+            raise BadAnswer(f"the answer has {head.length} bytes, expected {expected}")
+
+    def store(self, count: int) -> None:
+        """So many bytes of the body have been stored."""
+        self.received += count
+        self.touched = True
+
+    def ended_early(self, head: Head) -> TallyError:
+        """The body is over before all of it came."""
+        expected = head.length if self.request.into is None else len(self.request.into)
+        sentence = f"the answer ended after {self.received} of {expected} bytes"
+        return BadAnswer(sentence) if head.length is None else ConnectionLost(sentence)
+
+    def too_long(self) -> TallyError:
+        into = self.request.into
+        if into is None:
+            return BadAnswer("the answer is longer than 1 MiB; is this the URL of a Tally server?")
+        return BadAnswer(f"the answer is longer than the expected {len(into)} bytes")
+
+    def refusal(self, head: Head, text: bytes) -> TallyError:
+        """What an answer that is not 200 means."""
+        told: Any = None
+        try:
+            told = json.loads(text)
+        except ValueError:
+            pass
+        if not isinstance(told, dict):
+            told = {}
+        code, blamed, sentence = (
+            clean(told.get(name))[:size]
+            for name, size in (("code", 64), ("field", 160), ("error", 768))
+        )
+        if not sentence:
+            location = clean(head.fields.get("location"))[:200]
+            sentence = (
+                f"the server answered HTTP {head.status}{' to ' if location else ''}{location}"
+                f" without saying why{_hint(head.status)}"
+            )
+        error = _class_of(head.status)(sentence, code=code or None, field=blamed or None)
+        if isinstance(error, Busy):
+            self.retry_after = _retry_after(head.fields.get("retry-after", ""))
+        return error
+
+    # ---- no answer ----
+
+    def no_connection(self, error: OSError) -> TallyError:
+        url = self.caller.address.url
+        if isinstance(error, TimeoutError):
+            if time.monotonic() >= self.give_up:
+                return self.too_late("no connection was made")
+            return ConnectFailed(f"no connection to {url} within {self.caller.connect_timeout:g} s")
+        hint = ""
+        if isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
+            hint = ". Is tallyd running there? Give its address as the URL or in TALLY_URL"
+        return ConnectFailed(f"cannot reach {url}: {_words(error)}{hint}")
+
+    def broken(self, error: BaseException) -> TallyError:
+        """A connection failed. TLS that fails is none, also where a peer says so late."""
+        if isinstance(error, TimeoutError):
+            return self.too_late(f"{self.received} bytes of the answer had come")
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return ConnectFailed(f"TLS failed: {_words(error)}")
+        when = "in the middle of the answer" if self.received else "before the answer"
+        return ConnectionLost(f"the connection broke {when}: {_words(error)}")
+
+    def too_late(self, so_far: str) -> TallyError:
+        if self.request.deadline <= self.timeout_at:
+            return DeadlineExceeded(f"not done when the deadline passed ({so_far})")
+        return CallTimeout(
+            f"not done after {self.caller.timeout:g} s ({so_far}): raise timeout, or send less"
+        )
+
+    # ---- another attempt ----
+
+    def settle(self, error: TallyError, head: Head | None) -> float:
+        """After a failed attempt: the seconds until the next. Raises the error where there is
+        none, and says there what the caller should know."""
+        self.attempts += 1
+        after = self.retry_after
+        overwritten = self.touched and self.request.once
+        if isinstance(error, (Busy, ConnectionLost)) and not overwritten:
+            limit = min(BACKOFF_MAX, BACKOFF_BASE * 2 ** min(self.attempts - 1, 20))
+            pause = after + random.uniform(0, limit)
+            if (
+                not self.request.single
+                and self.attempts <= self.caller.retries
+                and after <= RETRY_AFTER_MAX
+                and time.monotonic() + pause < self.give_up
+                and self.caller.budget.spend()
+            ):
+                return pause
+        told = str(error)
+        if after > 0:
+            told += f"; the server asks to wait {after:.0f} s"
+        if self.attempts > 1:
+            told += f" (after {self.attempts} attempts)"
+        if overwritten:
+            told += (
+                "; not retried, because the answer had begun to overwrite the input: fill it "
+                "again and repeat the call"
+            )
+        error.args = (told,)
+        error.attempts = self.attempts
+        error.output_touched = self.touched
+        if head is not None:
+            error.status = head.status
+            error.request_id = clean(head.fields.get("x-request-id"))[:160] or None
+        raise error
+
+
+def _retry_after(text: str) -> float:
+    """Seconds that the server asks to wait; it may name the time instead."""
+    if text.isascii() and text.isdigit():
+        return float(text[:10])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError, TypeError):
+        return 0.0
+
+
+def clean(text: object) -> str:
+    """A text from the network without its control characters."""
+    if not isinstance(text, str):
+        return ""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _words(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _class_of(status: int) -> type[TallyError]:
+    if status in (429, 503):
+        return Busy
+    if status == 504:
+        return DeadlineExceeded
+    if 500 <= status <= 599:
+        return ServerError
+    if 400 <= status <= 499:
+        return Rejected
+    return BadAnswer
+
+
+def _hint(status: int) -> str:
+    """For who reads an answer that does not explain itself."""
+    if status in (401, 407):
+        return "; a token is needed: Client(token=...)"
+    if status == 403:
+        return "; the server does not allow this to you"
+    if status == 404:
+        return "; is this the URL of a Tally server?"
+    if status == 413:
+        return "; the tensor is larger than the server accepts"
+    if status in (429, 503):
+        return "; try again later"
+    if status < 400:
+        return "; expected 200. Give the server's own URL, redirects are not followed"
+    return ""

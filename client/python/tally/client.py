@@ -1,0 +1,421 @@
+"""The client that blocks: arguments to a request, a request to its call."""
+
+from __future__ import annotations
+
+import json
+import math
+import ssl
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from tally.address import parse_address
+from tally.call import Call, Caller, Request
+from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError, TallyError
+from tally.layout import Array, Scan, as_operand, input_buffer, output_buffer
+from tally.parts import (
+    PARALLEL,
+    Index,
+    Meter,
+    Part,
+    Progress,
+    apart,
+    carry_limit,
+    chains,
+    part_of,
+    part_scan,
+)
+from tally.shared import Regions
+from tally.transport import Pool, run, tls_context
+
+Precision = Literal["wide", "native"]
+RAW = "application/octet-stream"
+DEVICES = Request("GET", "/v1/devices")
+
+
+class Health(NamedTuple):
+    """What the server says of itself: it runs; it takes requests."""
+
+    alive: bool
+    ready: bool
+
+
+class Device(TypedDict, total=False):
+    """An OpenCL device of the server. Members that are not named here are as the server says."""
+
+    name: str
+    platform: str
+    type: str
+    state: str
+    running: int
+    requests: int
+    errors: int
+    busy_us: int
+    memory_bytes: int
+
+
+class Options:
+    """How both clients are made."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        ca_file: str | None = None,
+        *,
+        client_cert: str | None = None,
+        client_key: str | None = None,
+        insecure: bool = False,
+        timeout: float | None = 600.0,
+        connect_timeout: float = 10.0,
+        retries: int = 4,
+        idle_connections: int = 64,
+        shm: bool = False,
+        part_bytes: int = 64 << 20,
+        user_agent: str = "tally-python",
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            url: ``http://host:8000``, ``https://host/prefix``, ``host:8000``,
+                ``unix:/run/tally.sock``; None: the environment's TALLY_URL, else
+                http://127.0.0.1:8000.
+            token: bearer token, sent with every request.
+            ca_file: PEM file of the authorities to trust instead of the system's.
+            client_cert: PEM file of a client certificate; its key in ``client_key``, or with it.
+            insecure: do not verify the server's certificate.
+            timeout: seconds for a whole call with all its retries, or for each part of an array
+                that goes in parts; None: no limit.
+            connect_timeout: seconds for a connection.
+            retries: further attempts after the first, for 429, 503 and lost connections. All calls
+                of a client together retry at most once for ten calls and once a second.
+            idle_connections: kept open between calls.
+            shm: pass arrays in shared memory. The server must run on this machine, as the same
+                user, with ``--allow-client-shm``.
+            part_bytes: larger arrays go in parts, several under way; not with ``shm``.
+            user_agent: sent with every request.
+
+        Raises:
+            InvalidArgument: the URL is not usable, a file is missing.
+        """
+        address = parse_address(url)
+        for name, text in (("token", token), ("user_agent", user_agent)):
+            if text is not None and not (text.isascii() and text.isprintable() and text):
+                raise InvalidArgument(f"{name} is empty, or not printable ASCII", field=name)
+        context: ssl.SSLContext | None = None
+        if address.tls:
+            try:
+                context = tls_context(ca_file, client_cert, client_key, insecure)
+            except OSError as error:
+                named = ", ".join(file for file in (ca_file, client_cert, client_key) if file)
+                raise InvalidArgument(f"cannot use {named}: {error}") from error
+        self._caller = Caller(
+            address, context, token, timeout, connect_timeout, retries, user_agent
+        )
+        if part_bytes < 1:
+            raise InvalidArgument(f"part_bytes is {part_bytes}", field="part_bytes")
+        self._part_bytes = part_bytes
+        self._open(idle_connections)
+        self._regions = Regions(self._caller, self._pool) if shm else None
+
+    def _open(self, idle_connections: int) -> None:
+        self._pool = Pool(idle_connections)  # of connections that block
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._caller.address.url!r})"
+
+
+class Client(Options):
+    """Sums arrays on a Tally server. Threads may share one; so may a process and its forks."""
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close idle connections and give shared memory back."""
+        if self._regions is not None:
+            self._regions.close()
+        self._pool.close()
+
+    def cumsum(
+        self,
+        x: npt.ArrayLike,
+        axis: SupportsIndex | None = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        exclusive: bool = False,
+        reverse: bool = False,
+        precision: Precision = "wide",
+        out: Array | None = None,
+        deadline: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Array:
+        """The cumulative sum of ``x`` along ``axis``.
+
+        Args:
+            x: array of 0 to 64 dimensions, or what NumPy makes one of: sequences, buffers, objects
+                with the array protocol. float16, bfloat16 (of ml_dtypes), float32, float64, int8
+                to int64, uint8 to uint64; bool is summed as int64. Transposed, strided and
+                broadcast arrays are sent as they are.
+            axis: -rank to rank - 1. None sums the flattened array, as NumPy does.
+            dtype: what ``x`` is converted to first. None: the sums have the type of ``x``, where
+                NumPy widens small integers; integers wrap.
+            exclusive: leave each element out of its own sum.
+            reverse: sum from the last element to the first.
+            precision: "wide" adds 16- and 32-bit floats up in float64 and rounds each sum once,
+                "native" adds them in float32.
+            out: where the sums go, of their shape and type, in any layout; may be ``x`` itself, or
+                a np.memmap. None: a new array.
+            deadline: seconds; the server drops the request if it still waits then.
+            progress: called with the bytes of ``x`` that are done and those in all, after each
+                part; True: a bar of tqdm's, where that is installed.
+
+        Returns:
+            ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None.
+
+        Raises:
+            InvalidArgument: an argument cannot be; nothing was sent.
+            TallyError: one of its other classes. With ``output_touched``, ``out`` was partly
+                overwritten.
+        """
+        scan = prepare(x, axis, dtype, exclusive, reverse, precision, out, deadline)
+        self._sum(scan, progress)
+        return finish(scan)
+
+    def parts(
+        self,
+        axis: SupportsIndex,
+        *,
+        exclusive: bool = False,
+        reverse: bool = False,
+        precision: Precision = "wide",
+        carry: bytes = b"",
+    ) -> Parts:
+        """A sum whose array comes in parts along ``axis``, without end if need be.
+
+            parts = client.parts(axis=0)
+            for block in stream:
+                sums = parts.cumsum(block)
+
+        Args:
+            axis, exclusive, reverse, precision: as for :meth:`cumsum`. With ``reverse`` the last
+                part along the axis comes first.
+            carry: :attr:`Parts.carry` of an earlier sum, to go on with it.
+        """
+        return Parts(self, axis, exclusive, reverse, precision, carry)
+
+    def _sum(self, scan: Scan, progress: Progress | bool | None) -> None:
+        """Fill a scan's output, in parts where it is large."""
+        array, _, axis = scan.operand
+        meter = Meter(progress, array.nbytes)
+        try:
+            if self._regions is not None and array.size > 0:
+                self._regions.cumsum(scan)
+                meter.add(array.nbytes)
+                return
+            if array.nbytes <= self._part_bytes:
+                self._run(raw_request(scan))
+                meter.add(array.nbytes)
+                return
+            scan = apart(scan)
+            lock = threading.Lock()
+            failed = threading.Event()
+
+            def work(chain: list[Index]) -> None:
+                carry = b""
+                for number, index in enumerate(chain):
+                    if failed.is_set():
+                        return
+                    part = part_of(number, len(chain))
+                    block = part_scan(scan, index, part is None)
+                    try:
+                        carry = self._run(raw_request(block, part, carry))
+                        finish(block)
+                        with lock:
+                            meter.add(block.operand.array.nbytes)
+                    except BaseException:
+                        failed.set()
+                        raise
+
+            reverse = bool(scan.attributes.get("reverse"))
+            blocks = chains(array, axis, self._part_bytes, reverse)
+            with ThreadPoolExecutor(min(PARALLEL, len(blocks))) as threads:
+                try:
+                    for _ in threads.map(work, blocks):
+                        pass
+                except BaseException:
+                    failed.set()
+                    raise
+        except TallyError as error:
+            error.output_touched |= meter.done > 0
+            raise
+        finally:
+            meter.close()
+
+    def devices(self) -> list[Device]:
+        """Every OpenCL device of the server: its name, platform, type, state and work done."""
+        return read_devices(self._run(DEVICES))
+
+    def health(self) -> Health:
+        """Whether the server is alive, and ready. An error only if no answer came."""
+        alive = self._is_well("/livez")
+        return Health(alive, alive and self._is_well("/readyz"))
+
+    def _run(self, request: Request) -> bytes:
+        return run(Call(self._caller, request), self._pool)
+
+    def _is_well(self, path: str) -> bool:
+        try:
+            self._run(Request("GET", path, single=True))
+        except (Busy, ServerError):
+            return False
+        return True
+
+
+class Parts:
+    """A sum in parts. The server keeps nothing of it: any replica takes the next part, and a part
+    that failed may be sent again. One call at a time.
+
+    Attributes:
+        carry: what the lines sum up to so far, as bytes to keep; empty before the first part.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        axis: SupportsIndex,
+        exclusive: bool,
+        reverse: bool,
+        precision: Precision,
+        carry: bytes,
+    ) -> None:
+        self._client = client
+        self._attributes = (exclusive, reverse, precision)
+        self.axis = axis
+        self.carry = carry
+
+    def cumsum(
+        self,
+        x: npt.ArrayLike,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> Array:
+        """The sums of the next part; its arguments are those of :meth:`Client.cumsum`.
+
+        Every part has the same type and, but along the axis, the same shape. Parts whose axis is
+        a multiple of 256 are the cheapest."""
+        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
+        request = raw_request(scan, "next" if self.carry else "first", self.carry)
+        self.carry = self._client._run(request)  # pyright: ignore[reportPrivateUsage]
+        return finish(scan)
+
+
+def prepare(
+    x: Any,
+    axis: SupportsIndex | None,
+    dtype: Any,
+    exclusive: bool,
+    reverse: bool,
+    precision: Precision,
+    out: Array | None,
+    deadline: float | None,
+    packed: bool = False,
+) -> Scan:
+    """Check the arguments of cumsum()."""
+    operand = as_operand(x, axis, dtype)
+    attributes: dict[str, str | bool] = {}
+    for name, flag in (("exclusive", exclusive), ("reverse", reverse)):
+        if flag is not False and not isinstance(flag, (bool, np.bool_)):
+            raise InvalidArgument(f"{name} is {flag!r}, expected True or False", field=name)
+        if flag:
+            attributes[name] = True
+    if precision != "wide":
+        if precision != "native":
+            raise InvalidArgument(
+                f"precision is {precision!r}, expected 'wide' or 'native'", field="precision"
+            )
+        attributes["precision"] = precision
+    due = math.inf
+    if deadline is not None:
+        if not deadline > 0:
+            raise InvalidArgument(f"deadline is {deadline!r} seconds", field="deadline")
+        due = time.monotonic() + deadline
+    return Scan(operand, output_buffer(out, operand, packed), attributes, due)
+
+
+def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Request:
+    """The request of a scan, or of a part of one, its answer straight to the output."""
+    array, name, axis = scan.operand
+    body, strides = input_buffer(array)
+    shape = ",".join(map(str, array.shape))
+    path = f"/v1/cumsum?dtype={name}&shape={shape}&axis={axis}"
+    for attribute, value in scan.attributes.items():
+        path += f"&{attribute}={'true' if value is True else value}"
+    if strides is not None:
+        path += f"&strides={','.join(map(str, strides))}"
+    if part is not None:
+        path += f"&part={part}"
+    if scan.output.strides is not None:
+        path += f"&output_strides={','.join(map(str, scan.output.strides))}"
+
+    def check(fields: dict[str, str]) -> None:
+        kind = fields.get("content-type", "")
+        if kind.partition(";")[0].strip().lower() != RAW:
+            raise BadAnswer(
+                f"the answer's Content-Type is {kind[:80]!r}, expected {RAW}; is this the URL of "
+                "a Tally server?"
+            )
+        found = fields.get("tally-dtype", ""), fields.get("tally-shape", "")
+        if found != (name, shape):
+            raise BadAnswer(
+                f"the answer is a tensor of type {found[0][:40]!r} and shape {found[1][:200]!r}, "
+                f"expected {name} and {shape[:200]}"
+            )
+
+    return Request(
+        "POST",
+        path,
+        RAW,
+        body,
+        carry,
+        carry_limit(array, axis) if part in ("first", "next") else 0,
+        into=scan.output.buffer,
+        check=check,
+        # All of a request is sent before a byte of its answer is stored: whatever the layouts,
+        # an input that is overwritten is lost for a retry, and for nothing else.
+        once=bool(np.may_share_memory(array, scan.output.filled)),
+        deadline=scan.deadline,
+    )
+
+
+def finish(scan: Scan) -> Array:
+    """The result, from what the answer filled."""
+    output = scan.output
+    if output.result is not output.filled:
+        np.copyto(output.result, output.filled)
+    return output.result
+
+
+def read_devices(text: bytes) -> list[Device]:
+    try:
+        devices: list[Device] = json.loads(text)["devices"]
+    except (ValueError, KeyError, TypeError):
+        devices = None  # type: ignore[assignment]
+    if not isinstance(devices, list):
+        raise BadAnswer("the server's devices are no list; is this the URL of a Tally server?")
+    return devices

@@ -1,0 +1,205 @@
+"""NumPy arrays as the raw buffers that the service takes and gives.
+
+An input in whatever layout travels as the bytes between its first and its last element, with its
+strides beside them: transposed, in Fortran order, a window of a larger array, broadcast. It is
+copied first only where the service has no word for it (negative strides, big-endian, elements
+that do not lie at multiples of their size) or where more than half of those bytes would be gaps.
+
+An answer is stored where it belongs where the output has no gaps, in whatever order of its
+dimensions; else beside it, and then copied.
+
+Failure: InvalidArgument. Thread: any.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from tally.errors import InvalidArgument
+
+Array = npt.NDArray[Any]
+
+GAPS_LIMIT = 2  # bytes sent for a byte of elements, at most
+# Names on the wire by type. bfloat16 joins when one is seen: its type belongs to ml_dtypes.
+_NAMES: dict[np.dtype[Any], str] = {
+    np.dtype(name): name
+    for name in (
+        *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64"),
+    )
+}
+V2_NAMES = {
+    **{"float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64"},
+    **{"int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64"},
+    **{"uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64"},
+}
+
+
+class Operand(NamedTuple):
+    """A checked input: an array of a type that the service knows, in this machine's byte order."""
+
+    array: Array
+    dtype: str  # its name on the wire
+    axis: int  # 0 to rank - 1
+
+
+def as_operand(x: Any, axis: SupportsIndex | None, dtype: Any) -> Operand:
+    """`x` as an array; flattened for axis None, converted for a dtype."""
+    if type(x) is not np.ndarray:
+        if isinstance(x, np.ma.MaskedArray):
+            raise InvalidArgument("x is a masked array: fill it first (x.filled(0))", field="x")
+        x = np.asarray(memoryview(x) if isinstance(x, (bytes, bytearray)) else x)
+    array: Array = x
+    if dtype is not None:
+        array = array.astype(_wanted(dtype), copy=False)
+    elif array.dtype == np.bool_:
+        array = array.astype(np.int64)
+    name = _NAMES.get(array.dtype)
+    if name is None:
+        name, array = _adopt(array)
+    if axis is None:
+        return Operand(array.reshape(-1), name, 0)
+    if array.ndim == 0:
+        array = array.reshape(1)
+    return Operand(array, name, _axis(axis, array.ndim))
+
+
+def _wanted(dtype: Any) -> np.dtype[Any]:
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise InvalidArgument(
+                "bfloat16 needs the package ml_dtypes: pip install 'tally-client[bfloat16]'",
+                field="dtype",
+            ) from None
+        dtype = ml_dtypes.bfloat16
+    try:
+        wanted: np.dtype[Any] = np.dtype(dtype)
+        return wanted
+    except TypeError:
+        raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype") from None
+
+
+def _adopt(array: Array) -> tuple[str, Array]:
+    """An array whose type is not in the table: bfloat16, another byte order, or none of ours."""
+    native = array.dtype.newbyteorder("=")
+    if native in _NAMES:
+        return _NAMES[native], array.astype(native)
+    if array.dtype.name == "bfloat16" and array.dtype.itemsize == 2:
+        _NAMES[array.dtype] = "bfloat16"
+        return "bfloat16", array
+    raise InvalidArgument(
+        f"elements of type {array.dtype} cannot be summed; known are {', '.join(V2_NAMES)}",
+        field="dtype",
+    )
+
+
+def _axis(axis: SupportsIndex, rank: int) -> int:
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise InvalidArgument(f"axis is {axis!r}, expected an integer", field="axis") from None
+    if not -rank <= number < rank:
+        raise InvalidArgument(
+            f"axis {number} of an array with {rank} dimension{'' if rank == 1 else 's'}: "
+            f"expected {-rank} to {rank - 1}",
+            field="axis",
+        )
+    return number % rank
+
+
+def bytes_of(array: Array) -> memoryview:
+    """The memory of a C-contiguous array. bfloat16 has no buffer protocol, hence the view."""
+    flat: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(flat)
+
+
+def input_buffer(array: Array) -> tuple[memoryview, Sequence[int] | None]:
+    """The bytes to send for an array, and its strides in elements, None where it is packed."""
+    if sys.byteorder == "big":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    if array.flags.c_contiguous:
+        return bytes_of(array), None
+    strides = _strides(array)
+    if strides is not None:
+        span = 1 + sum((size - 1) * stride for size, stride in zip(array.shape, strides))
+        if span <= GAPS_LIMIT * array.size:
+            return bytes_of(as_strided(array, (span,), (array.itemsize,), writeable=False)), strides
+    return bytes_of(np.ascontiguousarray(array)), None
+
+
+def _strides(array: Array) -> list[int] | None:
+    """In elements, none negative; None: there are none such. A dimension of one element has 0."""
+    strides: list[int] = []
+    for size, stride in zip(array.shape, array.strides):
+        elements, rest = divmod(stride, array.itemsize)
+        if size > 1 and (stride < 0 or rest != 0):
+            return None
+        strides.append(elements if size > 1 else 0)
+    return strides
+
+
+class Output(NamedTuple):
+    """Where an answer goes."""
+
+    result: Array  # what the caller gets
+    filled: Array  # what the answer's bytes fill: `result`, or an array beside it
+    buffer: memoryview  # the memory of `filled`
+    strides: Sequence[int] | None  # of `filled` in elements, None where it is packed
+
+
+def output_buffer(out: Array | None, operand: Operand, packed: bool = False) -> Output:
+    """`out`, or a new array, for the sums of an operand; `packed`: they come in row-major order."""
+    array = operand.array
+    if out is None:
+        out = np.empty(array.shape, array.dtype)
+        return Output(out, out, bytes_of(out), None)
+    if not isinstance(out, np.ndarray):
+        raise InvalidArgument(f"out is a {type(out).__name__}, expected an array", field="out")
+    if out.shape != array.shape:
+        raise InvalidArgument(
+            f"out has shape {out.shape}, the result has {array.shape}", field="out"
+        )
+    if out.dtype.newbyteorder("=") != array.dtype:
+        raise InvalidArgument(
+            f"out has elements of type {out.dtype}, the result of {array.dtype}", field="out"
+        )
+    if not out.flags.writeable:
+        raise InvalidArgument("out is read-only", field="out")
+    if out.dtype == array.dtype and sys.byteorder == "little":
+        if out.flags.c_contiguous:
+            return Output(out, out, bytes_of(out), None)
+        strides = _strides(out)
+        if strides is not None and not packed and _is_dense(out.shape, strides):
+            flat = as_strided(out, (out.size,), (out.itemsize,))
+            return Output(out, out, bytes_of(flat), strides)
+    beside = np.empty(array.shape, array.dtype)
+    return Output(out, beside, bytes_of(beside), None)
+
+
+class Scan(NamedTuple):
+    """A sum that was asked for, its arguments checked."""
+
+    operand: Operand
+    output: Output
+    attributes: dict[str, str | bool]  # besides dtype, shape and axis
+    deadline: float  # on the monotonic clock
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements fill their memory without gaps, each at a place of its own."""
+    reached = 1
+    for stride, size in sorted(zip(strides, shape)):
+        if size > 1:
+            if stride != reached:
+                return False
+            reached *= size
+    return True

@@ -1,0 +1,122 @@
+"""Arrays larger than a part, and arrays without end (docs/carry.md).
+
+    chains()      an array as blocks: between chains nothing is carried, so that several are under
+                  way; within one the carry of each block goes with the next
+    part_scan()   the sum of one block
+
+Blocks follow the array's memory: its outermost dimension is cut first. Only where that is the axis
+do blocks make a chain; each but the last has a multiple of 256 elements along the axis, so that
+its carry is short. However an array is cut, its sums have the bits of one request.
+
+Failure: that of the first block that fails; the others are not begun. Thread: any.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from tally.layout import Array, Operand, Scan, output_buffer
+
+PARALLEL = 4  # chains under way at a time
+BLOCK = 256  # elements along the axis after which a carry holds none
+
+Index = tuple[slice, ...]
+Part = Literal["first", "next", "last"]
+Progress = Callable[[int, int], object]
+
+
+def chains(array: Array, axis: int, part_bytes: int, reverse: bool) -> list[list[Index]]:
+    """Blocks of at most about `part_bytes`, in chains; in each in the order of traversal."""
+    outermost = sorted(range(array.ndim), key=lambda d: abs(array.strides[d]), reverse=True)
+    found: list[list[Index]] = []
+    pending: list[Index] = [tuple(slice(0, size) for size in array.shape)]
+    while pending:
+        block = pending.pop()
+        lengths = [part.stop - part.start for part in block]
+        size = math.prod(lengths) * array.itemsize
+        if size <= part_bytes:
+            found.append([block])
+            continue
+        dims = [d for d in outermost if lengths[d] > 1]
+        others = [d for d in dims if d != axis]
+        step = part_bytes // (size // lengths[axis]) // BLOCK * BLOCK
+        if not others or (dims[0] == axis and step > 0):
+            chain = _cut(block, axis, range(0, lengths[axis], max(step, BLOCK)))
+            found.append(chain[::-1] if reverse else chain)
+            continue
+        length = lengths[others[0]]
+        count = min(length, -(-size // part_bytes))
+        starts = [length * number // count for number in range(count)]
+        pending += reversed(_cut(block, others[0], starts))
+    return found
+
+
+def _cut(block: Index, dim: int, starts: Any) -> list[Index]:
+    """A block cut along a dimension, at offsets of which the first is 0."""
+    whole = block[dim]
+    edges = [whole.start + start for start in starts] + [whole.stop]
+    return [
+        (*block[:dim], slice(begin, end), *block[dim + 1 :]) for begin, end in zip(edges, edges[1:])
+    ]
+
+
+def part_of(number: int, count: int) -> Part | None:
+    """What a block of a chain is; None: it is alone."""
+    if count == 1:
+        return None
+    return "first" if number == 0 else "last" if number == count - 1 else "next"
+
+
+def part_scan(scan: Scan, index: Index, alone: bool) -> Scan:
+    """The sum of a block of a sum; one that is not alone has its answer packed."""
+    operand = Operand(scan.operand.array[index], scan.operand.dtype, scan.operand.axis)
+    output = output_buffer(scan.output.filled[index], operand, packed=not alone)
+    return scan._replace(operand=operand, output=output)
+
+
+def apart(scan: Scan) -> Scan:
+    """A sum whose blocks do not overwrite each other's input: that of one in place, element for
+    element, they do not; where input and output overlap otherwise, the input is copied."""
+    x, y = scan.operand.array, scan.output.filled
+    same = (x.strides, x.ctypes.data) == (y.strides, y.ctypes.data)
+    if same or not np.may_share_memory(x, y):
+        return scan
+    return scan._replace(operand=scan.operand._replace(array=x.copy()))
+
+
+class Meter:
+    """Tells how far a sum is: progress(bytes done, bytes in all), or a bar of tqdm's."""
+
+    def __init__(self, progress: Progress | bool | None, total: int) -> None:
+        self.done, self.total = 0, total
+        self.call = progress if callable(progress) else None
+        self.bar: Any = None
+        if progress is True:
+            try:
+                self.bar = importlib.import_module("tqdm").tqdm(
+                    total=total, unit="B", unit_scale=True
+                )
+            except ImportError:
+                pass  # a bar is shown where there is one
+
+    def add(self, count: int) -> None:
+        self.done += count
+        if self.call is not None:
+            self.call(self.done, self.total)
+        if self.bar is not None:
+            self.bar.update(count)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def carry_limit(array: Array, axis: int) -> int:
+    """The most bytes that a carry of an array's lines may have."""
+    lines: int = math.prod(size for d, size in enumerate(array.shape) if d != axis)
+    return 64 + lines * (16 + (BLOCK - 1) * array.itemsize)

@@ -1,0 +1,165 @@
+"""Arrays in shared memory: the service's system shared memory routes (docs/dialects.md).
+
+A region is an object in /dev/shm that the server knows by name. A call copies its input there, the
+server replaces it by the sums, and they are copied out. Regions are kept between calls, so that
+their pages are made and registered once.
+
+A region's name is taken from /dev/shm as soon as the server has opened it: of a process that dies
+nothing stays behind but the server's registration, which its next start forgets.
+
+Failure: TallyError; InvalidArgument where /dev/shm has no room. A region whose call did not end
+with an answer is given up, because the server may still write to it.
+Thread: any; a region belongs to one call at a time.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import mmap
+import os
+import secrets
+import weakref
+from typing import Any
+
+import numpy as np
+
+from tally.call import Call, Caller, Request
+from tally.errors import BadAnswer, InvalidArgument, Rejected, TallyError
+from tally.layout import V2_NAMES, Array, Scan
+from tally.transport import Pool, run
+
+FOLDER = "/dev/shm"
+UNIT = 1 << 20  # sizes of regions are multiples, so that similar arrays share them
+KEPT = 8  # idle regions
+
+
+class _Region:
+    """An object that is registered under its own name."""
+
+    def __init__(self, caller: Caller, pool: Pool, size: int) -> None:
+        self.size = -(-size // UNIT) * UNIT
+        self.name = f"tally_py_{os.getpid()}_{secrets.token_hex(8)}"
+        path = f"{FOLDER}/{self.name}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            file = os.open(path, flags, 0o600)
+            try:
+                os.posix_fallocate(file, 0, self.size)  # no SIGBUS later
+                self.memory = mmap.mmap(file, self.size)
+                document = {"key": self.name, "offset": 0, "byte_size": self.size}
+                _post(caller, pool, f"/v2/systemsharedmemory/region/{self.name}/register", document)
+            finally:
+                os.close(file)
+                os.unlink(path)
+        except OSError as error:
+            if isinstance(error, TallyError):
+                raise
+            raise InvalidArgument(
+                f"cannot make {self.size} bytes of shared memory: {error}", field="shm"
+            ) from error
+
+
+class Regions:
+    """The regions of a client."""
+
+    def __init__(self, caller: Caller, pool: Pool) -> None:
+        self.caller = caller
+        self.pool = pool
+        self.idle: collections.deque[_Region] = collections.deque()
+        self.process = os.getpid()
+        self.close = weakref.finalize(self, _forget_all, caller, pool, self.idle, os.getpid())
+
+    def cumsum(self, scan: Scan) -> None:
+        """Fill a scan's output."""
+        array = scan.operand.array
+        while True:
+            region, kept = self._take(array.nbytes)
+            try:
+                self._call(scan, region)
+            except Rejected as error:
+                if kept and error.status == 404:
+                    continue  # the server was started anew and knows it no more
+                self._give(region)
+                raise
+            except TallyError as error:
+                if error.status is None:
+                    _forget(self.caller, self.pool, region)
+                else:
+                    self._give(region)
+                raise
+            self._give(region)
+            return
+
+    def _call(self, scan: Scan, region: _Region) -> None:
+        array, dtype, axis = scan.operand
+        shape = list(array.shape)
+        stored: Array = np.ndarray(array.shape, array.dtype.newbyteorder("<"), region.memory)
+
+        def fill() -> None:
+            np.copyto(stored, array)
+
+        place = {"shared_memory_region": region.name, "shared_memory_byte_size": array.nbytes}
+        tensor = {"name": "x", "datatype": V2_NAMES[dtype], "shape": shape, "parameters": place}
+        document = {
+            "inputs": [tensor],
+            "outputs": [{"name": "y", "parameters": place}],
+            "parameters": {"axis": axis, **scan.attributes},
+        }
+        request = Request(
+            "POST",
+            "/v2/models/cumsum/infer",
+            "application/json",
+            memoryview(json.dumps(document).encode()),
+            deadline=scan.deadline,
+            before_retry=fill,
+        )
+        fill()
+        text = run(Call(self.caller, request), self.pool)
+        expected = {"name": "y", "datatype": V2_NAMES[dtype], "shape": shape}
+        try:
+            found = json.loads(text)["outputs"]
+        except (ValueError, KeyError, TypeError):
+            found = None
+        if found != [expected]:
+            raise BadAnswer(f"the answer is {text[:200]!r}, expected one output {expected}")
+        np.copyto(scan.output.filled, stored)
+
+    def _take(self, size: int) -> tuple[_Region, bool]:
+        if self.process != os.getpid():
+            self.idle.clear()  # the parent's
+            self.process = os.getpid()
+        while True:
+            try:
+                region = self.idle.pop()
+            except IndexError:
+                return _Region(self.caller, self.pool, size), False
+            if region.size >= size:
+                return region, True
+            _forget(self.caller, self.pool, region)
+
+    def _give(self, region: _Region) -> None:
+        if len(self.idle) < KEPT:
+            self.idle.append(region)
+        else:
+            _forget(self.caller, self.pool, region)
+
+
+def _post(caller: Caller, pool: Pool, path: str, document: dict[str, Any] | None = None) -> None:
+    body = memoryview(json.dumps(document).encode() if document is not None else b"")
+    run(Call(caller, Request("POST", path, "application/json", body)), pool)
+
+
+def _forget(caller: Caller, pool: Pool, region: _Region) -> None:
+    """Let the server let go of a region, if it can be reached."""
+    try:
+        _post(caller, pool, f"/v2/systemsharedmemory/region/{region.name}/unregister")
+    except TallyError:
+        pass
+
+
+def _forget_all(
+    caller: Caller, pool: Pool, regions: collections.deque[_Region], process: int
+) -> None:
+    while regions and process == os.getpid():
+        _forget(caller, pool, regions.pop())

@@ -1,0 +1,339 @@
+"""Calls over blocking sockets.
+
+    run(call, pool)
+      Pool.take(), else Connection()
+      Connection.send()      the request; Connection.answer(): the head of what comes back
+      _read_body()           where the caller wants it
+
+Requests are written to the socket from the caller's memory; answers are read by http.client's
+HTTPResponse, whose readinto() stores a body where the caller wants it.
+
+An absolute time bounds all that a connection does for a request (`give_up`, on the monotonic
+clock): it is looked at before each system call that may block, so a peer that sends a byte now
+and then cannot hold a call.
+
+Failure: run() raises a TallyError. A connection raises OSError (TimeoutError, ConnectionError,
+ssl.SSLError) and http.client.HTTPException as they come; after any of them it is closed.
+Thread: a connection belongs to one call at a time; the pool to all threads.
+"""
+
+from __future__ import annotations
+
+import collections
+import http.client
+import math
+import os
+import select
+import socket
+import ssl
+import time
+from typing import Any
+
+from tally.address import Address
+from tally.call import ERROR_BYTES, HEAD_BYTES, TEXT_BYTES, Call, Head, not_http, parse_head
+from tally.errors import TallyError
+
+JOINED_BYTES = 1 << 14  # of the body that travel in one piece with the head
+PIECE_BYTES = 1 << 30  # of the body for one call of send(); TLS takes less than 2 GiB
+
+
+def seconds_left(give_up: float) -> float | None:
+    """Until `give_up`, for settimeout(). TimeoutError if that has passed."""
+    if give_up == math.inf:
+        return None
+    left = give_up - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no time is left")
+    return left
+
+
+class HeadCut(ConnectionError):
+    """The connection ended in an answer's head."""
+
+
+class _Timed(socket.socket):
+    """A socket whose receiving ends at `give_up`, however often it is called."""
+
+    give_up = math.inf
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        self.settimeout(seconds_left(self.give_up))
+        return super().recv_into(buffer, nbytes, flags)
+
+
+class _TimedTls(ssl.SSLSocket):
+    give_up = math.inf
+
+    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
+        self.settimeout(seconds_left(self.give_up))
+        return super().recv_into(buffer, nbytes, flags)
+
+
+def tls_context(
+    ca_file: str | None, client_cert: str | None, client_key: str | None, insecure: bool
+) -> ssl.SSLContext:
+    """What connections over TLS have in common. OSError: a file is missing or not usable."""
+    context = ssl.create_default_context(cafile=ca_file)
+    context.sslsocket_class = _TimedTls
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if client_cert is not None:
+        context.load_cert_chain(client_cert, client_key)
+    return context
+
+
+class Answer(http.client.HTTPResponse):
+    """An answer whose head was read whole: what one that was cut says is not believed."""
+
+    head: Head
+
+    def begin(self) -> None:
+        """Read the head, past all interim ones. http.client's own begin() believes what was cut."""
+        while True:
+            lines: list[bytes] = []
+            room = HEAD_BYTES
+            while True:
+                line = self.fp.readline(room + 1)
+                room -= len(line)
+                if room < 0:
+                    raise not_http(f"its head is longer than {HEAD_BYTES} bytes")
+                if line in (b"\r\n", b"\n") and lines:
+                    break
+                if not line.endswith(b"\n"):
+                    if lines or line:
+                        raise HeadCut("it was closed in the answer's head")
+                    raise http.client.RemoteDisconnected("it was closed without an answer")
+                lines.append(line)
+            head = parse_head(lines)
+            if head.status >= 200:
+                break
+        # What HTTPResponse's reading of bodies goes by.
+        self.head = head
+        self.headers = self.msg = http.client.HTTPMessage()
+        self.code = self.status = head.status
+        self.version = 11
+        self.chunked = head.chunked
+        self.chunk_left = None
+        self.length = 0 if head.status in (204, 304) else head.length
+        self.will_close = head.will_close
+
+
+class Connection:
+    """An open connection. ConnectionError, TimeoutError or ssl.SSLError: there is none."""
+
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, give_up: float) -> None:
+        self.kept = False  # it has been in the pool, so the server may have closed it
+        left = seconds_left(give_up)
+        if address.socket_path is not None:
+            opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            opened.settimeout(left)
+            try:
+                opened.connect(address.socket_path)
+            except OSError:
+                opened.close()
+                raise
+        else:
+            opened = socket.create_connection((address.host, address.port), left)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            opened.settimeout(seconds_left(give_up))
+            try:
+                self.socket: Any = tls.wrap_socket(opened, server_hostname=address.host)
+            except OSError:
+                opened.close()
+                raise
+        else:
+            self.socket = _Timed(fileno=opened.detach())
+        # Of an encrypted connection nobody can tell whether an answer has begun.
+        self.ready = select.poll()
+        self.ready.register(self.socket, select.POLLIN | (0 if tls else select.POLLOUT))
+        self.encrypted = tls is not None
+
+    def send(self, head: bytes, body: memoryview, give_up: float) -> bool:
+        """Send a request; False if the server answered, or left, before it had all of it."""
+        self.socket.give_up = give_up
+        self.socket.settimeout(seconds_left(give_up))
+        first = memoryview(head + body[:JOINED_BYTES])
+        try:
+            while first:
+                first = first[self.socket.send(first) :]
+            at = JOINED_BYTES
+            while at < len(body):
+                left = seconds_left(give_up)
+                if not self.encrypted:
+                    found = self.ready.poll(None if left is None else math.ceil(left * 1000))
+                    if not found:
+                        continue
+                    if found[0][1] & ~select.POLLOUT:
+                        return False
+                self.socket.settimeout(left)
+                at += self.socket.send(body[at : at + PIECE_BYTES])
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+            return False
+        return True
+
+    def answer(self, method: str) -> Answer:
+        """The head of the answer to what was sent."""
+        answer = Answer(self.socket, method=method)
+        try:
+            answer.begin()
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    def is_idle(self) -> bool:
+        """Whether nothing has come since the last answer: neither bytes nor the end."""
+        return not any(found & ~select.POLLOUT for _, found in self.ready.poll(0))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Pool:
+    """Idle connections, the last used first. A deque's pop and append need no lock, so that a
+    process may fork at any time; its child drops what it inherits."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.idle: collections.deque[Connection] = collections.deque()
+        self.process = os.getpid()
+
+    def take(self) -> Connection | None:
+        """One that can be used, or None."""
+        if self.process != os.getpid():
+            self.idle.clear()
+            self.process = os.getpid()
+        while True:
+            try:
+                connection = self.idle.pop()
+            except IndexError:
+                return None
+            if connection.is_idle():
+                return connection
+            connection.close()
+
+    def give(self, connection: Connection) -> None:
+        """Keep one for the next call."""
+        if len(self.idle) < self.limit:
+            connection.kept = True
+            self.idle.append(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        while True:
+            try:
+                self.idle.pop().close()
+            except IndexError:
+                return
+
+
+def run(call: Call, pool: Pool) -> bytes:
+    """The text of the answer; where its body went to ``into``, the carry before it."""
+    while True:
+        head: Head | None = None
+        try:
+            connection = pool.take() or _connect(call)
+            try:
+                answer, whole = _exchange(call, connection)
+            except _Stale:
+                pool.close()  # the others are as old
+                connection = _connect(call)
+                answer, whole = _exchange(call, connection)
+            head = answer.head
+            text = _finish(call, connection, answer, whole, pool)
+            if head.status == 200:
+                return text
+            raise call.refusal(head, text)
+        except TallyError as error:
+            time.sleep(call.settle(error, head))
+        if call.request.before_retry is not None:
+            call.request.before_retry()
+
+
+class _Stale(Exception):
+    """A kept connection was closed by the server meanwhile, as it may: no failed attempt."""
+
+
+def _connect(call: Call) -> Connection:
+    give_up = min(call.give_up, time.monotonic() + call.caller.connect_timeout)
+    try:
+        return Connection(call.caller.address, call.caller.tls, give_up)
+    except OSError as error:
+        raise call.no_connection(error) from error
+
+
+def _exchange(call: Call, connection: Connection) -> tuple[Answer, bool]:
+    """The answer, its head read; and whether the request had been sent whole before."""
+    try:
+        whole = connection.send(call.head(), call.request.body, call.give_up)
+        return connection.answer(call.request.method), whole
+    except OSError as error:
+        connection.close()
+        lost = isinstance(error, (ConnectionError, ssl.SSLEOFError))
+        if connection.kept and lost and not isinstance(error, HeadCut):
+            raise _Stale from None
+        raise call.broken(error) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _finish(call: Call, connection: Connection, answer: Answer, whole: bool, pool: Pool) -> bytes:
+    """Read the body; keep the connection if it may be."""
+    keep = False
+    try:
+        if answer.status == 200:
+            call.judge(answer.head, whole)
+            text = _read_body(call, answer)
+        else:
+            text = _read_error(answer)
+        keep = whole and answer.isclosed() and not answer.will_close
+        return text
+    except (http.client.IncompleteRead, OSError) as error:
+        if isinstance(error, TallyError):
+            raise
+        raise call.broken(error) from error
+    except (http.client.HTTPException, ValueError) as error:
+        raise not_http(str(error)) from error
+    finally:
+        answer.close()
+        if keep:
+            pool.give(connection)
+        else:
+            connection.close()
+
+
+def _read_body(call: Call, answer: Answer) -> bytes:
+    into = call.request.into
+    if into is None:
+        text = answer.read(TEXT_BYTES + 1)
+        call.received = len(text)
+        if len(text) > TEXT_BYTES:
+            raise call.too_long()
+        if answer.head.length not in (None, len(text)):
+            raise call.ended_early(answer.head)
+        return text
+    carry = answer.read(call.carry_bytes) if call.carry_bytes else b""
+    if len(carry) < call.carry_bytes:
+        raise call.ended_early(answer.head)
+    while call.received < len(into):
+        # The first byte alone, because a readinto() that fails does not say what it stored.
+        end = len(into) if call.received else 1
+        count = answer.readinto(into[call.received : end])
+        if count == 0:
+            raise call.ended_early(answer.head)
+        call.store(count)
+    if not answer.isclosed() and answer.read(1):
+        raise call.too_long()
+    return carry
+
+
+def _read_error(answer: Answer) -> bytes:
+    """What there is of it: the status has said the most."""
+    try:
+        return answer.read(ERROR_BYTES)
+    except (OSError, http.client.HTTPException):
+        return b""

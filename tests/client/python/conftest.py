@@ -1,0 +1,94 @@
+"""Fixtures: a real tallyd, the package from the tree, and both of its clients driven alike."""
+
+import asyncio
+import os
+import pathlib
+import sys
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(TOP / "client" / "python"), str(TOP / "tests" / "integration")]
+
+import tally  # noqa: E402
+from support.tallyd import Tallyd  # noqa: E402
+
+
+class Driven:
+    """An AsyncClient with the methods of a Client, on a loop of its own."""
+
+    def __init__(self, *arguments, **options):
+        self.loop = asyncio.new_event_loop()
+        self.client = tally.AsyncClient(*arguments, **options)
+
+    def __getattr__(self, name):
+        method = getattr(self.client, name)
+        return lambda *arguments, **options: self.loop.run_until_complete(
+            method(*arguments, **options)
+        )
+
+    def close(self):
+        if self.loop.is_closed():
+            return
+        self.loop.run_until_complete(self.client.close())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@pytest.fixture(params=[tally.Client, Driven], ids=["Client", "AsyncClient"])
+def connect(request):
+    """connect(url, **options): a client of either kind, closed after the test."""
+    clients = []
+
+    def make(*arguments, **options):
+        clients.append(request.param(*arguments, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch):
+    monkeypatch.delenv("TALLY_URL", raising=False)
+
+
+@pytest.fixture(scope="session")
+def log_dir(tmp_path_factory):
+    logs = os.environ.get("TALLY_LOGS")
+    if logs is None:
+        return tmp_path_factory.mktemp("logs")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    directory = pathlib.Path(logs).resolve() / f"python-{worker}"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def session_server(log_dir, tmp_path_factory):
+    """The server that the tests share. It must live through all of them and leave with status 0."""
+    path = tmp_path_factory.mktemp("socket") / "tally.sock"
+    server = Tallyd(log_dir / "session.log", ["--allow-client-shm", "--listen", f"unix:{path}"])
+    server.url, server.unix_url = f"http://127.0.0.1:{server.port}", f"unix:{path}"
+    yield server
+    server.check_alive()
+    server.stop()
+
+
+@pytest.fixture
+def server(session_server):
+    session_server.check_alive()
+    yield session_server
+    session_server.check_alive()
+
+
+@pytest.fixture
+def client(connect, server):
+    return connect(server.url)

@@ -1,0 +1,291 @@
+"""Arrays of every type and layout through a real server: the bits of its oracle, and nothing
+copied that need not be."""
+
+import array as arrays
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tally
+from lying_server import LyingServer, Told
+from support import dtypes, oracle
+from support.tallyd import Tallyd
+
+TYPES = [dtype for dtype in dtypes.ALL]
+SHAPE = (3, 4, 5)
+
+
+def numpy_type(dtype):
+    return np.dtype(ml_dtypes.bfloat16) if dtype.name == "bfloat16" else dtype.storage
+
+
+def expect(dtype, actual, stored, axis, **attributes):
+    assert actual.dtype == numpy_type(dtype)
+    expected = oracle.cumsum(dtype, np.ascontiguousarray(stored), axis=axis, **attributes)
+    assert oracle.same_bits(dtype, np.ascontiguousarray(actual).view(dtype.storage), expected)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shm", [False, True], ids=["wire", "shm"])
+def test_every_type_and_attribute(connect, server, dtype, shm):
+    client = connect(server.url, shm=shm)
+    stored = dtype.random(np.random.default_rng(1), SHAPE)
+    x = stored.view(numpy_type(dtype))
+    for axis in (0, 1, -1):
+        for exclusive in (False, True):
+            for reverse in (False, True):
+                flags = {"exclusive": exclusive, "reverse": reverse}
+                expect(dtype, client.cumsum(x, axis, **flags), stored, axis, **flags)
+    if dtype.is_float:
+        native = client.cumsum(x, 1, precision="native")
+        expect(dtype, native, stored, 1, precision="native")
+    expect(dtype, client.cumsum(x), stored.reshape(-1), 0)
+    expect(dtype, client.cumsum(x.astype(x.dtype.newbyteorder(">")), 1), stored, 1)
+
+
+def layouts(x):
+    wide = np.zeros((6, 4, 10), x.dtype)
+    wide[::2, :, 1::2] = x
+    record = np.zeros(x.shape, [("pad", "i1"), ("value", x.dtype)])
+    record["value"] = x
+    return {
+        "packed": x,
+        "Fortran": np.asfortranarray(x),
+        "transposed": np.ascontiguousarray(x.transpose(2, 0, 1)).transpose(1, 2, 0),
+        "window": np.pad(x, 1)[1:-1, 1:-1, 1:-1],
+        "gaps": wide[::2, :, 1::2],
+        "backwards": np.ascontiguousarray(x[::-1, :, ::-1])[::-1, :, ::-1],
+        "unaligned": record["value"],
+        "read only": np.frombuffer(x.tobytes(), x.dtype).reshape(x.shape),
+    }
+
+
+@pytest.mark.parametrize("shm", [False, True], ids=["wire", "shm"])
+def test_every_layout_in_and_out(connect, server, shm):
+    client = connect(server.url, shm=shm)
+    x = np.arange(60, dtype=np.float32).reshape(SHAPE)
+    for axis in (None, 0, 1, 2):
+        expected = np.cumsum(x, axis)
+        for name, given in layouts(x).items():
+            assert np.array_equal(given, x)
+            assert np.array_equal(client.cumsum(given, axis), expected), (name, axis)
+        if axis is None:
+            continue
+        for name, out in layouts(np.zeros_like(x)).items():
+            if name == "read only":
+                continue
+            assert client.cumsum(x, axis, out=out) is out
+            assert np.array_equal(out, expected), (name, axis)
+        for name, both in layouts(x).items():
+            if name != "read only":
+                assert client.cumsum(both, axis, out=both) is both
+                assert np.array_equal(both, expected), (name, axis)
+
+
+def test_what_lies_around_an_output_is_left_alone(client):
+    around = np.full((5, 6), 7.0, np.float32)
+    client.cumsum(np.ones((3, 3), np.float32), 0, out=around[1:4, 1:6:2])
+    assert around.sum() == 7 * 21 + 3 * (1 + 2 + 3)
+
+
+def test_an_output_that_overlaps_the_input_otherwise(client):
+    for shift in (1, 3):
+        memory = np.arange(20, dtype=np.int64)
+        expected = np.cumsum(memory[:-shift])
+        client.cumsum(memory[:-shift], out=memory[shift:])
+        assert (memory[shift:] == expected).all()
+    square = np.arange(9.0).reshape(3, 3)
+    expected = np.cumsum(square, 0)
+    client.cumsum(square, 0, out=square.T)
+    assert (square.T == expected).all()
+
+
+def sent_bytes(connect, x, axis):
+    """The bytes of the body and the query for an array; the answer is none."""
+    seen = []
+
+    def script(request):
+        seen.append(request)
+        return Told(b"HTTP/1.1 500 Sorry\r\nContent-Length: 0\r\n\r\n")
+
+    with LyingServer(script) as server:
+        with pytest.raises(tally.ServerError):
+            connect(server.url).cumsum(x, axis)
+    return seen[0].body, seen[0].head.partition(" HTTP")[0]
+
+
+def test_layouts_are_sent_as_they_are(connect):
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    body, query = sent_bytes(connect, np.asfortranarray(x), 1)
+    assert body == x.T.tobytes() and query.endswith("shape=3,4&axis=1&strides=1,3")
+    body, query = sent_bytes(connect, x[:, ::2], 0)
+    assert body == x.tobytes()[:-4] and query.endswith("shape=3,2&axis=0&strides=4,2")
+    body, query = sent_bytes(connect, np.broadcast_to(x[0], (1000, 4)), 0)
+    assert body == x[0].tobytes() and query.endswith("shape=1000,4&axis=0&strides=0,1")
+    windows = np.lib.stride_tricks.sliding_window_view(x.reshape(-1), 5)
+    body, query = sent_bytes(connect, windows, 1)
+    assert body == x.tobytes() and query.endswith("shape=8,5&axis=1&strides=1,1")
+    body, query = sent_bytes(connect, x[:, 3], 0)  # three of four bytes would be gaps
+    assert body == x[:, 3].tobytes() and "strides" not in query
+    body, query = sent_bytes(connect, x[::-1], 0)
+    assert body == x[::-1].tobytes() and "strides" not in query
+
+
+def test_broadcast_and_overlapping_arrays_are_summed(client):
+    x = np.arange(5, dtype=np.int32)
+    for given in (
+        np.broadcast_to(x, (7, 5)),
+        np.broadcast_to(x[:, None], (5, 9)),
+        np.broadcast_to(np.int32(3), (4, 4)),
+        np.lib.stride_tricks.sliding_window_view(x, 3),
+    ):
+        for axis in (None, 0, 1):
+            assert (client.cumsum(given, axis) == np.cumsum(given, axis)).all()
+
+
+class Made:
+    def __array__(self, dtype=None, copy=None):
+        return np.array([1.5, 2.5], dtype)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "dtype"),
+    [
+        ([1, 2, 3], [1, 3, 6], np.int64),
+        ([[1.5], [2.5]], [1.5, 4.0], np.float64),
+        ((True, False, True), [1, 1, 2], np.int64),
+        (5, [5], np.int64),
+        (np.float32(2.5), [2.5], np.float32),
+        (arrays.array("h", [1, 2]), [1, 3], np.int16),
+        (b"\x01\x02", [1, 3], np.uint8),
+        (bytearray(b"\x01\x02"), [1, 3], np.uint8),
+        (memoryview(arrays.array("d", [1, 2])), [1, 3], np.float64),
+        (Made(), [1.5, 4.0], np.float64),
+        ([], [], np.float64),
+        (np.zeros((3, 0), np.int8), [], np.int8),
+    ],
+)
+def test_whatever_numpy_makes_an_array_of(client, given, expected, dtype):
+    result = client.cumsum(given)
+    assert result.tolist() == expected and result.dtype == dtype
+
+
+def test_types_are_kept_or_converted(client):
+    small = np.full(3, 100, np.int8)
+    assert client.cumsum(small, 0).tolist() == [100, -56, 44]
+    assert client.cumsum(small, 0, dtype=np.int64).tolist() == [100, 200, 300]
+    assert client.cumsum(small, 0, dtype="bfloat16").dtype == ml_dtypes.bfloat16
+    assert client.cumsum(small, 0, dtype=float).dtype == np.float64
+    assert client.cumsum(3, -1).tolist() == [3]
+
+
+def test_64_dimensions(client):
+    x = np.arange(4).reshape((2,) + (1,) * 62 + (2,))
+    assert (client.cumsum(x, -1) == np.cumsum(x, -1)).all()
+
+
+def test_files_are_summed_in_place(client, tmp_path):
+    path = tmp_path / "x.bin"
+    np.ones((512, 1024), np.float32).tofile(path)
+    file = np.memmap(path, np.float32, "r+", shape=(512, 1024))
+    assert client.cumsum(file, 1, out=file) is file
+    file.flush()
+    stored = np.fromfile(path, np.float32).reshape(512, 1024)
+    assert (stored == np.arange(1, 1025)).all()
+
+
+def test_16_mib_there_and_back(client):
+    x = np.ones((4, 1 << 20), np.float32)
+    sums = client.cumsum(x, 1)
+    assert (sums == np.arange(1, (1 << 20) + 1, dtype=np.float32)).all()
+
+
+GOOD = np.ones((2, 3), np.float32)
+READ_ONLY = np.ones((2, 3), np.float32)
+READ_ONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    ("field", "x", "axis", "options"),
+    [
+        ("axis", GOOD, 2, {}),
+        ("axis", GOOD, -3, {}),
+        ("axis", GOOD, 1.0, {}),
+        ("axis", GOOD, "1", {}),
+        ("dtype", GOOD, 0, {"dtype": "complex64"}),
+        ("dtype", GOOD, 0, {"dtype": "no type"}),
+        ("dtype", np.array(["a"]), 0, {}),
+        ("dtype", np.array([{}]), 0, {}),
+        ("dtype", np.array([1j]), 0, {}),
+        ("dtype", np.array([1], "M8[s]"), 0, {}),
+        ("x", np.ma.masked_equal([1, 2], 2), 0, {}),
+        ("out", GOOD, 0, {"out": np.ones((3, 2), np.float32)}),
+        ("out", GOOD, 0, {"out": np.ones((2, 3), np.float64)}),
+        ("out", GOOD, None, {"out": np.ones((2, 3), np.float32)}),
+        ("out", GOOD, 0, {"out": READ_ONLY}),
+        ("out", GOOD, 0, {"out": [1, 2]}),
+        ("precision", GOOD, 0, {"precision": "exact"}),
+        ("exclusive", GOOD, 0, {"exclusive": 1}),
+        ("reverse", GOOD, 0, {"reverse": "true"}),
+        ("deadline", GOOD, 0, {"deadline": 0}),
+        ("deadline", GOOD, 0, {"deadline": float("nan")}),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused_here(connect, field, x, axis, options):
+    with pytest.raises(tally.InvalidArgument) as caught:
+        connect("http://127.0.0.1:1").cumsum(x, axis, **options)
+    assert caught.value.field == field and isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://h", "http://", "http://h:x", "http://h?q", "http://h#f", "unix:relative"]
+    + ["http://" + "a" * 64 + ".org"]
+    + ["http://u:p@h", "unix:/" + "a" * 200, "http://h/a b", "http://h\r\nX: 1", "http://é"],
+)
+def test_urls_that_cannot_be_are_refused(connect, url):
+    if url == "":
+        url = "http://:8000"
+    with pytest.raises(tally.InvalidArgument, match="Write for example"):
+        connect(url)
+
+
+def test_the_address_comes_from_the_environment(connect, server, monkeypatch):
+    monkeypatch.setenv("TALLY_URL", f"127.0.0.1:{server.port}")
+    assert connect().cumsum([1, 2]).tolist() == [1, 3]
+
+
+def test_the_servers_own_refusal_is_told(connect, start_small):
+    with pytest.raises(tally.Rejected, match="--max-body-bytes") as caught:
+        connect(start_small.url).cumsum(np.ones(1 << 20), 0)
+    error = caught.value
+    assert error.status == 413 and error.code == "too_large" and error.request_id
+    copied = pickle.loads(pickle.dumps(error))
+    assert type(copied) is tally.Rejected and vars(copied) == vars(error)
+    assert str(copied) == str(error)
+
+
+@pytest.fixture
+def start_small(log_dir):
+    server = Tallyd(log_dir / "small.log", ["--max-body-bytes", "1MiB"])
+    server.url = f"http://127.0.0.1:{server.port}"
+    yield server
+    server.kill()
+
+
+def test_health_and_devices(connect, server):
+    client = connect(server.unix_url)
+    assert client.health() == (True, True)
+    devices = client.devices()
+    assert devices and all(device["name"] and device["state"] for device in devices)
+
+
+def test_a_server_that_is_not_ready_is_alive(connect):
+    def script(seen):
+        ready = "/livez" in seen.head
+        return Told(f"HTTP/1.1 {200 if ready else 503} x\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with LyingServer(script) as lying:
+        assert connect(lying.url).health() == (True, False)
+        assert lying.requests == 2

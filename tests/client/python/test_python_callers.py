@@ -1,0 +1,175 @@
+"""Many callers of one client: threads, tasks, processes, and those who change their minds."""
+
+import asyncio
+import os
+import threading
+
+import lying_server
+import numpy as np
+import pytest
+import tally
+from lying_server import LyingServer, Told, tensor
+
+CALLERS, CALLS = 64, 10
+
+
+def array_of(caller, call):
+    """Of a size and contents of its own, so that no other answer is taken for its."""
+    return np.full(10 + caller, caller * CALLS + call, np.int64)
+
+
+def is_right(sums, x):
+    return (sums == np.cumsum(x)).all()
+
+
+@pytest.mark.parametrize("shm", [False, True], ids=["wire", "shm"])
+def test_64_threads_share_a_client(server, shm):
+    wrong = []
+    with tally.Client(server.url, shm=shm) as client:
+
+        def call(caller):
+            for number in range(CALLS):
+                x = array_of(caller, number)
+                if not is_right(client.cumsum(x), x):
+                    wrong.append(x)
+
+        threads = [threading.Thread(target=call, args=(caller,)) for caller in range(CALLERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("shm", [False, True], ids=["wire", "shm"])
+def test_64_tasks_share_a_client(server, shm):
+    async def call(client, caller):
+        for number in range(CALLS):
+            x = array_of(caller, number)
+            assert is_right(await client.cumsum(x), x)
+
+    async def main():
+        async with tally.AsyncClient(server.url, shm=shm) as client:
+            await asyncio.gather(*(call(client, caller) for caller in range(CALLERS)))
+
+    asyncio.run(main())
+
+
+def test_large_and_small_tasks_side_by_side(server):
+    async def main():
+        async with tally.AsyncClient(server.url) as client:
+            large = np.ones((8, 1 << 20), np.float32)
+            x = array_of(1, 1)
+            sums = await asyncio.gather(
+                *(client.cumsum(large, 0) for _ in range(3)), *(client.cumsum(x) for _ in range(50))
+            )
+        assert all((big[-1] == 8).all() for big in sums[:3])
+        assert all(is_right(small, x) for small in sums[3:])
+
+    asyncio.run(main())
+
+
+def test_an_asyncio_client_outlives_its_loop(server):
+    client = tally.AsyncClient(server.url)
+    x = array_of(0, 1)
+    for _ in range(2):
+        assert is_right(asyncio.run(client.cumsum(x)), x)
+
+
+def test_a_task_that_is_cancelled_closes_its_connection(connect):
+    """What the server sends later is stored nowhere, and the next call has its own connection."""
+    answers = threading.Event()
+
+    def script(seen):
+        if seen.number == 0:
+            answers.wait(60)
+        return tensor()
+
+    async def main(url):
+        async with tally.AsyncClient(url) as client:
+            x = np.array(lying_server.INPUT, np.int32)
+            task = asyncio.ensure_future(client.cumsum(x, 0, out=x))
+            while server.requests == 0:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            answers.set()
+            assert (await client.cumsum(x, 0)).tolist() == lying_server.SUMS
+            assert x.tolist() == lying_server.INPUT
+            assert server.connections == 2
+
+    with LyingServer(script) as server:
+        asyncio.run(main(server.url))
+
+
+def test_a_cancelled_task_in_shared_memory_leaves_its_output_alone_afterwards(server):
+    async def main():
+        async with tally.AsyncClient(server.url, shm=True) as client:
+            x = np.ones(1 << 20, np.float32)
+            out = np.zeros_like(x)
+            task = asyncio.ensure_future(client.cumsum(x, 0, out=out))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            then = out.copy()
+            assert (await client.cumsum(x, 0))[-1] == 1 << 20
+            assert (out == then).all()
+
+    asyncio.run(main())
+
+
+def test_a_forked_child_makes_connections_of_its_own(server):
+    with tally.Client(server.url, shm=True) as shared, tally.Client(server.url) as client:
+        x = array_of(3, 3)
+        assert is_right(client.cumsum(x), x) and is_right(shared.cumsum(x), x)
+        child = os.fork()
+        if child == 0:
+            right = False
+            try:
+                right = all(is_right(c.cumsum(x * 2), x * 2) for c in (client, shared))
+            finally:
+                os._exit(0 if right else 1)
+        for _ in range(50):
+            assert is_right(client.cumsum(x), x) and is_right(shared.cumsum(x), x)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_an_interrupted_call_leaves_no_half_read_connection(monkeypatch):
+    """KeyboardInterrupt while the answer is read: its connection is not used again."""
+    hang = [True]
+
+    def script(seen):
+        return tensor(cut=170, hang=True) if hang[0] else tensor()
+
+    def interrupt(call, count):
+        raise KeyboardInterrupt
+
+    x = np.array(lying_server.INPUT, np.int32)
+    with LyingServer(script) as server, tally.Client(server.url) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr("tally.call.Call.store", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                client.cumsum(x, 0)
+        hang[0] = False
+        assert client.cumsum(x, 0).tolist() == lying_server.SUMS
+        assert server.connections == 2
+
+
+def test_no_more_idle_connections_are_kept_than_asked_for(connect):
+    """Closed ones are seen to close by the server's threads, which end."""
+    with LyingServer(lambda seen: Told(tensor().data)) as server:
+        with tally.Client(server.url, idle_connections=2) as client:
+            barrier = threading.Barrier(8)
+
+            def call():
+                barrier.wait()
+                client.cumsum(np.array(lying_server.INPUT, np.int32), 0)
+
+            threads = [threading.Thread(target=call) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(client._pool.idle) <= 2

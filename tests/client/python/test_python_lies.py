@@ -1,0 +1,274 @@
+"""Both clients against a server that misbehaves: whatever arrives, a call ends, and ends with
+either the verified result or an error. The cases of tests/client/test_transport.c."""
+
+import re
+import time
+
+import lying_server
+import numpy as np
+import pytest
+import tally
+from lying_server import INPUT, SUMS, LyingServer, Told, error, tensor
+
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+TENSOR = "Tally-Dtype: int32\r\nTally-Shape: 4\r\n"
+BODY = "abcdefghijklmnop"
+WHOLE = tensor().data
+HEAD_BYTES = WHOLE.index(b"\r\n\r\n") + 4
+
+
+def array():
+    return np.array(INPUT, np.int32)
+
+
+def text(string, **how):
+    return lambda seen: Told(string.encode("latin-1"), close=True, **how)
+
+
+def test_sums_arrive_and_connections_are_kept(connect):
+    with LyingServer(lambda seen: tensor()) as server:
+        client = connect(server.url, retries=0)
+        for _ in range(10):
+            assert client.cumsum(array(), 0).tolist() == SUMS
+        assert server.connections == 1
+
+
+def test_unix_sockets_work_in_all_spellings(connect, tmp_path):
+    path = tmp_path / "t.sock"
+    encoded = str(path).replace("/", "%2F")
+    with LyingServer(lambda seen: tensor(), path=path) as server:
+        for url in (f"unix:{path}", f"unix://{path}", f"http+unix://{encoded}/prefix/"):
+            assert connect(url).cumsum(array(), 0).tolist() == SUMS
+        assert server.heads[-1].startswith("POST /prefix/v1/cumsum?")
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_an_answer_cut_at_any_byte_is_an_error(connect, reset):
+    cut = [0]
+    with LyingServer(lambda seen: tensor(cut=cut[0], reset=reset)) as server:
+        client = connect(server.url, retries=0)
+        for cut[0] in range(len(WHOLE)):
+            out = np.full(4, -1, np.int32)
+            with pytest.raises((tally.ConnectionLost, tally.BadAnswer)) as caught:
+                client.cumsum(array(), 0, out=out)
+            assert str(caught.value) and caught.value.attempts == 1
+            if cut[0] <= HEAD_BYTES:
+                assert not caught.value.output_touched and (out == -1).all()
+
+
+@pytest.mark.parametrize("cut", [0, 17, 40, 100, HEAD_BYTES, HEAD_BYTES + 1, len(WHOLE) - 1])
+def test_a_cut_answer_is_asked_for_again(connect, cut):
+    def script(seen):
+        return tensor(cut=cut if seen.number == 0 else None)
+
+    with LyingServer(script) as server:
+        assert connect(server.url).cumsum(array(), 0).tolist() == SUMS
+        assert server.requests == 2
+
+
+@pytest.mark.parametrize("extra", [0, 4, 8])
+def test_in_place_is_not_repeated_once_overwritten(connect, extra):
+    def script(seen):
+        return tensor(cut=HEAD_BYTES + extra if seen.number == 0 else None)
+
+    with LyingServer(script) as server:
+        x = array()
+        if extra == 0:
+            assert connect(server.url).cumsum(x, 0, out=x) is x and x.tolist() == SUMS
+        else:
+            with pytest.raises(tally.ConnectionLost, match="overwrite") as caught:
+                connect(server.url).cumsum(x, 0, out=x)
+            assert caught.value.output_touched and caught.value.attempts == 1
+            assert server.requests == 1
+
+
+LIES = [
+    # length: shorter, longer, absent and short, absent and long, negative, not a number, two
+    HEAD + TENSOR + "Content-Length: 12\r\n\r\nabcdefghijkl",
+    HEAD + TENSOR + "Content-Length: 17\r\n\r\n" + BODY + "q",
+    HEAD + TENSOR + "\r\nabcdefghijklmno",
+    HEAD + TENSOR + "\r\n" + BODY + "q",
+    HEAD + TENSOR + "Content-Length: -5\r\n\r\n" + BODY,
+    HEAD + TENSOR + "Content-Length: 99999999999999999999999\r\n\r\n" + BODY,
+    HEAD + TENSOR + "Content-Length: 1_6\r\n\r\n" + BODY,
+    HEAD + TENSOR + "Content-Length: 16\r\nContent-Length: 17\r\n\r\n" + BODY,
+    HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n0\r\n\r\n",
+    HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n20\r\n" + BODY + BODY + "\r\n0\r\n\r\n",
+    HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + BODY + "\r\n0\r\n\r\n",
+    HEAD + TENSOR + "Transfer-Encoding: chunked\r\n\r\n-10\r\n" + BODY + "\r\n0\r\n\r\n",
+    # another tensor
+    HEAD + "Tally-Dtype: float32\r\nTally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD + "Tally-Dtype: int32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD + "Tally-Dtype: int32\r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD + TENSOR + "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" + BODY,
+    # another type of content
+    "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + TENSOR + "Content-Length: 16\r\n\r\n" + BODY,
+    "HTTP/1.1 200 OK\r\n" + TENSOR + "Content-Length: 16\r\n\r\n" + BODY,
+    HEAD + TENSOR + "Content-Encoding: gzip\r\nContent-Length: 16\r\n\r\n" + BODY,
+    # another status
+    "HTTP/1.1 201 Created\r\nContent-Type: application/octet-stream\r\n"
+    + TENSOR
+    + "Content-Length: 16\r\n\r\n"
+    + BODY,
+    "HTTP/1.1 204 No Content\r\n\r\n",
+    "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    # not HTTP
+    "",
+    "\r\n\r\n",
+    "SSH-2.0-OpenSSH_9.2\r\n",
+    "HTTP/9.9 200 OK\r\n\r\n",
+    "HTTP/1.1 xyz\r\n\r\n",
+    "\x16\x03\x01\x02garbage\xff\xfe",
+    "HTTP/1.1 200",
+    HEAD + "no colon here\r\n" + TENSOR + "Content-Length: 16\r\n\r\n" + BODY,
+    HEAD + TENSOR + " folded: 1\r\nContent-Length: 16\r\n\r\n" + BODY,
+    BODY + BODY + BODY,
+]
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies_are_refused(connect, lie):
+    with LyingServer(text(lie)) as server:
+        with pytest.raises(tally.TallyError) as caught:
+            connect(server.url, retries=0).cumsum(array(), 0)
+        assert str(caught.value)
+        assert isinstance(caught.value, (tally.BadAnswer, tally.ConnectionLost))
+
+
+def test_heads_without_end_are_cut_off(connect):
+    endless = "HTTP/1.1 200 OK\r\n" + "X-Filler: 0000000000000000000000000000000\r\n" * 3000
+    with LyingServer(text(endless)) as server:
+        with pytest.raises(tally.BadAnswer, match="head"):
+            connect(server.url, retries=0).cumsum(array(), 0)
+
+
+CHUNKS = "Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n8;x=y\r\nijklmnop\r\n0\r\n\r\n"
+TRUTHS = [
+    HEAD + TENSOR + CHUNKS,
+    HEAD + TENSOR + "\r\n" + BODY,
+    "HTTP/1.1 103 Early Hints\r\nTally-Shape: 9\r\n\r\n"
+    + HEAD
+    + TENSOR
+    + "Content-Length: 16\r\n\r\n"
+    + BODY,
+    "HTTP/1.1 200 OK\r\ncontent-type: Application/Octet-Stream; x=y\r\ntally-dtype:int32\r\n"
+    "TALLY-SHAPE:\t4 \r\nContent-Length: 16\r\n\r\n" + BODY,
+    HEAD + TENSOR + "Tally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
+]
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_lengths_may_be_chunked_or_left_out(connect, truth):
+    with LyingServer(text(truth)) as server:
+        assert connect(server.url, retries=0).cumsum(array(), 0).tobytes() == BODY.encode()
+
+
+def test_a_chunked_answer_leaves_its_connection_usable(connect):
+    with LyingServer(lambda seen: Told((HEAD + TENSOR + CHUNKS).encode())) as server:
+        client = connect(server.url, retries=0)
+        for _ in range(3):
+            assert client.cumsum(array(), 0).tobytes() == BODY.encode()
+        assert server.connections == 1
+
+
+def test_what_follows_an_answer_is_not_taken_for_the_next(connect):
+    """More bytes than were announced: that connection is not used again."""
+    with LyingServer(lambda seen: Told(tensor().data + tensor().data[:-1] + b"\xff")) as server:
+        client = connect(server.url, retries=0)
+        for _ in range(3):
+            assert client.cumsum(array(), 0).tolist() == SUMS
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_an_answer_before_the_request_is_refused(connect, close):
+    """64 MiB are more than sockets hold: the request cannot have been sent."""
+    x = np.ones(1 << 24, np.int32)
+    answer = tensor(shape=str(x.size), body=bytes(x.nbytes), cut=1 << 20, hang=not close)
+    with LyingServer(lambda seen: answer, early=0) as server:
+        with pytest.raises((tally.BadAnswer, tally.ConnectionLost)) as caught:
+            connect(server.url, retries=0, timeout=60).cumsum(x, 0, out=x)
+        assert not caught.value.output_touched and (x == 1).all()
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_an_early_rejection_is_told(connect, close):
+    x = np.ones(1 << 24, np.int32)
+    told = '{"error":"too big \\u00e9\\u001b[31m","code":"too_large","field":"body"}'
+    answer = error(413, body=told, close=close, hang=not close)
+    with LyingServer(lambda seen: answer, early=0) as server:
+        with pytest.raises(tally.Rejected, match=r"^too big é\?\[31m$") as caught:
+            connect(server.url).cumsum(x, 0)
+        assert (caught.value.status, caught.value.code) == (413, "too_large")
+        assert (caught.value.field, caught.value.request_id) == ("body", "req-8")
+
+
+def test_a_slow_answer_is_waited_for_until_the_timeout(connect):
+    with LyingServer(lambda seen: tensor(drip=0.0005)) as server:
+        assert connect(server.url, retries=0).cumsum(array(), 0).tolist() == SUMS
+    with LyingServer(lambda seen: tensor(drip=0.02)) as server:
+        began = time.monotonic()
+        with pytest.raises(tally.CallTimeout, match="0.3 s"):
+            connect(server.url, timeout=0.3).cumsum(array(), 0)
+        assert time.monotonic() - began < 5
+
+
+def test_a_silent_server_ends_in_a_timeout_or_at_the_deadline(connect):
+    with LyingServer(lambda seen: Told(b"", hang=True)) as server:
+        with pytest.raises(tally.CallTimeout):
+            connect(server.url, timeout=0.2).cumsum(array(), 0)
+        with pytest.raises(tally.DeadlineExceeded):
+            connect(server.url).cumsum(array(), 0, deadline=0.2)
+        with pytest.raises(TimeoutError):
+            connect(server.url).cumsum(array(), 0, deadline=0.2)
+        assert re.search(r"\r\nX-Request-Timeout-Ms: (1\d\d|200)\r\n", server.heads[-1])
+
+
+def test_nobody_listening_is_said_so(connect):
+    for url in ("http://127.0.0.1:1", "unix:/nonexistent/tally.sock"):
+        with pytest.raises(tally.ConnectFailed, match="TALLY_URL") as caught:
+            connect(url).cumsum(array(), 0)
+        assert caught.value.attempts == 1 and caught.value.status is None
+
+
+def test_empty_arrays_travel(connect):
+    with LyingServer(lambda seen: tensor(shape="0", body=b"")) as server:
+        result = connect(server.url).cumsum(np.zeros(0, np.int32), 0)
+        assert result.shape == (0,) and result.dtype == np.int32
+        assert "Content-Length: 0\r\n" in server.heads[0]
+
+
+def test_the_request_says_all_of_the_scan(connect):
+    with LyingServer(lambda seen: tensor("float16", "2,3", bytes(12))) as server:
+        client = connect(f"{server.url}/prefix/", token="s3cret")
+        x = np.zeros((3, 2), np.float16).T
+        out = np.empty((3, 2), np.float16).T
+        options = {"exclusive": True, "reverse": True, "precision": "native", "deadline": 1.234}
+        client.cumsum(x, -1, out=out, **options)
+    head = server.heads[0]
+    assert head.startswith(
+        "POST /prefix/v1/cumsum?dtype=float16&shape=2,3&axis=1&exclusive=true&reverse=true"
+        "&precision=native&strides=1,2&output_strides=1,2 HTTP/1.1\r\n"
+    )
+    assert "Content-Length: 12\r\n" in head and "Expect" not in head
+    assert "Content-Type: application/octet-stream\r\n" in head
+    assert re.search(r"\r\nX-Request-Timeout-Ms: (1[12]\d\d)\r\n", head)
+    assert "Authorization: Bearer s3cret\r\n" in head
+    assert "s3cret" not in repr(client)
+
+
+def test_devices_that_are_no_list_are_refused(connect):
+    for body in ("", "[]", '{"devices": 3}', "{" * 100000):
+        with LyingServer(lambda seen: error(200, body=body)) as server:
+            with pytest.raises(tally.BadAnswer, match="Tally server"):
+                connect(server.url).devices()
+
+
+def test_a_text_without_end_is_cut_off(connect):
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    with LyingServer(lambda seen: Told(head + b" " * (3 << 20), close=True)) as server:
+        with pytest.raises(tally.BadAnswer, match="1 MiB"):
+            connect(server.url, retries=0).devices()
+
+
+def test_the_sums_of_the_script_are_those_of_its_input():
+    assert np.cumsum(lying_server.INPUT).tolist() == lying_server.SUMS

@@ -1,0 +1,190 @@
+"""Arrays in parts: however they are cut, the bits are those of one request."""
+
+import numpy as np
+import pytest
+import tally
+from lying_server import LyingServer, Seen, Told, error, tensor
+
+rng = np.random.default_rng(5)
+SHAPES = [(10000,), (40, 250), (3, 5000), (5000, 3), (7, 600, 5), (2, 3, 4, 500)]
+
+
+def same(left, right):
+    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "float64"])
+def test_large_arrays_go_in_parts_by_themselves(connect, server, shape, dtype):
+    whole, cut = connect(server.url), connect(server.url, part_bytes=4096)
+    x = (rng.standard_normal(shape) * 50).astype(dtype)
+    for axis in range(len(shape)):
+        for options in ({}, {"exclusive": True}, {"reverse": True}, {"precision": "native"}):
+            assert same(cut.cumsum(x, axis, **options), whole.cumsum(x, axis, **options))
+    assert same(cut.cumsum(x), whole.cumsum(x))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_parts_of_any_layout_in_and_out(connect, server, axis):
+    cut = connect(server.url, part_bytes=2000)
+    x = rng.standard_normal((30, 40, 20)).astype(np.float32)
+    expected = connect(server.url).cumsum(x, axis)
+    layouts = [
+        x,
+        np.asfortranarray(x),
+        np.ascontiguousarray(x[::-1])[::-1],
+        np.pad(x, 1)[1:-1, 1:-1, 1:-1],
+    ]
+    for given in layouts:
+        assert same(cut.cumsum(given, axis), expected)
+    for like in layouts:
+        out = np.zeros_like(like, subok=False)
+        assert same(np.ascontiguousarray(cut.cumsum(x, axis, out=out)), expected)
+        both = like.copy(order="K")
+        assert cut.cumsum(both, axis, out=both) is both
+        assert same(np.ascontiguousarray(both), expected)
+    square = x[0, :20].copy()
+    there = connect(server.url).cumsum(square, axis % 2)
+    cut.cumsum(square, axis % 2, out=square.T)
+    assert same(np.ascontiguousarray(square.T), there)
+
+
+def test_what_is_sent_stays_below_a_part(connect):
+    """But for a part that cannot be smaller: 256 elements of a line."""
+    seen = []
+
+    def script(request):
+        seen.append(len(request.body))
+        return Told(b"HTTP/1.1 500 Sorry\r\nContent-Length: 0\r\n\r\n")
+
+    for shape in ((64, 64), (1 << 12,), (4096, 1), (1, 1, 4096)):
+        with LyingServer(script) as server, pytest.raises(tally.ServerError):
+            connect(server.url, part_bytes=1024).cumsum(np.ones(shape, np.int32), 0)
+    assert seen and max(seen) <= 1024
+
+
+def test_progress_is_told(connect, server):
+    told = []
+    x = np.ones((64, 64), np.float32)
+
+    def progress(*numbers):
+        told.append(numbers)
+
+    connect(server.url, part_bytes=4096).cumsum(x, 1, progress=progress)
+    assert told == [(done, x.nbytes) for done in range(4096, x.nbytes + 1, 4096)]
+    told.clear()
+    connect(server.url).cumsum(x, 1, progress=progress)
+    assert told == [(x.nbytes, x.nbytes)]
+    connect(server.url, shm=True).cumsum(x, 1, progress=progress)
+    assert told == [(x.nbytes, x.nbytes)] * 2
+    assert connect(server.url).cumsum(x, 1, progress=True)[0, -1] == 64
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sizes", [(256, 512, 3, 1), (1, 2, 0, 300, 469), (772,)])
+def test_streams(connect, server, sizes, reverse):
+    client = connect(server.url)
+    x = rng.standard_normal((6, sum(sizes))).astype(np.float32)
+    expected = client.cumsum(x, 1, reverse=reverse)
+    sums = np.zeros_like(x)
+    parts = client_parts(client, 1, reverse=reverse)
+    assert parts.carry == b""
+    at = 0
+    for size in sizes:
+        window = slice(x.shape[1] - at - size, x.shape[1] - at) if reverse else slice(at, at + size)
+        parts.cumsum(x[:, window], out=sums[:, window])
+        at += size
+        # what was kept is all that there is to know
+        parts = client_parts(client, 1, reverse=reverse, carry=parts.carry)
+    assert same(sums, expected)
+
+
+def client_parts(client, *arguments, **options):
+    """Of either client; an asyncio one's cumsum() is run on its loop."""
+    if isinstance(client, tally.Client):
+        return client.parts(*arguments, **options)
+    parts = client.client.parts(*arguments, **options)
+
+    class Driven:
+        carry = property(lambda self: parts.carry)
+
+        def cumsum(self, *arguments, **options):
+            return client.loop.run_until_complete(parts.cumsum(*arguments, **options))
+
+    return Driven()
+
+
+def test_a_part_that_was_refused_may_be_sent_again(connect, server):
+    client = connect(server.url)
+    parts = client_parts(client, 0)
+    assert parts.cumsum(np.ones(300)).tolist()[-1] == 300
+    carry = parts.carry
+    with pytest.raises(tally.Rejected, match="carry") as caught:
+        parts.cumsum(np.ones((300, 2)))
+    assert caught.value.status == 400 and parts.carry == carry
+    assert parts.cumsum(np.ones(5)).tolist() == [301, 302, 303, 304, 305]
+
+
+def test_a_failure_ends_all_parts(connect):
+    def script(seen: Seen):
+        if seen.number < 3:
+            return tensor("int32", "1,256", bytes(1024))
+        return error(413)
+
+    with LyingServer(script) as server:
+        out = np.ones((100, 256), np.int32)
+        with pytest.raises(tally.Rejected) as caught:
+            connect(server.url, part_bytes=1024).cumsum(out, 1, out=out)
+        assert caught.value.output_touched
+        assert server.requests < 3 + 2 * 4
+
+
+CARRY = b"c" * 64
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nTally-Dtype: int32\r\n"
+HEAD += "Tally-Shape: 4\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Content-Length: 16\r\n\r\n",  # no carry
+        "Tally-Carry-Length: 0\r\nContent-Length: 16\r\n\r\n",
+        "Tally-Carry-Length: 64\r\nContent-Length: 79\r\n\r\n",
+        "Tally-Carry-Length: 64\r\nContent-Length: 16\r\n\r\n",
+        "Tally-Carry-Length: 99999999999\r\nContent-Length: 100000000015\r\n\r\n",
+        "Tally-Carry-Length: -1\r\nContent-Length: 15\r\n\r\n",
+        "Tally-Carry-Length: 64\r\nTally-Carry-Length: 65\r\nContent-Length: 80\r\n\r\n",
+        "Tally-Carry-Length: 64\r\n\r\n",  # and less than all
+        "Tally-Carry-Length: 70\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n",
+    ],
+)
+def test_a_carry_that_cannot_be_is_refused(connect, answer):
+    with LyingServer(lambda seen: Told((HEAD + answer).encode() + CARRY, close=True)) as server:
+        parts = client_parts(connect(server.url, retries=0), 0)
+        with pytest.raises((tally.BadAnswer, tally.ConnectionLost)):
+            parts.cumsum(np.ones(4, np.int32))
+        assert parts.carry == b""
+
+
+def test_a_carry_that_was_not_asked_for_is_refused(connect):
+    answer = "Tally-Carry-Length: 64\r\nContent-Length: 80\r\n\r\n"
+    told = Told((HEAD + answer).encode() + CARRY + bytes(16), close=True)
+    with LyingServer(lambda seen: told) as server:
+        with pytest.raises(tally.BadAnswer, match="carry"):
+            connect(server.url).cumsum(np.ones(4, np.int32), 0)
+
+
+def test_a_carry_cut_at_any_byte_is_asked_for_again(connect):
+    whole = (HEAD + "Tally-Carry-Length: 64\r\nContent-Length: 80\r\n\r\n").encode() + CARRY
+    whole += tensor().data[-16:]
+    first = len(whole) - 80
+    for cut in range(first, len(whole), 7):
+
+        def script(seen, cut=cut):
+            return Told(whole, cut=None if seen.number else cut)
+
+        with LyingServer(script) as server:
+            parts = client_parts(connect(server.url), 0)
+            x = np.ones(4, np.int32)
+            assert parts.cumsum(x).tolist() == [1, 3, 6, 10]
+            assert parts.carry == CARRY and server.requests == 2

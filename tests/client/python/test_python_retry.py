@@ -1,0 +1,148 @@
+"""When the clients try again, how long they wait, and when they give up. The cases of
+tests/client/test_retry.c, and the retry budget."""
+
+import email.utils
+import threading
+import time
+
+import numpy as np
+import pytest
+import tally
+from lying_server import INPUT, SUMS, LyingServer, error, tensor
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr("tally.call.BACKOFF_BASE", 0.001)
+    monkeypatch.setattr("tally.call.BACKOFF_MAX", 0.002)
+
+
+def array():
+    return np.array(INPUT, np.int32)
+
+
+def storm(status, failures, more=""):
+    return lambda seen: error(status, more) if seen.number < failures else tensor()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_storm_is_weathered(connect, status):
+    for in_place in (False, True):
+        with LyingServer(storm(status, 4)) as server:
+            x = array()
+            out = x if in_place else None
+            assert connect(server.url).cumsum(x, 0, out=out).tolist() == SUMS
+            assert server.requests == 5
+
+
+def test_retries_end(connect):
+    for retries in (4, 0):
+        with LyingServer(storm(503, 1000)) as server:
+            with pytest.raises(tally.Busy, match="the queue is full") as caught:
+                connect(server.url, retries=retries).cumsum(array(), 0)
+            assert server.requests == caught.value.attempts == retries + 1
+            assert (caught.value.code, caught.value.status) == ("queue_full", 503)
+            assert ("5 attempts" in str(caught.value)) == (retries == 4)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((status, tally.Rejected) for status in (400, 401, 403, 404, 413)),
+        *((status, tally.BadAnswer) for status in (299, 301, 999)),
+        (500, tally.ServerError),
+        (504, tally.DeadlineExceeded),
+    ],
+)
+def test_other_answers_are_not_repeated(connect, status, kind):
+    with LyingServer(storm(status, 1000)) as server:
+        with pytest.raises(kind) as caught:
+            connect(server.url).cumsum(array(), 0)
+        assert server.requests == 1 and caught.value.status == status
+
+
+def test_an_error_without_words_is_explained(connect):
+    with LyingServer(lambda seen: error(401, body="")) as server:
+        with pytest.raises(tally.Rejected, match="token"):
+            connect(server.url).cumsum(array(), 0)
+
+
+def test_retry_after_is_waited_for(connect):
+    with LyingServer(storm(503, 1, "Retry-After: 1\r\n")) as server:
+        began = time.monotonic()
+        assert connect(server.url).cumsum(array(), 0).tolist() == SUMS
+        assert 1 <= time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "after", ["31", "999999999999", "Fri, 31 Dec 2999 23:59:59 GMT", "9" * 400]
+)
+def test_a_retry_after_beyond_all_time_is_not_waited_for(connect, after):
+    with LyingServer(storm(503, 1, f"Retry-After: {after}\r\n")) as server:
+        with pytest.raises(tally.Busy, match="asks to wait"):
+            connect(server.url).cumsum(array(), 0)
+        assert server.requests == 1
+
+
+def test_a_retry_after_that_has_passed_or_is_none_costs_no_wait(connect):
+    for after in (email.utils.formatdate(0, usegmt=True), "soon", "-3"):
+        with LyingServer(storm(503, 1, f"Retry-After: {after}\r\n")) as server:
+            assert connect(server.url).cumsum(array(), 0).tolist() == SUMS
+
+
+def test_a_retry_after_longer_than_the_call_may_last_ends_it(connect):
+    with LyingServer(storm(503, 2, "Retry-After: 3\r\n")) as server:
+        with pytest.raises(tally.Busy):
+            connect(server.url, timeout=0.5).cumsum(array(), 0)
+        with pytest.raises(tally.Busy):
+            connect(server.url).cumsum(array(), 0, deadline=0.5)
+        assert server.requests == 2
+
+
+def test_connections_lost_before_the_answer_are_made_again(connect):
+    def script(seen):
+        return tensor(cut=0, reset=seen.number % 2 == 0) if seen.number < 3 else tensor()
+
+    with LyingServer(script) as server:
+        x = array()
+        assert connect(server.url).cumsum(x, 0, out=x).tolist() == SUMS
+        assert server.requests == 4
+
+
+def test_a_kept_connection_that_was_closed_costs_no_retry(connect):
+    with LyingServer(lambda seen: tensor(close=True)) as server:
+        client = connect(server.url, retries=0)
+        for _ in range(20):
+            assert client.cumsum(array(), 0).tolist() == SUMS
+
+
+def test_retries_are_a_tenth_of_the_calls_and_a_reserve(connect, monkeypatch):
+    """While all is refused, a server has to refuse little more than there are calls."""
+    monkeypatch.setattr("tally.call.Budget.PER_SECOND", 0)
+    calls = 200
+    with LyingServer(storm(503, 1 << 30)) as server:
+        client = connect(server.url)
+        for _ in range(calls):
+            with pytest.raises(tally.Busy):
+                client.cumsum(array(), 0)
+        assert calls < server.requests <= calls * 1.1 + 10
+
+
+def test_the_budget_is_shared_by_threads_and_comes_back_with_time(monkeypatch):
+    with LyingServer(storm(503, 1 << 30)) as server, tally.Client(server.url) as client:
+        monkeypatch.setattr("tally.call.Budget.PER_SECOND", 0)
+
+        def call():
+            for _ in range(25):
+                with pytest.raises(tally.Busy):
+                    client.cumsum(array(), 0)
+
+        threads = [threading.Thread(target=call) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert server.requests <= 200 * 1.1 + 10
+        monkeypatch.setattr("tally.call.Budget.PER_SECOND", 1e9)
+        server.script = storm(503, server.requests + 1)
+        assert client.cumsum(array(), 0).tolist() == SUMS

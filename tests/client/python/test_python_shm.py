@@ -1,0 +1,87 @@
+"""Arrays in shared memory: regions are kept, given back, and made anew with the server."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tally
+from support.tallyd import Tallyd
+
+SHM = pathlib.Path("/dev/shm")
+
+
+@pytest.fixture(params=[(), ("--shm-zero-copy",)], ids=["copies", "zero_copy"])
+def shm_server(log_dir, request):
+    server = Tallyd(log_dir / "shm.log", ["--allow-client-shm", *request.param])
+    server.url = f"http://127.0.0.1:{server.port}"
+    yield server
+    server.check_alive()
+    server.stop()
+
+
+def regions(server):
+    client = server.client()
+    try:
+        return client.get("/v2/systemsharedmemory/status").json()
+    finally:
+        client.close()
+
+
+def objects():
+    return set(SHM.glob("tally_py_*"))
+
+
+def test_regions_are_kept_and_given_back(connect, shm_server):
+    before = objects()
+    client = connect(shm_server.url, shm=True)
+    x = np.ones((1 << 18,), np.float64)
+    for _ in range(5):
+        assert client.cumsum(x, 0)[-1] == 1 << 18
+    assert len(regions(shm_server)) == 1
+    assert client.cumsum(np.ones(1 << 20), 0)[-1] == 1 << 20  # a larger one in its place
+    assert len(regions(shm_server)) == 1
+    assert objects() == before
+    client.close()
+    assert regions(shm_server) == []
+
+
+def test_a_client_that_is_forgotten_gives_its_regions_back(shm_server):
+    client = tally.Client(shm_server.url, shm=True)
+    client.cumsum([1, 2])
+    assert len(regions(shm_server)) == 1
+    del client
+    assert regions(shm_server) == []
+
+
+def test_a_server_that_was_started_anew_gets_new_regions(connect, log_dir):
+    first = Tallyd(log_dir / "first.log", ["--allow-client-shm"])
+    client = connect(f"http://127.0.0.1:{first.port}", shm=True)
+    assert client.cumsum([1, 2]).tolist() == [1, 3]
+    first.stop()
+    second = Tallyd(
+        log_dir / "second.log",
+        ["--allow-client-shm", "--listen", f"127.0.0.1:{first.port}"],
+    )
+    try:
+        assert client.cumsum([1, 2]).tolist() == [1, 3]
+        assert len(regions(second)) == 1
+        client.close()
+    finally:
+        second.kill()
+
+
+def test_a_server_that_allows_none_says_so(connect, log_dir):
+    server = Tallyd(log_dir / "none.log", [])
+    before = objects()
+    try:
+        with pytest.raises(tally.TallyError, match="--allow-client-shm"):
+            connect(f"http://127.0.0.1:{server.port}", shm=True).cumsum([1, 2])
+        assert objects() == before
+    finally:
+        server.kill()
+
+
+def test_memory_that_cannot_be_had_is_said_so(connect, shm_server, monkeypatch):
+    monkeypatch.setattr("tally.shared.FOLDER", "/nonexistent")
+    with pytest.raises(tally.InvalidArgument, match="shared memory"):
+        connect(shm_server.url, shm=True).cumsum([1, 2])
