@@ -2,11 +2,13 @@
 answer in a real Prometheus that watches a tallyd at work."""
 
 import json
+import math
 import pathlib
 import re
 import signal
 import subprocess
 import threading
+import time
 import urllib.parse
 import urllib.request
 
@@ -20,6 +22,8 @@ from support.waiting import until
 
 MONITORING = TOP / "deploy" / "monitoring"
 RULES = MONITORING / "rules.yaml"
+KUBERNETES = TOP / "deploy" / "kubernetes" / "overlays"
+RECORDED = json.loads((TOP / "tests" / "monitoring" / "step_load.json").read_text())
 RULE_TESTS = TOP / "tests" / "monitoring" / "rules_test.yaml"
 WATCHING = (TOP / "docs" / "watching.md").read_text()
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
@@ -78,14 +82,16 @@ class Load:
             thread.join()
 
 
-class Prometheus:
-    """With the very files of deploy/monitoring, but for the target and how often it is asked."""
+def config_for(target):
+    """The file of deploy/monitoring, but for the target and how often it is asked."""
+    config = (MONITORING / "prometheus.yaml").read_text()
+    assert config.count("localhost:8000") == 1 and config.count(": 5s") == 2
+    return config.replace("localhost:8000", target).replace(": 5s", ": 200ms")
 
-    def __init__(self, folder, target):
+
+class Prometheus:
+    def __init__(self, folder, config):
         self.port = free_port()
-        config = (MONITORING / "prometheus.yaml").read_text()
-        assert config.count("localhost:8000") == 1 and config.count(": 5s") == 2
-        config = config.replace("localhost:8000", target).replace(": 5s", ": 200ms")
         (folder / "prometheus.yaml").write_text(config)
         (folder / "rules.yaml").write_text(RULES.read_text())
         with open(folder / "log", "wb") as log:
@@ -110,9 +116,9 @@ class Prometheus:
         result = self.ask("/api/v1/query", query=query)["data"]["result"]
         return [float(series["value"][1]) for series in result]
 
-    def answers(self):
+    def answers(self, query="tally_ready"):
         try:
-            return self.figures("tally_ready") == [1]
+            return bool(self.figures(query))
         except OSError:
             assert self.process.poll() is None, "prometheus ended"
             return False
@@ -127,7 +133,7 @@ def prometheus(session_server, tmp_path_factory):
     """A Prometheus that watches the shared server, which is kept at work."""
     folder = pathlib.Path(tmp_path_factory.mktemp("prometheus"))
     load = Load(session_server)
-    watcher = Prometheus(folder, f"127.0.0.1:{session_server.port}")
+    watcher = Prometheus(folder, config_for(f"127.0.0.1:{session_server.port}"))
     try:
         until(watcher.answers, what="prometheus has no sample")
         yield watcher
@@ -250,3 +256,121 @@ def test_a_drain_shows_while_all_are_still_served(start_server):
     assert server.metric("tally_ready") == 0
     server.signal(signal.SIGTERM)
     assert server.wait() == 1
+
+
+# ---- autoscaling, replayed ----
+
+ASKED_EVERY_S = 15
+
+
+def horizontal():
+    return yaml.safe_load((KUBERNETES / "hpa" / "hpa.yaml").read_text())["spec"]
+
+
+def keda():
+    return yaml.safe_load((KUBERNETES / "keda" / "keda.yaml").read_text())["spec"]
+
+
+def expression(name):
+    """Of a recording rule, with the names of others replaced by what they stand for."""
+    recorded = {rule["record"]: rule["expr"] for rule in rules("record")}
+    text = recorded[name]
+    for other, expr in recorded.items():
+        text = text.replace(other, f"({expr})")
+    return text
+
+
+@pytest.fixture(scope="module")
+def recorded_work(tmp_path_factory):
+    """The figures that the rules make of the recorded step, every 15 s as an autoscaler asks: the work of a
+    replica, and the busy share of its devices alone."""
+    folder = pathlib.Path(tmp_path_factory.mktemp("recorded"))
+    began = int(time.time()) - 86400
+    lines = []
+    for name, values in RECORDED["series"].items():
+        lines.append(f"# TYPE {name} unknown")
+        for at, value in zip(RECORDED["times_s"], values):
+            lines.append(f"{name} {value} {began + at}")
+    (folder / "recorded.txt").write_text("\n".join([*lines, "# EOF", ""]))
+    made = promtool(
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        str(folder / "recorded.txt"),
+        str(folder / "data"),
+    )
+    assert made[0] == 0, made[1]
+    watcher = Prometheus(folder, "global: {}\n")
+    try:
+        until(lambda: watcher.answers("vector(1)"), what="prometheus does not answer")
+        figures = []
+        for name in ("instance:tally_work:ratio", "instance:tally_device_busy:ratio_rate1m"):
+            answer = watcher.ask(
+                "/api/v1/query_range",
+                query=expression(name),
+                start=began + ASKED_EVERY_S / 2,
+                end=began + RECORDED["times_s"][-1],
+                step=ASKED_EVERY_S,
+            )
+            (series,) = answer["data"]["result"]
+            figures.append([float(value) for _, value in series["values"]])
+        yield tuple(figures)
+    finally:
+        watcher.stop()
+
+
+def replicas(work, spec):
+    """How many replicas Kubernetes' autoscaler would run, every 15 s, for this much work altogether, in what
+    one replica can do: work / target rounded up, within the limits, as fast as the policies let it, and fewer
+    only when it was fewer for all of the stabilization window."""
+    target = float(spec["metrics"][0]["pods"]["target"]["averageValue"].removesuffix("m")) / 1000
+    up, down = spec["behavior"]["scaleUp"], spec["behavior"]["scaleDown"]
+    window = down["stabilizationWindowSeconds"] // ASKED_EVERY_S + 1
+    wanted, run = [], [spec["minReplicas"]]
+
+    def change(policy, sign):
+        base = run[max(0, len(run) - 1 - policy["periodSeconds"] // ASKED_EVERY_S)]
+        share = base * policy["value"] / 100 if policy["type"] == "Percent" else policy["value"]
+        return base + sign * math.ceil(share)
+
+    for much in work:
+        wanted.append(min(max(math.ceil(much / target), run[0]), spec["maxReplicas"]))
+        fewest = max(wanted[-window:])
+        if wanted[-1] > run[-1]:
+            run.append(min(wanted[-1], max(change(policy, 1) for policy in up["policies"])))
+        elif fewest < run[-1]:
+            run.append(max(fewest, min(change(policy, -1) for policy in down["policies"])))
+        else:
+            run.append(run[-1])
+    return run[1:]
+
+
+def test_the_recorded_step_scales_out_at_once_and_in_again_when_it_is_long_over(recorded_work):
+    work, busy = recorded_work
+    low, step, _ = (end_s // ASKED_EVERY_S for end_s in RECORDED["phases_end_s"])
+    spec = horizontal()
+    quiet = 60 * 30 // ASKED_EVERY_S  # half an hour as before the step
+    run = replicas(work + work[:1] * quiet, spec)
+    assert run[:low] == [2] * low
+    assert run[low + 2] > 2, run  # within half a minute
+    highest = max(run)
+    assert highest >= 2 * spec["minReplicas"], run
+    fell = next(i for i in range(1, len(run)) if run[i] < run[i - 1])
+    calm = spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] // ASKED_EVERY_S
+    assert fell >= step + calm - 1, run
+    assert run[fell:] == sorted(run[fell:], reverse=True) and run[-1] == 2, run
+    # By the use of the devices alone, which other work on the way of a request keeps low, it would be two.
+    assert set(replicas(busy, spec)) == {2}
+
+
+def test_both_autoscalers_decide_alike():
+    ours, theirs = horizontal(), keda()
+    work = next(one for one in theirs["triggers"] if one["type"] == "prometheus")["metadata"]
+    assert "instance:tally_work:ratio" in work["query"]
+    assert float(work["threshold"]) * 1000 == float(
+        ours["metrics"][0]["pods"]["target"]["averageValue"].removesuffix("m")
+    )
+    assert theirs["minReplicaCount"] == ours["minReplicas"]
+    assert theirs["maxReplicaCount"] == ours["maxReplicas"]
+    behavior = theirs["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior == ours["behavior"]
