@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every static check of the tree; prints what a failing one found and ends with its name.
 #
-#   tests/lint.sh [CHECK ...]     layering size docs format shell python gcc clang kernels tidy cppcheck
+#   tests/lint.sh [CHECK ...]     layering size docs format shell python kubernetes gcc clang kernels tidy cppcheck
 #
 # clang-tidy, cppcheck and the two compilers remember what passed (build/lint), so a second run
 # looks only at what changed.
@@ -57,6 +57,8 @@ check_python() {
             "$python" -m pyright --pythonpath "$python"
     )
 }
+
+check_kubernetes() { "$venv/bin/python" tests/lint_kubernetes.py; }
 
 # Everything compiled without a warning by one compiler, in a tree of its own.
 build_with() { # build_with NAME CC CXX EXTRA_CFLAGS TARGET ...
@@ -114,14 +116,14 @@ check_cppcheck() {
 }
 
 failed=''
-[ $# -gt 0 ] || set -- layering size docs format shell python gcc clang kernels tidy cppcheck
+[ $# -gt 0 ] || set -- layering size docs format shell python kubernetes gcc clang kernels tidy cppcheck
 for check in "$@"; do
     started=$(date +%s)
     if "check_$check" >"$cache/$check.log" 2>&1; then
-        printf 'lint: %-9s ok (%s s)\n' "$check" $(($(date +%s) - started))
+        printf 'lint: %-10s ok (%s s)\n' "$check" $(($(date +%s) - started))
     else
         cat "$cache/$check.log"
-        printf 'lint: %-9s FAILED\n' "$check"
+        printf 'lint: %-10s FAILED\n' "$check"
         failed="$failed $check"
     fi
 done

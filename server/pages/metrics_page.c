@@ -2,6 +2,7 @@
  * HELP, TYPE, then its samples, all of one family together, as the format demands. */
 #include "proto/models.h"
 #include "server/base/clock.h"
+#include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/machine.h"
 #include "server/base/metrics.h"
@@ -83,17 +84,17 @@ static void histogram(FILE *out, const char *name, const char *label,
     (void)fprintf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close, total);
 }
 
+/* Outcomes that never were are there with 0: a rate cannot see the first of a series that begins
+ * with 1. */
 static void write_requests(FILE *out, const struct metrics *metrics)
 {
     family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
     for (int route = 0; route < METRICS_ROUTE_COUNT; route++) {
         for (int status = 0; status < STATUS_COUNT; status++) {
-            uint64_t count = metrics_read(&metrics->outcomes[route][status]);
-            if (count > 0 || status == STATUS_OK) { /* success in any case */
-                (void)fprintf(out,
-                              "tally_requests_total{route=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
-                              route_names[route], status_slug((enum status)status), count);
-            }
+            (void)fprintf(out,
+                          "tally_requests_total{route=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
+                          route_names[route], status_slug((enum status)status),
+                          metrics_read(&metrics->outcomes[route][status]));
         }
     }
 }
@@ -191,6 +192,9 @@ static void write_queue(FILE *out, const struct server *server)
     uint64_t now_ns = clock_now_ns();
     single(out, "tally_queue_requests", "gauge", "Requests waiting for a device.",
            stats.requests);
+    single(out, "tally_queue_limit_requests", "gauge",
+           "Requests that may wait for a device, and large ones unread (--queue-depth).",
+           server->config->queue_depth);
     single(out, "tally_queue_bytes", "gauge", "Tensor memory of waiting requests.",
            stats.bytes);
     seconds(out, "tally_queue_oldest_seconds", "gauge", "Wait of the longest waiting request.",
@@ -313,6 +317,10 @@ static void write_process(FILE *out, const struct server *server)
     struct machine_usage usage;
     machine_usage(&usage);
     single(out, "tally_ready", "gauge", "1 while /readyz answers 200.", server_ready(server));
+    single(out, "tally_draining", "gauge", "1 from the signal to stop on.",
+           server_phase(server) >= SERVER_DRAINING);
+    single(out, "tally_connections_limit", "gauge",
+           "Most open connections (--max-connections).", server->config->max_connections);
     single(out, "tally_log_dropped_total", "counter", "Log lines left out.",
            log_dropped(server->log));
     family(out, "tally_build_info", "gauge", "Always 1; the labels name the build.");

@@ -254,11 +254,15 @@ static void outcomes_counters_and_gauges_are_shown(void **state)
     expect(page, "tally_requests_total{route=\"cumsum\",outcome=\"ok\"} 2");
     expect(page, "tally_requests_total{route=\"v2_infer\",outcome=\"too_large\"} 1");
     expect(page, "tally_requests_total{route=\"directml\",outcome=\"ok\"} 0");
+    expect(page, "tally_requests_total{route=\"cumsum\",outcome=\"queue_full\"} 0");
     expect(page, "tally_received_bytes_total 5000000000");
     expect(page, "tally_connections 2");
     expect(page, "tally_memory_budget_bytes 67108864");
     expect(page, "tally_queue_requests 0");
+    expect(page, "tally_queue_limit_requests 1024");
+    expect(page, "tally_connections_limit 4096");
     expect(page, "tally_ready 0");
+    expect(page, "tally_draining 0");
     expect(page,
            "tally_device_state{device=\"0\",name=\"Fake \\\"0\\\"\",state=\"opening\"} 1");
     expect(page, "tally_device_batches_total{device=\"1\",name=\"Fake \\\"1\\\"\"} 0");

@@ -1,0 +1,106 @@
+"""What deploy/kubernetes/ says of KServe, against the models of KServe's own package; what the files have in
+common with the program that they start. `make lint` renders them all and checks the rest."""
+
+import re
+import subprocess
+
+import pytest
+import yaml
+
+pytest.importorskip("kserve", reason="the KServe SDK does not install for this Python")
+
+from kserve import models as kserve_models  # noqa: E402
+from kubernetes.client import models as kubernetes_models  # noqa: E402
+
+from support.tallyd import BINARY, TOP  # noqa: E402
+
+FOLDER = TOP / "deploy" / "kubernetes"
+RUNTIME = FOLDER / "overlays" / "kserve" / "runtime.yaml"
+SERVICE = FOLDER / "overlays" / "kserve" / "inference-service.yaml"
+
+
+def documents():
+    for path in sorted(FOLDER.rglob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            yield path, document
+
+
+def check(value, type_name, path):
+    """A value read from YAML is one of this type of the packages, with nothing that the type does not know."""
+    inner = re.fullmatch(r"([Ll]ist|[Dd]ict)[\[(](?:str, )?(.*)[\])]", type_name)
+    if inner and inner[1].lower() == "list":
+        assert isinstance(value, list), path
+        for index, item in enumerate(value):
+            check(item, inner[2], f"{path}[{index}]")
+    elif inner:
+        assert isinstance(value, dict), path
+        for key, item in value.items():
+            check(item, inner[2], f"{path}.{key}")
+    elif type_name in ("str", "int", "bool", "float"):
+        assert type(value).__name__ == type_name, path
+    elif type_name != "object":
+        model = getattr(kserve_models, type_name, None) or getattr(kubernetes_models, type_name)
+        names = {known: attribute for attribute, known in model.attribute_map.items()}
+        for key, item in value.items():
+            assert key in names, f"{path}.{key} is unknown"
+            check(item, model.openapi_types[names[key]], f"{path}.{key}")
+
+
+@pytest.mark.parametrize(
+    "file, model",
+    [(RUNTIME, "V1alpha1ClusterServingRuntime"), (SERVICE, "V1beta1InferenceService")],
+)
+def test_kserves_package_knows_all_that_the_file_says(file, model):
+    document = yaml.safe_load(file.read_text())
+    check(document, model, document["kind"])
+    document["spec"]["replica"] = 2
+    with pytest.raises(AssertionError, match="replica is unknown"):
+        check(document, model, document["kind"])
+
+
+def test_the_inference_service_asks_for_what_the_runtime_offers(client):
+    runtime = yaml.safe_load(RUNTIME.read_text())
+    service = yaml.safe_load(SERVICE.read_text())
+    model = service["spec"]["predictor"]["model"]
+    assert model["runtime"] == runtime["metadata"]["name"]
+    assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
+    offered = [
+        {key: one[key] for key in ("name", "version")}
+        for one in runtime["spec"]["supportedModelFormats"]
+    ]
+    assert model["modelFormat"] in offered
+    # KServe takes the model's name from that of the service.
+    assert client.get(f"/v2/models/{service['metadata']['name']}/ready").status == 200
+
+
+def containers():
+    for path, document in documents():
+        spec = document.get("spec", {})
+        spec = spec.get("template", {}).get("spec", spec) if "template" in spec else spec
+        for container in spec.get("containers", ()):
+            yield pytest.param(container, id=str(path.relative_to(FOLDER)))
+
+
+@pytest.mark.parametrize("container", list(containers()))
+def test_the_settings_of_a_container_are_tallyds(container):
+    set_here = {one["name"]: one.get("value", "2") for one in container.get("env", ())}
+    ours = {name: value for name, value in set_here.items() if name.startswith("TALLY_")}
+    command = [BINARY, "--print-config", "env"]
+    said = subprocess.run(command, env=ours, capture_output=True, text=True, check=True).stdout
+    for name in ours:
+        assert re.search(rf"^#?{name}=", said, re.M), name
+
+
+@pytest.mark.parametrize("container", list(containers()))
+def test_the_probes_of_a_container_ask_for_pages_that_there_are(client, container):
+    for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+        if kind in container:
+            assert client.get(container[kind]["httpGet"]["path"]).status == 200
+
+
+def test_a_pod_has_time_for_delay_and_drain_together():
+    file = FOLDER / "base" / "deployment.yaml"
+    pod = yaml.safe_load(file.read_text())["spec"]["template"]["spec"]
+    env = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    drain = int(env["TALLY_DRAIN_DELAY_MS"]) / 1000 + int(env["TALLY_DRAIN_TIMEOUT_S"])
+    assert drain < pod["terminationGracePeriodSeconds"]

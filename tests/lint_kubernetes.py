@@ -1,0 +1,150 @@
+"""Render every overlay of deploy/kubernetes/ and check what comes out: `lint_kubernetes.py [--write-rule]`.
+
+Kubernetes' own kinds against its schemas, those of Prometheus' operator and KEDA against models made from
+theirs, nothing unknown allowed; then checkov, with the exceptions that the files argue. KServe's kinds are
+checked in tests/integration/test_kubernetes.py, for its package wants an environment of its own; here only
+their containers are. --write-rule writes the operator's copy of deploy/monitoring/rules.yaml anew.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import kubernetes_validate
+import yaml
+from cloudcoil.models.keda import v1alpha1 as keda
+from cloudcoil.models.prometheus_operator import v1 as operator
+
+TOP = pathlib.Path(__file__).resolve().parents[1]
+FOLDER = TOP / "deploy" / "kubernetes"
+RULES = TOP / "deploy" / "monitoring" / "rules.yaml"
+RULE = FOLDER / "overlays" / "monitoring" / "prometheus-rule.yaml"
+RULE_HEAD = """\
+# deploy/monitoring/rules.yaml for Prometheus' operator. Made by tests/lint_kubernetes.py --write-rule.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: tally
+  labels: {app.kubernetes.io/name: tally}
+spec:
+"""
+BINARIES = pathlib.Path(sys.executable).parent
+VERSION = "1.37"
+MODELS = {
+    "ServiceMonitor": operator.ServiceMonitor,
+    "PrometheusRule": operator.PrometheusRule,
+    "ScaledObject": keda.ScaledObject,
+}
+
+
+def rule_text():
+    lines = RULES.read_text().splitlines()
+    return RULE_HEAD + "".join(f"  {line}".rstrip() + "\n" for line in lines)
+
+
+def render(folder):
+    command = [BINARIES / "kubectl", "kustomize", folder]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    # What kustomize warns of (fields that are to be replaced by others) counts as a fault too.
+    return ran.stdout, ran.stderr
+
+
+def lost(given, kept, path):
+    """Paths of what a model left out or changed: it knows them not."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for key in given:
+            if key not in kept:
+                yield f"{path}.{key}: unknown"
+            else:
+                yield from lost(given[key], kept[key], f"{path}.{key}")
+    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for index, (mine, theirs) in enumerate(zip(given, kept)):
+            yield from lost(mine, theirs, f"{path}[{index}]")
+    elif given != kept:
+        yield f"{path}: {given!r} is read as {kept!r}"
+
+
+def model_faults(document):
+    try:
+        read = MODELS[document["kind"]].model_validate(document)
+    except ValueError as error:
+        return [str(error)]
+    # The models pass over what they do not know.
+    kept = read.model_dump(by_alias=True, exclude_unset=True, mode="json")
+    return list(lost(document, kept, document["kind"]))
+
+
+def schema_faults(document):
+    try:
+        kubernetes_validate.validate(document, VERSION, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return [f"{'.'.join(map(str, error.path))}: {error.message}"]
+    return []
+
+
+def containers_faults(runtime):
+    """Of a KServe runtime, as if they were a pod's."""
+    containers = runtime["spec"]["containers"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
+    return schema_faults({**pod, "spec": {"containers": containers}})
+
+
+def faults_of(document):
+    kind = document["kind"]
+    if kind in MODELS:
+        return model_faults(document)
+    if kind == "ClusterServingRuntime":
+        return containers_faults(document)
+    if kind == "InferenceService":
+        return []
+    return schema_faults(document)
+
+
+def image_faults(text):
+    version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
+    for image in re.findall(r"\bimage: (\S+)", text):
+        if not image.endswith(":" + version):
+            yield f"image {image}: not {version}"
+
+
+def checkov_faults(folder):
+    command = [BINARIES / "checkov", "--directory", folder, "--framework", "kubernetes"]
+    ran = subprocess.run(
+        [*command, "--output", "json", "--skip-download"], capture_output=True, text=True
+    )
+    results = json.loads(ran.stdout)
+    if not results.get("results", {}).get("passed_checks"):
+        yield f"checkov has checked nothing: {ran.stderr}"
+    for check in results.get("results", {}).get("failed_checks", ()):
+        yield f"{check['file_path']}: {check['resource']}: {check['check_id']} {check['check_name']}"
+
+
+def main():
+    if sys.argv[1:] == ["--write-rule"]:
+        RULE.write_text(rule_text())
+        return 0
+    found = []
+    if RULE.read_text() != rule_text():
+        found.append(f"{RULE.name} is not {RULES.name}: run this with --write-rule")
+    with tempfile.TemporaryDirectory() as rendered:
+        for path in sorted(FOLDER.rglob("kustomization.yaml")):
+            name = path.parent.name
+            text, said = render(path.parent)
+            documents = list(yaml.safe_load_all(text))
+            if said or not documents:
+                found.append(f"{name}: kustomize: {said}")
+            (pathlib.Path(rendered) / f"{name}.yaml").write_text(text)
+            found += [f"{name}: {fault}" for fault in image_faults(text)]
+            for document in documents:
+                where = f"{name}: {document['kind']}"
+                found += [f"{where}: {fault}" for fault in faults_of(document)]
+        found += checkov_faults(rendered)
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
