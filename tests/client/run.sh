@@ -212,6 +212,7 @@ if start_server; then
     check "examples/cumsum.c, linked statically" example cumsum "1 3 6 10 30 60" static
     check "examples/directml.c" example directml "0 2 3 6 0 3 11 18 0 9 15 17"
     check "examples/async.c" example async "100 of 100 sums, the last one is 99000"
+    check "examples/parts.c" example parts "1 3 6 10 15 21"
     command_tests "the tally command" tests/client/test_cli.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
     other cumsum.sh curl env "PATH=$bin:$PATH" sh docs/clients/cumsum.sh
