@@ -20,6 +20,8 @@ static const struct {
     [FORMAT_NPY] = {"npy", "application/x-npy", {".npy", NULL}, CONTENT_NPY},
     [FORMAT_RAW] = {"raw", "application/octet-stream", {".bin", ".raw"}, CONTENT_UNKNOWN},
     [FORMAT_JSON] = {"json", "application/json", {".json", NULL}, CONTENT_JSON},
+    [FORMAT_TEXT] = {"text", NULL, {".txt", NULL}, CONTENT_UNKNOWN},
+    [FORMAT_CSV] = {"csv", NULL, {".csv", NULL}, CONTENT_CSV},
 };
 
 const char *format_content_type(enum format format)
@@ -54,6 +56,9 @@ enum format format_of_file(const char *name)
 static enum content_kind guess(struct source *source)
 {
     char start[CONTENT_GUESS_BYTES];
+    if (source_peek(source, sizeof start) != EXIT_DONE) {
+        return CONTENT_UNKNOWN;
+    }
     size_t count = source->bytes < sizeof start ? (size_t)source->bytes : sizeof start;
     return source_read(source, 0, start, count) == 0 ? content_guess(start, count)
                                                      : CONTENT_UNKNOWN;
@@ -82,7 +87,7 @@ static const char *advice(enum content_kind kind)
     case CONTENT_PICKLE:
         return "save the array with numpy.save";
     case CONTENT_CSV:
-        return "write the numbers as [[1,2],[3,4]], or save them with numpy.save";
+        return "give --format csv, or text";
     case CONTENT_ARRAY_TEXT:
         return "write json.dumps(x.tolist()), or save it with numpy.save";
     case CONTENT_PYTHON:

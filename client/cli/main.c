@@ -101,6 +101,8 @@ int main(int argc, char **argv)
         .connections = 8,
         .duration_s = 5,
         .warmup_s = 0.5,
+        .part_bytes = 64 << 20,
+        .flush_ms = 100,
     };
     int status = options_parse(command, argc - 1, argv + 1, &settings);
     if (status != EXIT_DONE) {

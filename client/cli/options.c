@@ -97,16 +97,19 @@ static bool parse_number(const struct option_row *row, const char *text, double 
     return end != text && *end == '\0' && isfinite(*number) && in_bounds(row, *number);
 }
 
-static bool parse_list(const char *text, struct number_list *list)
+/* `open`: one of the numbers may be -1. */
+static bool parse_list(const char *text, bool open, struct number_list *list)
 {
     list->count = 0;
     for (;;) {
         char *end = NULL;
         errno = 0;
         long long value = strtoll(text, &end, 10);
-        if (errno != 0 || end == text || value < 0 || list->count == TALLY_MAX_RANK) {
+        if (errno != 0 || end == text || value < (open ? -1 : 0) ||
+            list->count == TALLY_MAX_RANK) {
             return false;
         }
+        open = open && value >= 0;
         list->numbers[list->count++] = value;
         if (*end == '\0') {
             return true;
@@ -119,9 +122,10 @@ static bool parse_list(const char *text, struct number_list *list)
 }
 
 /* Store an option's value, NULL of a flag, or complain. */
-static int take_value(const struct option_row *row, const char *value,
-                      struct settings *settings)
+static int take_value(enum command_id command, const struct option_row *row,
+                      const char *value, struct settings *settings)
 {
+    bool open = command == COMMAND_CUMSUM && row->offset == offsetof(struct settings, shape);
     void *to = (char *)settings + row->offset;
     const char *expected = "";
     bool right = true;
@@ -151,7 +155,7 @@ static int take_value(const struct option_row *row, const char *value,
         break;
     case OPTION_LIST:
         expected = "integers separated by commas, like 3,4";
-        right = parse_list(value, to);
+        right = parse_list(value, open, to);
         break;
     }
     if (row->offset == offsetof(struct settings, axis)) {
@@ -266,7 +270,7 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
             status = complain(EXIT_USAGE, "option --%s needs a value: --%s %s", row->name,
                               row->name, row->value);
         } else {
-            status = take_value(row, optarg, settings);
+            status = take_value(command, row, optarg, settings);
         }
     }
     while (status == EXIT_DONE && optind < argc) {

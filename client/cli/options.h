@@ -56,6 +56,12 @@ struct settings {
     bool reverse;
     const char *precision;
     double deadline_s;
+    int64_t part_bytes;
+    int64_t flush_ms;
+    const char *checkpoint;
+    bool resume;
+    bool header;
+    const char *delimiter;
 
     int64_t connections;
     double duration_s;

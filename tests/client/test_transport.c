@@ -533,10 +533,10 @@ static void totals_have_a_shape_and_type_of_their_own(void **state)
                               .axis = -1};
     assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
     assert_int_equal(bytes, sizeof totals);
-    const char *shapes[] = {"2,3", "3,2"};
+    static char shapes[][4] = {"2,3", "3,2"};
     for (int i = 0; i < 2; i++) {
         struct fake_server *server =
-            fake_server_start(script_totals, (void *)shapes[i], SIZE_MAX, NULL);
+            fake_server_start(script_totals, shapes[i], SIZE_MAX, NULL);
         struct tally *client = quick_client(fake_server_url(server), -1);
         assert_int_equal(tally_totals(client, &scan, input, totals, &err),
                          i == 0 ? TALLY_OK : TALLY_BAD_ANSWER);
