@@ -214,6 +214,7 @@ if start_server; then
     check "examples/async.c" example async "100 of 100 sums, the last one is 99000"
     check "examples/parts.c" example parts "1 3 6 10 15 21"
     command_tests "the tally command" tests/client/test_cli.py
+    command_tests "the tally command in parts" tests/client/test_cli_parts.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
     other cumsum.sh curl env "PATH=$bin:$PATH" sh docs/clients/cumsum.sh
     other cumsum.mjs node node docs/clients/cumsum.mjs
