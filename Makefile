@@ -341,7 +341,7 @@ install:
 DOCUMENTS = $(shell find docs client/examples -type f) $(wildcard *.md deploy/*.md) deploy/tallyd.env.example LICENSE client/tally.h client/tally_directml.h
 .PHONY: install-built
 install-built: all client opencl
-	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions
+	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/fish/vendor_completions.d
 	install -m755 $(BIN)/tallyd $(BIN)/tally $(D)/bin
 	install -m644 client/tally.h client/tally_directml.h $(D)/include
 	install -m644 $(LIB)/libtally.a $(D)/lib
@@ -352,6 +352,7 @@ install-built: all client opencl
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in >$(D)/lib/pkgconfig/tally.pc
 	$(BIN)/tally completion bash >$(D)/share/bash-completion/completions/tally
 	$(BIN)/tally completion zsh >$(D)/share/zsh/site-functions/_tally
+	$(BIN)/tally completion fish >$(D)/share/fish/vendor_completions.d/tally.fish
 	for page in client/man/*.[1-8]; do install -D -m644 $$page $(D)/share/man/man$${page##*.}/$${page##*/}; done
 	install -d $(D)/share/man/man8
 	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8

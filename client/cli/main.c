@@ -82,6 +82,7 @@ static int run(enum command_id command, const struct settings *settings)
 
 int main(int argc, char **argv)
 {
+    options_command_first(argc, argv);
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         options_overview(stdout);

@@ -32,7 +32,7 @@ const struct option_row option_rows[] = {
      ON_CUMSUM | ON_BENCH,
      "wide (default) adds 16- and 32-bit floats in float64, native in float32"},
     {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
-     "element type; needed for raw input"},
+     "element type, also as f4, <f4, double and the like; needed for raw input"},
     {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM | ON_BENCH,
      "sizes of the dimensions, outermost first; needed for raw input"},
     {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ANY, ON_CUMSUM,
@@ -111,8 +111,9 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "counted from those, so a stall of the server is seen by every request it delayed.\n"
         "Every answer is compared with the first one. Requests are not retried.\n"},
     [COMMAND_COMPLETION] = {
-        "completion", "SHELL", "bash zsh", "completion script for a shell",
-        "  eval \"$(tally completion bash)\"\n"},
+        "completion", "SHELL", "bash zsh fish", "completion script for a shell",
+        "  eval \"$(tally completion bash)\"\n"
+        "  tally completion fish | source\n"},
 };
 /* clang-format on */
 

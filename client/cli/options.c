@@ -5,6 +5,7 @@
 #include "client/cli/terminal.h"
 #include "client/text.h"
 #include "proto/edit_distance.h"
+#include "proto/macros.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -121,6 +122,23 @@ static bool parse_list(const char *text, bool open, struct number_list *list)
     }
 }
 
+/* Names of types elsewhere, NumPy's codes among them, by those here. */
+static const char *type_of_alias(const char *word)
+{
+    static const char *const aliases[][2] = {
+        {"f2", "float16"},  {"f4", "float32"},  {"f8", "float64"}, {"i1", "int8"},
+        {"i2", "int16"},    {"i4", "int32"},    {"i8", "int64"},   {"u1", "uint8"},
+        {"u2", "uint16"},   {"u4", "uint32"},   {"u8", "uint64"},  {"half", "float16"},
+        {"float", "float32"}, {"double", "float64"}};
+    const char *code = word + strspn(word, "<|="); /* little-endian, as all that is sent */
+    for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
+        if (strcmp(aliases[i][0], code) == 0) {
+            return aliases[i][1];
+        }
+    }
+    return word;
+}
+
 /* Store an option's value, NULL of a flag, or complain. */
 static int take_value(enum command_id command, const struct option_row *row,
                       const char *value, struct settings *settings)
@@ -132,6 +150,9 @@ static int take_value(enum command_id command, const struct option_row *row,
     if (value == NULL) {
         *(bool *)to = true;
         return EXIT_DONE;
+    }
+    if (row->offset == offsetof(struct settings, dtype)) {
+        value = type_of_alias(value);
     }
     struct suggestion suggestion = suggestion_for(value);
     switch (row->kind) {
@@ -177,6 +198,35 @@ static int take_value(enum command_id command, const struct option_row *row,
 bool option_is_on(const struct option_row *row, enum command_id command)
 {
     return (row->commands & (1U << command)) != 0;
+}
+
+/* Whether the value of an option before the command is the next word. */
+static bool value_follows(const char *word)
+{
+    bool spelled = word[1] == '-';
+    const char *name = word + (spelled ? 2 : 1);
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        bool named = spelled ? strcmp(row->name, name) == 0
+                             : row->letter == name[0] && name[0] != '\0' && name[1] == '\0';
+        if (named) {
+            return row->kind != OPTION_FLAG;
+        }
+    }
+    return false;
+}
+
+void options_command_first(int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
+        at += value_follows(argv[at]) ? 2 : 1;
+    }
+    if (at > 1 && at < argc) {
+        char *command = argv[at];
+        memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
+        argv[1] = command;
+    }
 }
 
 /* The row that getopt_long() means; NULL if it means none. */

@@ -110,6 +110,9 @@ extern const struct command_row command_rows[COMMAND_COUNT];
 /* Whether the command has the option. */
 bool option_is_on(const struct option_row *row, enum command_id command);
 
+/* Options may come before the command: put it in front of them, at argv[1]. */
+void options_command_first(int argc, char **argv);
+
 /* COMMAND_COUNT, after complaining, if there is none of this name. */
 enum command_id command_find(const char *name);
 

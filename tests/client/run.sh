@@ -134,7 +134,7 @@ install_all() {
     local d="$scratch/root/opt/tally" file
     for file in bin/tally bin/tallyd lib/libtally.a lib/libtally.so.0 lib/libtally.so include/tally.h \
         include/tally_directml.h lib/pkgconfig/tally.pc share/man/man1/tally.1 share/man/man3/tally.3 share/man/man8/tallyd.8 \
-        share/bash-completion/completions/tally share/zsh/site-functions/_tally \
+        share/bash-completion/completions/tally share/zsh/site-functions/_tally share/fish/vendor_completions.d/tally.fish \
         share/doc/tally/README.md share/doc/tally/docs/running.md lib/systemd/system/tallyd.service; do
         [ -s "$d/$file" ] || { echo "$file was not installed"; return 1; }
     done

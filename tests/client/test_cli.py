@@ -552,6 +552,25 @@ class Cumsum(unittest.TestCase):
             done = tally("cumsum", "--retries", "1000", stdin=b"[1]", url=s.url)
         self.assertEqual((done.returncode, s.count), (0, 6), done.stderr)
 
+    def test_options_come_before_the_command_too(self):
+        for words in (
+            ["--url", URL, "health"],
+            ["-u", URL, "--retries=0", "health"],
+            [f"--url={URL}", "-k", "health"],
+        ):
+            done = tally(*words, url="http://127.0.0.1:1")
+            self.assertEqual((done.returncode, done.stdout), (0, b"ready\n"), done.stderr)
+        self.assert_failed(tally("--url", URL), 2, "--help")
+        self.assert_failed(tally("--frob", "health"), 2, "unknown option --frob")
+
+    def test_types_have_the_names_of_others_too(self):
+        for alias, size in (("f4", 4), ("<f4", 4), ("|u1", 1), ("i8", 8), ("=i8", 8), ("double", 8), ("half", 2)):
+            source = self.path("in.bin", bytes(2 * size))
+            done = tally("cumsum", source, "-d", alias, "-s", "2")
+            self.assert_done(done)
+            self.assertEqual(done.stdout, bytes(2 * size))
+        self.assert_failed(tally("cumsum", source, "-d", ">f4", "-s", "2"), 2, "float32")
+
     def test_the_deadline_is_sent(self):
         with Server(lambda *_: answer(b'{"data":[1]}')) as s:
             tally("cumsum", "--deadline", "1.5", stdin=b"[1]", url=s.url)
@@ -668,12 +687,12 @@ class Completion(unittest.TestCase):
         )
 
     def test_every_option_is_completed(self):
-        for shell in ("bash", "zsh"):
+        for shell in ("bash", "zsh", "fish"):
             script = tally("completion", shell).stdout.decode()
             for command in COMMANDS:
                 self.assertIn(command, script)
                 for option in self.options(command):
-                    self.assertIn(option, script)
+                    self.assertIn(f"-l {option[2:]}" if shell == "fish" else option, script)
 
     def test_bash_completes(self):
         script = tally("completion", "bash").stdout.decode()
@@ -684,6 +703,7 @@ class Completion(unittest.TestCase):
             (["tally", "cumsum", "--dtype", "uint1"], {"uint16"}),
             (["tally", "health", "--ex"], set()),
             (["tally", "completion", "z"], {"zsh"}),
+            (["tally", "completion", "f"], {"fish"}),
         ]:
             line = " ".join(f"'{word}'" for word in words)
             text = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _tally; printf '%s\\n' \"${{COMPREPLY[@]}}\""
