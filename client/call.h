@@ -26,7 +26,7 @@ struct call_spec {
     const char *path;         /* with its query */
     const char *content_type; /* NULL: not sent */
     const char *accept;       /* NULL: not sent */
-    const char *head; /* bytes before `body` */
+    const char *head;         /* bytes before `body` */
     size_t head_bytes;
     const char *head_header; /* which announces how many they are; NULL: no head */
     const void *body;

@@ -179,14 +179,12 @@ static int64_t scan_superblocks(const struct tally_scan *scan)
 /* Type of one sum of a line's elements while it is computed. */
 static enum tally_dtype scan_sum_dtype(const struct tally_scan *scan)
 {
-    switch (scan->dtype) {
-    case TALLY_FLOAT16:
-    case TALLY_BFLOAT16:
-    case TALLY_FLOAT32:
-        return scan->precision == TALLY_NATIVE ? TALLY_FLOAT32 : TALLY_FLOAT64;
-    default:
+    bool rounded = scan->dtype == TALLY_FLOAT16 || scan->dtype == TALLY_BFLOAT16 ||
+                   scan->dtype == TALLY_FLOAT32;
+    if (!rounded) {
         return scan->dtype;
     }
+    return scan->precision == TALLY_NATIVE ? TALLY_FLOAT32 : TALLY_FLOAT64;
 }
 
 /* ---- the request ---- */
@@ -391,8 +389,9 @@ enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *by
 }
 
 /* Likewise; the answer has another shape and type than the input. */
-static enum tally_status totals_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
-                                   const void *input, void *totals, struct tally_error *err)
+static enum tally_status totals_call_init(struct cumsum_call *cumsum,
+                                          const struct tally_scan *scan, const void *input,
+                                          void *totals, struct tally_error *err)
 {
     enum tally_status status = tally_totals_bytes(scan, &cumsum->output_bytes, err);
     if (status != TALLY_OK) {

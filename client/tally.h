@@ -176,9 +176,8 @@ struct tally_parts;
 
 /* Nothing is sent yet. `scan` and its lists are copied; the size of its axis says nothing here,
  * output_strides must be NULL. NULL on failure. */
-TALLY_API struct tally_parts *tally_parts_open(struct tally *client,
-                                               const struct tally_scan *scan,
-                                               struct tally_error *err);
+TALLY_API struct tally_parts *
+tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tally_error *err);
 
 /* Sum the next `count` elements (0 or more) of each line.
  * in    input   the part: a tensor whose axis has `count` elements, as in tally_cumsum()

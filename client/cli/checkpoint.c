@@ -89,8 +89,8 @@ static bool take_lane(FILE *file, struct lane_state *lane, bool *damaged)
     *damaged = !take_number(file, &lane->step) || !take_number(file, &lane->carry_bytes) ||
                lane->carry_bytes > CARRY_MOST;
     lane->carry = *damaged ? NULL : malloc((size_t)lane->carry_bytes + 1);
-    *damaged = lane->carry == NULL || fread(lane->carry, 1, (size_t)lane->carry_bytes, file) !=
-                                          lane->carry_bytes;
+    *damaged = lane->carry == NULL ||
+               fread(lane->carry, 1, (size_t)lane->carry_bytes, file) != lane->carry_bytes;
     lane->active = true;
     return !*damaged;
 }

@@ -22,8 +22,8 @@ enum {
 struct lane_state {
     bool active;
     uint64_t lane;
-    uint64_t step;     /* of it done */
-    void *carry;       /* owned; NULL: none */
+    uint64_t step; /* of it done */
+    void *carry;   /* owned; NULL: none */
     uint64_t carry_bytes;
 };
 

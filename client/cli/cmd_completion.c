@@ -140,7 +140,8 @@ static void write_fish(void)
         write_fish_text(command->summary);
         (void)putchar('\n');
         if (operands != NULL) {
-            (void)printf("complete -c tally -n '__fish_seen_subcommand_from %s' ", command->name);
+            (void)printf("complete -c tally -n '__fish_seen_subcommand_from %s' ",
+                         command->name);
             if (operands[0] == '<') {
                 (void)puts("-F");
             } else {

@@ -34,8 +34,12 @@ static int choose_formats(const struct settings *settings, struct source *source
                         "an NPY file says its type and shape itself: leave out --dtype, "
                         "--shape and strides");
     }
-    if (settings->delimiter != NULL && (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' || strchr("\n+-.0123456789", settings->delimiter[0]) != NULL)) {
-        return complain(EXIT_USAGE, "--delimiter %s: expected one character that is not part of a number", settings->delimiter);
+    if (settings->delimiter != NULL &&
+        (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
+         strchr("\n+-.0123456789", settings->delimiter[0]) != NULL)) {
+        return complain(EXIT_USAGE,
+                        "--delimiter %s: expected one character that is not part of a number",
+                        settings->delimiter);
     }
     *output = format_named(settings->output_format);
     if (*output == FORMAT_NONE) {

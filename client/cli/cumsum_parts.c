@@ -32,8 +32,8 @@ enum {
 struct worker {
     struct parts_job *job;
     pthread_t thread;
-    char *input;  /* owned: of a part */
-    char *output; /* owned */
+    char *input;               /* owned: of a part */
+    char *output;              /* owned */
     struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
     struct lane_state *state;  /* of its lane */
     uint64_t lane;
@@ -47,20 +47,20 @@ struct worker {
 struct parts_job {
     const struct settings *settings;
     struct tally *client;
-    struct part_source source; /* a stream: shared: reading */
-    struct part_sink sink;     /* in order: who has the turn */
+    struct part_source source;    /* a stream: shared: reading */
+    struct part_sink sink;        /* in order: who has the turn */
     struct checkpoint checkpoint; /* shared: lock */
     bool in_order;
-    bool saves; /* checkpoints */
+    bool saves;              /* checkpoints */
     pthread_mutex_t reading; /* before `lock` */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t tickets;     /* given out; shared: lock */
-    uint64_t turn;        /* of the ticket that may write; shared: lock */
-    int running;          /* workers; shared: lock */
-    uint64_t moved;       /* bytes of parts that are done, both ways; shared: lock */
+    uint64_t tickets;      /* given out; shared: lock */
+    uint64_t turn;         /* of the ticket that may write; shared: lock */
+    int running;           /* workers; shared: lock */
+    uint64_t moved;        /* bytes of parts that are done, both ways; shared: lock */
     _Atomic bool answered; /* by a server, once */
-    _Atomic int status;   /* of the first failure */
+    _Atomic int status;    /* of the first failure */
 };
 
 /* ---- failing ---- */
@@ -449,8 +449,8 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     }
     job->saves = settings->checkpoint != NULL;
     if (status == EXIT_DONE) {
-        status = part_sink_open(&job->sink, settings, output, tensor, job->saves,
-                                settings->resume);
+        status =
+            part_sink_open(&job->sink, settings, output, tensor, job->saves, settings->resume);
     }
     const struct text_reader *reader = &job->source.text;
     if (status == EXIT_DONE && reader->header != NULL &&

@@ -21,7 +21,7 @@ enum {
 /* One run of the command. */
 struct cumsum_job {
     const struct settings *settings; /* borrowed */
-    struct source *source; /* borrowed, loaded */
+    struct source *source;           /* borrowed, loaded */
     struct destination destination;
     struct progress progress;
     enum format input;
@@ -49,8 +49,7 @@ static int expect(struct cumsum_job *job, struct expectation *expected)
         return EXIT_DONE; /* the server knows how many bytes the strides make */
     }
     format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
-    return hint[0] == '\0' ? EXIT_DONE
-                           : complain(EXIT_USAGE, "%s%s", job->source->name, hint);
+    return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source->name, hint);
 }
 
 /* ---- the request ---- */

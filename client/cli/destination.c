@@ -87,10 +87,9 @@ int destination_open_partial(const char *name, bool resume, struct destination *
         return complain(EXIT_LOCAL, "out of memory");
     }
     (void)snprintf(path, size, "%s.partial", name);
-    *destination = (struct destination){
-        .name = name, .temporary = path, .stays = true, .due = UINT64_MAX};
-    destination->fd =
-        open(path, O_RDWR | O_CLOEXEC | (resume ? 0 : O_CREAT | O_TRUNC), 0666);
+    *destination =
+        (struct destination){.name = name, .temporary = path, .stays = true, .due = UINT64_MAX};
+    destination->fd = open(path, O_RDWR | O_CLOEXEC | (resume ? 0 : O_CREAT | O_TRUNC), 0666);
     return destination->fd >= 0 ? EXIT_DONE
                                 : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
 }
@@ -190,7 +189,8 @@ static int keep(struct destination *destination, const void *bytes, size_t count
 }
 
 /* Elements of a shape times element size; false on overflow. */
-static bool shape_bytes(const struct number_list *shape, enum tally_dtype dtype, uint64_t *bytes)
+static bool shape_bytes(const struct number_list *shape, enum tally_dtype dtype,
+                        uint64_t *bytes)
 {
     uint64_t total = tally_dtype_bytes(dtype);
     for (int i = 0; i < shape->count; i++) {

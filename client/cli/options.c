@@ -126,9 +126,9 @@ static bool parse_list(const char *text, bool open, struct number_list *list)
 static const char *type_of_alias(const char *word)
 {
     static const char *const aliases[][2] = {
-        {"f2", "float16"},  {"f4", "float32"},  {"f8", "float64"}, {"i1", "int8"},
-        {"i2", "int16"},    {"i4", "int32"},    {"i8", "int64"},   {"u1", "uint8"},
-        {"u2", "uint16"},   {"u4", "uint32"},   {"u8", "uint64"},  {"half", "float16"},
+        {"f2", "float16"},    {"f4", "float32"},    {"f8", "float64"}, {"i1", "int8"},
+        {"i2", "int16"},      {"i4", "int32"},      {"i8", "int64"},   {"u1", "uint8"},
+        {"u2", "uint16"},     {"u4", "uint32"},     {"u8", "uint64"},  {"half", "float16"},
         {"float", "float32"}, {"double", "float64"}};
     const char *code = word + strspn(word, "<|="); /* little-endian, as all that is sent */
     for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
@@ -140,8 +140,8 @@ static const char *type_of_alias(const char *word)
 }
 
 /* Store an option's value, NULL of a flag, or complain. */
-static int take_value(enum command_id command, const struct option_row *row,
-                      const char *value, struct settings *settings)
+static int take_value(enum command_id command, const struct option_row *row, const char *value,
+                      struct settings *settings)
 {
     bool open = command == COMMAND_CUMSUM && row->offset == offsetof(struct settings, shape);
     void *to = (char *)settings + row->offset;

@@ -43,8 +43,7 @@ static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_
         sizes[sink->fortran_order ? shape->count - 1 - i : i] =
             i == 0 ? outermost : shape->numbers[i];
     }
-    size_t bytes =
-        npy_header_print((enum dtype)sink->tensor->dtype, sizes, shape->count, text);
+    size_t bytes = npy_header_print((enum dtype)sink->tensor->dtype, sizes, shape->count, text);
     char *order = memmem(text, bytes, "False", 5);
     if (sink->fortran_order && order != NULL) {
         memcpy(order, "True ", 5);
@@ -173,8 +172,9 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     sink->row = shape->count == 1 ? 1 : (uint64_t)shape->numbers[shape->count - 1];
     if (open && (format == FORMAT_JSON ||
                  (format == FORMAT_NPY && part_sink_in_order(format, settings->output)))) {
-        return complain(EXIT_USAGE, "%s says its size before its numbers, and the size is not "
-                                    "known: use --output-format raw or text, or -o FILE.npy",
+        return complain(EXIT_USAGE,
+                        "%s says its size before its numbers, and the size is not "
+                        "known: use --output-format raw or text, or -o FILE.npy",
                         format == FORMAT_JSON ? "nested JSON" : "NPY");
     }
     if (format == FORMAT_NPY && tensor->dtype == TALLY_BFLOAT16) {
@@ -202,7 +202,8 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
     }
     for (uint64_t i = 0; i < runs; i++) {
         uint64_t offset = sink->head + box_run_offset(sink->cutting, box, i);
-        if (destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes) != 0) {
+        if (destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes) !=
+            0) {
             return blame_destination(sink);
         }
     }
@@ -214,8 +215,8 @@ int part_sink_finish(struct part_sink *sink, const struct box *end)
     const struct number_list *shape = &sink->tensor->shape;
     int status = EXIT_DONE;
     if (sink->format == FORMAT_NPY && shape->numbers[0] < 0) {
-        status = write_head(sink, (int64_t)(sink->cutting->length == OPEN_SIZE ? end->at
-                                                                               : end->outer));
+        status = write_head(
+            sink, (int64_t)(sink->cutting->length == OPEN_SIZE ? end->at : end->outer));
     } else if (sink->format == FORMAT_JSON && cutting_bytes(sink->cutting) == 0) {
         status = write_empty_json(sink, 0);
         status = status == EXIT_DONE ? append(sink, "\n", 1) : status;

@@ -12,7 +12,7 @@
 enum {
     HINT_TEXT = 256,
     NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
-    BLOCK = 256,      /* elements of a line: between blocks a carry holds none */
+    BLOCK = 256,       /* elements of a line: between blocks a carry holds none */
     INTEGER_BLOCK = 16 /* integers carry one sum a line, which is to be little of the part */
 };
 
@@ -66,11 +66,10 @@ static int check_length(const struct source *source, struct tensor *tensor, cons
     if (fits && open < 0 && data == elements) {
         return EXIT_DONE;
     }
-    return complain(EXIT_USAGE,
-                    "%s has %" PRIu64 " bytes, but its type and shape make %" PRIu64 "%s%s%s",
-                    source->name, data, fits ? elements : 0,
-                    open >= 0 ? " or a multiple of it" : "", hint[0] != '\0' ? "; it" : "",
-                    hint);
+    return complain(
+        EXIT_USAGE, "%s has %" PRIu64 " bytes, but its type and shape make %" PRIu64 "%s%s%s",
+        source->name, data, fits ? elements : 0, open >= 0 ? " or a multiple of it" : "",
+        hint[0] != '\0' ? "; it" : "", hint);
 }
 
 int tensor_of_raw(const struct settings *settings, struct source *source, struct tensor *tensor)
@@ -135,8 +134,7 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
                               .shape.count = head.rank,
                               .data_offset = need};
     for (int i = 0; i < head.rank; i++) {
-        tensor->shape.numbers[i] =
-            head.sizes[tensor->fortran_order ? head.rank - 1 - i : i];
+        tensor->shape.numbers[i] = head.sizes[tensor->fortran_order ? head.rank - 1 - i : i];
     }
     if (source->stream) { /* what follows is the data */
         source_drop(source, (size_t)need);
@@ -150,9 +148,9 @@ int tensor_of_text(const struct settings *settings, struct part_source *parts)
     source_as_stream(parts->bytes);
     int status = text_reader_open(text, settings, parts->bytes);
     parts->is_text = true;
-    parts->tensor = (struct tensor){
-        .dtype = text->dtype,
-        .shape = {.count = text->columns == 1 ? 1 : 2, .numbers = {-1, (int64_t)text->columns}}};
+    parts->tensor = (struct tensor){.dtype = text->dtype,
+                                    .shape = {.count = text->columns == 1 ? 1 : 2,
+                                              .numbers = {-1, (int64_t)text->columns}}};
     return status;
 }
 
@@ -211,8 +209,8 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
     } else { /* a stretch of the axis */
         cutting.length_step = whole_blocks(larger(room / line, 1));
     }
-    cutting.lanes =
-        parts_of(cutting.outer, cutting.outer_step) * parts_of(cutting.inner, cutting.inner_step);
+    cutting.lanes = parts_of(cutting.outer, cutting.outer_step) *
+                    parts_of(cutting.inner, cutting.inner_step);
     cutting.steps = parts_of(cutting.length, cutting.length_step);
     return cutting;
 }
@@ -246,8 +244,8 @@ uint64_t box_bytes(const struct cutting *cutting, const struct box *box)
 
 uint64_t box_runs(const struct cutting *cutting, const struct box *box, uint64_t *run_bytes)
 {
-    bool together = box->columns == cutting->inner &&
-                    (box->outers == 1 || box->count == cutting->length);
+    bool together =
+        box->columns == cutting->inner && (box->outers == 1 || box->count == cutting->length);
     uint64_t runs = together ? 1 : box->outers * box->count;
     *run_bytes = runs == 0 ? 0 : box_bytes(cutting, box) / runs;
     return runs;
@@ -301,8 +299,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
     uint64_t run_bytes = 0;
     uint64_t runs = box_runs(&parts->cutting, box, &run_bytes);
     for (uint64_t i = 0; i < runs; i++) {
-        uint64_t offset =
-            parts->tensor.data_offset + box_run_offset(&parts->cutting, box, i);
+        uint64_t offset = parts->tensor.data_offset + box_run_offset(&parts->cutting, box, i);
         if (source_read(parts->bytes, offset, to + i * run_bytes, run_bytes) != 0) {
             return EXIT_LOCAL;
         }
@@ -342,9 +339,10 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
         return parts->is_text ? EXIT_DONE : check_end(parts);
     }
     uint64_t lines = 0;
-    int status = parts->is_text
-                     ? text_reader_take(&parts->text, to, most, parts->flush_ms, &lines)
-                     : source_take(parts->bytes, to, most * unit, unit, parts->flush_ms, &taken);
+    int status =
+        parts->is_text
+            ? text_reader_take(&parts->text, to, most, parts->flush_ms, &lines)
+            : source_take(parts->bytes, to, most * unit, unit, parts->flush_ms, &taken);
     if (status != EXIT_DONE) {
         return status;
     }

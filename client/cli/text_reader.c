@@ -12,10 +12,10 @@
 #include <strings.h>
 
 enum {
-    READ_BYTES = 1 << 20,   /* at a time */
-    LINE_MOST = 256 << 20,  /* a longer line is no line of numbers */
+    READ_BYTES = 1 << 20,  /* at a time */
+    LINE_MOST = 256 << 20, /* a longer line is no line of numbers */
     ELEMENT_MOST = 8,
-    QUOTE_BYTES = 40,       /* of a number in a complaint */
+    QUOTE_BYTES = 40, /* of a number in a complaint */
     SPELLED_BYTES = 512
 };
 
@@ -44,12 +44,8 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
     static const struct {
         const char *found;
         const char *means;
-    } words[] = {{"nan", "NaN"},
-                 {"inf", "Infinity"},
-                 {"infinity", "Infinity"},
-                 {"-inf", "-Infinity"},
-                 {"-infinity", "-Infinity"},
-                 {"-nan", "NaN"}};
+    } words[] = {{"nan", "NaN"},        {"inf", "Infinity"},        {"infinity", "Infinity"},
+                 {"-inf", "-Infinity"}, {"-infinity", "-Infinity"}, {"-nan", "NaN"}};
     char spelled[SPELLED_BYTES + NUMBER_ROOM] = "";
     char *at = spelled;
     const char *end = text + count;
@@ -75,27 +71,27 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
         *at++ = '0';
     }
     while (text < end) {
-        bool bare_point = *text == '.' && (end - text == 1 || isdigit((unsigned char)text[1]) == 0);
+        bool bare_point =
+            *text == '.' && (end - text == 1 || isdigit((unsigned char)text[1]) == 0);
         *at++ = *text++;
         if (bare_point) {
             *at++ = '0';
         }
     }
-    const char *past =
-        number_reader_of((enum dtype)reader->dtype)(spelled, spelled + sizeof spelled, out, &result);
+    const char *past = number_reader_of((enum dtype)reader->dtype)(
+        spelled, spelled + sizeof spelled, out, &result);
     return past == at;
 }
 
 static int refuse_number(const struct text_reader *reader, const char *text, size_t count)
 {
     bool integer = reader->dtype >= TALLY_INT8;
-    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%.*s' is not a number of type %s%s",
-                    reader->bytes->name, reader->line,
-                    (int)(count < QUOTE_BYTES ? count : QUOTE_BYTES), text,
-                    tally_dtype_name(reader->dtype),
-                    integer && !reader->typed
-                        ? ", which the first line made it; give --dtype float64"
-                        : "");
+    return complain(
+        EXIT_USAGE, "%s: line %" PRIu64 ": '%.*s' is not a number of type %s%s",
+        reader->bytes->name, reader->line, (int)(count < QUOTE_BYTES ? count : QUOTE_BYTES),
+        text, tally_dtype_name(reader->dtype),
+        integer && !reader->typed ? ", which the first line made it; give --dtype float64"
+                                  : "");
 }
 
 /* The numbers of a line that ends at end[0] == '\n', to room for reader->columns; *count is how
@@ -232,8 +228,7 @@ static int look_at_first_line(struct text_reader *reader)
         if (!reader->typed) {
             char integers[] = "+-0123456789 \t\r?";
             integers[sizeof integers - 2] = reader->delimiter;
-            reader->dtype =
-                line + strspn(line, integers) == end ? TALLY_INT64 : TALLY_FLOAT64;
+            reader->dtype = line + strspn(line, integers) == end ? TALLY_INT64 : TALLY_FLOAT64;
         }
         status = read_line(reader, line, end, NULL, &reader->columns);
     }
@@ -294,7 +289,8 @@ int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int f
         status = read_line(reader, line, end, to + *count * row, &columns);
         if (status == EXIT_DONE && columns != 0 && columns != reader->columns) {
             return complain(EXIT_USAGE,
-                            "%s: line %" PRIu64 " has %" PRIu64 " numbers, the first one %" PRIu64,
+                            "%s: line %" PRIu64 " has %" PRIu64
+                            " numbers, the first one %" PRIu64,
                             reader->bytes->name, reader->line, columns, reader->columns);
         }
         *count += columns > 0;

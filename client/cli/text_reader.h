@@ -18,15 +18,15 @@
 struct text_reader {
     struct source *bytes; /* borrowed */
     enum tally_dtype dtype;
-    char delimiter;   /* stands between numbers, besides blanks or instead of them */
+    char delimiter; /* stands between numbers, besides blanks or instead of them */
     uint64_t columns;
-    uint64_t line;    /* lines that were read */
-    bool typed;       /* the type was asked for */
-    char *text;       /* owned: what was read and is no whole line yet, from `at` on */
+    uint64_t line; /* lines that were read */
+    bool typed;    /* the type was asked for */
+    char *text;    /* owned: what was read and is no whole line yet, from `at` on */
     size_t at;
     size_t have;
     size_t room;
-    char *header;     /* owned: the first line, with its end; NULL: none */
+    char *header; /* owned: the first line, with its end; NULL: none */
     size_t header_bytes;
 };
 

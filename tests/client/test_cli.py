@@ -564,7 +564,15 @@ class Cumsum(unittest.TestCase):
         self.assert_failed(tally("--frob", "health"), 2, "unknown option --frob")
 
     def test_types_have_the_names_of_others_too(self):
-        for alias, size in (("f4", 4), ("<f4", 4), ("|u1", 1), ("i8", 8), ("=i8", 8), ("double", 8), ("half", 2)):
+        for alias, size in (
+            ("f4", 4),
+            ("<f4", 4),
+            ("|u1", 1),
+            ("i8", 8),
+            ("=i8", 8),
+            ("double", 8),
+            ("half", 2),
+        ):
             source = self.path("in.bin", bytes(2 * size))
             done = tally("cumsum", source, "-d", alias, "-s", "2")
             self.assert_done(done)

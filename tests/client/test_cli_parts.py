@@ -110,15 +110,27 @@ class Files(Directory):
             count = 1
             for size in shape:
                 count *= size
-            data = struct.pack(f"<{count}f", *(rng.uniform(-1, 1) * 10 ** rng.randint(-3, 3) for _ in range(count)))
+            data = struct.pack(
+                f"<{count}f", *(rng.uniform(-1, 1) * 10 ** rng.randint(-3, 3) for _ in range(count))
+            )
             source = self.path("in.npy", npy("<f4", shape, data))
             for axis in range(len(shape)):
                 for flags in ([], ["--reverse"], ["--exclusive", "--precision", "native"]):
                     with self.subTest(shape=shape, axis=axis, flags=flags):
                         flags = ["--axis", str(axis), *flags]
-                        self.assert_done(tally("cumsum", source, "-o", self.path("whole.npy"), *flags))
+                        self.assert_done(
+                            tally("cumsum", source, "-o", self.path("whole.npy"), *flags)
+                        )
                         for part_bytes in ("2048", "300", "4"):
-                            done = tally("cumsum", source, "-o", self.path("parts.npy"), *flags, "--part-bytes", part_bytes)
+                            done = tally(
+                                "cumsum",
+                                source,
+                                "-o",
+                                self.path("parts.npy"),
+                                *flags,
+                                "--part-bytes",
+                                part_bytes,
+                            )
                             self.assert_done(done)
                             self.assertEqual(self.read("parts.npy"), self.read("whole.npy"))
 
@@ -126,7 +138,18 @@ class Files(Directory):
         columns = [int64s(1, 2, 3), int64s(10, 20, 30)]
         source = self.path("in.npy", npy("<i8", (3, 2), b"".join(columns), True))
         for axis, expected in ((0, (1, 3, 6, 10, 30, 60)), (1, (1, 2, 3, 11, 22, 33))):
-            self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), "-a", str(axis), "--part-bytes", "16"))
+            self.assert_done(
+                tally(
+                    "cumsum",
+                    source,
+                    "-o",
+                    self.path("out.npy"),
+                    "-a",
+                    str(axis),
+                    "--part-bytes",
+                    "16",
+                )
+            )
             header, data = npy_parts(self.read("out.npy"))
             self.assertRegex(header, r"'fortran_order': True *, 'shape': \(3, 2\)")
             self.assertEqual(data, int64s(*expected))
@@ -153,7 +176,9 @@ class Files(Directory):
         source = self.path("in.npy", npy("|u1", (MIB,), bytes(MIB)))
         terminal = Terminal("cumsum", source, "-o", self.path("out.npy"), "--part-bytes", "256")
         self.assertEqual(terminal.finish(), 0, terminal.shown)
-        self.assertRegex(terminal.shown.decode(), r"summing +.*\[#*-+\].* \d+%  [\d.]+ [KM]iB of 1\.0 MiB")
+        self.assertRegex(
+            terminal.shown.decode(), r"summing +.*\[#*-+\].* \d+%  [\d.]+ [KM]iB of 1\.0 MiB"
+        )
 
     def test_a_file_larger_than_memory_goes_through(self):
         """2 GiB; the client and the server have 512 MiB each."""
@@ -174,7 +199,9 @@ class Files(Directory):
 
         with Tallyd("--memory-budget", "192MiB", limit=limit) as server:
             done = subprocess.run(
-                [TALLY, "cumsum", source, "-o", out, "-u", server.url], capture_output=True, preexec_fn=limited
+                [TALLY, "cumsum", source, "-o", out, "-u", server.url],
+                capture_output=True,
+                preexec_fn=limited,
             )
             self.assert_done(done)
             if limit:
@@ -196,7 +223,16 @@ class Servers(Directory):
 
     def start(self, server, *arguments):
         return subprocess.Popen(
-            [TALLY, "cumsum", self.path("in.npy"), "-o", self.path("out.npy"), "-u", server.url, *arguments],
+            [
+                TALLY,
+                "cumsum",
+                self.path("in.npy"),
+                "-o",
+                self.path("out.npy"),
+                "-u",
+                server.url,
+                *arguments,
+            ],
             stderr=subprocess.PIPE,
         )
 
@@ -249,7 +285,14 @@ class Servers(Directory):
                 rows = [numbers[i : i + shape[1]] for i in range(0, count, shape[1])]
                 expected = b"".join(int64s(*itertools.accumulate(row)) for row in rows)
             self.path("in.npy", npy("<i8", shape, data))
-            arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job"), "--axis", str(axis)]
+            arguments = [
+                "--part-bytes",
+                "16384",
+                "--checkpoint",
+                self.path("job"),
+                "--axis",
+                str(axis),
+            ]
             with Tallyd() as server:
                 for attempt, share in enumerate((0.2, 0.5, 0.8)):
                     process = self.start(server, *arguments, *(["--resume"] if attempt else []))
@@ -315,17 +358,32 @@ class Streams(Directory):
         file = npy("<f4", (3, 1000, 3), data)
         for axis in range(3):
             flags = ["--axis", str(axis)]
-            self.assert_done(tally("cumsum", self.path("in.npy", file), "-o", self.path("whole.npy"), *flags))
+            self.assert_done(
+                tally("cumsum", self.path("in.npy", file), "-o", self.path("whole.npy"), *flags)
+            )
             for part_bytes in ("10000", "3100", "100"):
                 done = tally("cumsum", "--part-bytes", part_bytes, *flags, stdin=file)
                 self.assert_done(done)
                 self.assertEqual(done.stdout, self.read("whole.npy"))
         done = tally("cumsum", "--reverse", "-a", "-1", "--part-bytes", "100", stdin=file)
         self.assert_done(done)
-        self.assert_failed(tally("cumsum", "--reverse", "--part-bytes", "100", stdin=file), 2, "needs a file")
+        self.assert_failed(
+            tally("cumsum", "--reverse", "--part-bytes", "100", stdin=file), 2, "needs a file"
+        )
 
     def test_an_npy_file_of_a_stream_has_its_size_in_the_end(self):
-        done = tally("cumsum", "-d", "int64", "-s", "-1", "-o", self.path("out.npy"), "-F", "npy", stdin=int64s(1, 2, 3))
+        done = tally(
+            "cumsum",
+            "-d",
+            "int64",
+            "-s",
+            "-1",
+            "-o",
+            self.path("out.npy"),
+            "-F",
+            "npy",
+            stdin=int64s(1, 2, 3),
+        )
         self.assert_done(done)
         header, data = npy_parts(self.read("out.npy"))
         self.assertIn("(3,)", header)
@@ -349,7 +407,9 @@ class Streams(Directory):
     def test_an_endless_pipe_needs_no_more_memory(self):
         def resident():
             with open(f"/proc/{process.pid}/status") as status:
-                return int(next(line for line in status if line.startswith("VmRSS")).split()[1]) << 10
+                return (
+                    int(next(line for line in status if line.startswith("VmRSS")).split()[1]) << 10
+                )
 
         endless = subprocess.Popen(["yes", "1"], stdout=subprocess.PIPE)
         process = subprocess.Popen(
@@ -382,7 +442,9 @@ class Text(Directory):
 
     def test_every_line_is_answered_as_it_comes(self):
         process = subprocess.Popen(
-            [TALLY, "cumsum", "-u", URL, "-f", "csv", "--header"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [TALLY, "cumsum", "-u", URL, "-f", "csv", "--header"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         process.stdin.write(b"a,b\n")
         for i in range(1, 6):
@@ -440,7 +502,9 @@ class Text(Directory):
             ("1\n", ["--delimiter", "ab"], "--delimiter ab"),
         ):
             with self.subTest(text=text):
-                self.assert_failed(tally("cumsum", "-f", "text", *flags, stdin=text.encode()), 2, *says)
+                self.assert_failed(
+                    tally("cumsum", "-f", "text", *flags, stdin=text.encode()), 2, *says
+                )
 
 
 if __name__ == "__main__":

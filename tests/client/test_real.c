@@ -259,8 +259,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     memcpy(saved, carry, bytes);
     tally_parts_close(parts);
     for (int line = 0; line < LINES; line++)
-        assert_memory_equal(output + line * 300, whole + line * LONG_AXIS,
-                            300 * sizeof(float));
+        assert_memory_equal(output + line * 300, whole + line * LONG_AXIS, 300 * sizeof(float));
 
     struct tally *other = tally_open(NULL, NULL, &err);
     parts = tally_parts_open(other, &scan, &err);
@@ -291,6 +290,35 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_INVALID_ARGUMENT);
     tally_parts_close(parts);
     tally_close(other);
+}
+
+static void totals_are_those_of_65536_elements_each(void **state)
+{
+    (void)state;
+    enum {
+        BLOCKS = 3,
+        LENGTH = 2 * 65536 + 5
+    };
+    static int64_t input[2 * LENGTH];
+    int64_t totals[2 * BLOCKS] = {0};
+    int64_t expected[2 * BLOCKS] = {0};
+    int64_t sizes[] = {2, LENGTH};
+    uint64_t bytes = 0;
+    struct tally_error err;
+    struct tally_scan scan = {.struct_size = sizeof scan,
+                              .dtype = TALLY_INT64,
+                              .rank = 2,
+                              .sizes = sizes,
+                              .axis = 1};
+    for (int i = 0; i < 2 * LENGTH; i++) {
+        input[i] = i * 7 % 1001;
+        expected[i / LENGTH * BLOCKS + i % LENGTH / 65536] += input[i];
+    }
+    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
+    assert_int_equal(bytes, sizeof totals);
+    if (tally_totals(client, &scan, input, totals, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(totals, expected, sizeof totals);
 }
 
 static void the_server_s_sentence_is_passed_on(void **state)
@@ -510,6 +538,7 @@ int main(void)
         cmocka_unit_test(a_large_tensor_in_place_is_right),
         cmocka_unit_test(parts_have_the_bits_of_the_whole),
         cmocka_unit_test(a_saved_carry_goes_on_in_another_client),
+        cmocka_unit_test(totals_are_those_of_65536_elements_each),
         cmocka_unit_test(the_server_s_sentence_is_passed_on),
         cmocka_unit_test(the_server_tells_of_itself),
         cmocka_unit_test(submitted_calls_are_right),
