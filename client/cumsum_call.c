@@ -359,6 +359,7 @@ static enum tally_status init_request(struct cumsum_call *cumsum, const struct t
 enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
                                    const void *input, void *output, struct tally_error *err)
 {
+    cumsum->output_bytes = 0;
     enum tally_status status = tally_scan_bytes(scan, NULL, &cumsum->output_bytes, err);
     if (status == TALLY_OK) {
         cumsum->dtype = tally_dtype_name(scan->dtype);
@@ -393,6 +394,7 @@ static enum tally_status totals_call_init(struct cumsum_call *cumsum,
                                           const struct tally_scan *scan, const void *input,
                                           void *totals, struct tally_error *err)
 {
+    cumsum->output_bytes = 0;
     enum tally_status status = tally_totals_bytes(scan, &cumsum->output_bytes, err);
     if (status != TALLY_OK) {
         return status;

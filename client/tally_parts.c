@@ -145,7 +145,8 @@ enum tally_status tally_parts_restore(struct tally_parts *parts, const void *car
     }
     memcpy(copy, carry, (size_t)bytes);
     free(parts->carry.bytes);
-    parts->carry = (struct carry){copy, bytes};
+    parts->carry.bytes = copy;
+    parts->carry.count = bytes;
     parts->position = position;
     return TALLY_OK;
 }

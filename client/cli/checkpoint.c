@@ -41,32 +41,37 @@ static void put_number(FILE *file, uint64_t number)
     (void)fwrite(&number, sizeof number, 1, file);
 }
 
+static bool write_checkpoint(FILE *file, const struct checkpoint *checkpoint)
+{
+    size_t job_bytes = strlen(checkpoint->job);
+    (void)fwrite(MAGIC, sizeof MAGIC, 1, file);
+    put_number(file, job_bytes);
+    (void)fwrite(checkpoint->job, 1, job_bytes, file);
+    put_number(file, checkpoint->next_lane);
+    for (int i = 0; i < CHECKPOINT_LANES; i++) {
+        const struct lane_state *lane = &checkpoint->lanes[i];
+        if (lane->active) {
+            put_number(file, lane->lane);
+            put_number(file, lane->step);
+            put_number(file, lane->carry_bytes);
+            (void)fwrite(lane->carry, 1, (size_t)lane->carry_bytes, file);
+        }
+    }
+    return fflush(file) == 0 && ferror(file) == 0 && fdatasync(fileno(file)) == 0;
+}
+
 int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
 {
     size_t size = strlen(name) + sizeof ".new";
     char *path = malloc(size);
+    bool saved = false;
     if (path == NULL) {
         return complain(EXIT_LOCAL, "out of memory");
     }
     (void)snprintf(path, size, "%s.new", name);
     FILE *file = fopen(path, "we");
-    bool saved = file != NULL;
-    if (saved) {
-        size_t job_bytes = strlen(checkpoint->job);
-        (void)fwrite(MAGIC, sizeof MAGIC, 1, file);
-        put_number(file, job_bytes);
-        (void)fwrite(checkpoint->job, 1, job_bytes, file);
-        put_number(file, checkpoint->next_lane);
-        for (int i = 0; i < CHECKPOINT_LANES; i++) {
-            const struct lane_state *lane = &checkpoint->lanes[i];
-            if (lane->active) {
-                put_number(file, lane->lane);
-                put_number(file, lane->step);
-                put_number(file, lane->carry_bytes);
-                (void)fwrite(lane->carry, 1, (size_t)lane->carry_bytes, file);
-            }
-        }
-        saved = fflush(file) == 0 && ferror(file) == 0 && fdatasync(fileno(file)) == 0;
+    if (file != NULL) {
+        saved = write_checkpoint(file, checkpoint);
         saved = fclose(file) == 0 && saved;
     }
     saved = saved && rename(path, name) == 0;

@@ -46,7 +46,8 @@ static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_
     size_t bytes = npy_header_print((enum dtype)sink->tensor->dtype, sizes, shape->count, text);
     char *order = memmem(text, bytes, "False", 5);
     if (sink->fortran_order && order != NULL) {
-        memcpy(order, "True ", 5);
+        static const char yes[] = {'T', 'r', 'u', 'e', ' '};
+        memcpy(order, yes, sizeof yes);
     }
     if (bytes < sink->head) {
         memset(text + bytes - 1, ' ', sink->head - bytes);
@@ -113,7 +114,10 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
         if (json) {
             *at = closing == shape->count ? '\n' : ',';
         } else {
-            *at = sink->printed % sink->row == 0 ? '\n' : sink->delimiter;
+            *at = sink->delimiter;
+            if (sink->printed % sink->row == 0) {
+                *at = '\n';
+            }
         }
         at++;
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
@@ -131,20 +135,28 @@ int part_sink_line(struct part_sink *sink, const char *line, size_t count)
     return append(sink, line, count);
 }
 
-/* An array without elements has brackets only. */
-static int write_empty_json(struct part_sink *sink, int depth)
+/* An array without elements has brackets only: [] for each index of the sizes before the first
+ * that is 0. */
+static int write_empty_json(struct part_sink *sink)
 {
-    const struct number_list *shape = &sink->tensor->shape;
-    int status = append(sink, "[", 1);
-    for (int64_t i = 0; status == EXIT_DONE && i < shape->numbers[depth]; i++) {
-        if (i > 0) {
-            status = append(sink, ",", 1);
-        }
-        if (status == EXIT_DONE) {
-            status = write_empty_json(sink, depth + 1);
-        }
+    struct number_list before = {.count = 0};
+    uint64_t count = 1;
+    int status = EXIT_DONE;
+    while (sink->tensor->shape.numbers[before.count] > 0) {
+        int64_t size = sink->tensor->shape.numbers[before.count];
+        before.numbers[before.count++] = size;
+        count *= (uint64_t)size;
     }
-    return status == EXIT_DONE ? append(sink, "]", 1) : status;
+    for (uint64_t i = 0; status == EXIT_DONE && i < count; i++) {
+        char text[BRACKETS_MOST + 4];
+        int opening = brackets(&before, i);
+        int closing = brackets(&before, i + 1);
+        memset(text, '[', (size_t)opening + 1);
+        memset(text + opening + 1, ']', (size_t)closing + 1);
+        text[opening + closing + 2] = i + 1 == count ? '\n' : ',';
+        status = append(sink, text, (size_t)(opening + closing) + 3);
+    }
+    return status;
 }
 
 /* ---- a sink's life ---- */
@@ -166,9 +178,12 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     sink->format = format;
     sink->tensor = tensor;
     sink->fortran_order = tensor->fortran_order;
-    sink->delimiter = settings->delimiter != NULL ? settings->delimiter[0]
-                      : format == FORMAT_CSV      ? ','
-                                                  : ' ';
+    sink->delimiter = ' ';
+    if (settings->delimiter != NULL) {
+        sink->delimiter = settings->delimiter[0];
+    } else if (format == FORMAT_CSV) {
+        sink->delimiter = ',';
+    }
     sink->row = shape->count == 1 ? 1 : (uint64_t)shape->numbers[shape->count - 1];
     if (open && (format == FORMAT_JSON ||
                  (format == FORMAT_NPY && part_sink_in_order(format, settings->output)))) {
@@ -218,8 +233,7 @@ int part_sink_finish(struct part_sink *sink, const struct box *end)
         status = write_head(
             sink, (int64_t)(sink->cutting->length == OPEN_SIZE ? end->at : end->outer));
     } else if (sink->format == FORMAT_JSON && cutting_bytes(sink->cutting) == 0) {
-        status = write_empty_json(sink, 0);
-        status = status == EXIT_DONE ? append(sink, "\n", 1) : status;
+        status = write_empty_json(sink);
     }
     return status == EXIT_DONE ? destination_finish(&sink->destination) : status;
 }

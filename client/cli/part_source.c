@@ -4,6 +4,7 @@
 #include "client/cli/terminal.h"
 #include "proto/npy_header.h"
 
+#include <assert.h>
 #include <byteswap.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -139,7 +140,7 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     if (source->stream) { /* what follows is the data */
         source_drop(source, (size_t)need);
     }
-    return status == EXIT_DONE ? check_length(source, tensor, "") : status;
+    return check_length(source, tensor, "");
 }
 
 int tensor_of_text(const struct settings *settings, struct part_source *parts)
@@ -168,6 +169,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 static uint64_t parts_of(uint64_t size, uint64_t step)
 {
+    assert(step > 0);
     return size / step + (size % step != 0);
 }
 

@@ -4,6 +4,7 @@
 
 #include "client/cli/terminal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -112,6 +113,7 @@ int source_take(struct source *source, char *to, size_t room, size_t unit, int f
 {
     size_t have = 0;
     size_t got = 1;
+    assert(unit > 0);
     int status = EXIT_DONE;
     while (status == EXIT_DONE && have < room && got > 0) {
         status = source_some(source, to + have, room - have, have < unit ? -1 : flush_ms, &got);
@@ -209,6 +211,7 @@ int source_load(struct source *source)
         source->memory = memory;
     }
     if (status == EXIT_DONE) {
+        assert(source->memory != NULL);
         source->memory[source->bytes] = '\0';
     }
     return status;

@@ -305,11 +305,8 @@ static void totals_are_those_of_65536_elements_each(void **state)
     int64_t sizes[] = {2, LENGTH};
     uint64_t bytes = 0;
     struct tally_error err;
-    struct tally_scan scan = {.struct_size = sizeof scan,
-                              .dtype = TALLY_INT64,
-                              .rank = 2,
-                              .sizes = sizes,
-                              .axis = 1};
+    struct tally_scan scan = {
+        .struct_size = sizeof scan, .dtype = TALLY_INT64, .rank = 2, .sizes = sizes, .axis = 1};
     for (int i = 0; i < 2 * LENGTH; i++) {
         input[i] = i * 7 % 1001;
         expected[i / LENGTH * BLOCKS + i % LENGTH / 65536] += input[i];
