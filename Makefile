@@ -289,13 +289,13 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
-CLI_PROTO_SRC := $(addprefix proto/,dtype.c content_guess.c digits.c edit_distance.c json/measure.c npy_header.c parallel.c status.c)
+CLI_PROTO_SRC := $(addprefix proto/,dtype.c content_guess.c digits.c edit_distance.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lm
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lm
 $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC)) $(filter-out proto/dtype.c,$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lm
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 
 # `make bench` compares with peers from the Python package index; `make bench-quick` with libmicrohttpd and memory alone.
@@ -341,7 +341,7 @@ install:
 DOCUMENTS = $(shell find docs client/examples -type f) $(wildcard *.md deploy/*.md) deploy/tallyd.env.example LICENSE client/tally.h client/tally_directml.h
 .PHONY: install-built
 install-built: all client opencl
-	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions
+	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/fish/vendor_completions.d
 	install -m755 $(BIN)/tallyd $(BIN)/tally $(D)/bin
 	install -m644 client/tally.h client/tally_directml.h $(D)/include
 	install -m644 $(LIB)/libtally.a $(D)/lib
@@ -352,6 +352,7 @@ install-built: all client opencl
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in >$(D)/lib/pkgconfig/tally.pc
 	$(BIN)/tally completion bash >$(D)/share/bash-completion/completions/tally
 	$(BIN)/tally completion zsh >$(D)/share/zsh/site-functions/_tally
+	$(BIN)/tally completion fish >$(D)/share/fish/vendor_completions.d/tally.fish
 	for page in client/man/*.[1-8]; do install -D -m644 $$page $(D)/share/man/man$${page##*.}/$${page##*/}; done
 	install -d $(D)/share/man/man8
 	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8

@@ -61,8 +61,8 @@ static bool add_headers(struct call *call)
     return (spec->content_type == NULL ||
             add_header(call, "Content-Type: %s", spec->content_type)) &&
            (spec->accept == NULL || add_header(call, "Accept: %s", spec->accept)) &&
-           (spec->head_bytes == 0 ||
-            add_header(call, "Inference-Header-Content-Length: %zu", spec->head_bytes)) &&
+           (spec->head_header == NULL ||
+            add_header(call, "%s: %zu", spec->head_header, spec->head_bytes)) &&
            (spec->deadline_ms <= 0 ||
             add_header(call, "X-Request-Timeout-Ms: %" PRId64, spec->deadline_ms));
 }
@@ -212,7 +212,8 @@ static enum tally_status begin_answer(struct call *call)
                                   .shape = head->shape,
                                   .request_id = head->request_id,
                                   .content_length = length,
-                                  .head_length = head->head_length};
+                                  .head_length = head->head_length,
+                                  .carry_length = head->carry_length};
     enum tally_status status = call->spec.begin(call->spec.context, &answer, &call->due, err);
     if (status == TALLY_OK && call->due != UINT64_MAX && length >= 0 &&
         (uint64_t)length != call->due) {

@@ -26,8 +26,9 @@ struct call_spec {
     const char *path;         /* with its query */
     const char *content_type; /* NULL: not sent */
     const char *accept;       /* NULL: not sent */
-    const char *head;  /* bytes before `body`, announced as Inference-Header-Content-Length */
-    size_t head_bytes; /* 0: no head */
+    const char *head;         /* bytes before `body` */
+    size_t head_bytes;
+    const char *head_header; /* which announces how many they are; NULL: no head */
     const void *body;
     uint64_t body_bytes;
     int (*read_body)(void *user, uint64_t offset, void *to, size_t count); /* instead of body */

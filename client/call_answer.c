@@ -13,6 +13,7 @@ void call_answer_reset(struct call_answer *answer)
 {
     memset(answer, 0, offsetof(struct call_answer, error_text));
     answer->head_length = -1;
+    answer->carry_length = -1;
 }
 
 /* Copy a header's value to an empty array. */
@@ -67,6 +68,7 @@ void call_answer_read(struct call_answer *answer, CURL *easy)
     read_text(answer, easy, "Location", answer->location, sizeof answer->location);
     read_text(answer, easy, "X-Request-Id", answer->request_id, sizeof answer->request_id);
     answer->head_length = read_length(answer, easy, "Inference-Header-Content-Length");
+    answer->carry_length = read_length(answer, easy, "Tally-Carry-Length");
     /* What Content-Length means is libcurl's to say (chunks override it). Here it must only
      * make sense: libcurl takes one that is too large for none. */
     (void)read_length(answer, easy, "Content-Length");

@@ -21,7 +21,8 @@ struct call_answer {
     bool complete;       /* the empty line of the final head has come */
     int http_status;     /* once complete, else 0; so is all below */
     bool ambiguous;
-    int64_t head_length; /* Inference-Header-Content-Length, -1 if absent */
+    int64_t head_length;  /* Inference-Header-Content-Length, -1 if absent */
+    int64_t carry_length; /* Tally-Carry-Length, -1 if absent */
     char content_type[96];
     char content_encoding[32];
     char dtype[32];

@@ -1,7 +1,8 @@
-/* tally_cumsum() and what it needs: names of types, the check of a scan, its request.
+/* tally_cumsum(), tally_totals() and what they need: names of types, the check of a scan, its request.
  *
  *   check_scan -> bytes of both buffers -> do they fit and not overlap -> query -> call_run
  *
+ * The answer to a part begins with its carry, which is kept for the next one (tally_parts.c).
  * Geometry is checked here only as far as the buffers' bounds depend on it; the server checks
  * the rest. The status and the sentence of a refusal name the field. */
 #include "client/cumsum_call.h"
@@ -11,7 +12,14 @@
 #include "proto/limits.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum {
+    SUPERBLOCK = 65536, /* elements of a line that a total is of */
+    CARRY_HEADER_MOST = 4096,
+    CARRY_LINE_MOST = 16 + 256 * 8
+};
 
 _Static_assert((int)TALLY_FLOAT16 == (int)DTYPE_F16 && (int)TALLY_BFLOAT16 == (int)DTYPE_BF16 &&
                    (int)TALLY_FLOAT32 == (int)DTYPE_F32 && (int)TALLY_FLOAT64 == (int)DTYPE_F64,
@@ -146,15 +154,49 @@ enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *inpu
     return TALLY_OK;
 }
 
+/* Elements of all dimensions but the axis multiplied; UINT64_MAX: more. The scan is valid. */
+static uint64_t scan_lines(const struct tally_scan *scan)
+{
+    int64_t axis = scan->axis < 0 ? scan->axis + scan->rank : scan->axis;
+    uint64_t lines = 1;
+    bool empty = false;
+    bool overflow = false;
+    for (int i = 0; i < scan->rank; i++) {
+        if (i != axis) {
+            empty = empty || scan->sizes[i] == 0;
+            overflow |= __builtin_mul_overflow(lines, (uint64_t)scan->sizes[i], &lines);
+        }
+    }
+    return empty ? 0 : overflow ? UINT64_MAX : lines;
+}
+
+static int64_t scan_superblocks(const struct tally_scan *scan)
+{
+    int64_t size = scan->sizes[scan->axis < 0 ? scan->axis + scan->rank : scan->axis];
+    return size / SUPERBLOCK + (size % SUPERBLOCK != 0);
+}
+
+/* Type of one sum of a line's elements while it is computed. */
+static enum tally_dtype scan_sum_dtype(const struct tally_scan *scan)
+{
+    bool rounded = scan->dtype == TALLY_FLOAT16 || scan->dtype == TALLY_BFLOAT16 ||
+                   scan->dtype == TALLY_FLOAT32;
+    if (!rounded) {
+        return scan->dtype;
+    }
+    return scan->precision == TALLY_NATIVE ? TALLY_FLOAT32 : TALLY_FLOAT64;
+}
+
 /* ---- the request ---- */
 
-static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan)
+static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan,
+                       const char *route)
 {
     char *path = cumsum->path;
     cumsum->shape[0] = '\0';
     text_append_list(cumsum->shape, SHAPE_TEXT, scan->sizes, scan->rank);
     path[0] = '\0';
-    text_append(path, PATH_TEXT, "/v1/cumsum?dtype=%s&shape=%s&axis=%" PRId64,
+    text_append(path, PATH_TEXT, "%s?dtype=%s&shape=%s&axis=%" PRId64, route,
                 tally_dtype_name(scan->dtype), cumsum->shape, scan->axis);
     if (scan->exclusive != 0) {
         text_append(path, PATH_TEXT, "&exclusive=true");
@@ -177,6 +219,35 @@ static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan
 
 /* ---- the answer ---- */
 
+/* Room for the carry before the tensor. It has two sums a line and at most a block of elements:
+ * an answer that announces more is none of this service. */
+static enum tally_status begin_carry(const struct cumsum_call *cumsum,
+                                     const struct tally_answer *answer, uint64_t *due,
+                                     struct tally_error *err)
+{
+    struct carry *carry = cumsum->carry;
+    uint64_t most = 0;
+    if (__builtin_mul_overflow(cumsum->lines, CARRY_LINE_MOST, &most) ||
+        __builtin_add_overflow(most, CARRY_HEADER_MOST, &most)) {
+        most = UINT64_MAX;
+    }
+    if (answer->carry_length < 0 || (uint64_t)answer->carry_length > most ||
+        __builtin_add_overflow(*due, (uint64_t)answer->carry_length, due)) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer to a part has no carry that is one "
+                                "(Tally-Carry-Length %" PRId64 "): the server is too old, or "
+                                "something before it drops the header",
+                                answer->carry_length);
+    }
+    unsigned char *room = realloc(carry->bytes, (size_t)answer->carry_length + 1);
+    if (room == NULL) {
+        return client_error_no_memory(err);
+    }
+    carry->bytes = room;
+    carry->count = (uint64_t)answer->carry_length;
+    return TALLY_OK;
+}
+
 static enum tally_status cumsum_begin(void *context, const struct tally_answer *answer,
                                       uint64_t *due, struct tally_error *err)
 {
@@ -195,15 +266,26 @@ static enum tally_status cumsum_begin(void *context, const struct tally_answer *
                                 answer->dtype, answer->shape, cumsum->dtype, cumsum->shape);
     }
     *due = cumsum->output_bytes;
-    return TALLY_OK;
+    return cumsum->carry == NULL ? TALLY_OK : begin_carry(cumsum, answer, due, err);
 }
 
 static enum tally_status cumsum_write(void *context, uint64_t offset, const void *bytes,
                                       size_t count, struct tally_error *err)
 {
     const struct cumsum_call *cumsum = context;
+    const unsigned char *from = bytes;
+    uint64_t before = cumsum->carry == NULL ? 0 : cumsum->carry->count;
     (void)err;
-    memcpy(cumsum->output + offset, bytes, count);
+    if (offset < before) {
+        size_t taken = before - offset < count ? (size_t)(before - offset) : count;
+        memcpy(cumsum->carry->bytes + offset, from, taken);
+        from += taken;
+        offset += taken;
+        count -= taken;
+    }
+    if (count > 0) {
+        memcpy(cumsum->output + (offset - before), from, count);
+    }
     return TALLY_OK;
 }
 
@@ -220,13 +302,14 @@ bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
     return disjoint || in == out;
 }
 
-enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
-                                   const void *input, void *output, struct tally_error *err)
+/* Check the buffers and fill what all requests with a scan have in common. */
+static enum tally_status init_request(struct cumsum_call *cumsum, const struct tally_scan *scan,
+                                      const char *route, const void *input,
+                                      struct tally_error *err)
 {
     uint64_t input_bytes = 0;
-    uint64_t output_bytes = 0;
     bool in_place = false;
-    enum tally_status status = tally_scan_bytes(scan, &input_bytes, &output_bytes, err);
+    enum tally_status status = tally_scan_bytes(scan, &input_bytes, NULL, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -236,25 +319,25 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                 " bytes, the scan reads %" PRIu64,
                                 scan->input_bytes, input_bytes);
     }
-    if (scan->output_bytes != 0 && scan->output_bytes < output_bytes) {
+    if (scan->output_bytes != 0 && scan->output_bytes < cumsum->output_bytes) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "the output buffer has %" PRIu64
                                 " bytes, the scan writes %" PRIu64,
-                                scan->output_bytes, output_bytes);
+                                scan->output_bytes, cumsum->output_bytes);
     }
-    if ((input == NULL && input_bytes > 0) || (output == NULL && output_bytes > 0)) {
+    if ((input == NULL && input_bytes > 0) ||
+        (cumsum->output == NULL && cumsum->output_bytes > 0)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the %s buffer is NULL",
                                 input == NULL ? "input" : "output");
     }
-    if (!ranges_allowed(input, input_bytes, output, output_bytes, &in_place)) {
+    if (!ranges_allowed(input, input_bytes, cumsum->output, cumsum->output_bytes, &in_place)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "input and output overlap; they must be the same buffer or "
                                 "disjoint");
     }
-    cumsum->dtype = tally_dtype_name(scan->dtype);
-    cumsum->output = output;
-    cumsum->output_bytes = output_bytes;
-    write_path(cumsum, scan);
+    cumsum->carry = NULL;
+    cumsum->lines = scan_lines(scan);
+    write_path(cumsum, scan, route);
     cumsum->spec = (struct call_spec){
         .method = "POST",
         .path = cumsum->path,
@@ -271,6 +354,70 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
         .context = cumsum,
     };
     return TALLY_OK;
+}
+
+enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tally_scan *scan,
+                                   const void *input, void *output, struct tally_error *err)
+{
+    cumsum->output_bytes = 0;
+    enum tally_status status = tally_scan_bytes(scan, NULL, &cumsum->output_bytes, err);
+    if (status == TALLY_OK) {
+        cumsum->dtype = tally_dtype_name(scan->dtype);
+        cumsum->output = output;
+        status = init_request(cumsum, scan, "/v1/cumsum", input, err);
+    }
+    return status;
+}
+
+/* ---- totals ---- */
+
+enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *bytes,
+                                     struct tally_error *err)
+{
+    uint64_t total = 0;
+    enum tally_status status = tally_scan_bytes(scan, NULL, NULL, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (__builtin_mul_overflow(scan_lines(scan), (uint64_t)scan_superblocks(scan), &total) ||
+        __builtin_mul_overflow(total, tally_dtype_bytes(scan_sum_dtype(scan)), &total) ||
+        total > INT64_MAX) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "the totals would have more than 2^63 bytes");
+    }
+    *bytes = total;
+    return TALLY_OK;
+}
+
+/* Likewise; the answer has another shape and type than the input. */
+static enum tally_status totals_call_init(struct cumsum_call *cumsum,
+                                          const struct tally_scan *scan, const void *input,
+                                          void *totals, struct tally_error *err)
+{
+    cumsum->output_bytes = 0;
+    enum tally_status status = tally_totals_bytes(scan, &cumsum->output_bytes, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    cumsum->dtype = tally_dtype_name(scan_sum_dtype(scan));
+    cumsum->output = totals;
+    status = init_request(cumsum, scan, "/v1/cumsum/totals", input, err);
+    int64_t shape[] = {(int64_t)cumsum->lines, scan_superblocks(scan)};
+    cumsum->shape[0] = '\0'; /* write_path() has put the input's into the query */
+    text_append_list(cumsum->shape, SHAPE_TEXT, shape, 2);
+    return status;
+}
+
+enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
+                               const void *input, void *totals, struct tally_error *err)
+{
+    struct cumsum_call call;
+    client_error_reset(err);
+    if (client == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
+    }
+    enum tally_status status = totals_call_init(&call, scan, input, totals, err);
+    return status == TALLY_OK ? call_run(client, &call.spec, err) : status;
 }
 
 enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *scan,

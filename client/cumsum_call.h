@@ -1,4 +1,4 @@
-/* A cumulative sum as one request to POST /v1/cumsum: the descriptor checked and written as a
+/* A cumulative sum as one request to POST /v1/cumsum, whole or a part with a carry: the descriptor checked and written as a
  * query, and what lets only its own answer into the output buffer.
  *
  * Failure: a descriptor or buffers that make no sense are TALLY_INVALID_ARGUMENT before
@@ -14,6 +14,12 @@ enum {
     PATH_TEXT = 3 * SHAPE_TEXT + 256
 };
 
+/* The bytes that travel with the parts of a tensor. */
+struct carry {
+    unsigned char *bytes; /* owned; NULL: none yet */
+    uint64_t count;
+};
+
 struct cumsum_call {
     struct call_spec spec;
     const char *dtype; /* its name */
@@ -21,6 +27,8 @@ struct cumsum_call {
     char path[PATH_TEXT];
     unsigned char *output; /* borrowed from the caller */
     uint64_t output_bytes;
+    uint64_t lines;      /* of the tensor */
+    struct carry *carry; /* of the answer to a part; NULL: none is answered. Borrowed */
     /* Submitted calls only: */
     struct call *call; /* owned */
     struct tally_done done;

@@ -165,6 +165,53 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
                                          const void *input, void *output,
                                          struct tally_error *err);
 
+/* A tensor summed in parts along its axis: an axis without end, or a tensor larger than memory.
+ * What the lines sum up to so far, the carry, travels with each request and stays in this
+ * object; the server keeps nothing. However the tensor is cut, the outputs are those of one
+ * tally_cumsum() with the whole of it, bit for bit.
+ *
+ * Each has its own carry and belongs to one thread at a time; any number of them may be under
+ * way side by side on one client, which must stay open until they are closed. */
+struct tally_parts;
+
+/* Nothing is sent yet. `scan` and its lists are copied; the size of its axis says nothing here,
+ * output_strides must be NULL. NULL on failure. */
+TALLY_API struct tally_parts *
+tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tally_error *err);
+
+/* Sum the next `count` elements (0 or more) of each line.
+ * in    input   the part: a tensor whose axis has `count` elements, as in tally_cumsum()
+ * out   output  likewise; may be `input` itself
+ * Parts come in the order in which the axis is summed: with scan->reverse the last part of the
+ * tensor comes first. Counts that are multiples of 256 are the cheapest. Retries are those of
+ * tally_cumsum(). A part that failed has changed nothing but the output buffer: give it again. */
+TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count,
+                                             const void *input, void *output,
+                                             struct tally_error *err);
+
+/* Elements of each line that were summed. */
+TALLY_API int64_t tally_parts_position(const struct tally_parts *parts);
+
+/* The carry: *bytes bytes, borrowed until the next call on `parts`; NULL and 0 before the first
+ * part. What is saved of it goes on elsewhere or tomorrow with tally_parts_restore(), given an
+ * equal scan: the server refuses a carry of another one. */
+TALLY_API const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes);
+TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,
+                                                uint64_t bytes, struct tally_error *err);
+
+/* NULL is fine. */
+TALLY_API void tally_parts_close(struct tally_parts *parts);
+
+/* What each superblock of 65536 elements along the axis sums up to, in the order of summing:
+ * [lines][superblocks] numbers of tally_totals_bytes() bytes, in the type sums have while they
+ * are computed (float64, float32 for TALLY_NATIVE, integers their own). Folded into carries
+ * (docs/carry.md) they let parts be scanned side by side. */
+TALLY_API enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
+                                         const void *input, void *totals,
+                                         struct tally_error *err);
+TALLY_API enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *bytes,
+                                               struct tally_error *err);
+
 /* What runs once when a submitted call is done, on the client's own thread: return soon. It may
  * call tally_submit(), not tally_wait() or tally_close(). `result` is valid during
  * the call. */
@@ -225,6 +272,7 @@ struct tally_answer {
     const char *request_id;
     int64_t content_length; /* -1: unknown */
     int64_t head_length;    /* Inference-Header-Content-Length, -1 if absent */
+    int64_t carry_length;   /* Tally-Carry-Length, -1 if absent */
 };
 
 /* Any request of the service, for the parts of its API that have no call of their own. Body and

@@ -1,4 +1,4 @@
-/* `tally completion SHELL`: completion scripts for bash and zsh, printed from the tables of
+/* `tally completion SHELL`: completion scripts for bash, zsh and fish, printed from the tables of
  * options and commands, so that they are never out of date.
  *
  * Failure: only a shell that is not known. Thread: the main one. */
@@ -117,6 +117,59 @@ static void write_zsh(void)
         "fi");
 }
 
+/* In single quotes. */
+static void write_fish_text(const char *text)
+{
+    (void)putchar('\'');
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '\'' || *at == '\\') {
+            (void)putchar('\\');
+        }
+        (void)putchar(*at);
+    }
+    (void)putchar('\'');
+}
+
+static void write_fish(void)
+{
+    (void)puts("complete -c tally -f");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const struct command_row *command = &command_rows[i];
+        const char *operands = command->operand_choices;
+        (void)printf("complete -c tally -n __fish_use_subcommand -a %s -d ", command->name);
+        write_fish_text(command->summary);
+        (void)putchar('\n');
+        if (operands != NULL) {
+            (void)printf("complete -c tally -n '__fish_seen_subcommand_from %s' ",
+                         command->name);
+            if (operands[0] == '<') {
+                (void)puts("-F");
+            } else {
+                (void)printf("-a '%s'\n", operands);
+            }
+        }
+        for (size_t k = 0; k < option_row_count; k++) {
+            const struct option_row *row = &option_rows[k];
+            if (!option_is_on(row, (enum command_id)i)) {
+                continue;
+            }
+            (void)printf("complete -c tally -n '__fish_seen_subcommand_from %s' -l %s",
+                         command->name, row->name);
+            if (row->letter != 0) {
+                (void)printf(" -s %c", row->letter);
+            }
+            if (row->kind == OPTION_CHOICE) {
+                (void)printf(" -x -a '%s'", row->choices);
+            } else if (row->kind != OPTION_FLAG) {
+                (void)fputs(row->kind == OPTION_FILE ? " -r -F" : " -x", stdout);
+            }
+            (void)fputs(" -d ", stdout);
+            write_fish_text(row->help);
+            (void)putchar('\n');
+        }
+    }
+}
+
 int command_completion(const struct settings *settings, struct tally *client)
 {
     const char *shell = settings->argument == NULL ? "" : settings->argument;
@@ -125,9 +178,10 @@ int command_completion(const struct settings *settings, struct tally *client)
         write_bash();
     } else if (strcmp(shell, "zsh") == 0) {
         write_zsh();
+    } else if (strcmp(shell, "fish") == 0) {
+        write_fish();
     } else {
-        return complain(EXIT_USAGE,
-                        "give a shell: tally completion bash, or tally completion zsh");
+        return complain(EXIT_USAGE, "give a shell: tally completion bash, zsh or fish");
     }
     return EXIT_DONE;
 }

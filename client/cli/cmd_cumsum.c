@@ -1,342 +1,71 @@
-/* `tally cumsum`: a file or a pipe to the server, its answer to a file or a pipe.
+/* `tally cumsum`: a tensor from a file or a pipe, its sums to a file or a pipe.
  *
- *   source opened -> formats chosen -> what must the answer be? -> request written
- *     -> destination opened -> sent and answered, with progress -> committed
- *
- * The input of raw and NPY files is sent as it is and the options are the query; a JSON array
- * and the options become the members of a request; a JSON object is a request already.
+ *   source opened -> formats chosen -> part by part (cumsum_parts.c)
+ *                                   -> as one request (cumsum_whole.c): JSON, strides
  *
  * Failure: what is wrong with the input is said before it is sent; a failed call leaves the
  * output as it was. Thread: the main one. */
 #include "client/cli/commands.h"
-#include "client/cli/destination.h"
+#include "client/cli/cumsum_parts.h"
+#include "client/cli/cumsum_whole.h"
 #include "client/cli/terminal.h"
-#include "client/text.h"
-#include "proto/npy_header.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum {
-    OPTIONS_TEXT = 8192, /* three lists of 64 numbers, and words */
-    HINT_TEXT = 256,
-    NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12
-};
-
-/* One run of the command. */
-struct cumsum_job {
-    const struct settings *settings; /* borrowed */
-    struct source source;
-    struct destination destination;
-    struct progress progress;
-    enum format input;
-    enum format output;
-    bool whole_request; /* the input is a JSON object */
-    char *body; /* owned: JSON made of data and options, NULL if the source is sent as it is */
-    size_t body_bytes;
-    char path[OPTIONS_TEXT];
-};
-
-/* ---- formats ---- */
-
-static int choose_formats(struct cumsum_job *job)
+static int choose_formats(const struct settings *settings, struct source *source,
+                          enum format *input, enum format *output)
 {
-    const struct settings *settings = job->settings;
     bool described = settings->dtype != NULL && settings->shape.count > 0;
-    job->input = format_named(settings->format);
-    if (job->input == FORMAT_NONE) {
-        job->input = format_of_file(settings->argument);
+    *input = format_named(settings->format);
+    if (*input == FORMAT_NONE) {
+        *input = format_of_file(settings->argument);
     }
-    if (job->input == FORMAT_NONE) {
-        job->input = format_of_content(&job->source, described);
+    if (*input == FORMAT_NONE) {
+        *input = format_of_content(source, described);
     }
-    if (job->input == FORMAT_RAW && !described) {
+    if (*input == FORMAT_RAW && !described) {
         return complain(EXIT_USAGE,
                         "raw input needs its type and shape: --dtype float32 --shape 3,4");
     }
-    if (job->input == FORMAT_NPY &&
+    if (*input == FORMAT_NPY &&
         (settings->dtype != NULL || settings->shape.count > 0 || settings->strides.count > 0 ||
          settings->output_strides.count > 0)) {
         return complain(EXIT_USAGE,
                         "an NPY file says its type and shape itself: leave out --dtype, "
                         "--shape and strides");
     }
-    job->output = format_named(settings->output_format);
-    if (job->output == FORMAT_NONE) {
-        job->output = format_of_file(settings->output);
+    if (settings->delimiter != NULL &&
+        (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
+         strchr("\n+-.0123456789", settings->delimiter[0]) != NULL)) {
+        return complain(EXIT_USAGE,
+                        "--delimiter %s: expected one character that is not part of a number",
+                        settings->delimiter);
     }
-    if (job->output == FORMAT_NONE) {
-        job->output = job->input;
+    *output = format_named(settings->output_format);
+    if (*output == FORMAT_NONE) {
+        *output = format_of_file(settings->output);
     }
-    return EXIT_DONE;
-}
-
-/* ---- what the answer must be ---- */
-
-static int expect_raw(struct cumsum_job *job, struct expectation *expected)
-{
-    const struct settings *settings = job->settings;
-    uint64_t bytes = 0;
-    if (tally_dtype_find(settings->dtype, &expected->dtype) != 0) {
-        return complain(EXIT_USAGE, "there is no element type %s", settings->dtype);
-    }
-    expected->known = true;
-    expected->shape = settings->shape;
-    if (settings->strides.count > 0) {
-        return EXIT_DONE; /* the server knows how many bytes that makes */
-    }
-    if (!shape_bytes(&settings->shape, expected->dtype, &bytes) || bytes != job->source.bytes) {
-        char hint[HINT_TEXT];
-        format_hint(&job->source, FORMAT_RAW, hint, sizeof hint);
-        return complain(
-            EXIT_USAGE,
-            "%s has %" PRIu64 " bytes, but --dtype and --shape make %" PRIu64 "%s%s",
-            job->source.name, job->source.bytes, bytes, hint[0] != '\0' ? "; it" : "", hint);
+    if (*output == FORMAT_NONE) {
+        *output = *input;
     }
     return EXIT_DONE;
-}
-
-/* A head that is not understood here is the server's to judge. */
-static int expect_npy(struct cumsum_job *job, struct expectation *expected)
-{
-    char hint[HINT_TEXT];
-    struct error err = ERROR_INIT;
-    struct npy_header head;
-    uint64_t need = 0;
-    size_t count =
-        job->source.bytes < NPY_HEAD_BYTES ? (size_t)job->source.bytes : NPY_HEAD_BYTES;
-    if (format_of_content(&job->source, false) != FORMAT_NPY) {
-        format_hint(&job->source, FORMAT_NPY, hint, sizeof hint);
-        return complain(EXIT_USAGE, "%s is not an NPY file; %s%s", job->source.name,
-                        hint[0] != '\0' ? "it" : "for other contents give --format", hint);
-    }
-    char *start = malloc(NPY_HEAD_BYTES);
-    if (start == NULL || source_read(&job->source, 0, start, count) != 0) {
-        free(start);
-        return EXIT_LOCAL;
-    }
-    if (npy_header_need((struct byte_view){start, count}, &need, &err) == STATUS_OK &&
-        need <= count &&
-        npy_header_parse((struct byte_view){start, (size_t)need}, &head, &err) == STATUS_OK) {
-        expected->known = true;
-        expected->dtype = (enum tally_dtype)head.dtype;
-        expected->shape.count = head.rank;
-        memcpy(expected->shape.numbers, head.sizes, sizeof head.sizes);
-    }
-    free(start);
-    return EXIT_DONE;
-}
-
-static int expect(struct cumsum_job *job, struct expectation *expected)
-{
-    char hint[HINT_TEXT];
-    *expected = (struct expectation){.format = job->output,
-                                     .padded = job->settings->output_strides.count > 0};
-    if (job->input == FORMAT_RAW) {
-        return expect_raw(job, expected);
-    }
-    if (job->input == FORMAT_NPY) {
-        return expect_npy(job, expected);
-    }
-    format_hint(&job->source, FORMAT_JSON, hint, sizeof hint);
-    return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source.name, hint);
-}
-
-/* ---- the request ---- */
-
-static void append_word(char *text, bool json, const char *key, const char *word)
-{
-    if (word != NULL) {
-        text_append(text, OPTIONS_TEXT, json ? ",\"%s\":\"%s\"" : "&%s=%s", key, word);
-    }
-}
-
-static void append_list(char *text, bool json, const char *key, const struct number_list *list)
-{
-    if (list->count > 0) {
-        text_append(text, OPTIONS_TEXT, json ? ",\"%s\":[" : "&%s=", key);
-        text_append_list(text, OPTIONS_TEXT, list->numbers, list->count);
-        text_append(text, OPTIONS_TEXT, "%s", json ? "]" : "");
-    }
-}
-
-/* The options of the sum, each with a comma before it as a member of a JSON object, or with '&'
- * as a parameter of a query. The axis is always there and comes first. */
-static void append_options(const struct settings *settings, bool json, char *text)
-{
-    text_append(text, OPTIONS_TEXT, json ? ",\"axis\":%" PRId64 : "&axis=%" PRId64,
-                settings->axis);
-    if (settings->exclusive) {
-        text_append(text, OPTIONS_TEXT, "%s", json ? ",\"exclusive\":true" : "&exclusive=true");
-    }
-    if (settings->reverse) {
-        text_append(text, OPTIONS_TEXT, "%s", json ? ",\"reverse\":true" : "&reverse=true");
-    }
-    append_word(text, json, "precision", settings->precision);
-    append_word(text, json, "dtype", settings->dtype);
-    append_list(text, json, "shape", &settings->shape);
-    append_list(text, json, "strides", &settings->strides);
-    append_list(text, json, "output_strides", &settings->output_strides);
-}
-
-/* JSON input: an array becomes "data" of a request, an object is a request already. */
-static int wrap_json(struct cumsum_job *job)
-{
-    char options[OPTIONS_TEXT] = "";
-    if (!source_load(&job->source)) {
-        return EXIT_LOCAL;
-    }
-    const char *text = job->source.memory;
-    size_t blank = strspn(text, " \t\r\n");
-    append_options(job->settings, true, options);
-    job->whole_request = text[blank] == '{';
-    if (job->whole_request) {
-        bool given = job->settings->axis_given || strcmp(options, ",\"axis\":0") != 0;
-        return given ? complain(EXIT_USAGE,
-                                "%s is a whole request (a JSON object): write the options into "
-                                "it",
-                                job->source.name)
-                     : EXIT_DONE;
-    }
-    if (job->source.bytes == blank) {
-        return complain(EXIT_USAGE, "%s is empty; give numbers such as [[1,2],[3,4]]",
-                        job->source.name);
-    }
-    int status = format_check_array(&job->source);
-    if (status != EXIT_DONE) {
-        return status;
-    }
-    size_t size = job->source.bytes + strlen(options) + sizeof "{\"data\":}";
-    job->body = malloc(size);
-    if (job->body == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
-    }
-    size_t used = (size_t)snprintf(job->body, size, "{\"data\":");
-    memcpy(job->body + used, text, job->source.bytes);
-    used += job->source.bytes;
-    used += (size_t)snprintf(job->body + used, size - used, "%s}", options);
-    job->body_bytes = used;
-    return EXIT_DONE;
-}
-
-static int write_request(struct cumsum_job *job)
-{
-    (void)snprintf(job->path, sizeof job->path, "/v1/cumsum");
-    if (job->input == FORMAT_JSON) {
-        return wrap_json(job);
-    }
-    size_t query = strlen(job->path);
-    append_options(job->settings, false, job->path);
-    job->path[query] = '?';
-    return EXIT_DONE;
-}
-
-/* ---- the call ---- */
-
-static int read_source(void *user, uint64_t offset, void *to, size_t count)
-{
-    struct cumsum_job *job = user;
-    return source_read(&job->source, offset, to, count);
-}
-
-static int check_answer(void *user, const struct tally_answer *answer)
-{
-    struct cumsum_job *job = user;
-    return destination_check(&job->destination, answer);
-}
-
-static int write_answer(void *user, uint64_t offset, const void *bytes, size_t count)
-{
-    struct cumsum_job *job = user;
-    (void)offset; /* where the last one ended: check_answer() starts over */
-    return destination_write(&job->destination, bytes, count);
-}
-
-static int show_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
-                         int64_t receive_total)
-{
-    struct cumsum_job *job = user;
-    if (job->body != NULL && send_total > 0) { /* of the source, not of what is around it */
-        send_total = (int64_t)job->source.bytes;
-        sent = sent < send_total ? sent : send_total;
-    }
-    return progress_step(&job->progress, sent, send_total, received, receive_total);
-}
-
-static int complain_of_call(struct cumsum_job *job, const struct tally_error *err)
-{
-    const struct destination *destination = &job->destination;
-    bool ours = err->status == TALLY_LOCAL_IO || err->status == TALLY_BAD_ANSWER;
-    if (ours && destination->trouble[0] != '\0') {
-        return complain(destination->local ? EXIT_LOCAL : EXIT_SERVER, "%s",
-                        destination->trouble);
-    }
-    if (err->status == TALLY_LOCAL_IO) {
-        return EXIT_LOCAL; /* source_read() has complained */
-    }
-    int status = complain_error(err);
-    if (job->body != NULL && strcmp(err->code, "too_large") == 0) {
-        (void)fprintf(stderr, "  %s has %" PRIu64 " bytes, with the options around it %zu\n",
-                      job->source.name, job->source.bytes, job->body_bytes);
-    }
-    return status;
-}
-
-static int transfer(struct cumsum_job *job, struct tally *client)
-{
-    struct tally_error err;
-    struct tally_request request = {
-        .struct_size = sizeof request,
-        .path = job->path,
-        .content_type = format_content_type(job->input),
-        .accept = format_content_type(job->output),
-        .body = job->body,
-        .body_bytes = job->body != NULL ? job->body_bytes : job->source.bytes,
-        .read_body = job->body != NULL ? NULL : read_source,
-        .check_answer = check_answer,
-        .write_answer = write_answer,
-        .progress = show_progress,
-        .user = job,
-        .answer_once = destination_is_stream(&job->destination),
-        .deadline_ms = (int64_t)(job->settings->deadline_s * 1000),
-    };
-    progress_init(&job->progress, job->settings->quiet);
-    enum tally_status status = tally_exchange(client, &request, &err);
-    progress_end(&job->progress);
-    if (status != TALLY_OK) {
-        return complain_of_call(job, &err);
-    }
-    return destination_commit(&job->destination, !job->whole_request);
 }
 
 int command_cumsum(const struct settings *settings, struct tally *client)
 {
-    struct expectation expected;
-    struct cumsum_job *job = calloc(1, sizeof *job);
-    if (job == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
-    }
-    job->settings = settings;
-    int status = source_open(settings->argument, &job->source);
+    struct source source;
+    enum format input = FORMAT_NONE;
+    enum format output = FORMAT_NONE;
+    int status = source_open(settings->argument, &source);
     if (status == EXIT_DONE) {
-        status = choose_formats(job);
+        status = choose_formats(settings, &source, &input, &output);
     }
     if (status == EXIT_DONE) {
-        status = expect(job, &expected);
+        bool whole = input == FORMAT_JSON || settings->strides.count > 0 ||
+                     settings->output_strides.count > 0;
+        status = whole ? cumsum_whole(settings, client, &source, input, output)
+                       : cumsum_parts(settings, client, &source, input, output);
     }
-    if (status == EXIT_DONE) {
-        status = write_request(job);
-    }
-    if (status == EXIT_DONE) {
-        status = destination_open(settings->output, &expected, &job->destination);
-    }
-    if (status == EXIT_DONE) {
-        status = transfer(job, client);
-    }
-    destination_close(&job->destination);
-    source_close(&job->source);
-    free(job->body);
-    free(job);
+    source_close(&source);
     return status;
 }

@@ -56,7 +56,8 @@ int destination_open(const char *name, const struct expectation *expected,
     *destination =
         (struct destination){.expected = *expected, .fd = STDOUT_FILENO, .due = UINT64_MAX};
     if (name == NULL || strcmp(name, "-") == 0) {
-        if (expected->format != FORMAT_JSON && isatty(STDOUT_FILENO) == 1) {
+        bool binary = expected->format == FORMAT_NPY || expected->format == FORMAT_RAW;
+        if (binary && isatty(STDOUT_FILENO) == 1) {
             return complain(EXIT_USAGE,
                             "the result is binary and standard output is a terminal: "
                             "use -o FILE, a pipe, or --output-format json");
@@ -78,12 +79,27 @@ int destination_open(const char *name, const struct expectation *expected,
     return EXIT_DONE;
 }
 
+int destination_open_partial(const char *name, bool resume, struct destination *destination)
+{
+    size_t size = strlen(name) + sizeof ".partial";
+    char *path = malloc(size);
+    if (path == NULL) {
+        return complain(EXIT_LOCAL, "out of memory");
+    }
+    (void)snprintf(path, size, "%s.partial", name);
+    *destination =
+        (struct destination){.name = name, .temporary = path, .stays = true, .due = UINT64_MAX};
+    destination->fd = open(path, O_RDWR | O_CLOEXEC | (resume ? 0 : O_CREAT | O_TRUNC), 0666);
+    return destination->fd >= 0 ? EXIT_DONE
+                                : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+}
+
 void destination_close(struct destination *destination)
 {
     if (destination->fd > STDERR_FILENO) {
         (void)close(destination->fd);
     }
-    if (destination->temporary != NULL) {
+    if (destination->temporary != NULL && !destination->stays) {
         (void)unlink(destination->temporary);
     }
     free(destination->temporary);
@@ -134,6 +150,28 @@ static int write_all(struct destination *destination, const char *bytes, size_t 
     return 0;
 }
 
+int destination_place(struct destination *destination, uint64_t offset, const void *bytes,
+                      size_t count)
+{
+    const char *from = bytes;
+    if (destination->temporary == NULL) {
+        return write_all(destination, from, count);
+    }
+    while (count > 0) {
+        ssize_t done = pwrite(destination->fd, from, count, (off_t)offset);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done < 0) {
+            return fail_here(destination, errno_text());
+        }
+        from += done;
+        offset += (uint64_t)done;
+        count -= (size_t)done;
+    }
+    return 0;
+}
+
 static int keep(struct destination *destination, const void *bytes, size_t count)
 {
     if (destination->kept_bytes + count > destination->kept_room) {
@@ -150,7 +188,9 @@ static int keep(struct destination *destination, const void *bytes, size_t count
     return 0;
 }
 
-bool shape_bytes(const struct number_list *shape, enum tally_dtype dtype, uint64_t *bytes)
+/* Elements of a shape times element size; false on overflow. */
+static bool shape_bytes(const struct number_list *shape, enum tally_dtype dtype,
+                        uint64_t *bytes)
 {
     uint64_t total = tally_dtype_bytes(dtype);
     for (int i = 0; i < shape->count; i++) {
@@ -298,6 +338,11 @@ int destination_commit(struct destination *destination, bool bare)
         return complain(EXIT_SERVER, "the answer ended after %" PRIu64 " bytes; try again",
                         destination->written);
     }
+    return destination_finish(destination);
+}
+
+int destination_finish(struct destination *destination)
+{
     if (destination->fd != STDOUT_FILENO) {
         int closed = close(destination->fd);
         destination->fd = -1;

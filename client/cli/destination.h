@@ -1,7 +1,9 @@
-/* Where the result goes, and the check that it is the result that was asked for.
+/* The file or stream of the result, and of a whole request the check that it is the result that
+ * was asked for.
  *
  *   destination_open -> check the head -> write its bytes -> ... -> commit -> close
- *                           ^ again in each attempt
+ *                    |      ^ again in each attempt                  ^
+ *                    +-> place bytes that are right ... -----------> finish
  *
  * A file is written beside its final name and moved there when it is complete, so a failed call
  * leaves an existing file alone and in.npy can be its own output. A JSON answer is kept whole
@@ -29,6 +31,7 @@ struct destination {
     int fd;
     const char *name; /* borrowed, NULL: standard output */
     char *temporary;  /* owned: its name until it is complete, NULL if written directly */
+    bool stays;       /* under that name, if it is not completed */
     char *kept;       /* owned: a JSON answer whole, or the head of an NPY answer */
     size_t kept_bytes;
     size_t kept_room;
@@ -42,7 +45,9 @@ struct destination {
 /* name NULL or "-": standard output. EXIT_DONE, or the status after complaining. */
 int destination_open(const char *name, const struct expectation *expected,
                      struct destination *destination);
-/* Discards what was not committed. */
+/* A file that stays as NAME.partial when the job is not done, to go on there (resume). */
+int destination_open_partial(const char *name, bool resume, struct destination *destination);
+/* Discards what was not committed, unless it is to stay. */
 void destination_close(struct destination *destination);
 
 /* The head of an answer, again in each attempt, then its bytes in their order; 0, or -1. */
@@ -52,10 +57,15 @@ int destination_write(struct destination *destination, const void *bytes, size_t
 /* The answer is complete: check its length, put it in place. bare: print only JSON's "data". */
 int destination_commit(struct destination *destination, bool bare);
 
+/* Parts of a result: bytes at a place of the file, or the next ones of a stream. 0, or -1. Thread:
+ * any for a file; `trouble` is written by who fails. */
+int destination_place(struct destination *destination, uint64_t offset, const void *bytes,
+                      size_t count);
+
+/* All is written: close it, and put the file in its place. */
+int destination_finish(struct destination *destination);
+
 /* Bytes cannot be taken back: standard output, devices. */
 bool destination_is_stream(const struct destination *destination);
-
-/* Elements of a shape times element size; false on overflow. */
-bool shape_bytes(const struct number_list *shape, enum tally_dtype dtype, uint64_t *bytes);
 
 #endif

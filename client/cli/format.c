@@ -10,6 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    NPY_MAGIC_BYTES = 6
+};
+
 static const struct {
     const char *name;
     const char *content_type;
@@ -20,6 +24,8 @@ static const struct {
     [FORMAT_NPY] = {"npy", "application/x-npy", {".npy", NULL}, CONTENT_NPY},
     [FORMAT_RAW] = {"raw", "application/octet-stream", {".bin", ".raw"}, CONTENT_UNKNOWN},
     [FORMAT_JSON] = {"json", "application/json", {".json", NULL}, CONTENT_JSON},
+    [FORMAT_TEXT] = {"text", NULL, {".txt", NULL}, CONTENT_UNKNOWN},
+    [FORMAT_CSV] = {"csv", NULL, {".csv", NULL}, CONTENT_CSV},
 };
 
 const char *format_content_type(enum format format)
@@ -50,18 +56,22 @@ enum format format_of_file(const char *name)
     return FORMAT_NONE;
 }
 
-/* CONTENT_UNKNOWN also after complaining that it cannot be read. */
-static enum content_kind guess(struct source *source)
+/* By at most `most` bytes. CONTENT_UNKNOWN also after complaining that it cannot be read. */
+static enum content_kind guess(struct source *source, size_t most)
 {
     char start[CONTENT_GUESS_BYTES];
-    size_t count = source->bytes < sizeof start ? (size_t)source->bytes : sizeof start;
+    if (source_peek(source, most) != EXIT_DONE) {
+        return CONTENT_UNKNOWN;
+    }
+    size_t count = source->bytes < most ? (size_t)source->bytes : most;
     return source_read(source, 0, start, count) == 0 ? content_guess(start, count)
                                                      : CONTENT_UNKNOWN;
 }
 
 enum format format_of_content(struct source *source, bool described)
 {
-    if (guess(source) == CONTENT_NPY) {
+    /* A stream of numbers is not waited for any longer than an NPY file tells itself apart. */
+    if (guess(source, described ? NPY_MAGIC_BYTES : CONTENT_GUESS_BYTES) == CONTENT_NPY) {
         return FORMAT_NPY;
     }
     return described ? FORMAT_RAW : FORMAT_JSON;
@@ -82,7 +92,7 @@ static const char *advice(enum content_kind kind)
     case CONTENT_PICKLE:
         return "save the array with numpy.save";
     case CONTENT_CSV:
-        return "write the numbers as [[1,2],[3,4]], or save them with numpy.save";
+        return "give --format csv, or text";
     case CONTENT_ARRAY_TEXT:
         return "write json.dumps(x.tolist()), or save it with numpy.save";
     case CONTENT_PYTHON:
@@ -99,7 +109,7 @@ static const char *advice(enum content_kind kind)
 
 void format_hint(struct source *source, enum format format, char *text, size_t size)
 {
-    enum content_kind kind = guess(source);
+    enum content_kind kind = guess(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
         (void)snprintf(text, size, " looks like %s: %s", content_name(kind), advice(kind));

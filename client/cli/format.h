@@ -11,7 +11,9 @@ enum format {
     FORMAT_NONE,
     FORMAT_NPY,
     FORMAT_RAW,
-    FORMAT_JSON
+    FORMAT_JSON,
+    FORMAT_TEXT,
+    FORMAT_CSV
 };
 
 /* "application/x-npy"; NULL for FORMAT_NONE. */

@@ -85,6 +85,7 @@ static int run(enum command_id command, const struct settings *settings)
 
 int main(int argc, char **argv)
 {
+    options_command_first(argc, argv);
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         options_overview(stdout);
@@ -104,6 +105,8 @@ int main(int argc, char **argv)
         .connections = 8,
         .duration_s = 5,
         .warmup_s = 0.5,
+        .part_bytes = 64 << 20,
+        .flush_ms = 100,
     };
     int status = options_parse(command, argc - 1, argv + 1, &settings);
     if (status != EXIT_DONE) {

@@ -13,7 +13,7 @@ enum {
 
 #define TYPES \
     "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
-#define FORMATS   "npy raw json"
+#define FORMATS   "npy raw json text csv"
 #define AT(field) offsetof(struct settings, field)
 #define ANY       0, 0
 #define TIME      0.001, 1e9 /* seconds, counted in milliseconds: less than one would be none */
@@ -32,7 +32,7 @@ const struct option_row option_rows[] = {
      ON_CUMSUM | ON_BENCH,
      "wide (default) adds 16- and 32-bit floats in float64, native in float32"},
     {"dtype", 'd', OPTION_CHOICE, "TYPE", TYPES, AT(dtype), ANY, ON_CUMSUM | ON_BENCH,
-     "element type; needed for raw input"},
+     "element type, also as f4, <f4, double and the like; needed for raw input"},
     {"shape", 's', OPTION_LIST, "N,N,...", NULL, AT(shape), ANY, ON_CUMSUM | ON_BENCH,
      "sizes of the dimensions, outermost first; needed for raw input"},
     {"strides", 0, OPTION_LIST, "N,N,...", NULL, AT(strides), ANY, ON_CUMSUM,
@@ -45,6 +45,18 @@ const struct option_row option_rows[] = {
      "of the result; else by file name, else the input's"},
     {"deadline", 0, OPTION_NUMBER, "SECONDS", NULL, AT(deadline_s), TIME, ON_CUMSUM,
      "the server drops the request if still queued then"},
+    {"header", 0, OPTION_FLAG, NULL, NULL, AT(header), ANY, ON_CUMSUM,
+     "the first line of text or CSV is none of numbers, and is passed on"},
+    {"delimiter", 0, OPTION_TEXT, "C", NULL, AT(delimiter), ANY, ON_CUMSUM,
+     "character between the numbers of text or CSV (default: comma or blanks)"},
+    {"part-bytes", 0, OPTION_INTEGER, "N", NULL, AT(part_bytes), 1, 1 << 30, ON_CUMSUM,
+     "send what is larger in parts of that size (default 67108864)"},
+    {"flush-ms", 0, OPTION_INTEGER, "N", NULL, AT(flush_ms), 0, 1e6, ON_CUMSUM,
+     "sum what a pipe has brought when no more came for that long (default 100)"},
+    {"checkpoint", 0, OPTION_FILE, "FILE", NULL, AT(checkpoint), ANY, ON_CUMSUM,
+     "keep there how far the job is, and the result so far as OUTPUT.partial"},
+    {"resume", 0, OPTION_FLAG, NULL, NULL, AT(resume), ANY, ON_CUMSUM,
+     "go on with the job of --checkpoint"},
 
     {"connections", 'c', OPTION_INTEGER, "N", NULL, AT(connections), 1, 4096, ON_BENCH,
      "requests under way at a time (default 8)"},
@@ -87,10 +99,11 @@ const struct option_row option_rows[] = {
 const struct command_row command_rows[COMMAND_COUNT] = {
     [COMMAND_CUMSUM] = {
         "cumsum", "[INPUT]", "<file>", "cumulative sum of a tensor",
-        "INPUT is an NPY, raw or JSON file; - or nothing: standard input.\n"
+        "INPUT is an NPY, raw, JSON, text or CSV file; - or nothing: standard input.\n"
         "  tally cumsum in.npy -o out.npy --axis 1\n"
         "  tally cumsum in.bin -o out.bin --dtype float32 --shape 1000,1000 --axis -1\n"
-        "  echo '[[1,2],[3,4]]' | tally cumsum --axis 1\n"},
+        "  echo '[[1,2],[3,4]]' | tally cumsum --axis 1\n"
+        "  seq 1 10 | tally cumsum -f text\n"},
     [COMMAND_DEVICES] = {"devices", "", NULL, "devices the server computes on", ""},
     [COMMAND_HEALTH] = {
         "health", "", NULL, "whether the server is alive and ready",
@@ -109,8 +122,9 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "is not kept anywhere.\n"
         "  tally token new ci --scopes infer,metrics >>tokens\n"},
     [COMMAND_COMPLETION] = {
-        "completion", "SHELL", "bash zsh", "completion script for a shell",
-        "  eval \"$(tally completion bash)\"\n"},
+        "completion", "SHELL", "bash zsh fish", "completion script for a shell",
+        "  eval \"$(tally completion bash)\"\n"
+        "  tally completion fish | source\n"},
 };
 /* clang-format on */
 

@@ -5,6 +5,7 @@
 #include "client/cli/terminal.h"
 #include "client/text.h"
 #include "proto/edit_distance.h"
+#include "proto/macros.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -97,16 +98,19 @@ static bool parse_number(const struct option_row *row, const char *text, double 
     return end != text && *end == '\0' && isfinite(*number) && in_bounds(row, *number);
 }
 
-static bool parse_list(const char *text, struct number_list *list)
+/* `open`: one of the numbers may be -1. */
+static bool parse_list(const char *text, bool open, struct number_list *list)
 {
     list->count = 0;
     for (;;) {
         char *end = NULL;
         errno = 0;
         long long value = strtoll(text, &end, 10);
-        if (errno != 0 || end == text || value < 0 || list->count == TALLY_MAX_RANK) {
+        if (errno != 0 || end == text || value < (open ? -1 : 0) ||
+            list->count == TALLY_MAX_RANK) {
             return false;
         }
+        open = open && value >= 0;
         list->numbers[list->count++] = value;
         if (*end == '\0') {
             return true;
@@ -118,16 +122,37 @@ static bool parse_list(const char *text, struct number_list *list)
     }
 }
 
+/* Names of types elsewhere, NumPy's codes among them, by those here. */
+static const char *type_of_alias(const char *word)
+{
+    static const char *const aliases[][2] = {
+        {"f2", "float16"},    {"f4", "float32"},    {"f8", "float64"}, {"i1", "int8"},
+        {"i2", "int16"},      {"i4", "int32"},      {"i8", "int64"},   {"u1", "uint8"},
+        {"u2", "uint16"},     {"u4", "uint32"},     {"u8", "uint64"},  {"half", "float16"},
+        {"float", "float32"}, {"double", "float64"}};
+    const char *code = word + strspn(word, "<|="); /* little-endian, as all that is sent */
+    for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
+        if (strcmp(aliases[i][0], code) == 0) {
+            return aliases[i][1];
+        }
+    }
+    return word;
+}
+
 /* Store an option's value, NULL of a flag, or complain. */
-static int take_value(const struct option_row *row, const char *value,
+static int take_value(enum command_id command, const struct option_row *row, const char *value,
                       struct settings *settings)
 {
+    bool open = command == COMMAND_CUMSUM && row->offset == offsetof(struct settings, shape);
     void *to = (char *)settings + row->offset;
     const char *expected = "";
     bool right = true;
     if (value == NULL) {
         *(bool *)to = true;
         return EXIT_DONE;
+    }
+    if (row->offset == offsetof(struct settings, dtype)) {
+        value = type_of_alias(value);
     }
     struct suggestion suggestion = suggestion_for(value);
     switch (row->kind) {
@@ -151,7 +176,7 @@ static int take_value(const struct option_row *row, const char *value,
         break;
     case OPTION_LIST:
         expected = "integers separated by commas, like 3,4";
-        right = parse_list(value, to);
+        right = parse_list(value, open, to);
         break;
     }
     if (row->offset == offsetof(struct settings, axis)) {
@@ -173,6 +198,35 @@ static int take_value(const struct option_row *row, const char *value,
 bool option_is_on(const struct option_row *row, enum command_id command)
 {
     return (row->commands & (1U << command)) != 0;
+}
+
+/* Whether the value of an option before the command is the next word. */
+static bool value_follows(const char *word)
+{
+    bool spelled = word[1] == '-';
+    const char *name = word + (spelled ? 2 : 1);
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        bool named = spelled ? strcmp(row->name, name) == 0
+                             : row->letter == name[0] && name[0] != '\0' && name[1] == '\0';
+        if (named) {
+            return row->kind != OPTION_FLAG;
+        }
+    }
+    return false;
+}
+
+void options_command_first(int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
+        at += value_follows(argv[at]) ? 2 : 1;
+    }
+    if (at > 1 && at < argc) {
+        char *command = argv[at];
+        memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
+        argv[1] = command;
+    }
 }
 
 /* The row that getopt_long() means; NULL if it means none. */
@@ -270,7 +324,7 @@ int options_parse(enum command_id command, int argc, char **argv, struct setting
             status = complain(EXIT_USAGE, "option --%s needs a value: --%s %s", row->name,
                               row->name, row->value);
         } else {
-            status = take_value(row, optarg, settings);
+            status = take_value(command, row, optarg, settings);
         }
     }
     while (status == EXIT_DONE && optind < argc) {

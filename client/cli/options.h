@@ -59,6 +59,12 @@ struct settings {
     bool reverse;
     const char *precision;
     double deadline_s;
+    int64_t part_bytes;
+    int64_t flush_ms;
+    const char *checkpoint;
+    bool resume;
+    bool header;
+    const char *delimiter;
 
     int64_t connections;
     double duration_s;
@@ -109,6 +115,9 @@ extern const struct command_row command_rows[COMMAND_COUNT];
 
 /* Whether the command has the option. */
 bool option_is_on(const struct option_row *row, enum command_id command);
+
+/* Options may come before the command: put it in front of them, at argv[1]. */
+void options_command_first(int argc, char **argv);
 
 /* COMMAND_COUNT, after complaining, if there is none of this name. */
 enum command_id command_find(const char *name);

@@ -1,46 +1,134 @@
-/* Reading by offset (pread) where there is a file, so that an attempt can begin again anywhere;
- * from memory where there was a pipe. */
+/* Reading by offset (pread) where there is a file, so that an attempt can begin again anywhere.
+ * What was read of a stream and not taken yet is at the front of source->memory. */
 #include "client/cli/source.h"
 
 #include "client/cli/terminal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Read `fd` to its end into source->memory. */
-static int read_all(struct source *source)
+enum {
+    WAIT_MS = 200, /* how often who waits for input looks whether to go on */
+    LOAD_FIRST = 65536
+};
+
+/* Room for `room` bytes and a NUL. */
+static int reserve(struct source *source, size_t room)
 {
-    size_t room = 0;
-    ssize_t got = 1;
-    while (got != 0) {
-        if (source->bytes + 1 >= room) {
-            room = room == 0 ? 65536 : room * 2;
-            char *larger = realloc(source->memory, room);
-            if (larger == NULL) {
-                return complain(EXIT_LOCAL,
-                                "%s: out of memory after %" PRIu64 " bytes; give a file, which "
-                                "is not held in memory",
-                                source->name, source->bytes);
-            }
-            source->memory = larger;
+    if (room < source->room) {
+        return EXIT_DONE;
+    }
+    char *larger = realloc(source->memory, room + 1);
+    if (larger == NULL) {
+        return complain(EXIT_LOCAL, "%s: out of memory for %zu bytes", source->name, room);
+    }
+    source->memory = larger;
+    source->room = room + 1;
+    return EXIT_DONE;
+}
+
+/* Read once; *got is 0 at the end. */
+static int read_some(struct source *source, char *to, size_t room, size_t *got)
+{
+    for (;;) {
+        ssize_t count = read(source->fd, to, room);
+        if (count >= 0) {
+            *got = (size_t)count;
+            source->ended = count == 0;
+            return EXIT_DONE;
         }
-        got = read(source->fd, source->memory + source->bytes, room - source->bytes - 1);
-        if (got < 0 && interrupted()) {
+        if (interrupted()) {
             return complain(EXIT_INTERRUPTED, "interrupted");
         }
-        if (got < 0 && errno != EINTR) {
+        if (errno != EINTR) {
             return complain(EXIT_LOCAL, "%s: %s", source->name, errno_text());
         }
-        source->bytes += got > 0 ? (uint64_t)got : 0;
     }
-    source->memory[source->bytes] = '\0';
-    return EXIT_DONE;
+}
+
+int source_peek(struct source *source, size_t count)
+{
+    int status = EXIT_DONE;
+    size_t got = 0;
+    if (!source->stream || source->bytes >= count) {
+        return EXIT_DONE;
+    }
+    status = reserve(source, count);
+    while (status == EXIT_DONE && source->bytes < count && !source->ended) {
+        status = read_some(source, source->memory + source->bytes, count - source->bytes, &got);
+        source->bytes += got;
+    }
+    return status;
+}
+
+/* Wait until there is something to read; false after `ms` (-1: never), and when interrupted. */
+static bool wait_readable(struct source *source, int ms)
+{
+    struct pollfd about = {.fd = source->fd, .events = POLLIN};
+    return poll(&about, 1, ms) > 0;
+}
+
+void source_drop(struct source *source, size_t count)
+{
+    source->bytes -= count;
+    memmove(source->memory, source->memory + count, (size_t)source->bytes);
+}
+
+int source_some(struct source *source, char *to, size_t room, int flush_ms, size_t *got)
+{
+    *got = source->bytes < room ? (size_t)source->bytes : room;
+    if (*got > 0) {
+        memcpy(to, source->memory, *got);
+        source_drop(source, *got);
+        return EXIT_DONE;
+    }
+    while (!source->ended && !wait_readable(source, flush_ms < 0 ? WAIT_MS : flush_ms)) {
+        if (interrupted()) {
+            return complain(EXIT_INTERRUPTED, "interrupted");
+        }
+        if (flush_ms >= 0) {
+            return EXIT_DONE;
+        }
+    }
+    return source->ended ? EXIT_DONE : read_some(source, to, room, got);
+}
+
+void source_as_stream(struct source *source)
+{
+    if (!source->stream) {
+        source->stream = true;
+        source->bytes = 0;
+    }
+}
+
+int source_take(struct source *source, char *to, size_t room, size_t unit, int flush_ms,
+                size_t *taken)
+{
+    size_t have = 0;
+    size_t got = 1;
+    assert(unit > 0);
+    int status = EXIT_DONE;
+    while (status == EXIT_DONE && have < room && got > 0) {
+        status = source_some(source, to + have, room - have, have < unit ? -1 : flush_ms, &got);
+        have += got;
+    }
+    size_t rest = source->ended ? 0 : have % unit;
+    if (status == EXIT_DONE && rest > 0) { /* nothing is in memory: there was too little */
+        status = reserve(source, rest);
+        if (status == EXIT_DONE) {
+            memcpy(source->memory, to + have - rest, rest);
+            source->bytes = rest;
+        }
+    }
+    *taken = have - rest;
+    return status;
 }
 
 int source_open(const char *name, struct source *source)
@@ -61,10 +149,11 @@ int source_open(const char *name, struct source *source)
         source->bytes = (uint64_t)about.st_size;
         return EXIT_DONE;
     }
+    source->stream = true;
     if (standard && isatty(STDIN_FILENO) == 1) {
-        (void)fputs("tally: reading JSON numbers from the terminal; end with Ctrl-D\n", stderr);
+        (void)fputs("tally: reading numbers from the terminal; end with Ctrl-D\n", stderr);
     }
-    return read_all(source);
+    return EXIT_DONE;
 }
 
 void source_close(struct source *source)
@@ -101,21 +190,29 @@ int source_read(struct source *source, uint64_t offset, void *to, size_t count)
     return 0;
 }
 
-bool source_load(struct source *source)
+int source_load(struct source *source)
 {
-    if (source->memory != NULL) {
-        return true;
+    int status = EXIT_DONE;
+    if (source->stream) {
+        size_t room = LOAD_FIRST;
+        while (status == EXIT_DONE && !source->ended) {
+            status = source_peek(source, room);
+            room *= 2;
+        }
+        source->stream = false;
+        status = status == EXIT_DONE ? reserve(source, source->bytes) : status;
+    } else if (source->memory == NULL) {
+        status = reserve(source, source->bytes);
+        char *memory = source->memory;
+        source->memory = NULL; /* read from the file */
+        if (status == EXIT_DONE && source_read(source, 0, memory, source->bytes) != 0) {
+            status = EXIT_LOCAL;
+        }
+        source->memory = memory;
     }
-    char *memory = malloc(source->bytes + 1);
-    if (memory == NULL) {
-        (void)complain(EXIT_LOCAL, "%s: out of memory", source->name);
-        return false;
+    if (status == EXIT_DONE) {
+        assert(source->memory != NULL);
+        source->memory[source->bytes] = '\0';
     }
-    if (source_read(source, 0, memory, source->bytes) != 0) {
-        free(memory);
-        return false;
-    }
-    memory[source->bytes] = '\0';
-    source->memory = memory;
-    return true;
+    return status;
 }

@@ -1,8 +1,9 @@
-/* Where the input comes from: a file, read as it is sent, or a pipe, read whole first, so that
- * a request can be repeated.
+/* The bytes of the input: a file, read anywhere as it is needed; or a stream (a pipe, a
+ * terminal, a device), read once from front to end, of which only what was asked for is held.
  *
  * Failure: what cannot be opened or is a directory is EXIT_USAGE; a read that fails, a file
- * that becomes shorter meanwhile and lack of memory are EXIT_LOCAL. Thread: the main one. */
+ * that becomes shorter meanwhile and lack of memory are EXIT_LOCAL. Thread: one at a time, but
+ * for source_read() of a file, which is for any. */
 #ifndef TALLY_CLI_SOURCE_H
 #define TALLY_CLI_SOURCE_H
 
@@ -12,8 +13,11 @@
 
 struct source {
     int fd;       /* owned unless standard input; -1 once closed */
-    char *memory; /* owned: contents of a pipe, NULL for a file */
-    uint64_t bytes;
+    char *memory; /* owned: read ahead of a stream; all of what was loaded; else NULL */
+    size_t room;
+    uint64_t bytes;   /* of the file, or in memory */
+    bool stream;      /* more may come behind what is in memory */
+    bool ended;       /* no more comes */
     const char *name; /* borrowed, for messages */
 };
 
@@ -21,10 +25,29 @@ struct source {
 int source_open(const char *name, struct source *source);
 void source_close(struct source *source);
 
-/* Copy `count` bytes from `offset`; 0, or -1 after complaining (the file has shrunk). */
+/* Have `count` bytes of a stream in memory, or all there are; nothing to do for a file. */
+int source_peek(struct source *source, size_t count);
+
+/* Copy `count` bytes from `offset` of a file or of what is in memory; 0, or -1 after complaining
+ * (the file has shrunk). */
 int source_read(struct source *source, uint64_t offset, void *to, size_t count);
 
-/* The whole of it in memory, NUL-terminated after source->bytes; false after complaining. */
-bool source_load(struct source *source);
+/* Forget bytes that are in memory. */
+void source_drop(struct source *source, size_t count);
+
+/* Take the next bytes of a stream: `room` of them, fewer at its end, or when none came for
+ * flush_ms (-1: wait) and there are `unit` of them: then a multiple of that. */
+int source_take(struct source *source, char *to, size_t room, size_t unit, int flush_ms,
+                size_t *taken);
+
+/* Read a stream once: what has come, 0 bytes at its end, or when none came for flush_ms (-1:
+ * wait). */
+int source_some(struct source *source, char *to, size_t room, int flush_ms, size_t *got);
+
+/* Read a file like a stream, from its start. */
+void source_as_stream(struct source *source);
+
+/* Bring the whole of it into memory, NUL-terminated after source->bytes. */
+int source_load(struct source *source);
 
 #endif

@@ -17,7 +17,8 @@
 enum {
     PHASE_SENDING,
     PHASE_COMPUTING,
-    PHASE_RECEIVING
+    PHASE_RECEIVING,
+    PHASE_SUMMING /* all of it, in parts */
 };
 enum {
     BAR_LONGEST = 50,
@@ -161,6 +162,11 @@ static void figures_text(double moved, double total, double seconds, char *text)
     char rate[32];
     char left[32] = "";
     double speed = seconds > 0 ? moved / seconds : 0;
+    if (total < 0) {
+        (void)snprintf(text, LINE_TEXT, " %s  %s/s", bytes_text(moved, done, sizeof done),
+                       bytes_text(speed, rate, sizeof rate));
+        return;
+    }
     double remaining = speed > 0 ? ceil((total - moved) / speed) : 0;
     if (speed > 0 && remaining < 1e6) {
         (void)snprintf(left, sizeof left, "  %d:%02d left", (int)remaining / 60,
@@ -173,7 +179,7 @@ static void figures_text(double moved, double total, double seconds, char *text)
 
 static void draw(struct progress *progress, double moved, double total, double seconds)
 {
-    static const char *const names[] = {"sending", "computing", "receiving"};
+    static const char *const names[] = {"sending", "computing", "receiving", "summing"};
     char figures[LINE_TEXT] = "";
     char bar[BAR_LONGEST + 3] = "";
     bool colour = colour_allowed(STDERR_FILENO);
@@ -184,7 +190,7 @@ static void draw(struct progress *progress, double moved, double total, double s
         struct winsize size = {.ws_col = 0};
         bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
         int width = (known ? size.ws_col : 80) - 12 - (int)strlen(figures) - 3;
-        if (width > 5) {
+        if (width > 5 && total >= 0) {
             bar_text(moved / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
         }
     }
@@ -219,6 +225,18 @@ int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received
     draw(progress, moved, total < moved ? moved : total,
          (double)(now - progress->phase_ns) / 1e9);
     return 0;
+}
+
+void progress_whole(struct progress *progress, double moved, double total)
+{
+    int64_t now = now_ns();
+    progress->phase = PHASE_SUMMING;
+    if (!progress->shown || now - progress->start_ns < APPEAR_NS ||
+        now - progress->drawn_ns < REDRAW_NS) {
+        return;
+    }
+    progress->drawn_ns = now;
+    draw(progress, moved, total, (double)(now - progress->start_ns) / 1e9);
 }
 
 void progress_end(struct progress *progress)

@@ -134,7 +134,7 @@ install_all() {
     local d="$scratch/root/opt/tally" file
     for file in bin/tally bin/tallyd lib/libtally.a lib/libtally.so.0 lib/libtally.so include/tally.h \
         include/tally_directml.h lib/pkgconfig/tally.pc share/man/man1/tally.1 share/man/man3/tally.3 share/man/man8/tallyd.8 \
-        share/bash-completion/completions/tally share/zsh/site-functions/_tally \
+        share/bash-completion/completions/tally share/zsh/site-functions/_tally share/fish/vendor_completions.d/tally.fish \
         share/doc/tally/README.md share/doc/tally/docs/running.md lib/systemd/system/tallyd.service; do
         [ -s "$d/$file" ] || { echo "$file was not installed"; return 1; }
     done
@@ -212,7 +212,9 @@ if start_server; then
     check "examples/cumsum.c, linked statically" example cumsum "1 3 6 10 30 60" static
     check "examples/directml.c" example directml "0 2 3 6 0 3 11 18 0 9 15 17"
     check "examples/async.c" example async "100 of 100 sums, the last one is 99000"
+    check "examples/parts.c" example parts "1 3 6 10 15 21"
     command_tests "the tally command" tests/client/test_cli.py
+    command_tests "the tally command in parts" tests/client/test_cli_parts.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
     other cumsum.sh curl env "PATH=$bin:$PATH" sh docs/clients/cumsum.sh
     other cumsum.mjs node node docs/clients/cumsum.mjs

@@ -115,6 +115,12 @@ def answer(body, content_type="application/json", status="200 OK", headers=""):
     return (text + headers + "\r\n").encode() + body
 
 
+def sums(data, dtype, shape):
+    """A right answer to raw bytes, which is how parts of files go."""
+    headers = f"Tally-Dtype: {dtype}\r\nTally-Shape: {shape}\r\n"
+    return answer(data, "application/octet-stream", headers=headers)
+
+
 class Terminal:
     """Runs `tally` with standard error on a terminal; gathers what it shows there."""
 
@@ -234,7 +240,7 @@ class Cumsum(unittest.TestCase):
         self.assertIn("'<u2'", npy_parts(self.read("out.npy"))[0])
         done = tally("cumsum", source, "-F", "json", *shape)
         self.assert_done(done)
-        self.assertEqual(json.loads(done.stdout), [1, 3, 3, 2])
+        self.assertEqual(json.loads(done.stdout), [[1, 3], [3, 2]])
 
     def test_raw_strides(self):
         source = self.path("in.bin", struct.pack("<6i", 1, 10, 2, 20, 3, 30))
@@ -317,14 +323,14 @@ class Cumsum(unittest.TestCase):
         self.assertNotIn(b"\033", done.stderr)
 
     def test_a_refusal_names_code_field_and_request(self):
-        source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
+        source = self.path("in.json", b"[1, 2]")
         keep = self.path("out.npy", b"precious")
         done = tally("cumsum", source, "-o", keep, "--axis", "7")
         self.assert_failed(
             done, 1, "axis", "HTTP 400", "code invalid_axis", "field axis", "request "
         )
         self.assertEqual(self.read("out.npy"), b"precious")
-        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+        self.assertEqual(self.files(), ["in.json", "out.npy"])
 
     def test_a_file_of_another_kind_is_named_before_it_is_sent(self):
         """Whatever its name or --format says: no server is asked."""
@@ -335,9 +341,9 @@ class Cumsum(unittest.TestCase):
             ("x.npy", b"PK\x03\x04\x14\x00" + bytes(40), [], "not an NPY file", "ZIP archive"),
             ("x.npy", b'{"data":[1,2]}', [], "not an NPY file", "looks like JSON", "--format json"),
             ("x.npy", b"\x1f\x8b\x08\x00" + bytes(9), [], "looks like gzip", "gunzip"),
-            ("x.txt", b"1,2\n3,4\n", [], "x.txt looks like CSV", "numpy.save"),
-            ("x.txt", b"[[1. 2.]\n [3. 4.]]\n", [], "looks like a printed array", "x.tolist()"),
-            ("x.txt", b"{'data': [1]}", [], "looks like a printed Python dictionary"),
+            ("x", b"1,2\n3,4\n", [], "x looks like CSV", "--format csv"),
+            ("x", b"[[1. 2.]\n [3. 4.]]\n", [], "looks like a printed array", "x.tolist()"),
+            ("x", b"{'data': [1]}", [], "looks like a printed Python dictionary"),
             ("x.pkl", b"\x80\x04\x95\x00\x00", [], "looks like a Python pickle"),
             ("x.json", b"\xff\xfe[\x001\x00]\x00", [], "UTF-16", "UTF-8"),
             ("x.bin", file, ["-d", "float32", "-s", "2"], "looks like an NPY file", "--format npy"),
@@ -430,30 +436,42 @@ class Cumsum(unittest.TestCase):
 
     def test_lying_servers_leave_no_file(self):
         good = npy("<f4", (2,), bytes(8))
-        source = self.path("in.npy", good)
         kind = "application/x-npy"
-        for lie, status in [
+        right = sums(bytes(8), "float32", "1,2,1")
+        npy_lies = [
             (answer(good[:-1], kind), 6),
             (answer(good + b"x", kind), 6),
             (answer(b"", kind), 6),
-            (answer(npy("<f4", (3,), bytes(12)), kind), 6),
-            (answer(npy("<i4", (2,), bytes(8)), kind), 6),
             (answer(npy(">f4", (2,), bytes(8)), kind), 6),
             (answer(npy("<f4", (2,), bytes(8), True), kind), 6),
             (answer(b"\x93NUMPY\x01\x00\xff\xff", kind), 6),
-            (answer(b"<html>", "text/html"), 6),
             (answer(good, "application/octet-stream"), 6),
             (answer(good, kind)[:-3], 3),
-            (b"garbage\r\n\r\n", 6),
-            (b"", 3),
+        ]
+        raw_lies = [
+            (sums(bytes(7), "float32", "1,2,1"), 6),
+            (sums(bytes(9), "float32", "1,2,1"), 6),
+            (sums(b"", "float32", "1,2,1"), 6),
+            (sums(bytes(8), "float32", "1,3,1"), 6),
+            (sums(bytes(8), "int32", "1,2,1"), 6),
+            (answer(good, kind), 6),
+            (right[:-3], 3),
+        ]
+        any_lies = [(answer(b"<html>", "text/html"), 6), (b"garbage\r\n\r\n", 6), (b"", 3)]
+        for name, content, lies in [
+            ("in.json", b"[1.0, 2.0]", npy_lies + any_lies),
+            ("in.npy", good, raw_lies + any_lies),
         ]:
-            with Server(lambda *_, lie=lie: lie) as s:
-                done = tally(
-                    "cumsum", source, "-o", self.path("out.npy"), "--retries", "0", url=s.url
-                )
-                self.assertEqual(done.returncode, status, (lie, done.stderr))
-                self.assertNotEqual(done.stderr, b"")
-                self.assertEqual(self.files(), ["in.npy"])
+            source = self.path(name, content)
+            for lie, status in lies:
+                with Server(lambda *_, lie=lie: lie) as s:
+                    done = tally(
+                        "cumsum", source, "-o", self.path("out.npy"), "--retries", "0", url=s.url
+                    )
+                    self.assertEqual(done.returncode, status, (lie, done.stderr))
+                    self.assertNotEqual(done.stderr, b"")
+                    self.assertEqual(self.files(), [name])
+            os.remove(source)
         for lie in [answer(b'{"datum":[1]}'), answer(b"[1]"), answer(b""), answer(b'{"data":[1')]:
             with Server(lambda *_, lie=lie: lie) as s:
                 self.assertEqual(tally("cumsum", stdin=b"[1]", url=s.url).returncode, 6)
@@ -470,8 +488,8 @@ class Cumsum(unittest.TestCase):
 
     def test_a_connection_lost_in_the_answer_is_made_again(self):
         good = npy("<f4", (2,), bytes(8))
-        whole = answer(good, "application/x-npy")
-        with Server(lambda number, *_: whole[: 40 + 50 * number] if number < 3 else whole) as s:
+        whole = sums(bytes(8), "float32", "1,2,1")
+        with Server(lambda number, *_: whole[: 40 + 40 * number] if number < 3 else whole) as s:
             source = self.path("in.npy", good)
             self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), url=s.url))
             self.assertEqual(self.read("out.npy"), good)
@@ -534,6 +552,33 @@ class Cumsum(unittest.TestCase):
             done = tally("cumsum", "--retries", "1000", stdin=b"[1]", url=s.url)
         self.assertEqual((done.returncode, s.count), (0, 6), done.stderr)
 
+    def test_options_come_before_the_command_too(self):
+        for words in (
+            ["--url", URL, "health"],
+            ["-u", URL, "--retries=0", "health"],
+            [f"--url={URL}", "-k", "health"],
+        ):
+            done = tally(*words, url="http://127.0.0.1:1")
+            self.assertEqual((done.returncode, done.stdout), (0, b"ready\n"), done.stderr)
+        self.assert_failed(tally("--url", URL), 2, "--help")
+        self.assert_failed(tally("--frob", "health"), 2, "unknown option --frob")
+
+    def test_types_have_the_names_of_others_too(self):
+        for alias, size in (
+            ("f4", 4),
+            ("<f4", 4),
+            ("|u1", 1),
+            ("i8", 8),
+            ("=i8", 8),
+            ("double", 8),
+            ("half", 2),
+        ):
+            source = self.path("in.bin", bytes(2 * size))
+            done = tally("cumsum", source, "-d", alias, "-s", "2")
+            self.assert_done(done)
+            self.assertEqual(done.stdout, bytes(2 * size))
+        self.assert_failed(tally("cumsum", source, "-d", ">f4", "-s", "2"), 2, "float32")
+
     def test_the_deadline_is_sent(self):
         with Server(lambda *_: answer(b'{"data":[1]}')) as s:
             tally("cumsum", "--deadline", "1.5", stdin=b"[1]", url=s.url)
@@ -545,7 +590,7 @@ class Cumsum(unittest.TestCase):
         """A file larger than sockets hold, through a server that reads and answers slowly."""
         data = bytes(12 << 20)
         source = self.path("in.npy", npy("|u1", (len(data),), data))
-        whole = answer(npy("|u1", (len(data),), data), "application/x-npy")
+        whole = sums(data, "uint8", f"1,{len(data)},1")
 
         def pieces():
             for at in range(0, len(whole), 1 << 18):
@@ -561,9 +606,9 @@ class Cumsum(unittest.TestCase):
     def test_progress_is_shown_on_a_terminal(self):
         shown = self.slow_transfer()
         self.assertRegex(
-            shown, r"sending +.*\[#+-+\].*\d+%  [\d.]+ MiB of 12\.0 MiB  [\d.]+ .?i?B/s"
+            shown, r"summing +.*\[#+-+\].*\d+%  [\d.]+ MiB of 12\.0 MiB  [\d.]+ .?i?B/s"
         )
-        self.assertRegex(shown, r"receiving +.*\[#+-*\].* \d:\d\d left")
+        self.assertRegex(shown, r"summing +.*\[#+-*\].* \d:\d\d left")
         self.assertIn("\033[32m", shown)
         self.assertTrue(shown.endswith("\r\033[K"), shown[-40:])
         for line in re.split(r"\r\033\[K", shown):
@@ -571,7 +616,7 @@ class Cumsum(unittest.TestCase):
 
     def test_no_color_is_honoured(self):
         shown = self.slow_transfer(env={"NO_COLOR": "1"})
-        self.assertIn("receiving", shown)
+        self.assertIn("summing", shown)
         self.assertNotIn("\033[3", shown)
         terminal = Terminal("frobnicate", env={"NO_COLOR": "1"})
         self.assertEqual(terminal.finish(), 2)
@@ -587,7 +632,7 @@ class Cumsum(unittest.TestCase):
     def test_no_progress_in_a_pipe(self):
         data = bytes(3 << 20)
         source = self.path("in.npy", npy("|u1", (3 << 20,), data))
-        whole = answer(npy("|u1", (3 << 20,), data), "application/x-npy")
+        whole = sums(data, "uint8", f"1,{len(data)},1")
         with Server(lambda *_: whole, read_rate=4e6) as s:
             self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), url=s.url))
 
@@ -650,12 +695,12 @@ class Completion(unittest.TestCase):
         )
 
     def test_every_option_is_completed(self):
-        for shell in ("bash", "zsh"):
+        for shell in ("bash", "zsh", "fish"):
             script = tally("completion", shell).stdout.decode()
             for command in COMMANDS:
                 self.assertIn(command, script)
                 for option in self.options(command):
-                    self.assertIn(option, script)
+                    self.assertIn(f"-l {option[2:]}" if shell == "fish" else option, script)
 
     def test_bash_completes(self):
         script = tally("completion", "bash").stdout.decode()
@@ -666,6 +711,7 @@ class Completion(unittest.TestCase):
             (["tally", "cumsum", "--dtype", "uint1"], {"uint16"}),
             (["tally", "health", "--ex"], set()),
             (["tally", "completion", "z"], {"zsh"}),
+            (["tally", "completion", "f"], {"fish"}),
         ]:
             line = " ".join(f"'{word}'" for word in words)
             text = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _tally; printf '%s\\n' \"${{COMPREPLY[@]}}\""

@@ -178,6 +178,146 @@ static void a_large_tensor_in_place_is_right(void **state)
     test_free(numbers);
 }
 
+enum {
+    LONG_AXIS = 1100,
+    LINES = 3
+};
+
+/* Numbers whose sums need rounding, so that another association would have other bits. */
+static void fill_uneven(float *numbers)
+{
+    for (int i = 0; i < LONG_AXIS * LINES; i++)
+        numbers[i] = (float)((i * 2654435761U) % 100003) / 7.0F;
+}
+
+static void parts_have_the_bits_of_the_whole(void **state)
+{
+    (void)state;
+    static const int64_t cuts[][5] = {
+        {256, 512, 332}, {1, 255, 0, 257, 587}, {0, 1100}, {1099, 1}, {1100}};
+    static float input[LONG_AXIS * LINES];
+    static float whole[LONG_AXIS * LINES];
+    static float output[LONG_AXIS * LINES];
+    fill_uneven(input);
+    for (int variant = 0; variant < 8 * 5; variant++) {
+        int64_t sizes[] = {LONG_AXIS, LINES};
+        int reverse = variant >> 1 & 1;
+        int in_place = variant >> 2 & 1;
+        struct tally_error err;
+        struct tally_scan scan = {.struct_size = sizeof scan,
+                                  .dtype = TALLY_FLOAT32,
+                                  .rank = 2,
+                                  .sizes = sizes,
+                                  .axis = 0,
+                                  .exclusive = variant & 1,
+                                  .reverse = reverse};
+        if (tally_cumsum(client, &scan, input, whole, &err) != TALLY_OK)
+            fail_msg("%s", err.message);
+        struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+        assert_non_null(parts);
+        memcpy(output, input, sizeof output);
+        for (int i = 0; i < 5; i++) {
+            int64_t count = cuts[variant / 8][i];
+            int64_t done = tally_parts_position(parts);
+            int64_t at = (reverse ? LONG_AXIS - done - count : done) * LINES;
+            if (tally_parts_next(parts, count, in_place ? output + at : input + at, output + at,
+                                 &err) != TALLY_OK)
+                fail_msg("variant %d: %s", variant, err.message);
+        }
+        assert_int_equal(tally_parts_position(parts), LONG_AXIS);
+        assert_memory_equal(output, whole, sizeof whole);
+        tally_parts_close(parts);
+    }
+}
+
+static void a_saved_carry_goes_on_in_another_client(void **state)
+{
+    (void)state;
+    static float input[LONG_AXIS * LINES];
+    static float whole[LONG_AXIS * LINES];
+    static float output[LONG_AXIS * LINES];
+    int64_t sizes[] = {LINES, LONG_AXIS};
+    int64_t strides[] = {1, LINES};
+    unsigned char saved[64 + LINES * (16 + 255 * 4)];
+    uint64_t bytes = 1;
+    struct tally_error err;
+    struct tally_scan scan = {.struct_size = sizeof scan,
+                              .dtype = TALLY_FLOAT32,
+                              .rank = 2,
+                              .sizes = sizes,
+                              .strides = strides,
+                              .axis = -1};
+    fill_uneven(input);
+    assert_int_equal(tally_cumsum(client, &scan, input, whole, &err), TALLY_OK);
+    struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+    assert_null(tally_parts_carry(parts, &bytes));
+    assert_int_equal(bytes, 0);
+    if (tally_parts_next(parts, 300, input, output, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    const void *carry = tally_parts_carry(parts, &bytes);
+    assert_int_equal(bytes, 64 + LINES * (16 + 44 * 4));
+    memcpy(saved, carry, bytes);
+    tally_parts_close(parts);
+    for (int line = 0; line < LINES; line++)
+        assert_memory_equal(output + line * 300, whole + line * LONG_AXIS, 300 * sizeof(float));
+
+    struct tally *other = tally_open(NULL, NULL, &err);
+    parts = tally_parts_open(other, &scan, &err);
+    assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_OK);
+    assert_int_equal(tally_parts_position(parts), 300);
+    if (tally_parts_next(parts, 800, input + 300 * LINES, output, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    for (int line = 0; line < LINES; line++)
+        assert_memory_equal(output + line * 800, whole + line * LONG_AXIS + 300,
+                            800 * sizeof(float));
+    tally_parts_close(parts);
+
+    /* of another scan, or damaged: the server says so, and nothing is lost */
+    scan.reverse = 1;
+    parts = tally_parts_open(other, &scan, &err);
+    assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_OK);
+    assert_int_equal(tally_parts_next(parts, 1, input, output, &err), TALLY_REJECTED);
+    assert_string_equal(err.field, "carry");
+    assert_int_equal(tally_parts_position(parts), 300);
+    saved[70] ^= 1;
+    tally_parts_close(parts);
+    scan.reverse = 0;
+    parts = tally_parts_open(other, &scan, &err);
+    assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_OK);
+    assert_int_equal(tally_parts_next(parts, 1, input, output, &err), TALLY_REJECTED);
+    assert_int_equal(tally_parts_restore(parts, saved, 63, &err), TALLY_INVALID_ARGUMENT);
+    saved[0] ^= 1;
+    assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_INVALID_ARGUMENT);
+    tally_parts_close(parts);
+    tally_close(other);
+}
+
+static void totals_are_those_of_65536_elements_each(void **state)
+{
+    (void)state;
+    enum {
+        BLOCKS = 3,
+        LENGTH = 2 * 65536 + 5
+    };
+    static int64_t input[2 * LENGTH];
+    int64_t totals[2 * BLOCKS] = {0};
+    int64_t expected[2 * BLOCKS] = {0};
+    int64_t sizes[] = {2, LENGTH};
+    uint64_t bytes = 0;
+    struct tally_error err;
+    struct tally_scan scan = {
+        .struct_size = sizeof scan, .dtype = TALLY_INT64, .rank = 2, .sizes = sizes, .axis = 1};
+    for (int i = 0; i < 2 * LENGTH; i++) {
+        input[i] = i * 7 % 1001;
+        expected[i / LENGTH * BLOCKS + i % LENGTH / 65536] += input[i];
+    }
+    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
+    assert_int_equal(bytes, sizeof totals);
+    if (tally_totals(client, &scan, input, totals, &err) != TALLY_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(totals, expected, sizeof totals);
+}
+
 static void the_server_s_sentence_is_passed_on(void **state)
 {
     (void)state;
@@ -393,6 +533,9 @@ int main(void)
         cmocka_unit_test(every_type_axis_and_flag_is_right),
         cmocka_unit_test(strided_input_and_output_are_laid_out_right),
         cmocka_unit_test(a_large_tensor_in_place_is_right),
+        cmocka_unit_test(parts_have_the_bits_of_the_whole),
+        cmocka_unit_test(a_saved_carry_goes_on_in_another_client),
+        cmocka_unit_test(totals_are_those_of_65536_elements_each),
         cmocka_unit_test(the_server_s_sentence_is_passed_on),
         cmocka_unit_test(the_server_tells_of_itself),
         cmocka_unit_test(submitted_calls_are_right),

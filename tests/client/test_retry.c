@@ -261,6 +261,109 @@ static void a_refused_connection_is_retried_if_asked(void **state)
     tally_close(client);
 }
 
+/* Counts the parts; every third request fails after `cut` bytes of its answer. The "carry" is
+ * 64 bytes that name the request which they came from. */
+struct part_script {
+    size_t cut;
+    unsigned char payload[64][64 + 16];
+    int announced; /* bytes of a carry; -1: no header */
+};
+
+static void script_parts(void *user, const struct fake_request *request,
+                         struct fake_answer *answer)
+{
+    struct part_script *script = user;
+    unsigned char *payload = script->payload[request->number];
+    memcpy(payload, "TALLYSUM", 8);
+    payload[8] = (unsigned char)request->number;
+    memcpy(payload + 64, SUMS, sizeof SUMS);
+    char carry[64] = "";
+    if (script->announced >= 0)
+        snprintf(carry, sizeof carry, "Tally-Carry-Length: %d\r\n", script->announced);
+    snprintf(answer->text, sizeof answer->text,
+             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+             "Tally-Dtype: int32\r\nTally-Shape: 4\r\n%sContent-Length: 80\r\n\r\n",
+             carry);
+    answer->payload = payload;
+    answer->payload_bytes = sizeof script->payload[0];
+    if (request->number > 0) { /* the carry of the last answer that was whole comes with it */
+        assert_non_null(strstr(request->head, "Tally-Carry-Length: 64\r\n"));
+        assert_non_null(strstr(request->head, "part=next"));
+        assert_int_equal(request->body_bytes, 80);
+        assert_int_equal(request->body[8], (request->number - 1) / 2 * 2);
+        assert_memory_equal(request->body + 64, INPUT, sizeof INPUT);
+    }
+    if (request->number % 2 == 1)
+        answer->cut = strlen(answer->text) + script->cut;
+}
+
+static void a_part_whose_answer_breaks_is_sent_again_with_its_carry(void **state)
+{
+    (void)state;
+    static const size_t cuts[] = {0, 10, 64, 79};
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        struct part_script script = {.cut = cuts[c], .announced = 64};
+        struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
+        struct tally *client = quick_client(fake_server_url(server), 4);
+        struct tally_error err;
+        struct tally_scan scan = scan_of(&FOUR);
+        int32_t output[4];
+        struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+        for (int i = 0; i < 6; i++) {
+            if (tally_parts_next(parts, 4, INPUT, output, &err) != TALLY_OK)
+                fail_msg("part %d: %s", i, err.message);
+            assert_memory_equal(output, SUMS, sizeof SUMS);
+            assert_int_equal(err.attempts, i == 0 ? 1 : 2);
+        }
+        assert_int_equal(tally_parts_position(parts), 24);
+        assert_int_equal(fake_server_requests(server), 11);
+        tally_parts_close(parts);
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
+static void a_part_that_failed_can_be_given_again(void **state)
+{
+    (void)state;
+    struct part_script script = {.cut = 70, .announced = 64};
+    struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
+    struct tally *client = quick_client(fake_server_url(server), -1);
+    struct tally_error err;
+    struct tally_scan scan = scan_of(&FOUR);
+    int32_t output[4];
+    struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+    assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_OK);
+    assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_CONNECTION_LOST);
+    assert_int_equal(tally_parts_position(parts), 4);
+    assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_OK);
+    assert_int_equal(tally_parts_position(parts), 8);
+    tally_parts_close(parts);
+    tally_close(client);
+    fake_server_stop(server);
+}
+
+static void an_answer_without_a_carry_is_none(void **state)
+{
+    (void)state;
+    static const int announced[] = {-1, 0, 63, 65, 100000};
+    for (size_t i = 0; i < sizeof announced / sizeof *announced; i++) {
+        struct part_script script = {.announced = announced[i]};
+        struct fake_server *server = fake_server_start(script_parts, &script, SIZE_MAX, NULL);
+        struct tally *client = quick_client(fake_server_url(server), -1);
+        struct tally_error err;
+        struct tally_scan scan = scan_of(&FOUR);
+        int32_t output[4];
+        uint64_t bytes = 1;
+        struct tally_parts *parts = tally_parts_open(client, &scan, &err);
+        assert_int_equal(tally_parts_next(parts, 4, INPUT, output, &err), TALLY_BAD_ANSWER);
+        assert_null(tally_parts_carry(parts, &bytes));
+        tally_parts_close(parts);
+        tally_close(client);
+        fake_server_stop(server);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +377,9 @@ int main(void)
         cmocka_unit_test(connections_lost_before_the_answer_are_made_again),
         cmocka_unit_test(a_kept_connection_that_was_closed_costs_no_retry),
         cmocka_unit_test(a_refused_connection_is_retried_if_asked),
+        cmocka_unit_test(a_part_whose_answer_breaks_is_sent_again_with_its_carry),
+        cmocka_unit_test(a_part_that_failed_can_be_given_again),
+        cmocka_unit_test(an_answer_without_a_carry_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,46 @@
+/* How far a job is, in a file: which lanes are done, and the carries of those under way, so that
+ * a job that was stopped goes on where it was. It is written beside its name and moved there, so
+ * that it is always whole.
+ *
+ *     [ TALLYJOB ][ bytes of the description ][ description ][ next lane ]
+ *     [ lanes under way, each: lane, steps done, bytes of the carry, carry ]
+ *
+ * Possible failures: a file that is not one, or of another job, is EXIT_USAGE. Thread: one at a
+ * time. */
+#ifndef TALLY_CLI_CHECKPOINT_H
+#define TALLY_CLI_CHECKPOINT_H
+
+#include "client/tally.h"
+
+#include <stdbool.h>
+
+enum {
+    CHECKPOINT_LANES = 8, /* most lanes under way */
+    JOB_TEXT = 4096
+};
+
+struct lane_state {
+    bool active;
+    uint64_t lane;
+    uint64_t step; /* of it done */
+    void *carry;   /* owned; NULL: none */
+    uint64_t carry_bytes;
+};
+
+struct checkpoint {
+    char job[JOB_TEXT]; /* what must be the same to go on */
+    uint64_t next_lane; /* all before it are done, but for those under way */
+    struct lane_state lanes[CHECKPOINT_LANES];
+};
+
+/* EXIT_DONE, or the status after complaining. */
+int checkpoint_save(const char *name, const struct checkpoint *checkpoint);
+/* checkpoint->job says what is expected. */
+int checkpoint_load(const char *name, struct checkpoint *checkpoint);
+void checkpoint_free(struct checkpoint *checkpoint);
+
+/* Keep a copy of a lane's state. */
+int checkpoint_note(struct lane_state *state, uint64_t lane, uint64_t step, const void *carry,
+                    uint64_t carry_bytes);
+
+#endif

@@ -1,0 +1,496 @@
+/* Two threads, each with the buffers of one part:
+ *
+ *   next part (a box of the tensor) -> read -> summed by the server -> written -> noted
+ *
+ * A thread has a lane of parts that depend on each other, and then the next lane. What is read
+ * from a stream, or written to one, is so in its order: then lanes of several parts are summed
+ * by one thread. When the server goes away in the middle, a part is given again until it is
+ * back, or --timeout has passed. The main thread shows the progress of all. */
+#include "client/cli/cumsum_parts.h"
+
+#include "client/cli/checkpoint.h"
+#include "client/cli/part_sink.h"
+#include "client/cli/terminal.h"
+#include "client/lock.h"
+#include "client/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    WORKERS = 2,
+    SHOW_MS = 100,
+    PAUSE_MS = 200, /* between attempts while the server is away */
+    PATIENCE_S = 600
+};
+
+struct worker {
+    struct parts_job *job;
+    pthread_t thread;
+    char *input;               /* owned: of a part */
+    char *output;              /* owned */
+    struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
+    struct lane_state *state;  /* of its lane */
+    uint64_t lane;
+    uint64_t step; /* of its lane, the next one */
+    bool has_lane;
+    struct box box;
+    uint64_t ticket;       /* of the box: its turn to be written */
+    _Atomic int64_t moved; /* bytes of the box, both ways */
+};
+
+struct parts_job {
+    const struct settings *settings;
+    struct tally *client;
+    struct part_source source;    /* a stream: shared: reading */
+    struct part_sink sink;        /* in order: who has the turn */
+    struct checkpoint checkpoint; /* shared: lock */
+    bool in_order;
+    bool saves;              /* checkpoints */
+    pthread_mutex_t reading; /* before `lock` */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t tickets;      /* given out; shared: lock */
+    uint64_t turn;         /* of the ticket that may write; shared: lock */
+    int running;           /* workers; shared: lock */
+    uint64_t moved;        /* bytes of parts that are done, both ways; shared: lock */
+    _Atomic bool answered; /* by a server, once */
+    _Atomic int status;    /* of the first failure */
+};
+
+/* ---- failing ---- */
+
+/* The first failure ends the job: who comes later stays silent. True for the first one. */
+static bool fail_first(struct parts_job *job, int status)
+{
+    int none = EXIT_DONE;
+    bool first = atomic_compare_exchange_strong(&job->status, &none, status);
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    LOCK_CHECK(pthread_cond_broadcast(&job->changed));
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    return first;
+}
+
+/* ---- summed ---- */
+
+static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
+                       int64_t receive_total)
+{
+    struct worker *worker = user;
+    (void)send_total;
+    (void)receive_total;
+    worker->moved = sent + received;
+    return interrupted() || worker->job->status != EXIT_DONE;
+}
+
+static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
+{
+    const struct parts_job *job = worker->job;
+    const struct settings *settings = job->settings;
+    bool native = settings->precision != NULL && strcmp(settings->precision, "native") == 0;
+    return (struct tally_scan){.struct_size = sizeof(struct tally_scan),
+                               .dtype = job->source.tensor.dtype,
+                               .rank = 3,
+                               .sizes = sizes,
+                               .axis = 1,
+                               .exclusive = settings->exclusive,
+                               .reverse = settings->reverse,
+                               .precision = native ? TALLY_NATIVE : TALLY_WIDE,
+                               .deadline_ms = (int64_t)(settings->deadline_s * 1000),
+                               .progress = on_progress,
+                               .progress_user = worker};
+}
+
+/* The server may be back soon: it was there. */
+static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
+                          int64_t since_ns)
+{
+    double patience = job->settings->timeout_s > 0 ? job->settings->timeout_s : PATIENCE_S;
+    bool away = err->status == TALLY_CONNECT || err->status == TALLY_CONNECTION_LOST ||
+                err->status == TALLY_BUSY;
+    return away && job->answered && job->settings->retries != 0 && !interrupted() &&
+           job->status == EXIT_DONE && (double)(now_ns() - since_ns) / 1e9 < patience;
+}
+
+static int sum_box(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    const struct box *box = &worker->box;
+    const int64_t sizes[3] = {(int64_t)box->outers, (int64_t)box->count, (int64_t)box->columns};
+    struct tally_scan scan = scan_of(worker, sizes);
+    int64_t start_ns = now_ns();
+    struct tally_error err;
+    for (;;) {
+        enum tally_status status =
+            worker->parts != NULL
+                ? tally_parts_next(worker->parts, sizes[1], worker->input, worker->output, &err)
+                : tally_cumsum(job->client, &scan, worker->input, worker->output, &err);
+        if (status == TALLY_OK) {
+            job->answered = true;
+            return EXIT_DONE;
+        }
+        if (!worth_waiting(job, &err, start_ns)) {
+            break;
+        }
+        struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+        (void)nanosleep(&pause, NULL);
+    }
+    if (fail_first(job, EXIT_INTERRUPTED)) {
+        job->status = complain_error(&err);
+    }
+    return job->status;
+}
+
+/* ---- the next part ---- */
+
+/* Begin the lane, with the carry of a checkpoint if there is one. */
+static int begin_lane(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    const struct cutting *cutting = &job->source.cutting;
+    struct tally_error err;
+    tally_parts_close(worker->parts);
+    worker->parts = NULL;
+    if (cutting->steps == 1) {
+        return EXIT_DONE;
+    }
+    struct box box = cutting_box(cutting, worker->lane, 0);
+    const int64_t sizes[3] = {1, 0, (int64_t)box.columns};
+    struct tally_scan scan = scan_of(worker, sizes);
+    worker->parts = tally_parts_open(job->client, &scan, &err);
+    if (worker->parts == NULL) {
+        return complain_error(&err);
+    }
+    const struct lane_state *state = worker->state;
+    if (worker->step > 0 && tally_parts_restore(worker->parts, state->carry, state->carry_bytes,
+                                                &err) != TALLY_OK) {
+        return complain_error(&err);
+    }
+    return EXIT_DONE;
+}
+
+/* A lane that a checkpoint left under way, or the next one. False: there is none. Thread: with
+ * the lock. */
+static bool take_lane(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    struct checkpoint *checkpoint = &job->checkpoint;
+    if (worker->state->active && !worker->has_lane) { /* loaded */
+        worker->lane = worker->state->lane;
+        worker->step = worker->state->step;
+    } else if (checkpoint->next_lane < job->source.cutting.lanes) {
+        worker->lane = checkpoint->next_lane++;
+        worker->step = 0;
+        worker->state->active = true;
+        worker->state->lane = worker->lane;
+        worker->state->step = 0;
+        worker->state->carry_bytes = 0;
+    } else {
+        return false;
+    }
+    worker->has_lane = true;
+    return true;
+}
+
+/* The next box of a file; outers 0: there is none. */
+static int next_cut(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    const struct cutting *cutting = &job->source.cutting;
+    worker->box.outers = 0;
+    if (!worker->has_lane || worker->step == cutting->steps) {
+        LOCK_CHECK(pthread_mutex_lock(&job->lock));
+        bool taken = take_lane(worker);
+        worker->ticket = job->tickets++;
+        LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+        if (!taken) {
+            return EXIT_DONE;
+        }
+        int status = begin_lane(worker);
+        if (status != EXIT_DONE) {
+            return status;
+        }
+    } else {
+        worker->ticket = job->tickets; /* in order there is one worker */
+        job->tickets += job->in_order;
+    }
+    worker->box = cutting_box(cutting, worker->lane, worker->step++);
+    return part_source_read(&job->source, &worker->box, worker->input);
+}
+
+/* The next box of a stream. */
+static int next_of_stream(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    const struct cutting *cutting = &job->source.cutting;
+    LOCK_CHECK(pthread_mutex_lock(&job->reading));
+    int status = part_source_take(&job->source, &worker->box, worker->input);
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    worker->ticket = job->tickets++;
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    LOCK_CHECK(pthread_mutex_unlock(&job->reading));
+    bool first = worker->box.outers > 0 && worker->box.at == 0;
+    worker->lane = 0;
+    worker->step = 0;
+    return status == EXIT_DONE && cutting->steps > 1 && first ? begin_lane(worker) : status;
+}
+
+/* ---- written and noted ---- */
+
+/* False: the job has failed meanwhile. */
+static bool wait_for_turn(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    while (job->in_order && job->turn != worker->ticket && job->status == EXIT_DONE) {
+        LOCK_CHECK(pthread_cond_wait(&job->changed, &job->lock));
+    }
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    return job->status == EXIT_DONE;
+}
+
+/* The part is written. */
+static int note(struct worker *worker)
+{
+    struct parts_job *job = worker->job;
+    int status = EXIT_DONE;
+    uint64_t carry_bytes = 0;
+    const void *carry =
+        worker->parts == NULL ? NULL : tally_parts_carry(worker->parts, &carry_bytes);
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    job->moved += 2 * box_bytes(&job->source.cutting, &worker->box);
+    worker->moved = 0;
+    job->turn++;
+    if (job->saves && worker->step == job->source.cutting.steps) {
+        worker->state->active = false;
+    } else if (job->saves) {
+        status = checkpoint_note(worker->state, worker->lane, worker->step, carry, carry_bytes);
+    }
+    if (job->saves && status == EXIT_DONE) {
+        (void)fdatasync(job->sink.destination.fd);
+        status = checkpoint_save(job->settings->checkpoint, &job->checkpoint);
+    }
+    LOCK_CHECK(pthread_cond_broadcast(&job->changed));
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    return status;
+}
+
+static void *work(void *user)
+{
+    struct worker *worker = user;
+    struct parts_job *job = worker->job;
+    int status = EXIT_DONE;
+    while (status == EXIT_DONE && job->status == EXIT_DONE) {
+        status = job->source.bytes->stream ? next_of_stream(worker) : next_cut(worker);
+        if (status != EXIT_DONE || worker->box.outers == 0) {
+            break;
+        }
+        status = sum_box(worker);
+        if (status == EXIT_DONE && wait_for_turn(worker)) {
+            status = part_sink_write(&job->sink, &worker->box, worker->output);
+            status = status == EXIT_DONE ? note(worker) : status;
+        }
+    }
+    if (status != EXIT_DONE) {
+        (void)fail_first(job, status);
+    }
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    job->running--;
+    LOCK_CHECK(pthread_cond_broadcast(&job->changed));
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    return NULL;
+}
+
+/* ---- the job ---- */
+
+/* Wait for the workers, and show how far they are. */
+static void watch(struct parts_job *job, struct worker *workers, struct progress *progress)
+{
+    uint64_t bytes = cutting_bytes(&job->source.cutting);
+    double total = bytes == OPEN_SIZE ? -1 : (double)bytes;
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    while (job->running > 0) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += SHOW_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        int waited = pthread_cond_timedwait(&job->changed, &job->lock, &until);
+        LOCK_CHECK(waited == ETIMEDOUT ? 0 : waited);
+        double moved = (double)job->moved;
+        for (int i = 0; i < WORKERS; i++) {
+            moved += (double)workers[i].moved;
+        }
+        progress_whole(progress, moved / 2, total);
+    }
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+}
+
+static int run(struct parts_job *job)
+{
+    const struct cutting *cutting = &job->source.cutting;
+    struct worker workers[WORKERS];
+    struct progress progress;
+    uint64_t most = cutting->outer_step * cutting->length_step * cutting->inner_step;
+    bool alone = cutting->lanes < 2 || (job->in_order && cutting->steps > 1);
+    int count = alone ? 1 : WORKERS;
+    int started = 0;
+    memset(workers, 0, sizeof workers);
+    progress_init(&progress, job->settings->quiet);
+    job->running = count;
+    for (; started < count; started++) {
+        struct worker *worker = &workers[started];
+        worker->job = job;
+        worker->state = &job->checkpoint.lanes[started];
+        worker->input = malloc(most * cutting->element);
+        worker->output = malloc(most * cutting->element);
+        if (worker->input == NULL || worker->output == NULL ||
+            pthread_create(&worker->thread, NULL, work, worker) != 0) {
+            if (fail_first(job, EXIT_LOCAL)) {
+                (void)complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes");
+            }
+            break;
+        }
+    }
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    job->running -= count - started;
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    watch(job, workers, &progress);
+    for (int i = 0; i < WORKERS; i++) {
+        if (i < started) {
+            LOCK_CHECK(pthread_join(workers[i].thread, NULL));
+        }
+        tally_parts_close(workers[i].parts);
+        free(workers[i].input);
+        free(workers[i].output);
+    }
+    progress_end(&progress);
+    return job->status;
+}
+
+/* What must be the same to go on with a job. */
+static void describe_job(struct parts_job *job, enum format format)
+{
+    const struct settings *settings = job->settings;
+    const struct cutting *cutting = &job->source.cutting;
+    const struct tensor *tensor = &job->source.tensor;
+    char *text = job->checkpoint.job;
+    text_append(text, JOB_TEXT, "%.1000s (%" PRIu64 " bytes) to %.1000s, format %d, %s of ",
+                job->source.bytes->name, job->source.bytes->bytes, settings->output,
+                (int)format, tally_dtype_name(tensor->dtype));
+    text_append_list(text, JOB_TEXT, tensor->shape.numbers, tensor->shape.count);
+    text_append(text, JOB_TEXT,
+                ", axis %" PRId64 "%s%s%s, parts of %" PRIu64 ",%" PRIu64 ",%" PRIu64,
+                settings->axis, settings->exclusive ? ", exclusive" : "",
+                settings->reverse ? ", reverse" : "",
+                settings->precision != NULL ? settings->precision : "", cutting->outer_step,
+                cutting->length_step, cutting->inner_step);
+}
+
+static int check_job(const struct parts_job *job)
+{
+    const struct settings *settings = job->settings;
+    const struct cutting *cutting = &job->source.cutting;
+    bool stream = job->source.bytes->stream;
+    if (job->in_order && settings->reverse && cutting->steps > 1) {
+        return complain(EXIT_USAGE,
+                        "--reverse sums from the end, and a line is larger than a part: that "
+                        "needs a file as input and as output (-o FILE)");
+    }
+    if (settings->checkpoint != NULL && (stream || job->in_order)) {
+        return complain(EXIT_USAGE, "--checkpoint needs a file as input and a raw or NPY file "
+                                    "as output (-o FILE)");
+    }
+    return settings->resume && settings->checkpoint == NULL
+               ? complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE")
+               : EXIT_DONE;
+}
+
+static int open_job(struct parts_job *job, enum format input, enum format output)
+{
+    const struct settings *settings = job->settings;
+    struct tensor *tensor = &job->source.tensor;
+    struct source *bytes = job->source.bytes;
+    bool text = input == FORMAT_TEXT || input == FORMAT_CSV;
+    int status = text                  ? tensor_of_text(settings, &job->source)
+                 : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
+                                       : tensor_of_raw(settings, bytes, tensor);
+    int rank = tensor->shape.count;
+    int64_t axis = settings->axis < 0 ? settings->axis + rank : settings->axis;
+    if (status == EXIT_DONE && (axis < 0 || axis >= rank)) {
+        return complain(EXIT_USAGE,
+                        "--axis %" PRId64 ": the tensor has %d dimension%s, expected %d to %d",
+                        settings->axis, rank, rank == 1 ? "" : "s", -rank, rank - 1);
+    }
+    if (status != EXIT_DONE) {
+        return status;
+    }
+    if (tensor->fortran_order && output != FORMAT_NPY) {
+        return complain(EXIT_USAGE,
+                        "%s is in Fortran order: the result can be an NPY file in the same "
+                        "order, nothing else; numpy.ascontiguousarray() turns it around",
+                        bytes->name);
+    }
+    job->in_order = bytes->stream || part_sink_in_order(output, settings->output);
+    job->source.cutting =
+        cutting_of(tensor, tensor->fortran_order ? rank - 1 - axis : axis, settings->reverse,
+                   (uint64_t)settings->part_bytes, job->in_order);
+    job->source.flush_ms = (int)settings->flush_ms;
+    job->sink.cutting = &job->source.cutting;
+    describe_job(job, output);
+    status = check_job(job);
+    if (status == EXIT_DONE && settings->resume) {
+        status = checkpoint_load(settings->checkpoint, &job->checkpoint);
+    }
+    job->saves = settings->checkpoint != NULL;
+    if (status == EXIT_DONE) {
+        status =
+            part_sink_open(&job->sink, settings, output, tensor, job->saves, settings->resume);
+    }
+    const struct text_reader *reader = &job->source.text;
+    if (status == EXIT_DONE && reader->header != NULL &&
+        (output == FORMAT_TEXT || output == FORMAT_CSV)) {
+        status = part_sink_line(&job->sink, reader->header, reader->header_bytes);
+    }
+    return status == EXIT_DONE && job->saves
+               ? checkpoint_save(settings->checkpoint, &job->checkpoint)
+               : status;
+}
+
+int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
+                 enum format input, enum format output)
+{
+    struct parts_job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return complain(EXIT_LOCAL, "out of memory");
+    }
+    job->settings = settings;
+    job->client = client;
+    job->source.bytes = source;
+    LOCK_CHECK(pthread_mutex_init(&job->reading, NULL));
+    LOCK_CHECK(pthread_mutex_init(&job->lock, NULL));
+    LOCK_CHECK(pthread_cond_init(&job->changed, NULL));
+    int status = open_job(job, input, output);
+    if (status == EXIT_DONE && cutting_bytes(&job->source.cutting) > 0) {
+        status = run(job);
+    }
+    if (status == EXIT_DONE) {
+        status = part_sink_finish(&job->sink, &job->source.next);
+    }
+    if (status == EXIT_DONE && job->saves) {
+        (void)unlink(settings->checkpoint);
+    }
+    part_sink_close(&job->sink);
+    text_reader_close(&job->source.text);
+    checkpoint_free(&job->checkpoint);
+    LOCK_CHECK(pthread_mutex_destroy(&job->reading));
+    LOCK_CHECK(pthread_mutex_destroy(&job->lock));
+    LOCK_CHECK(pthread_cond_destroy(&job->changed));
+    free(job);
+    return status;
+}

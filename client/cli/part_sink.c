@@ -1,0 +1,245 @@
+/* The head of an NPY file has its size before the outermost size is known: it is padded, and
+ * written again at the end. Numbers are printed as JSON's are (proto/json/number_text.h), without
+ * quotes around those that are not finite where no JSON is asked for. */
+#include "client/cli/part_sink.h"
+
+#include "client/cli/terminal.h"
+#include "proto/json/number_text.h"
+#include "proto/npy_header.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    TEXT_BYTES = 1 << 18,
+    BRACKETS_MOST = 2 * TALLY_MAX_RANK
+};
+
+static int blame_destination(const struct part_sink *sink)
+{
+    return complain(interrupted() ? EXIT_INTERRUPTED : EXIT_LOCAL, "%s",
+                    sink->destination.trouble);
+}
+
+static int append(struct part_sink *sink, const char *bytes, size_t count)
+{
+    if (destination_place(&sink->destination, sink->written, bytes, count) != 0) {
+        return blame_destination(sink);
+    }
+    sink->written += count;
+    return EXIT_DONE;
+}
+
+/* ---- the head of an NPY file ---- */
+
+/* At least sink->head bytes long, which is set by the first call. */
+static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_HEADER_MAX])
+{
+    const struct number_list *shape = &sink->tensor->shape;
+    int64_t sizes[TALLY_MAX_RANK];
+    for (int i = 0; i < shape->count; i++) {
+        sizes[sink->fortran_order ? shape->count - 1 - i : i] =
+            i == 0 ? outermost : shape->numbers[i];
+    }
+    size_t bytes = npy_header_print((enum dtype)sink->tensor->dtype, sizes, shape->count, text);
+    char *order = memmem(text, bytes, "False", 5);
+    if (sink->fortran_order && order != NULL) {
+        static const char yes[] = {'T', 'r', 'u', 'e', ' '};
+        memcpy(order, yes, sizeof yes);
+    }
+    if (bytes < sink->head) {
+        memset(text + bytes - 1, ' ', sink->head - bytes);
+        text[sink->head - 1] = '\n';
+        uint16_t length = (uint16_t)(sink->head - NPY_PREFIX_BYTES);
+        memcpy(text + NPY_PREFIX_BYTES - sizeof length, &length, sizeof length);
+        return;
+    }
+    sink->head = bytes;
+}
+
+static int write_head(struct part_sink *sink, int64_t outermost)
+{
+    char text[NPY_HEADER_MAX];
+    print_head(sink, outermost, text);
+    return destination_place(&sink->destination, 0, text, sink->head) == 0
+               ? EXIT_DONE
+               : blame_destination(sink);
+}
+
+/* ---- text ---- */
+
+/* The brackets before an element of a nested array, or behind it: one for each dimension whose
+ * first, or last, it is. */
+static int brackets(const struct number_list *shape, uint64_t index)
+{
+    uint64_t block = 1;
+    int count = 0;
+    for (int i = shape->count - 1; i >= 0; i--) {
+        block *= (uint64_t)shape->numbers[i];
+        if (index % block != 0) {
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+static char *print_number(const struct part_sink *sink, number_writer writer, const char *from,
+                          char *at)
+{
+    char *end = writer(from, at);
+    if (sink->format != FORMAT_JSON && *at == '"') {
+        memmove(at, at + 1, (size_t)(end - at));
+        end -= 2;
+    }
+    return end;
+}
+
+static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
+{
+    number_writer writer = number_writer_of((enum dtype)sink->tensor->dtype);
+    const struct number_list *shape = &sink->tensor->shape;
+    bool json = sink->format == FORMAT_JSON;
+    char *at = sink->text;
+    for (uint64_t i = 0; i < count; i++) {
+        int opening = json ? brackets(shape, sink->printed) : 0;
+        memset(at, '[', (size_t)opening);
+        at = print_number(sink, writer, sums + i * sink->cutting->element, at + opening);
+        sink->printed++;
+        int closing = json ? brackets(shape, sink->printed) : 0;
+        memset(at, ']', (size_t)closing);
+        at += closing;
+        if (json) {
+            *at = closing == shape->count ? '\n' : ',';
+        } else {
+            *at = sink->delimiter;
+            if (sink->printed % sink->row == 0) {
+                *at = '\n';
+            }
+        }
+        at++;
+        if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
+            if (append(sink, sink->text, (size_t)(at - sink->text)) != EXIT_DONE) {
+                return EXIT_LOCAL;
+            }
+            at = sink->text;
+        }
+    }
+    return EXIT_DONE;
+}
+
+int part_sink_line(struct part_sink *sink, const char *line, size_t count)
+{
+    return append(sink, line, count);
+}
+
+/* An array without elements has brackets only: [] for each index of the sizes before the first
+ * that is 0. */
+static int write_empty_json(struct part_sink *sink)
+{
+    struct number_list before = {.count = 0};
+    uint64_t count = 1;
+    int status = EXIT_DONE;
+    while (sink->tensor->shape.numbers[before.count] > 0) {
+        int64_t size = sink->tensor->shape.numbers[before.count];
+        before.numbers[before.count++] = size;
+        count *= (uint64_t)size;
+    }
+    for (uint64_t i = 0; status == EXIT_DONE && i < count; i++) {
+        char text[BRACKETS_MOST + 4];
+        int opening = brackets(&before, i);
+        int closing = brackets(&before, i + 1);
+        memset(text, '[', (size_t)opening + 1);
+        memset(text + opening + 1, ']', (size_t)closing + 1);
+        text[opening + closing + 2] = i + 1 == count ? '\n' : ',';
+        status = append(sink, text, (size_t)(opening + closing) + 3);
+    }
+    return status;
+}
+
+/* ---- a sink's life ---- */
+
+bool part_sink_in_order(enum format format, const char *name)
+{
+    struct stat about;
+    bool bytes = format == FORMAT_NPY || format == FORMAT_RAW;
+    bool standard = name == NULL || strcmp(name, "-") == 0;
+    return !bytes || standard || (stat(name, &about) == 0 && !S_ISREG(about.st_mode));
+}
+
+int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
+                   const struct tensor *tensor, bool partial, bool resume)
+{
+    const struct number_list *shape = &tensor->shape;
+    bool open = shape->numbers[0] < 0;
+    struct expectation expected = {.format = format};
+    sink->format = format;
+    sink->tensor = tensor;
+    sink->fortran_order = tensor->fortran_order;
+    sink->delimiter = ' ';
+    if (settings->delimiter != NULL) {
+        sink->delimiter = settings->delimiter[0];
+    } else if (format == FORMAT_CSV) {
+        sink->delimiter = ',';
+    }
+    sink->row = shape->count == 1 ? 1 : (uint64_t)shape->numbers[shape->count - 1];
+    if (open && (format == FORMAT_JSON ||
+                 (format == FORMAT_NPY && part_sink_in_order(format, settings->output)))) {
+        return complain(EXIT_USAGE,
+                        "%s says its size before its numbers, and the size is not "
+                        "known: use --output-format raw or text, or -o FILE.npy",
+                        format == FORMAT_JSON ? "nested JSON" : "NPY");
+    }
+    if (format == FORMAT_NPY && tensor->dtype == TALLY_BFLOAT16) {
+        return complain(EXIT_USAGE, "NPY files have no bfloat16; use --output-format raw");
+    }
+    sink->text = malloc(TEXT_BYTES);
+    if (sink->text == NULL) {
+        return complain(EXIT_LOCAL, "out of memory");
+    }
+    int status = partial
+                     ? destination_open_partial(settings->output, resume, &sink->destination)
+                     : destination_open(settings->output, &expected, &sink->destination);
+    if (status == EXIT_DONE && format == FORMAT_NPY) {
+        status = write_head(sink, open ? INT64_MAX : shape->numbers[0]);
+    }
+    return status;
+}
+
+int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums)
+{
+    uint64_t run_bytes = 0;
+    uint64_t runs = box_runs(sink->cutting, box, &run_bytes);
+    if (sink->format != FORMAT_NPY && sink->format != FORMAT_RAW) {
+        return write_text(sink, sums, runs * run_bytes / sink->cutting->element);
+    }
+    for (uint64_t i = 0; i < runs; i++) {
+        uint64_t offset = sink->head + box_run_offset(sink->cutting, box, i);
+        if (destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes) !=
+            0) {
+            return blame_destination(sink);
+        }
+    }
+    return EXIT_DONE;
+}
+
+int part_sink_finish(struct part_sink *sink, const struct box *end)
+{
+    const struct number_list *shape = &sink->tensor->shape;
+    int status = EXIT_DONE;
+    if (sink->format == FORMAT_NPY && shape->numbers[0] < 0) {
+        status = write_head(
+            sink, (int64_t)(sink->cutting->length == OPEN_SIZE ? end->at : end->outer));
+    } else if (sink->format == FORMAT_JSON && cutting_bytes(sink->cutting) == 0) {
+        status = write_empty_json(sink);
+    }
+    return status == EXIT_DONE ? destination_finish(&sink->destination) : status;
+}
+
+void part_sink_close(struct part_sink *sink)
+{
+    destination_close(&sink->destination);
+    free(sink->text);
+}

@@ -1,0 +1,44 @@
+/* Where the sums of parts go: to their places in a raw or NPY file, or one after the other to a
+ * stream or as text.
+ *
+ * Text is a row of the last dimension a line (of a tensor with one dimension: a number), JSON is
+ * an array nested as the tensor. Both, and what goes to a stream, come in order.
+ *
+ * Possible failures: complained about here, as EXIT_LOCAL. Thread: one at a time, but for
+ * part_sink_write() to a file that is not in order, which is for any. */
+#ifndef TALLY_CLI_PART_SINK_H
+#define TALLY_CLI_PART_SINK_H
+
+#include "client/cli/destination.h"
+#include "client/cli/part_source.h"
+
+struct part_sink {
+    struct destination destination;
+    enum format format;
+    const struct tensor *tensor;   /* borrowed; so is the cutting */
+    const struct cutting *cutting; /* NULL until known */
+    bool fortran_order;
+    char delimiter;   /* between the numbers of a line of text */
+    uint64_t head;    /* bytes of an NPY file's head */
+    uint64_t printed; /* elements, where they come in order */
+    uint64_t written; /* bytes, likewise */
+    uint64_t row;     /* elements of a line of text */
+    char *text;       /* owned: elements being printed */
+};
+
+/* Whether parts must be written in order. */
+bool part_sink_in_order(enum format format, const char *name);
+
+/* `partial`: the file stays when the job is not done; `resume`: and is there already. */
+int part_sink_open(struct part_sink *sink, const struct settings *settings, enum format format,
+                   const struct tensor *tensor, bool partial, bool resume);
+int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
+
+/* A line of text that is passed on as it is: the header of CSV. */
+int part_sink_line(struct part_sink *sink, const char *line, size_t count);
+
+/* All parts are there. */
+int part_sink_finish(struct part_sink *sink, const struct box *end);
+void part_sink_close(struct part_sink *sink);
+
+#endif

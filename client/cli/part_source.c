@@ -1,0 +1,373 @@
+/* First what the input is, then where it is cut, then how the bytes of a part are gathered. */
+#include "client/cli/part_source.h"
+
+#include "client/cli/terminal.h"
+#include "proto/npy_header.h"
+
+#include <assert.h>
+#include <byteswap.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HINT_TEXT = 256,
+    NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
+    BLOCK = 256,       /* elements of a line: between blocks a carry holds none */
+    INTEGER_BLOCK = 16 /* integers carry one sum a line, which is to be little of the part */
+};
+
+/* ---- what the input is ---- */
+
+/* Elements of all sizes multiplied, but for open ones; false on overflow. */
+static bool known_elements(const struct number_list *shape, uint64_t *elements)
+{
+    uint64_t total = 1;
+    for (int i = 0; i < shape->count; i++) {
+        if (shape->numbers[i] >= 0 &&
+            __builtin_mul_overflow(total, (uint64_t)shape->numbers[i], &total)) {
+            return false;
+        }
+    }
+    *elements = total;
+    return total <= INT64_MAX;
+}
+
+/* The index of the open size, or -1. */
+static int open_index(const struct number_list *shape)
+{
+    for (int i = 0; i < shape->count; i++) {
+        if (shape->numbers[i] < 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* A file says by its length what an open size is. */
+static int check_length(const struct source *source, struct tensor *tensor, const char *hint)
+{
+    uint64_t elements = 0;
+    size_t element = tally_dtype_bytes(tensor->dtype);
+    int open = open_index(&tensor->shape);
+    bool fits = known_elements(&tensor->shape, &elements) &&
+                !__builtin_mul_overflow(elements, element, &elements) && elements <= INT64_MAX;
+    if (source->stream) {
+        return fits && open <= 0
+                   ? EXIT_DONE
+                   : complain(EXIT_USAGE, "of a stream only the first size can be open, and "
+                                          "the others must be less than 2^63 bytes");
+    }
+    uint64_t data =
+        source->bytes > tensor->data_offset ? source->bytes - tensor->data_offset : 0;
+    if (fits && open >= 0 && elements > 0 && data % elements == 0) {
+        tensor->shape.numbers[open] = (int64_t)(data / elements);
+        return EXIT_DONE;
+    }
+    if (fits && open < 0 && data == elements) {
+        return EXIT_DONE;
+    }
+    return complain(
+        EXIT_USAGE, "%s has %" PRIu64 " bytes, but its type and shape make %" PRIu64 "%s%s%s",
+        source->name, data, fits ? elements : 0, open >= 0 ? " or a multiple of it" : "",
+        hint[0] != '\0' ? "; it" : "", hint);
+}
+
+int tensor_of_raw(const struct settings *settings, struct source *source, struct tensor *tensor)
+{
+    char hint[HINT_TEXT] = "";
+    *tensor = (struct tensor){.shape = settings->shape};
+    if (tally_dtype_find(settings->dtype, &tensor->dtype) != 0) {
+        return complain(EXIT_USAGE, "there is no element type %s", settings->dtype);
+    }
+    if (!source->stream) {
+        format_hint(source, FORMAT_RAW, hint, sizeof hint);
+    }
+    return check_length(source, tensor, hint);
+}
+
+int tensor_of_npy(struct source *source, struct tensor *tensor)
+{
+    struct error err = ERROR_INIT;
+    struct npy_header head;
+    uint64_t need = NPY_PREFIX_BYTES + 2;
+    char *start = malloc(NPY_HEAD_BYTES);
+    if (start == NULL) {
+        return complain(EXIT_LOCAL, "out of memory");
+    }
+    int status = EXIT_DONE;
+    enum status parsed = STATUS_OK;
+    size_t have = 0;
+    while (status == EXIT_DONE && parsed == STATUS_OK && have < need) {
+        status = source_peek(source, need);
+        have = source->bytes < need ? (size_t)source->bytes : (size_t)need;
+        if (status == EXIT_DONE && source_read(source, 0, start, have) != 0) {
+            status = EXIT_LOCAL;
+        }
+        bool cut = have < need;
+        parsed = npy_header_need((struct byte_view){start, have}, &need, &err);
+        if (cut) {
+            break;
+        }
+    }
+    if (status == EXIT_DONE && parsed == STATUS_OK) {
+        parsed = npy_header_parse((struct byte_view){start, have}, &head, &err);
+    }
+    free(start);
+    if (status == EXIT_DONE && parsed != STATUS_OK) {
+        char hint[HINT_TEXT];
+        format_hint(source, FORMAT_NPY, hint, sizeof hint);
+        return hint[0] != '\0'
+                   ? complain(EXIT_USAGE, "%s is not an NPY file; it%s", source->name, hint)
+                   : complain(EXIT_USAGE, "%s is not an NPY file that is understood: %s",
+                              source->name, err.detail);
+    }
+    if (status != EXIT_DONE) {
+        return status;
+    }
+    if (head.rank == 0) {
+        return complain(EXIT_USAGE, "%s is a single number: there is no axis to sum along",
+                        source->name);
+    }
+    *tensor = (struct tensor){.dtype = (enum tally_dtype)head.dtype,
+                              .byte_swap = head.byte_swap,
+                              .fortran_order = head.fortran_order && head.rank > 1,
+                              .shape.count = head.rank,
+                              .data_offset = need};
+    for (int i = 0; i < head.rank; i++) {
+        tensor->shape.numbers[i] = head.sizes[tensor->fortran_order ? head.rank - 1 - i : i];
+    }
+    if (source->stream) { /* what follows is the data */
+        source_drop(source, (size_t)need);
+    }
+    return check_length(source, tensor, "");
+}
+
+int tensor_of_text(const struct settings *settings, struct part_source *parts)
+{
+    struct text_reader *text = &parts->text;
+    source_as_stream(parts->bytes);
+    int status = text_reader_open(text, settings, parts->bytes);
+    parts->is_text = true;
+    parts->tensor = (struct tensor){.dtype = text->dtype,
+                                    .shape = {.count = text->columns == 1 ? 1 : 2,
+                                              .numbers = {-1, (int64_t)text->columns}}};
+    return status;
+}
+
+/* ---- where it is cut ---- */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t parts_of(uint64_t size, uint64_t step)
+{
+    assert(step > 0);
+    return size / step + (size % step != 0);
+}
+
+static uint64_t whole_blocks(uint64_t count)
+{
+    return count > BLOCK ? count - count % BLOCK : count;
+}
+
+struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool reverse,
+                          uint64_t part_bytes, bool in_order)
+{
+    struct cutting cutting = {.outer = 1,
+                              .length = 1,
+                              .inner = 1,
+                              .reverse = reverse,
+                              .element = tally_dtype_bytes(tensor->dtype)};
+    const struct number_list *shape = &tensor->shape;
+    axis = axis < 0 ? axis + shape->count : axis;
+    for (int i = 0; i < shape->count; i++) {
+        uint64_t *size = i < axis    ? &cutting.outer
+                         : i == axis ? &cutting.length
+                                     : &cutting.inner;
+        *size = shape->numbers[i] < 0 ? OPEN_SIZE : *size * (uint64_t)shape->numbers[i];
+    }
+    uint64_t room = larger(part_bytes / cutting.element, 1); /* elements of a part */
+    uint64_t line = larger(cutting.inner, 1);
+    bool integer = tensor->dtype >= TALLY_INT8;
+    uint64_t block = smaller(cutting.length, integer ? INTEGER_BLOCK : BLOCK);
+    cutting.outer_step = 1;
+    cutting.inner_step = line;
+    if (cutting.length <= room / line) { /* whole lines */
+        cutting.length_step = larger(cutting.length, 1);
+        cutting.outer_step =
+            larger(smaller(room / (cutting.length_step * line), cutting.outer), 1);
+    } else if (!in_order && room / line < block) { /* some columns */
+        cutting.inner_step = larger(room / block, 1);
+        cutting.length_step =
+            smaller(whole_blocks(larger(room / cutting.inner_step, 1)), cutting.length);
+    } else { /* a stretch of the axis */
+        cutting.length_step = whole_blocks(larger(room / line, 1));
+    }
+    cutting.lanes = parts_of(cutting.outer, cutting.outer_step) *
+                    parts_of(cutting.inner, cutting.inner_step);
+    cutting.steps = parts_of(cutting.length, cutting.length_step);
+    return cutting;
+}
+
+uint64_t cutting_bytes(const struct cutting *cutting)
+{
+    bool open = cutting->outer == OPEN_SIZE || cutting->length == OPEN_SIZE;
+    return open ? OPEN_SIZE
+                : cutting->outer * cutting->length * cutting->inner * cutting->element;
+}
+
+struct box cutting_box(const struct cutting *cutting, uint64_t lane, uint64_t step)
+{
+    uint64_t blocks = parts_of(cutting->inner, cutting->inner_step);
+    struct box box = {.outer = lane / blocks * cutting->outer_step,
+                      .at = step * cutting->length_step,
+                      .column = lane % blocks * cutting->inner_step};
+    box.outers = smaller(cutting->outer_step, cutting->outer - box.outer);
+    box.count = smaller(cutting->length_step, cutting->length - box.at);
+    box.columns = smaller(cutting->inner_step, cutting->inner - box.column);
+    if (cutting->reverse) { /* the last part of the axis is summed first */
+        box.at = cutting->length - box.at - box.count;
+    }
+    return box;
+}
+
+uint64_t box_bytes(const struct cutting *cutting, const struct box *box)
+{
+    return box->outers * box->count * box->columns * cutting->element;
+}
+
+uint64_t box_runs(const struct cutting *cutting, const struct box *box, uint64_t *run_bytes)
+{
+    bool together =
+        box->columns == cutting->inner && (box->outers == 1 || box->count == cutting->length);
+    uint64_t runs = together ? 1 : box->outers * box->count;
+    *run_bytes = runs == 0 ? 0 : box_bytes(cutting, box) / runs;
+    return runs;
+}
+
+uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, uint64_t i)
+{
+    uint64_t outer = box->outer;
+    uint64_t at = box->at;
+    if (i > 0) {
+        outer += i / box->count;
+        at += i % box->count;
+    }
+    uint64_t before = cutting->length == OPEN_SIZE ? at : outer * cutting->length + at;
+    return (before * cutting->inner + box->column) * cutting->element;
+}
+
+/* ---- its bytes ---- */
+
+/* The server takes little-endian elements. */
+static void swap_bytes(char *at, uint64_t bytes, size_t element)
+{
+    for (uint64_t i = 0; i < bytes; i += element) {
+        uint16_t two = 0;
+        uint32_t four = 0;
+        uint64_t eight = 0;
+        switch (element) {
+        case sizeof two:
+            memcpy(&two, at + i, sizeof two);
+            two = bswap_16(two);
+            memcpy(at + i, &two, sizeof two);
+            break;
+        case sizeof four:
+            memcpy(&four, at + i, sizeof four);
+            four = bswap_32(four);
+            memcpy(at + i, &four, sizeof four);
+            break;
+        case sizeof eight:
+            memcpy(&eight, at + i, sizeof eight);
+            eight = bswap_64(eight);
+            memcpy(at + i, &eight, sizeof eight);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+int part_source_read(const struct part_source *parts, const struct box *box, char *to)
+{
+    uint64_t run_bytes = 0;
+    uint64_t runs = box_runs(&parts->cutting, box, &run_bytes);
+    for (uint64_t i = 0; i < runs; i++) {
+        uint64_t offset = parts->tensor.data_offset + box_run_offset(&parts->cutting, box, i);
+        if (source_read(parts->bytes, offset, to + i * run_bytes, run_bytes) != 0) {
+            return EXIT_LOCAL;
+        }
+    }
+    if (parts->tensor.byte_swap) {
+        swap_bytes(to, runs * run_bytes, parts->cutting.element);
+    }
+    return EXIT_DONE;
+}
+
+/* The tensor is complete: so is what brought it. */
+static int check_end(const struct part_source *parts)
+{
+    struct source *bytes = parts->bytes;
+    int status = source_peek(bytes, 1);
+    return status != EXIT_DONE || bytes->bytes == 0
+               ? status
+               : complain(EXIT_USAGE, "%s has more bytes than its type and shape make",
+                          bytes->name);
+}
+
+int part_source_take(struct part_source *parts, struct box *box, char *to)
+{
+    const struct cutting *cutting = &parts->cutting;
+    struct box *next = &parts->next;
+    size_t taken = 0;
+    bool chain = cutting->steps > 1;
+    /* What is cut: outer indices, or the axis at one of them; in units that are whole there. */
+    uint64_t unit =
+        (chain ? cutting->inner : cutting->length * cutting->inner) * cutting->element;
+    uint64_t left = chain ? cutting->length - next->at : cutting->outer - next->outer;
+    uint64_t most = smaller(chain ? cutting->length_step : cutting->outer_step, left);
+    *box = *next;
+    box->outers = 0;
+    box->columns = cutting->inner;
+    if (most == 0 || unit == 0 || next->outer == cutting->outer) {
+        return parts->is_text ? EXIT_DONE : check_end(parts);
+    }
+    uint64_t lines = 0;
+    int status =
+        parts->is_text
+            ? text_reader_take(&parts->text, to, most, parts->flush_ms, &lines)
+            : source_take(parts->bytes, to, most * unit, unit, parts->flush_ms, &taken);
+    if (status != EXIT_DONE) {
+        return status;
+    }
+    taken += lines * unit;
+    bool open = cutting_bytes(cutting) == OPEN_SIZE;
+    if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {
+        return complain(EXIT_LOCAL, "%s ended in the middle of %s", parts->bytes->name,
+                        open ? "a line" : "the tensor");
+    }
+    uint64_t units = taken / unit;
+    box->outers = chain ? (units > 0) : units;
+    box->count = chain ? units : cutting->length;
+    if (chain) {
+        next->at += units;
+    } else {
+        next->outer += units;
+    }
+    if (chain && next->at == cutting->length) {
+        next->at = 0;
+        next->outer++;
+    }
+    if (parts->tensor.byte_swap) {
+        swap_bytes(to, taken, cutting->element);
+    }
+    return EXIT_DONE;
+}

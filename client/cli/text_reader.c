@@ -1,0 +1,299 @@
+/* Lines are converted straight from what was read to elements: the service's own reader takes a
+ * number (proto/json/number_text.h), and what it does not take is spelled as JSON and read again. */
+#include "client/cli/text_reader.h"
+
+#include "client/cli/terminal.h"
+#include "proto/json/number_text.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    READ_BYTES = 1 << 20,  /* at a time */
+    LINE_MOST = 256 << 20, /* a longer line is no line of numbers */
+    ELEMENT_MOST = 8,
+    QUOTE_BYTES = 40, /* of a number in a complaint */
+    SPELLED_BYTES = 512
+};
+
+static int no_memory(const struct text_reader *reader)
+{
+    return complain(EXIT_LOCAL, "%s: out of memory", reader->bytes->name);
+}
+
+/* ---- numbers ---- */
+
+/* Between numbers, and not the end of a line. */
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static bool ends_number(const struct text_reader *reader, char c)
+{
+    return is_blank(c) || c == '\n' || c == reader->delimiter;
+}
+
+/* A number that JSON spells otherwise: +1, .5, 1., 007, inf. */
+static bool read_odd_number(const struct text_reader *reader, const char *text, size_t count,
+                            char *out)
+{
+    static const struct {
+        const char *found;
+        const char *means;
+    } words[] = {{"nan", "NaN"},        {"inf", "Infinity"},        {"infinity", "Infinity"},
+                 {"-inf", "-Infinity"}, {"-infinity", "-Infinity"}, {"-nan", "NaN"}};
+    char spelled[SPELLED_BYTES + NUMBER_ROOM] = "";
+    char *at = spelled;
+    const char *end = text + count;
+    enum number_result result = NUMBER_OK;
+    text += count > 1 && *text == '+';
+    if ((size_t)(end - text) > SPELLED_BYTES / 2) {
+        return false;
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
+        if (strlen(words[i].found) == (size_t)(end - text) &&
+            strncasecmp(words[i].found, text, (size_t)(end - text)) == 0) {
+            return number_special((enum dtype)reader->dtype, words[i].means,
+                                  strlen(words[i].means), out);
+        }
+    }
+    if (text < end && *text == '-') {
+        *at++ = *text++;
+    }
+    while (end - text > 1 && *text == '0' && isdigit((unsigned char)text[1]) != 0) {
+        text++;
+    }
+    if (text < end && *text == '.') {
+        *at++ = '0';
+    }
+    while (text < end) {
+        bool bare_point =
+            *text == '.' && (end - text == 1 || isdigit((unsigned char)text[1]) == 0);
+        *at++ = *text++;
+        if (bare_point) {
+            *at++ = '0';
+        }
+    }
+    const char *past = number_reader_of((enum dtype)reader->dtype)(
+        spelled, spelled + sizeof spelled, out, &result);
+    return past == at;
+}
+
+static int refuse_number(const struct text_reader *reader, const char *text, size_t count)
+{
+    bool integer = reader->dtype >= TALLY_INT8;
+    return complain(
+        EXIT_USAGE, "%s: line %" PRIu64 ": '%.*s' is not a number of type %s%s",
+        reader->bytes->name, reader->line, (int)(count < QUOTE_BYTES ? count : QUOTE_BYTES),
+        text, tally_dtype_name(reader->dtype),
+        integer && !reader->typed ? ", which the first line made it; give --dtype float64"
+                                  : "");
+}
+
+/* The numbers of a line that ends at end[0] == '\n', to room for reader->columns; *count is how
+ * many there are, 0 for an empty line. */
+static int read_line(const struct text_reader *reader, const char *text, const char *end,
+                     char *out, uint64_t *count)
+{
+    number_reader read = number_reader_of((enum dtype)reader->dtype);
+    size_t element = tally_dtype_bytes(reader->dtype);
+    uint64_t found = 0;
+    bool comma = false; /* the last thing was a delimiter: a number must follow */
+    for (;;) {
+        while (is_blank(*text)) {
+            text++;
+        }
+        if (text == end && (found == 0 || !comma)) {
+            break;
+        }
+        enum number_result result = NUMBER_OK;
+        const char *start = text;
+        char stored[ELEMENT_MOST];
+        text = read(start, end + 1, stored, &result);
+        if (text == NULL || !ends_number(reader, *text)) {
+            text = start;
+            while (!ends_number(reader, *text)) {
+                text++;
+            }
+            if (!read_odd_number(reader, start, (size_t)(text - start), stored)) {
+                return refuse_number(reader, start, (size_t)(text - start));
+            }
+        }
+        if (found < reader->columns) {
+            memcpy(out + found * element, stored, element);
+        }
+        found++;
+        while (is_blank(*text)) {
+            text++;
+        }
+        comma = text < end && *text == reader->delimiter;
+        text += comma;
+    }
+    *count = found;
+    return EXIT_DONE;
+}
+
+/* ---- lines ---- */
+
+/* The next line that has come whole; NULL: there is none. The last line of all may lack its
+ * end, which it gets here. */
+static char *next_line(struct text_reader *reader, char **end)
+{
+    char *start = reader->text + reader->at;
+    size_t count = reader->have - reader->at;
+    char *found = count == 0 ? NULL : memchr(start, '\n', count);
+    if (found == NULL && count > 0 && reader->bytes->ended) {
+        found = start + count; /* there is room */
+        *found = '\n';
+        reader->have++;
+    }
+    if (found == NULL) {
+        return NULL;
+    }
+    *end = found;
+    reader->at = (size_t)(found + 1 - reader->text);
+    reader->line++;
+    return start;
+}
+
+/* Read on, once; *came is false if nothing came for flush_ms (-1: wait). */
+static int read_more(struct text_reader *reader, int flush_ms, bool *came)
+{
+    size_t got = 0;
+    if (reader->at > 0) {
+        memmove(reader->text, reader->text + reader->at, reader->have - reader->at);
+        reader->have -= reader->at;
+        reader->at = 0;
+    }
+    if (reader->room < reader->have + READ_BYTES + NUMBER_ROOM) {
+        size_t room = 2 * reader->have + READ_BYTES + NUMBER_ROOM;
+        char *larger = room > LINE_MOST ? NULL : realloc(reader->text, room);
+        if (larger == NULL) {
+            return no_memory(reader);
+        }
+        reader->text = larger;
+        reader->room = room;
+    }
+    int status =
+        source_some(reader->bytes, reader->text + reader->have, READ_BYTES, flush_ms, &got);
+    reader->have += got;
+    *came = got > 0 || reader->bytes->ended;
+    return status;
+}
+
+/* Wait for a line and give it without passing over it; NULL at the end. */
+static int first_line(struct text_reader *reader, char **line, char **end)
+{
+    int status = EXIT_DONE;
+    bool came = true;
+    while (status == EXIT_DONE && (*line = next_line(reader, end)) == NULL &&
+           !reader->bytes->ended) {
+        status = read_more(reader, -1, &came);
+    }
+    return status;
+}
+
+static int keep_header(struct text_reader *reader)
+{
+    char *line = NULL;
+    char *end = NULL;
+    int status = first_line(reader, &line, &end);
+    if (status != EXIT_DONE || line == NULL) {
+        return status;
+    }
+    reader->header_bytes = (size_t)(end + 1 - line);
+    reader->header = malloc(reader->header_bytes);
+    if (reader->header == NULL) {
+        return no_memory(reader);
+    }
+    memcpy(reader->header, line, reader->header_bytes);
+    return EXIT_DONE;
+}
+
+/* Columns and type, by the first line that is not empty. */
+static int look_at_first_line(struct text_reader *reader)
+{
+    char *line = NULL;
+    char *end = NULL;
+    int status = EXIT_DONE;
+    while (status == EXIT_DONE && reader->columns == 0) {
+        status = first_line(reader, &line, &end);
+        if (status != EXIT_DONE || line == NULL) {
+            break;
+        }
+        if (!reader->typed) {
+            char integers[] = "+-0123456789 \t\r?";
+            integers[sizeof integers - 2] = reader->delimiter;
+            reader->dtype = line + strspn(line, integers) == end ? TALLY_INT64 : TALLY_FLOAT64;
+        }
+        status = read_line(reader, line, end, NULL, &reader->columns);
+    }
+    if (line != NULL) { /* it is read again, with room */
+        reader->at = (size_t)(line - reader->text);
+        reader->line--;
+    }
+    return status;
+}
+
+int text_reader_open(struct text_reader *reader, const struct settings *settings,
+                     struct source *source)
+{
+    *reader = (struct text_reader){.bytes = source,
+                                   .dtype = TALLY_FLOAT64,
+                                   .delimiter = ',',
+                                   .typed = settings->dtype != NULL};
+    if (settings->delimiter != NULL) {
+        reader->delimiter = settings->delimiter[0];
+    }
+    if (reader->typed && tally_dtype_find(settings->dtype, &reader->dtype) != 0) {
+        return complain(EXIT_USAGE, "there is no element type %s", settings->dtype);
+    }
+    int status = settings->header ? keep_header(reader) : EXIT_DONE;
+    if (status == EXIT_DONE) {
+        status = look_at_first_line(reader);
+    }
+    return status;
+}
+
+void text_reader_close(struct text_reader *reader)
+{
+    free(reader->text);
+    free(reader->header);
+}
+
+int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int flush_ms,
+                     uint64_t *count)
+{
+    size_t row = reader->columns * tally_dtype_bytes(reader->dtype);
+    int status = EXIT_DONE;
+    *count = 0;
+    while (status == EXIT_DONE && *count < lines) {
+        char *end = NULL;
+        char *line = next_line(reader, &end);
+        if (line == NULL) {
+            bool came = true;
+            if (reader->bytes->ended) {
+                break;
+            }
+            status = read_more(reader, *count > 0 ? flush_ms : -1, &came);
+            if (!came) {
+                break;
+            }
+            continue;
+        }
+        uint64_t columns = 0;
+        status = read_line(reader, line, end, to + *count * row, &columns);
+        if (status == EXIT_DONE && columns != 0 && columns != reader->columns) {
+            return complain(EXIT_USAGE,
+                            "%s: line %" PRIu64 " has %" PRIu64
+                            " numbers, the first one %" PRIu64,
+                            reader->bytes->name, reader->line, columns, reader->columns);
+        }
+        *count += columns > 0;
+    }
+    return status;
+}

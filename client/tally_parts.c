@@ -1,0 +1,152 @@
+/* A tensor summed in parts along its axis: tally_parts_open(), _next(), _close().
+ *
+ *   open -> next: [ carry ][ elements ] sent, [ carry ][ sums ] answered -> ... -> close
+ *
+ * The carry of the last part that succeeded is sent before the next part; that of the answer is
+ * gathered apart and takes its place only when the whole answer is there and right. So a part
+ * that failed can be sent again, by the retries of any call and by the caller.
+ *
+ * Failure: as in tally_cumsum(); the carry is then the one from before. Thread: a struct
+ * tally_parts belongs to one at a time. */
+#include "client/cumsum_call.h"
+
+#include "client/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CARRY_HEADER_BYTES = 64,    /* docs/carry.md has the layout */
+    CARRY_POSITION_OFFSET = 32, /* in the header: int64 */
+    CARRY_MAGIC_BYTES = 8
+};
+
+static const char CARRY_MAGIC[] = "TALLYSUM";
+
+struct tally_parts {
+    struct tally *client; /* borrowed */
+    struct tally_scan scan;
+    int64_t sizes[TALLY_MAX_RANK];
+    int64_t strides[TALLY_MAX_RANK];
+    int64_t *along;     /* the axis' entry in sizes: borrowed from there */
+    int64_t position;   /* elements of each line that were summed */
+    struct carry carry; /* of what was summed; its bytes are NULL before the first part */
+    struct carry next;  /* of the answer that is coming */
+    struct cumsum_call call;
+};
+
+struct tally_parts *tally_parts_open(struct tally *client, const struct tally_scan *scan,
+                                     struct tally_error *err)
+{
+    client_error_reset(err);
+    if (client == NULL) {
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
+        return NULL;
+    }
+    if (tally_scan_bytes(scan, NULL, NULL, err) != TALLY_OK) {
+        return NULL;
+    }
+    if (scan->output_strides != NULL) {
+        (void)client_error_set(err, TALLY_INVALID_ARGUMENT,
+                               "output_strides are for whole tensors, not for parts");
+        return NULL;
+    }
+    struct tally_parts *parts = calloc(1, sizeof *parts);
+    if (parts == NULL) {
+        (void)client_error_no_memory(err);
+        return NULL;
+    }
+    size_t list_bytes = (size_t)scan->rank * sizeof(int64_t);
+    parts->client = client;
+    parts->scan = *scan;
+    memcpy(parts->sizes, scan->sizes, list_bytes);
+    parts->scan.sizes = parts->sizes;
+    if (scan->strides != NULL) {
+        memcpy(parts->strides, scan->strides, list_bytes);
+        parts->scan.strides = parts->strides;
+    }
+    parts->along = &parts->sizes[scan->axis < 0 ? scan->axis + scan->rank : scan->axis];
+    return parts;
+}
+
+void tally_parts_close(struct tally_parts *parts)
+{
+    if (parts == NULL) {
+        return;
+    }
+    free(parts->carry.bytes);
+    free(parts->next.bytes);
+    free(parts);
+}
+
+enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, const void *input,
+                                   void *output, struct tally_error *err)
+{
+    int64_t end = 0;
+    client_error_reset(err);
+    if (parts == NULL || count < 0 || __builtin_add_overflow(parts->position, count, &end)) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "parts is NULL, or count is negative, or the axis would have "
+                                "more than 2^63 elements");
+    }
+    struct cumsum_call *call = &parts->call;
+    *parts->along = count;
+    enum tally_status status = cumsum_call_init(call, &parts->scan, input, output, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    bool first = parts->carry.bytes == NULL;
+    text_append(call->path, PATH_TEXT, "&part=%s", first ? "first" : "next");
+    call->carry = &parts->next;
+    if (!first) {
+        call->spec.head = (const char *)parts->carry.bytes;
+        call->spec.head_bytes = (size_t)parts->carry.count;
+        call->spec.head_header = "Tally-Carry-Length";
+    }
+    status = call_run(parts->client, &call->spec, err);
+    if (status == TALLY_OK) {
+        struct carry done = parts->carry;
+        parts->carry = parts->next;
+        parts->next = done;
+        parts->position = end;
+    }
+    return status;
+}
+
+const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes)
+{
+    *bytes = parts->carry.count;
+    return parts->carry.bytes;
+}
+
+int64_t tally_parts_position(const struct tally_parts *parts)
+{
+    return parts->position;
+}
+
+enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,
+                                      uint64_t bytes, struct tally_error *err)
+{
+    int64_t position = -1;
+    client_error_reset(err);
+    if (parts == NULL || carry == NULL) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT, "parts or carry is NULL");
+    }
+    if (bytes >= CARRY_HEADER_BYTES && memcmp(carry, CARRY_MAGIC, CARRY_MAGIC_BYTES) == 0) {
+        memcpy(&position, (const char *)carry + CARRY_POSITION_OFFSET, sizeof position);
+    }
+    if (position < 0) {
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "these bytes are not a carry of tally_parts_carry()");
+    }
+    unsigned char *copy = malloc((size_t)bytes);
+    if (copy == NULL) {
+        return client_error_no_memory(err);
+    }
+    memcpy(copy, carry, (size_t)bytes);
+    free(parts->carry.bytes);
+    parts->carry.bytes = copy;
+    parts->carry.count = bytes;
+    parts->position = position;
+    return TALLY_OK;
+}

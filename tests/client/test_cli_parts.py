@@ -1,0 +1,516 @@
+"""`tally cumsum` with tensors of any size: in parts, as streams, as text; while the server dies.
+
+Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli_parts.py
+It starts servers of its own, build/bin/tallyd beside TALLY, where it ends them.
+"""
+
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from test_cli import TALLY, URL, Terminal, npy, npy_parts, tally
+
+TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
+INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
+MIB = 1 << 20
+
+
+def int64s(*numbers):
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def running_sums(count):
+    """count int64 numbers and their sums."""
+    numbers = [(i * 2654435761) % 1000003 - 500000 for i in range(count)]
+    return int64s(*numbers), int64s(*itertools.accumulate(numbers))
+
+
+class Tallyd:
+    """A server that can be killed and started again at its address."""
+
+    def __init__(self, *options, limit=None):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = "127.0.0.1:%d" % free.getsockname()[1]
+        self.url = f"http://{self.address}"
+        self.options, self.limit = options, limit
+        self.start()
+
+    def start(self):
+        def limited():
+            if self.limit:  # of addresses, drivers it may find take more
+                resource.setrlimit(resource.RLIMIT_DATA, (self.limit, self.limit))
+
+        self.process = subprocess.Popen(
+            [TALLYD, "--listen", self.address, "--drain-delay-ms", "0", *self.options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=limited,
+        )
+        while tally("health", url=self.url).returncode != 0:
+            assert self.process.poll() is None, "tallyd does not start"
+
+    def peak_bytes(self):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) << 10
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+class Directory(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def path(self, name, content=None):
+        path = os.path.join(self.directory.name, name)
+        if content is not None:
+            with open(path, "wb") as file:
+                file.write(content)
+        return path
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def files(self):
+        return sorted(os.listdir(self.directory.name))
+
+    def assert_done(self, done):
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def assert_failed(self, done, status, *texts):
+        self.assertEqual(done.returncode, status, done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr.decode())
+
+
+class Files(Directory):
+    def test_parts_have_the_bits_of_the_whole(self):
+        rng = random.Random(17)
+        for shape in ([3000], [7, 400], [400, 7], [3, 300, 5]):
+            count = 1
+            for size in shape:
+                count *= size
+            data = struct.pack(
+                f"<{count}f", *(rng.uniform(-1, 1) * 10 ** rng.randint(-3, 3) for _ in range(count))
+            )
+            source = self.path("in.npy", npy("<f4", shape, data))
+            for axis in range(len(shape)):
+                for flags in ([], ["--reverse"], ["--exclusive", "--precision", "native"]):
+                    with self.subTest(shape=shape, axis=axis, flags=flags):
+                        flags = ["--axis", str(axis), *flags]
+                        self.assert_done(
+                            tally("cumsum", source, "-o", self.path("whole.npy"), *flags)
+                        )
+                        for part_bytes in ("2048", "300", "4"):
+                            done = tally(
+                                "cumsum",
+                                source,
+                                "-o",
+                                self.path("parts.npy"),
+                                *flags,
+                                "--part-bytes",
+                                part_bytes,
+                            )
+                            self.assert_done(done)
+                            self.assertEqual(self.read("parts.npy"), self.read("whole.npy"))
+
+    def test_a_file_in_fortran_order_stays_in_it(self):
+        columns = [int64s(1, 2, 3), int64s(10, 20, 30)]
+        source = self.path("in.npy", npy("<i8", (3, 2), b"".join(columns), True))
+        for axis, expected in ((0, (1, 3, 6, 10, 30, 60)), (1, (1, 2, 3, 11, 22, 33))):
+            self.assert_done(
+                tally(
+                    "cumsum",
+                    source,
+                    "-o",
+                    self.path("out.npy"),
+                    "-a",
+                    str(axis),
+                    "--part-bytes",
+                    "16",
+                )
+            )
+            header, data = npy_parts(self.read("out.npy"))
+            self.assertRegex(header, r"'fortran_order': True *, 'shape': \(3, 2\)")
+            self.assertEqual(data, int64s(*expected))
+        self.assert_failed(tally("cumsum", source, "-F", "json"), 2, "Fortran order")
+
+    def test_a_json_result_keeps_the_shape(self):
+        source = self.path("in.npy", npy("<i8", (2, 1, 2), int64s(1, 2, 3, 4)))
+        done = tally("cumsum", source, "-F", "json", "--axis=-1", "--part-bytes", "16")
+        self.assert_done(done)
+        self.assertEqual(json.loads(done.stdout), [[[1, 3]], [[3, 7]]])
+        empty = self.path("empty.npy", npy("<i8", (2, 0, 3), b""))
+        self.assertEqual(json.loads(tally("cumsum", empty, "-F", "json").stdout), [[], []])
+
+    def test_an_open_size_is_that_of_the_file(self):
+        source = self.path("in.bin", int64s(1, 2, 3, 4, 5, 6))
+        for shape in ("-1,2", "3,-1"):
+            done = tally("cumsum", source, "-d", "int64", "-s", shape, "-F", "json")
+            self.assert_done(done)
+            self.assertEqual(json.loads(done.stdout), [[1, 2], [4, 6], [9, 12]])
+        self.assert_failed(tally("cumsum", source, "-d", "int64", "-s", "-1,4"), 2, "48 bytes")
+        self.assert_failed(tally("cumsum", source, "-d", "int64", "-s", "-1,-1"), 2, "--shape")
+
+    def test_progress_is_that_of_the_whole(self):
+        source = self.path("in.npy", npy("|u1", (MIB,), bytes(MIB)))
+        terminal = Terminal("cumsum", source, "-o", self.path("out.npy"), "--part-bytes", "256")
+        self.assertEqual(terminal.finish(), 0, terminal.shown)
+        self.assertRegex(
+            terminal.shown.decode(), r"summing +.*\[#*-+\].* \d+%  [\d.]+ [KM]iB of 1\.0 MiB"
+        )
+
+    def test_a_file_larger_than_memory_goes_through(self):
+        """2 GiB; the client and the server have 512 MiB each."""
+        limit = None if INSTRUMENTED else 512 * MIB
+        count = (64 * MIB if INSTRUMENTED else 2048 * MIB) // 8
+        source, out = self.path("in.npy", npy("<i8", (count,), b"")), self.path("out.npy")
+        head = os.path.getsize(source)
+        steps = sorted(random.Random(1).sample(range(count), 20))
+        with open(source, "r+b") as file:
+            file.truncate(head + 8 * count)
+            for step in steps:
+                file.seek(head + 8 * step)
+                file.write(int64s(1 + step))
+
+        def limited():
+            if limit:
+                resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+        with Tallyd("--memory-budget", "192MiB", limit=limit) as server:
+            done = subprocess.run(
+                [TALLY, "cumsum", source, "-o", out, "-u", server.url],
+                capture_output=True,
+                preexec_fn=limited,
+            )
+            self.assert_done(done)
+            if limit:
+                self.assertLess(server.peak_bytes(), limit)
+        self.assertEqual(os.path.getsize(out), head + 8 * count)
+        with open(out, "rb") as file:
+            file.seek(head)
+            total = 0
+            for begin, end in zip([0, *steps], [*steps, count]):
+                while begin < end:  # all equal up to the next number that is not zero
+                    some = min(end - begin, MIB)
+                    self.assertEqual(file.read(8 * some), int64s(total) * some)
+                    begin += some
+                total += 1 + end
+
+
+class Servers(Directory):
+    """Which die."""
+
+    def start(self, server, *arguments):
+        return subprocess.Popen(
+            [
+                TALLY,
+                "cumsum",
+                self.path("in.npy"),
+                "-o",
+                self.path("out.npy"),
+                "-u",
+                server.url,
+                *arguments,
+            ],
+            stderr=subprocess.PIPE,
+        )
+
+    def written(self):
+        """Bytes of the result so far."""
+        return sum(
+            os.stat(self.path(name)).st_size for name in self.files() if name.startswith("out.npy")
+        )
+
+    def wait_for(self, process, condition):
+        while not condition():
+            self.assertIsNone(process.poll(), "it ended before the test had begun")
+            time.sleep(0.0005)
+
+    def test_a_server_killed_in_the_middle_costs_a_part(self):
+        count = MIB // 2
+        data, expected = running_sums(count)
+        self.path("in.npy", npy("<i8", (count,), data))
+        with Tallyd() as server:
+            process = self.start(server, "--part-bytes", "16384")
+            for share in (0.1, 0.3, 0.5, 0.7):
+                self.wait_for(process, lambda share=share: self.written() > share * len(data))
+                server.kill()
+                self.assertIsNone(process.poll())
+                server.start()
+            _, shown = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, shown), (0, b""))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+        self.assertEqual(self.files(), ["in.npy", "out.npy"])
+
+    def test_a_server_that_stays_away_is_given_up(self):
+        count = MIB // 2
+        self.path("in.npy", npy("<i8", (count,), bytes(8 * count)))
+        for arguments, seconds in ((["--timeout", "0.5"], 0.5), (["--retries", "0"], 0)):
+            with Tallyd() as server:
+                process = self.start(server, "--part-bytes", "4096", *arguments)
+                self.wait_for(process, lambda: self.written() > 100000)
+            start = time.time()
+            _, shown = process.communicate(timeout=60)
+            self.assertGreaterEqual(time.time() - start, seconds * 0.5)
+            self.assertEqual(process.returncode, 3, shown)
+            self.assertEqual(self.files(), ["in.npy"])
+
+    def test_a_job_with_a_checkpoint_goes_on(self):
+        for shape, axis in (((MIB // 2,), 0), ((4, MIB // 8), 1)):
+            count = MIB // 2
+            data, expected = running_sums(count)
+            if len(shape) > 1:
+                numbers = struct.unpack(f"<{count}q", data)
+                rows = [numbers[i : i + shape[1]] for i in range(0, count, shape[1])]
+                expected = b"".join(int64s(*itertools.accumulate(row)) for row in rows)
+            self.path("in.npy", npy("<i8", shape, data))
+            arguments = [
+                "--part-bytes",
+                "16384",
+                "--checkpoint",
+                self.path("job"),
+                "--axis",
+                str(axis),
+            ]
+            with Tallyd() as server:
+                for attempt, share in enumerate((0.2, 0.5, 0.8)):
+                    process = self.start(server, *arguments, *(["--resume"] if attempt else []))
+                    self.wait_for(process, lambda share=share: self.written() > share * len(data))
+                    process.send_signal(signal.SIGINT if attempt < 2 else signal.SIGKILL)
+                    _, shown = process.communicate(timeout=60)
+                    self.assertEqual(process.returncode, 130 if attempt < 2 else -9, shown)
+                    left = set(self.files()) - {"job.new"}
+                    self.assertEqual(left, {"in.npy", "job", "out.npy.partial"})
+                other = self.start(server, *arguments, "--resume", "--exclusive")
+                _, shown = other.communicate(timeout=60)
+                self.assertEqual(other.returncode, 2)
+                self.assertIn(b"another job", shown)
+                process = self.start(server, *arguments, "--resume")
+                _, shown = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, shown), (0, b""))
+            self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+            self.assertEqual(set(self.files()) - {"job.new"}, {"in.npy", "out.npy"})
+            os.remove(self.path("out.npy"))
+
+    def test_a_checkpoint_that_is_none_is_refused(self):
+        source = self.path("in.npy", npy("<i8", (4,), bytes(32)))
+        out = ["-o", self.path("out.npy"), "--resume"]
+        self.assert_failed(tally("cumsum", source, *out), 2, "--checkpoint FILE")
+        job = ["--checkpoint", self.path("job")]
+        self.assert_failed(tally("cumsum", source, *out, *job), 2, "No such file")
+        for content in (b"", b"TALLYJOB", b"TALLYJOB" + int64s(3) + b"abc", os.urandom(200)):
+            self.path("job", content)
+            self.assert_failed(tally("cumsum", source, *out, *job), 2, "job is ")
+        self.assert_failed(tally("cumsum", *out[:2], *job, stdin=b""), 2, "")
+        self.assert_failed(tally("cumsum", source, "--checkpoint", "x"), 2, "needs a file")
+
+
+class Streams(Directory):
+    def open(self, *arguments, **options):
+        """With pipes at both ends."""
+        process = subprocess.Popen(
+            [TALLY, "cumsum", "-u", URL, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def test_raw_numbers_are_summed_as_they_come(self):
+        """Each answer comes before the next numbers are sent; the last line is in two pieces."""
+        process = self.open("-d", "int64", "-s", "-1,2")
+        for i in range(1, 5):
+            process.stdin.write(int64s(i, 10)[:8])
+            process.stdin.flush()
+            process.stdin.write(int64s(i, 10)[8:])
+            process.stdin.flush()
+            self.assertEqual(process.stdout.read(16), int64s(i * (i + 1) // 2, 10 * i))
+        process.stdin.close()
+        self.assertEqual((process.stdout.read(), process.wait()), (b"", 0))
+
+    def test_pipes_have_the_bits_of_files(self):
+        rng = random.Random(3)
+        data = struct.pack("<9000f", *(rng.uniform(-1, 1) for _ in range(9000)))
+        file = npy("<f4", (3, 1000, 3), data)
+        for axis in range(3):
+            flags = ["--axis", str(axis)]
+            self.assert_done(
+                tally("cumsum", self.path("in.npy", file), "-o", self.path("whole.npy"), *flags)
+            )
+            for part_bytes in ("10000", "3100", "100"):
+                done = tally("cumsum", "--part-bytes", part_bytes, *flags, stdin=file)
+                self.assert_done(done)
+                self.assertEqual(done.stdout, self.read("whole.npy"))
+        done = tally("cumsum", "--reverse", "-a", "-1", "--part-bytes", "100", stdin=file)
+        self.assert_done(done)
+        self.assert_failed(
+            tally("cumsum", "--reverse", "--part-bytes", "100", stdin=file), 2, "needs a file"
+        )
+
+    def test_an_npy_file_of_a_stream_has_its_size_in_the_end(self):
+        done = tally(
+            "cumsum",
+            "-d",
+            "int64",
+            "-s",
+            "-1",
+            "-o",
+            self.path("out.npy"),
+            "-F",
+            "npy",
+            stdin=int64s(1, 2, 3),
+        )
+        self.assert_done(done)
+        header, data = npy_parts(self.read("out.npy"))
+        self.assertIn("(3,)", header)
+        self.assertEqual(data, int64s(1, 3, 6))
+        done = tally("cumsum", "-d", "int64", "-s", "-1", "-F", "npy", stdin=int64s(1))
+        self.assert_failed(done, 2, "size is not known")
+
+    def test_streams_that_end_too_early_or_too_late_are_no_result(self):
+        whole = npy("<i8", (4,), int64s(1, 2, 3, 4))
+        raw = ["-d", "int64", "-s", "-1,2"]
+        for stdin, arguments, status, text in (
+            (whole[:-8], [], 7, "ended in the middle of the tensor"),
+            (whole + b"x", [], 2, "more bytes"),
+            (int64s(1, 2, 3), raw, 7, "ended in the middle of a line"),
+            (whole[:40], [], 2, "not an NPY file"),
+        ):
+            done = tally("cumsum", "-o", self.path("out"), "-F", "raw", *arguments, stdin=stdin)
+            self.assert_failed(done, status, text)
+            self.assertEqual(self.files(), [])
+
+    def test_an_endless_pipe_needs_no_more_memory(self):
+        def resident():
+            with open(f"/proc/{process.pid}/status") as status:
+                return (
+                    int(next(line for line in status if line.startswith("VmRSS")).split()[1]) << 10
+                )
+
+        endless = subprocess.Popen(["yes", "1"], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [TALLY, "cumsum", "-u", URL, "-f", "text", "--part-bytes", "1048576"],
+            stdin=endless.stdout,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            self.assertEqual(process.stdout.read(8), b"1\n2\n3\n4\n")
+            process.stdout.read(10 * MIB)
+            before = resident()
+            process.stdout.read(60 * MIB)
+            self.assertLess(resident() - before, 4 * MIB)
+        finally:
+            for one in (endless, process):
+                one.kill()
+                one.wait()
+                one.stdout.close()
+
+
+class Text(Directory):
+    def sums(self, text, *flags):
+        done = tally("cumsum", *flags, stdin=text.encode())
+        self.assert_done(done)
+        return done.stdout.decode()
+
+    def test_a_running_total(self):
+        numbers = "".join(f"{i}\n" for i in range(1, 11))
+        self.assertEqual(self.sums(numbers, "-f", "text"), "1\n3\n6\n10\n15\n21\n28\n36\n45\n55\n")
+
+    def test_every_line_is_answered_as_it_comes(self):
+        process = subprocess.Popen(
+            [TALLY, "cumsum", "-u", URL, "-f", "csv", "--header"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        process.stdin.write(b"a,b\n")
+        for i in range(1, 6):
+            process.stdin.write(f"{i},0.5\n".encode())
+            process.stdin.flush()
+            if i == 1:
+                self.assertEqual(process.stdout.readline(), b"a,b\n")
+            self.assertEqual(process.stdout.readline(), f"{i * (i + 1) / 2},{i / 2}\n".encode())
+        process.stdin.close()
+        self.assertEqual((process.stdout.read(), process.wait()), (b"", 0))
+        process.stdout.close()
+
+    def test_spellings_of_numbers(self):
+        for text, flags, expected in (
+            ("1 2\n3 4\n", [], "1 2\n4 6\n"),
+            ("1, 2\r\n\r\n3,\t4", [], "1 2\n4 6\n"),
+            ("1;2\n3;4\n", ["--delimiter", ";"], "1;2\n4;6\n"),
+            ("1 2\n3 4\n", ["-a", "1"], "1 3\n3 7\n"),
+            ("1 2\n3 4\n", ["--reverse", "-a", "-1"], "3 2\n7 4\n"),
+            ("1.\n.5\n+2\n-.5\n007\n", ["-d", "float64"], "1.0\n1.5\n3.5\n3.0\n10.0\n"),
+            ("1e3\n-1E-3\n", [], "1000.0\n999.999\n"),
+            ("0.1\n0.2\n", [], "0.1\n0.30000000000000004\n"),
+            ("0.1\n0.2\n", ["-d", "float32"], "0.1\n0.3\n"),
+            ("1.5\nNaN\n1\n", [], "1.5\nNaN\nNaN\n"),
+            ("1\ninf\n-Infinity\n", ["-d", "float64"], "1.0\nInfinity\nNaN\n"),
+            ("9223372036854775806\n1\n", [], "9223372036854775806\n9223372036854775807\n"),
+            ("18446744073709551615\n", ["-d", "uint64"], "18446744073709551615\n"),
+            ("", [], ""),
+            ("\n\n", [], ""),
+        ):
+            with self.subTest(text=text, flags=flags):
+                self.assertEqual(self.sums(text, "-f", "text", *flags), expected)
+        self.assertEqual(self.sums("x,y\n1,2\n3,4\n", "-f", "csv", "--header"), "x,y\n1,2\n4,6\n")
+
+    def test_text_becomes_other_formats_and_they_become_text(self):
+        source = self.path("in.csv", b"1,2\n3,4\n5,6\n")
+        self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), "--part-bytes", "16"))
+        header, data = npy_parts(self.read("out.npy"))
+        self.assertIn("(3, 2)", header)
+        self.assertEqual(data, int64s(1, 2, 4, 6, 9, 12))
+        self.assert_done(tally("cumsum", self.path("out.npy"), "-o", self.path("out.csv")))
+        self.assertEqual(self.read("out.csv"), b"1,2\n5,8\n14,20\n")
+        self.assert_failed(tally("cumsum", source, "-F", "json"), 2, "size is not known")
+
+    def test_what_is_no_number_is_named(self):
+        for text, flags, *says in (
+            ("1\n2\nx\n", [], "line 3", "'x' is not a number of type int64"),
+            ("1\n2.5\n", [], "line 2", "'2.5'", "--dtype float64"),
+            ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'"),
+            ("1 2\n3\n", [], "line 2 has 1 numbers, the first one 2"),
+            ("1,,2\n", [], "line 1", "''"),
+            ("1,2,\n", [], "line 1", "''"),
+            ("300\n", ["-d", "int8"], "'300'"),
+            ("1;2\n", [], "'1;2'"),
+            ("1\n", ["--delimiter", "ab"], "--delimiter ab"),
+        ):
+            with self.subTest(text=text):
+                self.assert_failed(
+                    tally("cumsum", "-f", "text", *flags, stdin=text.encode()), 2, *says
+                )
+
+
+if __name__ == "__main__":
+    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2)
+    result = unittest.main(exit=False, testRunner=runner).result
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
+    sys.exit(failed > 0)
