@@ -19,6 +19,7 @@ enum field {
     FIELD_REQUEST_ID,
     FIELD_TIMEOUT,
     FIELD_HEAD_BYTES,
+    FIELD_IF_NONE_MATCH,
     FIELD_COUNT
 };
 
@@ -42,6 +43,7 @@ static const struct {
     [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
+    [FIELD_IF_NONE_MATCH] = ROW("If-None-Match", false),
 #undef ROW
 };
 
@@ -233,6 +235,8 @@ static void see_accept(struct header_check *check, const char *value)
             check->accept_formats |= 1U << CODEC_FORMAT_RAW;
         } else if (media == HEADER_MEDIA_NPY) {
             check->accept_formats |= 1U << CODEC_FORMAT_NPY;
+        } else if (item_is(&item, "text/html")) {
+            check->accept_html = true;
         }
     }
 }
@@ -325,6 +329,9 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_HEAD_BYTES:
         see_head_bytes(check, value, bytes);
         break;
+    case FIELD_IF_NONE_MATCH:
+        check->if_none_match = value;
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -346,6 +353,8 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->coding = CODING_IDENTITY;
     check->accept_coding = CODING_IDENTITY;
     check->accept_formats = 0;
+    check->accept_html = false;
+    check->if_none_match = NULL;
     check->request_id = NULL;
     check->media_text = "";
     check->seen = 0;

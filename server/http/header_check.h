@@ -44,6 +44,8 @@ struct header_check {
     enum coding coding;        /* Content-Encoding */
     enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */
     unsigned accept_formats;   /* bit per enum codec_format that Accept names */
+    bool accept_html;          /* Accept names text/html: a browser */
+    const char *if_none_match; /* as it came, else NULL; borrowed */
     const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
     const char *media_text;    /* Content-Type as it came, for the refusal; borrowed */
     unsigned seen;             /* private: fields met, to find doubles */
