@@ -322,6 +322,12 @@ bench-quick: deps-test
 	@$(MAKE) --no-print-directory bench-tools
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
 
+# Pictures of the console for the documents.
+.PHONY: console-pictures
+console-pictures: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd
+	@build/venv/bin/python tests/console_pictures.py
+
 # A day's requests of every kind, in minutes, and whether memory grows: make soak ARGS='--requests 8640000 --rounds 10'.
 .PHONY: soak
 soak: deps-test

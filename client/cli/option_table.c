@@ -8,6 +8,7 @@ enum {
     ON_BENCH = 1 << COMMAND_BENCH,
     ON_INFO = 1 << COMMAND_DEVICES | 1 << COMMAND_HEALTH | 1 << COMMAND_VERSION,
     ON_SERVER = ON_CUMSUM | ON_BENCH | ON_INFO,
+    ON_CONSOLE = 1 << COMMAND_CONSOLE,
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
 
@@ -60,7 +61,7 @@ const struct option_row option_rows[] = {
     {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO | ON_BENCH,
      "print JSON for programs"},
 
-    {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO,
+    {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO | ON_CONSOLE,
      "server: http(s)://host:port or unix:/path (default: $TALLY_URL, else "
      "http://127.0.0.1:8000)"},
     {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), TIME, ON_SERVER,
@@ -97,6 +98,9 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "(closed loop). With --rate requests have intended start times, and latency is\n"
         "counted from those, so a stall of the server is seen by every request it delayed.\n"
         "Every answer is compared with the first one. Requests are not retried.\n"},
+    [COMMAND_CONSOLE] = {
+        "console", "", NULL, "the server's console, in a browser",
+        "The address is printed, and opened by xdg-open where there is one.\n"},
     [COMMAND_COMPLETION] = {
         "completion", "SHELL", "bash zsh", "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"},
