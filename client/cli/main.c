@@ -63,9 +63,9 @@ static struct tally *open_client(const struct settings *settings, const char *ur
 static int run(enum command_id command, const struct settings *settings)
 {
     static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
-        [COMMAND_CUMSUM] = command_cumsum, [COMMAND_DEVICES] = command_devices,
-        [COMMAND_HEALTH] = command_health, [COMMAND_VERSION] = command_version,
-        [COMMAND_BENCH] = command_bench,   [COMMAND_CONSOLE] = command_console,
+        [COMMAND_CUMSUM] = command_cumsum,         [COMMAND_DEVICES] = command_devices,
+        [COMMAND_HEALTH] = command_health,         [COMMAND_VERSION] = command_version,
+        [COMMAND_BENCH] = command_bench,           [COMMAND_CONSOLE] = command_console,
         [COMMAND_COMPLETION] = command_completion,
     };
     struct tally *client = NULL;

@@ -15,15 +15,15 @@ struct server;
 enum {
     PAGE_SEGMENTS = 2,
     PAGE_NOT_MODIFIED = 304, /* http_status */
-    PAGE_UNAVAILABLE = 503 /* http_status */
+    PAGE_UNAVAILABLE = 503   /* http_status */
 };
 
 struct page_request {
     const struct server *server;
-    bool post;  /* else GET or HEAD */
-    bool local; /* the client is on this machine (loopback, Unix socket) */
-    bool html;  /* Accept names text/html */
-    const char *if_none_match;           /* the field as it came, else NULL */
+    bool post;                 /* else GET or HEAD */
+    bool local;                /* the client is on this machine (loopback, Unix socket) */
+    bool html;                 /* Accept names text/html */
+    const char *if_none_match; /* the field as it came, else NULL */
     const char *segments[PAGE_SEGMENTS]; /* what {} in the pattern stands for; else NULL */
     struct byte_view body;               /* of a POST, at most LAND_PAGE_BYTES */
     int param_count;                     /* query string, decoded */
