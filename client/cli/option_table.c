@@ -99,7 +99,7 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "counted from those, so a stall of the server is seen by every request it delayed.\n"
         "Every answer is compared with the first one. Requests are not retried.\n"},
     [COMMAND_CONSOLE] = {
-        "console", "", NULL, "the server's console, in a browser",
+        "console", "", NULL, "open the console of the server in a browser",
         "The address is printed, and opened by xdg-open where there is one.\n"},
     [COMMAND_COMPLETION] = {
         "completion", "SHELL", "bash zsh", "completion script for a shell",

@@ -23,7 +23,7 @@ hash_of() { # hash_of TAG
 
 style=$(hash_of style)
 script=$(hash_of script)
-printf '"%s"' "$(sha256sum <"$page" | cut -c1-32)" >"$to/etag"
 printf '%s; ' "default-src 'none'" "style-src 'sha256-$style'" "script-src 'sha256-$script'" "connect-src 'self'" \
     "img-src data:" "base-uri 'none'" "form-action 'none'" >"$to/csp"
 printf '%s' "frame-ancestors 'none'" >>"$to/csp"
+printf '"%s"' "$(sha256sum <"$page" | cut -c1-32)" >"$to/etag" # last: make looks at this one

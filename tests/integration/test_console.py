@@ -366,8 +366,15 @@ def test_it_is_used_by_keys_alone(page):
     def press(*keys):
         ActionChains(page.driver).send_keys(*keys).perform()
 
+    page.js("location.hash = 'api'")
+    until(lambda: page["view-api"].is_displayed())
     press(Keys.TAB)
     assert page.driver.switch_to.active_element.text == "To the content"
+    press(Keys.ENTER)
+    assert page.driver.switch_to.active_element.get_attribute("id") == "main"
+    assert page["view-api"].is_displayed()
+    page.js("location.hash = 'tensor'; document.activeElement.blur()")
+    until(lambda: page["view-tensor"].is_displayed())
     for _ in range(60):
         press(Keys.TAB)
         if page.driver.switch_to.active_element.get_attribute("id") == "axis":
