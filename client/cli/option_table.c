@@ -92,15 +92,15 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not "
         "reached.\n"},
     [COMMAND_VERSION] = {"version", "", NULL, "versions of this program and the server", ""},
+    [COMMAND_CONSOLE] = {
+        "console", "", NULL, "open the console of the server in a browser",
+        "The address is printed, and opened by xdg-open where there is one.\n"},
     [COMMAND_BENCH] = {
         "bench", "[URL]", NULL, "load the server and report rates and latencies",
         "Without --rate each connection sends its next request when the last is answered\n"
         "(closed loop). With --rate requests have intended start times, and latency is\n"
         "counted from those, so a stall of the server is seen by every request it delayed.\n"
         "Every answer is compared with the first one. Requests are not retried.\n"},
-    [COMMAND_CONSOLE] = {
-        "console", "", NULL, "open the console of the server in a browser",
-        "The address is printed, and opened by xdg-open where there is one.\n"},
     [COMMAND_COMPLETION] = {
         "completion", "SHELL", "bash zsh", "completion script for a shell",
         "  eval \"$(tally completion bash)\"\n"},

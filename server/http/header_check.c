@@ -16,10 +16,10 @@ enum field {
     FIELD_CONTENT_ENCODING,
     FIELD_ACCEPT,
     FIELD_ACCEPT_ENCODING,
+    FIELD_IF_NONE_MATCH,
     FIELD_REQUEST_ID,
     FIELD_TIMEOUT,
     FIELD_HEAD_BYTES,
-    FIELD_IF_NONE_MATCH,
     FIELD_COUNT
 };
 
@@ -40,10 +40,10 @@ static const struct {
     [FIELD_CONTENT_ENCODING] = ROW("Content-Encoding", true),
     [FIELD_ACCEPT] = ROW("Accept", false),
     [FIELD_ACCEPT_ENCODING] = ROW("Accept-Encoding", false),
+    [FIELD_IF_NONE_MATCH] = ROW("If-None-Match", false),
     [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
-    [FIELD_IF_NONE_MATCH] = ROW("If-None-Match", false),
 #undef ROW
 };
 
@@ -320,6 +320,9 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_ACCEPT_ENCODING:
         see_accept_encoding(check, value);
         break;
+    case FIELD_IF_NONE_MATCH:
+        check->if_none_match = value;
+        break;
     case FIELD_REQUEST_ID:
         check->request_id = header_check_id_sane(value, bytes) ? value : NULL;
         break;
@@ -328,9 +331,6 @@ static void see(struct header_check *check, enum field field, const char *value,
         break;
     case FIELD_HEAD_BYTES:
         see_head_bytes(check, value, bytes);
-        break;
-    case FIELD_IF_NONE_MATCH:
-        check->if_none_match = value;
         break;
     case FIELD_HOST:
     case FIELD_COUNT:
@@ -352,9 +352,9 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->media = HEADER_MEDIA_NONE;
     check->coding = CODING_IDENTITY;
     check->accept_coding = CODING_IDENTITY;
-    check->accept_formats = 0;
     check->accept_html = false;
     check->if_none_match = NULL;
+    check->accept_formats = 0;
     check->request_id = NULL;
     check->media_text = "";
     check->seen = 0;

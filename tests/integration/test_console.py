@@ -283,6 +283,11 @@ def test_a_large_matrix_and_a_long_line_are_drawn(page):
     assert len({point.split(",")[1] for point in points}) == 2
 
 
+ERRORS_SHOWN = """
+    const texts = [...document.querySelectorAll("#ask .error")].filter((e) => e.textContent !== "");
+    return texts.map((e) => e.id);"""
+
+
 @pytest.mark.parametrize(
     "fields, field, says",
     [
@@ -310,12 +315,16 @@ def test_an_error_stands_at_its_field(page, fields, field, says):
     assert page[field].get_attribute("aria-invalid") == "true"
     assert f"{field}-error" in page[field].get_attribute("aria-describedby")
     assert page.driver.switch_to.active_element.get_attribute("id") == field
-    shown = """
-        const texts = [...document.querySelectorAll("#ask .error")].filter((e) => e.textContent !== "");
-        return texts.map((e) => e.id);"""
-    assert sorted(page.js(shown)) == sorted([f"{field}-error", "error"])  # and in the alert
+    assert sorted(page.js(ERRORS_SHOWN)) == sorted([f"{field}-error", "error"])  # the alert, too
+
+
+def test_an_error_goes_with_the_next_request(page):
+    page.set(axis="9")
+    page["send"].click()
+    until(lambda: page.js(ERRORS_SHOWN))
     page.example("openvino", 0)
-    until(lambda: page.js(shown) == [])
+    until(lambda: page.js(ERRORS_SHOWN) == [])
+    assert page["axis"].get_attribute("aria-invalid") is None
 
 
 def run_code(language, code, directory):

@@ -21,7 +21,6 @@ def open_browser(width=1100, height=900):
         "--disable-dev-shm-usage",
         "--disable-gpu",
         "--disable-background-networking",
-        "--force-prefers-reduced-motion=no-preference",
         f"--window-size={width},{height}",
     ):
         options.add_argument(flag)
