@@ -587,6 +587,11 @@ def test_who_gives_no_token_is_told(page, gate):
     until(lambda: page["token"].is_displayed())
     page["token"].send_keys(Keys.ESCAPE)
     until(lambda: "this token is not known" in page["error"].text)
+    page.js("location.hash = 'service'")
+    until(lambda: page["token"].is_displayed())
+    page["token"].send_keys(Keys.ESCAPE)
+    until(lambda: "this token is not known" in page["watch"].text)
+    until(lambda: not page.js("return watching"))  # it does not go on asking
 
 
 # ---- the answer of "/" ----
