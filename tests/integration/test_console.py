@@ -45,7 +45,9 @@ class Page:
     def open(self, port, view="tensor", path="/"):
         self.base = f"http://127.0.0.1:{port}{path}"
         self.loads += 1  # the same address with another view would not be loaded again
-        chromium.emulate(self.driver, prefers_color_scheme="light")
+        # Without a GPU, what moves costs the processor dear.
+        still = {"prefers_reduced_motion": "reduce", "prefers_color_scheme": "light"}
+        chromium.emulate(self.driver, **still)
         self.driver.get(f"{self.base}?{self.loads}#{view}")
         return self
 
