@@ -257,6 +257,11 @@ $(OPENAPI)/openapi.json: $(OPENAPI)/list_routes $(OPENAPI)/make_openapi proto/op
 	$(OPENAPI)/make_openapi $(@D)/routes proto/openapi/service.json $(FRAGMENTS) >$@.new
 	@mv $@.new $@
 $(B)/proto/openapi.o: $(OPENAPI)/openapi.json
+# What the header of the console says: hashes of its style and script, and of all of it.
+build/console/etag: server/pages/console.html server/pages/console.sh
+	@mkdir -p $(@D)
+	sh server/pages/console.sh $< $(@D)
+$(B)/server/pages/console.o: build/console/etag server/pages/console.html
 $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/cl/*.cl)
 	@mkdir -p $(@D)
 	$(CC) $(DEFS) -c -o $@ $<
@@ -316,6 +321,12 @@ bench-page:
 bench-quick: deps-test
 	@$(MAKE) --no-print-directory bench-tools
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
+
+# Pictures of the console for the documents.
+.PHONY: console-pictures
+console-pictures: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd
+	@build/venv/bin/python tests/console_pictures.py
 
 # A day's requests of every kind, in minutes, and whether memory grows: make soak ARGS='--requests 8640000 --rounds 10'.
 .PHONY: soak

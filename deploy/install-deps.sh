@@ -21,6 +21,7 @@ run_packages="make gcc g++ clang libc6-dev pkg-config libmicrohttpd-dev libgnutl
     zlib1g-dev libcurl4-openssl-dev libssl-dev ocl-icd-opencl-dev opencl-headers"
 test_packages="pocl-opencl-icd clinfo libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh nodejs golang-go
     nginx prometheus"
+browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has them as snaps alone
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
 tools_packages="clang oclgrind"
@@ -116,7 +117,11 @@ main() {
     install_packages $missing
     for group in "$@"; do
         case $group in
-        test) make_venv venv "$top/tests/requirements.txt" ;;
+        test)
+            # shellcheck disable=SC2046,SC2086
+            install_packages $(optional $(missing_of $browser_packages))
+            make_venv venv "$top/tests/requirements.txt"
+            ;;
         lint) make_venv lint-venv "$top/tests/requirements-lint.txt" ;;
         bench) make_venv venv "$top/tests/bench/requirements-peers.txt" ;;
         mlserver) make_venv venv "$top/tests/bench/requirements-mlserver.txt" ;;

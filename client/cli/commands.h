@@ -9,6 +9,7 @@ int command_cumsum(const struct settings *settings, struct tally *client);
 int command_devices(const struct settings *settings, struct tally *client);
 int command_health(const struct settings *settings, struct tally *client);
 int command_version(const struct settings *settings, struct tally *client);
+int command_console(const struct settings *settings, struct tally *client);
 int command_bench(const struct settings *settings, struct tally *client);
 int command_token(const struct settings *settings, struct tally *client);
 int command_completion(const struct settings *settings, struct tally *client);

@@ -68,6 +68,7 @@ static int run(enum command_id command, const struct settings *settings)
         [COMMAND_CUMSUM] = command_cumsum,         [COMMAND_DEVICES] = command_devices,
         [COMMAND_HEALTH] = command_health,         [COMMAND_VERSION] = command_version,
         [COMMAND_BENCH] = command_bench,           [COMMAND_TOKEN] = command_token,
+        [COMMAND_CONSOLE] = command_console,
         [COMMAND_COMPLETION] = command_completion,
     };
     struct tally *client = NULL;

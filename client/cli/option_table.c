@@ -8,6 +8,7 @@ enum {
     ON_BENCH = 1 << COMMAND_BENCH,
     ON_INFO = 1 << COMMAND_DEVICES | 1 << COMMAND_HEALTH | 1 << COMMAND_VERSION,
     ON_SERVER = ON_CUMSUM | ON_BENCH | ON_INFO,
+    ON_CONSOLE = 1 << COMMAND_CONSOLE,
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
 
@@ -72,7 +73,7 @@ const struct option_row option_rows[] = {
     {"json", 0, OPTION_FLAG, NULL, NULL, AT(json), ANY, ON_INFO | ON_BENCH,
      "print JSON for programs"},
 
-    {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO,
+    {"url", 'u', OPTION_TEXT, "URL", NULL, AT(url), ANY, ON_CUMSUM | ON_INFO | ON_CONSOLE,
      "server: http(s)://host:port or unix:/path (default: $TALLY_URL, else "
      "http://127.0.0.1:8000)"},
     {"timeout", 0, OPTION_NUMBER, "SECONDS", NULL, AT(timeout_s), TIME, ON_SERVER,
@@ -110,6 +111,9 @@ const struct command_row command_rows[COMMAND_COUNT] = {
         "Exit status 0 if it is ready, 4 if it is alive but not ready, 3 if it is not "
         "reached.\n"},
     [COMMAND_VERSION] = {"version", "", NULL, "versions of this program and the server", ""},
+    [COMMAND_CONSOLE] = {
+        "console", "", NULL, "open the console of the server in a browser",
+        "The address is printed, and opened by xdg-open where there is one.\n"},
     [COMMAND_BENCH] = {
         "bench", "[URL]", NULL, "load the server and report rates and latencies",
         "Without --rate each connection sends its next request when the last is answered\n"

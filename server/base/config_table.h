@@ -45,6 +45,8 @@ X(http_loops,          UINT,   "1",              1,          64,               "
   "HTTP threads; more than one helps only when a single core cannot carry the connections.")       \
 X(base_path,           TEXT,   "",               0,          256,              "path",             \
   "Prefix of every route, as a proxy in front may pass it on, for example /tally.")                \
+X(console,             BOOL,   "true",           0,          1,                "true|false",       \
+  "Answer browsers that ask for / with the console, a page to try and watch the service with.")    \
 X(max_connections,     UINT,   "4096",           1,          1000000,          "connections",      \
   "Open connections; further clients wait in the kernel's backlog.")                               \
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \

@@ -77,6 +77,8 @@ static void reset(struct exchange *x)
     x->http_status = 0;
     x->page_text = NULL;
     x->page_bytes = 0;
+    x->page_fields = NULL;
+    x->page_field_count = 0;
 }
 
 static bool copy_target(struct exchange *x, const char *target)
@@ -448,6 +450,8 @@ static void make_page(struct exchange *x)
         .server = request->server,
         .post = x->post,
         .local = x->request.local,
+        .html = x->header.accept_html,
+        .if_none_match = x->header.if_none_match,
         .segments = {x->segments[0], x->segments[1]},
         .body = {request->head, request->head_bytes},
         .param_count = request->codec_request.param_count,
@@ -460,6 +464,8 @@ static void make_page(struct exchange *x)
     }
     x->http_status = page.http_status;
     x->page_type = page.content_type;
+    x->page_fields = page.fields;
+    x->page_field_count = page.field_count;
     x->page_bytes = page.bytes;
     request->answer.head = page.text; /* freed with the request */
     x->page_text = page.text != NULL ? page.text : page.fixed;

@@ -111,6 +111,8 @@ struct exchange {
     const char *page_type; /* pages: Content-Type */
     const char *page_text; /* pages: the answer's body; borrowed from answer.head or static */
     size_t page_bytes;
+    const struct page_field *page_fields; /* pages: more of the header; static */
+    size_t page_field_count;
     struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
     struct byte_view answer_payload;
 

@@ -16,6 +16,7 @@ enum field {
     FIELD_CONTENT_ENCODING,
     FIELD_ACCEPT,
     FIELD_ACCEPT_ENCODING,
+    FIELD_IF_NONE_MATCH,
     FIELD_REQUEST_ID,
     FIELD_TIMEOUT,
     FIELD_HEAD_BYTES,
@@ -42,6 +43,7 @@ static const struct {
     [FIELD_CONTENT_ENCODING] = ROW("Content-Encoding", true),
     [FIELD_ACCEPT] = ROW("Accept", false),
     [FIELD_ACCEPT_ENCODING] = ROW("Accept-Encoding", false),
+    [FIELD_IF_NONE_MATCH] = ROW("If-None-Match", false),
     [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
@@ -239,6 +241,8 @@ static void see_accept(struct header_check *check, const char *value)
             check->accept_formats |= 1U << CODEC_FORMAT_RAW;
         } else if (media == HEADER_MEDIA_NPY) {
             check->accept_formats |= 1U << CODEC_FORMAT_NPY;
+        } else if (item_is(&item, "text/html")) {
+            check->accept_html = true;
         }
     }
 }
@@ -332,6 +336,9 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_ACCEPT_ENCODING:
         see_accept_encoding(check, value);
         break;
+    case FIELD_IF_NONE_MATCH:
+        check->if_none_match = value;
+        break;
     case FIELD_REQUEST_ID:
         check->request_id = header_check_id_sane(value, bytes) ? value : NULL;
         break;
@@ -371,6 +378,8 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->media = HEADER_MEDIA_NONE;
     check->coding = CODING_IDENTITY;
     check->accept_coding = CODING_IDENTITY;
+    check->accept_html = false;
+    check->if_none_match = NULL;
     check->accept_formats = 0;
     check->request_id = NULL;
     check->authorization = NULL;

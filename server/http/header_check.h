@@ -45,6 +45,8 @@ struct header_check {
     enum coding coding;        /* Content-Encoding */
     enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */
     unsigned accept_formats;   /* bit per enum codec_format that Accept names */
+    bool accept_html;          /* Accept names text/html: a browser */
+    const char *if_none_match; /* as it came, else NULL; borrowed */
     const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
     const char *forwarded;     /* X-Forwarded-For, the last; NULL if there is none; borrowed */

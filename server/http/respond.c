@@ -162,6 +162,9 @@ static struct MHD_Response *page_response(struct exchange *x)
     struct MHD_Response *response = make((struct byte_view){x->page_text, x->page_bytes});
     if (response != NULL) {
         add(response, MHD_HTTP_HEADER_CONTENT_TYPE, x->page_type);
+        for (size_t i = 0; i < x->page_field_count; i++) {
+            add(response, x->page_fields[i].name, x->page_fields[i].value);
+        }
         if (retry_later(x->http_status)) {
             add(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
         }

@@ -3,6 +3,7 @@
 #include "server/pages/page.h"
 
 #include "proto/json/writer.h"
+#include "server/base/config.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
@@ -70,8 +71,16 @@ enum status page_index(const struct page_request *request, struct page *page, st
         {"ready", "/readyz"},         {"metrics", "/metrics"},    {"version", "/version"},
         {"openapi", "/openapi.json"}, {"models", "/v2"},
     };
+    static const struct page_field fields[] = {{"Vary", "Accept"}};
     struct json_writer w;
-    (void)request;
+    if (request->server->config->console) {
+        if (request->html) {
+            page_console(request, page);
+            return STATUS_OK;
+        }
+        page->fields = fields;
+        page->field_count = ARRAY_COUNT(fields);
+    }
     json_writer_init(&w);
     json_writer_begin_object(&w);
     json_writer_key(&w, "name");

@@ -14,17 +14,25 @@ struct server;
 
 enum {
     PAGE_SEGMENTS = 2,
-    PAGE_UNAVAILABLE = 503 /* http_status */
+    PAGE_NOT_MODIFIED = 304, /* http_status */
+    PAGE_UNAVAILABLE = 503   /* http_status */
 };
 
 struct page_request {
     const struct server *server;
-    bool post;  /* else GET or HEAD */
-    bool local; /* the client is on this machine (loopback, Unix socket) */
+    bool post;                 /* else GET or HEAD */
+    bool local;                /* the client is on this machine (loopback, Unix socket) */
+    bool html;                 /* Accept names text/html */
+    const char *if_none_match; /* the field as it came, else NULL */
     const char *segments[PAGE_SEGMENTS]; /* what {} in the pattern stands for; else NULL */
     struct byte_view body;               /* of a POST, at most LAND_PAGE_BYTES */
     int param_count;                     /* query string, decoded */
     const struct codec_param *params;
+};
+
+struct page_field {
+    const char *name;
+    const char *value;
 };
 
 struct page {
@@ -33,6 +41,8 @@ struct page {
     char *text;               /* owned by the page's reader (free()), or */
     const char *fixed;        /* static; NULL and NULL: an empty body */
     size_t bytes;
+    const struct page_field *fields; /* static: what the header says besides */
+    size_t field_count;
 };
 
 /* out   *page holds the defaults; on failure the error is answered instead */
@@ -62,6 +72,9 @@ enum status page_devices(const struct page_request *request, struct page *page,
                          struct error *err);
 enum status page_metrics(const struct page_request *request, struct page *page,
                          struct error *err);
+
+/* console.c: what a browser gets for "/", unless --console=false. */
+void page_console(const struct page_request *request, struct page *page);
 
 /* v2_pages.c: the Open Inference Protocol: what the server and its models are and have done, the
  * model repository, clients' shared memory. What this service does not have is refused in the way

@@ -22,7 +22,7 @@ from lib.accept import listen
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
 SLOW = float(os.environ.get("TALLY_SLOW", "1"))  # how much slower an instrumented build is
-COMMANDS = ["cumsum", "devices", "health", "version", "bench", "token", "completion"]
+COMMANDS = ["cumsum", "devices", "health", "version", "console", "bench", "token", "completion"]
 
 
 def tally(*arguments, stdin=b"", env=None, url=URL, cwd=None):

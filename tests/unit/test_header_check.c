@@ -178,6 +178,21 @@ static void door_collects_accepted_formats(void **state)
     assert_int_equal(header.accept_formats, 1U << CODEC_FORMAT_NPY);
 }
 
+static void door_knows_browsers(void **state)
+{
+    struct header_check header;
+    struct error err = ERROR_INIT;
+    (void)state;
+    assert_int_equal(PASS(&header, &err, {"Accept", "text/html,*/*;q=0.8"},
+                          {"If-None-Match", "\"a\", W/\"b\""}),
+                     STATUS_OK);
+    assert_true(header.accept_html);
+    assert_string_equal(header.if_none_match, "\"a\", W/\"b\"");
+    assert_int_equal(PASS(&header, &err, {"Accept", "text/html;q=0, */*"}), STATUS_OK);
+    assert_false(header.accept_html);
+    assert_null(header.if_none_match);
+}
+
 static void door_reads_media_types(void **state)
 {
     struct header_check header;
@@ -269,6 +284,7 @@ int main(void)
         cmocka_unit_test(door_judges_content_encoding),
         cmocka_unit_test(door_packs_answers_only_for_a_single_coding),
         cmocka_unit_test(door_collects_accepted_formats),
+        cmocka_unit_test(door_knows_browsers),
         cmocka_unit_test(door_reads_media_types),
         cmocka_unit_test(door_wants_a_host_from_http_1_1_only),
         cmocka_unit_test(door_drops_blanks_behind_numbers_of_its_own_fields),

@@ -1,0 +1,50 @@
+/* The console: one page of our own (console.html), embedded when Tally is built, and the header
+ * that lets a browser run nothing but its style and script and ask nobody but this server.
+ *
+ * The page holds no secret and needs no token; what it asks for, it asks for as any client does.
+ * Failure: none; a client that has the page already gets 304. */
+#include "proto/macros.h"
+#include "server/pages/page.h"
+
+#include <string.h>
+
+/* The paths are relative to the top folder, where make runs; console.sh has made two of the files. */
+#define EMBED(name, file) \
+    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" file "\"\n.byte 0\n.popsection\n")
+EMBED(console_text, "server/pages/console.html");
+EMBED(console_etag, "build/console/etag");
+EMBED(console_csp, "build/console/csp");
+#undef EMBED
+
+extern const char console_text[] __attribute__((visibility("hidden")));
+extern const char console_etag[] __attribute__((visibility("hidden")));
+extern const char console_csp[] __attribute__((visibility("hidden")));
+
+/* Whether If-None-Match names the page: "*" or a list of tags, each perhaps weak (RFC 9110, 13.1.2:
+ * "A recipient MUST use the weak comparison function"). A tag has no quotes inside, so ours stands
+ * in the list where its text does. */
+static bool is_known(const char *if_none_match)
+{
+    return if_none_match != NULL &&
+           (strcmp(if_none_match, "*") == 0 || strstr(if_none_match, console_etag) != NULL);
+}
+
+void page_console(const struct page_request *request, struct page *page)
+{
+    static const struct page_field fields[] = {
+        {"ETag", console_etag},
+        {"Cache-Control", "no-cache"}, /* asked for again, answered by 304 */
+        {"Vary", "Accept"},
+        {"Content-Security-Policy", console_csp},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Referrer-Policy", "no-referrer"},
+    };
+    page->content_type = "text/html; charset=utf-8";
+    page->fields = fields;
+    page->field_count = ARRAY_COUNT(fields);
+    if (is_known(request->if_none_match)) {
+        page->http_status = PAGE_NOT_MODIFIED;
+        return;
+    }
+    page_fixed(page, console_text);
+}

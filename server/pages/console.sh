@@ -1,0 +1,29 @@
+#!/bin/sh
+# Writes what the header of the console's answer says, when Tally is built:
+#
+#   console.sh console.html build/console      writes build/console/csp and build/console/etag
+#
+# The policy names the one <style> and the one <script> of the page by their hashes, so that a browser runs nothing
+# else in it. Each of the four tags stands alone on a line; what a browser hashes is all between them, the line's end
+# behind the first of them included. The ETag is a hash of the page.
+set -eu
+
+page=$1 to=$2
+
+# The hash of standard input as CSP writes it: base64 of the bytes, not of the digits.
+hash_source() { sha256sum | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64 -w0; }
+
+hash_of() { # hash_of TAG
+    if [ "$(grep -c "^<$1>\$" "$page")" != 1 ] || [ "$(grep -c "^</$1>\$" "$page")" != 1 ]; then
+        echo "console.sh: $page must have one <$1>, alone on its line" >&2
+        return 1
+    fi
+    { echo && sed -n "/^<$1>\$/,/^<\/$1>\$/p" "$page" | sed '1d;$d'; } | hash_source
+}
+
+style=$(hash_of style)
+script=$(hash_of script)
+printf '%s; ' "default-src 'none'" "style-src 'sha256-$style'" "script-src 'sha256-$script'" "connect-src 'self'" \
+    "img-src data:" "base-uri 'none'" "form-action 'none'" >"$to/csp"
+printf '%s' "frame-ancestors 'none'" >>"$to/csp"
+printf '"%s"' "$(sha256sum <"$page" | cut -c1-32)" >"$to/etag" # last: make looks at this one

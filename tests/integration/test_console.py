@@ -1,0 +1,699 @@
+"""The console at "/", in a real Chromium: by clicks, keys, files and the clipboard."""
+
+import base64
+import hashlib
+import http.client
+import http.server
+import json
+import os
+import re
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from support import browser as chromium
+from support.tallyd import MODE, TOP
+from support.waiting import until
+
+BIN = TOP / ("build/bin" if MODE == "release" else f"build/{MODE}/bin")
+MATRIX = [[2, 1, 3, 5], [3, 8, 7, 3], [9, 6, 2, 4]]
+EXAMPLES = {  # of the operators' pages
+    ("directml", 0): [[2, 3, 6, 11], [3, 11, 18, 21], [9, 15, 17, 21]],
+    ("directml", 1): [[0, 2, 3, 6], [0, 3, 11, 18], [0, 9, 15, 17]],
+    ("directml", 2): [[11, 9, 8, 5], [21, 18, 10, 3], [21, 12, 6, 4]],
+    ("directml", 3): [[2, 1, 3, 5], [5, 9, 10, 8], [14, 15, 12, 12]],
+    ("openvino", 0): [1, 3, 6, 10, 15],
+    ("openvino", 1): [0, 1, 3, 6, 10],
+    ("openvino", 2): [15, 14, 12, 9, 5],
+    ("openvino", 3): [14, 12, 9, 5, 0],
+}
+
+
+class Page:
+    """The console in the browser of this module."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.base = None
+        self.loads = 0
+
+    def open(self, port, view="tensor", path="/"):
+        self.base = f"http://127.0.0.1:{port}{path}"
+        self.loads += 1  # the same address with another view would not be loaded again
+        # Without a GPU, what moves costs the processor dear.
+        still = {"prefers_reduced_motion": "reduce", "prefers_color_scheme": "light"}
+        chromium.emulate(self.driver, **still)
+        self.driver.get(f"{self.base}?{self.loads}#{view}")
+        return self
+
+    def __getitem__(self, name):
+        return self.driver.find_element(By.ID, name)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def js(self, code, *arguments):
+        return self.driver.execute_script(code, *arguments)
+
+    def set(self, **fields):
+        """As a user would, but all at once: a browser takes a while for each key."""
+        self.js(
+            """
+            for (const [name, value] of Object.entries(arguments[0])) {
+                const element = document.getElementById(name);
+                const property = typeof value === "boolean" ? "checked" : "value";
+                element[property] = value;
+                if (element[property] !== value) throw new Error(`${name} takes no ${value}`);
+                element.dispatchEvent(new Event("input", { bubbles: true }));
+            }""",
+            fields,
+        )
+
+    def answered(self):
+        """The text of the answer, once it is there."""
+        return until(lambda: self["answer"].get_attribute("textContent"), 60)
+
+    def sums(self):
+        return json.loads(self.answered())["data"]
+
+    def send(self):
+        self.js("document.getElementById('answer').textContent = ''")
+        self["send"].click()
+
+    def example(self, dialect, number):
+        self.all(f"#{dialect}-examples button")[number].click()
+        return self.answered()
+
+    def titles(self, figure, marks):
+        """What is drawn, as (place, number)."""
+        texts = self.js(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)",
+            f"#{figure}-plot {marks} title",
+        )
+        return [(text[1:].split("] ")[0], float(text.split("] ")[1])) for text in texts]
+
+    def attributes(self, figure, marks, name):
+        values = self.js(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.getAttribute(arguments[1]))",
+            f"#{figure}-plot {marks}",
+            name,
+        )
+        return np.array([float(value) for value in values])
+
+    def copied(self):
+        """What the button puts into the clipboard, pasted by keys."""
+        self["copy"].click()
+        until(lambda: self["copied"].text)
+        self["data"].send_keys(Keys.CONTROL, "a")
+        self["data"].send_keys(Keys.CONTROL, "v")
+        return self["data"].get_attribute("value")
+
+
+@pytest.fixture(scope="module")
+def driver():
+    if not chromium.found():
+        pytest.skip("this distribution has no chromium and chromedriver")
+    driver = chromium.open_browser()
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(driver):
+    return Page(driver)
+
+
+@pytest.fixture
+def page(pages, server):
+    pages.open(server.port)
+    pages.driver.get_log("browser")  # of earlier tests
+    return pages
+
+
+def is_linear(places, numbers):
+    """Whether places are numbers, shifted and scaled upwards."""
+    slope, shift = np.polyfit(numbers, places, 1)
+    return slope > 0 and np.allclose(slope * np.array(numbers) + shift, places, atol=0.01)
+
+
+@pytest.mark.parametrize("dialect, number", EXAMPLES)
+def test_an_example_by_one_click_gives_the_pages_figures_and_draws_them(page, dialect, number):
+    expected = np.array(EXAMPLES[dialect, number])
+    answer = json.loads(page.example(dialect, number))
+    data = answer["data"] if dialect == "directml" else answer["outputs"][0]["data"]
+    assert data == expected.ravel().tolist()
+    for figure, numbers in (
+        ("input", np.array(MATRIX if dialect == "directml" else [1, 2, 3, 4, 5])),
+        ("tally", expected),
+    ):
+        places = [", ".join(map(str, index)) for index in np.ndindex(numbers.shape)]
+        marks = "rect" if dialect == "directml" else "circle"
+        assert page.titles(figure, marks) == list(zip(places, numbers.ravel().tolist()))
+        if dialect == "directml":
+            assert is_linear(page.attributes(figure, marks, "fill-opacity"), numbers.ravel())
+            assert np.all(np.diff(page.attributes(figure, marks, "x").reshape(3, 4)) > 0)
+            assert np.all(np.diff(page.attributes(figure, marks, "y").reshape(3, 4), axis=0) > 0)
+        else:
+            assert is_linear(-page.attributes(figure, marks, "cy"), numbers)
+            assert is_linear(page.attributes(figure, marks, "cx"), np.arange(5))
+
+
+def test_the_numbers_are_written_into_the_cells_and_the_arrows_run_along_the_axis(page):
+    page.example("directml", 0)
+    assert [text.text for text in page.all("#tally-plot .figure")][:4] == ["2", "3", "6", "11"]
+    assert len(page.all("#tally-plot .arrow")) == 3  # a row each
+    assert "axis 3 runs right" in page["tally-plot"].text
+    page.example("directml", 3)
+    until(lambda: len(page.all("#tally-plot .arrow")) == 4)  # a column each
+    page.example("directml", 2)
+    until(lambda: "runs left" in page["tally-plot"].text)
+
+
+@pytest.mark.parametrize("preference, moving", [("no-preference", True), ("reduce", False)])
+def test_the_arrows_move_once_and_only_for_who_has_not_asked_for_less(page, preference, moving):
+    chromium.emulate(page.driver, prefers_reduced_motion=preference)
+    page.example("directml", 0)
+    counts = "return document.getAnimations().map(a => a.effect.getTiming().iterations)"
+    assert page.js(counts) == ([1, 1, 1] if moving else [])
+
+
+def test_timings_are_those_of_the_answer_and_add_up(page):
+    page.example("directml", 0)
+    names = [name.text for name in page.all("#timings dt")]
+    times = [float(time.text.split()[0]) for time in page.all("#timings dd")]
+    by_name = dict(zip(names, times))
+    parts = ("queue", "compute", "text and copies", "transfer")
+    assert set(by_name) == {*parts, "total", "round trip"}
+    assert sum(by_name[part] for part in parts) == pytest.approx(by_name["round trip"], abs=0.01)
+    assert 0 < by_name["total"] < by_name["round trip"]
+
+
+@pytest.mark.parametrize("dialect", ["v1", "directml", "openvino", "v2"])
+def test_every_dialect_takes_every_control(page, dialect):
+    page.set(data="[[1, 2], [3, 4]]", axis="1", direction="reverse", exclusive=True)
+    page.set(dialect=dialect, dtype="int32")
+    page.send()
+    answer = page.answered()
+    assert re.sub(r"[\[\]]", "", answer.split('"data":')[1]).rstrip("}") == "2,0,4,0"
+    assert re.search('"int32"|"INT32"|"I32"', answer)
+
+
+def test_integers_of_64_bits_stay_exact(page):
+    page.set(data="[9007199254740993, 18446744073709551000]", axis="0", dtype="uint64")
+    page.send()
+    assert "[9007199254740993,9007199254740377]" in page.answered()
+    assert "9007199254740377" in page.js("return document.getElementById('tally-plot').textContent")
+
+
+def test_native_precision_is_asked_for(page):
+    page.set(data="[16777216, 1, 1]", axis="0", dtype="float32", precision="native")
+    page.send()
+    assert page.sums() == [16777216, 16777216, 16777218]  # of both: 1 + 1 is added first
+    assert '"precision":"native"' in page["snippet"].text
+
+
+def test_csv_is_pasted_and_a_shape_makes_a_tensor_of_flat_numbers(page):
+    page.set(data="1;2;3\n4;5;6", axis="1", dtype="")
+    page.send()
+    assert page.sums() == [[1, 3, 6], [4, 9, 15]]
+    page.set(data="1,2,3,4", shape="2,2", axis="0", dtype="float64")
+    page.send()
+    assert page.sums() == [1, 2, 4, 6]
+
+
+def test_an_npy_file_is_sent_as_it_is_and_its_answer_drawn(page, tmp_path):
+    tensor = np.asfortranarray(np.arange(24, dtype=">f4").reshape(2, 3, 4))
+    np.save(tmp_path / "in.npy", tensor)
+    page.set(axis="-1")
+    page["file"].send_keys(str(tmp_path / "in.npy"))
+    assert json.loads(page.answered()) == np.cumsum(tensor, -1).ravel().tolist()
+    assert "float32 [2, 3, 4]" in page["data-hint"].text
+    drawn = [number for _, number in page.titles("input", "rect")]
+    assert drawn == tensor[0].ravel().tolist()
+    page.set(dialect="v2")
+    page.send()
+    assert json.loads(page.answered())["outputs"][0]["data"][-1] == 20 + 21 + 22 + 23
+
+
+def test_a_slider_chooses_the_plane_that_is_drawn(page):
+    page.set(data=json.dumps(np.arange(24).reshape(2, 3, 4).tolist()), axis="2", dtype="")
+    page.send()
+    page.answered()
+    assert [number for _, number in page.titles("input", "rect")] == list(range(12))
+    page["place-0"].send_keys(Keys.ARROW_RIGHT)
+    assert [number for _, number in page.titles("input", "rect")] == list(range(12, 24))
+    expected = np.cumsum(np.arange(12, 24).reshape(3, 4), 1)
+    assert [number for _, number in page.titles("tally", "rect")] == expected.ravel().tolist()
+
+
+def test_a_dropped_file_is_read(page):
+    page.set(axis="0", dtype="")
+    page.js(
+        """
+        const files = new DataTransfer();
+        files.items.add(new File(["[5,6,7]"], "numbers.json"));
+        document.getElementById("data").dispatchEvent(
+            new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));"""
+    )
+    assert page.answered() and page.sums() == [5, 11, 18]
+
+
+def test_a_large_matrix_and_a_long_line_are_drawn(page):
+    page.set(axis="0", dtype="")
+    page.set(data=json.dumps(np.ones((100, 100), int).tolist()))
+    page.send()
+    page.answered()
+    left, right = page.js(
+        """
+        const canvas = document.querySelector("#tally-plot canvas");
+        const at = (y) => canvas.getContext("2d").getImageData(5, y, 1, 1).data[3];
+        return [at(0), at(99)];"""
+    )
+    assert left < 30 < 200 < right
+    numbers = np.zeros(20000, int)
+    numbers[7777] = 1  # it must not fall between the points
+    page.set(data=json.dumps(numbers.tolist()))
+    page.send()
+    page.answered()
+    points = page.all("#input-plot polyline")[0].get_attribute("points").split()
+    assert len(points) < 1000
+    assert len({point.split(",")[1] for point in points}) == 2
+
+
+ERRORS_SHOWN = """
+    const texts = [...document.querySelectorAll("#ask .error")].filter((e) => e.textContent !== "");
+    return texts.map((e) => e.id);"""
+
+
+@pytest.mark.parametrize(
+    "fields, field, says",
+    [
+        ({"axis": "9"}, "axis", "expected -4 to 3"),
+        ({"axis": "9", "dialect": "directml"}, "axis", "less than the DimensionCount"),
+        ({"axis": "9", "dialect": "openvino"}, "axis", "expected -4 to 3"),
+        ({"axis": "9", "dialect": "v2"}, "axis", "expected -4 to 3"),
+        ({"axis": "x"}, "axis", "expected a whole number"),
+        ({"dialect": "directml", "dtype": "float64"}, "dtype", "FLOAT64 is not supported"),
+        ({"data": "[[1,2],[3]]", "axis": "0"}, "data", "has 1 elements, expected 2"),
+        ({"data": "[300]", "axis": "0", "dtype": "int8"}, "data", "300"),
+        ({"data": "1,2,x", "axis": "0"}, "data", "line 1, column 3"),
+        ({"shape": "3,x"}, "shape", "separated by commas"),
+        (
+            {"data": "[1,2,3]", "shape": "2,2", "axis": "0", "dialect": "v2"},
+            "data",
+            "the shape has 4",
+        ),
+    ],
+)
+def test_an_error_stands_at_its_field(page, fields, field, says):
+    page.set(**fields)
+    page["send"].click()
+    until(lambda: says in page[f"{field}-error"].text, 30, what=f"{field}: {says}")
+    assert page[field].get_attribute("aria-invalid") == "true"
+    assert f"{field}-error" in page[field].get_attribute("aria-describedby")
+    assert page.driver.switch_to.active_element.get_attribute("id") == field
+    assert sorted(page.js(ERRORS_SHOWN)) == sorted([f"{field}-error", "error"])  # the alert, too
+
+
+def test_an_error_goes_with_the_next_request(page):
+    page.set(axis="9")
+    page["send"].click()
+    until(lambda: page.js(ERRORS_SHOWN))
+    page.example("openvino", 0)
+    until(lambda: page.js(ERRORS_SHOWN) == [])
+    assert page["axis"].get_attribute("aria-invalid") is None
+
+
+def run_code(language, code, directory):
+    """What the copied code prints."""
+    if language == "C":
+        (directory / "sum.c").write_text(code)
+        libraries = [str(BIN.parent / "lib/libtally.a"), "-lcurl", "-lpthread", "-lm"]
+        flags = ["-Wall", "-Wextra", "-Werror", f"-I{TOP}/client", "-o", str(directory / "sum")]
+        subprocess.run(["cc", str(directory / "sum.c"), *flags, *libraries], check=True)
+        command = [str(directory / "sum")]
+    else:
+        name, suffix = {
+            "curl": ("bash", "sh"),
+            "Python": ("python3", "py"),
+            "JavaScript": ("node", "mjs"),
+        }[language]
+        (directory / f"code.{suffix}").write_text(code)
+        command = [name, str(directory / f"code.{suffix}")]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory).stdout
+
+
+@pytest.mark.parametrize(
+    "language",
+    ["curl", "Python", "JavaScript", pytest.param("C", marks=pytest.mark.release_only)],
+)
+def test_the_copied_code_makes_the_same_request(page, tmp_path, language):
+    answer = page.example("directml", 2)
+    page.all(f"#languages input[value={language}]")[0].click()
+    assert run_code(language, page.copied(), tmp_path).strip() == answer
+
+
+@pytest.mark.parametrize("language", ["curl", pytest.param("C", marks=pytest.mark.release_only)])
+def test_the_copied_code_sends_a_file(page, tmp_path, language):
+    np.save(tmp_path / "it's in.npy", np.arange(6.0).reshape(2, 3))
+    page.set(axis="1")
+    page["file"].send_keys(str(tmp_path / "it's in.npy"))
+    page.answered()
+    page.all(f"#languages input[value={language}]")[0].click()
+    code = page["snippet"].get_attribute("textContent")
+    if language == "curl":
+        run_code(language, code, tmp_path)
+    else:
+        run_code(language, code.replace("stdout)", 'fopen("tally.npy", "ab"))'), tmp_path)
+    assert np.load(tmp_path / "tally.npy").tolist() == [[0, 1, 3], [3, 7, 12]]
+
+
+def test_it_is_used_by_keys_alone(page):
+    def press(*keys):
+        ActionChains(page.driver).send_keys(*keys).perform()
+
+    page.js("location.hash = 'api'")
+    until(lambda: page["view-api"].is_displayed())
+    press(Keys.TAB)
+    assert page.driver.switch_to.active_element.text == "To the content"
+    press(Keys.ENTER)
+    assert page.driver.switch_to.active_element.get_attribute("id") == "main"
+    assert page["view-api"].is_displayed()
+    page.js("location.hash = 'tensor'; document.activeElement.blur()")
+    until(lambda: page["view-tensor"].is_displayed())
+    for _ in range(60):
+        press(Keys.TAB)
+        if page.driver.switch_to.active_element.get_attribute("id") == "axis":
+            break
+    press(Keys.BACKSPACE, "2", Keys.ENTER)
+    assert json.loads(page.answered())["data"][0][0][2] == [14, 15, 12, 12]
+
+
+def test_every_control_has_a_name_and_every_plot_a_text(page):
+    page.example("directml", 0)
+    nameless = page.js(
+        """
+        return [...document.querySelectorAll("main input, main select, main textarea")]
+            .filter((e) => e.labels.length === 0).map((e) => e.id);"""
+    )
+    assert nameless == []
+    tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    names = {
+        (node["role"]["value"], node["name"]["value"])
+        for node in tree
+        if "role" in node and "name" in node
+    }
+    assert ("image", "Tally: 3 rows of 4 numbers from 2 to 21") in names
+    assert ("spinbutton", "Axis") in names or ("textbox", "Axis") in names
+
+
+def luminance(colour):
+    parts = np.array([float(n) for n in re.findall(r"[\d.]+", colour)[:3]]) / 255
+    parts = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(parts @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_both_schemes(page, scheme):
+    chromium.emulate(page.driver, prefers_color_scheme=scheme)
+    page.set(axis="9")
+    page["send"].click()
+    until(lambda: page["axis-error"].text)
+    colour = "return getComputedStyle(arguments[0])[arguments[1]]"
+    ground = luminance(page.js(colour, page.all("body")[0], "backgroundColor"))
+    assert (ground < 0.1) == (scheme == "dark")
+    for element in (page.all("body")[0], page["axis-error"], page.all(".hint")[0]):
+        text = luminance(page.js(colour, element, "color"))
+        lighter, darker = max(text, ground) + 0.05, min(text, ground) + 0.05
+        assert lighter / darker >= 4.5, element.get_attribute("outerHTML")
+
+
+def test_it_fits_a_phone(page):
+    chromium.emulate(page.driver, width=360, height=740, mobile=True)
+    page.example("directml", 0)
+    for view in ("tensor", "service", "api"):
+        page.js("location.hash = arguments[0]", view)
+        until(lambda: page[f"view-{view}"].is_displayed())
+        if view == "service":
+            until(lambda: page.all("#devices tbody tr"))
+        if view == "api":
+            until(lambda: page.all("#routes details"))[0].click()
+            until(lambda: page.all("#routes .try"))
+        assert page.js("return document.documentElement.scrollWidth") == 360, view
+
+
+def test_it_asks_nobody_else_and_leaves_nothing_behind(page):
+    page.example("directml", 0)
+    page.js("location.hash = 'service'")
+    until(lambda: page.all("#devices tbody tr"))
+    page.js("location.hash = 'api'")
+    until(lambda: page.all("#routes details"))
+    asked = page.js(
+        "return performance.getEntries().map(e => e.name).filter(n => /^[a-z]+:/.test(n))"
+    )
+    assert any("/v1/devices" in name for name in asked)
+    assert [name for name in asked if not name.startswith((page.base, "data:"))] == []
+    assert page.driver.get_log("browser") == []
+    assert page.js("return document.cookie + localStorage.length + sessionStorage.length") == "00"
+
+
+def test_the_service_is_seen_live(page, client):
+    page.js("location.hash = 'service'")
+    tile = "return document.querySelector(`output[aria-label='${arguments[0]}']`).textContent"
+    until(lambda: page.js(tile, "Requests a second") == "0")
+
+    def busy():
+        for _ in range(20):
+            assert client.post_json("/v1/cumsum", {"data": [1, 2]}).status == 200
+        assert client.post_json("/v1/cumsum", {"data": [1, 2], "axis": 7}).status == 400
+        return (
+            page.js(tile, "Requests a second") not in ("0", "-")
+            and page.js(tile, "Refusals a second") not in ("0", "-")
+            and re.fullmatch(
+                r"p50 [\d.]+ ms +p99 [\d.]+ ms", page.js(tile, "Time of a request, p50 and p99")
+            )
+        )
+
+    until(busy, 60)
+    assert re.fullmatch(r"in .*B +out .*B", page.js(tile, "Bytes a second"))
+    assert re.fullmatch(r".*B of .*B", page.js(tile, "Memory budget taken"))
+    first_cells = """
+        return [...document.querySelectorAll(arguments[0])].map((row) => row.cells[0].textContent);"""
+    assert "invalid_axis" in page.js(first_cells, "#refusals tbody tr")
+    names = [device["name"] for device in client.get("/v1/devices").json()["devices"]]
+    assert page.js(first_cells, "#devices tbody tr") == names
+    points = "return document.querySelector('#tiles polyline').points.numberOfItems"
+    before = page.js(points)
+    until(lambda: page.js(points) > before)
+
+
+def test_a_hidden_page_asks_for_nothing(page):
+    page.js("location.hash = 'service'")
+    asked = "return performance.getEntriesByType('resource').filter(e => e.name.endsWith('/metrics')).length"
+    until(lambda: page.js(asked) >= 2)
+    page.js(
+        """
+        Object.defineProperty(document, "hidden", { value: true, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));"""
+    )
+    until(lambda: not page.js("return watching"))  # the loop that asks has ended
+    before = page.js(asked)
+    page.js("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    until(lambda: page.js(asked) > before)
+
+
+def test_every_route_is_shown_and_one_is_tried(page, client):
+    page.js("location.hash = 'api'")
+    until(lambda: page.all("#routes details"))
+    paths = client.get("/openapi.json").json()["paths"]
+    routes = {f"{method.upper()} {path}:" for path in paths for method in paths[path]}
+    shown = [summary.text for summary in page.all("#routes summary")]
+    assert {" ".join(text.split()[:2]) for text in shown} == routes
+    page.all("#routes details")[0].click()
+    form = until(lambda: page.all("#routes .try"))[0]
+    assert "dtype: " in page["routes"].text  # a schema
+    form.find_element(By.TAG_NAME, "button").click()
+    until(lambda: form.find_element(By.TAG_NAME, "pre").text)
+    assert form.find_element(By.CSS_SELECTOR, "[role=status]").text.startswith("200")
+    answer = json.loads(form.find_element(By.TAG_NAME, "pre").text)
+    assert answer["data"] == EXAMPLES["directml", 0]
+
+
+# ---- a token ----
+
+
+class Gate(http.server.BaseHTTPRequestHandler):
+    """A proxy that lets the page itself pass and for all else wants a token."""
+
+    protocol_version = "HTTP/1.1"
+    service = None
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers, status = {"Content-Type": "application/json"}, 401
+        text = b'{"error":"this token is not known","code":"unauthorized","field":"Authorization"}'
+        if self.path.startswith("/?") or self.headers["Authorization"] == "Bearer sesame":
+            upstream = http.client.HTTPConnection("127.0.0.1", self.service)
+            passed = {k: v for k, v in self.headers.items() if k in ("Accept", "Content-Type")}
+            upstream.request(self.command, self.path, body, passed)
+            answer = upstream.getresponse()
+            status, text = answer.status, answer.read()
+            headers = {k: v for k, v in answer.getheaders() if k not in ("Content-Length", "Date")}
+            upstream.close()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def gate(server):
+    handler = type("Handler", (Gate,), {"service": server.port})
+    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    yield proxy.server_address[1]
+    proxy.shutdown()
+    proxy.server_close()
+
+
+def test_a_token_is_asked_for_and_kept_in_memory_alone(page, gate):
+    page.open(gate)
+    page.all("#openvino-examples button")[0].click()
+    until(lambda: page["token"].is_displayed())
+    page["token"].send_keys("wrong", Keys.ENTER)
+    until(lambda: page["token-error"].text == "this token is not known")
+    page["token"].send_keys("sesame", Keys.ENTER)
+    assert json.loads(page.answered())["outputs"][0]["data"] == EXAMPLES["openvino", 0]
+    until(lambda: "$TALLY_TOKEN" in page["snippet"].text)
+    assert "sesame" not in page.js("return document.documentElement.outerHTML + document.cookie")
+    assert page.js("return localStorage.length + sessionStorage.length") == 0
+    page.js("location.hash = 'service'")
+    until(lambda: page.all("#devices tbody tr"))
+
+
+def test_who_gives_no_token_is_told(page, gate):
+    page.open(gate)
+    page.all("#openvino-examples button")[0].click()
+    until(lambda: page["token"].is_displayed())
+    page["token"].send_keys(Keys.ESCAPE)
+    until(lambda: "this token is not known" in page["error"].text)
+    page.js("location.hash = 'service'")
+    until(lambda: page["token"].is_displayed())
+    page["token"].send_keys(Keys.ESCAPE)
+    until(lambda: "this token is not known" in page["watch"].text)
+    until(lambda: not page.js("return watching"))  # it does not go on asking
+
+
+# ---- the answer of "/" ----
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_the_policy_allows_the_pages_own_style_and_script_alone(client):
+    answer = client.get("/", BROWSER)
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert len(answer.body) <= 60000
+    policy = dict(
+        part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; ")
+    )
+    for tag in ("style", "script"):
+        inside = re.findall(f"<{tag}>(.*?)</{tag}>".encode(), answer.body, re.S)
+        assert len(inside) == 1
+        digest = base64.b64encode(hashlib.sha256(inside[0]).digest()).decode()
+        assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert answer.headers["Set-Cookie"] is None
+
+
+def test_a_browser_runs_no_other_script_in_it(page):
+    page.js(
+        """
+        const script = document.createElement("script");
+        script.textContent = "window.planted = true";
+        document.body.append(script);"""
+    )
+    assert page.js("return window.planted === undefined")
+    assert "Content Security Policy" in str(page.driver.get_log("browser"))
+
+
+def test_who_has_the_page_gets_304(client):
+    tag = client.get("/", BROWSER).headers["ETag"]
+    assert re.fullmatch(r'"[0-9a-f]{32}"', tag)
+    for known in (tag, f'"other", W/{tag}', "*"):
+        answer = client.get("/", {**BROWSER, "If-None-Match": known})
+        assert (answer.status, answer.body, answer.headers["ETag"]) == (304, b"", tag)
+    assert client.get("/", {**BROWSER, "If-None-Match": '"other"'}).status == 200
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/html;q=0", "text/*"])
+def test_who_does_not_name_html_gets_links(client, accept):
+    answer = client.get("/", {} if accept is None else {"Accept": accept})
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Vary"] == "Accept"
+    assert answer.json()["links"]["cumsum"] == "/v1/cumsum"
+
+
+def test_head_says_the_length_of_the_page(client):
+    answer = client.request("HEAD", "/", headers=BROWSER)
+    assert int(answer.headers["Content-Length"]) == len(client.get("/", BROWSER).body)
+
+
+def test_the_console_can_be_taken_away(start_server):
+    client = start_server("--console=false").client()
+    answer = client.get("/", BROWSER)
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Vary"] is None
+
+
+def test_it_works_below_a_prefix(pages, start_server):
+    page = pages.open(start_server("--base-path", "/sums").port, path="/sums/")
+    page.example("openvino", 0)
+    assert "/sums/v1/openvino" in page["snippet"].text
+
+
+# ---- tally console ----
+
+
+def tally_console(tmp_path, *arguments, opener=True):
+    (tmp_path / "bin").mkdir()
+    if opener:
+        program = tmp_path / "bin/xdg-open"
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/opened\n')
+        program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:/bin" if opener else f"{tmp_path}/bin"}
+    command = [str(BIN / "tally"), "console", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+
+
+@pytest.mark.parametrize("given", ["http://127.0.0.1:9/sums/", "127.0.0.1:9/sums"])
+def test_tally_console_prints_the_address_and_opens_it(tmp_path, given):
+    done = tally_console(tmp_path, "--url", given)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "http://127.0.0.1:9/sums/\n", "")
+    until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text())
+    assert (tmp_path / "opened").read_text() == "http://127.0.0.1:9/sums/\n"
+
+
+def test_tally_console_without_a_program_that_opens_prints_the_address(tmp_path):
+    done = tally_console(tmp_path, opener=False)
+    assert (done.returncode, done.stdout) == (0, "http://127.0.0.1:8000/\n")
+
+
+def test_tally_console_says_that_no_browser_opens_a_socket(tmp_path):
+    done = tally_console(tmp_path, "--url", "unix:/run/tally.sock")
+    assert done.returncode == 2
+    assert "Unix socket" in done.stderr
