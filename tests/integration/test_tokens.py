@@ -75,6 +75,15 @@ def test_the_document_names_a_scope_for_every_route_but_two():
     assert len(ROUTES) > 30
 
 
+def test_a_browser_gets_the_console_without_a_token_and_nothing_else(guarded):
+    client = guarded.client()
+    for path, status in (("/", 200), ("/version", 401), ("/openapi.json", 401)):
+        answer = client.request("GET", path, headers={"Accept": "text/html"})
+        assert answer.status == status, path
+    assert client.request("GET", "/").status == 401
+    client.close()
+
+
 def test_no_route_but_two_answers_without_a_token(guarded):
     """HEAD is GET; paths that do not exist say as little."""
     client = guarded.client()
