@@ -202,22 +202,18 @@ static int next_cut(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
+    bool fresh = !worker->has_lane || worker->step == cutting->steps;
     worker->box.outers = 0;
-    if (!worker->has_lane || worker->step == cutting->steps) {
-        LOCK_CHECK(pthread_mutex_lock(&job->lock));
-        bool taken = take_lane(worker);
-        worker->ticket = job->tickets++;
-        LOCK_CHECK(pthread_mutex_unlock(&job->lock));
-        if (!taken) {
-            return EXIT_DONE;
-        }
-        int status = begin_lane(worker);
-        if (status != EXIT_DONE) {
-            return status;
-        }
-    } else {
-        worker->ticket = job->tickets; /* in order there is one worker */
-        job->tickets += job->in_order;
+    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    bool taken = !fresh || take_lane(worker);
+    worker->ticket = job->tickets++;
+    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    if (!taken) {
+        return EXIT_DONE;
+    }
+    int status = fresh ? begin_lane(worker) : EXIT_DONE;
+    if (status != EXIT_DONE) {
+        return status;
     }
     worker->box = cutting_box(cutting, worker->lane, worker->step++);
     return part_source_read(&job->source, &worker->box, worker->input);
