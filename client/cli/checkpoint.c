@@ -54,7 +54,9 @@ static bool write_checkpoint(FILE *file, const struct checkpoint *checkpoint)
             put_number(file, lane->lane);
             put_number(file, lane->step);
             put_number(file, lane->carry_bytes);
-            (void)fwrite(lane->carry, 1, (size_t)lane->carry_bytes, file);
+            if (lane->carry_bytes > 0) {
+                (void)fwrite(lane->carry, 1, (size_t)lane->carry_bytes, file);
+            }
         }
     }
     return fflush(file) == 0 && ferror(file) == 0 && fdatasync(fileno(file)) == 0;

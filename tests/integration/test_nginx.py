@@ -18,7 +18,7 @@ import pytest
 
 from support import calls
 from support.http import Client
-from support.tallyd import TOP, free_port
+from support.tallyd import BINARY, TOP, free_port
 from support.waiting import until
 
 NOBODY = 65534
@@ -145,3 +145,35 @@ def test_nginx_of_another_group_reaches_the_socket_as_documented(start_server, n
     assert np.array_equal(np.frombuffer(answer.body, np.int32), np.arange(1, (1 << 20) + 1))
     calls.expect_error(client.post_json("/v1/cumsum", {"data": [1], "axis": 9}), 400)
     client.close()
+
+
+def test_a_tensor_in_parts_goes_through_nginx(start_server, nginx, folder):
+    """The header that says where the carry ends is passed on, both ways."""
+    assert NGINX, "nginx is missing: deploy/install-deps.sh test"
+    path = str(folder / "sock")
+    start_server("--listen", f"unix:{path}", "--socket-group", str(socket_group()))
+    port = nginx(path)
+    client = Client(port)
+    stored = np.random.default_rng(1).standard_normal((100_000, 3)).astype(np.float32)
+    whole = client.post("/v1/cumsum?dtype=float32&shape=100000,3", stored.tobytes(), calls.RAW)
+    assert whole.status == 200
+    carry, sums = b"", b""
+    for begin, end in ((0, 33_000), (33_000, 33_001), (33_001, 100_000)):
+        headers = {"Tally-Carry-Length": str(len(carry))} if carry else {}
+        query = f"?dtype=float32&shape={end - begin},3&part={'next' if carry else 'first'}"
+        body = carry + stored[begin:end].tobytes()
+        answer = client.post("/v1/cumsum" + query, body, calls.RAW, headers)
+        assert answer.status == 200, answer
+        length = int(answer.headers["Tally-Carry-Length"])
+        carry, part = answer.body[:length], answer.body[length:]
+        sums += part
+    assert sums == whole.body
+    client.close()
+    stored = np.arange(1, 200_001)
+    np.save(folder / "in.npy", stored)
+    command = [BINARY.removesuffix("d"), "cumsum", str(folder / "in.npy")]
+    command += ["--url", f"http://127.0.0.1:{port}", "--part-bytes", "100000"]
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (folder / "out.npy").write_bytes(done.stdout)
+    assert np.array_equal(np.load(folder / "out.npy"), np.cumsum(stored))
