@@ -65,11 +65,10 @@ static struct tally *open_client(const struct settings *settings, const char *ur
 static int run(enum command_id command, const struct settings *settings)
 {
     static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
-        [COMMAND_CUMSUM] = command_cumsum,         [COMMAND_DEVICES] = command_devices,
-        [COMMAND_HEALTH] = command_health,         [COMMAND_VERSION] = command_version,
-        [COMMAND_BENCH] = command_bench,           [COMMAND_TOKEN] = command_token,
-        [COMMAND_CONSOLE] = command_console,
-        [COMMAND_COMPLETION] = command_completion,
+        [COMMAND_CUMSUM] = command_cumsum,   [COMMAND_DEVICES] = command_devices,
+        [COMMAND_HEALTH] = command_health,   [COMMAND_VERSION] = command_version,
+        [COMMAND_BENCH] = command_bench,     [COMMAND_TOKEN] = command_token,
+        [COMMAND_CONSOLE] = command_console, [COMMAND_COMPLETION] = command_completion,
     };
     struct tally *client = NULL;
     if (command != COMMAND_TOKEN && command != COMMAND_COMPLETION) {
