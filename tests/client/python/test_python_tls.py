@@ -88,7 +88,7 @@ def test_a_port_without_tls_is_no_connection(connect):
     with LyingServer(script) as server:
         url = server.url.replace("http", "https")
         with pytest.raises(tally.ConnectFailed):
-            connect(url, insecure=True).cumsum(X, 0)
+            connect(url, insecure=True, connect_timeout=0.5).cumsum(X, 0)
 
 
 def test_a_file_that_is_missing_is_named(connect):
