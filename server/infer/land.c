@@ -256,11 +256,11 @@ static void touch_job(struct request *request)
 
 bool land_has_pages(struct request *request, size_t count)
 {
-    struct request_body *body = &request->body;
+    struct error ignored = ERROR_INIT; /* what it says is said again when the bytes land */
     uint64_t end = request->payload_received + count;
-    if (!request->decoded || body->inflate != NULL || end > request->call.payload_max ||
+    if (!request->decoded || request->body.inflate != NULL || end > request->call.payload_max ||
         request->call.payload_max < ADMISSION_LARGE_BYTES ||
-        make_room(request, end, &request->error) != STATUS_OK || request->block.slab == NULL ||
+        make_room(request, end, &ignored) != STATUS_OK || request->block.slab == NULL ||
         end <= request->block.touched) {
         return true; /* it is short, or is refused when it lands */
     }
