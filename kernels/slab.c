@@ -62,28 +62,56 @@ static unsigned char *map_aligned(size_t bytes, size_t align)
     return base + before;
 }
 
-struct slab *slab_create(size_t bytes)
+/* Whole pages for so many bytes, and how many those are. NULL without memory. */
+static unsigned char *map_pages(size_t bytes, size_t *whole)
 {
-    size_t whole = 0;
-    if (bytes == 0 || __builtin_add_overflow(bytes, (size_t)SLAB_ALIGN - 1, &whole)) {
+    if (bytes == 0 || __builtin_add_overflow(bytes, (size_t)SLAB_ALIGN - 1, whole)) {
         return NULL;
     }
-    whole -= whole % SLAB_ALIGN;
+    *whole -= *whole % SLAB_ALIGN;
+    const bool large = *whole >= 2 * (size_t)HUGE_PAGE;
+    unsigned char *data = map_aligned(*whole, large ? HUGE_PAGE : SLAB_ALIGN);
+    if (data != NULL && large) {
+        (void)madvise(data, *whole, MADV_HUGEPAGE); /* a hint: without it, smaller pages */
+    }
+    return data;
+}
+
+struct slab *slab_create(size_t bytes)
+{
     struct slab *slab = calloc(1, sizeof *slab);
     if (slab == NULL) {
         return NULL;
     }
-    bool large = whole >= 2 * (size_t)HUGE_PAGE;
-    slab->data = map_aligned(whole, large ? HUGE_PAGE : SLAB_ALIGN);
-    slab->bytes = whole;
+    slab->data = map_pages(bytes, &slab->bytes);
     if (slab->data == NULL) {
         free(slab);
         return NULL;
     }
-    if (large) {
-        (void)madvise(slab->data, whole, MADV_HUGEPAGE); /* a hint: without it, smaller pages */
-    }
     return slab;
+}
+
+bool slab_extend(struct slab *slab, size_t bytes)
+{
+    size_t whole = 0;
+    MUST(pthread_mutex_lock(&wraps_lock));
+    const bool wrapped = slab->wraps != NULL || slab->releasing > 0;
+    MUST(pthread_mutex_unlock(&wraps_lock));
+    if (wrapped || slab->adopted || bytes <= slab->bytes) {
+        return false;
+    }
+    unsigned char *place = map_pages(bytes, &whole);
+    if (place == NULL) {
+        return false;
+    }
+    if (mremap(slab->data, slab->bytes, slab->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) ==
+        MAP_FAILED) {
+        (void)munmap(place, whole);
+        return false;
+    }
+    slab->data = place;
+    slab->bytes = whole;
+    return true;
 }
 
 struct slab *slab_adopt(void *pages, size_t bytes)

@@ -34,6 +34,7 @@
 #ifndef TALLY_PROTO_CODEC_H
 #define TALLY_PROTO_CODEC_H
 
+#include "proto/json/writer.h"
 #include "proto/scan_call.h"
 #include "proto/status.h"
 
@@ -75,12 +76,20 @@ struct answer {
         const char *name; /* static */
         char value[1600]; /* rank 64 shapes of 64-bit sizes fit */
     } headers[ANSWER_HEADERS];
-    char *head; /* owned (malloc), NULL if none: JSON text, NPY header */
+    char *room; /* borrowed: memory that encode() may leave the head in; NULL: none */
+    size_t room_bytes;
+    char *head; /* in `room`, or owned (malloc); NULL if none: JSON text, NPY header */
     size_t head_bytes;
     uint64_t payload_bytes; /* leading bytes of the output buffer to send after the head */
 };
 
+/* Free the head, and have none. */
 void answer_deinit(struct answer *answer);
+
+/* Begin and end the text that is to be the head: it is written to `room` if that has as many bytes
+ * as it may have (codec->head_max), and a NUL. False without memory: there is no head. */
+void answer_begin_text(const struct answer *answer, struct json_writer *w, uint64_t most);
+MUST_CHECK bool answer_end_text(struct answer *answer, struct json_writer *w);
 
 struct codec {
     const char *name;

@@ -589,7 +589,7 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     const struct directml *dml = call->dialect;
     bool framed = call->source == CALL_SOURCE_PAYLOAD;
     struct json_writer w;
-    json_writer_init_sized(&w, directml_head_max(call));
+    answer_begin_text(answer, &w, directml_head_max(call));
     json_writer_begin_object(&w);
     json_writer_key(&w, "OutputTensor");
     json_writer_raw(&w, dml->output_text, strlen(dml->output_text));
@@ -600,10 +600,8 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     }
     json_writer_end_object(&w);
     (void)output_bytes;
-    enum status status =
-        framed_answer(&w, (struct byte_view){"", 0}, framed, call->output_bytes, answer, err);
-    json_writer_deinit(&w);
-    return status;
+    return framed_answer(&w, (struct byte_view){"", 0}, framed, call->output_bytes, answer,
+                         err);
 }
 
 static const char *directml_plan_field(const struct scan_call *call, const char *field)

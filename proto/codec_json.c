@@ -324,7 +324,7 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
     const struct scan_desc *desc = &call->desc;
     const struct json_print print = print_of(call, output, elements);
     struct json_writer w;
-    json_writer_init_sized(&w, answer_json_max(call, elements));
+    answer_begin_text(answer, &w, answer_json_max(call, elements));
     json_writer_begin_object(&w);
     json_writer_member_string(&w, "dtype", dtype_info(desc->dtype)->name);
     json_writer_member_int_list(&w, "shape", desc->sizes, desc->rank);
@@ -337,10 +337,7 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
     json_writer_key(&w, "data");
     json_tensor_write(&print, &w);
     json_writer_end_object(&w);
-    free(answer->head);
-    answer->head = json_writer_take(&w, &answer->head_bytes);
-    json_writer_deinit(&w);
-    if (answer->head == NULL) {
+    if (!answer_end_text(answer, &w)) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the JSON answer");
     }
     answer->content_type = "application/json";

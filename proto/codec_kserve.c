@@ -724,7 +724,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     uint64_t bytes = call->input_bytes; /* input and output are packed: the same size */
     (void)output_bytes;
     struct json_writer w;
-    json_writer_init_sized(&w, kserve_head_max(call));
+    answer_begin_text(answer, &w, kserve_head_max(call));
     json_writer_begin_object(&w);
     if (call->id[0] != '\0') {
         json_writer_member_string(&w, "id", call->id);
@@ -740,14 +740,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_end_object(&w);
     const struct byte_view carry = {answer->head,
                                     kserve->output.carry_binary ? answer->head_bytes : 0};
-    char *const head = answer->head;
-    answer->head = NULL;
-    answer->head_bytes = 0;
-    enum status status =
-        framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
-    free(head);
-    json_writer_deinit(&w);
-    return status;
+    return framed_answer(&w, carry, kserve->output.binary && bytes > 0, bytes, answer, err);
 }
 
 /* The axis may have come as a tensor, which may be the first of the two. */

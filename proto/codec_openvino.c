@@ -289,7 +289,7 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     const struct framed_tensor *port = &openvino->data;
     (void)output_bytes;
     struct json_writer w;
-    json_writer_init_sized(&w, openvino_head_max(call));
+    answer_begin_text(answer, &w, openvino_head_max(call));
     json_writer_begin_object(&w);
     json_writer_member_array(&w, "outputs");
     json_writer_begin_object(&w);
@@ -307,10 +307,7 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     json_writer_end_object(&w);
     json_writer_end_array(&w);
     json_writer_end_object(&w);
-    enum status status =
-        framed_answer(&w, (struct byte_view){"", 0}, port->binary, port->bytes, answer, err);
-    json_writer_deinit(&w);
-    return status;
+    return framed_answer(&w, (struct byte_view){"", 0}, port->binary, port->bytes, answer, err);
 }
 
 static const char *openvino_plan_field(const struct scan_call *call, const char *field)

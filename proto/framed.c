@@ -106,18 +106,15 @@ enum status framed_check_flat(const struct json_array *array, const char *field,
 enum status framed_answer(struct json_writer *w, struct byte_view carry, bool framed,
                           uint64_t payload_bytes, struct answer *answer, struct error *err)
 {
-    size_t bytes = 0;
-    char *text = json_writer_take(w, &bytes);
-    char *whole = text != NULL && carry.count > 0 ? realloc(text, bytes + carry.count) : text;
-    if (whole == NULL) {
-        free(text);
+    const size_t bytes = w->bytes;
+    char *behind = json_writer_space(w, carry.count);
+    if (behind != NULL && carry.count > 0) {
+        memcpy(behind, carry.bytes, carry.count);
+        json_writer_advance(w, carry.count);
+    }
+    if (!answer_end_text(answer, w)) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the text of the answer");
     }
-    if (carry.count > 0) {
-        memcpy(whole + bytes, carry.bytes, carry.count);
-    }
-    answer->head = whole;
-    answer->head_bytes = bytes + carry.count;
     answer->payload_bytes = framed ? payload_bytes : 0;
     framed = framed || carry.count > 0;
     answer->content_type = framed ? "application/octet-stream" : "application/json";

@@ -50,13 +50,13 @@ bool json_writer_ok(const struct json_writer *w)
 
 char *json_writer_take(struct json_writer *w, size_t *bytes)
 {
-    if (w->failed || !w->growing || json_writer_space(w, 0) == NULL) {
+    if (w->failed || json_writer_space(w, 0) == NULL) {
         return NULL;
     }
     w->text[w->bytes] = '\0';
     char *text = w->text;
     *bytes = w->bytes;
-    if (w->capacity - w->bytes > LEFT_BYTES) {
+    if (w->growing && w->capacity - w->bytes > LEFT_BYTES) {
         char *shrunk = realloc(text, w->bytes + 1);
         if (shrunk != NULL) {
             text = shrunk;

@@ -48,8 +48,8 @@ void json_writer_deinit(struct json_writer *w);
 /* True if everything written so far fitted. */
 MUST_CHECK bool json_writer_ok(const struct json_writer *w);
 
-/* The finished text of a growing writer, owned by the caller (free()); NULL if it failed. What
- * room is left goes back unless it is little. The writer is empty afterwards. */
+/* The finished text; NULL if it failed. That of a growing writer is owned by the caller (free()),
+ * and what room is left goes back unless it is little. The writer is empty afterwards. */
 MUST_CHECK char *json_writer_take(struct json_writer *w, size_t *bytes);
 
 void json_writer_begin_object(struct json_writer *w);

@@ -128,7 +128,7 @@ void exchange_free(struct exchange *x)
 {
     if (x != NULL) {
         free(x->target);
-        free(x->request.head);
+        free(x->request.head.bytes); /* a long one went back before */
         free(x);
     }
 }
@@ -460,7 +460,7 @@ static void make_page(struct exchange *x)
         .html = x->header.accept_html,
         .if_none_match = x->header.if_none_match,
         .segments = {x->segments[0], x->segments[1]},
-        .body = {request->head, request->head_bytes},
+        .body = {request->head.bytes, request->head_bytes},
         .param_count = request->codec_request.param_count,
         .params = request->codec_request.params,
     };
@@ -593,15 +593,6 @@ static void orphan(struct exchange *x)
     }
 }
 
-/* A text goes back, with what was reserved for it. */
-static void discard(struct request *request, void *text, size_t bytes, uint64_t reserved)
-{
-    reserved = reserved < request->reserved_bytes ? reserved : request->reserved_bytes;
-    request->reserved_bytes -= reserved;
-    codec_pool_discard(request->server->codecs, request->server->memory,
-                       (struct codec_discard){text, bytes, reserved});
-}
-
 static void end(struct exchange *x)
 {
     struct http_loop *loop = x->loop;
@@ -615,19 +606,13 @@ static void end(struct exchange *x)
     if (request->decoded) {
         request->codec->release(&request->call);
     }
-    if (request->answer.head_bytes > KEPT_TEXT_BYTES) {
-        discard(request, request->answer.head, request->answer.head_bytes,
-                request->answer.head_bytes);
-    } else {
-        free(request->answer.head);
-    }
+    answer_deinit(&request->answer);
+    text_free(memory, &request->answer_text);
     shm_release_all(request->shm);
     slices_release(request);
     land_release(request);
-    if (request->head_capacity > KEPT_TEXT_BYTES) {
-        discard(request, request->head, request->head_capacity, request->body.head_reserved);
-        request->head = NULL;
-        request->head_capacity = 0;
+    if (request->head.capacity > KEPT_TEXT_BYTES) {
+        text_free(memory, &request->head);
     }
     memory_give(memory, &request->block);
     if (request->reserved_bytes > 0) {

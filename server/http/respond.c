@@ -119,9 +119,7 @@ static struct MHD_Response *error_response(struct exchange *x)
 {
     struct json_writer w;
     struct request *request = &x->request;
-    free(request->answer.head);
-    request->answer.head = NULL;
-    request->answer.head_bytes = 0;
+    answer_deinit(&request->answer);
     json_writer_init(&w);
     write_error(&w, &request->error);
     size_t bytes = 0;

@@ -14,7 +14,6 @@
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -49,14 +48,13 @@ struct infer_bytes infer_answer_bytes(struct request *request)
 
 /* What comes out of packing, in memory that grows with it, each byte reserved from the budget
  * before it is used: a gzip stream of zeros takes a thousandth of them. */
-struct growing {
+struct packed {
     struct request *request;
-    char *bytes; /* owned */
+    struct text text; /* its capacity is reserved, too */
     size_t count;
-    size_t capacity; /* reserved, too */
 };
 
-static void give_back(const struct growing *packed, size_t bytes)
+static void give_back(const struct packed *packed, size_t bytes)
 {
     memory_release(packed->request->server->memory, bytes);
     packed->request->reserved_bytes -= bytes;
@@ -65,31 +63,29 @@ static void give_back(const struct growing *packed, size_t bytes)
 /* inflate_sink */
 static enum status append(void *context, const void *bytes, size_t count, struct error *err)
 {
-    struct growing *packed = context;
+    struct packed *packed = context;
+    struct text *text = &packed->text;
     size_t need = packed->count + count;
-    if (need > packed->capacity) {
-        size_t capacity = packed->capacity > 0 ? 2 * packed->capacity : FIRST_BYTES;
+    if (need > text->capacity) {
+        size_t capacity = text->capacity > 0 ? 2 * text->capacity : FIRST_BYTES;
         capacity = capacity < need ? need : capacity;
-        size_t more = capacity - packed->capacity;
+        const size_t more = capacity - text->capacity;
         enum status status = land_reserve(packed->request, more, err);
         if (status != STATUS_OK) {
             return status;
         }
-        char *grown = realloc(packed->bytes, capacity);
-        if (grown == NULL) {
+        if (!text_grow(packed->request->server->memory, text, packed->count, capacity)) {
             give_back(packed, more);
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the packed answer");
         }
-        packed->bytes = grown;
-        packed->capacity = capacity;
     }
-    memcpy(packed->bytes + packed->count, bytes, count);
+    memcpy(text->bytes + packed->count, bytes, count);
     packed->count = need;
     return STATUS_OK;
 }
 
 static enum status pack_view(struct deflate *pack, struct byte_view view,
-                             const struct parallel *parallel, struct growing *packed,
+                             const struct parallel *parallel, struct packed *packed,
                              struct error *err)
 {
     enum status status = STATUS_OK;
@@ -108,10 +104,10 @@ static enum status pack_view(struct deflate *pack, struct byte_view view,
  * err   OUT_OF_MEMORY: there is none for it now; CLIENT_GONE: given up by `parallel`. Nothing is
  *       left reserved then */
 static enum status pack_views(struct request *request, const struct byte_view views[2],
-                              const struct parallel *parallel, struct growing *out,
+                              const struct parallel *parallel, struct packed *out,
                               struct error *err)
 {
-    struct growing packed = {.request = request};
+    struct packed packed = {.request = request};
     struct deflate *pack = NULL;
     enum status status = deflate_create(request->accept_coding, &pack, err);
     for (int i = 0; i < 2 && status == STATUS_OK; i++) {
@@ -122,15 +118,11 @@ static enum status pack_views(struct request *request, const struct byte_view vi
     }
     deflate_destroy(pack);
     if (status != STATUS_OK) {
-        free(packed.bytes);
-        give_back(&packed, packed.capacity);
+        give_back(&packed, packed.text.capacity);
+        text_free(request->server->memory, &packed.text);
         return status;
     }
-    char *fitted = realloc(packed.bytes, packed.count);
-    if (fitted != NULL) {
-        give_back(&packed, packed.capacity - packed.count);
-        packed.bytes = fitted;
-    }
+    text_wrote(&packed.text, packed.count);
     *out = packed;
     return STATUS_OK;
 }
@@ -143,10 +135,9 @@ static void drop_head(struct request *request)
     struct answer *answer = &request->answer;
     uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
     request->reserved_bytes -= reserved;
-    codec_pool_discard(request->server->codecs, request->server->memory,
-                       (struct codec_discard){answer->head, answer->head_bytes, reserved});
-    answer->head = NULL;
-    answer->head_bytes = 0;
+    memory_release(request->server->memory, reserved);
+    answer_deinit(answer);
+    text_free(request->server->memory, &request->answer_text);
 }
 
 /* Compress the answer if there is memory for that; else leave it.
@@ -155,7 +146,7 @@ static enum status pack(struct request *request, const struct parallel *parallel
                         struct error *err)
 {
     struct answer *answer = &request->answer;
-    struct growing packed = {.request = NULL};
+    struct packed packed = {.count = 0};
     struct error trouble = ERROR_INIT;
     struct infer_bytes bytes = infer_answer_bytes(request);
     enum status status =
@@ -167,12 +158,37 @@ static enum status pack(struct request *request, const struct parallel *parallel
     }
     if (status == STATUS_OK) {
         drop_head(request);
-        answer->head = packed.bytes;
+        request->answer_text = packed.text;
+        answer->room = packed.text.bytes;
+        answer->head = answer->room;
         answer->head_bytes = packed.count;
         answer->payload_bytes = 0;
         request->answer_coding = request->accept_coding;
     }
     return STATUS_OK;
+}
+
+/* A long text is printed to memory of ours. */
+static enum status encode(struct request *request, const struct parallel *parallel,
+                          struct error *err)
+{
+    struct answer *answer = &request->answer;
+    struct text *text = &request->answer_text;
+    const uint64_t most = infer_text_bytes(request); /* which is reserved: far below 2^64 */
+    if (most >= TEXT_LONG_BYTES &&
+        !text_grow(request->server->memory, text, 0, (size_t)most + 1)) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the text of the answer");
+    }
+    answer->room = text->bytes;
+    answer->room_bytes = text->capacity;
+    request->call.parallel = parallel;
+    enum status status = request->codec->encode(&request->call, request_output_bytes(request),
+                                                request->out_bytes, answer, err);
+    request->call.parallel = NULL;
+    if (status == STATUS_OK && answer->head == answer->room) {
+        text_wrote(text, answer->head_bytes);
+    }
+    return status;
 }
 
 void infer_encode(struct request *request)
@@ -193,10 +209,7 @@ void infer_encode(struct request *request)
             infer_shm_write_output(request, output, request->out_bytes, &crew.parallel, err);
     }
     if (status == STATUS_OK) {
-        request->call.parallel = &crew.parallel;
-        status =
-            request->codec->encode(&request->call, output, request->out_bytes, answer, err);
-        request->call.parallel = NULL;
+        status = encode(request, &crew.parallel, err);
     }
     if (status == STATUS_OK) { /* a text may be shorter than what was reserved for it */
         uint64_t reserved = infer_text_bytes(request);

@@ -19,11 +19,10 @@
 #include <string.h>
 
 enum {
-    INLINE_MOVE_BYTES = 1 << 20,  /* payload that is swapped or moved on the loop */
-    INLINE_UNPACK_BYTES = 512,    /* packed bytes that are unpacked on the loop, to 0.5 MiB */
-    INLINE_PACK_BYTES = 4096,     /* answers that are compressed on the loop */
-    FORGET_STEP_BYTES = 16 << 20, /* of text, given back at a time */
-    SOON_BYTES = 64 << 10         /* tensors whose scan takes less than a launch does */
+    INLINE_MOVE_BYTES = 1 << 20, /* payload that is swapped or moved on the loop */
+    INLINE_UNPACK_BYTES = 512,   /* packed bytes that are unpacked on the loop, to 0.5 MiB */
+    INLINE_PACK_BYTES = 4096,    /* answers that are compressed on the loop */
+    SOON_BYTES = 64 << 10        /* tensors whose scan takes less than a launch does */
 };
 
 /* ---- decoding ---- */
@@ -76,7 +75,7 @@ static enum status check_rank(const struct request *request, struct error *err)
 
 enum status infer_decode(struct request *request, struct error *err)
 {
-    const struct byte_view head = {request->head, request->head_bytes};
+    const struct byte_view head = {request->head.bytes, request->head_bytes};
     enum status status =
         request->codec->decode(&request->codec_request, head, &request->call, err);
     if (status != STATUS_OK) {
@@ -112,25 +111,6 @@ static uint64_t computed_bytes(const struct request *request)
 {
     bool empty = request->plan.pattern == SCAN_EMPTY;
     return empty ? 0 : request->plan.out_elements * dtype_info(request->plan.dtype)->bytes;
-}
-
-/* The text of the numbers is not needed any more. Its pages go back in steps, too. */
-static enum status forget_text(struct request *request, const struct parallel *parallel,
-                               struct error *err)
-{
-    struct json_cut left = request->call.data;
-    while (left.bytes > 0) {
-        struct json_cut part = left;
-        if (part.bytes > FORGET_STEP_BYTES) {
-            part.bytes = FORGET_STEP_BYTES;
-        }
-        land_forget_text(request, part);
-        left = (struct json_cut){left.text + part.bytes, left.bytes - part.bytes};
-        if (left.bytes > 0 && !parallel_step(parallel)) {
-            return parallel_given_up(err);
-        }
-    }
-    return STATUS_OK;
 }
 
 /* What is to be said of work that was given up: why. */
@@ -170,17 +150,14 @@ static enum status prepare(struct request *request)
     if (body->spill) { /* the payload lies behind the long head */
         size_t count = body->spilled < body->payload_room ? body->spilled : body->payload_room;
         request->payload_received = body->spilled;
-        status =
-            parallel_copy(parallel, input, request->head + request->head_bytes + 1, count, err);
+        status = parallel_copy(parallel, input, request->head.bytes + request->head_bytes + 1,
+                               count, err);
     }
     if (status == STATUS_OK) {
         status = infer_shm_read_axis(request, err);
     }
     if (status == STATUS_OK) {
         status = request->codec->complete(call, input, request->payload_received, err);
-    }
-    if (status == STATUS_OK && call->source == CALL_SOURCE_TEXT) {
-        status = forget_text(request, parallel, err);
     }
     if (status == STATUS_OK) {
         status = infer_shm_read_input(request, input, parallel, err);

@@ -151,7 +151,7 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
     if (request->decoded && request->planned) {
-        return body->head_reserved + body->packed.capacity + body->block_bytes +
+        return body->head_reserved + body->packed.text.capacity + body->block_bytes +
                infer_text_bytes(request) + request->part_bytes + request->shm_bytes;
     }
     uint64_t sent = body->received + more;

@@ -11,13 +11,10 @@
 #include "server/sched/server.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     FIRST_BYTES = 4096,
-    FORGET_BYTES = 1 << 20,
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
     TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
     TOUCH_STEP = 1 << 20,    /* ... in steps */
@@ -78,11 +75,17 @@ static size_t head_capacity_for(const struct request *request, size_t want)
     return most < capacity ? (size_t)most : capacity;
 }
 
+/* Bytes of its buffer that are in use: the head's, and behind its NUL what is kept for later. */
+static size_t head_end(const struct request *request)
+{
+    return request->head_bytes + (request->body.spill ? 1 + request->body.spilled : 0);
+}
+
 /* Make room for a head of `want` bytes and its NUL. */
 static enum status ensure_head(struct request *request, size_t want, struct error *err)
 {
     struct request_body *body = &request->body;
-    if (want > 0 && want <= body->head_reserved && want < request->head_capacity) {
+    if (want > 0 && want <= body->head_reserved && want < request->head.capacity) {
         return STATUS_OK;
     }
     size_t capacity = head_capacity_for(request, want);
@@ -96,17 +99,14 @@ static enum status ensure_head(struct request *request, size_t want, struct erro
         }
         body->head_reserved = charged;
     }
-    if (capacity < request->head_capacity) {
+    const size_t used = head_end(request);
+    if (capacity < request->head.capacity) {
         return STATUS_OK;
     }
-    char *grown = realloc(request->head, capacity + 1);
-    if (grown == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
-                         capacity);
-    }
-    request->head = grown;
-    request->head_capacity = capacity + 1;
-    return STATUS_OK;
+    return text_grow(request->server->memory, &request->head, used, capacity + 1)
+               ? STATUS_OK
+               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                           capacity);
 }
 
 /* Text may reach to the end of the body: then it is decoded when that has come, not before. */
@@ -125,7 +125,7 @@ static enum status head_step(struct request *request, struct error *err)
         body->head_need = UINT64_MAX;
         return STATUS_OK;
     }
-    const struct byte_view head = {request->head, request->head_bytes};
+    const struct byte_view head = {request->head.bytes, request->head_bytes};
     enum status status =
         request->codec->head_need(&request->codec_request, head, &body->head_need, err);
     if (status != STATUS_OK) {
@@ -167,25 +167,6 @@ enum status land_begin(struct request *request, struct error *err)
     return head_step(request, err);
 }
 
-void land_forget_text(struct request *request, struct json_cut text)
-{
-    struct request_body *body = &request->body;
-    const uintptr_t page = SLAB_ALIGN;
-    uintptr_t from = ((uintptr_t)text.text + page - 1) / page * page;
-    uintptr_t to = ((uintptr_t)text.text + text.bytes) / page * page;
-    if (text.bytes < FORGET_BYTES || to - from > body->head_reserved) {
-        return;
-    }
-    /* Of memory from malloc(), but of whole pages that only this text is on: they read as
-     * zeroes afterwards, which is as good as any other leftovers. */
-    if (madvise(request->head + (from - (uintptr_t)request->head), to - from, MADV_DONTNEED) ==
-        0) {
-        memory_release(request->server->memory, to - from);
-        request->reserved_bytes -= to - from;
-        body->head_reserved -= to - from;
-    }
-}
-
 static enum status feed_head(struct request *request, const char *bytes, size_t count,
                              size_t *used, struct error *err)
 {
@@ -196,11 +177,21 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     if (status != STATUS_OK) {
         return status;
     }
-    memcpy(request->head + request->head_bytes, bytes, take);
+    memcpy(request->head.bytes + request->head_bytes, bytes, take);
     request->head_bytes += take;
-    request->head[request->head_bytes] = '\0';
+    request->head.bytes[request->head_bytes] = '\0';
     *used = take;
     return request->head_bytes == body->head_need ? head_step(request, err) : STATUS_OK;
+}
+
+/* Have room for so much more that is kept for later. */
+static enum status ensure_spill(struct request *request, size_t count, struct error *err)
+{
+    struct request_body *body = &request->body;
+    body->head_need = UINT64_MAX; /* the buffer grows as if this were text */
+    enum status status = ensure_head(request, head_end(request) + count, err);
+    body->head_need = request->head_bytes;
+    return status;
 }
 
 /* Payload whose place is not known yet: its head is long, and is decoded in the codec pool. */
@@ -208,12 +199,9 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
                               struct error *err)
 {
     struct request_body *body = &request->body;
-    size_t end = request->head_bytes + 1 + body->spilled;
-    body->head_need = UINT64_MAX; /* the buffer grows as if this were text */
-    enum status status = ensure_head(request, end + count, err);
-    body->head_need = request->head_bytes;
+    enum status status = ensure_spill(request, count, err);
     if (status == STATUS_OK) {
-        memcpy(request->head + end, bytes, count);
+        memcpy(request->head.bytes + head_end(request), bytes, count);
         body->spilled += count;
     }
     return status;
@@ -233,15 +221,81 @@ static enum status make_room(struct request *request, uint64_t end, struct error
     return status;
 }
 
+/* Room for so much of a packed body. */
+static enum status ensure_packed(struct request *request, size_t want, struct error *err)
+{
+    struct request_body *body = &request->body;
+    struct packed_body *packed = &body->packed;
+    int64_t declared = body->declared;
+    if (want <= packed->text.capacity) {
+        return STATUS_OK;
+    }
+    size_t capacity = packed->text.capacity > 0 ? 2 * packed->text.capacity : FIRST_BYTES;
+    if (declared >= 0 && (uint64_t)declared >= want) {
+        capacity = (size_t)declared;
+    }
+    capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
+    const uint64_t reserved = capacity - packed->text.capacity;
+    enum status status = land_reserve(request, reserved, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (!text_grow(request->server->memory, &packed->text, packed->count, capacity)) {
+        memory_release(request->server->memory, reserved);
+        request->reserved_bytes -= reserved;
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
+                         capacity);
+    }
+    return STATUS_OK;
+}
+
+/* Have a place for the next `count` bytes of the body, as sent. */
+static enum status make_place(struct request *request, size_t count, struct error *err)
+{
+    struct request_body *body = &request->body;
+    if (body->inflate != NULL) {
+        return ensure_packed(request, body->packed.count + count, err);
+    }
+    if (body->head_need != request->head_bytes) {
+        const uint64_t wanted = body->head_need - request->head_bytes;
+        return ensure_head(
+            request, request->head_bytes + (count < wanted ? count : (size_t)wanted), err);
+    }
+    return body->spill ? ensure_spill(request, count, err)
+                       : make_room(request, request->payload_received + count, err);
+}
+
+/* The block where the next bytes land, from `at` on and before `most`. */
+struct landing {
+    struct memory_block *block;
+    uint64_t at;
+    uint64_t most;
+};
+
+static struct landing landing_of(struct request *request)
+{
+    struct request_body *body = &request->body;
+    if (body->inflate != NULL) {
+        const struct text *text = &body->packed.text;
+        return (struct landing){&body->packed.text.block, body->packed.count, text->capacity};
+    }
+    if (body->head_need != request->head_bytes || body->spill) {
+        return (struct landing){&request->head.block, head_end(request),
+                                request->head.capacity};
+    }
+    return (struct landing){&request->block, request->payload_received,
+                            request->call.payload_max};
+}
+
 /* Codec pool. */
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
-    struct memory_block *block = &request->block;
     const struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    const uint64_t most = request->call.payload_max;
+    const struct landing landing = landing_of(request);
+    struct memory_block *block = landing.block;
     uint64_t end = block->touched + request->cost;
-    end = end < most ? end : most;
+    end = end < landing.most ? end : landing.most;
     bool wanted = true;
     while (wanted && block->touched < end) {
         const uint64_t rest = end - block->touched;
@@ -257,11 +311,15 @@ static void touch_job(struct request *request)
 bool land_has_pages(struct request *request, size_t count)
 {
     struct error ignored = ERROR_INIT; /* what it says is said again when the bytes land */
-    uint64_t end = request->payload_received + count;
-    if (!request->decoded || request->body.inflate != NULL || end > request->call.payload_max ||
-        request->call.payload_max < ADMISSION_LARGE_BYTES ||
-        make_room(request, end, &ignored) != STATUS_OK || request->block.slab == NULL ||
-        end <= request->block.touched) {
+    const bool known = request->decoded || request->body.inflate != NULL ||
+                       request->body.head_need != request->head_bytes || request->body.spill;
+    if (!known || make_place(request, count, &ignored) != STATUS_OK) {
+        return true;
+    }
+    const struct landing landing = landing_of(request);
+    const uint64_t end = landing.at + count;
+    if (landing.block->slab == NULL || landing.most < ADMISSION_LARGE_BYTES ||
+        end > landing.most || end <= landing.block->touched) {
         return true; /* it is short, or is refused when it lands */
     }
     request_enter(request, REQUEST_PAUSED);
@@ -321,37 +379,6 @@ static enum status land(void *context, const void *data, size_t count, struct er
     return STATUS_OK;
 }
 
-/* Room for so much of a packed body. */
-static enum status ensure_packed(struct request *request, size_t want, struct error *err)
-{
-    struct request_body *body = &request->body;
-    struct packed_body *packed = &body->packed;
-    int64_t declared = body->declared;
-    if (want <= packed->capacity) {
-        return STATUS_OK;
-    }
-    size_t capacity = packed->capacity > 0 ? 2 * packed->capacity : FIRST_BYTES;
-    if (declared >= 0 && (uint64_t)declared >= want) {
-        capacity = (size_t)declared;
-    }
-    capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
-    enum status status = land_reserve(request, capacity - packed->capacity, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    uint64_t reserved = capacity - packed->capacity;
-    char *grown = realloc(packed->bytes, capacity);
-    if (grown == NULL) {
-        memory_release(request->server->memory, reserved);
-        request->reserved_bytes -= reserved;
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for %zu bytes of the body",
-                         capacity);
-    }
-    packed->bytes = grown;
-    packed->capacity = capacity;
-    return STATUS_OK;
-}
-
 /* Append a piece of a packed body. */
 static enum status keep_packed(struct request *request, const void *bytes, size_t count,
                                struct error *err)
@@ -368,7 +395,7 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     }
     enum status status = ensure_packed(request, packed->count + count, err);
     if (status == STATUS_OK) {
-        memcpy(packed->bytes + packed->count, bytes, count);
+        memcpy(packed->text.bytes + packed->count, bytes, count);
         packed->count += count;
     }
     return status;
@@ -400,14 +427,11 @@ static enum status check_head(const struct request *request, struct error *err)
 void land_release(struct request *request)
 {
     struct request_body *body = &request->body;
-    const struct packed_body *packed = &body->packed;
-    if (packed->bytes != NULL) {
-        request->reserved_bytes -= packed->capacity;
-        codec_pool_discard(
-            request->server->codecs, request->server->memory,
-            (struct codec_discard){packed->bytes, packed->capacity, packed->capacity});
-    }
-    body->packed = (struct packed_body){.bytes = NULL};
+    struct packed_body *packed = &body->packed;
+    memory_release(request->server->memory, packed->text.capacity);
+    request->reserved_bytes -= packed->text.capacity;
+    text_free(request->server->memory, &packed->text);
+    *packed = (struct packed_body){.count = 0};
     inflate_destroy(body->inflate);
     body->inflate = NULL;
 }
@@ -428,8 +452,8 @@ static enum status unpack(struct request *request, uint64_t most,
         if (body->unpacked >= most) {
             return STATUS_OK;
         }
-        status =
-            inflate_feed(body->inflate, packed->bytes + packed->at, count, land, request, err);
+        status = inflate_feed(body->inflate, packed->text.bytes + packed->at, count, land,
+                              request, err);
         packed->at += count;
     }
     if (status == STATUS_OK) {

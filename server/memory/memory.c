@@ -491,6 +491,33 @@ enum status memory_take(struct memory *memory, size_t bytes, struct memory_block
     return status;
 }
 
+bool memory_extend(struct memory *memory, struct memory_block *block, size_t bytes)
+{
+    const size_t before = slab_bytes(block->slab);
+    const size_t usable = round_up(bytes, MEMORY_ALIGN);
+    bool fits = usable <= before - OWN_OFFSET;
+    if (block->bin != 0 || bytes > SIZE_MAX / 4) {
+        return false;
+    }
+    UNPOISON(slab_data(block->slab), before);
+    if (!fits) {
+        const uint64_t need = own_slab_bytes(usable);
+        MUST(pthread_mutex_lock(&memory->lock));
+        struct idle_slab *evicted = evict_idle(memory, need - before);
+        MUST(pthread_mutex_unlock(&memory->lock));
+        let_leave(memory, evicted);
+        fits = slab_extend(block->slab, need);
+    }
+    block->bytes = fits ? usable : block->bytes;
+    POISON(slab_data(block->slab), slab_bytes(block->slab));
+    UNPOISON((char *)slab_data(block->slab) + block->offset - MEMORY_HEADROOM,
+             block->bytes + MEMORY_HEADROOM);
+    MUST(pthread_mutex_lock(&memory->lock));
+    memory->slab_bytes += slab_bytes(block->slab) - before;
+    MUST(pthread_mutex_unlock(&memory->lock));
+    return fits;
+}
+
 void memory_touch(struct memory_block *block, size_t end)
 {
     char *bytes = (char *)slab_data(block->slab) + block->offset;

@@ -77,6 +77,10 @@ MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
                                    struct memory_block *block, struct error *err);
 void memory_give(struct memory *memory, struct memory_block *block); /* NULL slab is fine */
 
+/* Make a large block larger, with what is in it; its bytes move. False, and it is as before, for
+ * want of memory, or if the block is small or a device knows its slab. Thread: who owns it. */
+MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block, size_t bytes);
+
 /* Have the system make the pages of the usable bytes before `end` that are not there, 2 MiB of
  * which take from 0.1 to 7 ms. Nothing is changed in them, and they may be written to meanwhile
  * but for those from block->touched on. Thread: who owns the block. */

@@ -13,13 +13,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10,    /* of text: some ten times what waking a thread costs */
-    DISCARD_AT_ONCE = 1 << 20, /* bytes */
-    DISCARD_PIECE = 4 << 20,   /* bytes, in about a millisecond */
-    STEPS_BACK = 10            /* behind HTTP threads, and device threads (worker.c) */
+    GRAIN_BYTES = 64 << 10, /* of text: some ten times what waking a thread costs */
+    STEPS_BACK = 10         /* behind HTTP threads, and device threads (worker.c) */
 };
 
 enum work_class {
@@ -27,11 +24,6 @@ enum work_class {
     CLASS_LARGE,
     CLASS_HUGE,
     CLASS_COUNT
-};
-
-enum {
-    TURN_DISCARD = CLASS_COUNT, /* what is discarded has its turns like a class */
-    TURN_COUNT
 };
 
 /* Bytes of text that a client gets in a turn. */
@@ -51,14 +43,6 @@ struct crew_job {
     struct crew_job *link;
 };
 
-/* A text that is not needed any more, whose own first bytes hold this. */
-struct discarded {
-    struct discarded *next;
-    struct memory *memory;
-    size_t bytes;      /* from here on that are still there */
-    uint64_t reserved; /* for them */
-};
-
 /* What was done, for codec_pool_wait_ns(). */
 struct account {
     uint64_t bytes;
@@ -69,16 +53,13 @@ struct codec_pool {
     /* Requests in each line; written by holders of the lock, looked at by others between two
      * pieces of work. */
     atomic_size_t waiting[CLASS_COUNT];
-    atomic_bool discards; /* something is; likewise */
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work;
     pthread_cond_t piece_done;
     struct crew_job *jobs; /* that have pieces left, oldest first */
-    struct discarded *discarded;
     struct fair_line lines[CLASS_COUNT];
     uint64_t begun[CLASS_COUNT]; /* cost of what threads have begun with */
-    int turn; /* the class that is served next if there is something to do in it, or
-                 TURN_DISCARD */
+    int turn; /* the class that is served next if there is something to do in it */
     struct account account;
     bool stopping;
     size_t thread_count;
@@ -188,66 +169,12 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
     worker.nested_ns = interrupted_ns + whole_ns;
 }
 
-/* ---- what is not needed any more ---- */
-
-/* Give the end of one back. Thread: a holder of the lock, which is given up
- * meanwhile. */
-static void discard_piece(struct codec_pool *pool)
-{
-    struct discarded *text = pool->discarded;
-    pool->discarded = text->next; /* nobody else works on it */
-    atomic_store_explicit(&pool->discards, pool->discarded != NULL, memory_order_relaxed);
-    MUST(pthread_mutex_unlock(&pool->lock));
-    size_t left = text->bytes > DISCARD_PIECE ? text->bytes - DISCARD_PIECE : 0;
-    size_t from = ((uintptr_t)text + left + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
-    size_t to = ((uintptr_t)text + text->bytes) / SLAB_ALIGN * SLAB_ALIGN;
-    if (left > SLAB_ALIGN && from < to) {
-        (void)madvise((char *)text + (from - (uintptr_t)text), to - from, MADV_DONTNEED);
-    }
-    uint64_t kept = text->reserved < left ? text->reserved : left;
-    memory_release(text->memory, text->reserved - kept);
-    text->reserved = kept;
-    text->bytes = left;
-    if (left == 0) {
-        free(text);
-    }
-    MUST(pthread_mutex_lock(&pool->lock));
-    if (left > 0) {
-        text->next = pool->discarded;
-        pool->discarded = text;
-        atomic_store_explicit(&pool->discards, true, memory_order_relaxed);
-    }
-}
-
-void codec_pool_discard(struct codec_pool *pool, struct memory *memory,
-                        struct codec_discard discard)
-{
-    if (pool == NULL || discard.bytes < DISCARD_AT_ONCE) {
-        free(discard.text);
-        memory_release(memory, discard.reserved);
-        return;
-    }
-    struct discarded *discarded = discard.text;
-    MUST(pthread_mutex_lock(&pool->lock));
-    *discarded = (struct discarded){.next = pool->discarded,
-                                    .memory = memory,
-                                    .bytes = discard.bytes,
-                                    .reserved = discard.reserved};
-    pool->discarded = discarded;
-    atomic_store_explicit(&pool->discards, true, memory_order_relaxed);
-    MUST(pthread_cond_signal(&pool->work));
-    MUST(pthread_mutex_unlock(&pool->lock));
-}
-
 /* ---- between two pieces ---- */
 
 /* Between two pieces of work of a class: one that is smaller and waits goes first. Thread: one
  * of the pool, a holder of the lock, which is given up meanwhile. */
 static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
 {
-    if (kind > CLASS_SMALL && pool->discarded != NULL) {
-        discard_piece(pool);
-    }
     uint64_t now_ns = clock_now_ns();
     for (int c = 0; c < (int)kind; c++) {
         if (pool->lines[c].count > 0 && now_ns >= worker.rest_until[c]) {
@@ -261,9 +188,6 @@ static void let_smaller_go(struct codec_pool *pool, enum work_class kind)
 
 static bool others_wait(const struct codec_pool *pool, enum work_class kind)
 {
-    if (kind > CLASS_SMALL && atomic_load_explicit(&pool->discards, memory_order_relaxed)) {
-        return true;
-    }
     for (int c = 0; c < (int)kind; c++) {
         if (atomic_load_explicit(&pool->waiting[c], memory_order_relaxed) > 0) {
             return true;
@@ -364,18 +288,10 @@ struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request 
 
 /* ---- threads ---- */
 
-/* Do something of what has this turn. False: there is nothing to do. Thread: one of the pool, a
+/* Do something of the class that has this turn. False: there is nothing to do. Thread: one of the pool, a
  * holder of the lock, which is given up meanwhile. */
-static bool take_turn(struct codec_pool *pool, int turn)
+static bool take_turn(struct codec_pool *pool, enum work_class kind)
 {
-    if (turn == TURN_DISCARD) {
-        bool any = pool->discarded != NULL;
-        if (any) {
-            discard_piece(pool);
-        }
-        return any;
-    }
-    enum work_class kind = (enum work_class)turn;
     struct crew_job *job = open_job(pool, kind);
     if (job != NULL) {
         uint64_t start_ns = clock_now_ns(); /* of a job that another thread has begun */
@@ -394,10 +310,10 @@ static bool take_turn(struct codec_pool *pool, int turn)
 static bool work_once(struct codec_pool *pool)
 {
     bool done = false;
-    for (int i = 0; i < TURN_COUNT && !done; i++) {
+    for (int i = 0; i < CLASS_COUNT && !done; i++) {
         int turn = pool->turn;
-        pool->turn = (turn + 1) % TURN_COUNT;
-        done = take_turn(pool, turn);
+        pool->turn = (turn + 1) % CLASS_COUNT;
+        done = take_turn(pool, (enum work_class)turn);
     }
     return done;
 }

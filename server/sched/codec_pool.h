@@ -66,17 +66,6 @@ struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request 
  * DEADLINE_PASSED is its error then. False: it was not. Thread: its owner. */
 bool codec_pool_explain(struct request *request);
 
-/* A text from malloc() that is not needed any more. */
-struct codec_discard {
-    void *text;        /* owned from now on */
-    size_t bytes;      /* of it */
-    uint64_t reserved; /* for it, at most so many: released as its bytes go */
-};
-/* Free a text. To give a gigabyte back takes the kernel a third of a second: the threads do that in
- * pieces, too. Without a pool (NULL), and with short texts, it is done at once. Thread: any. */
-void codec_pool_discard(struct codec_pool *pool, struct memory *memory,
-                        struct codec_discard discard);
-
 /* End what waits and is cancelled (CLIENT_GONE) or past its deadline (DEADLINE_PASSED).
  * returns the earliest deadline still waiting, 0 if none. Thread: any. */
 uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns);

@@ -46,6 +46,7 @@
 #include "server/base/metrics.h"
 #include "server/memory/memory.h"
 #include "server/memory/shm.h"
+#include "server/memory/text.h"
 #include "server/sched/admission.h"
 
 #include <stdatomic.h>
@@ -124,10 +125,9 @@ struct request_body {
 
     struct inflate *inflate; /* owned; NULL: the body is not packed any more */
     struct packed_body {
-        char *bytes; /* owned: a packed body as it came */
-        size_t count;
-        size_t capacity; /* reserved, too */
-        size_t at;       /* the bytes before this are unpacked */
+        struct text text; /* owned: a packed body as it came; its capacity is reserved, too */
+        size_t count;     /* bytes in it */
+        size_t at;        /* those before this are unpacked */
     } packed;
 };
 
@@ -166,6 +166,7 @@ struct request {
     uint64_t payload_received; /* bytes after the head, dropped ones too */
     uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
 
+    struct text answer_text;      /* owned: answer.head, if that is long */
     enum coding answer_coding;    /* of answer.head */
     unsigned retry_after_s;       /* of a refusal that is worth another try */
     int device;                   /* number of the device that ran it, -1 */
@@ -186,8 +187,7 @@ struct request {
     struct scan_plan plan;
     struct answer answer; /* valid in READY if error.status is OK */
     struct error error;   /* first error; the outcome of the request */
-    char *head;           /* owned: body bytes before the payload, NUL after the last */
-    size_t head_capacity;
+    struct text head;     /* owned: body bytes before the payload, NUL after the last */
 };
 
 /* A record as new, but for the buffer that it keeps. Thread: the only one that knows it. */
@@ -207,6 +207,7 @@ static inline void request_clear(struct request *request)
     request->codec_request.totals = false;
     request->carry_crc = (struct carry_crc){.done = 0};
     request->codec_request.answer_format = CODEC_FORMAT_JSON;
+    request->answer.room = NULL;
     request->answer.head = NULL;
     request->answer.head_bytes = 0;
     request->error.status = STATUS_OK;

@@ -410,38 +410,6 @@ static void the_wait_grows_with_what_is_ahead(void **state)
     codec_pool_destroy(pool);
 }
 
-/* ---- what is discarded ---- */
-
-/* Three texts that threads give back, beside one that is short and one without threads. */
-static void discarded_texts_go_with_their_part_of_the_budget(void **state)
-{
-    (void)state;
-    enum {
-        BYTES = 20 << 20
-    };
-    const struct memory_options options = {.budget_bytes = 1 << 30,
-                                           .small_slab_bytes = 1 << 20,
-                                           .small_block_bytes = 64 << 10,
-                                           .keep_ms = 10};
-    struct memory *memory = NULL;
-    struct memory_stats stats;
-    assert_int_equal(memory_create(&options, &memory, NULL), STATUS_OK);
-    assert_int_equal(codec_pool_create(2, &pool, NULL), STATUS_OK);
-    for (size_t i = 0; i < 5; i++) {
-        size_t bytes = i < 4 ? BYTES + i : 1000;
-        uint64_t reserved = i == 0 ? 0 : bytes;
-        char *text = malloc(bytes);
-        memset(text, 'x', bytes);
-        assert_int_equal(memory_reserve(memory, reserved, NULL), STATUS_OK);
-        codec_pool_discard(i == 3 ? NULL : pool, memory,
-                           (struct codec_discard){text, bytes, reserved});
-    }
-    codec_pool_destroy(pool); /* finishes what waits */
-    memory_stats(memory, &stats);
-    assert_int_equal(stats.reserved_bytes, 0);
-    memory_destroy(memory);
-}
-
 /* ---- pieces ---- */
 
 enum {
@@ -611,7 +579,6 @@ int main(void)
         CASE(what_is_late_when_its_turn_comes_is_not_begun),
         CASE(a_step_says_when_the_deadline_has_passed_or_the_client_is_gone),
         CASE(the_wait_grows_with_what_is_ahead),
-        CASE(discarded_texts_go_with_their_part_of_the_budget),
         CASE(pieces_run_once_each_on_several_threads),
         CASE(jobs_of_a_crowded_pool_share_their_pieces),
         CASE(pieces_of_a_cancelled_request_are_left),

@@ -52,7 +52,7 @@ static int tear_down(void **state)
     struct memory_stats stats;
     memory_stats(f->server.memory, &stats);
     int leaked = stats.reserved_bytes != 0;
-    free(request->head);
+    text_free(f->server.memory, &request->head);
     memory_destroy(f->server.memory);
     free(f);
     return leaked;
@@ -136,6 +136,65 @@ static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void *
     completion_deinit(&completion);
 }
 
+/* Land `whole` bytes of a text with a pool at hand; returns how often its pages had to be made. */
+static int land_text(struct fixture *f, size_t whole, struct error *err)
+{
+    struct request *request = &f->request;
+    struct completion completion;
+    struct client client = {.requests = 0};
+    static const char piece[64 << 10];
+    int waits = 0;
+    assert_int_equal(completion_init(&completion, err), STATUS_OK);
+    assert_int_equal(codec_pool_create(1, &f->server.codecs, err), STATUS_OK);
+    request->completion = &completion;
+    request->client = &client;
+    for (size_t at = 0; at < whole; at += sizeof piece) {
+        request_enter(request, REQUEST_BODY);
+        if (!land_has_pages(request, sizeof piece)) {
+            struct pollfd back = {.fd = completion.fd, .events = POLLIN};
+            assert_int_equal(poll(&back, 1, -1), 1);
+            assert_ptr_equal(completion_take(&completion), request);
+            request_enter(request, REQUEST_BODY);
+            assert_true(land_has_pages(request, sizeof piece));
+            waits++;
+        }
+        assert_int_equal(land_feed(request, piece, sizeof piece, err), STATUS_OK);
+    }
+    codec_pool_destroy(f->server.codecs);
+    f->server.codecs = NULL;
+    completion_deinit(&completion);
+    return waits;
+}
+
+static void a_long_text_waits_until_a_codec_thread_has_made_its_pages(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(begin_json(f, 3 << 20, &err), STATUS_OK);
+    assert_int_equal(land_text(f, 3 << 20, &err), 1);
+    assert_int_equal(f->request.head_bytes, 3 << 20);
+    assert_true(f->request.reserved_bytes <= (3 << 20) + 1);
+}
+
+static void so_does_one_of_unknown_length_once_it_is_long(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(begin_json(f, -1, &err), STATUS_OK);
+    assert_int_equal(land_text(f, 3 << 20, &err), 3); /* of 1, 2 and 4 MiB */
+    assert_int_equal(f->request.head_bytes, 3 << 20);
+}
+
+static void so_does_a_packed_one(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    f->packed = true;
+    assert_int_equal(begin_raw(f, "1048576", 3 << 20, &err), STATUS_OK);
+    assert_int_equal(land_text(f, 3 << 20, &err), 1);
+    assert_int_equal(f->request.body.packed.count, 3 << 20);
+}
+
 struct packed_text {
     char bytes[70000];
     size_t count;
@@ -192,12 +251,12 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
     for (int declared = 0; declared < 2; declared++) {
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
-        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.capacity);
+        assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.capacity);
         assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_OK);
         assert_int_equal(f->request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
         assert_int_equal(input_of(f)[65535], 'x');
-        assert_null(f->request.body.packed.bytes);
+        assert_null(f->request.body.packed.text.bytes);
         assert_null(f->request.body.inflate);
         assert_int_equal(f->request.reserved_bytes, 65536);
         assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err),
@@ -342,8 +401,8 @@ static void text_of_known_length_is_charged_as_it_comes_and_never_moved(void **s
     const char *head = NULL;
     for (size_t fed = 0; fed < 1 << 20; fed += sizeof piece) {
         assert_int_equal(land_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
-        head = head == NULL ? f->request.head : head;
-        assert_ptr_equal(f->request.head, head);
+        head = head == NULL ? f->request.head.bytes : head;
+        assert_ptr_equal(f->request.head.bytes, head);
         assert_in_range(f->request.reserved_bytes, fed + sizeof piece,
                         2 * (fed + sizeof piece));
     }
@@ -529,9 +588,9 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
     assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
     assert_false(f->request.decoded);
     assert_int_equal(f->request.body.spilled, sizeof payload);
-    assert_int_equal(strlen(f->request.head), head);
-    assert_memory_equal(f->request.head, json, head);
-    assert_memory_equal(f->request.head + head + 1, payload, sizeof payload);
+    assert_int_equal(strlen(f->request.head.bytes), head);
+    assert_memory_equal(f->request.head.bytes, json, head);
+    assert_memory_equal(f->request.head.bytes + head + 1, payload, sizeof payload);
 }
 
 static void body_that_never_ends_is_refused_soon(void **state)
@@ -564,6 +623,11 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(
             a_large_payload_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_long_text_waits_until_a_codec_thread_has_made_its_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(so_does_one_of_unknown_length_once_it_is_long, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(so_does_a_packed_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_length_of_a_large_body_is_refused_before_it_comes,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(

@@ -5,6 +5,7 @@
 #include "server/base/clock.h"
 #include "server/memory/buddy.h"
 #include "server/memory/memory.h"
+#include "server/memory/text.h"
 #include "tests/lib/unit.h"
 
 #include <pthread.h>
@@ -39,6 +40,11 @@ static struct memory_stats stats_of(struct memory *memory)
 static char *bytes_of(const struct memory_block *block)
 {
     return (char *)slab_data(block->slab) + block->offset;
+}
+
+static void release_nothing(void *handle)
+{
+    (void)handle;
 }
 
 static void the_budget_is_kept_to_the_byte(void **state)
@@ -344,6 +350,78 @@ static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
     assert_int_equal(sem_destroy(&released), 0);
 }
 
+/* Letters whose order says where they belong. */
+static void write_text(struct text *text, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        text->bytes[i] = (char)('a' + i % 25);
+    }
+}
+
+static void a_text_keeps_what_is_in_it_as_it_grows_from_the_heap_into_a_block(void **state)
+{
+    struct memory *memory = *state;
+    struct text text = {.bytes = NULL};
+    size_t used = 0;
+    for (size_t capacity = 100; capacity <= 30 << 20; capacity = capacity * 3 / 2) {
+        assert_true(text_grow(memory, &text, used, capacity));
+        assert_int_equal(text.capacity, capacity);
+        assert_int_equal(text.block.slab != NULL, capacity >= TEXT_LONG_BYTES);
+        write_text(&text, used, capacity);
+        used = capacity;
+    }
+    for (size_t i = 0; i < used; i++) {
+        assert_int_equal(text.bytes[i], 'a' + (char)(i % 25));
+    }
+    assert_int_equal(stats_of(memory).block_count, 1);
+    text_free(memory, &text);
+    assert_null(text.bytes);
+    assert_int_equal(stats_of(memory).block_count, 0);
+    text_free(memory, &text); /* nothing */
+}
+
+static void a_text_that_cannot_grow_stays_as_it_is(void **state)
+{
+    struct memory *memory = *state;
+    struct text text = {.bytes = NULL};
+    assert_true(text_grow(memory, &text, 0, 2 << 20));
+    write_text(&text, 0, 2 << 20);
+    const char *before = text.bytes;
+    assert_false(text_grow(memory, &text, 2 << 20, SIZE_MAX / 2));
+    assert_ptr_equal(text.bytes, before);
+    assert_int_equal(text.capacity, 2 << 20);
+    assert_int_equal(text.bytes[(2 << 20) - 1], 'a' + ((2 << 20) - 1) % 25);
+    text_free(memory, &text);
+}
+
+/* A device may have used the slab that a text finds: then its bytes are copied. */
+static void a_text_in_a_slab_that_a_device_knows_grows_too(void **state)
+{
+    struct memory *memory = *state;
+    struct text text = {.bytes = NULL};
+    const int owner = 0;
+    assert_true(text_grow(memory, &text, 0, 2 << 20));
+    write_text(&text, 0, 2 << 20);
+    assert_true(slab_wrap_keep(text.block.slab, &owner, &text, release_nothing));
+    assert_true(text_grow(memory, &text, 2 << 20, 9 << 20));
+    assert_int_equal(text.bytes[(2 << 20) - 1], 'a' + ((2 << 20) - 1) % 25);
+    assert_null(slab_wrap_find(text.block.slab, &owner));
+    text_free(memory, &text);
+}
+
+static void a_long_text_finds_the_pages_of_the_one_before(void **state)
+{
+    struct memory *memory = *state;
+    struct text text = {.bytes = NULL};
+    assert_true(text_grow(memory, &text, 0, 3 << 20));
+    text_wrote(&text, 2 << 20);
+    text_wrote(&text, 1);
+    text_free(memory, &text);
+    assert_true(text_grow(memory, &text, 0, 3 << 20));
+    assert_int_equal(text.block.touched, 2 << 20);
+    text_free(memory, &text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +446,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(idle_slabs_make_room_for_new_ones_within_the_budget,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(shared_slabs_but_the_first_are_given_back, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_text_keeps_what_is_in_it_as_it_grows_from_the_heap_into_a_block, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(a_text_that_cannot_grow_stays_as_it_is, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_text_in_a_slab_that_a_device_knows_grows_too, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_long_text_finds_the_pages_of_the_one_before, set_up,
                                         tear_down),
         cmocka_unit_test(freed_halves_join_again),
         cmocka_unit_test_setup_teardown(threads_never_share_a_block, set_up, tear_down),

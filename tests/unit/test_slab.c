@@ -46,6 +46,30 @@ static void impossible_sizes_give_no_slab(void **state)
     slab_destroy(NULL);
 }
 
+static void a_slab_is_extended_with_what_is_in_it_unless_a_device_knows_it(void **state)
+{
+    (void)state;
+    int released = 0;
+    const char owner = 0;
+    struct slab *slab = slab_create(5 << 20);
+    assert_non_null(slab);
+    memset(slab_data(slab), 'x', slab_bytes(slab));
+    assert_true(slab_extend(slab, (9 << 20) + 1));
+    const char *data = slab_data(slab);
+    assert_int_equal(slab_bytes(slab), (9 << 20) + SLAB_ALIGN);
+    assert_int_equal(data[0], 'x');
+    assert_int_equal(data[(5 << 20) - 1], 'x');
+    assert_int_equal(data[5 << 20], 0);
+    assert_int_equal(data[slab_bytes(slab) - 1], 0);
+    assert_false(slab_extend(slab, SIZE_MAX / 2));
+    assert_int_equal(data[0], 'x');
+
+    assert_true(slab_wrap_keep(slab, &owner, &released, count_release));
+    assert_false(slab_extend(slab, 20 << 20));
+    assert_int_equal(released, 0);
+    slab_destroy(slab);
+}
+
 static void wraps_end_with_their_slab(void **state)
 {
     (void)state;
@@ -165,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slabs_are_page_aligned_and_zero),
         cmocka_unit_test(impossible_sizes_give_no_slab),
+        cmocka_unit_test(a_slab_is_extended_with_what_is_in_it_unless_a_device_knows_it),
         cmocka_unit_test(wraps_end_with_their_slab),
         cmocka_unit_test(wraps_end_with_their_device),
         cmocka_unit_test(a_driver_that_takes_its_time_stops_nobody_elses_slabs),
