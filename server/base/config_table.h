@@ -55,6 +55,10 @@ X(per_client_requests, UINT,   "0",              0,          1000000,          "
 X(trusted_proxies,     LIST,   "",               0,          16,               "network",          \
   "Proxies whose X-Forwarded-For says which address asks: 10.0.0.0/8, fd00::/8, 192.0.2.1, or unix " \
   "for all that come through Unix sockets. Repeat it for several.")                                \
+X(cors_origins,        LIST,   "",               0,          16,               "origin",           \
+  "Origins whose pages browsers let call this service: scheme://host[:port], as they send it, such "  \
+  "as https://app.example; or * alone for every page there is, which lets any site that a user of "  \
+  "this network visits call it. Repeat it for several.")                                           \
 X(allow_client_shm,    BOOL,   "false",          0,          1,                "true|false",       \
   "Let clients on this machine pass tensors in POSIX shared memory (v2 protocol).")                \
 X(shm_zero_copy,       BOOL,   "false",          0,          1,                "true|false",       \

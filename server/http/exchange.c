@@ -13,6 +13,7 @@
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
+#include "server/http/cors.h"
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
 #include "server/http/tls.h"
@@ -65,7 +66,9 @@ static void reset(struct exchange *x)
     x->post = false;
     x->get = false;
     x->head = false;
+    x->preflight = false;
     x->close = false;
+    x->allowed_origin = NULL;
     x->path = "";
     x->route = NULL;
     x->token_name[0] = '\0';
@@ -209,6 +212,10 @@ static enum status find_route(struct exchange *x, struct error *err)
     x->path = path;
     memcpy(x->segments, match.segments, sizeof x->segments);
     x->route = match.route;
+    x->preflight = x->preflight && match.route != NULL;
+    if (x->preflight) {
+        return STATUS_OK; /* browsers ask without a token, which the request itself needs */
+    }
     status = authorize(x, err);
     if (status != STATUS_OK) {
         return status;
@@ -348,7 +355,7 @@ static enum status open_exchange(struct exchange *x)
     if (status == STATUS_OK) {
         status = find_route(x, err);
     }
-    if (status == STATUS_OK && x->route->kind != ROUTE_PAGE) {
+    if (status == STATUS_OK && x->route->kind != ROUTE_PAGE && !x->preflight) {
         choose_deadline(x);
         status = admit(x, err);
         if (status == STATUS_OK) {
@@ -390,6 +397,12 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
     x->post = strcmp(method, "POST") == 0;
     x->head = strcmp(method, "HEAD") == 0;
     x->get = x->head || strcmp(method, "GET") == 0;
+    if (header->origin != NULL) {
+        x->allowed_origin =
+            cors_allowed(&x->loop->server->config->cors_origins, header->origin);
+        x->preflight =
+            x->allowed_origin != NULL && header->asks_method && strcmp(method, "OPTIONS") == 0;
+    }
     if (x->header.request_id != NULL) {
         memcpy(x->request.id, x->header.request_id, strlen(x->header.request_id) + 1);
     } else {
@@ -492,7 +505,9 @@ enum exchange_step exchange_body_end(struct exchange *x)
         return EXCHANGE_ANSWER;
     }
     if (request->codec == NULL) {
-        make_page(x);
+        if (!x->preflight) {
+            make_page(x);
+        }
         return EXCHANGE_ANSWER;
     }
     switch (infer_submit(request)) {
@@ -531,9 +546,10 @@ static void log_end(const struct exchange *x, uint64_t now_ns)
     }
     const struct log_request line = {
         .id = request->id,
-        .method = x->post  ? "POST"
-                  : x->get ? "GET"
-                           : "",
+        .method = x->post        ? "POST"
+                  : x->get       ? "GET"
+                  : x->preflight ? "OPTIONS"
+                                 : "",
         .path = x->route != NULL ? x->route->pattern : x->path,
         .client = client,
         .token = x->token_name,
@@ -565,7 +581,10 @@ static void count_end(struct exchange *x)
         request->error.status == STATUS_OK) {
         (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
     }
-    metrics_outcome(metrics, route == NULL ? METRICS_ROUTE_UNKNOWN : route->counted_as,
+    metrics_outcome(metrics,
+                    route == NULL  ? METRICS_ROUTE_UNKNOWN
+                    : x->preflight ? METRICS_ROUTE_OPERATIONS
+                                   : route->counted_as,
                     request->error.status);
     if (request->codec != NULL) {
         const struct metrics_request ended = request_figures(request);

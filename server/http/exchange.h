@@ -93,6 +93,7 @@ struct exchange {
     bool post;
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
+    bool preflight;      /* a browser asks what a page may do with this route (cors.h) */
     bool close;          /* the connection ends with this answer */
     unsigned polls_left; /* away: times that MHD may ask before it suspends the connection */
     bool held;           /* away: MHD has suspended the connection */
@@ -102,6 +103,9 @@ struct exchange {
     size_t target_capacity;
     const char *path; /* decoded; cut at captured segments */
     const char *segments[PAGE_SEGMENTS];
+
+    const char
+        *allowed_origin; /* the settings'; whose page may read the answer, NULL: none's */
 
     uint64_t refused_ns; /* REFUSED, LINGERING: since when */
     uint64_t drained;    /* bytes dropped since then */

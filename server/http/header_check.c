@@ -23,6 +23,8 @@ enum field {
     FIELD_CARRY_BYTES,
     FIELD_AUTHORIZATION,
     FIELD_FORWARDED,
+    FIELD_ORIGIN,
+    FIELD_ASKED_METHOD,
     FIELD_COUNT
 };
 
@@ -50,6 +52,8 @@ static const struct {
     [FIELD_CARRY_BYTES] = ROW("Tally-Carry-Length", true),
     [FIELD_AUTHORIZATION] = ROW("Authorization", true),
     [FIELD_FORWARDED] = ROW("X-Forwarded-For", false),
+    [FIELD_ORIGIN] = ROW("Origin", false),
+    [FIELD_ASKED_METHOD] = ROW("Access-Control-Request-Method", false),
 #undef ROW
 };
 
@@ -357,6 +361,12 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_FORWARDED:
         check->forwarded = value;
         break;
+    case FIELD_ORIGIN:
+        check->origin = value;
+        break;
+    case FIELD_ASKED_METHOD:
+        check->asks_method = true;
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -384,6 +394,8 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->request_id = NULL;
     check->authorization = NULL;
     check->forwarded = NULL;
+    check->origin = NULL;
+    check->asks_method = false;
     check->media_text = "";
     check->seen = 0;
     check->codings = 0;

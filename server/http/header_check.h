@@ -50,6 +50,8 @@ struct header_check {
     const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
     const char *forwarded;     /* X-Forwarded-For, the last; NULL if there is none; borrowed */
+    const char *origin;        /* Origin, NULL if there is none; borrowed */
+    bool asks_method;          /* Access-Control-Request-Method: with OPTIONS a preflight */
     const char *media_text;    /* Content-Type as it came, for the refusal; borrowed */
     unsigned seen;             /* private: fields met, to find doubles */
     int codings;               /* private: codings named by Accept-Encoding */

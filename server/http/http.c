@@ -3,6 +3,7 @@
 
 #include "server/base/config.h"
 #include "server/base/log.h"
+#include "server/http/cors.h"
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
 #include "server/http/tls_files.h"
@@ -75,6 +76,9 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     }
     if (status == STATUS_OK) {
         status = proxies_parse(&server->config->trusted_proxies, &http->proxies, err);
+    }
+    if (status == STATUS_OK) {
+        status = cors_check(&server->config->cors_origins, err);
     }
     if (status == STATUS_OK) {
         status = open_sockets(http, err);

@@ -5,6 +5,8 @@
 
 #include "proto/json/writer.h"
 #include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/http/cors.h"
 #include "server/http/loop.h"
 #include "server/http/tls.h"
 #include "server/infer/infer.h"
@@ -24,7 +26,8 @@ enum {
                                  * long as the client reads, and the loop stands still */
     SEND_BLOCK_BYTES = 256 << 10,
     TIMING_BYTES = 128,
-    CHALLENGE_BYTES = 128
+    CHALLENGE_BYTES = 128,
+    ORIGIN_FIELDS_BYTES = 1024
 };
 
 /* ---- which code, which error ---- */
@@ -171,6 +174,12 @@ static struct MHD_Response *page_response(struct exchange *x)
     return response;
 }
 
+static struct MHD_Response *preflight_response(struct exchange *x)
+{
+    x->http_status = MHD_HTTP_NO_CONTENT;
+    return make((struct byte_view){"", 0});
+}
+
 /* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
 static char *put_timing(char *out, const char *name, uint64_t ns)
 {
@@ -268,6 +277,14 @@ static struct MHD_Response *tensor_response(struct exchange *x)
     return response;
 }
 
+/* What it says to pages of other origins. */
+static size_t origin_fields(const struct exchange *x, struct page_field fields[CORS_FIELDS_MAX])
+{
+    bool answered = x->preflight && x->request.error.status == STATUS_OK;
+    return cors_fields(&x->loop->server->config->cors_origins, x->allowed_origin,
+                       answered ? route_allow(x->route) : NULL, fields);
+}
+
 /* A drain says close from its first moment on, so that clients and balancers go elsewhere by
  * themselves. What was sent meanwhile on this connection is answered first. */
 static bool ends_in_drain(const struct exchange *x)
@@ -285,6 +302,8 @@ bool respond(struct exchange *x)
     }
     if (request->error.status != STATUS_OK) {
         response = error_response(x);
+    } else if (x->preflight) {
+        response = preflight_response(x);
     } else if (request->codec == NULL) {
         response = page_response(x);
     } else {
@@ -294,6 +313,11 @@ bool respond(struct exchange *x)
         return false;
     }
     add(response, "X-Request-Id", request->id);
+    struct page_field fields[CORS_FIELDS_MAX];
+    size_t count = origin_fields(x, fields);
+    for (size_t i = 0; i < count; i++) {
+        add(response, fields[i].name, fields[i].value);
+    }
     if (x->close || ends_in_drain(x)) {
         add(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
@@ -306,6 +330,19 @@ bool respond(struct exchange *x)
 }
 
 /* ---- past MHD ---- */
+
+static void origin_fields_text(const struct exchange *x, char *text, size_t room)
+{
+    struct page_field fields[CORS_FIELDS_MAX];
+    size_t count = origin_fields(x, fields);
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < count && used < room; i++) {
+        int bytes =
+            snprintf(text + used, room - used, "%s: %s\r\n", fields[i].name, fields[i].value);
+        used += bytes > 0 ? (size_t)bytes : room;
+    }
+}
 
 static int early_head(const struct exchange *x, char *text, size_t room, size_t body_bytes)
 {
@@ -328,14 +365,17 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
     challenge_text(x, challenge, sizeof challenge);
     bool authenticate = challenge[0] != '\0';
     bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL;
+    char origin[ORIGIN_FIELDS_BYTES];
+    origin_fields_text(x, origin, sizeof origin);
     return snprintf(text, room,
                     "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                     "Content-Type: application/json\r\nContent-Length: %zu\r\n"
-                    "%s%s%s%s%s%s%sX-Request-Id: %s\r\n\r\n",
+                    "%s%s%s%s%s%s%s%sX-Request-Id: %s\r\n\r\n",
                     x->http_status, reason, date, body_bytes, retry,
                     authenticate ? "WWW-Authenticate: " : "", challenge,
                     authenticate ? "\r\n" : "", allow ? "Allow: " : "",
-                    allow ? route_allow(x->route) : "", allow ? "\r\n" : "", request->id);
+                    allow ? route_allow(x->route) : "", allow ? "\r\n" : "", origin,
+                    request->id);
 }
 
 void respond_early(struct exchange *x)
