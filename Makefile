@@ -386,6 +386,12 @@ test: deps-test
 asan tsan: deps-test
 	@sh tests/run.sh $@
 
+# The programs of docs/clients in every language; those that need no compiler are in `make test`.
+.PHONY: test-clients
+test-clients: deps-test deps-clients
+	@$(MAKE) --no-print-directory -j"$$(nproc)" $(BIN)/tallyd
+	@TALLY_ALL_CLIENTS=1 TALLYD=$(CURDIR)/$(BIN)/tallyd build/venv/bin/python -m pytest tests/integration/test_client_pages.py -q
+
 lint: deps-lint
 	@sh tests/lint.sh
 

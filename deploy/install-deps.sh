@@ -1,11 +1,12 @@
 #!/bin/sh
 # Install what Tally needs and this machine lacks, with apt-get (Debian 12 and 13, Ubuntu 24.04).
 #
-#   deploy/install-deps.sh [run] [test] [lint] [bench] [mlserver] [tools]      (default: run)
+#   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [tools]      (default: run)
 #
 #   run    compilers (clang for the kernels), libraries
 #   test   what the test suites need, and a Python environment in build/venv; PoCL among them, an OpenCL
 #          driver that compiles: with it tests prove that the kernels still can be
+#   clients  compilers and interpreters of the programs in docs/clients (`make test-clients`)
 #   lint   the checkers of `make lint`, and a Python environment in build/lint-venv
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
@@ -19,8 +20,9 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 
 run_packages="make gcc g++ clang libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libjansson-dev libuv1-dev
     zlib1g-dev libcurl4-openssl-dev libssl-dev ocl-icd-opencl-dev opencl-headers"
-test_packages="pocl-opencl-icd clinfo libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh nodejs golang-go
+test_packages="pocl-opencl-icd clinfo libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh nodejs
     nginx prometheus"
+clients_packages="golang-go default-jdk-headless rustc r-base-core r-cran-curl"
 browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has them as snaps alone
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
@@ -102,11 +104,12 @@ main() {
         case $group in
         run) wanted="$wanted $run_packages" ;;
         test) wanted="$wanted $run_packages $test_packages" ;;
+        clients) wanted="$wanted $clients_packages" ;;
         lint) wanted="$wanted $run_packages $lint_packages" ;;
         bench) wanted="$wanted $run_packages $test_packages" ;;
         mlserver) wanted="$wanted python3 python3-venv" ;;
         tools) ;;
-        *) die "no group '$group'; there are: run, test, lint, bench, mlserver, tools" ;;
+        *) die "no group '$group'; there are: run, test, clients, lint, bench, mlserver, tools" ;;
         esac
     done
     command -v dpkg-query >/dev/null 2>&1 ||

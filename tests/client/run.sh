@@ -169,19 +169,6 @@ command_tests() { # command_tests NAME FILE
     passed=$((passed + $1)) failed=$((failed + $3)) skipped=$((skipped + $5))
 }
 
-# other NAME TOOL COMMAND...: a client in another language prints the sums.
-other() {
-    local name="$1" tool="$2"
-    shift 2
-    if command -v "$tool" >/dev/null 2>&1; then
-        check "docs/clients/$name" shows "1 3 6 10 30 60" "$@"
-    else
-        skip "docs/clients/$name" "no $tool here"
-    fi
-}
-
-python_has() { "$python" -c "import $1" >/dev/null 2>&1; }
-
 memory_clean() { # memory_clean PROGRAM
     valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@"
 }
@@ -216,17 +203,6 @@ if start_server; then
     command_tests "the tally command" tests/client/test_cli.py
     command_tests "the tally command in parts" tests/client/test_cli_parts.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
-    other cumsum.sh curl env "PATH=$bin:$PATH" sh docs/clients/cumsum.sh
-    other cumsum.mjs node node docs/clients/cumsum.mjs
-    other cumsum.go go env GOFLAGS=-mod=mod GOCACHE="$scratch/go" go run docs/clients/cumsum.go
-    for package in numpy_requests:numpy,requests triton:tritonclient.http; do
-        name=${package%%:*}.py
-        if python_has "${package#*:}"; then
-            check "docs/clients/$name" shows "1 3 6 10 30 60" "$python" "docs/clients/$name"
-        else
-            skip "docs/clients/$name" "$python lacks ${package#*:}"
-        fi
-    done
     kill "$server"
     check "the server survived and leaves with status 0" wait "$server"
     server=''

@@ -6,11 +6,13 @@ import http.server
 import threading
 
 import pytest
+from selenium.webdriver.common.by import By
 
 from support import browser as chromium
 from support import calls
 from support.calls import BODY, PATH, SUMS
 from support.http import post_bytes
+from support.pages import programs_of
 from support.waiting import until
 
 LISTED = "https://app.example"
@@ -128,7 +130,12 @@ def test_sums_and_pages_say_who_may_read_them(open_server):
     "origin",
     [
         *("http://app.example", "https://app.example:8443", "https://app.example.evil", "null", ""),
-        *("https://app.exampl", "https://app.example/", "HTTPS://app.example", "https://x.app.example"),
+        *(
+            "https://app.exampl",
+            "https://app.example/",
+            "HTTPS://app.example",
+            "https://x.app.example",
+        ),
     ],
 )
 def test_another_origin_is_answered_as_ever_and_told_nothing(open_server, origin):
@@ -169,7 +176,9 @@ def test_a_page_may_read_why_it_was_refused(open_server):
         (415, PATH, "text/plain"),
     ]:
         expect_readable(client.post(path, BODY, type_, ORIGIN), status)
-    expect_readable(client.request("POST", PATH, BODY, {**ORIGIN, "X-Request-Timeout-Ms": "x"}), 400)
+    expect_readable(
+        client.request("POST", PATH, BODY, {**ORIGIN, "X-Request-Timeout-Ms": "x"}), 400
+    )
     client.close()
 
 
@@ -262,47 +271,75 @@ fetch(url, { method: "POST", headers, body: Int32Array.of(1, 2, 3, 4) })
 """
 
 
-class Empty(http.server.BaseHTTPRequestHandler):
+class Site(http.server.BaseHTTPRequestHandler):
+    """A server of one page."""
+
+    html = ""
+
     def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
+        self.wfile.write(self.html.encode())
 
     def log_message(self, *_):
         pass
 
 
-@contextlib.contextmanager
-def page_of_another_origin():
-    """The origin of a page in Chromium, and what calls from it: call(server, path, headers)."""
-    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Empty)
-    threading.Thread(target=site.serve_forever, daemon=True).start()
-    origin = f"http://127.0.0.1:{site.server_address[1]}"
-    driver = chromium.open_browser()
-    driver.get(origin)
+class OtherOrigin:
+    """A page in Chromium that another server delivered."""
 
-    def call(server, path=PATH, **headers):
+    def __init__(self):
+        handler = type("OneSite", (Site,), {})
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.origin = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.driver = chromium.open_browser()
+
+    def open(self, html):
+        self.server.RequestHandlerClass.html = html
+        self.driver.get(self.origin)
+
+    def call(self, server, path=PATH, **headers):
+        """What fetch() says."""
         url = f"http://127.0.0.1:{server.port}{path}"
-        return driver.execute_async_script(CALL, url, {"Content-Type": calls.RAW, **headers})
+        headers = {"Content-Type": calls.RAW, **headers}
+        return self.driver.execute_async_script(CALL, url, headers)
 
-    yield origin, call
-    driver.quit()
-    site.shutdown()
-    site.server_close()
+    def close(self):
+        self.driver.quit()
+        self.server.shutdown()
+        self.server.server_close()
 
 
-def test_a_page_of_a_listed_origin_gets_sums_in_chromium_and_another_does_not(start_server, tokens):
+@pytest.fixture
+def page():
     if not chromium.found():
         pytest.skip("this distribution has no chromium and chromedriver")
-    with page_of_another_origin() as (origin, call):
-        server = start_server("--cors-origins", origin, "--token-file", str(tokens))
-        told = {"Authorization": "Bearer sesame", "X-Request-Id": "from-a-page"}
-        sums = {"status": 200, "shape": "4", "id": "from-a-page", "sums": [1, 3, 6, 10]}
-        assert call(server, **told) == sums
-        refused = call(server, "/v1/cumsum?dtype=int32&shape=5", **told)
-        assert refused["status"] == 400 and refused["sums"] == "length_mismatch"
-        assert call(server)["status"] == 401
-        elsewhere = start_server("--cors-origins", LISTED, "--token-file", str(tokens))
-        assert call(elsewhere, **told) == "TypeError"
-        assert "method=POST" not in elsewhere.log  # the preflight ended it
-        assert "status=405" not in server.log
+    with contextlib.closing(OtherOrigin()) as page:
+        yield page
+
+
+def test_in_chromium_a_page_of_a_listed_origin_gets_sums_and_another_does_not(
+    page, start_server, tokens
+):
+    server = start_server("--cors-origins", page.origin, "--token-file", str(tokens))
+    elsewhere = start_server("--cors-origins", LISTED, "--token-file", str(tokens))
+    anybody = start_server("--cors-origins", "*")
+    page.open("<!doctype html>")
+    named = {"X-Request-Id": "from-a-page"}
+    told = {**named, "Authorization": "Bearer sesame"}
+    sums = {"status": 200, "shape": "4", "id": "from-a-page", "sums": [1, 3, 6, 10]}
+    assert page.call(server, **told) == sums
+    assert page.call(anybody, **named) == sums
+    refused = page.call(server, "/v1/cumsum?dtype=int32&shape=5", **told)
+    assert refused["status"] == 400 and refused["sums"] == "length_mismatch"
+    assert page.call(server)["status"] == 401
+    assert page.call(elsewhere, **told) == "TypeError"
+    assert "method=POST" not in elsewhere.log  # the preflight ended it
+
+    # the page of docs/clients/javascript.md
+    [program] = [p for p in programs_of("javascript") if p.language == "html"]
+    page.open(program.text.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{anybody.port}"))
+    shown = until(lambda: page.driver.find_element(By.ID, "sums").get_property("textContent"), 60)
+    assert shown + "\n" == program.output

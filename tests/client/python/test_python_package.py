@@ -14,9 +14,10 @@ import zipfile
 import numpy
 import pytest
 
+from support.pages import programs_of
+
 TOP = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = TOP / "client" / "python"
-PROGRAM = TOP / "docs" / "clients" / "tally_client.py"
 
 
 def run(*command, **options):
@@ -82,5 +83,6 @@ def test_the_wheel_works_in_a_fresh_environment(built, server, tmp_path):
     run(python, "-m", "pip", "install", "--no-index", built[1], env=environment)
     run(python, "-m", "pip", "check", env=environment)
     assert (fresh / "tally" / "__init__.py").exists()
-    sums = run(python, "-W", "error", PROGRAM, cwd=tmp_path, env=environment)
-    assert sums.split() == ["1", "3", "6", "10", "30", "60"]
+    program = programs_of("python")[0]  # of the package's page
+    sums = run(python, "-W", "error", "-c", program.text, cwd=tmp_path, env=environment)
+    assert sums == program.output

@@ -1,0 +1,78 @@
+"""docs/clients: the programs of the pages, run as they stand, print what the pages say.
+
+`make test` has what costs no installation; `make test-clients` installs and runs all languages.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.pages import FOLDER, programs_of
+from support.tallyd import TOP
+
+HERE = ["curl", "javascript", "python"]
+WITH_COMPILERS = ["go", "java", "r", "rust"]
+RUN = HERE + WITH_COMPILERS if os.environ.get("TALLY_ALL_CLIENTS") else HERE
+COMMANDS = {  # by language of the program
+    "sh": ("program.sh", ["sh", "-eu", "program.sh"]),
+    "js": ("program.mjs", ["node", "program.mjs"]),
+    "python": ("program.py", [sys.executable, "-W", "error", "program.py"]),
+    "go": ("program.go", ["go", "run", "program.go"]),
+    "java": ("Sums.java", ["java", "Sums.java"]),
+    "r": ("program.R", ["Rscript", "program.R"]),
+    "rust": ("program.rs", ["sh", "-c", "rustc --edition 2021 program.rs && ./program"]),
+}
+# The most connections that each program makes: one, but where each curl has its own, and in Node,
+# which has not yet put the first away when the next call follows at once.
+CONNECTIONS = {("curl", 0): 2, ("curl", 2): 2, ("javascript", 0): 2, ("javascript", 1): 2}
+BROWSER = "html"  # tests/integration/test_cors.py
+
+
+def cases():
+    return [
+        pytest.param(program, CONNECTIONS.get((page, at), 1), id=f"{page}-{at}")
+        for page in RUN
+        for at, program in enumerate(programs_of(page))
+        if program.language != BROWSER
+    ]
+
+
+def without_id(text):
+    """The id of a request is another every time."""
+    return re.sub(r"\b[0-9a-f]{16}\b", "REQUEST", text)
+
+
+@pytest.mark.parametrize("program, connections", cases())
+def test_a_program_prints_what_its_page_says_over_a_kept_connection(
+    server, tmp_path, program, connections
+):
+    name, command = COMMANDS[program.language]
+    (tmp_path / name).write_text(program.text)
+    environment = {
+        **os.environ,
+        "TALLY_URL": f"http://127.0.0.1:{server.port}",
+        "PYTHONPATH": str(TOP / "client" / "python"),
+        "PYTHONWARNINGS": "",
+        "GOCACHE": str(tmp_path / "go"),
+        "GOFLAGS": "-mod=mod",
+    }
+    before = server.metric("tally_connections_total")
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert without_id(done.stdout) == without_id(program.output)
+    # the last one asks for the figure
+    assert server.metric("tally_connections_total") - before <= connections + 1
+
+
+def test_every_page_is_run_linked_and_short():
+    pages = {path.stem for path in FOLDER.glob("*.md")} - {"README"}
+    assert pages == set(HERE + WITH_COMPILERS)
+    index = (FOLDER / "README.md").read_text()
+    for page in pages:
+        assert f"]({page}.md)" in index
+        assert len((FOLDER / f"{page}.md").read_text().splitlines()) < 120, page
