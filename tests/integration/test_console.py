@@ -358,6 +358,18 @@ def test_the_copied_code_makes_the_same_request(page, tmp_path, language):
     assert run_code(language, page.copied(), tmp_path).strip() == answer
 
 
+@pytest.mark.parametrize(
+    "language",
+    ["curl", "Python", "JavaScript", pytest.param("C", marks=pytest.mark.release_only)],
+)
+def test_the_copied_code_ends_with_why_it_was_refused(page, tmp_path, language):
+    page.set(axis="9")
+    page.all(f"#languages input[value={language}]")[0].click()
+    with pytest.raises(subprocess.CalledProcessError) as ended:
+        run_code(language, page["snippet"].get_attribute("textContent"), tmp_path)
+    assert "axis is 9, expected " in ended.value.stdout + ended.value.stderr
+
+
 @pytest.mark.parametrize("language", ["curl", pytest.param("C", marks=pytest.mark.release_only)])
 def test_the_copied_code_sends_a_file(page, tmp_path, language):
     np.save(tmp_path / "it's in.npy", np.arange(6.0).reshape(2, 3))
