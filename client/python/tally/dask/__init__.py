@@ -10,13 +10,17 @@ into chunks and on whatever machines they are summed, the bits are those of one 
 whole of it.
 
 Chunks that are whole along the axis have nothing to do with each other. Others form a column for
-each place along the other dimensions, and what their lines sum up to so far goes along a column:
+each place along the other dimensions. What the lines of a column sum up to so far goes along it in
+small tasks, and each block is summed as soon as what is before it is known:
 
-    carry     block 0 -> step -> step -> step     each waits for the one before it
-    totals    block 0 -> totals -> fold           all totals and, as soon as the small folds have
-                 \\---------------> scan            come so far, all scans at a time; every block
-              block 1 -> totals -> fold           is sent twice
-                 \\---------------> scan
+    totals    block 0 -> totals -> fold           the totals of all blocks at a time; a fold adds
+              block 1 -> totals ---> fold         those of a block to what is before it
+    carry     block 0 -> carry                    one block after the other; columns at a time
+              block 1 ------> carry
+    both      block 1 and what is before it -> cumsum
+
+Nothing of a block's size is kept between tasks: a block is made twice and sent twice instead, so
+that a worker holds no more of them than it works on, however long the columns are.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ from typing import Any, Literal, SupportsIndex
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
+from dask import core as dask_core
+from dask._task_spec import GraphNode, Task, TaskRef
+from dask.array import optimization
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
@@ -42,7 +49,11 @@ from tally.layout import as_operand
 Method = Literal["auto", "totals", "carry"]
 Key = tuple[Any, ...]
 
-CHAINS = 32  # so many columns keep most clusters busy: a carry for each then, which sends less
+# Of these dask declares no types, or those of some arguments.
+_Array: Any = da.Array
+_map_blocks: Any = da.map_blocks
+_optimize: Any = optimization.optimize
+_flatten: Any = dask_core.flatten
 
 __all__ = ["Method", "cumsum"]
 
@@ -67,11 +78,11 @@ def cumsum(
         urls: of the Tally servers that any worker may ask. They take turns; a worker whose
             TALLY_URL is one of them asks that one first; one that is gone is left out until it
             is back. None: each worker asks that of its own TALLY_URL alone.
-        method: how sums pass from chunk to chunk along the axis. "totals": all chunks at a time,
-            each sent twice; in the order of traversal all but the last have a multiple of 65536
-            elements along the axis (integers: any). "carry": one after the other, each sent once;
-            only columns side by side are summed at a time. "auto": "totals" where the chunks
-            allow it and there are less than 32 columns.
+        method: how sums pass from chunk to chunk along the axis. "totals": all chunks at a time;
+            in the order of traversal all but the last have a multiple of 65536 elements along
+            the axis (integers: any number). "carry": one chunk after the other, only what lies
+            beside each other along other dimensions at a time. "auto": "totals" where the chunks
+            allow it.
         options: further arguments of :class:`tally.Client`, for workers: ``token``, ``ca_file``,
             ``timeout``. They are part of the graph, which the scheduler sees.
 
@@ -88,18 +99,22 @@ def cumsum(
             "tally.Client.cumsum() for one that is in memory",
             field="d",
         )
-    meta: Any = d._meta  # pyright: ignore[reportPrivateUsage]
-    if type(meta) is not np.ndarray:
+    if method not in ("auto", "totals", "carry"):
         raise InvalidArgument(
-            f"the chunks of d are of type {type(meta).__name__}, expected NumPy arrays: "
+            f"method is {method!r}, expected 'auto', 'totals' or 'carry'", field="method"
+        )
+    array: Any = d
+    if type(array._meta) is not np.ndarray:
+        raise InvalidArgument(
+            f"the chunks of d are of type {type(array._meta).__name__}, expected NumPy arrays: "
             "d.map_blocks(numpy.asarray), or what fills in its gaps",
             field="d",
         )
     operand = as_operand(np.empty((0,) * d.ndim, d.dtype), axis, dtype)
     if axis is None or d.ndim == 0:
-        _refuse_unknown(d, range(d.ndim))
-        d = d.reshape(-1)
-    _refuse_unknown(d, [operand.axis])
+        _refuse_unknown(array, range(d.ndim))
+        array = array.reshape(-1)
+    _refuse_unknown(array, [operand.axis])
     attributes_of(exclusive, reverse, precision)  # checked
     asked = tasks.Sum(
         operand.axis,
@@ -111,23 +126,19 @@ def cumsum(
         _checked_urls(urls),
         _checked_options(options),
     )
-    column = _Column(d.chunks[asked.axis], asked)
-    name = f"tally-cumsum-{tokenize(d.name, asked, method)}"
-    made = np.empty((0,) * d.ndim, asked.dtype)
-    if method not in ("auto", "totals", "carry"):
-        raise InvalidArgument(
-            f"method is {method!r}, expected 'auto', 'totals' or 'carry'", field="method"
-        )
+    column = _Column(array.chunks[asked.axis], asked)
+    name = f"tally-cumsum-{tokenize(array.name, asked, method)}"
+    made = np.empty((0,) * array.ndim, asked.dtype)
     if len(column.filled) <= 1:
-        summed: da.Array = da.map_blocks(
-            tasks.whole, d, asked=asked, name=name, dtype=asked.dtype, meta=made
+        summed: da.Array = _map_blocks(
+            tasks.whole, array, asked=asked, name=name, dtype=asked.dtype, meta=made
         )
         return summed
-    others = [range(count) for count in d.numblocks]
+    others = [range(count) for count in array.numblocks]
     others[asked.axis] = range(1)
     columns = list(product(*others))
     if method == "auto":
-        method = "totals" if column.misfit is None and len(columns) < CHAINS else "carry"
+        method = "totals" if column.misfit is None else "carry"
     if method == "totals" and column.misfit is not None:
         raise InvalidArgument(
             f"method 'totals' needs chunks that are multiples of {tasks.SUPERBLOCK} along the "
@@ -135,12 +146,42 @@ def cumsum(
             f"d.rechunk({{{asked.axis}: ...}})",
             field="method",
         )
-    graph: dict[Key, Any] = {}
-    for first in columns:
-        add = column.side_by_side if method == "totals" else column.chained
-        graph.update(add(d.name, name, first))
-    layers = HighLevelGraph.from_collections(name, graph, dependencies=[d])
-    return da.Array(layers, name, d.chunks, meta=made)
+    blocks = _Blocks(array)
+    add = column.side_by_side if method == "totals" else column.chained
+    graph: dict[Any, Any] = {
+        task.key: task for first in columns for task in add(blocks, name, first)
+    }
+    layers = HighLevelGraph.from_collections(
+        name, {**graph, **blocks.graph}, dependencies=blocks.dependencies
+    )
+    result: da.Array = _Array(layers, name, array.chunks, meta=made)
+    return result
+
+
+class _Blocks:
+    """The blocks of an array as arguments of tasks.
+
+    Where what makes a block needs no other (reading it from a file, and what is done to it then),
+    each task that works on the block makes it itself. Else dask keeps it until both have run.
+    """
+
+    def __init__(self, d: Any) -> None:
+        self.name = d.name
+        self.graph: dict[Any, Any] = {}
+        self.dependencies: list[Any] = [d]
+        nodes = dict(_optimize(d.dask, list(_flatten(d.__dask_keys__()))))
+        self.nodes = {key: node for key, node in nodes.items() if key[0] == d.name}
+        sources = {key for node in self.nodes.values() for key in node.dependencies}
+        if all(isinstance(node, Task) for node in self.nodes.values()) and all(
+            key not in self.nodes and key in nodes and not nodes[key].dependencies
+            for key in sources
+        ):
+            self.graph = {key: nodes[key] for key in sources}
+            self.dependencies = []
+
+    def __call__(self, place: Key) -> GraphNode | TaskRef:
+        key = (self.name, *place)
+        return TaskRef(key) if self.dependencies else self.nodes[key]
 
 
 class _Column:
@@ -149,12 +190,11 @@ class _Column:
     def __init__(self, sizes: Sequence[int], asked: tasks.Sum) -> None:
         self.asked = asked
         self.count = len(sizes)
-        order = range(len(sizes))[::-1] if asked.reverse else range(len(sizes))
         # Those with elements in the order of traversal, and how many elements are before each.
         self.filled: list[tuple[int, int]] = []
-        position = 0
         self.misfit: str | None = None  # what is against method "totals"
-        for number in order:
+        position = 0
+        for number in range(len(sizes))[:: -1 if asked.reverse else 1]:
             if sizes[number] == 0:
                 continue
             if asked.is_float and position % tasks.SUPERBLOCK and self.misfit is None:
@@ -162,55 +202,47 @@ class _Column:
             self.filled.append((number, position))
             position += sizes[number]
 
-    def empty(self, source: str, name: str, first: Key) -> Iterator[tuple[Key, Any]]:
-        """The chunks without elements: converted, if need be."""
-        for number in set(range(self.count)) - {number for number, _ in self.filled}:
-            yield self.at(name, first, number), (
-                tasks.converted,
-                self.at(source, first, number),
-                self.asked,
-            )
-
-    def at(self, name: str, first: Key, number: int) -> Key:
-        """The key of a chunk of this column, from that of its first one."""
+    def at(self, first: Key, number: int) -> Key:
+        """Where a chunk of the column is whose first one is there."""
         axis = self.asked.axis
-        return (name, *first[:axis], number, *first[axis + 1 :])
+        return (*first[:axis], number, *first[axis + 1 :])
 
-    def chained(self, source: str, name: str, first: Key) -> Iterator[tuple[Key, Any]]:
-        """Tasks of method "carry". A step's answer is two things, which are taken apart at once,
-        so that the sums can go while the carry is waited for."""
-        yield from self.empty(source, name, first)
-        steps, carries = (name.replace("cumsum", kind) for kind in ("step", "carry"))
-        carry: Any = b""
-        for number, position in self.filled:
-            block, here = self.at(source, first, number), self.at(steps, first, number)
-            last = (number, position) == self.filled[-1]
-            yield here, (tasks.step, block, carry, self.asked, last)
-            yield self.at(name, first, number), (tasks.sums_of, here)
-            if not last:
-                carry = self.at(carries, first, number)
-                yield carry, (tasks.carry_of, here)
+    def empty(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
+        """The chunks without elements."""
+        for number in set(range(self.count)) - {number for number, _ in self.filled}:
+            place = self.at(first, number)
+            yield Task((name, *place), tasks.converted, blocks(place), self.asked)
 
-    def side_by_side(self, source: str, name: str, first: Key) -> Iterator[tuple[Key, Any]]:
-        """Tasks of method "totals"."""
-        yield from self.empty(source, name, first)
-        every, folds = (name.replace("cumsum", kind) for kind in ("totals", "fold"))
-        before: Any = None
+    def chained(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
+        """Tasks of method "carry"."""
+        yield from self.empty(blocks, name, first)
+        carry_name = name.replace("cumsum", "carry")
+        carry: bytes | TaskRef = b""
         for number, position in self.filled:
-            block = self.at(source, first, number)
-            sums = self.at(name, first, number)
-            if before is None:
-                yield sums, (tasks.whole, block, self.asked)
-            else:
-                yield sums, (tasks.scan, block, before, position, self.asked)
+            place = self.at(first, number)
+            block = blocks(place)
+            yield Task((name, *place), tasks.scan, block, carry, self.asked)
             if (number, position) != self.filled[-1]:
-                here, fold = self.at(every, first, number), self.at(folds, first, number)
-                yield here, (tasks.totals, block, self.asked)
-                yield fold, (tasks.fold, before, here, self.asked)
-                before = fold
+                yield Task((carry_name, *place), tasks.advance, block, carry, self.asked)
+                carry = TaskRef((carry_name, *place))
+
+    def side_by_side(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
+        """Tasks of method "totals"."""
+        yield from self.empty(blocks, name, first)
+        totals_name, fold_name = (name.replace("cumsum", kind) for kind in ("totals", "fold"))
+        before: TaskRef | None = None
+        for number, position in self.filled:
+            place = self.at(first, number)
+            block = blocks(place)
+            yield Task((name, *place), tasks.scan_behind, block, before, position, self.asked)
+            if (number, position) != self.filled[-1]:
+                totals, fold = (totals_name, *place), (fold_name, *place)
+                yield Task(totals, tasks.totals, block, self.asked)
+                yield Task(fold, tasks.fold, before, TaskRef(totals), self.asked)
+                before = TaskRef(fold)
 
 
-def _refuse_unknown(d: da.Array, axes: Sequence[int]) -> None:
+def _refuse_unknown(d: Any, axes: Sequence[int]) -> None:
     for axis in axes:
         if any(math.isnan(size) for size in d.chunks[axis]):
             raise InvalidArgument(

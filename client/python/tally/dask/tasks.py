@@ -1,9 +1,9 @@
 """What workers do with the blocks of an array: one function for each kind of task.
 
-    whole()                     the sums of a block that has its lines whole
-    step()                      the sums of a block, and the carry behind it: a chain
-    totals(), fold(), scan()    what the superblocks of a block sum up to; what all before a block
-                                do; its sums: side by side
+    whole()            the sums of a block that has its lines whole
+    advance(), scan()  the carry behind a block; the sums of a block behind a carry: a chain
+    totals(), fold(),  what the superblocks of a block sum up to; what a block and all before it
+    scan_behind()      do; the sums of a block, from what those before it do: side by side
 
 Whichever it is, the bits are those of one request (docs/carry.md). Blocks come as they are and are
 not changed: dask may hand the same one to others.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class Sum:
     reverse: bool
     precision: Precision
     urls: tuple[str, ...] | None
-    options: Options
+    options: Options = field(repr=False)  # a token may be among them
 
     @property
     def is_float(self) -> bool:
@@ -62,9 +62,10 @@ class Sum:
 
     @property
     def accumulator(self) -> np.dtype[Any]:
-        """What totals are added up in, little-endian as they travel."""
-        wide = np.dtype(np.float32 if self.native else np.float64)
-        return (wide if self.is_float else self.dtype).newbyteorder("<")
+        """What totals are added up in."""
+        if not self.is_float:
+            return self.dtype
+        return np.dtype(np.float32 if self.native else np.float64)
 
 
 def whole(block: Array, asked: Sum) -> Array:
@@ -83,19 +84,16 @@ def whole(block: Array, asked: Sum) -> Array:
     return replicas(asked.urls, asked.options).ask(work)
 
 
-def step(block: Array, carry: bytes, asked: Sum, last: bool) -> tuple[Array, bytes]:
-    """The sums of the next block of a chain, and the carry for the one behind it."""
-    return _part(block, "last" if last else "next" if carry else "first", carry, asked)
+def scan(block: Array, carry: bytes, asked: Sum) -> Array:
+    """The sums of a block behind a carry; empty: it is the first."""
+    if not carry:
+        return whole(block, asked)
+    return _part(block, "last", carry, asked)[0]
 
 
-def sums_of(found: tuple[Array, bytes]) -> Array:
-    """Of what step() gave."""
-    return found[0]
-
-
-def carry_of(found: tuple[Array, bytes]) -> bytes:
-    """Of what step() gave."""
-    return found[1]
+def advance(block: Array, carry: bytes, asked: Sum) -> bytes:
+    """The carry behind a block. The service gives its sums as well, which are dropped."""
+    return _part(block, "next" if carry else "first", carry, asked)[1]
 
 
 def converted(block: Array, asked: Sum) -> Array:
@@ -104,42 +102,46 @@ def converted(block: Array, asked: Sum) -> Array:
 
 
 def totals(block: Array, asked: Sum) -> Array:
-    """What each superblock of a block sums up to, in the order of traversal: (superblocks, lines)."""
+    """What each superblock of a block sums up to: (superblocks, lines)."""
     operand = as_operand(block, asked.axis, asked.dtype)
     attributes = attributes_of(asked.exclusive, asked.reverse, asked.precision)
     length = block.shape[asked.axis]
-    found = np.empty((block.size // length, -(-length // SUPERBLOCK)), asked.accumulator)
+    count = block.size // length
+    found: Array = np.empty((count, -(-length // SUPERBLOCK)), asked.accumulator.newbyteorder("<"))
     request = totals_request(operand, attributes, found)
     _send(request, asked)
-    return found.T
+    transposed: Array = found.T
+    return transposed
 
 
 def fold(before: Array | None, more: Array, asked: Sum) -> Array:
     """What each line sums up to behind a block, from the same before it (None: it is the first)
     and the block's totals: added one after the other, as one request adds them."""
-    if before is None:
-        zero = 0.0 if asked.exclusive or not asked.is_float else -0.0
-        before = np.full(more.shape[1], zero, asked.accumulator)
-    sums = before
+    zero = 0.0 if asked.exclusive or not asked.is_float else -0.0
+    sums: Array = np.full(more.shape[1], zero, asked.accumulator)
+    if before is not None:
+        sums[:] = before
     with np.errstate(all="ignore"):
         for one in more:
-            sums = sums + one
+            sums += one
     if asked.is_float:
-        sums = np.where(np.isnan(sums), sums.dtype.type(np.nan), sums)  # the one without payload
+        sums[np.isnan(sums)] = np.nan  # the one without payload
     return sums
 
 
-def scan(block: Array, before: Array, position: int, asked: Sum) -> Array:
-    """The sums of a block that begins with a superblock, behind so many elements of each line."""
-    return _part(block, "last", folded_carry(before, position, asked), asked)[0]
+def scan_behind(block: Array, before: Array | None, position: int, asked: Sum) -> Array:
+    """The sums of a block behind so many elements of each line, and what they sum up to."""
+    carry = b"" if before is None else folded_carry(before, position, asked)
+    return scan(block, carry, asked)
 
 
 def folded_carry(sums: Array, position: int, asked: Sum) -> bytes:
     """The carry of lines that sum up to this at a position where a superblock begins. Integers
     may be anywhere."""
-    planes = sums.astype(asked.accumulator).tobytes()
+    stored = asked.accumulator.newbyteorder("<")
+    planes = sums.astype(stored).tobytes()
     if asked.is_float:
-        planes += np.full(sums.size, -0.0, asked.accumulator).tobytes()
+        planes += np.full(sums.size, -0.0, stored).tobytes()
     flags = asked.exclusive + 2 * asked.reverse
     head = struct.pack("<BBB5xQQ24x", CODES[asked.name], asked.native, flags, sums.size, position)
     crc = zlib.crc32(planes, zlib.crc32(head))
