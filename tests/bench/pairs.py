@@ -25,8 +25,8 @@ import load
 PORT = 8000
 NETWORK = "10.213.7"  # of the bridge; 127.0.0 stands in for it
 GROUPS = pathlib.Path("/sys/fs/cgroup")
-TALLYD_SHARE = 0.35  # of a pair's memory for tensors in tallyd
-WORKER_SHARE = 0.55  # at which a worker begins to spill
+TALLYD_SHARE = 0.25  # of a pair's memory for tensors in tallyd
+WORKER_SHARE = 0.65  # for a worker
 
 
 def run(*command):
