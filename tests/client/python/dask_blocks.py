@@ -1,4 +1,4 @@
-"""What the workers of test_dask_workers.py run. Nothing of the tests is imported in them but this."""
+"""What the workers of test_dask_workers.py run: nothing else of the tests is imported in them."""
 
 import pathlib
 import time

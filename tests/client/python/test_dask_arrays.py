@@ -1,4 +1,4 @@
-"""tally.dask: whatever the chunks, the bits are those of one request, and workers hold few of them."""
+"""tally.dask: whatever the chunks, the bits are those of one request; workers hold few of them."""
 
 import threading
 import weakref
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tally
 import tally.dask
-import xarray
 
 SUPERBLOCK = 65536
 SIZE = 2 * SUPERBLOCK + 700
@@ -239,6 +238,8 @@ def test_no_more_blocks_are_there_at_a_time_than_threads_work_on(server, method)
 
 
 def test_xarray_and_zarr(server, one, tmp_path):
+    import xarray  # not with this file, for every process that runs tests reads all of them
+
     x = random_array((40, 700))
     da.from_array(x, chunks=(20, 256)).to_zarr(tmp_path / "in.zarr")
     read = da.from_zarr(tmp_path / "in.zarr")

@@ -1,11 +1,10 @@
-"""tally.dask on distributed: three workers, each with a tallyd of its own; what dies is done without."""
+"""tally.dask on three workers, each with a tallyd of its own: what dies is done without."""
 
 import os
 import pathlib
 import subprocess
 import sys
 
-import distributed
 import numpy as np
 import pytest
 import tally
@@ -42,6 +41,8 @@ class Worker:
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler in this process and three workers."""
+    import distributed  # not with this file, for every process that runs tests reads all of them
+
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as scheduler:
         workers = [Worker(scheduler.scheduler_address, number, tmp_path) for number in range(3)]
         try:
