@@ -3,13 +3,10 @@
 import threading
 import weakref
 
-import dask
-import dask.array as da
 import ml_dtypes
 import numpy as np
 import pytest
 import tally
-import tally.dask
 
 SUPERBLOCK = 65536
 SIZE = 2 * SUPERBLOCK + 700
@@ -36,6 +33,13 @@ rng = np.random.default_rng(18)
 
 @pytest.fixture(autouse=True)
 def threads_alone():
+    """dask on two threads. It is not imported with this file, since every process that runs tests
+    reads all files."""
+    global da
+    import dask
+    import dask.array as da
+    import tally.dask  # noqa: F401
+
     with dask.config.set(scheduler="threads", num_workers=2):
         yield
 
@@ -152,9 +156,9 @@ def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one
 @pytest.mark.parametrize(
     "words, arguments",
     [
-        ("expected a dask array", {"d": np.ones(3)}),
-        ("MaskedArray", {"d": da.ma.masked_equal(da.ones(3), 1)}),
-        ("complex128", {"d": da.ones(3, dtype=complex)}),
+        ("expected a dask array", {"d": lambda: np.ones(3)}),
+        ("MaskedArray", {"d": lambda: da.ma.masked_equal(da.ones(3), 1)}),
+        ("complex128", {"d": lambda: da.ones(3, dtype=complex)}),
         ("axis 1 of an array with 1 dimension", {"axis": 1}),
         ("axis is 'x'", {"axis": "x"}),
         ("exclusive is 2", {"exclusive": 2}),
@@ -165,12 +169,12 @@ def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one
         ("options has 'tokn'; known are ca_file", {"options": {"tokn": "x"}}),
         (
             "chunk 1 begins behind 50000 elements",
-            {"d": da.ones(200000, chunks=50000), "method": "totals"},
+            {"d": lambda: da.ones(200000, chunks=50000), "method": "totals"},
         ),
         (
             "chunk 0 begins behind 70000 elements",
             {
-                "d": da.ones(SUPERBLOCK + 70000, chunks=((SUPERBLOCK, 70000),)),
+                "d": lambda: da.ones(SUPERBLOCK + 70000, chunks=((SUPERBLOCK, 70000),)),
                 "method": "totals",
                 "reverse": True,
             },
@@ -178,9 +182,10 @@ def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_computed(words, arguments):
-    arguments = {"d": da.ones(3), "axis": 0, **arguments}
+    arguments = {"d": lambda: da.ones(3), "axis": 0, **arguments}
+    d = arguments.pop("d")()
     with pytest.raises(tally.InvalidArgument, match=words):
-        tally.dask.cumsum(arguments.pop("d"), **arguments)
+        tally.dask.cumsum(d, **arguments)
 
 
 def test_auto_goes_side_by_side_where_the_chunks_allow_it(server):
@@ -238,7 +243,7 @@ def test_no_more_blocks_are_there_at_a_time_than_threads_work_on(server, method)
 
 
 def test_xarray_and_zarr(server, one, tmp_path):
-    import xarray  # not with this file, for every process that runs tests reads all of them
+    import xarray
 
     x = random_array((40, 700))
     da.from_array(x, chunks=(20, 256)).to_zarr(tmp_path / "in.zarr")

@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 import tally
 from lying_server import INPUT, SUMS, LyingServer, Told, error, tensor
-from tally.dask import replicas
-from tally.dask.replicas import Replicas
 
 X = np.array(INPUT, np.int32)
+
+
+@pytest.fixture(autouse=True)
+def imported():
+    """Not with this file, since every process that runs tests reads all files."""
+    global replicas, Replicas
+    from tally.dask import replicas
+    from tally.dask.replicas import Replicas
 
 
 def sums(among):
@@ -15,7 +21,7 @@ def sums(among):
 
 
 @pytest.fixture
-def short(monkeypatch):
+def short(monkeypatch, imported):
     monkeypatch.setattr(replicas, "REST_FIRST", 0.01)
 
 

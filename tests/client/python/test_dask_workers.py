@@ -7,9 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-import tally
-import tally.dask
-from dask_blocks import CHUNKS, beside, block_of, lazy
 from support.tallyd import TOP, Tallyd
 from support.waiting import until
 
@@ -41,7 +38,7 @@ class Worker:
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler in this process and three workers."""
-    import distributed  # not with this file, for every process that runs tests reads all of them
+    import distributed  # not with this file, since every process that runs tests reads all files
 
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as scheduler:
         workers = [Worker(scheduler.scheduler_address, number, tmp_path) for number in range(3)]
@@ -57,6 +54,9 @@ def cluster(tmp_path):
 
 def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(cluster, tmp_path):
     """First a tallyd, then a worker, each in the middle of a sum and for good."""
+    import tally.dask
+    from dask_blocks import CHUNKS, beside, block_of, lazy
+
     assert list(cluster.run(beside).values()) == [[1, 2, 3]] * 3
     for worker in cluster.workers:
         assert worker.server.metric('tally_requests_total{route="cumsum",outcome="ok"}') == 1
