@@ -27,6 +27,7 @@ SECTIONS = {
     "frameworks": "frameworks",
     "startup": "startup",
     "goodput": "goodput",
+    "dask": "dask_cluster",
 }
 QUICK = ("kernels", "service", "startup")  # the others need packages from the network
 
@@ -75,7 +76,7 @@ def arguments():
     add("--only", choices=SECTIONS, action="append", help="sections to run (repeatable)")
     add("--match", help="only work whose name contains this text")
     add("--rounds", type=int, help="instead of what each section thinks right")
-    add("--bytes", type=int, action="append", help="kernels: tensors of so many bytes")
+    add("--bytes", type=int, action="append", help="kernels, dask: tensors of so many bytes")
     add("--cpu-time", action="store_true", help="kernels: count processor time, not wall time")
     add("--engines", nargs="+", help="peers: only these")
     add("--page", action="store_true", help="put tables and plots into docs/performance.md")

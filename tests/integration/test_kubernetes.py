@@ -1,6 +1,7 @@
 """What deploy/kubernetes/ says of KServe, against the models of KServe's own package; what the files have in
 common with the program that they start. `make lint` renders them all and checks the rest."""
 
+import importlib
 import re
 import subprocess
 
@@ -16,6 +17,7 @@ from support.tallyd import BINARY, TOP  # noqa: E402
 
 FOLDER = TOP / "deploy" / "kubernetes"
 RUNTIME = FOLDER / "overlays" / "kserve" / "runtime.yaml"
+SCHEDULER = "tally-dask-scheduler"
 SERVICE = FOLDER / "overlays" / "kserve" / "inference-service.yaml"
 
 
@@ -73,12 +75,14 @@ def test_the_inference_service_asks_for_what_the_runtime_offers(client):
     assert client.get(f"/v2/models/{service['metadata']['name']}/ready").status == 200
 
 
-def containers():
+def containers(dask=False):
+    """Tallyd's, or those of dask's own programs."""
     for path, document in documents():
         spec = document.get("spec", {})
         spec = spec.get("template", {}).get("spec", spec) if "template" in spec else spec
-        for container in spec.get("containers", ()):
-            yield pytest.param(container, id=str(path.relative_to(FOLDER)))
+        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
+            if (container.get("image") == "tally-dask") == dask:
+                yield pytest.param(container, id=f"{path.relative_to(FOLDER)} {container['name']}")
 
 
 @pytest.mark.parametrize("container", list(containers()))
@@ -94,8 +98,31 @@ def test_the_settings_of_a_container_are_tallyds(container):
 @pytest.mark.parametrize("container", list(containers()))
 def test_the_probes_of_a_container_ask_for_pages_that_there_are(client, container):
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-        if kind in container:
+        if "httpGet" in container.get(kind, ()):
             assert client.get(container[kind]["httpGet"]["path"]).status == 200
+
+
+@pytest.mark.parametrize("container", list(containers(dask=True)))
+def test_dask_knows_what_its_programs_are_told(container):
+    program, *told = container["command"][1:]
+    command = importlib.import_module(f"distributed.cli.dask_{program}").main
+    options = command.make_context(program, told).params
+    ports = {port["containerPort"] for port in container["ports"]}
+    if program == "scheduler":
+        assert ports == {int(options["port"]), int(options["dashboard_address"].strip(":"))}
+        return
+    named = (options[name] for name in ("worker_port", "nanny_port"))
+    assert ports == {*map(int, named), int(options["dashboard_address"].strip(":"))}
+    (service,) = [
+        one
+        for _, one in documents()
+        if one.get("kind") == "Service" and one["metadata"]["name"] == SCHEDULER
+    ]
+    assert options["scheduler"] == f"tcp://{SCHEDULER}:{service['spec']['ports'][0]['port']}"
+    # The tallyd beside it.
+    (sidecar,) = [p.values[0] for p in containers() if "dask" in p.id]
+    listen = {one["name"]: one.get("value") for one in sidecar["env"]}["TALLY_LISTEN"]
+    assert container["env"] == [{"name": "TALLY_URL", "value": f"http://{listen}"}]
 
 
 def test_a_pod_has_time_for_delay_and_drain_together():

@@ -7,6 +7,7 @@ import math
 import ssl
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
@@ -17,7 +18,15 @@ import numpy.typing as npt
 from tally.address import parse_address
 from tally.call import Call, Caller, Request
 from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError, TallyError
-from tally.layout import Array, Scan, as_operand, input_buffer, output_buffer
+from tally.layout import (
+    Array,
+    Operand,
+    Scan,
+    as_operand,
+    bytes_of,
+    input_buffer,
+    output_buffer,
+)
 from tally.parts import (
     PARALLEL,
     Index,
@@ -338,6 +347,17 @@ def prepare(
 ) -> Scan:
     """Check the arguments of cumsum()."""
     operand = as_operand(x, axis, dtype)
+    attributes = attributes_of(exclusive, reverse, precision)
+    due = math.inf
+    if deadline is not None:
+        if not deadline > 0:
+            raise InvalidArgument(f"deadline is {deadline!r} seconds", field="deadline")
+        due = time.monotonic() + deadline
+    return Scan(operand, output_buffer(out, operand, packed), attributes, due)
+
+
+def attributes_of(exclusive: bool, reverse: bool, precision: Precision) -> dict[str, str | bool]:
+    """The flags of a sum, checked; those that are left out have the server's defaults."""
     attributes: dict[str, str | bool] = {}
     for name, flag in (("exclusive", exclusive), ("reverse", reverse)):
         if flag is not False and not isinstance(flag, (bool, np.bool_)):
@@ -350,28 +370,57 @@ def prepare(
                 f"precision is {precision!r}, expected 'wide' or 'native'", field="precision"
             )
         attributes["precision"] = precision
-    due = math.inf
-    if deadline is not None:
-        if not deadline > 0:
-            raise InvalidArgument(f"deadline is {deadline!r} seconds", field="deadline")
-        due = time.monotonic() + deadline
-    return Scan(operand, output_buffer(out, operand, packed), attributes, due)
+    return attributes
 
 
 def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Request:
     """The request of a scan, or of a part of one, its answer straight to the output."""
-    array, name, axis = scan.operand
-    body, strides = input_buffer(array)
-    shape = ",".join(map(str, array.shape))
-    path = f"/v1/cumsum?dtype={name}&shape={shape}&axis={axis}"
-    for attribute, value in scan.attributes.items():
-        path += f"&{attribute}={'true' if value is True else value}"
-    if strides is not None:
-        path += f"&strides={','.join(map(str, strides))}"
+    array, _, axis = scan.operand
+    body, path = raw_body("/v1/cumsum", scan.operand, scan.attributes)
     if part is not None:
         path += f"&part={part}"
     if scan.output.strides is not None:
         path += f"&output_strides={','.join(map(str, scan.output.strides))}"
+    return Request(
+        "POST",
+        path,
+        RAW,
+        body,
+        carry,
+        carry_limit(array, axis) if part in ("first", "next") else 0,
+        into=scan.output.buffer,
+        check=tensor_check(scan.operand.dtype, array.shape),
+        # All of a request is sent before a byte of its answer is stored: whatever the layouts,
+        # an input that is overwritten is lost for a retry, and for nothing else.
+        once=bool(np.may_share_memory(array, scan.output.filled)),
+        deadline=scan.deadline,
+    )
+
+
+def totals_request(operand: Operand, attributes: dict[str, str | bool], into: Array) -> Request:
+    """What each superblock of a scan sums up to: `into`, (lines, superblocks)."""
+    body, path = raw_body("/v1/cumsum/totals", operand, attributes)
+    check = tensor_check(into.dtype.name, into.shape)
+    return Request("POST", path, RAW, body, into=bytes_of(into), check=check)
+
+
+def raw_body(
+    route: str, operand: Operand, attributes: dict[str, str | bool]
+) -> tuple[memoryview, str]:
+    """The bytes of a tensor, and the path that says what they are."""
+    array, name, axis = operand
+    body, strides = input_buffer(array)
+    path = f"{route}?dtype={name}&shape={','.join(map(str, array.shape))}&axis={axis}"
+    for attribute, value in attributes.items():
+        path += f"&{attribute}={'true' if value is True else value}"
+    if strides is not None:
+        path += f"&strides={','.join(map(str, strides))}"
+    return body, path
+
+
+def tensor_check(name: str, sizes: Sequence[int]) -> Callable[[dict[str, str]], None]:
+    """What raises BadAnswer unless the head of an answer is that of such a tensor."""
+    shape = ",".join(map(str, sizes))
 
     def check(fields: dict[str, str]) -> None:
         kind = fields.get("content-type", "")
@@ -387,20 +436,7 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
                 f"expected {name} and {shape[:200]}"
             )
 
-    return Request(
-        "POST",
-        path,
-        RAW,
-        body,
-        carry,
-        carry_limit(array, axis) if part in ("first", "next") else 0,
-        into=scan.output.buffer,
-        check=check,
-        # All of a request is sent before a byte of its answer is stored: whatever the layouts,
-        # an input that is overwritten is lost for a retry, and for nothing else.
-        once=bool(np.may_share_memory(array, scan.output.filled)),
-        deadline=scan.deadline,
-    )
+    return check
 
 
 def finish(scan: Scan) -> Array:

@@ -60,8 +60,9 @@ def test_the_wheel_is_whole_and_of_this_version(built):
     version = re.search(r"^VERSION := (\S+)", (TOP / "Makefile").read_text(), re.M)[1]
     names = contents(built[1])
     assert built[1].name == f"tally_client-{version}-py3-none-any.whl"
-    sources = {f"tally/{path.name}" for path in (PACKAGE / "tally").iterdir() if path.suffix}
-    assert sources <= set(names) and "tally/py.typed" in sources
+    files = [path for path in (PACKAGE / "tally").rglob("*") if path.suffix in (".py", ".typed")]
+    sources = {str(path.relative_to(PACKAGE)) for path in files}
+    assert sources <= set(names) and {"tally/py.typed", "tally/dask/__init__.py"} <= sources
     metadata = names[f"tally_client-{version}.dist-info/METADATA"].decode()
     assert "Requires-Dist: numpy>=" in metadata and "# tally" in metadata
     assert metadata.count("Requires-Dist:") == 1 + metadata.count("; extra ==")

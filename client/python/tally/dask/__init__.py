@@ -1,0 +1,274 @@
+"""Cumulative sums of dask arrays, computed by the Tally servers beside dask's workers.
+
+    import dask.array as da, tally.dask
+
+    d = da.from_zarr("in.zarr")
+    tally.dask.cumsum(d, axis=0).to_zarr("out.zarr")
+
+:func:`cumsum` makes a graph, and nothing is sent before it is computed. However an array is cut
+into chunks and on whatever machines they are summed, the bits are those of one request with the
+whole of it.
+
+Chunks that are whole along the axis have nothing to do with each other. Others form a column for
+each place along the other dimensions. What the lines of a column sum up to so far goes along it in
+small tasks, and each block is summed as soon as what is before it is known:
+
+    totals    block 0 -> totals -> fold           the totals of all blocks at a time; a fold adds
+              block 1 -> totals ---> fold         those of a block to what is before it
+    carry     block 0 -> carry                    one block after the other; columns at a time
+              block 1 ------> carry
+    both      block 1 and what is before it -> cumsum
+
+Nothing of a block's size is kept between tasks: a block is made twice and sent twice instead, so
+that a worker holds no more of them than it works on, however long the columns are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, Literal, SupportsIndex
+
+import dask.array as da
+import numpy as np
+import numpy.typing as npt
+from dask import core as dask_core
+from dask._task_spec import GraphNode, Task, TaskRef
+from dask.array import optimization
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+
+from tally.address import parse_address
+from tally.client import Client, Precision, attributes_of
+from tally.dask import tasks
+from tally.errors import InvalidArgument
+from tally.layout import as_operand
+
+Method = Literal["auto", "totals", "carry"]
+Key = tuple[Any, ...]
+
+# Of these dask declares no types, or those of some arguments.
+_Array: Any = da.Array
+_map_blocks: Any = da.map_blocks
+_optimize: Any = optimization.optimize
+_flatten: Any = dask_core.flatten
+
+__all__ = ["Method", "cumsum"]
+
+
+def cumsum(
+    d: da.Array,
+    axis: SupportsIndex | None = None,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    precision: Precision = "wide",
+    urls: str | Sequence[str] | None = None,
+    method: Method = "auto",
+    options: Mapping[str, Any] | None = None,
+) -> da.Array:
+    """The cumulative sum of ``d`` along ``axis``.
+
+    Args:
+        d: dask array of NumPy arrays, in any chunks whose sizes along the axis are known.
+        axis, dtype, exclusive, reverse, precision: as for :meth:`tally.Client.cumsum`.
+        urls: of the Tally servers that any worker may ask. They take turns; a worker whose
+            TALLY_URL is one of them asks that one first; one that is gone is left out until it
+            is back. None: each worker asks that of its own TALLY_URL alone.
+        method: how sums pass from chunk to chunk along the axis. "totals": all chunks at a time;
+            in the order of traversal all but the last have a multiple of 65536 elements along
+            the axis (integers: any number). "carry": one chunk after the other, only what lies
+            beside each other along other dimensions at a time. "auto": "totals" where the chunks
+            allow it.
+        options: further arguments of :class:`tally.Client`, for workers: ``token``, ``ca_file``,
+            ``timeout``. They are part of the graph, which the scheduler sees.
+
+    Returns:
+        A dask array of the chunks of ``d``; for axis None those of ``d.reshape(-1)``.
+
+    Raises:
+        InvalidArgument: an argument cannot be. What goes wrong in a worker is raised where the
+            result is computed: a :class:`tally.TallyError`.
+    """
+    if not isinstance(d, da.Array):
+        raise InvalidArgument(
+            f"d is a {type(d).__name__}, expected a dask array: da.from_array(...), or "
+            "tally.Client.cumsum() for one that is in memory",
+            field="d",
+        )
+    if method not in ("auto", "totals", "carry"):
+        raise InvalidArgument(
+            f"method is {method!r}, expected 'auto', 'totals' or 'carry'", field="method"
+        )
+    array: Any = d
+    if type(array._meta) is not np.ndarray:
+        raise InvalidArgument(
+            f"the chunks of d are of type {type(array._meta).__name__}, expected NumPy arrays: "
+            "d.map_blocks(numpy.asarray), or what fills in its gaps",
+            field="d",
+        )
+    operand = as_operand(np.empty((0,) * d.ndim, d.dtype), axis, dtype)
+    if axis is None or d.ndim == 0:
+        _refuse_unknown(array, range(d.ndim))
+        array = array.reshape(-1)
+    _refuse_unknown(array, [operand.axis])
+    attributes_of(exclusive, reverse, precision)  # checked
+    asked = tasks.Sum(
+        operand.axis,
+        operand.array.dtype,
+        operand.dtype,
+        bool(exclusive),
+        bool(reverse),
+        precision,
+        _checked_urls(urls),
+        _checked_options(options),
+    )
+    column = _Column(array.chunks[asked.axis], asked)
+    name = f"tally-cumsum-{tokenize(array.name, asked, method)}"
+    made = np.empty((0,) * array.ndim, asked.dtype)
+    if len(column.filled) <= 1:
+        summed: da.Array = _map_blocks(
+            tasks.whole, array, asked=asked, name=name, dtype=asked.dtype, meta=made
+        )
+        return summed
+    others = [range(count) for count in array.numblocks]
+    others[asked.axis] = range(1)
+    columns = list(product(*others))
+    if method == "auto":
+        method = "totals" if column.misfit is None else "carry"
+    if method == "totals" and column.misfit is not None:
+        raise InvalidArgument(
+            f"method 'totals' needs chunks that are multiples of {tasks.SUPERBLOCK} along the "
+            f"axis, but for the last in the order of traversal; {column.misfit}. Take 'carry', or "
+            f"d.rechunk({{{asked.axis}: ...}})",
+            field="method",
+        )
+    blocks = _Blocks(array)
+    add = column.side_by_side if method == "totals" else column.chained
+    graph: dict[Any, Any] = {
+        task.key: task for first in columns for task in add(blocks, name, first)
+    }
+    layers = HighLevelGraph.from_collections(
+        name, {**graph, **blocks.graph}, dependencies=blocks.dependencies
+    )
+    result: da.Array = _Array(layers, name, array.chunks, meta=made)
+    return result
+
+
+class _Blocks:
+    """The blocks of an array as arguments of tasks.
+
+    Where what makes a block needs no other (reading it from a file, and what is done to it then),
+    each task that works on the block makes it itself. Else dask keeps it until both have run.
+    """
+
+    def __init__(self, d: Any) -> None:
+        self.name = d.name
+        self.graph: dict[Any, Any] = {}
+        self.dependencies: list[Any] = [d]
+        nodes = dict(_optimize(d.dask, list(_flatten(d.__dask_keys__()))))
+        self.nodes = {key: node for key, node in nodes.items() if key[0] == d.name}
+        sources = {key for node in self.nodes.values() for key in node.dependencies}
+        if all(isinstance(node, Task) for node in self.nodes.values()) and all(
+            key not in self.nodes and key in nodes and not nodes[key].dependencies
+            for key in sources
+        ):
+            self.graph = {key: nodes[key] for key in sources}
+            self.dependencies = []
+
+    def __call__(self, place: Key) -> GraphNode | TaskRef:
+        key = (self.name, *place)
+        return TaskRef(key) if self.dependencies else self.nodes[key]
+
+
+class _Column:
+    """The chunks that lie behind each other along the axis."""
+
+    def __init__(self, sizes: Sequence[int], asked: tasks.Sum) -> None:
+        self.asked = asked
+        self.count = len(sizes)
+        # Those with elements in the order of traversal, and how many elements are before each.
+        self.filled: list[tuple[int, int]] = []
+        self.misfit: str | None = None  # what is against method "totals"
+        position = 0
+        for number in range(len(sizes))[:: -1 if asked.reverse else 1]:
+            if sizes[number] == 0:
+                continue
+            if asked.is_float and position % tasks.SUPERBLOCK and self.misfit is None:
+                self.misfit = f"chunk {number} begins behind {position} elements"
+            self.filled.append((number, position))
+            position += sizes[number]
+
+    def at(self, first: Key, number: int) -> Key:
+        """Where a chunk of the column is whose first one is there."""
+        axis = self.asked.axis
+        return (*first[:axis], number, *first[axis + 1 :])
+
+    def empty(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
+        """The chunks without elements."""
+        for number in set(range(self.count)) - {number for number, _ in self.filled}:
+            place = self.at(first, number)
+            yield Task((name, *place), tasks.converted, blocks(place), self.asked)
+
+    def chained(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
+        """Tasks of method "carry"."""
+        yield from self.empty(blocks, name, first)
+        carry_name = name.replace("cumsum", "carry")
+        carry: bytes | TaskRef = b""
+        for number, position in self.filled:
+            place = self.at(first, number)
+            block = blocks(place)
+            yield Task((name, *place), tasks.scan, block, carry, self.asked)
+            if (number, position) != self.filled[-1]:
+                yield Task((carry_name, *place), tasks.advance, block, carry, self.asked)
+                carry = TaskRef((carry_name, *place))
+
+    def side_by_side(self, blocks: _Blocks, name: str, first: Key) -> Iterator[Task]:
+        """Tasks of method "totals"."""
+        yield from self.empty(blocks, name, first)
+        totals_name, fold_name = (name.replace("cumsum", kind) for kind in ("totals", "fold"))
+        before: TaskRef | None = None
+        for number, position in self.filled:
+            place = self.at(first, number)
+            block = blocks(place)
+            yield Task((name, *place), tasks.scan_behind, block, before, position, self.asked)
+            if (number, position) != self.filled[-1]:
+                totals, fold = (totals_name, *place), (fold_name, *place)
+                yield Task(totals, tasks.totals, block, self.asked)
+                yield Task(fold, tasks.fold, before, TaskRef(totals), self.asked)
+                before = TaskRef(fold)
+
+
+def _refuse_unknown(d: Any, axes: Sequence[int]) -> None:
+    for axis in axes:
+        if any(math.isnan(size) for size in d.chunks[axis]):
+            raise InvalidArgument(
+                f"the sizes of d's chunks along axis {axis} are unknown: "
+                "d.compute_chunk_sizes() finds them",
+                field="d",
+            )
+
+
+def _checked_urls(urls: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if urls is None:
+        return None
+    found = (urls,) if isinstance(urls, str) else tuple(urls)
+    if not found:
+        raise InvalidArgument("urls is empty: name a server, or leave it out", field="urls")
+    for url in found:
+        parse_address(url)
+    return found
+
+
+def _checked_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...]:
+    given = dict(options or {})
+    known = set(inspect.signature(Client).parameters) - {"url"}
+    for name in given:
+        if name not in known:
+            raise InvalidArgument(
+                f"options has {name!r}; known are {', '.join(sorted(known))}", field="options"
+            )
+    return tuple(sorted(given.items()))

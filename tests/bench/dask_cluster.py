@@ -1,0 +1,260 @@
+"""(g) tally.dask on three machines that are none (pairs.py): one float32 array through four
+chunkings, with one SHA-256, that of `tally cumsum` on the flat file; with a tallyd and with a
+worker killed in the middle, too. Beside it dask's own cumsum on the same chunks.
+
+8 GiB, or --bytes; --quick: 256 MiB. Needs five times as much of the disk for a while, in --out.
+Every process works on the same processors, so that times tell what the ways cost, not how they
+would scale.
+"""
+
+import contextlib
+import hashlib
+import math
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+import load
+from pairs import Pairs
+from report import Goal, Row, failed
+
+sys.path.insert(0, str(load.ROOT / "client" / "python"))
+
+ROWS = 8
+MEMORY = 512 << 20  # of a pair
+BLOCK = 1 << 22  # elements of a row in a file of the input
+SECONDS = 900  # for one sum
+FLAT = ("--dtype", "float32", "--axis", "1", "--quiet")
+
+
+# Two that can go side by side, two whose ends lie anywhere.
+CHUNKINGS = {
+    "1 row of 8 Mi": (1, 1 << 23),
+    "8 rows of 1 Mi": (8, 1 << 20),
+    "2 rows of 4,000,001": (2, 4_000_001),
+    "1 row of 9,999,999": (1, 9_999_999),
+}
+
+
+def make_input(folder, columns):
+    """The array as a Zarr and as a flat file."""
+    import numpy as np
+    import zarr
+
+    array = zarr.create_array(
+        folder / "in.zarr",
+        shape=(ROWS, columns),
+        chunks=(1, min(BLOCK, columns)),
+        dtype="float32",
+        compressors=None,
+    )
+    base = np.random.default_rng(1).standard_normal(BLOCK, dtype=np.float32)
+    with open(folder / "in.raw", "wb") as flat:
+        for row in range(ROWS):
+            for at in range(0, columns, BLOCK):
+                block = base[: columns - at] * np.float32(1 + (row * columns + at) % 1009 / 97)
+                array[row, at : at + BLOCK] = block
+                flat.write(block)
+
+
+def digest(columns, read):
+    """SHA-256 of the rows' SHA-256s; read(begin, end) gives all rows of some columns."""
+    rows = [hashlib.sha256() for _ in range(ROWS)]
+    for at in range(0, columns, BLOCK):
+        for row, values in zip(rows, read(at, min(at + BLOCK, columns))):
+            row.update(values.tobytes())
+    return hashlib.sha256(b"".join(row.digest() for row in rows)).hexdigest()
+
+
+def flat_digest(path, columns):
+    import numpy as np
+
+    flat = np.memmap(path, np.float32, "r", shape=(ROWS, columns))
+    return digest(columns, lambda begin, end: flat[:, begin:end])
+
+
+def zarr_digest(path, columns):
+    import zarr
+
+    array = zarr.open_array(path, mode="r")
+    return digest(columns, lambda begin, end: array[:, begin:end])
+
+
+def numpy_digest(path, columns):
+    """Of what NumPy gives for the whole array, a row at a time."""
+    import numpy as np
+
+    rows = []
+    for row in np.memmap(path, np.float32, "r", shape=(ROWS, columns)):
+        rows.append(hashlib.sha256(np.cumsum(row, dtype=np.float32)).digest())
+    return hashlib.sha256(b"".join(rows)).hexdigest()
+
+
+class Runs:
+    """What is summed, and by whom."""
+
+    def __init__(self, settings, folder, pairs, client, columns):
+        self.settings, self.folder, self.pairs, self.client = settings, folder, pairs, client
+        self.columns = columns
+        self.urls = [pair.url for pair in pairs.all]
+        self.size = f"{math.ceil(ROWS * columns * 4 / (1 << 20))} MiB"
+
+    def one_request(self):
+        """(seconds, digest) of the command, which goes to one tallyd."""
+        out = self.folder / "out.raw"
+        command = [load.BIN / "tally", "cumsum", *FLAT, "--shape", f"{ROWS},{self.columns}"]
+        command += ["--url", self.urls[0], self.folder / "in.raw", "-o", out]
+        began = time.monotonic()
+        load.run(command, SECONDS)
+        seconds = time.monotonic() - began
+        found = flat_digest(out, self.columns)
+        out.unlink()
+        return seconds, found
+
+    def summed(self, chunks, ours=True, disturb=None):
+        """(seconds, digest) of a Zarr through a chunking; `disturb` is called in the middle."""
+        import dask.array as da
+
+        import tally.dask
+
+        out = self.folder / "out.zarr"
+        began = time.monotonic()
+        d = da.from_zarr(str(self.folder / "in.zarr"), chunks=chunks)
+        sums = tally.dask.cumsum(d, 1, urls=self.urls) if ours else d.cumsum(axis=1)
+        stored = sums.to_zarr(str(out), compute=False, compressors=None)
+        future = self.client.compute(stored)
+        try:
+            if disturb is not None:
+                third = math.prod(sums.numblocks) // 3
+                while len(list(out.glob("c/*/*"))) < third and not future.done():
+                    time.sleep(0.02)
+                if future.done():
+                    raise RuntimeError("it was over before anything could be killed")
+                disturb()
+            future.result(timeout=SECONDS)
+            seconds = time.monotonic() - began
+            return seconds, zarr_digest(out, self.columns)
+        finally:
+            future.release()
+            shutil.rmtree(out, ignore_errors=True)
+
+    def restart(self, pair):
+        """What of a pair was killed."""
+        if pair.tallyd.poll() is not None:
+            pair.start_tallyd()
+            pair.wait_ready()
+        if pair.worker.poll() is not None:
+            pair.start_worker(self.client.scheduler.address, self.folder)
+        self.client.wait_for_workers(len(self.pairs.all), timeout=60)
+
+    def memory(self):
+        """The most that a worker had, in MiB."""
+        return max(load.rss_bytes(pair.worker.pid, "VmHWM") for pair in self.pairs.all) >> 20
+
+
+def rows_of(runs):
+    settings, pairs = runs.settings, runs.pairs.all
+    one_seconds, wanted = runs.one_request()
+    settings.note(f"{runs.size} by one tallyd: {one_seconds:.1f} s, SHA-256 {wanted}")
+    ours, agree = {}, []
+
+    def summed(name, chunks, disturb=None):
+        seconds, found = runs.summed(chunks, disturb=disturb)
+        agree.append(found == wanted)
+        words = "the same bits" if agree[-1] else f"OTHER BITS: {found}"
+        settings.note(f"{runs.size}, {name}: {seconds:.1f} s, {words}")
+        return seconds
+
+    for name, chunks in CHUNKINGS.items():
+        ours[name] = summed(name, chunks), runs.memory()
+    first, chunks = next(iter(CHUNKINGS.items()))
+    undisturbed = ours[first][0]
+    lost = {}
+    lost["a tallyd killed"] = summed("a tallyd killed", chunks, pairs[1].tallyd.kill)
+    runs.restart(pairs[1])
+    lost["a worker killed"] = summed("a worker killed", chunks, pairs[2].worker.kill)
+    runs.restart(pairs[2])
+
+    rows = [
+        Row(
+            f"{runs.size}, sums with the SHA-256 of one request",
+            "all of them",
+            sum(agree) / len(agree),
+            goal=Goal(">=", 1),
+            notes=f"{sum(agree)} of {len(agree)}: {wanted[:16]}; {runs.pairs.words}; one tallyd "
+            f"{one_seconds:.1f} s",
+            one_seconds=one_seconds,
+            sha256=wanted,
+        )
+    ]
+    for name, seconds in lost.items():
+        rows.append(Row(f"{runs.size}, {name}", "undisturbed", undisturbed / seconds))
+        rows[-1].notes = f"{seconds:.1f} s"
+    return [*rows, *beside_dask(runs, ours)]
+
+
+def beside_dask(runs, ours):
+    """dask's own cumsum on the same chunks: its time, and whether its bits are those of NumPy for
+    the whole."""
+    wanted = numpy_digest(runs.folder / "in.raw", runs.columns)
+    agree, seen, rows = 0, set(), []
+    for name, chunks in CHUNKINGS.items():
+        (seconds, memory), own_seconds = ours[name], None
+        try:
+            own_seconds, found = runs.summed(chunks, ours=False)
+            agree += found == wanted
+            seen.add(found)
+            notes = f"dask's own {own_seconds:.1f} s"
+        except Exception as error:  # whatever a worker that is out of memory comes to
+            notes = f"dask's own failed ({type(error).__name__})"
+        runs.settings.note(f"{runs.size}, {name}: {notes}")
+        rows.append(
+            Row(
+                f"{runs.size} in chunks of {name}",
+                "dask's own cumsum",
+                own_seconds and own_seconds / seconds,
+                notes=f"{seconds:.1f} s, a worker has {memory} MiB; {notes}",
+                seconds=seconds,
+                own_seconds=own_seconds,
+                worker_mib=memory,
+            )
+        )
+    rows.append(
+        Row(
+            "dask's own sums with the bits of numpy.cumsum",
+            "all of them",
+            agree / len(CHUNKINGS),
+            notes=f"{agree} of {len(CHUNKINGS)}; {len(seen)} different results",
+        )
+    )
+    return rows
+
+
+def section(settings):
+    try:
+        import distributed
+        import zarr  # noqa: F401
+    except ImportError as error:
+        return [failed("tally.dask", "", error)]
+    size = settings.bytes[0] if settings.bytes else (256 << 20 if settings.quick else 8 << 30)
+    columns = size // 4 // ROWS
+    settings.out.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(settings.out).free < 5 * size:
+        return [failed("tally.dask", "", f"less than {5 * size >> 30} GiB of the disk are free")]
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="dask-", dir=settings.out))
+        folder = pathlib.Path(name)
+        settings.note("making the input")
+        make_input(folder, columns)
+        pairs = stack.enter_context(Pairs(3, MEMORY))
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=0, host=pairs.scheduler_host, dashboard_address=":0", silence_logs=50
+            )
+        )
+        pairs.start(cluster.scheduler_address, folder)
+        client = stack.enter_context(distributed.Client(cluster))
+        client.wait_for_workers(3, timeout=60)
+        return rows_of(Runs(settings, folder, pairs, client, columns))

@@ -1,0 +1,264 @@
+"""tally.dask: whatever the chunks, the bits are those of one request; workers hold few of them."""
+
+import threading
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tally
+
+SUPERBLOCK = 65536
+SIZE = 2 * SUPERBLOCK + 700
+TYPES = [
+    *("float16", ml_dtypes.bfloat16, "float32", "float64"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+]
+# Each type has every second one, in turn.
+FLAGS = [
+    {"exclusive": exclusive, "reverse": reverse, "precision": precision}
+    for exclusive, reverse, precision in (
+        (False, False, "wide"),
+        (False, False, "native"),
+        (True, True, "native"),
+        (True, True, "wide"),
+        (False, True, "wide"),
+        (False, True, "native"),
+        (True, False, "native"),
+        (True, False, "wide"),
+    )
+]
+rng = np.random.default_rng(18)
+
+
+@pytest.fixture(autouse=True)
+def threads_alone():
+    """dask on two threads. It is not imported with this file, since every process that runs tests
+    reads all files."""
+    global da
+    import dask
+    import dask.array as da
+    import tally.dask  # noqa: F401
+
+    with dask.config.set(scheduler="threads", num_workers=2):
+        yield
+
+
+@pytest.fixture
+def one(server):
+    """Sums with one request."""
+    with tally.Client(server.url, part_bytes=1 << 40) as client:
+        yield client
+
+
+def same(left, right):
+    return (
+        left.dtype == right.dtype
+        and left.shape == right.shape
+        and left.tobytes() == right.tobytes()
+    )
+
+
+def random_array(shape, dtype="float32"):
+    return (rng.standard_normal(shape) * 100).astype(dtype)
+
+
+def aligned(reverse):
+    """Chunks that method "totals" takes."""
+    sizes = (SUPERBLOCK, 0, SUPERBLOCK, 700)
+    return sizes[::-1] if reverse else sizes
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_however_an_array_is_cut_the_bits_are_those_of_one_request(server, one, dtype):
+    x = random_array((3, SIZE), dtype)
+    turn = [np.dtype(one) for one in TYPES].index(np.dtype(dtype)) % 2
+    for number, flags in enumerate(FLAGS[turn::2]):
+        expected = one.cumsum(x, 1, **flags)
+        cuts = [
+            ("totals", (2, aligned(flags["reverse"]))),
+            ("carry", ((1, 0, 2), (0, 1, 255, 0, 257, 65535, SIZE - 66048))),
+            ("auto", (1, -1)),
+        ]
+        for method, chunks in cuts[number % 2 :]:
+            d = da.from_array(x, chunks=chunks)
+            sums = tally.dask.cumsum(d, -1, urls=server.url, method=method, **flags)
+            assert sums.chunks == d.chunks and sums.dtype == x.dtype
+            assert same(sums.compute(), expected), (flags, method)
+
+
+def test_axes_between_others_and_layouts_that_are_not_packed(server, one):
+    x = random_array((3, SUPERBLOCK + 9, 2)).swapaxes(0, 2)
+    expected = one.cumsum(x, 1)
+    for chunks in ((1, SUPERBLOCK, 2), (2, 30000, 1), (1, -1, -1)):
+        d = da.from_array(x, chunks=chunks)
+        assert same(tally.dask.cumsum(d, 1, urls=server.url).compute(), expected)
+        both = tally.dask.cumsum(d, 1, urls=server.url), d.rechunk((2, 50000, 3))
+        assert same(both[0].compute(), expected)
+        assert same(tally.dask.cumsum(both[1], 1, urls=server.url).compute(), expected)
+
+
+def test_infinities_and_nans_pass_from_chunk_to_chunk_as_within_one(server, one):
+    for found in ([np.inf, -np.inf], [np.nan], [-np.nan, np.inf], [3e38, 3e38, -np.inf]):
+        x = np.full(2 * SUPERBLOCK + 5, -0.0, np.float32)
+        x[: len(found)] = found
+        for precision in ("wide", "native"):
+            expected = one.cumsum(x, 0, precision=precision)
+            for chunks in (SUPERBLOCK, 50000):
+                d = da.from_array(x, chunks=chunks)
+                sums = tally.dask.cumsum(d, 0, precision=precision, urls=server.url)
+                assert same(sums.compute(), expected), (found, chunks)
+
+
+def test_types_are_those_of_the_client(server, one):
+    for x in (rng.random((5, 700)) < 0.5, random_array((5, 700), ">f4"), random_array((5, 700))):
+        d = da.from_array(x, chunks=(2, 300))
+        for dtype in (None, "float64", "int16", "bfloat16"):
+            for method in ("totals", "carry"):
+                if method == "totals" and dtype != "int16":
+                    continue  # of floats these chunks are not
+                sums = tally.dask.cumsum(d, 1, dtype=dtype, method=method, urls=server.url)
+                expected = one.cumsum(x, 1, dtype=dtype)
+                assert sums.dtype == expected.dtype and same(sums.compute(), expected)
+
+
+def test_no_axis_flattens_and_arrays_may_be_empty_or_scalars(server, one):
+    x = random_array((4, 30, 7))
+    sums = tally.dask.cumsum(da.from_array(x, chunks=(1, 10, 3)), urls=server.url)
+    assert same(sums.compute(), one.cumsum(x))
+    assert same(
+        tally.dask.cumsum(da.from_array(x[0, 0, 0]), urls=server.url).compute(), x[0, 0, :1]
+    )
+    for shape, axis in (((0,), 0), ((3, 0, 5), 0), ((3, 0, 5), 1)):
+        empty = da.ones(shape, chunks=2, dtype="float32")
+        for method in ("auto", "carry", "totals"):
+            if method == "totals" and shape == (3, 0, 5) and axis == 0:
+                continue  # its chunks are not multiples
+            found = tally.dask.cumsum(empty, axis, method=method, urls=server.url).compute()
+            assert same(found, np.empty(shape, np.float32))
+
+
+def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one):
+    x = random_array((6, 900))
+    d = da.from_array(x, chunks=(2, 256))
+    some = d[d[:, 0] > np.sort(x[:, 0])[2]]
+    expected = one.cumsum(some.compute(), 1)
+    assert same(tally.dask.cumsum(some, 1, urls=server.url).compute(), expected)
+    for axis in (0, None):
+        with pytest.raises(tally.InvalidArgument, match="compute_chunk_sizes"):
+            tally.dask.cumsum(some, axis, urls=server.url)
+    known = some.copy()
+    known.compute_chunk_sizes()
+    sums = tally.dask.cumsum(known, 0, urls=server.url)
+    assert same(sums.compute(), one.cumsum(some.compute(), 0))
+
+
+@pytest.mark.parametrize(
+    "words, arguments",
+    [
+        ("expected a dask array", {"d": lambda: np.ones(3)}),
+        ("MaskedArray", {"d": lambda: da.ma.masked_equal(da.ones(3), 1)}),
+        ("complex128", {"d": lambda: da.ones(3, dtype=complex)}),
+        ("axis 1 of an array with 1 dimension", {"axis": 1}),
+        ("axis is 'x'", {"axis": "x"}),
+        ("exclusive is 2", {"exclusive": 2}),
+        ("precision is 'high'", {"precision": "high"}),
+        ("method is 'fast'", {"method": "fast"}),
+        ("urls is empty", {"urls": []}),
+        ("scheme must be", {"urls": ["http://here:1", "ftp://there"]}),
+        ("options has 'tokn'; known are ca_file", {"options": {"tokn": "x"}}),
+        (
+            "chunk 1 begins behind 50000 elements",
+            {"d": lambda: da.ones(200000, chunks=50000), "method": "totals"},
+        ),
+        (
+            "chunk 0 begins behind 70000 elements",
+            {
+                "d": lambda: da.ones(SUPERBLOCK + 70000, chunks=((SUPERBLOCK, 70000),)),
+                "method": "totals",
+                "reverse": True,
+            },
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_computed(words, arguments):
+    arguments = {"d": lambda: da.ones(3), "axis": 0, **arguments}
+    d = arguments.pop("d")()
+    with pytest.raises(tally.InvalidArgument, match=words):
+        tally.dask.cumsum(d, **arguments)
+
+
+def test_auto_goes_side_by_side_where_the_chunks_allow_it(server):
+    def kinds(d, **arguments):
+        graph = tally.dask.cumsum(d, 0, urls=server.url, **arguments).dask
+        return {key[0].split("-")[1] for key in graph if key[0].startswith("tally-")}
+
+    x = da.ones(3 * SUPERBLOCK + 5, chunks=SUPERBLOCK, dtype="float32")
+    assert kinds(x) == {"cumsum", "totals", "fold"}
+    assert kinds(x, reverse=True) == {"cumsum", "carry"}
+    assert kinds(x, reverse=True, dtype="int32") == {"cumsum", "totals", "fold"}
+    assert kinds(x.rechunk(50000)) == {"cumsum", "carry"}
+    assert kinds(x.rechunk(-1)) == {"cumsum"}
+
+
+class Made:
+    """Counts the arrays that are there at a time."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+
+    def add(self, array):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        weakref.finalize(array, self.gone)
+
+    def gone(self):
+        with self.lock:
+            self.now -= 1
+
+
+@pytest.mark.parametrize("method", ["totals", "carry"])
+def test_no_more_blocks_are_there_at_a_time_than_threads_work_on(server, method):
+    made, stored = Made(), Made()
+
+    def make(block_info=None):
+        block = np.ones(block_info[None]["chunk-shape"], np.float32)
+        made.add(block)
+        return block
+
+    class Target:
+        shape, dtype = (4, 24 * SUPERBLOCK), np.dtype(np.float32)
+
+        def __setitem__(self, index, sums):
+            stored.add(sums)
+
+    chunks = ((2, 2), (SUPERBLOCK,) * 24)
+    d = da.map_blocks(make, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0), np.float32))
+    sums = tally.dask.cumsum(d, 1, method=method, urls=server.url)
+    da.store(sums, Target(), lock=False)
+    assert stored.now == made.now == 0
+    assert 1 <= made.most <= 2 and 1 <= stored.most <= 4
+
+
+def test_xarray_and_zarr(server, one, tmp_path):
+    import xarray
+
+    x = random_array((40, 700))
+    da.from_array(x, chunks=(20, 256)).to_zarr(tmp_path / "in.zarr")
+    read = da.from_zarr(tmp_path / "in.zarr")
+    tally.dask.cumsum(read, 0, urls=server.url).to_zarr(tmp_path / "out.zarr")
+    assert same(da.from_zarr(tmp_path / "out.zarr").compute(), one.cumsum(x, 0))
+    array = xarray.DataArray(read, dims=("time", "place"), coords={"place": range(700)})
+    sums = xarray.apply_ufunc(
+        tally.dask.cumsum,
+        array,
+        kwargs={"axis": -1, "reverse": True, "urls": server.url},
+        input_core_dims=[["time"]],
+        output_core_dims=[["time"]],
+        dask="allowed",
+    ).transpose(*array.dims)
+    assert sums.dims == array.dims and sums.coords.equals(array.coords)
+    assert isinstance(sums.data, da.Array)
+    assert same(np.ascontiguousarray(sums.values), one.cumsum(x, 0, reverse=True))

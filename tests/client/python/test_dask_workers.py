@@ -1,0 +1,83 @@
+"""tally.dask on three workers, each with a tallyd of its own: what dies is done without."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support.tallyd import TOP, Tallyd
+from support.waiting import until
+
+
+class Worker:
+    """A worker in a process of its own, beside a tallyd of its own."""
+
+    def __init__(self, scheduler, number, folder):
+        self.name = f"worker-{number}"
+        self.server = Tallyd(folder / f"dask-{number}.log")
+        self.url = f"http://127.0.0.1:{self.server.port}"
+        here = [str(TOP / "client" / "python"), str(pathlib.Path(__file__).parent)]
+        with open(folder / f"{self.name}.log", "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli.dask_worker", scheduler]
+                + ["--no-nanny", "--nthreads", "1", "--name", self.name, "--no-dashboard"]
+                + ["--local-directory", str(folder)],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "TALLY_URL": self.url, "PYTHONPATH": os.pathsep.join(here)},
+            )
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait(30)
+        self.server.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler in this process and three workers."""
+    import distributed  # not with this file, since every process that runs tests reads all files
+
+    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as scheduler:
+        workers = [Worker(scheduler.scheduler_address, number, tmp_path) for number in range(3)]
+        try:
+            with distributed.Client(scheduler) as client:
+                client.wait_for_workers(3, timeout=120)
+                client.workers = workers
+                yield client
+        finally:
+            for worker in workers:
+                worker.stop()
+
+
+def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(cluster, tmp_path):
+    """First a tallyd, then a worker, each in the middle of a sum and for good."""
+    import tally.dask
+    from dask_blocks import CHUNKS, beside, block_of, lazy
+
+    assert list(cluster.run(beside).values()) == [[1, 2, 3]] * 3
+    for worker in cluster.workers:
+        assert worker.server.metric('tally_requests_total{route="cumsum",outcome="ok"}') == 1
+
+    x = np.concatenate([block_of(number) for number in range(CHUNKS)], 1)
+    with tally.Client(cluster.workers[2].url) as client:
+        expected = client.cumsum(x, 1).tobytes()
+    urls = [worker.url for worker in cluster.workers]
+    for method, kill in (
+        ("totals", cluster.workers[0].server.kill),
+        ("carry", cluster.workers[1].process.kill),
+    ):
+        folder = tmp_path / method
+        folder.mkdir()
+        future = cluster.compute(tally.dask.cumsum(lazy(folder), 1, urls=urls, method=method))
+        until((folder / f"asked-{CHUNKS // 2}").exists)
+        kill()
+        (folder / "go").touch()
+        assert future.result(timeout=120).tobytes() == expected, method
+    cluster.workers[1].process.wait(60)
+
+    # By these names the dashboard groups and colours tasks.
+    names = cluster.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
+    assert {"tally-totals", "tally-fold", "tally-carry", "tally-cumsum"} <= names
