@@ -343,6 +343,12 @@ overload: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@python3 tests/load/overload.py $(ARGS)
 
+# Three replicas behind HAProxy, restarted and killed under load: make fleet ARGS='--rounds 10'. As root they are the image's.
+.PHONY: fleet
+fleet: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd
+	@build/venv/bin/python tests/fleet/play.py $(ARGS)
+
 D := $(DESTDIR)$(PREFIX)
 # With the kernels for every level of processor.
 VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors
