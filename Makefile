@@ -347,7 +347,19 @@ overload: deps-test
 .PHONY: fleet
 fleet: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
-	@build/venv/bin/python tests/fleet/play.py $(ARGS)
+	@[ "$$(id -u)" != 0 ] || sh tests/fleet/root.sh build/fleet/root
+	@build/venv/bin/python tests/fleet/play.py $$([ "$$(id -u)" != 0 ] || echo --root build/fleet/root) $(ARGS)
+
+# The table of docs/sizing.md.
+.PHONY: sizing
+sizing: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
+	@build/venv/bin/python tests/fleet/sizing.py
+
+# Tables and plots of docs/design/scale.md, from simulations with fixed seeds.
+.PHONY: sim
+sim: deps-test
+	@build/venv/bin/python tests/sim/page.py $(ARGS)
 
 D := $(DESTDIR)$(PREFIX)
 # With the kernels for every level of processor.

@@ -8,7 +8,8 @@ with deploy/haproxy.cfg and in network namespaces (replicas.py). In one run of u
 
     tests/fleet/measure.py [--binary tallyd] [--out tests/sim/measured.json] [--seconds 15]
 
-Raw float32. Sizes double, each is two thirds as frequent as the one before. Clients are tests/load/load_client.c."""
+Raw float32. Sizes double, each is two thirds as frequent as the one before. Clients are tests/load/load_client.c.
+"""
 
 import argparse
 import concurrent.futures
@@ -56,7 +57,9 @@ class Meter:
         self.proxy = fleet.proxy.pid
         self.server = overload.Server(fleet.port, self.proxy)
         for process in (*self.tallyds, self.proxy):
-            overload.set_nice(process, overload.NICE)  # what else runs here takes little of the time
+            overload.set_nice(
+                process, overload.NICE
+            )  # what else runs here takes little of the time
 
     def run(self, kinds, clients=1, **options):
         """[(kind, ms)] of the answers, and processor seconds: of the replicas, of HAProxy and the clients."""
@@ -125,11 +128,16 @@ def together(meter, rate, seconds):
 
 def costs(rows, idle):
     """What a request takes when it meets hardly any other, but finds everybody asleep, as when it came alone: times from
-    the run at the lowest load, processor time as one at a time, all longer by what it was longer in that run."""
+    the run at the lowest load, processor time as one at a time, all longer by what it was longer in that run.
+    """
     mean_ms = sum(w * row["replica_ms"] for w, row in zip(WEIGHTS, rows)) / sum(WEIGHTS)
     asleep = 1e3 * idle["replica_s"] / len(idle["answers"]) / mean_ms
     for at, row in enumerate(rows):
-        times = [ms for which, ms in idle["answers"] if which == at] if at < len(SIZES) else row["alone_ms"]
+        times = (
+            [ms for which, ms in idle["answers"] if which == at]
+            if at < len(SIZES)
+            else row["alone_ms"]
+        )
         yield {
             "bytes": row["bytes"],
             "requests": len(times),
@@ -155,14 +163,20 @@ def summary(run):
         "else_cores": round(run["else_s"] / run["seconds"], 3),
         "others": run["others"],
         "quantiles_ms": [round(ms, 3) for ms in quantiles(times, 201)],
-        "of_size_p50_p99_ms": {size: [round(q[50], 3), round(q[99], 3)] for size, q in by_size.items()},
+        "of_size_p50_p99_ms": {
+            size: [round(q[50], 3), round(q[99], 3)] for size, q in by_size.items()
+        },
     }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--binary", type=pathlib.Path, default=replicas.load.BIN / "tallyd")
-    parser.add_argument("--out", type=pathlib.Path, default=replicas.TOP / "tests/sim/measured.json")
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=replicas.TOP / "tests/sim/measured.json"
+    )
     parser.add_argument("--seconds", type=float, default=10, help="of each load")
     settings = parser.parse_args()
     namespaces = replicas.inside()
@@ -181,7 +195,11 @@ def main():
     found = {
         "command": "tests/fleet/measure.py",
         "date": time.strftime("%Y-%m-%d"),
-        "machine": next(line.split(": ")[1] for line in open("/proc/cpuinfo").read().splitlines() if line.startswith("model name")),
+        "machine": next(
+            line.split(": ")[1]
+            for line in open("/proc/cpuinfo").read().splitlines()
+            if line.startswith("model name")
+        ),
         "system": f"Linux {platform.release().split('-')[0]}",
         "cores": cores,
         "network": "namespaces" if namespaces else "loopback",
@@ -193,11 +211,17 @@ def main():
     settings.out.parent.mkdir(parents=True, exist_ok=True)
     settings.out.write_text(json.dumps(found, indent=1) + "\n")
     for row in found["sizes"]:
-        print("{bytes:9} bytes: {mean_ms:8.3f} ms, replica {replica_ms:.3f}, else {else_ms:.3f}".format(**row))
+        print(
+            "{bytes:9} bytes: {mean_ms:8.3f} ms, replica {replica_ms:.3f}, else {else_ms:.3f}".format(
+                **row
+            )
+        )
     for run in found["loads"]:
         q = run["quantiles_ms"]
-        print(f"{run['rate']}/s: p50 {q[100]:.2f}, p99 {q[198]:.2f} ms, cores of replicas {run['replica_cores']},"
-              f" all else {run['else_cores']}, others {run['others']}, {run['lost']} lost")
+        print(
+            f"{run['rate']}/s: p50 {q[100]:.2f}, p99 {q[198]:.2f} ms, cores of replicas {run['replica_cores']},"
+            f" all else {run['else_cores']}, others {run['others']}, {run['lost']} lost"
+        )
 
 
 if __name__ == "__main__":

@@ -183,7 +183,9 @@ def play(settings):
         flags += ["--drain-delay-ms", str(SHORT_DELAY_MS)]
     with tempfile.TemporaryDirectory(prefix="tally-fleet-") as folder:
         adapt = SHORT if settings.short else None
-        with replicas.Fleet(folder, namespaces, settings.binary, settings.root, flags, adapt) as fleet:
+        with replicas.Fleet(
+            folder, namespaces, settings.binary, settings.root, flags, adapt
+        ) as fleet:
             crowd = Crowd(fleet.port)
             began = time.monotonic()
             lost = rolling(fleet, crowd, settings)
@@ -227,7 +229,9 @@ def faults(found):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     add = parser.add_argument
     add("--short", action="store_true", help="some seconds, for the test suite")
     add("--rounds", type=int, help="rolling restarts of all replicas (3)")

@@ -39,7 +39,9 @@ def inside():
     unshare = ["unshare", "--net"] + ["--user", "--map-root-user"] * (os.getuid() != 0)
     trial = "ip link add tally0 type veth peer name tally1"
     there = shutil.which("ip") and shutil.which("unshare") and shutil.which("nsenter")
-    can = there and subprocess.run([*unshare, "sh", "-c", trial], capture_output=True).returncode == 0
+    can = (
+        there and subprocess.run([*unshare, "sh", "-c", trial], capture_output=True).returncode == 0
+    )
     os.environ[INSIDE] = "namespace" if can else "loopback"
     program = [sys.executable, *sys.argv]
     os.execvp((unshare + program)[0] if can else program[0], unshare + program if can else program)
@@ -107,7 +109,9 @@ class Replica:
 class Fleet:
     """HAProxy and as many replicas as its file has servers. `adapt` changes lines of the file: pattern -> text."""
 
-    def __init__(self, folder, namespaces, binary=load.BIN / "tallyd", root=None, flags=(), adapt=None):
+    def __init__(
+        self, folder, namespaces, binary=load.BIN / "tallyd", root=None, flags=(), adapt=None
+    ):
         self.folder, self.namespaces = pathlib.Path(folder), namespaces
         self.binary, self.root, self.flags = binary, root, flags
         self.started = []
@@ -119,7 +123,12 @@ class Fleet:
         self.here = re.search(r"^ +server \S+ (\S+)\.\d+:", text, re.M)[1] + ".1"
         self.port = int(re.search(r"^ +bind :(\d+)", text, re.M)[1])
         if not namespaces:  # addresses of this machine alone, and ports that are free
-            text = re.sub(r"(^ +server \S+ )\S+\.(\d+):\d+", rf"\g<1>127.0.77.\2:{load.free_port()}", text, flags=re.M)
+            text = re.sub(
+                r"(^ +server \S+ )\S+\.(\d+):\d+",
+                rf"\g<1>127.0.77.\2:{load.free_port()}",
+                text,
+                flags=re.M,
+            )
             self.port = load.free_port()
             text = re.sub(r"^( +bind) :\d+", rf"\1 127.0.0.1:{self.port}", text, flags=re.M)
         self.config = self.folder / "haproxy.cfg"

@@ -29,9 +29,7 @@ class Exponential:
 def simulate(size, costs=None, cores=1.0, places=MANY, **changes):
     changes = {"replicas": 1, "seconds": 20_000, "warm": 200, "deadline_times": 0} | changes
     settings = fleet.Settings(cores=cores, places=places, queue_depth=MANY, memory_budget=math.inf)
-    return fleet.simulate(
-        costs or Exponential(), kinds=((size, 1),), replica=settings, **changes
-    )
+    return fleet.simulate(costs or Exponential(), kinds=((size, 1),), replica=settings, **changes)
 
 
 def mean(outcome):
@@ -84,7 +82,9 @@ def test_random_balancing_is_as_many_single_queues_and_others_are_better():
 def test_only_so_many_large_requests_share_the_core_and_the_rest_waits_in_order():
     """With one place it is first come, first served: requests of one length wait as in M/D/1."""
     one_length = Exponential(all_alike=True)
-    settings = fleet.Settings(places=1, queue_depth=MANY, memory_budget=1.0)  # none are short together
+    settings = fleet.Settings(
+        places=1, queue_depth=MANY, memory_budget=1.0
+    )  # none are short together
     options = {"replicas": 1, "seconds": 20_000, "deadline_times": 0, "rate": 0.8}
     found = fleet.simulate(one_length, kinds=((LARGE, 1),), replica=settings, **options)
     assert mean(found) == pytest.approx(1 + 0.8 / (2 * 0.2), rel=0.06)
@@ -164,5 +164,3 @@ def test_a_retry_that_avoids_a_replica_goes_to_another():
     balancer.set_up(1, True)
     balancer.begin(0)
     assert balancer.least(avoid=-1) == 1
-
-

@@ -13,7 +13,8 @@ A balancer chooses by random, two choices or least connections, and by what it h
 requests, connections refused, and health checks, which come late. A connection that is refused goes to another replica. Clients retry what was
 refused or lost, each with a budget: one for ten calls and one a second.
 
-Time is in seconds. Everything is drawn from one random generator, so a seed gives the same figures always."""
+Time is in seconds. Everything is drawn from one random generator, so a seed gives the same figures always.
+"""
 
 import bisect
 import collections
@@ -49,7 +50,8 @@ class Costs:
 
     def __init__(self, measured, shared=False):
         """shared: all replicas, balancer and clients were on one machine, and are meant to be. Then a request is a span
-        of time in which it has `width` cores of that machine, and is longer in the measure that there are fewer."""
+        of time in which it has `width` cores of that machine, and is longer in the measure that there are fewer.
+        """
         rows = measured["sizes"]
         self.shared = shared
         self.sizes = [row["bytes"] for row in rows]
@@ -196,7 +198,9 @@ class Replica:
         if self.small:
             soonest = self.small_left / self.small_speed
         if self.large:
-            soonest = min(soonest, (self.large[0][0] - self.virtual) * len(self.large) / self.large_speed)
+            soonest = min(
+                soonest, (self.large[0][0] - self.virtual) * len(self.large) / self.large_speed
+            )
         return soonest
 
     def work(self, elapsed):
@@ -280,7 +284,9 @@ class Replica:
         self.since = now
         if self.waiting:
             new = took / request.size
-            self.seconds_per_byte = 0.8 * self.seconds_per_byte + 0.2 * new if self.seconds_per_byte else new
+            self.seconds_per_byte = (
+                0.8 * self.seconds_per_byte + 0.2 * new if self.seconds_per_byte else new
+            )
 
     def admit(self, now):
         while self.waiting:
@@ -514,7 +520,9 @@ class Fleet:
     def send(self, request):
         if self.counts(request.began):
             self.outcome.attempts += 1
-        request.balancer = balancer = self.balancers[int(self.numbers.random() * len(self.balancers))]
+        request.balancer = balancer = self.balancers[
+            int(self.numbers.random() * len(self.balancers))
+        ]
         avoid = -1
         for _ in range(PROXY_TRIES):
             if not balancer.up:
