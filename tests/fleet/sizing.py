@@ -7,7 +7,6 @@ docs/sizing.md, and the reckoning for more.
 The server has cores of its own by taskset: core 0, or all; clients (tests/load/load_client.c) have the others, and
 where the server has all they share them. Every figure is from a tallyd of its own."""
 
-import pathlib
 import re
 import sys
 import tempfile

@@ -186,9 +186,10 @@ def tables(found, measured):
         rows.append(row)
     done["over"] = table(["goodput (attempts a call)", *(f"{load:g}x" for load in OVERLOADS)], rows)
     rows = []
-    for kind, name, load in found:
-        if kind == "knob" and load == 0.8:
-            low, high = found[kind, name, 0.8], found[kind, name, 1.5]
+    for key in found:
+        if key[0] == "knob" and key[2] == 0.8:
+            name = key[1]
+            low, high = found[key], found["knob", name, 1.5]
             rows.append(
                 [
                     name,
@@ -268,6 +269,17 @@ def draw(found):
     )
 
 
+def write(found, made):
+    text = PAGE.read_text()
+    for mark, words in made.items():
+        between = rf"(<!-- sim: {mark} -->\n).*?(<!-- end: {mark} -->)"
+        text, changed = re.subn(between, lambda m: f"{m[1]}{words}\n{m[2]}", text, flags=re.S)
+        if changed != 1:
+            raise SystemExit(f"{PAGE} has no place for {mark}")
+    PAGE.write_text(text)
+    draw(found)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -284,14 +296,7 @@ def main():
     if settings.quick:
         print("\n\n".join(made.values()))
         return
-    text = PAGE.read_text()
-    for mark, words in made.items():
-        between = rf"(<!-- sim: {mark} -->\n).*?(<!-- end: {mark} -->)"
-        text, changed = re.subn(between, lambda m: f"{m[1]}{words}\n{m[2]}", text, flags=re.S)
-        if changed != 1:
-            raise SystemExit(f"{PAGE} has no place for {mark}")
-    PAGE.write_text(text)
-    draw(found)
+    write(found, made)
 
 
 if __name__ == "__main__":
