@@ -146,7 +146,7 @@ def tables(found, measured):
         for real, simulated in (p50, p99):
             words += [f"{real:.1f}", f"{simulated:.1f}", f"{simulated / real:.2f}"]
         rows.append(words)
-    heads = "requests/s, requests, processors busy, others' processors, p50 ms, simulated, ratio, p99 ms, simulated, ratio"
+    heads = "requests/s, requests, cores busy, others, p50 ms, simulated, ratio, p99 ms, simulated, ratio"
     done = {"check": table(heads.split(", "), rows)}
     counts = (10, 100, 10_000)
     rows = []
@@ -170,11 +170,11 @@ def tables(found, measured):
             row.append(f"{f['p99_ms']:.0f} ms, {percent(f['good'])}")
         rows.append(row)
     heads = [
-        "at 0.7 of the capacity: p99, goodput",
+        "p99, goodput",
         "all well",
-        "1 % of 1000 ten times slower",
-        "of 100 one killed a second",
-        "of 100 ten at a time restart",
+        "1 % at a tenth",
+        "a death a second",
+        "ten at a time restart",
     ]
     done["trouble"] = table(heads, rows)
     rows = []
