@@ -63,12 +63,13 @@ def table(heads, rows):
 
 
 def main():
-    rows = []
+    rows, others = [], []
     with tempfile.TemporaryDirectory(prefix="tally-sizing-", dir=load.shm_dir()) as folder:
         for kind, connections in works():
             row = [kind.name, connections]
             for cores in (1, 2):
                 run, memory = measure(kind, connections, cores, folder)
+                others.append(run.others_cpu)
                 milliseconds = 1e3 * run.server_cpu / run.good
                 row += [
                     f"{run.good:.0f}",
@@ -84,12 +85,13 @@ def main():
                     flush=True,
                 )
             rows.append(row)
-    heads = ["request", "connections"]
+    heads = ["request", "clients"]
     for cores in ("1 core", "2 cores"):
-        heads += [f"{cores}: requests/s", "MB/s in", "core ms each", "peak MB"]
+        heads += [f"{cores}: /s", "MB/s", "core ms", "peak MB"]
     day = time.strftime("%Y-%m-%d")
     text = PAGE.read_text()
-    made = f"Taken on {day} with `make sizing`.\n\n{table(heads, rows)}"
+    made = f"Taken on {day} with `make sizing`, while other programs took {min(others):.1f} to {max(others):.1f} cores.\n\n"
+    made += table(heads, rows)
     text, changed = re.subn(
         r"(<!-- sizing -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}{made}\n{m[2]}", text, flags=re.S
     )

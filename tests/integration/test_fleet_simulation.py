@@ -27,7 +27,7 @@ class Exponential:
 
 
 def simulate(size, costs=None, cores=1.0, places=MANY, **changes):
-    changes = {"replicas": 1, "seconds": 20_000, "warm": 200, "deadline_times": 0} | changes
+    changes = {"replicas": 1, "seconds": 15_000, "warm": 200, "deadline_times": 0} | changes
     settings = fleet.Settings(cores=cores, places=places, queue_depth=MANY, memory_budget=math.inf)
     return fleet.simulate(costs or Exponential(), kinds=((size, 1),), replica=settings, **changes)
 
@@ -57,11 +57,11 @@ def test_percentiles_of_one_replica_are_those_of_m_m_1():
         assert outcome.p(percent) == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("cores, load", [(2, 0.7), (4, 0.8)])
+@pytest.mark.parametrize("cores, load", [(2, 0.7), (4, 0.7)])
 def test_a_replica_with_several_cores_is_an_m_m_c_queue(cores, load):
-    found = mean(simulate(LARGE, cores=cores, rate=load * cores))
+    found = mean(simulate(LARGE, cores=cores, rate=load * cores, seconds=8000))
     waiting = erlang_c(cores, load * cores) / (cores - load * cores)
-    assert found == pytest.approx(1 + waiting, rel=0.06)
+    assert found == pytest.approx(1 + waiting, rel=0.08)
 
 
 def test_small_requests_of_one_length_wait_half_as_long():
@@ -73,9 +73,9 @@ def test_small_requests_of_one_length_wait_half_as_long():
 def test_random_balancing_is_as_many_single_queues_and_others_are_better():
     times = {}
     for choice in ("random", "two", "least"):
-        options = {"replicas": 20, "rate": 16, "seconds": 1500, "choice": choice}
+        options = {"replicas": 20, "rate": 14, "seconds": 900, "choice": choice}
         times[choice] = mean(simulate(SMALL, **options))
-    assert times["random"] == pytest.approx(5, rel=0.12)
+    assert times["random"] == pytest.approx(1 / 0.3, rel=0.12)
     assert times["least"] < times["two"] < times["random"]
 
 
@@ -117,10 +117,10 @@ def test_under_overload_what_cannot_be_in_time_is_refused_and_the_others_are_ans
 
 
 def test_a_budget_of_retries_bounds_the_attempts():
-    overload = {"rate": 400, "deadline_times": 1, "deadline_s": 1, "seconds": 60, "clients": 20}
+    overload = {"rate": 400, "deadline_times": 1, "deadline_s": 1, "seconds": 30, "clients": 20}
     budgeted, unbounded = scenario(**overload), scenario(**overload, budget=False)
     calls = budgeted.calls
-    most = calls * fleet.RETRY_PER_CALL + 20 * (fleet.RETRY_BURST + 60 * fleet.RETRY_PER_S)
+    most = calls * fleet.RETRY_PER_CALL + 20 * (fleet.RETRY_BURST + 30 * fleet.RETRY_PER_S)
     assert calls < budgeted.attempts <= calls + most
     assert unbounded.attempts > budgeted.attempts
 
