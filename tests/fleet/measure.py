@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import sys
 import tempfile
 import time
@@ -209,7 +210,9 @@ def main():
         "loads": [summary(run) for run in runs],
     }
     settings.out.parent.mkdir(parents=True, exist_ok=True)
-    settings.out.write_text(json.dumps(found, indent=1) + "\n")
+    text = json.dumps(found, indent=1)
+    text = re.sub(r"\[[-\d.,\s]+\]", lambda numbers: " ".join(numbers[0].split()), text)
+    settings.out.write_text(text + "\n")
     for row in found["sizes"]:
         print(
             "{bytes:9} bytes: {mean_ms:8.3f} ms, replica {replica_ms:.3f}, else {else_ms:.3f}".format(
