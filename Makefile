@@ -343,6 +343,24 @@ overload: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@python3 tests/load/overload.py $(ARGS)
 
+# Three replicas behind HAProxy, restarted and killed under load: make fleet ARGS='--rounds 10'. As root they are the image's.
+.PHONY: fleet
+fleet: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd
+	@[ "$$(id -u)" != 0 ] || sh tests/fleet/root.sh build/fleet/root
+	@build/venv/bin/python tests/fleet/play.py $$([ "$$(id -u)" != 0 ] || echo --root build/fleet/root) $(ARGS)
+
+# The table of docs/sizing.md.
+.PHONY: sizing
+sizing: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
+	@build/venv/bin/python tests/fleet/sizing.py
+
+# Tables and plots of docs/design/scale.md, from simulations with fixed seeds.
+.PHONY: sim
+sim: deps-test
+	@build/venv/bin/python tests/sim/page.py $(ARGS)
+
 D := $(DESTDIR)$(PREFIX)
 # With the kernels for every level of processor.
 VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors

@@ -17,7 +17,8 @@ libraries=$(ldd $programs | awk '$2 == "=>" { print $3 } $2 ~ /^\(/ && /\// { pr
 cp -L --parents $programs $libraries /etc/ssl/certs/ca-certificates.crt "$root"
 
 for library in $libraries /usr/sbin/update-ca-certificates; do
-    package=$(dpkg-query -S "$(realpath "$library")")
+    # Debian 12 knows some libraries by the name that the loader uses.
+    package=$(dpkg-query -S "$(realpath "$library")" 2>/dev/null || dpkg-query -S "$library")
     package=${package%%:*}
     cp -L --parents "/usr/share/doc/$package/copyright" "$root"
     dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package"

@@ -1,0 +1,633 @@
+"""A fleet of replicas of tallyd behind balancers, simulated (SimPy): what measurements on two cores cannot show.
+
+A request is a tensor's size. It has `core_s`, seconds of a replica's core, and `latency_s`, what it takes beyond that
+when it is alone (the wire, the balancer, waking up). Both come from tests/sim/measured.json by size.
+
+A replica has `cores`, and two classes of work, as server/sched has: requests up to SMALL_BYTES are served one after
+the other; of larger ones `places` share the core, more while they are short together, the rest wait outside, first
+come first served. While both classes have work, each has half of the core at least. A large one is refused at once if
+what is before it takes longer than its deadline allows, or if `queue_depth` wait; it leaves the line when its deadline
+cannot be kept any more. Claims of memory are kept to a budget.
+
+A balancer chooses by random, two choices or least connections, and by what it has seen itself: its own
+requests, connections refused, and health checks, which come late. A connection that is refused goes to another replica. Clients retry what was
+refused or lost, each with a budget: one for ten calls and one a second.
+
+Time is in seconds. Everything is drawn from one random generator, so a seed gives the same figures always.
+"""
+
+import bisect
+import collections
+import dataclasses
+import heapq
+import itertools
+import json
+import math
+import pathlib
+import random
+
+import simpy
+
+KIB, MIB = 1 << 10, 1 << 20
+MEASURED = pathlib.Path(__file__).with_name("measured.json")
+SMALL_BYTES = MIB  # ADMISSION_LARGE_BYTES
+SHORT_BYTES, SHORT_PART = 256 * MIB, 4  # server/sched/admission.h
+CAUTION = 1.2  # server/sched/admission.c
+CHECK_S = 1.0  # between health checks; two must fail (deploy/haproxy.cfg)
+DRAIN_DELAY_S = 5.0
+START_S = 0.1  # process start to ready
+PROXY_TRIES = 4
+ERRORS = 2  # refused connections after which a balancer waits for the next check
+RETRIES, RETRY_BURST, RETRY_PER_CALL, RETRY_PER_S = 4, 10, 0.1, 1.0  # client/python/tally/call.py
+BACKOFF_S, BACKOFF_MOST_S = 0.1, 5.0
+
+
+# What a request takes --------------------------------------------------------------------------
+
+
+class Costs:
+    """Seconds by size, from measured ones: between two sizes in proportion, beyond the last by its bytes."""
+
+    def __init__(self, measured, shared=False):
+        """shared: all replicas, balancer and clients were on one machine, and are meant to be. Then a request is a span
+        of time in which it has `width` cores of that machine, and is longer in the measure that there are fewer.
+        """
+        rows = measured["sizes"]
+        self.shared = shared
+        self.sizes = [row["bytes"] for row in rows]
+        self.core_s = [row["replica_ms"] / 1e3 for row in rows]
+        self.all_s = [(row["replica_ms"] + row["else_ms"]) / 1e3 for row in rows]
+        self.alone_s = [row["mean_ms"] / 1e3 for row in rows]
+        self.spread = []  # a measured time by the mean of its size
+        for row in rows:
+            self.spread.append([ms / row["mean_ms"] for ms in row["alone_ms"]])
+
+    def mean(self, values, size):
+        at = min(max(bisect.bisect_right(self.sizes, size), 1), len(self.sizes) - 1)
+        low, high = self.sizes[at - 1], self.sizes[at]
+        slope = (values[at] - values[at - 1]) / (high - low)
+        return max(values[at - 1] + (size - low) * slope, values[0] / 2)
+
+    def draw(self, size, numbers):
+        """(core seconds, seconds beyond them, cores) of one request."""
+        at = min(max(bisect.bisect_right(self.sizes, size) - 1, 0), len(self.sizes) - 1)
+        spread = self.spread[at]
+        luck = spread[int(numbers.random() * len(spread))]
+        alone = self.mean(self.alone_s, size)
+        if self.shared:
+            return alone * luck, 0.0, self.mean(self.all_s, size) / alone
+        core = self.mean(self.core_s, size) * luck
+        return core, max(alone * luck - core, 0), 1.0
+
+
+def pareto(numbers, least, most, alpha):
+    """A bounded Pareto size."""
+    u = numbers.random()
+    ratio = (least / most) ** alpha
+    return least / (1 - u * (1 - ratio)) ** (1 / alpha)
+
+
+# A replica ---------------------------------------------------------------------------------------
+
+
+class Request:
+    __slots__ = "size core latency width began deadline client attempt balancer replica".split()
+
+    def __init__(self, size, cost, began, deadline, client):
+        self.size = size
+        self.core, self.latency, self.width = cost
+        self.began, self.deadline, self.client, self.attempt = began, deadline, client, 0
+
+
+class Machine:
+    """Cores that replicas share: one replica's own, or all of those that were measured on one machine."""
+
+    def __init__(self, env, cores):
+        self.env, self.cores = env, cores
+        self.replicas = []
+        self.last = 0.0
+        self.turn = 0
+
+    def advance(self):
+        """Account for the time since the last change."""
+        elapsed = self.env.now - self.last
+        self.last = self.env.now
+        if elapsed > 0:
+            for replica in self.replicas:
+                replica.work(elapsed)
+
+    def plan(self):
+        """After a change: everyone's speed from now on, and when the first request will be done."""
+        wanted = sum(replica.wants() for replica in self.replicas)
+        share = min(1.0, self.cores / wanted) if wanted else 1.0
+        soonest = math.inf
+        for replica in self.replicas:
+            soonest = min(soonest, replica.set_speeds(share))
+        self.turn += 1
+        if soonest < math.inf:
+            event = self.env.timeout(max(soonest, 0.0), self.turn)
+            event.callbacks.append(self.on_time)
+
+    def on_time(self, event):
+        if event.value != self.turn:
+            return
+        self.advance()
+        for replica in self.replicas:
+            replica.finish_due()
+        self.plan()
+
+
+@dataclasses.dataclass
+class Settings:
+    """A replica's, by the names of tallyd's own where it has them."""
+
+    cores: float = 1.0
+    places: int = 4
+    queue_depth: int = 1024
+    memory_budget: float = 2048 * MIB
+    deadlines: bool = True  # refuse, and drop, what cannot be in time
+    small_first: bool = True  # half of the core is theirs; False: one line for all
+
+
+class Replica:
+    def __init__(self, machine, settings, done, speed=1.0):
+        """done(request, outcome): answered, refused, late or lost."""
+        self.machine, self.settings, self.done, self.speed = machine, settings, done, speed
+        machine.replicas.append(self)
+        self.alive = True
+        self.small = collections.deque()
+        self.small_left = 0.0  # core seconds of the first of them
+        self.small_speed = 0.0
+        self.large = []  # heap of (virtual finish, number, request)
+        self.large_speed = 0.0  # of all together
+        self.large_width = 0.0
+        self.virtual = 0.0
+        self.numbers = itertools.count()
+        self.waiting = collections.deque()
+        self.waiting_bytes = 0
+        self.active_bytes = 0
+        self.seconds_per_byte = 0.0  # as the service measures it, in a crowd
+        self.since = 0.0
+
+    # Speeds
+
+    def wants(self):
+        if not self.alive:
+            return 0.0
+        small, large = self.parts()
+        if small:
+            small *= self.small[0].width
+        if large:
+            large *= self.large_width / len(self.large)
+        return small + large
+
+    def parts(self):
+        """Cores for the small ones and for the large ones."""
+        cores, large = self.settings.cores, min(len(self.large), self.settings.cores)
+        if not self.small:
+            return 0.0, large
+        small = min(1.0, max(cores / 2, cores - large))
+        return small, min(large, cores - small)
+
+    def set_speeds(self, share):
+        """returns seconds until its first request is done"""
+        small, large = self.parts()
+        self.small_speed = small * share * self.speed
+        self.large_speed = large * share * self.speed
+        soonest = math.inf
+        if self.small:
+            soonest = self.small_left / self.small_speed
+        if self.large:
+            soonest = min(
+                soonest, (self.large[0][0] - self.virtual) * len(self.large) / self.large_speed
+            )
+        return soonest
+
+    def work(self, elapsed):
+        self.small_left -= elapsed * self.small_speed
+        if self.large:
+            self.virtual += elapsed * self.large_speed / len(self.large)
+
+    # Requests
+
+    def take(self, request):
+        """It has arrived. What becomes of it is told by done()."""
+        if request.size <= SMALL_BYTES or not self.settings.small_first:
+            if len(self.small) >= self.settings.queue_depth:
+                self.done(request, "refused")
+                return
+            self.machine.advance()
+            self.small.append(request)
+            if len(self.small) == 1:
+                self.small_left = request.core
+                self.machine.plan()
+            return
+        if self.refuses(request):
+            self.done(request, "refused")
+        elif self.has_place(request) and not self.waiting:
+            self.machine.advance()
+            self.begin(request)
+            self.machine.plan()
+        else:
+            self.waiting.append(request)
+            self.waiting_bytes += request.size
+
+    def refuses(self, request):
+        if len(self.waiting) >= self.settings.queue_depth:
+            return True
+        crowd = self.waiting or len(self.large) >= self.settings.places
+        if not (crowd and self.settings.deadlines):
+            return False
+        before = request.size + self.waiting_bytes + self.active_bytes / 2
+        wait = before * self.seconds_per_byte * CAUTION
+        return self.machine.env.now + wait > request.deadline
+
+    def has_place(self, request):
+        budget = self.settings.memory_budget
+        if self.large and self.active_bytes + request.size > budget:
+            return False
+        short = min(budget / SHORT_PART, SHORT_BYTES)
+        return len(self.large) < self.settings.places or self.active_bytes + request.size <= short
+
+    def begin(self, request):
+        if not self.large:
+            self.since = self.machine.env.now
+        heapq.heappush(self.large, (self.virtual + request.core, next(self.numbers), request))
+        self.active_bytes += request.size
+        self.large_width += request.width
+
+    def finish_due(self):
+        now = self.machine.env.now
+        while self.small and self.small_left <= 1e-9:
+            self.done(self.small.popleft(), "answered")
+            self.next_small(now)
+        finished = False
+        while self.large and self.large[0][0] - self.virtual <= 1e-9:
+            request = heapq.heappop(self.large)[2]
+            self.active_bytes -= request.size
+            self.large_width -= request.width
+            self.measure(request, now)
+            self.done(request, "answered")
+            finished = True
+        if finished:
+            self.admit(now)
+
+    def next_small(self, now):
+        """Those whose deadline has passed while they waited are dropped."""
+        while self.small and self.settings.deadlines and self.small[0].deadline < now:
+            self.done(self.small.popleft(), "late")
+        if self.small:
+            self.small_left = self.small[0].core
+
+    def measure(self, request, now):
+        took = now - self.since
+        self.since = now
+        if self.waiting:
+            new = took / request.size
+            self.seconds_per_byte = (
+                0.8 * self.seconds_per_byte + 0.2 * new if self.seconds_per_byte else new
+            )
+
+    def admit(self, now):
+        while self.waiting:
+            request = self.waiting[0]
+            needs = (request.size + self.active_bytes / 2) * self.seconds_per_byte * CAUTION
+            hopeless = self.settings.deadlines and now + needs > request.deadline
+            if not hopeless and not self.has_place(request):
+                return
+            self.waiting.popleft()
+            self.waiting_bytes -= request.size
+            if hopeless:
+                self.done(request, "late")
+            else:
+                self.begin(request)
+
+    def die(self):
+        """kill -9: what it has is lost."""
+        self.machine.advance()
+        self.alive = False
+        lost = [*self.small, *(entry[2] for entry in self.large), *self.waiting]
+        self.small.clear()
+        self.large.clear()
+        self.waiting.clear()
+        self.waiting_bytes = self.active_bytes = 0
+        self.large_width = 0.0
+        self.machine.plan()
+        for request in lost:
+            self.done(request, "lost")
+
+
+# Balancers -----------------------------------------------------------------------------------------
+
+
+class Balancer:
+    """One proxy: it knows its own requests, and who was up when it looked."""
+
+    def __init__(self, count, choice, numbers):
+        self.choose = {"random": self.random, "two": self.two, "least": self.least}[choice]
+        self.numbers = numbers
+        self.open = [0] * count
+        self.up = list(range(count))
+        self.place = list(range(count))  # in `up`, -1: down
+        self.heap = [(0, numbers.random(), replica) for replica in range(count)]
+        heapq.heapify(self.heap)
+        self.heaped = choice == "least"
+        self.errors = [0] * count
+
+    def refused(self, replica):
+        """A connection was: `observe layer4` of deploy/haproxy.cfg."""
+        self.errors[replica] += 1
+        if self.errors[replica] >= ERRORS:
+            self.set_up(replica, False)
+
+    def set_up(self, replica, up):
+        at = self.place[replica]
+        self.errors[replica] = 0
+        if up and at < 0:
+            self.place[replica] = len(self.up)
+            self.up.append(replica)
+            self.changed(replica)
+        elif not up and at >= 0:
+            last = self.up.pop()
+            if last != replica:
+                self.up[at] = last
+                self.place[last] = at
+            self.place[replica] = -1
+
+    def changed(self, replica):
+        if self.heaped and self.place[replica] >= 0:
+            heapq.heappush(self.heap, (self.open[replica], self.numbers.random(), replica))
+
+    def random(self, avoid):
+        return self.up[int(self.numbers.random() * len(self.up))]
+
+    def two(self, avoid):
+        one, other = self.random(avoid), self.random(avoid)
+        return one if self.open[one] <= self.open[other] and one != avoid else other
+
+    def least(self, avoid):
+        aside = None
+        while self.heap:
+            entry = self.heap[0]
+            count, _, replica = entry
+            if self.place[replica] < 0 or self.open[replica] != count:
+                heapq.heappop(self.heap)
+            elif replica == avoid:
+                aside = heapq.heappop(self.heap)
+            else:
+                break
+        found = self.heap[0][2] if self.heap else avoid
+        if aside is not None:
+            heapq.heappush(self.heap, aside)
+        return found
+
+    def begin(self, replica):
+        self.open[replica] += 1
+        self.changed(replica)
+
+    def end(self, replica):
+        self.open[replica] -= 1
+        self.changed(replica)
+
+
+# The fleet -------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Scenario:
+    replicas: int = 10
+    rate: float = 100.0  # new requests a second, in all
+    seconds: float = 10.0
+    warm: float = 1.0  # not counted
+    balancers: int = 1
+    choice: str = "least"
+    slow: float = 0.0  # part of the replicas ...
+    slow_speed: float = 0.1  # ... that work at this speed
+    deaths: float = 0.0  # replicas killed a second; each is back after down_s
+    down_s: float = 2.0
+    rolling: float = 0.0  # part of the replicas that restart at a time, one group after the other
+    clients: int = 1000
+    budget: bool = True  # of retries; False: every client tries RETRIES times
+    retries: int = RETRIES
+    deadline_s: float = 1.0  # at least, ...
+    deadline_times: float = 20.0  # ... or so many times what the request takes alone; 0: none
+    replica: Settings = dataclasses.field(default_factory=Settings)
+    machine_cores: float = 0.0  # all replicas share so many cores; 0: each has its own
+    sizes: tuple = (512 * KIB, 256 * MIB, 1.1)  # bounded Pareto
+    kinds: tuple = ()  # or (size, weight) each
+    seed: int = 1
+
+
+class Outcome:
+    """What the clients saw of the requests that began behind the warm-up."""
+
+    def __init__(self):
+        self.times = []  # seconds of those answered
+        self.good = 0
+        self.good_core_s = 0.0
+        self.offered_core_s = 0.0
+        self.late = 0
+        self.failed = 0  # never answered
+        self.calls = 0
+        self.attempts = 0
+        self.small_times = []
+        self.events = 0
+
+    def p(self, percent, small=False):
+        times = sorted(self.small_times if small else self.times)
+        return times[min(len(times) - 1, int(len(times) * percent / 100))] if times else math.nan
+
+    def figures(self):
+        return {
+            "calls": self.calls,
+            "good": self.good / max(self.calls, 1),
+            "good_work": self.good_core_s / max(self.offered_core_s, 1e-9),
+            "late": self.late / max(self.calls, 1),
+            "failed": self.failed / max(self.calls, 1),
+            "attempts": self.attempts / max(self.calls, 1),
+            "p50_ms": self.p(50) * 1e3,
+            "p99_ms": self.p(99) * 1e3,
+            "small_p99_ms": self.p(99, small=True) * 1e3,
+        }
+
+
+class Fleet:
+    def __init__(self, scenario, costs):
+        self.scenario, self.costs = scenario, costs
+        self.numbers = random.Random(scenario.seed)
+        self.env = simpy.Environment()
+        self.outcome = Outcome()
+        shared = Machine(self.env, scenario.machine_cores) if scenario.machine_cores else None
+        slow = round(scenario.replicas * scenario.slow)
+        self.replicas = [
+            Replica(
+                shared or Machine(self.env, scenario.replica.cores),
+                scenario.replica,
+                self.on_done,
+                scenario.slow_speed if number < slow else 1.0,
+            )
+            for number in range(scenario.replicas)
+        ]
+        self.balancers = [
+            Balancer(scenario.replicas, scenario.choice, self.numbers)
+            for _ in range(scenario.balancers)
+        ]
+        self.tokens = [float(RETRY_BURST)] * scenario.clients
+        self.token_time = [0.0] * scenario.clients
+        if scenario.kinds:
+            self.kind_sizes = [size for size, _ in scenario.kinds]
+            self.kind_weights = list(itertools.accumulate(weight for _, weight in scenario.kinds))
+        # What is under way at the end gets the time to end: as long as anybody waits.
+        self.end = scenario.warm + scenario.seconds
+
+    def size(self):
+        if not self.scenario.kinds:
+            return pareto(self.numbers, *self.scenario.sizes)
+        drawn = self.numbers.random() * self.kind_weights[-1]
+        return self.kind_sizes[bisect.bisect_right(self.kind_weights, drawn)]
+
+    def run(self):
+        self.env.process(self.arrivals())
+        if self.scenario.deaths:
+            self.env.process(self.dying())
+        if self.scenario.rolling:
+            self.env.process(self.restarting())
+        self.env.run(until=self.end * 2 + 20 if self.scenario.deadline_times else self.end * 3)
+        return self.outcome
+
+    def arrivals(self):
+        draw, rate = self.numbers.expovariate, self.scenario.rate
+        while self.env.now < self.end:
+            yield self.env.timeout(draw(rate))
+            self.call()
+
+    def call(self):
+        scenario, now = self.scenario, self.env.now
+        size = self.size()
+        cost = core, latency, _ = self.costs.draw(size, self.numbers)
+        allowed = max(scenario.deadline_s, scenario.deadline_times * (core + latency))
+        deadline = now + allowed if scenario.deadline_times else math.inf
+        client = int(self.numbers.random() * scenario.clients)
+        if self.counts(now):
+            self.outcome.calls += 1
+            self.outcome.offered_core_s += core
+        self.tokens[client] = min(RETRY_BURST, self.tokens[client] + RETRY_PER_CALL)
+        self.send(Request(size, cost, now, deadline, client))
+
+    def counts(self, began):
+        return self.scenario.warm <= began < self.end
+
+    def send(self, request):
+        if self.counts(request.began):
+            self.outcome.attempts += 1
+        request.balancer = balancer = self.balancers[
+            int(self.numbers.random() * len(self.balancers))
+        ]
+        avoid = -1
+        for _ in range(PROXY_TRIES):
+            if not balancer.up:
+                break
+            number = balancer.choose(avoid)
+            if self.replicas[number].alive:
+                request.replica = number
+                balancer.begin(number)
+                self.replicas[number].take(request)
+                return
+            balancer.refused(number)
+            avoid = number
+        self.again(request)
+
+    def on_done(self, request, outcome):
+        request.balancer.end(request.replica)
+        if outcome == "answered":
+            ended = self.env.now + request.latency
+            if self.counts(request.began):
+                took = ended - request.began
+                self.outcome.times.append(took)
+                if request.size <= SMALL_BYTES:
+                    self.outcome.small_times.append(took)
+                if ended <= request.deadline:
+                    self.outcome.good += 1
+                    self.outcome.good_core_s += request.core
+                else:
+                    self.outcome.late += 1
+        elif outcome == "late":  # 504: nothing to be gained by another attempt
+            if self.counts(request.began):
+                self.outcome.failed += 1
+        else:
+            self.again(request)
+
+    def again(self, request):
+        """Refused or lost: once more, if the client may."""
+        now, client = self.env.now, request.client
+        pause = self.numbers.random() * min(BACKOFF_S * 2**request.attempt, BACKOFF_MOST_S)
+        may = request.attempt < self.scenario.retries and now + pause < request.deadline
+        if may and self.scenario.budget:
+            earned = (now - self.token_time[client]) * RETRY_PER_S
+            self.token_time[client] = now
+            self.tokens[client] = min(RETRY_BURST, self.tokens[client] + earned)
+            may = self.tokens[client] >= 1
+            self.tokens[client] -= may
+        if not may:
+            if self.counts(request.began):
+                self.outcome.failed += 1
+            return
+        request.attempt += 1
+        self.env.timeout(pause).callbacks.append(lambda _: self.send(request))
+
+    # What happens to replicas
+
+    def seen(self, number, up, delay):
+        """Each balancer notices at its next check."""
+        for balancer in self.balancers:
+            late = delay + self.numbers.random() * CHECK_S
+            self.env.timeout(late).callbacks.append(
+                lambda _, balancer=balancer: balancer.set_up(number, up)
+            )
+
+    def dying(self):
+        while True:
+            yield self.env.timeout(self.numbers.expovariate(self.scenario.deaths))
+            number = int(self.numbers.random() * len(self.replicas))
+            if self.replicas[number].alive:
+                self.replicas[number].die()
+                self.seen(number, False, CHECK_S)
+                self.env.process(self.reviving(number, self.scenario.down_s))
+
+    def reviving(self, number, after):
+        yield self.env.timeout(after)
+        self.replicas[number].alive = True
+        self.seen(number, True, 0.0)
+
+    def restarting(self):
+        group = max(1, round(len(self.replicas) * self.scenario.rolling))
+        for first in itertools.cycle(range(0, len(self.replicas), group)):
+            for number in range(first, min(first + group, len(self.replicas))):
+                self.seen(number, False, CHECK_S)
+            yield self.env.timeout(DRAIN_DELAY_S)
+            for number in range(first, min(first + group, len(self.replicas))):
+                self.env.process(self.restart(number))
+            yield self.env.timeout(START_S + CHECK_S)
+
+    def restart(self, number):
+        """The delay is over: it ends when its last request does."""
+        replica = self.replicas[number]
+        while replica.small or replica.large or replica.waiting:
+            yield self.env.timeout(0.05)
+        replica.alive = False
+        yield from self.reviving(number, START_S)
+
+
+def measured():
+    return json.loads(MEASURED.read_text())
+
+
+def simulate(costs, **changes):
+    return Fleet(Scenario(**changes), costs).run()
+
+
+def capacity(costs, sizes, cores=1.0, count=200_000, seed=7):
+    """Requests a second that one replica does at most: its cores by the mean of what a request takes."""
+    numbers = random.Random(seed)
+    total = sum(costs.mean(costs.core_s, pareto(numbers, *sizes)) for _ in range(count))
+    return cores * count / total
