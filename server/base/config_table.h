@@ -120,10 +120,6 @@ X(batch_max_bytes,     SIZE,   "16MiB",          1,          CONFIG_TIB,       "
   "Most tensor bytes in one launch of several requests.")                                          \
 X(batch_delay_us,      UINT,   "0",              0,          1000000,          "us",               \
   "How long an idle device waits for company before it runs a batch that is not full.")            \
-X(busy_poll_us,        UINT,   "100",            0,          1000,             "us",               \
-  "How long a thread waits awake for what usually comes within microseconds, while few requests "  \
-  "are under way: a device for the next one, an HTTP thread for a device's answer. Saves the time " \
-  "that waking a thread takes, for processor time. 0, and on one core: not at all.")               \
 X(slice_bytes,         SIZE,   "4MiB",           0,          CONFIG_TIB,       "bytes",            \
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
   "arrives, one of eight times this or more also when it is complete, about 5 ms at a time, so "  \

@@ -89,8 +89,6 @@ enum status http_start(struct server *server, struct http **out, struct error *e
         loop->tls = http->tls;
         loop->tokens = http->tokens;
         loop->proxies = &http->proxies;
-        loop->busy_poll.limit_ns =
-            busy_poll_limit_ns(server->config->busy_poll_us, server->config->cpus);
         loop->draining_order = &http->draining;
         loop->stopping_order = &http->stopping;
         loop->conn_limit = server->config->max_connections / loops;

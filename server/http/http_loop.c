@@ -7,11 +7,12 @@
  *            --> on_heartbeat: deadlines, dead clients, MHD's own timeouts
  *   uv_check --> run_daemons: MHD_run() for daemons with something to do, the clients in turn
  *                (http_daemons.c), for at most TURN_US
+ *            --> compute_here: short scans that wait, if the device has nothing to do
  *
  * What comes during a turn has its place in the next one. As long as a daemon needs a run, an
- * idle handle keeps the loop from sleeping, and for a while if a device's answer is due
- * (busy_poll.h). At the end of a turn the devices are woken, if not before, for what was
- * queued.
+ * idle handle keeps the loop from sleeping. At the end of a turn what is short and waits for the
+ * processor is computed (compute_here()), and its answers go out; the devices are woken, if not
+ * before, for what else was queued.
  *
  * MHD reads client sockets edge-triggered: MHD_get_timeout() saying 0 means that it holds
  * data which no descriptor will announce again, so it is asked after every run. (A 0 ms timer
@@ -27,12 +28,12 @@
 #include "server/http/tls.h"
 #include "server/infer/infer.h"
 #include "server/infer/slices.h"
+#include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 
 #include <assert.h>
 #include <fcntl.h>
 #include <microhttpd.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -283,19 +284,23 @@ static void take_back(struct request *request)
 
 static void look_at_orders(struct http_loop *loop);
 
-static void on_done(uv_poll_t *poll, int status, int events)
+static void take_chain_back(struct request *request)
 {
-    struct http_loop *loop = poll->data;
-    (void)status;
-    (void)events;
-    struct request *request = completion_take(&loop->completion);
-    busy_poll_over(&loop->busy_poll, clock_now_ns());
     while (request != NULL) {
         struct request *next = request->next;
         request->next = NULL;
         take_back(request);
         request = next;
     }
+}
+
+static void on_done(uv_poll_t *poll, int status, int events)
+{
+    struct http_loop *loop = poll->data;
+    (void)status;
+    (void)events;
+    struct request *request = completion_take(&loop->completion);
+    take_chain_back(request);
     if (atomic_load(loop->draining_order) && loop->draining_ns == 0) {
         look_at_orders(loop); /* this was the wake-up of http_drain() */
         loop_wake(loop);
@@ -349,27 +354,28 @@ static bool run_daemons(struct http_loop *loop)
     return true; /* perhaps: the next turn sees */
 }
 
-/* Are so few answers of devices due that they are worth busy-polling for? */
-static bool busy_polls(struct http_loop *loop)
+/* Compute what is short and waits for a device here and now. True: requests came back. */
+static bool compute_here(struct http_loop *loop)
 {
-    size_t polled = 0;
-    for (size_t i = 0; i < loop->daemon_count; i++) {
-        polled += loop->daemons[i].polled;
+    if (!queue_waits(loop->server->queue)) {
+        return false;
     }
-    bool awake = polled > 0 && polled <= BUSY_POLL_REQUESTS &&
-                 busy_poll_on(&loop->busy_poll, clock_now_ns());
-    if (awake) {
-        (void)sched_yield(); /* the client may be waiting for this core */
-    }
-    return awake;
+    completion_stay_awake(&loop->completion);
+    const bool ran = device_pool_run_here(loop->server->devices);
+    take_chain_back(completion_take_awake(&loop->completion));
+    return ran;
 }
 
 static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
     bool pending = run_daemons(loop);
+    if (compute_here(loop)) { /* the answers go out in the same turn */
+        pending = run_daemons(loop);
+        pending = compute_here(loop) || pending;
+    }
     queue_wake(loop->server->queue);
-    if (pending || busy_polls(loop)) {
+    if (pending) {
         (void)uv_idle_start(&loop->idle, on_noop);
     } else {
         (void)uv_idle_stop(&loop->idle);

@@ -5,7 +5,6 @@
 
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
-#include "server/sched/busy_poll.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 
@@ -83,7 +82,6 @@ struct http_loop {
     uv_check_t check;
     uv_idle_t idle;
     struct completion completion;
-    struct busy_poll busy_poll; /* for what comes back through it */
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;

@@ -159,6 +159,9 @@ static enum status prepare(struct request *request)
     if (status == STATUS_OK) {
         status = request->codec->complete(call, input, request->payload_received, err);
     }
+    if (status == STATUS_OK && call->source == CALL_SOURCE_TEXT) {
+        status = land_forget_text(request, call->data, parallel, err);
+    }
     if (status == STATUS_OK) {
         status = infer_shm_read_input(request, input, parallel, err);
     }

@@ -15,6 +15,8 @@
 
 enum {
     FIRST_BYTES = 4096,
+    FORGET_BYTES = 32 << 20, /* of numbers' text */
+    FORGET_STEP = 16 << 20,
     UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
     TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
     TOUCH_STEP = 1 << 20,    /* ... in steps */
@@ -165,6 +167,30 @@ enum status land_begin(struct request *request, struct error *err)
         }
     }
     return head_step(request, err);
+}
+
+enum status land_forget_text(struct request *request, struct json_cut text,
+                             const struct parallel *parallel, struct error *err)
+{
+    struct request_body *body = &request->body;
+    struct text *head = &request->head;
+    const size_t first = (size_t)(text.text - head->bytes);
+    size_t at = first + text.bytes;
+    if (text.bytes < FORGET_BYTES || head->block.slab == NULL) {
+        return STATUS_OK; /* fresh pages for the next text would cost more than these are worth */
+    }
+    while (at > first) { /* from the end, where the pages that are there then end */
+        const size_t step = at - first < FORGET_STEP ? at - first : FORGET_STEP;
+        const size_t back = memory_untouch(&head->block, at - step, at);
+        memory_release(request->server->memory, back);
+        request->reserved_bytes -= back;
+        body->head_reserved -= back;
+        at -= step;
+        if (at > first && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    return STATUS_OK;
 }
 
 static enum status feed_head(struct request *request, const char *bytes, size_t count,

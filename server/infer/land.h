@@ -43,6 +43,13 @@ MUST_CHECK enum status land_finish(struct request *request, struct error *err);
 MUST_CHECK enum status land_unpack(struct request *request, uint64_t most,
                                    const struct parallel *parallel, struct error *err);
 
+/* The text of numbers inside the head has been read and will not be again: if it is very long, give
+ * its pages and its part of the budget back before an answer of about its length is printed. They
+ * go in steps.
+ * err   CLIENT_GONE: given up by `parallel` */
+MUST_CHECK enum status land_forget_text(struct request *request, struct json_cut text,
+                                        const struct parallel *parallel, struct error *err);
+
 /* Reserve more of the memory budget for this request. */
 MUST_CHECK enum status land_reserve(struct request *request, uint64_t bytes, struct error *err);
 

@@ -529,6 +529,19 @@ void memory_touch(struct memory_block *block, size_t end)
     block->touched = end > block->touched ? end : block->touched;
 }
 
+size_t memory_untouch(struct memory_block *block, size_t from, size_t to)
+{
+    char *bytes = (char *)slab_data(block->slab) + block->offset;
+    const size_t before = (uintptr_t)bytes % SLAB_ALIGN;
+    const size_t first = round_up(before + from, SLAB_ALIGN) - before;
+    const size_t end = (before + to) / SLAB_ALIGN * SLAB_ALIGN - before;
+    if (first >= end || madvise(bytes + first, end - first, MADV_DONTNEED) != 0) {
+        return 0;
+    }
+    block->touched = first < block->touched ? first : block->touched;
+    return end - first;
+}
+
 static void give_shared(struct memory *memory, const struct memory_block *block)
 {
     struct shared_slab *shared = &memory->shared[block->bin - 1];

@@ -86,6 +86,10 @@ MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block,
  * but for those from block->touched on. Thread: who owns the block. */
 void memory_touch(struct memory_block *block, size_t end);
 
+/* Give the whole pages of an own block between two places back to the system: they read as zeroes
+ * afterwards. Returns how many bytes they are. Thread: who owns it. */
+size_t memory_untouch(struct memory_block *block, size_t from, size_t to);
+
 /* Give back what has been unused for keep_ms; call every second or so. */
 void memory_trim(struct memory *memory, uint64_t now_ns);
 

@@ -18,6 +18,7 @@ enum status completion_init(struct completion *completion, struct error *err)
         return error_set(err, STATUS_INTERNAL, "eventfd: %s", strerrordesc_np(errno));
     }
     atomic_init(&completion->head, NULL);
+    atomic_init(&completion->awake, false);
     completion->fd = fd;
     return STATUS_OK;
 }
@@ -52,9 +53,10 @@ void completion_post(struct completion *completion, struct request *first)
     struct request *head = atomic_load_explicit(&completion->head, memory_order_relaxed);
     do {
         last->next = head;
-    } while (!atomic_compare_exchange_weak_explicit(
-        &completion->head, &head, newest, memory_order_release, memory_order_relaxed));
-    if (head == NULL) {
+    } while (!atomic_compare_exchange_weak(&completion->head, &head, newest));
+    /* Both in one order with completion_take_awake(): if this is not the last look at it that
+     * says so, that one finds the chain. */
+    if (head == NULL && !atomic_load(&completion->awake)) {
         completion_wake(completion);
     }
 }
@@ -89,15 +91,9 @@ void request_end_expired(struct request *first, uint64_t now_ns, const char *wai
     }
 }
 
-struct request *completion_take(struct completion *completion)
+static struct request *take_all(struct completion *completion)
 {
-    uint64_t wakes;
-    /* Read before the exchange: a post in between then wakes the loop once too often, never
-     * once too seldom. */
-    while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
-    }
-    struct request *request =
-        atomic_exchange_explicit(&completion->head, NULL, memory_order_acquire);
+    struct request *request = atomic_exchange(&completion->head, NULL);
     struct request *oldest = NULL;
     while (request != NULL) {
         struct request *next = request->next;
@@ -106,4 +102,25 @@ struct request *completion_take(struct completion *completion)
         request = next;
     }
     return oldest;
+}
+
+struct request *completion_take(struct completion *completion)
+{
+    uint64_t wakes;
+    /* Read before the exchange: a post in between then wakes the loop once too often, never
+     * once too seldom. */
+    while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
+    }
+    return take_all(completion);
+}
+
+void completion_stay_awake(struct completion *completion)
+{
+    atomic_store(&completion->awake, true);
+}
+
+struct request *completion_take_awake(struct completion *completion)
+{
+    atomic_store(&completion->awake, false);
+    return take_all(completion);
 }

@@ -15,6 +15,7 @@ struct request;
 
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->next */
+    atomic_bool awake;              /* the taker is about to look: it need not be woken */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
     size_t expected; /* requests and slices that are to come back by it; the taker's own */
 };
@@ -34,5 +35,10 @@ void completion_fail(struct request *request, enum status status, const char *fo
 
 /* Everything posted, oldest first; NULL if nothing. Clears the eventfd. Thread: the loop. */
 struct request *completion_take(struct completion *completion);
+
+/* From now on no post wakes the loop; and everything posted until it calls the other. Thread: the
+ * loop. */
+void completion_stay_awake(struct completion *completion);
+struct request *completion_take_awake(struct completion *completion);
 
 #endif

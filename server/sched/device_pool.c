@@ -31,6 +31,8 @@ struct device_pool {
     size_t device_count;
     size_t first[DEVICE_POOL_MAX + 1]; /* a device's workers, up to those of the next */
     size_t count;                      /* of workers */
+    size_t here; /* the worker whose device computes what is short where it is called;
+                  * `count`: there is none */
     struct worker workers[];
 };
 
@@ -99,7 +101,6 @@ static struct worker_plan make_plan(const struct device_pool_parts *parts,
         .batch = {.max_requests = (size_t)config->batch_max_requests,
                   .max_bytes = config->batch_max_bytes,
                   .delay_ns = config->batch_delay_us * NS_PER_US},
-        .busy_poll_ns = busy_poll_limit_ns(config->busy_poll_us, config->cpus),
         .timeout_ns = config->device_timeout_ms * NS_PER_MS,
         .back_off_ns = NS_PER_S < config->device_timeout_ms * NS_PER_MS
                            ? NS_PER_S
@@ -278,6 +279,11 @@ static enum status build(const struct worker_plan *plan, const struct scan_devic
         (void)!device_pool_destroy(pool);
         return status;
     }
+    pool->here = 0;
+    while (pool->here < pool->count &&
+           (!pool->workers[pool->here].info.built_in || plan->batch.delay_ns > 0)) {
+        pool->here++;
+    }
     *out = pool;
     return STATUS_OK;
 }
@@ -420,6 +426,11 @@ bool device_pool_destroy(struct device_pool *pool)
     MUST(pthread_mutex_destroy(&pool->changing));
     free(pool);
     return true;
+}
+
+bool device_pool_run_here(struct device_pool *pool)
+{
+    return pool->here < pool->count && worker_run_here(&pool->workers[pool->here]);
 }
 
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns)

@@ -79,6 +79,10 @@ MUST_CHECK enum status device_pool_start(struct device_pool *pool, struct error 
  * what that may use */
 MUST_CHECK bool device_pool_destroy(struct device_pool *pool);
 
+/* Run what waits and is short on the caller's thread, if a device allows it (worker_run_here()).
+ * Returns whether anything ran. Thread: any. */
+bool device_pool_run_here(struct device_pool *pool);
+
 /* Watch for hung devices; called by main every tick. */
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns);
 

@@ -9,7 +9,6 @@
 #include "server/sched/fair.h"
 #include "server/sched/request.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 /* Bytes of tensors that a client gets in a turn: about a batch, and about a slice. */
@@ -25,16 +24,16 @@ enum lane_kind {
 };
 
 struct queue {
-    atomic_uint unannounced[LANE_COUNT]; /* pushes that nobody was woken for yet */
-    atomic_uint changes[LANE_COUNT]; /* pushes and the end: takers that busy-poll look here */
-    atomic_size_t waiting;           /* requests; written by holders of the lock */
-    atomic_bool usable;              /* likewise */
-    pthread_mutex_t lock;            /* guards everything below but options */
+    atomic_uint unannounced[LANE_COUNT];    /* pushes that nobody was woken for yet */
+    atomic_size_t waiting;                  /* requests; written by holders of the lock */
+    atomic_bool usable;                     /* likewise */
+    pthread_mutex_t lock;                   /* guards everything below but options */
     pthread_cond_t arrived[BATCHER_TAKERS]; /* monotonic clock; by what the takers take */
     struct queue_options options;
     struct fair_line lanes[LANE_COUNT];
     enum lane_kind turn; /* lane that is served next if anything waits in it */
     bool closed;
+    unsigned shakes; /* queue_shake() so far */
 };
 
 enum status queue_create(const struct queue_options *options, struct queue **out,
@@ -85,7 +84,6 @@ static void insert(struct queue *queue, struct request *request, bool again)
         fair_push(&queue->lanes[lane], request);
     }
     (void)atomic_fetch_add_explicit(&queue->waiting, 1, memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&queue->changes[lane], 1, memory_order_relaxed);
 }
 
 /* Take the request at the cursor out of its lane: served. Thread: a holder of the lock. */
@@ -121,6 +119,11 @@ enum status queue_admits(const struct queue *queue, struct error *err)
                          queue->options.max_requests);
     }
     return STATUS_OK;
+}
+
+bool queue_waits(const struct queue *queue)
+{
+    return atomic_load_explicit(&queue->waiting, memory_order_relaxed) > 0;
 }
 
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns)
@@ -172,9 +175,6 @@ void queue_wake(struct queue *queue)
 /* Thread: a holder of the lock. */
 static void wake_everybody(struct queue *queue)
 {
-    for (int i = 0; i < LANE_COUNT; i++) {
-        (void)atomic_fetch_add_explicit(&queue->changes[i], 1, memory_order_relaxed);
-    }
     for (int i = 0; i < BATCHER_TAKERS; i++) {
         MUST(pthread_cond_broadcast(&queue->arrived[i]));
     }
@@ -183,6 +183,7 @@ static void wake_everybody(struct queue *queue)
 void queue_shake(struct queue *queue)
 {
     MUST(pthread_mutex_lock(&queue->lock));
+    queue->shakes++;
     wake_everybody(queue);
     MUST(pthread_mutex_unlock(&queue->lock));
 }
@@ -405,32 +406,6 @@ static void wait_until(struct queue *queue, enum batcher_taker taker, uint64_t u
     (void)pthread_cond_timedwait(&queue->arrived[taker], &queue->lock, &until);
 }
 
-/* Changes for whoever takes so. */
-static unsigned changes_for(const struct queue *queue, enum batcher_taker taker)
-{
-    unsigned small = atomic_load_explicit(&queue->changes[LANE_SMALL], memory_order_relaxed);
-    unsigned large = atomic_load_explicit(&queue->changes[LANE_LARGE], memory_order_relaxed);
-    return taker == BATCHER_SMALL ? small : taker == BATCHER_LARGE ? large : small + large;
-}
-
-/* Busy-poll for a push, or the end. False: it is not worth it (any more), sleep instead.
- * Thread: a holder of the lock, which it gives away meanwhile. */
-static bool busy_wait(struct queue *queue, enum batcher_taker taker, struct busy_poll *poll)
-{
-    if (poll == NULL || !busy_poll_on(poll, clock_now_ns())) {
-        return false;
-    }
-    unsigned seen = changes_for(queue, taker);
-    bool changed = false;
-    MUST(pthread_mutex_unlock(&queue->lock));
-    do {
-        (void)sched_yield();
-        changed = changes_for(queue, taker) != seen;
-    } while (!changed && busy_poll_on(poll, clock_now_ns()));
-    MUST(pthread_mutex_lock(&queue->lock));
-    return true;
-}
-
 /* One look at the queue. Thread: a holder of the lock.
  * returns true if there is a batch; else *wait_ns is when to look again, 0: at any time */
 static bool look(struct queue *queue, enum batcher_taker taker,
@@ -447,12 +422,19 @@ static bool look(struct queue *queue, enum batcher_taker taker,
     if (lane == NULL) {
         return false;
     }
+    if (options->max_first_bytes > 0 &&
+        request_bytes(fair_begin(lane).current) > options->max_first_bytes) {
+        return false;
+    }
     uint64_t until_ns = peers_until_ns(queue, lane, options);
     if (until_ns > now_ns) {
         *wait_ns = until_ns;
         return false;
     }
     form(queue, lane, options, batch, expired);
+    if (lane->count == 0) { /* nobody need be woken for it any more */
+        atomic_store_explicit(&queue->unannounced[kind], 0, memory_order_relaxed);
+    }
     if (taker == BATCHER_BOTH) {
         queue->turn = kind == LANE_SMALL ? LANE_LARGE : LANE_SMALL;
     }
@@ -466,30 +448,26 @@ static enum batcher_taker taker_of(const struct batcher_options *options)
 }
 
 enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 struct busy_poll *poll, uint64_t timeout_ns,
-                                 struct request **first, size_t *count)
+                                 uint64_t timeout_ns, struct request **first, size_t *count)
 {
     uint64_t give_up_ns = clock_now_ns() + timeout_ns;
     enum batcher_result result = BATCHER_TAKEN;
     struct batch batch = {0};
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->lock));
-    enum batcher_taker takes = taker_of(options);
+    const enum batcher_taker takes = taker_of(options);
+    const unsigned shakes = queue->shakes;
     for (uint64_t look_ns; !look(queue, takes, options, &batch, &expired, &look_ns);) {
         if (look_ns == 0 && queue->closed) {
             result = BATCHER_CLOSED;
             break;
         }
-        if (expired != NULL || (look_ns == 0 && clock_now_ns() >= give_up_ns)) {
+        if (expired != NULL || queue->shakes != shakes ||
+            (look_ns == 0 && clock_now_ns() >= give_up_ns)) {
             result = BATCHER_TIMEOUT; /* at once with the expired: they wait for their answer */
             break;
         }
-        if (look_ns != 0) {
-            wait_until(queue, takes, look_ns);
-        } else if (!busy_wait(queue, takes, poll)) {
-            wait_until(queue, takes, give_up_ns);
-        }
-        takes = taker_of(options);
+        wait_until(queue, takes, look_ns != 0 ? look_ns : give_up_ns);
     }
     MUST(pthread_mutex_unlock(&queue->lock));
     if (expired != NULL) {
@@ -498,9 +476,6 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
     if (result == BATCHER_TAKEN) {
         *first = batch.first;
         *count = batch.count;
-        if (poll != NULL) {
-            busy_poll_over(poll, clock_now_ns());
-        }
     }
     return result;
 }

@@ -16,7 +16,6 @@
 #define TALLY_SERVER_QUEUE_H
 
 #include "proto/status.h"
-#include "server/sched/busy_poll.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,6 +43,9 @@ void queue_destroy(struct queue *queue); /* empty by now; NULL is fine */
  * err   QUEUE_FULL, NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_admits(const struct queue *queue, struct error *err);
 
+/* Whether anything waits. No lock. */
+bool queue_waits(const struct queue *queue);
+
 /* How long this client's oldest small request has been waiting, 0 if none is: about as long as
  * one more will wait. */
 uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns);
@@ -62,7 +64,8 @@ MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
  * then share a launch instead of waking a device one by one. Cheap if nothing was. */
 void queue_wake(struct queue *queue);
 
-/* Have every taker look again: what some of them take has changed. */
+/* Have every taker come back (BATCHER_TIMEOUT): what some of them take has changed, or more than
+ * the queue is to be looked at. */
 void queue_shake(struct queue *queue);
 
 /* Put a chain (linked by next) back where it was in its lane, to run on another device. Without
@@ -113,8 +116,9 @@ enum batcher_taker {
 struct batcher_options {
     size_t max_requests; /* most requests of one batch, >= 1 */
     uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
-    uint64_t delay_ns;   /* --batch-delay-us: how long an unfilled batch waits for more */
-    const atomic_int *takes; /* borrowed; enum batcher_taker: which lanes, read at every look.
+    uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
+    uint64_t delay_ns;        /* --batch-delay-us: how long an unfilled batch waits for more */
+    const atomic_int *takes;  /* borrowed; enum batcher_taker: which lanes, read at every call.
                                 Whoever changes it calls queue_shake(). NULL: both */
 };
 
@@ -125,13 +129,11 @@ enum batcher_result {
 };
 
 /* Wait for work and take one batch.
- * poll   the caller's own, between calls, too; NULL: waits asleep
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless BATCHER_TAKEN
- * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns; BATCHER_CLOSED: nothing will
+ * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns, or queue_shake(); BATCHER_CLOSED: nothing will
  * come any more for this taker */
 enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
-                                 struct busy_poll *poll, uint64_t timeout_ns,
-                                 struct request **first, size_t *count);
+                                 uint64_t timeout_ns, struct request **first, size_t *count);
 
 #endif

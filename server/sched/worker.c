@@ -19,7 +19,9 @@
 
 enum {
     STEPS_BACK = 5, /* behind HTTP threads, which begin what is short and end it */
-    BACK_OFF_DOUBLINGS = 6
+    BACK_OFF_DOUBLINGS = 6,
+    HERE_BYTES = 64 << 10, /* most of a request that another thread runs: some 10 us ... */
+    HERE_BATCH_BYTES = 256 << 10 /* ... of a batch of them */
 };
 
 /* A batch of more than this gets more time in proportion. */
@@ -492,6 +494,74 @@ static bool open_device(struct worker *worker)
     return true;
 }
 
+/* The thread waits for requests from now on, and may be helped with them. */
+static void begin_waiting(struct worker *worker)
+{
+    MUST(pthread_mutex_lock(&worker->lock));
+    worker->waiting = true;
+    MUST(pthread_mutex_unlock(&worker->lock));
+}
+
+/* The device is the thread's again. False: it is out of use. */
+static bool end_waiting(struct worker *worker)
+{
+    MUST(pthread_mutex_lock(&worker->lock));
+    worker->waiting = false;
+    while (worker->lent) {
+        MUST(pthread_cond_wait(&worker->changed, &worker->lock));
+    }
+    const bool broken = worker->broken;
+    worker->broken = false;
+    MUST(pthread_mutex_unlock(&worker->lock));
+    return !broken;
+}
+
+static bool borrow(struct worker *worker)
+{
+    MUST(pthread_mutex_lock(&worker->lock));
+    const bool free = worker->waiting && !worker->lent && !worker->broken;
+    worker->lent = worker->lent || free;
+    MUST(pthread_mutex_unlock(&worker->lock));
+    return free;
+}
+
+static void give_device_back(struct worker *worker, bool works)
+{
+    MUST(pthread_mutex_lock(&worker->lock));
+    worker->lent = false;
+    worker->broken = !works;
+    MUST(pthread_cond_broadcast(&worker->changed));
+    MUST(pthread_mutex_unlock(&worker->lock));
+    if (!works) {
+        queue_shake(worker->plan->queue); /* its thread has to see to it */
+    }
+}
+
+bool worker_run_here(struct worker *worker)
+{
+    static const atomic_int takes = BATCHER_SMALL;
+    const struct batcher_options batching = {.max_requests = worker->plan->batch.max_requests,
+                                             .max_bytes = HERE_BATCH_BYTES,
+                                             .max_first_bytes = HERE_BYTES,
+                                             .takes = &takes};
+    struct request *first = NULL;
+    size_t count = 0;
+    bool ran = false;
+    bool works = true;
+    if (!borrow(worker)) {
+        return false;
+    }
+    struct queue *queue = worker->plan->queue;
+    while (works && queue_waits(queue) &&
+           batcher_take(queue, &batching, 0, &first, &count) == BATCHER_TAKEN) {
+        hold(worker, first, count, NULL);
+        works = run_batch(worker);
+        ran = true;
+    }
+    give_device_back(worker, works);
+    return ran;
+}
+
 /* Returns when the queue is closed (true) or the device is out of use (false). */
 static bool serve(struct worker *worker)
 {
@@ -499,13 +569,17 @@ static bool serve(struct worker *worker)
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
-        enum batcher_result result = batcher_take(
-            plan->queue, &worker->batching, &worker->busy_poll, IDLE_WAIT_NS, &first, &count);
+        begin_waiting(worker);
+        enum batcher_result result =
+            batcher_take(plan->queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
+        if (!end_waiting(worker)) {
+            put_back(worker, result == BATCHER_TAKEN ? first : NULL);
+            return false;
+        }
         if (result == BATCHER_CLOSED) {
             return true;
         }
         if (result == BATCHER_TAKEN) {
-            worker->busy_poll.limit_ns = count > BUSY_POLL_REQUESTS ? 0 : plan->busy_poll_ns;
             hold(worker, first, count, NULL);
             if (!run_batch(worker)) {
                 return false;

@@ -49,7 +49,6 @@ struct worker_plan {
     const struct device_driver *driver;
     struct scan_device_options open_options;
     struct batcher_options batch;
-    uint64_t busy_poll_ns;       /* --busy-poll-us */
     uint64_t timeout_ns;         /* --device-timeout-ms */
     uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
     void (*changed)(void *pool); /* a state changed; thread: any */
@@ -72,6 +71,9 @@ struct worker {
     pthread_cond_t changed; /* monotonic clock: stopping, exited */
     bool stopping;
     bool exited;
+    bool waiting;              /* its thread is in batcher_take() */
+    bool lent;                 /* another thread runs batches on the device: its own waits */
+    bool broken;               /* and they put it out of use */
     uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
     uint64_t call_timeout_ns;  /* how long it was given */
     enum worker_call call;
@@ -84,7 +86,6 @@ struct worker {
     struct device_stats stats; /* the counting part */
 
     /* Thread's own. */
-    struct busy_poll busy_poll;
     struct scan_device *device; /* NULL: closed */
     struct scan_job *jobs;
     struct scan_plan *plans; /* copies: the requests may be taken away */
@@ -103,6 +104,11 @@ MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);
 void worker_stop(struct worker *worker);
 /* Join it if it leaves before then; false: it still runs. */
 bool worker_join(struct worker *worker, uint64_t until_ns);
+
+/* Run short small requests that wait on the caller's thread, if the device's own has nothing to do:
+ * a scan of a few KiB takes less than waking that. For Tally's own driver, which computes what is
+ * short where it is called. Returns whether any ran. Thread: any. */
+bool worker_run_here(struct worker *worker);
 
 /* Take the requests from a device that is over its time. Thread: main. */
 void worker_watch(struct worker *worker, uint64_t now_ns);

@@ -310,7 +310,6 @@ void wire_server_start(void)
     (void)snprintf(tcp, sizeof tcp, "--listen=127.0.0.1:%u", ntohs(wire.tcp.sin_port));
     const char *words[] = {"--slice-bytes=4KiB",
                            "--inline-json-bytes=1KiB",
-                           "--busy-poll-us=0",
                            "--max-body-bytes=160KiB",
                            "--max-header-bytes=8KiB",
                            "--per-client-requests=3",

@@ -6,15 +6,14 @@
 #include "tests/unit/fake_driver.h"
 
 /* Short times: a device hangs after 50 ms, a failed one is tried again after 50 ms and more. */
-/* A device that waits awake would take all that comes one by one: here each has its turn. */
-static const char *const quick[] = {"--device-timeout-ms=50", "--busy-poll-us=0", NULL};
+static const char *const quick[] = {"--device-timeout-ms=50", NULL};
 
 /* A pool of the devices of `fake`, when they are ready. */
 static inline void start_as_set(struct fake_server *fakes)
 {
-    size_t count = fake.count;
     struct error err = ERROR_INIT;
     assert_true(fake_server_init(fakes, quick, &err));
+    const size_t count = device_pool_count(fakes->server.devices);
     assert_int_equal(device_pool_start(fakes->server.devices, &err), STATUS_OK);
     for (size_t i = 0; i < count; i++) {
         struct device_stats stats;

@@ -35,7 +35,7 @@ static struct request *take(struct queue *queue, const struct batcher_options *o
 {
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(queue, options, NULL, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(batcher_take(queue, options, 0, &first, &count), BATCHER_TAKEN);
     assert_int_equal(count, expected);
     for (struct request *request = first; request != NULL; request = request->next) {
         assert_int_equal(request->state, REQUEST_RUNNING);
@@ -133,7 +133,7 @@ static void a_taker_gives_up_after_its_timeout(void **state)
     struct request *first = NULL;
     size_t count = 7;
     uint64_t began_ns = clock_now_ns();
-    assert_int_equal(batcher_take(*state, &usual, NULL, 20 * NS_PER_MS, &first, &count),
+    assert_int_equal(batcher_take(*state, &usual, 20 * NS_PER_MS, &first, &count),
                      BATCHER_TIMEOUT);
     assert_true(clock_now_ns() - began_ns >= 20 * NS_PER_MS);
     assert_null(first);
@@ -159,7 +159,6 @@ struct taker {
     struct queue *queue;
     atomic_int takes; /* enum batcher_taker */
     pthread_t thread;
-    struct busy_poll poll;
     size_t requests;
     size_t batches;
     atomic_int thread_id; /* 0: it has not begun */
@@ -175,7 +174,7 @@ static void *take_until_closed(void *argument)
         struct request *first = NULL;
         size_t count = 0;
         enum batcher_result result =
-            batcher_take(taker->queue, &options, &taker->poll, 3600 * NS_PER_S, &first, &count);
+            batcher_take(taker->queue, &options, 3600 * NS_PER_S, &first, &count);
         if (result == BATCHER_CLOSED) {
             return NULL;
         }
@@ -187,10 +186,10 @@ static void *take_until_closed(void *argument)
     }
 }
 
-static void check_that_pushes_are_taken(struct queue *queue, uint64_t awake_ns)
+static void a_push_wakes_a_waiting_taker(void **state)
 {
-    struct taker taker = {
-        .queue = queue, .takes = BATCHER_BOTH, .poll = {.limit_ns = awake_ns}};
+    struct queue *queue = *state;
+    struct taker taker = {.queue = queue, .takes = BATCHER_BOTH};
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
     for (int i = 0; i < 20; i++) {
         struct request *rest = NULL;
@@ -201,16 +200,6 @@ static void check_that_pushes_are_taken(struct queue *queue, uint64_t awake_ns)
     queue_close(queue);
     pthread_join(taker.thread, NULL);
     assert_int_equal(taker.requests, 20);
-}
-
-static void a_push_wakes_a_waiting_taker(void **state)
-{
-    check_that_pushes_are_taken(*state, 0);
-}
-
-static void a_push_is_taken_by_who_waits_awake(void **state)
-{
-    check_that_pushes_are_taken(*state, 3600 * NS_PER_S);
 }
 
 /* How often the taker has gone to sleep, if it sleeps now; else -1. To wake a thread makes it
@@ -277,23 +266,6 @@ static void what_is_pushed_together_is_taken_together(void **state)
     assert_int_equal(taker.batches, 2);
 }
 
-static void who_waits_awake_takes_a_push_before_anybody_is_woken(void **state)
-{
-    struct taker taker = {
-        .queue = *state, .takes = BATCHER_BOTH, .poll = {.limit_ns = 3600 * NS_PER_S}};
-    struct request *rest = NULL;
-    assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
-    for (int i = 0; i < 20; i++) {
-        struct request *request = fake_request(&completion, DTYPE_F32, 4);
-        assert_int_equal(queue_push(*state, request, &request->error), STATUS_OK);
-        assert_ptr_equal(fake_await(&completion, &rest, 10000), request);
-        free(request);
-    }
-    queue_close(*state);
-    pthread_join(taker.thread, NULL);
-    assert_int_equal(taker.batches, 20);
-}
-
 static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void **state)
 {
     static const atomic_int small_lane = BATCHER_SMALL;
@@ -306,13 +278,33 @@ static void takers_of_one_lane_leave_the_other_alone_until_they_take_both(void *
     size_t count = 0;
     struct request *of_small = push(*state, DTYPE_F32, 4);
     struct request *of_large = push(*state, DTYPE_F32, LARGE);
-    assert_int_equal(batcher_take(*state, &large, NULL, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(batcher_take(*state, &large, 0, &first, &count), BATCHER_TAKEN);
     assert_ptr_equal(first, of_large);
-    assert_int_equal(batcher_take(*state, &large, NULL, 0, &first, &count), BATCHER_TIMEOUT);
-    assert_int_equal(batcher_take(*state, &small, NULL, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(batcher_take(*state, &large, 0, &first, &count), BATCHER_TIMEOUT);
+    assert_int_equal(batcher_take(*state, &small, 0, &first, &count), BATCHER_TAKEN);
     assert_ptr_equal(first, of_small);
     free(of_small);
     free(of_large);
+}
+
+static void who_takes_only_what_is_short_leaves_the_rest_in_its_place(void **state)
+{
+    const atomic_int small_only = BATCHER_SMALL;
+    struct batcher_options brief = usual;
+    brief.takes = &small_only;
+    brief.max_first_bytes = 1000;
+    struct request *first = NULL;
+    size_t count = 0;
+    struct request *shorter = push(*state, DTYPE_F32, 4);
+    struct request *longer = push(*state, DTYPE_F64, 4000); /* no company */
+    assert_int_equal(batcher_take(*state, &brief, 0, &first, &count), BATCHER_TAKEN);
+    assert_ptr_equal(first, shorter);
+    assert_int_equal(batcher_take(*state, &brief, 0, &first, &count), BATCHER_TIMEOUT);
+    assert_true(queue_waits(*state));
+    free_chain(take(*state, &usual, 1));
+    assert_false(queue_waits(*state));
+    free(shorter);
+    (void)longer;
 }
 
 static void a_taker_that_sleeps_for_one_lane_is_told_to_take_both(void **state)
@@ -339,6 +331,7 @@ static void enough_pushes_wake_a_taker_before_the_loop_is_through(void **state)
     struct taker taker = {.queue = *state, .takes = BATCHER_BOTH};
     struct request *rest = NULL;
     assert_int_equal(pthread_create(&taker.thread, NULL, take_until_closed, &taker), 0);
+    (void)await_sleep(&taker);
     for (int i = 0; i < QUEUE_WAKE_PUSHES; i++) {
         struct request *request = fake_request(&completion, DTYPE_F32, 4);
         assert_int_equal(queue_push(*state, request, &request->error), STATUS_OK);
@@ -431,10 +424,9 @@ int main(void)
         T(a_taker_gives_up_after_its_timeout),
         T(a_delay_waits_for_company_but_not_for_longer),
         T(a_push_wakes_a_waiting_taker),
-        T(a_push_is_taken_by_who_waits_awake),
         T(what_is_pushed_together_is_taken_together),
-        T(who_waits_awake_takes_a_push_before_anybody_is_woken),
         T(takers_of_one_lane_leave_the_other_alone_until_they_take_both),
+        T(who_takes_only_what_is_short_leaves_the_rest_in_its_place),
         T(a_taker_that_sleeps_for_one_lane_is_told_to_take_both),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),

@@ -263,6 +263,87 @@ static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own
     assert_true(fake_server_deinit(&fakes));
 }
 
+/* Push what is short, and have this thread compute it if the device's own is asleep. */
+static struct request *push_and_run_here(struct fake_server *fakes, bool *here)
+{
+    struct request *request = fake_tensor(fakes, DTYPE_F32, 16);
+    assert_int_equal(queue_push(fakes->server.queue, request, &request->error), STATUS_OK);
+    *here = device_pool_run_here(fakes->server.devices);
+    queue_wake(fakes->server.queue);
+    assert_ptr_equal(fake_finished(fakes), request);
+    return request;
+}
+
+static void what_is_short_is_computed_where_it_is_called_on_a_device_of_our_own(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    fake_reset(1);
+    fake.built_in = true;
+    start_as_set(&fakes);
+    bool here = false;
+    unsigned tries = 0;
+    do { /* its thread may not wait yet */
+        struct request *request = push_and_run_here(&fakes, &here);
+        assert_int_equal(request->error.status, STATUS_OK);
+        assert_int_equal(request->device, 0);
+        fake_release(&fakes, request);
+        tries++;
+    } while (!here);
+    assert_int_equal(stats_of(&fakes, 0).requests, tries);
+    assert_false(device_pool_run_here(fakes.server.devices)); /* nothing waits */
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void what_is_long_or_on_other_devices_is_not_computed_where_it_is_called(void **state)
+{
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        struct fake_server fakes;
+        fake_reset(1);
+        fake.built_in = own > 0;
+        start_as_set(&fakes);
+        struct request *request = fake_tensor(&fakes, DTYPE_F32, own > 0 ? FAKE_LARGE : 16);
+        assert_int_equal(queue_push(fakes.server.queue, request, &request->error), STATUS_OK);
+        assert_false(device_pool_run_here(fakes.server.devices));
+        queue_wake(fakes.server.queue);
+        assert_ptr_equal(fake_finished(&fakes), request);
+        fake_release(&fakes, request);
+        assert_true(fake_server_deinit(&fakes));
+    }
+}
+
+static void a_device_that_fails_where_it_is_called_is_opened_again(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    fake_reset(1);
+    fake.built_in = true;
+    start_as_set(&fakes);
+    const unsigned opens = atomic_load(&fake.opens[0]);
+    bool here = false;
+    while (!here) { /* its thread may not wait yet */
+        fake_release(&fakes, push_and_run_here(&fakes, &here));
+    }
+    atomic_store(&fake.mode[0], FAKE_FAILS);
+    struct request *lost = push_and_run_here(&fakes, &here);
+    assert_true(here);
+    assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
+    fake_release(&fakes, lost);
+    assert_int_not_equal(stats_of(&fakes, 0).state, DEVICE_READY);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    while (stats_of(&fakes, 0).state != DEVICE_READY) {
+        device_pool_tick(fakes.server.devices, clock_now_ns());
+    }
+    assert_true(atomic_load(&fake.opens[0]) > opens);
+    struct request *request = push_and_run_here(&fakes, &here);
+    assert_int_equal(request->error.status, STATUS_OK);
+    fake_release(&fakes, request);
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
 static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void **state)
 {
     (void)state;
@@ -313,6 +394,7 @@ static void *push_many(void *argument)
         if (queue_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
             completion_post(request->completion, request);
         }
+        (void)device_pool_run_here(fakes->server.devices);
         queue_wake(fakes->server.queue);
         if (i % 16 == 0) {
             (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -339,7 +421,9 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    start(&fakes, 4);
+    fake_reset(4);
+    fake.built_in = true; /* the pushers compute what is short on it, too */
+    start_as_set(&fakes);
     atomic_bool stop = false;
     pthread_t pushers[PUSHERS];
     pthread_t trouble;
@@ -364,7 +448,7 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
         pthread_join(pushers[i], NULL);
     }
     assert_true(computed > PUSHERS * PUSHES / 2);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < device_pool_count(fakes.server.devices); i++) {
         while (stats_of(&fakes, i).state != DEVICE_READY) {
             device_pool_tick(fakes.server.devices, clock_now_ns());
         }
@@ -387,6 +471,9 @@ int main(void)
         cmocka_unit_test(without_any_device_the_pool_is_not_made),
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
         cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
+        cmocka_unit_test(what_is_short_is_computed_where_it_is_called_on_a_device_of_our_own),
+        cmocka_unit_test(what_is_long_or_on_other_devices_is_not_computed_where_it_is_called),
+        cmocka_unit_test(a_device_that_fails_where_it_is_called_is_opened_again),
         cmocka_unit_test(when_one_of_two_workers_hangs_the_other_does_the_work_of_both),
         cmocka_unit_test(every_request_ends_once_whatever_the_devices_do),
     };

@@ -18,7 +18,7 @@ static void expect_next(struct queue *queue, struct request *expected)
     const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(queue, &alone, NULL, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(batcher_take(queue, &alone, 0, &first, &count), BATCHER_TAKEN);
     assert_int_equal(count, 1);
     assert_ptr_equal(first, expected);
     free(first);
@@ -101,7 +101,7 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
     for (int i = 0; i < 60; i++) {
         struct request *first = NULL;
         size_t count = 0;
-        assert_int_equal(batcher_take(*state, &alone, NULL, 0, &first, &count), BATCHER_TAKEN);
+        assert_int_equal(batcher_take(*state, &alone, 0, &first, &count), BATCHER_TAKEN);
         bytes[first->client == &many] += request_bytes(first);
         free(first);
     }
@@ -203,7 +203,7 @@ static void what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound(
     const struct batcher_options both = {.max_requests = 2, .max_bytes = 1 << 20};
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(*state, &both, NULL, 0, &first, &count), BATCHER_TAKEN);
+    assert_int_equal(batcher_take(*state, &both, 0, &first, &count), BATCHER_TAKEN);
     assert_int_equal(count, 2);
     assert_int_equal(first->state, REQUEST_RUNNING);
     for (int i = 0; i < 3; i++) {
@@ -229,7 +229,7 @@ static void a_closed_queue_refuses_but_is_emptied(void **state)
     const struct batcher_options alone = {.max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
-    assert_int_equal(batcher_take(*state, &alone, NULL, NS_PER_S * 3600, &first, &count),
+    assert_int_equal(batcher_take(*state, &alone, NS_PER_S * 3600, &first, &count),
                      BATCHER_CLOSED);
 }
 

@@ -33,7 +33,6 @@ static void set_up(struct fixture *f, size_t devices, const char *flag)
     (void)snprintf(listen, sizeof listen, "--listen=unix:%s", f->path);
     const char *words[] = {"--slice-bytes=64KiB",
                            "--device-timeout-ms=100",
-                           "--busy-poll-us=0", /* of several devices each has its turn */
                            "--log-level=error",
                            listen,
                            flag,
