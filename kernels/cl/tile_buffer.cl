@@ -54,7 +54,7 @@ struct bundle {
     bool whole;  /* all lanes have a line, */
     bool stream; /* and rows are whole cache lines */
 };
-#define RUN LINE /* lanes of neighbours in the bundled dimension */
+#define RUN(lanes) LINE /* neighbours in the bundled dimension, if all lanes have a line */
 
 INLINE bool lane_has_line(const struct bundle *b, uint lane)
 {
@@ -93,7 +93,7 @@ struct bundle {
     long out[LANES];
     ulong number[LANES]; /* of the line in its entry */
 };
-#define RUN LANES
+#define RUN(lanes) (lanes)
 
 INLINE bool lane_has_line(const struct bundle *b, uint lane)
 {
@@ -206,7 +206,10 @@ INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row,
     const uint lanes = b->whole ? b->lanes : 0;
     for (uint r = whole; r < rows; r++, in += w->in_step, cells += PITCH) {
         __global const elem_t *p = in + b->in[0];
-        for (uint lane = 0; lane < lanes; lane += SIDE) {
+        for (uint lane = 0; lane < lanes && next == 1; lane += SIDE) {
+            ((side_t *)(cells + lane))[0] = SIDE_AT(p + lane);
+        }
+        for (uint lane = 0; lane < lanes && next != 1; lane += SIDE) {
             ((side_t *)(cells + lane))[0] = side_load(p + (long)lane * next, next);
         }
         for (uint lane = 0; lane < b->lines && !b->whole; lane += SIDE) {
@@ -320,15 +323,17 @@ INLINE void store_across(const struct layout *w, const struct bundle *b, ulong r
     const bool whole = b->whole;
     __global elem_t *out = w->out + (long)row * w->out_step;
     for (uint r = 0; r < rows; r++, out += w->out_step, cells += PITCH) {
-        for (uint first = 0; first < lanes && whole; first += RUN) {
+        for (uint first = 0; first < lanes && whole; first += RUN(lanes)) {
             __global elem_t *p = out + lane_out(w, b, first);
             const side_t *x = (const side_t *)(cells + first);
-            const uint end = min(lanes - first, (uint)RUN) / SIDE;
+            const uint end = RUN(lanes) / SIDE;
             if (g.step == 1 && g.stream) {
+#pragma unroll 4
                 for (uint i = 0; i < end; i++) {
                     STREAM_STORE(x[i], (__global side_t *)p + i);
                 }
             } else if (g.step == 1) {
+#pragma unroll 4
                 for (uint i = 0; i < end; i++) {
                     ((__global side_any_t *)p)[i] = x[i];
                 }
@@ -365,14 +370,22 @@ INLINE void tile_store(const struct layout *w, const struct bundle *b, ulong row
 
 /* ---- what comes next ---- */
 
-INLINE long item_at(const struct ahead *a)
+INLINE __global const elem_t *item_next(struct ahead *a)
 {
     const struct bundle *b = a->bundle;
 #if defined(PERMUTED) /* an item: what a tile has of a row and a bundled line */
-    return b->in + (long)(a->item / b->bundled) * a->pitch + (long)(a->item % b->bundled) * a->next;
+    __global const elem_t *p = a->row + b->in + (long)a->line * a->next;
+    const bool row_ends = ++a->line == b->bundled;
 #else
-    return a->by_line ? b->in[a->item] : b->in[0] + (long)a->item * a->pitch;
+    __global const elem_t *p = a->row + b->in[a->line];
+    const bool row_ends = !a->by_line;
+    a->line += a->by_line ? 1 : 0;
 #endif
+    if (row_ends) {
+        a->line = 0;
+        a->row += a->pitch;
+    }
+    return p;
 }
 
 /* The cells of `rows` rows from `row` on, to be asked for in so many steps. */
@@ -381,10 +394,10 @@ INLINE struct ahead ahead_of(const struct layout *w, const struct bundle *b, ulo
 {
     struct ahead a;
     a.bundle = b;
-    a.item = 0;
+    a.line = 0;
     a.pitch = w->in_step;
     a.next = w->in_next;
-    a.first = w->in + (long)row * w->in_step;
+    a.row = w->in + (long)row * w->in_step;
 #if defined(PERMUTED)
     a.by_line = false;
     a.items = rows * b->bundled;
@@ -398,7 +411,7 @@ INLINE struct ahead ahead_of(const struct layout *w, const struct bundle *b, ulo
     ulong near = a.by_line ? along : across;
     a.hop = (uint)min(max(near, (ulong)LINE), (ulong)0x7FFFFFFF);
     a.span = (uint)min(near * (a.by_line ? rows - 1 : b->lines - 1), (ulong)0x7FFFFFFF);
-    a.first -= a.by_line && w->in_step < 0 ? a.span : 0;
+    a.row -= a.by_line && w->in_step < 0 ? a.span : 0;
 #endif
     a.each = (a.items + steps - 1) / steps;
     return a;
