@@ -291,8 +291,7 @@ static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t
 static struct scan_units parts_of_lines(const struct scan_piece *piece, uint64_t columns,
                                         uint64_t part, const void *context)
 {
-    struct scan_units units = {
-        .lines = columns, .stream = streams(piece, context), .slot_words = 2 + 2 * columns};
+    struct scan_units units = {.lines = columns, .slot_words = 2 + 2 * columns};
     cut_lines(piece, columns, part, context, &units);
     units.count = piece->plan->lines / columns * units.parts;
     units.slots = units.count;
@@ -306,7 +305,9 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
     uint64_t line_bytes = plan->axis.size * element_bytes(piece);
     uint64_t part = part_length(piece, 1, context);
     if (part < plan->axis.size) {
-        return parts_of_lines(piece, 1, part, context);
+        struct scan_units units = parts_of_lines(piece, 1, part, context);
+        units.stream = streams(piece, context);
+        return units;
     }
     uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
