@@ -250,10 +250,9 @@ void scan_box_scatter(const struct scan_cut *cut, const struct scan_box *box, co
     const size_t bytes = dtype_info(cut->plan->dtype)->bytes;
     const uint64_t length = box->plan.axis.size;
     for (uint64_t line = 0; line < box->plan.lines; line++) {
-        scan_copy_elements((unsigned char *)out + line_at(cut, box, line, true),
-                           cut->plan->axis.out_stride,
-                           (const unsigned char *)rows + line * length * bytes, 1, length,
-                           bytes);
+        scan_copy_elements(
+            (unsigned char *)out + line_at(cut, box, line, true), cut->plan->axis.out_stride,
+            (const unsigned char *)rows + line * length * bytes, 1, length, bytes);
     }
 }
 

@@ -8,18 +8,18 @@
  * One walk down the axis for four kinds of layouts, which differ in how rows come and go:
  *
  *      scan_columns                 the axis is strided, neighbouring lines are contiguous: rows lie in memory
- *      scan_abreast, -DTRANSPOSED   contiguous lines: squares of them are transposed in registers
+ *      scan_transposed, -DTRANSPOSED   contiguous lines: squares of them are transposed in registers
  *      scan_strided, -DGATHER       anything: tiles are gathered in a buffer in L1, scanned there, and put back
- *      scan_crossed, -DPERMUTED     the same, where one dimension is contiguous on the input, another one on the
+ *      scan_permuted, -DPERMUTED     the same, where one dimension is contiguous on the input, another one on the
  *                                   output, the axis on neither: squares of these two dimensions
  *
  * Rows that come through no buffer stay in registers. In place is fine, rows are read before they are
  * written; -DPERMUTED is never in place. A work-item takes a strip of columns of one outer index, or part of it
  * (chain.cl); some lines of -DTRANSPOSED and -DGATHER; some squares. */
 #if defined(TRANSPOSED)
-#define KERNEL_NAME scan_abreast
+#define KERNEL_NAME scan_transposed
 #elif defined(PERMUTED)
-#define KERNEL_NAME scan_crossed
+#define KERNEL_NAME scan_permuted
 #elif defined(GATHER)
 #define KERNEL_NAME scan_strided
 #else
@@ -397,7 +397,7 @@ INLINE void rows_ask(const struct lines *l, ulong row, uint column)
  * cells share a few sets of L1 and would drive each other out. */
 struct ahead {
     __global const elem_t *row; /* of the next item, but for the line's offset */
-    const struct bundle *bundle;
+    const struct line_set *line_set;
     long pitch; /* from row to row, where items are rows, */
     long next;  /* or lines of one (-DPERMUTED) */
     uint line;  /* of the next item */

@@ -143,7 +143,8 @@ static void run_descs(struct scan_device *device, const struct scan_desc *descs,
  * them. Every type goes through the tile that they share, and tests/matrix/run.sh has all of all. */
 static bool usual_on(const struct scan_way *way, enum dtype dtype)
 {
-    return scan_case_all || !way->options.gpu_kernels || dtype == DTYPE_F32 || dtype == DTYPE_U8;
+    return scan_case_all || !way->options.gpu_kernels || dtype == DTYPE_F32 ||
+           dtype == DTYPE_U8;
 }
 
 static struct scan_desc draw_desc(enum dtype dtype, enum precision precision)
@@ -282,8 +283,7 @@ static void a_batch_of_hundreds_agrees_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* Two far-apart rows: offsets beyond 2^31 elements, buffers beyond 2^32 bytes, little memory.
- */
+/* Two far-apart rows: offsets beyond 2^31 elements, buffers beyond 2^32 bytes. */
 static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stride)
 {
     enum {
@@ -450,8 +450,7 @@ static void a_cpu_that_compiles_has_all_it_needs_once_it_is_prepared(const void 
     scan_device_close(device);
 }
 
-/* Long lines, short ones and columns together: reduce, superblocks, lines and scan once each.
- */
+/* Long lines, short ones and columns together: each of the four kernels once. */
 static void a_batch_on_a_gpu_takes_four_launches(const void *context)
 {
     static const int64_t sizes[][2] = {{3, 5000}, {40, 9}, {1, 100000}, {700, 33}};
@@ -515,8 +514,8 @@ int main(int argc, char **argv)
     }
     for (size_t w = 0; w < SCAN_WAYS; w++) {
         const struct scan_aids *way = &scan_ways[w].options;
-        (void)snprintf(sentence, sizeof sentence,
-                       "preparing tests a device with its types, %s", scan_ways[w].name);
+        (void)snprintf(sentence, sizeof sentence, "preparing tests a device with its types, %s",
+                       scan_ways[w].name);
         if (way->max_alloc_bytes == 0 && way->part_bytes == 0 && !way->transfers) {
             ktest_run(sentence, preparing_tests_a_device_with_its_types, &scan_ways[w]);
         } /* the others have the same kernels */
