@@ -136,10 +136,10 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(TESTLIB_SRC) kernels/
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-# The kernels with another element type: tests/kernels/scan_tree.cl stands for scan_types.cl.
+# The kernels with another element type: tests/kernels/scan_tree.cl stands for types.cl.
 $(B)/tests/kernels/tree_embed.S: kernels/embed.S
 	@mkdir -p $(@D)
-	sed 's|kernels/cl/scan_types.cl|tests/kernels/scan_tree.cl|' $< >$@
+	sed 's|kernels/cl/types.cl|tests/kernels/scan_tree.cl|' $< >$@
 $(B)/tests/kernels/tree_embed.o: $(B)/tests/kernels/tree_embed.S tests/kernels/scan_tree.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_monoid: $(B)/tests/kernels/test_monoid.o $(B)/tests/kernels/tree_embed.o \
@@ -150,13 +150,13 @@ $(B)/tests/kernels/tree.o: $(AHEAD_DIR)/list $(AHEAD_SRC) tests/kernels/scan_tre
 	@grep -E '_(f64_f64|i64_int)_' $< >$(@:.o=.list)
 	$(call ahead,$(@:.o=.list),$(@:.o=),$@,TYPES=tests/kernels/scan_tree.cl)
 
-# The kernels with units that stop at random: chain_delay.cl is appended to scan_types.cl.
-$(B)/tests/kernels/delay_types.cl: kernels/cl/scan_types.cl tests/kernels/chain_delay.cl
+# The kernels with units that stop at random: chain_delay.cl is appended to types.cl.
+$(B)/tests/kernels/delay_types.cl: kernels/cl/types.cl tests/kernels/chain_delay.cl
 	@mkdir -p $(@D)
 	cat $^ >$@
 $(B)/tests/kernels/delay_embed.S: kernels/embed.S
 	@mkdir -p $(@D)
-	sed 's|kernels/cl/scan_types.cl|$(B)/tests/kernels/delay_types.cl|' $< >$@
+	sed 's|kernels/cl/types.cl|$(B)/tests/kernels/delay_types.cl|' $< >$@
 $(B)/tests/kernels/delay_embed.o: $(B)/tests/kernels/delay_embed.S $(B)/tests/kernels/delay_types.cl $(wildcard kernels/cl/*.cl)
 	$(CC) $(DEFS) -c -o $@ $<
 $(B)/tests/kernels/test_scan_chain: $(B)/tests/kernels/test_scan_chain.o $(B)/tests/kernels/delay_embed.o \

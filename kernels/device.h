@@ -44,7 +44,7 @@ struct scan_kind {
 };
 
 /* May long lines be scanned in one pass, work-groups looking back at each other's sums
- * (scan_lookback.cl)? Only by the kernels for GPUs; the bits are the same. */
+ * (gpu_lookback.cl)? Only by the kernels for GPUs; the bits are the same. */
 enum scan_lookback {
     SCAN_LOOKBACK_AUTO, /* where a trial at the start was right and fast */
     SCAN_LOOKBACK_ON,   /* wherever a line is longer than a tile, untried */

@@ -13,20 +13,20 @@
     .balign 8
     .global program_sources
 program_sources:
-    embed scan_types, "kernels/cl/scan_types.cl"
+    embed types, "kernels/cl/types.cl"
     embed soft_f64, "kernels/cl/soft_f64.cl"
-    embed scan_table, "kernels/cl/scan_table.cl"
-    embed scan_group, "kernels/cl/scan_group.cl"
+    embed table, "kernels/cl/table.cl"
+    embed group, "kernels/cl/group.cl"
     embed chain, "kernels/cl/chain.cl"
     embed line, "kernels/cl/line.cl"
     embed narrow, "kernels/cl/narrow.cl"
     embed tile, "kernels/cl/tile.cl"
     embed tile_buffer, "kernels/cl/tile_buffer.cl"
     embed launch, "kernels/cl/launch.cl"
-    embed scan_gpu_tile, "kernels/cl/scan_gpu_tile.cl"
-    embed scan_gpu, "kernels/cl/scan_gpu.cl"
-    embed scan_lookback, "kernels/cl/scan_lookback.cl"
-    embed scan_generic, "kernels/cl/scan_generic.cl"
+    embed gpu_tile, "kernels/cl/gpu_tile.cl"
+    embed gpu_reduce, "kernels/cl/gpu_reduce.cl"
+    embed gpu_lookback, "kernels/cl/gpu_lookback.cl"
+    embed generic, "kernels/cl/generic.cl"
     .section .data.rel.ro, "aw", %progbits
     .global program_sources_end
 program_sources_end:

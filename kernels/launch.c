@@ -1,4 +1,4 @@
-/* Chooses the kernels of a group, and launches those that read the table of scan_table.cl: the
+/* Chooses the kernels of a group, and launches those that read the table of table.cl: the
  * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant runs.
  * The kernels for GPUs are in launch_gpu.c.
  *
@@ -33,12 +33,12 @@ enum {
 
 #if defined(TALLY_TESTING)
 /* Does a test ask for the variant by the name of a kernel of its own? */
-static bool is_asked(const struct opencl *device, enum scan_family family)
+static bool is_asked(const struct opencl *device, enum scan_variant_id variant)
 {
-    const char *const *kernels = scan_variants[family].kernels;
+    const char *const *kernels = scan_variants[variant].kernels;
     bool asked = false;
     for (size_t i = 0; i < SCAN_KERNELS_MAX && kernels[i] != NULL; i++) {
-        asked = asked || strcmp(kernels[i], device->aids.family) == 0;
+        asked = asked || strcmp(kernels[i], device->aids.variant) == 0;
     }
     return asked;
 }
@@ -46,28 +46,29 @@ static bool is_asked(const struct opencl *device, enum scan_family family)
 /* Has the device the variant that a test asks for? Look-back has an option of its own. */
 static enum status check_asked(const struct opencl *device, struct error *err)
 {
-    bool known = device->aids.family == NULL;
-    for (int i = 0; i < SCAN_FAMILY_COUNT && !known; i++) {
-        enum scan_family family = (enum scan_family)i;
-        known = family != SCAN_FAMILY_LOOKBACK && program_suits(device, family) &&
-                is_asked(device, family);
+    bool known = device->aids.variant == NULL;
+    for (int i = 0; i < SCAN_VARIANT_COUNT && !known; i++) {
+        enum scan_variant_id variant = (enum scan_variant_id)i;
+        known = variant != SCAN_VARIANT_LOOKBACK && program_suits(device, variant) &&
+                is_asked(device, variant);
     }
     return known ? STATUS_OK
                  : error_set(err, STATUS_UNSUPPORTED, "the device has no kernel %s",
-                             device->aids.family);
+                             device->aids.variant);
 }
 
 static enum status choose_asked(const struct opencl *device, const struct scan_piece *piece,
-                                enum scan_family *family, struct error *err)
+                                enum scan_variant_id *variant, struct error *err)
 {
-    for (int i = 0; i < SCAN_FAMILY_COUNT; i++) {
-        *family = (enum scan_family)i;
-        if (is_asked(device, *family) &&
-            (*family == SCAN_FAMILY_GENERIC || scan_variant_can(*family, piece))) {
+    for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
+        *variant = (enum scan_variant_id)i;
+        if (is_asked(device, *variant) &&
+            (*variant == SCAN_VARIANT_GENERIC || scan_variant_can(*variant, piece))) {
             return STATUS_OK;
         }
     }
-    return error_set(err, STATUS_UNSUPPORTED, "%s cannot run this layout", device->aids.family);
+    return error_set(err, STATUS_UNSUPPORTED, "%s cannot run this layout",
+                     device->aids.variant);
 }
 #endif
 
@@ -126,15 +127,15 @@ static bool is_wide_only(const struct opencl *device)
 }
 
 /* The programs of a variant for offsets of any width. */
-static enum status find_family(struct launcher *launcher, enum scan_family family,
-                               struct scan_kind kind, struct error *err)
+static enum status find_variant(struct launcher *launcher, enum scan_variant_id variant,
+                                struct scan_kind kind, struct error *err)
 {
     const cl_kernel *kernels = NULL;
     struct scan_type type = {kind.dtype, kind.precision, SCAN_INDEX_64};
-    enum status status = programs_find(launcher->programs, family, type, &kernels, err);
+    enum status status = programs_find(launcher->programs, variant, type, &kernels, err);
     if (status == STATUS_OK && !is_wide_only(launcher->device)) {
         type.index = SCAN_INDEX_32;
-        status = programs_find(launcher->programs, family, type, &kernels, err);
+        status = programs_find(launcher->programs, variant, type, &kernels, err);
     }
     return status;
 }
@@ -143,12 +144,12 @@ enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
                              struct error *err)
 {
     const struct opencl *device = launcher->device;
-    enum status status = find_family(launcher, SCAN_FAMILY_GENERIC, kind, err);
-    if (status == STATUS_OK && program_suits(device, SCAN_FAMILY_GPU)) {
-        status = find_family(launcher, SCAN_FAMILY_GPU, kind, err);
+    enum status status = find_variant(launcher, SCAN_VARIANT_GENERIC, kind, err);
+    if (status == STATUS_OK && program_suits(device, SCAN_VARIANT_GPU)) {
+        status = find_variant(launcher, SCAN_VARIANT_GPU, kind, err);
     }
     if (status == STATUS_OK && device->lookback == SCAN_LOOKBACK_ON) {
-        status = find_family(launcher, SCAN_FAMILY_LOOKBACK, kind, err);
+        status = find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err);
     }
     return status;
 }
@@ -156,7 +157,7 @@ enum status launcher_prepare(struct launcher *launcher, struct scan_kind kind,
 enum status launcher_use_lookback(struct launcher *launcher, struct scan_kind kind,
                                   struct error *err)
 {
-    enum status status = find_family(launcher, SCAN_FAMILY_LOOKBACK, kind, err);
+    enum status status = find_variant(launcher, SCAN_VARIANT_LOOKBACK, kind, err);
     if (status == STATUS_OK) {
         launcher->looks_back[kind.dtype][kind.precision == PRECISION_NATIVE] = true;
     }
@@ -170,7 +171,7 @@ void launcher_drop_lookback(struct launcher *launcher)
 
 /* ---- the table of a launch ---- */
 
-/* Rows in the order and units of 64 bits that scan_table.cl declares. */
+/* Rows in the order and units of 64 bits that table.cl declares. */
 struct entry_row {
     uint64_t first_unit;
     uint64_t in_first;
@@ -187,12 +188,12 @@ struct entry_row {
     uint64_t unit_lines;
     uint64_t parts;
     uint64_t part_length;
-    uint64_t lead_length;
-    uint64_t round;
-    uint64_t slot;
-    uint64_t slot_words;
-    uint64_t bundled;
-    uint64_t crossed;
+    uint64_t lookahead_length;
+    uint64_t wave;
+    uint64_t state;
+    uint64_t state_words;
+    uint64_t inner;
+    uint64_t permuted;
 };
 _Static_assert(sizeof(struct entry_row) == 21 * sizeof(uint64_t), "padding in a table row");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
@@ -231,11 +232,11 @@ static struct entry_row make_row(const struct scan_piece *piece, const struct sc
                               .unit_lines = units->lines,
                               .parts = units->parts > 1 ? units->parts : 1,
                               .part_length = units->part_length,
-                              .lead_length = units->lead_length,
-                              .round = units->round > 0 ? units->round : 1,
-                              .slot_words = units->slot_words,
-                              .bundled = units->bundled,
-                              .crossed = units->crossed};
+                              .lookahead_length = units->lookahead_length,
+                              .wave = units->wave > 0 ? units->wave : 1,
+                              .state_words = units->state_words,
+                              .inner = units->inner,
+                              .permuted = units->permuted};
 }
 
 /* Where the table of a launch is, as its kernel is told. */
@@ -245,7 +246,7 @@ struct launch_table {
     cl_uint entry_count;
     cl_ulong dim_at;
     cl_ulong units;    /* of all pieces */
-    cl_ulong chain_at; /* tickets and slots; 0: no line is cut */
+    cl_ulong chain_at; /* tickets and states; 0: no line is cut */
 };
 
 /* Units of a piece in the generic kernel: a line each, or more where there are too many. */
@@ -260,15 +261,15 @@ static struct scan_units generic_units(const struct scan_piece *piece, const voi
 
 static uint64_t chain_words(const struct scan_units *units)
 {
-    return units->parts > 1 ? units->slots * units->slot_words : 0;
+    return units->parts > 1 ? units->states * units->state_words : 0;
 }
 
 static enum status fill_table(struct launcher *launcher, const struct scan_division *division,
-                              enum scan_family family, struct launch_table *out,
+                              enum scan_variant_id variant, struct launch_table *out,
                               struct error *err)
 {
     struct scan_units (*units_of)(const struct scan_piece *, const void *) =
-        scan_variants[family].units != NULL ? scan_variants[family].units : generic_units;
+        scan_variants[variant].units != NULL ? scan_variants[variant].units : generic_units;
     const struct scan_group *group = division->group;
     size_t dims = 0;
     uint64_t words = 0;
@@ -289,7 +290,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     struct entry_row *row = (struct entry_row *)(void *)part.host;
     struct scan_dim *dim = (struct scan_dim *)(void *)(part.host + dim_at);
     uint64_t first_unit = 0;
-    uint64_t slot = 0;
+    uint64_t state = 0;
     size_t dim_first = 0;
     for (size_t i = 0; i < group->count; i++) {
         const struct scan_plan *plan = group->pieces[i].plan;
@@ -297,12 +298,12 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
         row[i] = make_row(&group->pieces[i], &units);
         row[i].first_unit = first_unit;
         row[i].dim_first = dim_first;
-        row[i].slot = slot;
+        row[i].state = state;
         for (int d = 0; d < plan->dims; d++) {
             dim[dim_first++] = plan->dim[d];
         }
         first_unit += units.count;
-        slot += chain_words(&units);
+        state += chain_words(&units);
     }
     memset(part.host + chain_at, 0, chain_bytes);
     *out = (struct launch_table){.mem = part.mem,
@@ -316,12 +317,12 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     return table_publish(&launcher->table, &part, err);
 }
 
-enum status launcher_run_family(struct launcher *launcher, const struct scan_group *group,
-                                struct scan_type type, enum scan_family family,
-                                uint32_t *launches, struct error *err)
+enum status launcher_run_variant(struct launcher *launcher, const struct scan_group *group,
+                                 struct scan_type type, enum scan_variant_id variant,
+                                 uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
-    const bool generic = family == SCAN_FAMILY_GENERIC;
+    const bool generic = variant == SCAN_VARIANT_GENERIC;
     assert(group->count > 0);
     const cl_kernel *kernels = NULL;
     struct launch_table table;
@@ -337,9 +338,9 @@ enum status launcher_run_family(struct launcher *launcher, const struct scan_gro
         const struct scan_plan *plan = group->pieces[i].plan;
         division.bytes += plan->elements * dtype_info(plan->dtype)->bytes;
     }
-    enum status status = programs_find(launcher->programs, family, type, &kernels, err);
+    enum status status = programs_find(launcher->programs, variant, type, &kernels, err);
     if (status == STATUS_OK) {
-        status = fill_table(launcher, &division, family, &table, err);
+        status = fill_table(launcher, &division, variant, &table, err);
     }
     if (status != STATUS_OK) {
         return status;
@@ -405,43 +406,43 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
 
 /* The variant for a piece on a CPU: the best one where there are vector kernels, or the one
  * that runs everything. */
-static enum status choose_family(const struct opencl *device, const struct scan_piece *piece,
-                                 enum scan_family *family, struct error *err)
+static enum status choose_variant(const struct opencl *device, const struct scan_piece *piece,
+                                  enum scan_variant_id *variant, struct error *err)
 {
 #if defined(TALLY_TESTING)
-    if (device->aids.family != NULL) {
-        return choose_asked(device, piece, family, err);
+    if (device->aids.variant != NULL) {
+        return choose_asked(device, piece, variant, err);
     }
 #endif
     (void)err;
-    *family = device->info.built_in && program_suits(device, SCAN_FAMILY_CPU_ROWS)
-                  ? scan_variant_choose(piece)
-                  : SCAN_FAMILY_GENERIC;
+    *variant = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS)
+                   ? scan_variant_choose(piece)
+                   : SCAN_VARIANT_GENERIC;
     return STATUS_OK;
 }
 
 /* A launch for each variant that any piece wants. */
-static enum status run_families(struct launcher *launcher, const struct scan_group *group,
+static enum status run_variants(struct launcher *launcher, const struct scan_group *group,
                                 struct scan_type type, uint32_t *launches, struct error *err)
 {
-    bool wanted[SCAN_FAMILY_COUNT] = {false};
+    bool wanted[SCAN_VARIANT_COUNT] = {false};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
-        enum scan_family family = SCAN_FAMILY_GENERIC;
-        status = choose_family(launcher->device, &group->pieces[i], &family, err);
-        launcher->ways[i] = (unsigned char)family;
-        wanted[family] = true;
+        enum scan_variant_id variant = SCAN_VARIANT_GENERIC;
+        status = choose_variant(launcher->device, &group->pieces[i], &variant, err);
+        launcher->ways[i] = (unsigned char)variant;
+        wanted[variant] = true;
     }
-    for (unsigned way = 0; way < SCAN_FAMILY_COUNT && status == STATUS_OK; way++) {
+    for (unsigned way = 0; way < SCAN_VARIANT_COUNT && status == STATUS_OK; way++) {
         if (wanted[way]) {
             struct scan_group few = *group;
             few.pieces = launcher->sorted;
             few.count = launcher_sort(launcher, group, way, 0);
             for (size_t i = 0; i < few.count; i++) {
-                scan_variant_zero_gaps((enum scan_family)way, &few.pieces[i]);
+                scan_variant_zero_gaps((enum scan_variant_id)way, &few.pieces[i]);
             }
-            status =
-                launcher_run_family(launcher, &few, type, (enum scan_family)way, launches, err);
+            status = launcher_run_variant(launcher, &few, type, (enum scan_variant_id)way,
+                                          launches, err);
         }
     }
     return status;
@@ -452,10 +453,10 @@ enum status launcher_run(struct launcher *launcher, const struct scan_group *gro
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *first = group->pieces[0].plan;
-    bool by_tiles = program_suits(device, SCAN_FAMILY_GPU);
+    bool by_tiles = program_suits(device, SCAN_VARIANT_GPU);
 #if defined(TALLY_TESTING)
     by_tiles =
-        by_tiles && (device->aids.family == NULL || !is_asked(device, SCAN_FAMILY_GENERIC));
+        by_tiles && (device->aids.variant == NULL || !is_asked(device, SCAN_VARIANT_GENERIC));
 #endif
     bool narrow = !is_wide_only(device) && !device->wide_index;
     for (size_t i = 0; i < group->count && narrow; i++) {
@@ -468,5 +469,5 @@ enum status launcher_run(struct launcher *launcher, const struct scan_group *gro
         return status;
     }
     return by_tiles ? launcher_run_gpu(launcher, group, type, launches, err)
-                    : run_families(launcher, group, type, launches, err);
+                    : run_variants(launcher, group, type, launches, err);
 }

@@ -1,13 +1,13 @@
 /* The kernels for GPUs: any number of pieces at once, work-groups sharing their lines. A piece
  * goes one of four ways; pieces that go the same way share their launches:
  *
- *   LOOKBACK  long contiguous lines in one pass (scan_lookback.cl): one launch
- *   SPINE     reduce, then scan (scan_gpu.cl): three launches for the sums of blocks, of
+ *   LOOKBACK  long contiguous lines in one pass (gpu_lookback.cl): one launch
+ *   SPINE     reduce, then scan (gpu_reduce.cl): three launches for the sums of blocks, of
  *             superblocks and of lines, and the scan itself
  *   TILE      each line within a tile: the scan alone, together with those of SPINE
  *   GENERIC   so many columns that a work-item each is enough
  *
- * A launch's table is as scan_gpu_tile.cl reads it: an index row for each piece, then their
+ * A launch's table is as gpu_tile.cl reads it: an index row for each piece, then their
  * shapes. Failures: launch.h. Thread: that of the device. */
 #include "kernels/launcher.h"
 #include "proto/macros.h"
@@ -46,7 +46,7 @@ enum way {
 /* ---- tables ---- */
 
 /* Where the lines of a piece are and how lanes are spread over them; 64-bit words only. What
- * each means is said in scan_gpu_tile.cl. */
+ * each means is said in gpu_tile.cl. */
 struct shape {
     uint64_t in_offset;
     uint64_t out_offset;
@@ -297,7 +297,7 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_group 
     const cl_kernel *kernels = NULL;
     struct shape_table shapes = {0};
     enum status status =
-        programs_find(launcher->programs, SCAN_FAMILY_GPU, type, &kernels, err);
+        programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err);
     if (status == STATUS_OK) {
         status = fill_shapes(launcher, &source, &shapes, err);
     }
@@ -329,7 +329,7 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
 {
     const struct opencl *device = launcher->device;
     const size_t element = dtype_info(type.dtype)->bytes;
-    const uint64_t lane_groups = element == 8 ? 2 : element == 4 ? 4 : 8; /* scan_lookback.cl */
+    const uint64_t lane_groups = element == 8 ? 2 : element == 4 ? 4 : 8; /* gpu_lookback.cl */
     const struct shape_source source = {.pieces = group->pieces,
                                         .count = group->count,
                                         .spines = group->count,
@@ -338,7 +338,7 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
     const cl_kernel *kernels = NULL;
     struct shape_table shapes = {0};
     enum status status =
-        programs_find(launcher->programs, SCAN_FAMILY_LOOKBACK, type, &kernels, err);
+        programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err);
     if (status == STATUS_OK) {
         status = fill_shapes(launcher, &source, &shapes, err);
     }
@@ -396,7 +396,7 @@ enum status launcher_run_gpu(struct launcher *launcher, const struct scan_group 
                                            : UINT64_MAX;
     /* a test that asks for the kernels for GPUs by name gets them for every piece */
     const uint64_t generic_from =
-        AID(device, family) != NULL ? UINT64_MAX : (uint64_t)GENERIC_FROM;
+        AID(device, variant) != NULL ? UINT64_MAX : (uint64_t)GENERIC_FROM;
     for (size_t i = 0; i < group->count; i++) {
         launcher->ways[i] =
             (unsigned char)choose_way(&group->pieces[i], lookback_from, generic_from);
@@ -423,7 +423,8 @@ enum status launcher_run_gpu(struct launcher *launcher, const struct scan_group 
     few.pieces = launcher->sorted + ends[WAY_TILE];
     few.count = ends[WAY_GENERIC] - ends[WAY_TILE];
     if (status == STATUS_OK && few.count > 0) {
-        status = launcher_run_family(launcher, &few, type, SCAN_FAMILY_GENERIC, launches, err);
+        status =
+            launcher_run_variant(launcher, &few, type, SCAN_VARIANT_GENERIC, launches, err);
     }
     return status;
 }

@@ -60,10 +60,10 @@ size_t launcher_sort(struct launcher *launcher, const struct scan_group *group, 
                      size_t at);
 
 /* One launch of a variant's kernel, generic or of the vector kernels, for all pieces. */
-MUST_CHECK enum status launcher_run_family(struct launcher *launcher,
-                                           const struct scan_group *group,
-                                           struct scan_type type, enum scan_family family,
-                                           uint32_t *launches, struct error *err);
+MUST_CHECK enum status launcher_run_variant(struct launcher *launcher,
+                                            const struct scan_group *group,
+                                            struct scan_type type, enum scan_variant_id variant,
+                                            uint32_t *launches, struct error *err);
 
 /* ---- launch_gpu.c ---- */
 

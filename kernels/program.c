@@ -69,41 +69,41 @@ size_t scan_type_acc_bytes(struct scan_type type)
     return wide ? sizeof(cl_ulong) : sizeof(cl_uint);
 }
 
-static bool is_for_gpus(enum scan_family family)
+static bool is_for_gpus(enum scan_variant_id variant)
 {
-    return family == SCAN_FAMILY_GPU || family == SCAN_FAMILY_LOOKBACK;
+    return variant == SCAN_VARIANT_GPU || variant == SCAN_VARIANT_LOOKBACK;
 }
 
-bool program_wide_only(enum scan_family family)
+bool program_wide_only(enum scan_variant_id variant)
 {
-    return family != SCAN_FAMILY_GENERIC && !is_for_gpus(family);
+    return variant != SCAN_VARIANT_GENERIC && !is_for_gpus(variant);
 }
 
-bool program_suits(const struct opencl *device, enum scan_family family)
+bool program_suits(const struct opencl *device, enum scan_variant_id variant)
 {
-    return family == SCAN_FAMILY_GENERIC ||
-           (!AID(device, generic_kernels) && is_for_gpus(family) == device->gpu_kernels);
+    return variant == SCAN_VARIANT_GENERIC ||
+           (!AID(device, generic_kernels) && is_for_gpus(variant) == device->gpu_kernels);
 }
 
-void program_spec_make(const struct opencl *device, enum scan_family family,
+void program_spec_make(const struct opencl *device, enum scan_variant_id variant,
                        struct scan_type type, struct program_spec *spec)
 {
     const char *acc = !sums_float64(type) ? is_native(type) ? "-DACC_F32" : "-DACC_INT"
                       : device->soft_f64  ? "-DACC_SOFT_F64"
                                           : "-DACC_F64";
-    const char *option = scan_variants[family].option;
+    const char *option = scan_variants[variant].option;
     char test[32] = "";
-    if (family == SCAN_FAMILY_LOOKBACK && AID(device, lookback_test) != 0) {
+    if (variant == SCAN_VARIANT_LOOKBACK && AID(device, lookback_test) != 0) {
         (void)snprintf(test, sizeof test, "-DLOOKBACK_TEST=%u",
                        (unsigned)AID(device, lookback_test));
     }
-    *spec = (struct program_spec){.sources = {"soft_f64", "scan_types"}};
+    *spec = (struct program_spec){.sources = {"soft_f64", "types"}};
     (void)snprintf(spec->options, sizeof spec->options, "%s %s -DINDEX=%s %s%s",
                    types[type.dtype].element, acc,
                    type.index == SCAN_INDEX_32 ? "uint" : "ulong", option != NULL ? option : "",
                    test);
     for (size_t i = 0; i < SCAN_VARIANT_SOURCES; i++) {
-        spec->sources[2 + i] = scan_variants[family].sources[i];
+        spec->sources[2 + i] = scan_variants[variant].sources[i];
     }
 }
 
@@ -201,8 +201,8 @@ struct built {
 };
 
 struct programs {
-    const struct opencl *device;                                             /* borrowed */
-    struct built built[SCAN_FAMILY_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
+    const struct opencl *device;                                              /* borrowed */
+    struct built built[SCAN_VARIANT_COUNT][DTYPE_COUNT][2][SCAN_INDEX_COUNT]; /* [1]: native */
 };
 
 enum status programs_create(const struct opencl *device, struct programs **out,
@@ -241,17 +241,17 @@ void programs_destroy(struct programs *programs)
 }
 
 /* Build the program, or take it from those that were compiled ahead; then make its kernels. */
-static enum status build(const struct opencl *device, enum scan_family family,
+static enum status build(const struct opencl *device, enum scan_variant_id variant,
                          struct scan_type type, struct built *out, struct error *err)
 {
-    const char *const *kernels = scan_variants[family].kernels;
+    const char *const *kernels = scan_variants[variant].kernels;
     char names[SCAN_KERNELS_MAX][PROGRAM_NAME_ROOM];
     char all[SCAN_KERNELS_MAX * PROGRAM_NAME_ROOM] = ""; /* with a semicolon between them */
     struct program_spec spec;
     struct built made = {0};
     size_t count = 0;
     enum status status = STATUS_OK;
-    program_spec_make(device, family, type, &spec);
+    program_spec_make(device, variant, type, &spec);
     for (size_t used = 0; count < SCAN_KERNELS_MAX && kernels[count] != NULL; count++) {
         if (device->info.built_in) {
             program_kernel_name(kernels[count], spec.options, names[count]);
@@ -278,14 +278,14 @@ static enum status build(const struct opencl *device, enum scan_family family,
     return STATUS_OK;
 }
 
-enum status programs_find(struct programs *programs, enum scan_family family,
+enum status programs_find(struct programs *programs, enum scan_variant_id variant,
                           struct scan_type type, const cl_kernel **kernels, struct error *err)
 {
-    type.index = program_wide_only(family) ? SCAN_INDEX_64 : type.index;
+    type.index = program_wide_only(variant) ? SCAN_INDEX_64 : type.index;
     struct built *found =
-        &programs->built[family][types[type.dtype].stored][is_native(type)][type.index];
+        &programs->built[variant][types[type.dtype].stored][is_native(type)][type.index];
     if (found->program == NULL) {
-        enum status status = build(programs->device, family, type, found, err);
+        enum status status = build(programs->device, variant, type, found, err);
         if (status != STATUS_OK) {
             return status;
         }

@@ -46,15 +46,15 @@ struct program_spec {
     const char *sources[PROGRAM_SOURCES_MAX];
     char options[PROGRAM_OPTIONS_ROOM];
 };
-void program_spec_make(const struct opencl *device, enum scan_family family,
+void program_spec_make(const struct opencl *device, enum scan_variant_id variant,
                        struct scan_type type, struct program_spec *spec);
 
 /* Does a device of this kind use the variant? Has it 64-bit offsets only? */
-bool program_suits(const struct opencl *device, enum scan_family family);
-bool program_wide_only(enum scan_family family);
+bool program_suits(const struct opencl *device, enum scan_variant_id variant);
+bool program_wide_only(enum scan_variant_id variant);
 
 /* What a kernel of the program is called where it was compiled ahead (kernels/cpu): the kernel,
- * element and accumulator types, offsets, option. "scan_short_f32_f64_ulong_inner3" */
+ * element and accumulator types, offsets, option. "scan_narrow_f32_f64_ulong_inner3" */
 void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM]);
 
 /* The text of an embedded file; NULL if there is none of that name. */
@@ -77,7 +77,7 @@ void programs_destroy(struct programs *programs); /* NULL is fine */
  *       programs. Set all arguments before each launch: launches share the kernel objects
  * err   DEVICE_ERROR: it does not build, or the device has no such built-in kernel;
  *       OUT_OF_MEMORY */
-MUST_CHECK enum status programs_find(struct programs *programs, enum scan_family family,
+MUST_CHECK enum status programs_find(struct programs *programs, enum scan_variant_id variant,
                                      struct scan_type type, const cl_kernel **kernels,
                                      struct error *err);
 

@@ -192,23 +192,29 @@ bool scan_cut_next(struct scan_cut *cut, struct scan_box *box)
     return true;
 }
 
-/* Copy elements one by one; sizes the compiler knows become plain moves. */
-static void copy_line(unsigned char *to, uint64_t to_step, const unsigned char *from,
-                      uint64_t from_step, uint64_t count, size_t bytes)
+/* Sizes the compiler knows become plain moves. */
+void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t from_step,
+                        uint64_t count, size_t bytes)
 {
+    unsigned char *cells = to;
+    const unsigned char *source = from;
+    if (to_step == 1 && from_step == 1) {
+        memcpy(to, from, (size_t)count * bytes);
+        return;
+    }
     for (uint64_t k = 0; k < count; k++) {
         switch (bytes) {
         case 1:
-            to[k * to_step] = from[k * from_step];
+            cells[k * to_step] = source[k * from_step];
             break;
         case 2:
-            memcpy(to + k * to_step * 2, from + k * from_step * 2, 2);
+            memcpy(cells + k * to_step * 2, source + k * from_step * 2, 2);
             break;
         case 4:
-            memcpy(to + k * to_step * 4, from + k * from_step * 4, 4);
+            memcpy(cells + k * to_step * 4, source + k * from_step * 4, 4);
             break;
         default:
-            memcpy(to + k * to_step * 8, from + k * from_step * 8, 8);
+            memcpy(cells + k * to_step * 8, source + k * from_step * 8, 8);
             break;
         }
     }
@@ -232,9 +238,9 @@ void scan_box_gather(const struct scan_cut *cut, const struct scan_box *box, con
     const size_t bytes = dtype_info(cut->plan->dtype)->bytes;
     const uint64_t length = box->plan.axis.size;
     for (uint64_t line = 0; line < box->plan.lines; line++) {
-        copy_line((unsigned char *)rows + line * length * bytes, 1,
-                  (const unsigned char *)in + line_at(cut, box, line, false),
-                  cut->plan->axis.in_stride, length, bytes);
+        scan_copy_elements((unsigned char *)rows + line * length * bytes, 1,
+                           (const unsigned char *)in + line_at(cut, box, line, false),
+                           cut->plan->axis.in_stride, length, bytes);
     }
 }
 
@@ -244,9 +250,9 @@ void scan_box_scatter(const struct scan_cut *cut, const struct scan_box *box, co
     const size_t bytes = dtype_info(cut->plan->dtype)->bytes;
     const uint64_t length = box->plan.axis.size;
     for (uint64_t line = 0; line < box->plan.lines; line++) {
-        copy_line((unsigned char *)out + line_at(cut, box, line, true),
-                  cut->plan->axis.out_stride,
-                  (const unsigned char *)rows + line * length * bytes, 1, length, bytes);
+        scan_copy_elements(
+            (unsigned char *)out + line_at(cut, box, line, true), cut->plan->axis.out_stride,
+            (const unsigned char *)rows + line * length * bytes, 1, length, bytes);
     }
 }
 

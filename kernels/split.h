@@ -74,6 +74,10 @@ void scan_box_gather(const struct scan_cut *cut, const struct scan_box *box, con
 void scan_box_scatter(const struct scan_cut *cut, const struct scan_box *box, const void *rows,
                       void *out);
 
+/* Copy elements of so many bytes; steps: elements from each to the next. */
+void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t from_step,
+                        uint64_t count, size_t bytes);
+
 /* ---- slices ---- */
 
 struct scan_slicing {

@@ -28,7 +28,7 @@ struct scan_aids {
     bool transfers;           /* copy, although the device works in host memory */
     uint64_t part_bytes;      /* cut every line into partitions of about so many bytes */
     uint64_t stream_bytes;    /* store outputs of so many bytes past the caches, if apart */
-    const char *family;       /* every job by the variant of this kernel ("scan_rows"), or
+    const char *variant;      /* every job by the variant of this kernel ("scan_rows"), or
                                  UNSUPPORTED */
     unsigned lookback_test;   /* SCAN_LOOKBACK_* bits to put look-back to the test */
     int lookback;             /* an enum scan_lookback, as in struct scan_device_options */

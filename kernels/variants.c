@@ -16,7 +16,7 @@
 enum {
     SHORT_COLUMNS = 7,    /* most in a set of narrow.cl */
     ROW_STEP = 64,        /* elements of a step of line.cl, at most */
-    ABREAST_SIDE = 8,     /* lines and elements of a transposed square of tile.cl */
+    TRANSPOSED_SIDE = 8,  /* lines and elements of a transposed square of tile.cl */
     STRIP_MAX = 1024,     /* columns, as in tile.cl */
     LANE_BYTES = 64,      /* a cache line */
     PART_BYTES = 1 << 18, /* of a part of a line, at most, but for those that are twice as long:
@@ -27,21 +27,21 @@ enum {
 
 /* What is a matter of speed. */
 enum {
-    ABREAST_LINES = 64,      /* rows that go abreast, at least: fewer leave lanes empty */
-    HALF_ROW = 8191,         /* elements of 16-bit floats in a row that goes abreast, at most */
-    SHORT_ROW = 128,         /* elements of a row of narrow.cl, at most */
-    CROSSED_SIDE = 4,        /* lines of both dimensions of a permuted layout, at least */
-    STRIDED_LINES = 8,       /* of a gathered tile, at least: fewer leave lanes empty */
-    STRIP_COLUMNS = 512,     /* of a strip: their sums stay in a first-level cache */
-    STREAM_BYTES = 16 << 20, /* outputs from here on stay in no cache: past them */
-    UNITS = 32,              /* of a launch that is large enough */
-    UNIT_BYTES = 1 << 17,    /* of elements in a unit, at most */
+    TRANSPOSED_LINES = 64,    /* rows that are transposed, at least: fewer leave lanes empty */
+    HALF_ROW = 8191,          /* elements of 16-bit floats in a transposed row, at most */
+    SHORT_ROW = 128,          /* elements of a row of narrow.cl, at most */
+    PERMUTED_SIDE = 4,        /* lines of both dimensions of a permuted layout, at least */
+    STRIDED_LINES = 8,        /* of a gathered tile, at least: fewer leave lanes empty */
+    STRIP_COLUMNS = 512,      /* of a strip: their sums stay in a first-level cache */
+    STREAM_BYTES = 16 << 20,  /* outputs from here on stay in no cache: past them */
+    UNITS = 32,               /* of a launch that is large enough */
+    UNIT_BYTES = 1 << 17,     /* of elements in a unit, at most */
     UNIT_BYTES_MIN = 1 << 14, /* and at least: smaller is not worth starting */
     STRIDED_UNITS = 8,        /* as UNITS, of gathered tiles: they are wide */
     CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes */
     PARTS = 8,                /* of a cut line for each thread, about */
     PART_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
-    LEAD_PERCENT = 130,       /* length of the part in a round that is not added up */
+    LOOKAHEAD_PERCENT = 130,  /* length of the part in a wave that is not added up */
     BUSY_PERCENT = 70,        /* of threads' time that whole lines must fill not to be cut */
     BUSY_LIGHT_PERCENT = 45,  /* the same of elements of 8 bytes, as fast as memory with one
                                  thread, and of strips but for 16-bit floats */
@@ -54,7 +54,7 @@ static bool unit_strides(const struct scan_dim *dim)
 }
 
 /* Columns of a set of narrow.cl, whose cells are one contiguous run; 0: not so. */
-static uint64_t bundle_columns(const struct scan_plan *plan)
+static uint64_t narrow_columns(const struct scan_plan *plan)
 {
     bool single = unit_strides(&plan->axis);
     if (!single && plan->dims == 0) {
@@ -67,7 +67,7 @@ static uint64_t bundle_columns(const struct scan_plan *plan)
 
 /* The dimension that is contiguous on the input where another one, the last, is on the output
  * and the axis on neither (tile.cl, -DPERMUTED); -1: there is none. */
-static int crossed_dim(const struct scan_plan *plan)
+static int permuted_dim(const struct scan_plan *plan)
 {
     int last = plan->dims - 1;
     bool across = plan->axis.in_stride > 1 && plan->axis.out_stride > 1;
@@ -105,20 +105,20 @@ static bool are_any(const struct scan_piece *piece, uint64_t columns)
     return true;
 }
 
-static bool are_crossed(const struct scan_piece *piece, uint64_t columns)
+static bool are_permuted(const struct scan_piece *piece, uint64_t columns)
 {
     (void)columns;
-    return crossed_dim(piece->plan) >= 0;
+    return permuted_dim(piece->plan) >= 0;
 }
 
-static bool are_bundles(const struct scan_piece *piece, uint64_t columns)
+static bool are_narrow(const struct scan_piece *piece, uint64_t columns)
 {
     return (are_rows(piece, columns) || are_columns(piece, columns)) &&
-           bundle_columns(piece->plan) == columns;
+           narrow_columns(piece->plan) == columns;
 }
 
 /* Rows side by side, none of them cut. */
-static bool are_abreast(const struct scan_piece *piece, uint64_t columns)
+static bool are_uncut_rows(const struct scan_piece *piece, uint64_t columns)
 {
     return are_rows(piece, columns) && piece->plan->dims <= 1 && !piece->carry_in &&
            !piece->carry_out;
@@ -143,13 +143,13 @@ static bool many_strided(const struct scan_piece *piece)
 }
 
 /* Both dimensions long enough for squares. */
-static bool long_crossed(const struct scan_piece *piece)
+static bool long_permuted(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
-    int crossed = crossed_dim(plan);
-    return neither_rows_nor_columns(piece) && crossed >= 0 &&
-           plan->dim[crossed].size >= CROSSED_SIDE &&
-           plan->dim[plan->dims - 1].size >= CROSSED_SIDE;
+    int permuted = permuted_dim(plan);
+    return neither_rows_nor_columns(piece) && permuted >= 0 &&
+           plan->dim[permuted].size >= PERMUTED_SIDE &&
+           plan->dim[plan->dims - 1].size >= PERMUTED_SIDE;
 }
 
 /* Longer rows, and those that line.cl walks by whole steps, are better walked so. */
@@ -170,8 +170,8 @@ static bool fill_squares(const struct scan_piece *piece)
     bool tiny = plan->dims == 1 && (length == 2 || length == 4) && info->bytes < 8 &&
                 plan->dim[0].in_stride == length && plan->dim[0].out_stride == length;
     bool halves = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2 &&
-                  length >= ABREAST_SIDE && length <= HALF_ROW;
-    return plan->lines >= ABREAST_LINES && (tiny || halves);
+                  length >= TRANSPOSED_SIDE && length <= HALF_ROW;
+    return plan->lines >= TRANSPOSED_LINES && (tiny || halves);
 }
 
 /* ---- units ---- */
@@ -239,7 +239,7 @@ static uint64_t part_bytes(const struct scan_division *division)
 }
 
 /* With elements of 8 bytes one thread comes close to memory's speed, and of strips wider than a
- * bundle the parts cost too much; but converting and rounding 16-bit floats takes longer than
+ * set of columns the parts cost too much; but converting and rounding 16-bit floats takes longer than
  * memory. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
 {
@@ -272,30 +272,29 @@ static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
-    const uint64_t round = strips > 0 ? ceil_div(division->threads, strips) : 1;
-    uint64_t blocks = ceil_div(part / SCAN_BLOCK * LEAD_PERCENT, 100);
+    const uint64_t wave = strips > 0 ? ceil_div(division->threads, strips) : 1;
+    uint64_t blocks = ceil_div(part / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
     if (part / SCAN_BLOCK > TILE_BLOCKS) { /* which is whole tiles */
         blocks = ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS;
     }
-    const uint64_t lead = blocks * SCAN_BLOCK;
-    const uint64_t round_length = lead + (round - 1) * part;
-    const uint64_t rest = length % round_length;
-    units->parts = length / round_length * round + (rest > 0);
-    units->parts += rest > lead ? ceil_div(rest - lead, part) : 0;
+    const uint64_t lookahead = blocks * SCAN_BLOCK;
+    const uint64_t wave_length = lookahead + (wave - 1) * part;
+    const uint64_t rest = length % wave_length;
+    units->parts = length / wave_length * wave + (rest > 0);
+    units->parts += rest > lookahead ? ceil_div(rest - lookahead, part) : 0;
     units->part_length = part;
-    units->lead_length = lead;
-    units->round = round;
+    units->lookahead_length = lookahead;
+    units->wave = wave;
 }
 
 /* Parts of `part` elements of lines, `columns` side by side. */
 static struct scan_units parts_of_lines(const struct scan_piece *piece, uint64_t columns,
                                         uint64_t part, const void *context)
 {
-    struct scan_units units = {
-        .lines = columns, .stream = streams(piece, context), .slot_words = 2 + 2 * columns};
+    struct scan_units units = {.lines = columns, .state_words = 2 + 2 * columns};
     cut_lines(piece, columns, part, context, &units);
     units.count = piece->plan->lines / columns * units.parts;
-    units.slots = units.count;
+    units.states = units.count;
     return units;
 }
 
@@ -306,7 +305,9 @@ static struct scan_units row_units(const struct scan_piece *piece, const void *c
     uint64_t line_bytes = plan->axis.size * element_bytes(piece);
     uint64_t part = part_length(piece, 1, context);
     if (part < plan->axis.size) {
-        return parts_of_lines(piece, 1, part, context);
+        struct scan_units units = parts_of_lines(piece, 1, part, context);
+        units.stream = streams(piece, context);
+        return units;
     }
     uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
@@ -330,29 +331,29 @@ static struct scan_units step_units(const struct scan_piece *piece, const void *
 }
 
 /* Whole lines, eight at a time. */
-static struct scan_units abreast_units(const struct scan_piece *piece, const void *context)
+static struct scan_units transposed_units(const struct scan_piece *piece, const void *context)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
-    lines = ceil_div(lines, ABREAST_SIDE) * ABREAST_SIDE;
+    lines = ceil_div(lines, TRANSPOSED_SIDE) * TRANSPOSED_SIDE;
     (void)context;
     return (struct scan_units){.count = ceil_div(plan->lines, lines), .lines = lines};
 }
 
-/* Whole bundles of the columns of a family. */
-static struct scan_units bundle_units(const struct scan_piece *piece, const void *context)
+/* Whole sets of the columns of a variant. */
+static struct scan_units narrow_units(const struct scan_piece *piece, const void *context)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t columns = bundle_columns(plan);
-    assert(columns > 0); /* or the piece would be of another family */
+    uint64_t columns = narrow_columns(plan);
+    assert(columns > 0); /* or the piece would be of another variant */
     uint64_t part = part_length(piece, columns, context);
     if (part < plan->axis.size) {
         return parts_of_lines(piece, columns, part, context);
     }
-    uint64_t bundle_bytes = plan->axis.size * columns * element_bytes(piece);
-    uint64_t bundles = ceil_div(unit_bytes(piece), bundle_bytes);
-    return (struct scan_units){.count = ceil_div(plan->lines / columns, bundles),
-                               .lines = bundles * columns};
+    uint64_t set_bytes = plan->axis.size * columns * element_bytes(piece);
+    uint64_t sets = ceil_div(unit_bytes(piece), set_bytes);
+    return (struct scan_units){.count = ceil_div(plan->lines / columns, sets),
+                               .lines = sets * columns};
 }
 
 /* Elements of a vector of columns. */
@@ -386,12 +387,11 @@ static void cut_strips(const struct scan_piece *piece, const struct scan_divisio
     cut_lines(piece, columns, part_length(piece, columns, &narrow), division, units);
     units->lines = columns;
     units->count = plan->lines / inner * strips * units->parts;
-    units->slot_words = 1 + 2 * (inner - (strips - 1) * columns);
-    units->slots = units->count;
+    units->state_words = 1 + 2 * (inner - (strips - 1) * columns);
+    units->states = units->count;
 }
 
-/* Strips of columns; the kernel gives the last of a row what is left over, up to twice as many.
- */
+/* Strips of columns; the kernel gives the last of a row what is left over, too. */
 static struct scan_units column_units(const struct scan_piece *piece, const void *context)
 {
     const struct scan_plan *plan = piece->plan;
@@ -406,7 +406,7 @@ static struct scan_units column_units(const struct scan_piece *piece, const void
 /* The dimension whose lines a gathered tile takes side by side: the one with the
  * smallest stride on the side where the axis is not contiguous; that of the output where it is
  * on neither. */
-static uint64_t bundled_dim(const struct scan_plan *plan)
+static uint64_t inner_dim(const struct scan_plan *plan)
 {
     int best = plan->dims > 0 ? plan->dims - 1 : 0; /* the smallest output stride */
     for (int i = 0; i < plan->dims && plan->axis.out_stride == 1; i++) {
@@ -429,115 +429,115 @@ static bool zeroes(const struct scan_piece *piece)
     return step > 0 && step <= GAP_STEP;
 }
 
-void scan_variant_zero_gaps(enum scan_family family, const struct scan_piece *piece)
+void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece)
 {
-    if (family == SCAN_FAMILY_CPU_STRIDED && zeroes(piece)) {
+    if (variant == SCAN_VARIANT_STRIDED && zeroes(piece)) {
         scan_gaps_zero_outer(piece->plan, piece->gaps);
     } else if (piece->gaps != NULL) {
         scan_gaps_zero(piece->plan, piece->gaps);
     }
 }
 
-/* Lines, bundle by bundle. Whole cache lines of them, but every thread some. */
+/* Lines, tile by tile. Whole cache lines of them, but every thread some. */
 static struct scan_units strided_units(const struct scan_piece *piece, const void *context)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t least = LANE_BYTES / element_bytes(piece);
-    uint64_t bundle = strided_lanes[element_bytes(piece)];
+    uint64_t lanes = strided_lanes[element_bytes(piece)];
     uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
-    lines = ceil_div(lines, bundle) * bundle;
+    lines = ceil_div(lines, lanes) * lanes;
     uint64_t fair = ceil_div(ceil_div(plan->lines, STRIDED_UNITS), least) * least;
     lines = lines < fair ? lines : fair;
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
                                .stream = streams(piece, context),
                                .zeroes = zeroes(piece),
-                               .bundled = bundled_dim(plan)};
+                               .inner = inner_dim(plan)};
 }
 
 /* Squares of lines, a cache line of both dimensions. */
-static struct scan_units crossed_units(const struct scan_piece *piece, const void *context)
+static struct scan_units permuted_units(const struct scan_piece *piece, const void *context)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t side = LANE_BYTES / element_bytes(piece);
-    uint64_t bundled = (uint64_t)plan->dims - 1;
-    int found = crossed_dim(plan);
-    assert(found >= 0); /* or the piece would be of another family */
-    uint64_t crossed = (uint64_t)found;
-    uint64_t squares = plan->lines / plan->dim[bundled].size / plan->dim[crossed].size;
-    squares *= ceil_div(plan->dim[bundled].size, side);
-    squares *= ceil_div(plan->dim[crossed].size, side);
+    uint64_t inner = (uint64_t)plan->dims - 1;
+    int found = permuted_dim(plan);
+    assert(found >= 0); /* or the piece would be of another variant */
+    uint64_t permuted = (uint64_t)found;
+    uint64_t squares = plan->lines / plan->dim[inner].size / plan->dim[permuted].size;
+    squares *= ceil_div(plan->dim[inner].size, side);
+    squares *= ceil_div(plan->dim[permuted].size, side);
     uint64_t square_bytes = side * side * plan->axis.size * element_bytes(piece);
     uint64_t each = ceil_div(unit_bytes(piece), square_bytes);
     return (struct scan_units){.count = ceil_div(squares, each),
                                .lines = each,
                                .stream = streams(piece, context),
-                               .bundled = bundled,
-                               .crossed = crossed};
+                               .inner = inner,
+                               .permuted = permuted};
 }
 
 /* ---- the table ---- */
 
-#define CUT(source)                                           \
-    {                                                         \
-        "scan_table", "scan_group", "chain", source, "launch" \
+#define CUT(source)                                 \
+    {                                               \
+        "table", "group", "chain", source, "launch" \
     }
-#define BUFFERED                                                    \
-    {                                                               \
-        "scan_table", "scan_group", "tile", "tile_buffer", "launch" \
+#define BUFFERED                                          \
+    {                                                     \
+        "table", "group", "tile", "tile_buffer", "launch" \
     }
 #define SHORT(inner)                                                   \
     {                                                                  \
-        CUT("narrow"), {"scan_short"}, "-DINNER=" #inner, are_bundles, \
-            (inner) == 1 ? ragged_rows : always, bundle_units, (inner) \
+        CUT("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_narrow, \
+            (inner) == 1 ? ragged_rows : always, narrow_units, (inner) \
     }
 
 /* clang-format off */
-const struct scan_variant scan_variants[SCAN_FAMILY_COUNT] = {
+const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     /*                           sources, kernels, option
      *                           can, prefer, units */
-    [SCAN_FAMILY_GENERIC]     = {{"scan_table", "scan_generic"}, {"scan_generic"}, NULL,
+    [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
                                  NULL, NULL, NULL, 0},
-    [SCAN_FAMILY_GPU]         = {{"scan_gpu_tile", "scan_gpu"},
+    [SCAN_VARIANT_GPU]         = {{"gpu_tile", "gpu_reduce"},
                                  {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}, NULL,
                                  NULL, NULL, NULL, 0},
-    [SCAN_FAMILY_LOOKBACK]    = {{"scan_gpu_tile", "scan_lookback"}, {"gpu_lookback"}, NULL,
+    [SCAN_VARIANT_LOOKBACK]    = {{"gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, NULL, 0},
-    [SCAN_FAMILY_CPU_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
+    [SCAN_VARIANT_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
                                  are_rows, always, row_units, 0},
-    [SCAN_FAMILY_CPU_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
+    [SCAN_VARIANT_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
                                  are_any, neither_rows_nor_columns, step_units, 0},
-    [SCAN_FAMILY_CPU_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
+    [SCAN_VARIANT_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
                                  are_columns, always, column_units, 0},
-    [SCAN_FAMILY_CPU_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
+    [SCAN_VARIANT_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
                                  are_any, many_strided, strided_units, 0},
-    [SCAN_FAMILY_CPU_CROSSED] = {BUFFERED, {"scan_crossed"}, "-DVERTICAL -DPERMUTED",
-                                 are_crossed, long_crossed, crossed_units, 0},
-    [SCAN_FAMILY_CPU_SHORT_1] = SHORT(1),
-    [SCAN_FAMILY_CPU_SHORT_2] = SHORT(2),
-    [SCAN_FAMILY_CPU_SHORT_3] = SHORT(3),
-    [SCAN_FAMILY_CPU_SHORT_4] = SHORT(4),
-    [SCAN_FAMILY_CPU_SHORT_5] = SHORT(5),
-    [SCAN_FAMILY_CPU_SHORT_6] = SHORT(6),
-    [SCAN_FAMILY_CPU_SHORT_7] = SHORT(7),
-    [SCAN_FAMILY_CPU_ABREAST] = {{"scan_table", "scan_group", "tile", "launch"}, {"scan_abreast"}, "-DVERTICAL -DTRANSPOSED",
-                                 are_abreast, fill_squares, abreast_units, 0},
+    [SCAN_VARIANT_PERMUTED] = {BUFFERED, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
+                                 are_permuted, long_permuted, permuted_units, 0},
+    [SCAN_VARIANT_NARROW_1] = SHORT(1),
+    [SCAN_VARIANT_NARROW_2] = SHORT(2),
+    [SCAN_VARIANT_NARROW_3] = SHORT(3),
+    [SCAN_VARIANT_NARROW_4] = SHORT(4),
+    [SCAN_VARIANT_NARROW_5] = SHORT(5),
+    [SCAN_VARIANT_NARROW_6] = SHORT(6),
+    [SCAN_VARIANT_NARROW_7] = SHORT(7),
+    [SCAN_VARIANT_TRANSPOSED] = {{"table", "group", "tile", "launch"}, {"scan_transposed"}, "-DVERTICAL -DTRANSPOSED",
+                                 are_uncut_rows, fill_squares, transposed_units, 0},
 };
 /* clang-format on */
 
-bool scan_variant_can(enum scan_family family, const struct scan_piece *piece)
+bool scan_variant_can(enum scan_variant_id variant, const struct scan_piece *piece)
 {
-    const struct scan_variant *v = &scan_variants[family];
+    const struct scan_variant *v = &scan_variants[variant];
     return v->can != NULL && v->can(piece, v->columns);
 }
 
-enum scan_family scan_variant_choose(const struct scan_piece *piece)
+enum scan_variant_id scan_variant_choose(const struct scan_piece *piece)
 {
-    int family = SCAN_FAMILY_COUNT - 1;
-    while (!scan_variant_can((enum scan_family)family, piece) ||
-           !scan_variants[family].prefer(piece)) {
-        family--;
-        assert(family > SCAN_FAMILY_GENERIC); /* rows, columns or neither */
+    int variant = SCAN_VARIANT_COUNT - 1;
+    while (!scan_variant_can((enum scan_variant_id)variant, piece) ||
+           !scan_variants[variant].prefer(piece)) {
+        variant--;
+        assert(variant > SCAN_VARIANT_GENERIC); /* rows, columns or neither */
     }
-    return (enum scan_family)family;
+    return (enum scan_variant_id)variant;
 }

@@ -1,7 +1,6 @@
-/* The table of variants: every family of kernels that a scan can run by, what it is compiled
+/* The table of variants: every variant of kernels that a scan can run by, what it is compiled
  * from, and, for the vector kernels of CPUs, which layouts it can run, which it is preferred
- * for, and how it divides a piece into units of work. A new kernel is its .cl file and a row.
- */
+ * for, and how it divides a piece into units of work. A new kernel is its .cl file and a row. */
 #ifndef TALLY_KERNELS_VARIANTS_H
 #define TALLY_KERNELS_VARIANTS_H
 
@@ -13,24 +12,24 @@ enum {
 };
 
 /* The rows. Where several vector kernels prefer a piece, the last of them runs it. */
-enum scan_family {
-    SCAN_FAMILY_GENERIC,
-    SCAN_FAMILY_GPU,
-    SCAN_FAMILY_LOOKBACK,
-    SCAN_FAMILY_CPU_ROWS,
-    SCAN_FAMILY_CPU_STEPS,
-    SCAN_FAMILY_CPU_COLUMNS,
-    SCAN_FAMILY_CPU_STRIDED,
-    SCAN_FAMILY_CPU_CROSSED,
-    SCAN_FAMILY_CPU_SHORT_1, /* narrow.cl for so many lines side by side */
-    SCAN_FAMILY_CPU_SHORT_2,
-    SCAN_FAMILY_CPU_SHORT_3,
-    SCAN_FAMILY_CPU_SHORT_4,
-    SCAN_FAMILY_CPU_SHORT_5,
-    SCAN_FAMILY_CPU_SHORT_6,
-    SCAN_FAMILY_CPU_SHORT_7,
-    SCAN_FAMILY_CPU_ABREAST,
-    SCAN_FAMILY_COUNT
+enum scan_variant_id {
+    SCAN_VARIANT_GENERIC,
+    SCAN_VARIANT_GPU,
+    SCAN_VARIANT_LOOKBACK,
+    SCAN_VARIANT_ROWS,
+    SCAN_VARIANT_STEPS,
+    SCAN_VARIANT_COLUMNS,
+    SCAN_VARIANT_STRIDED,
+    SCAN_VARIANT_PERMUTED,
+    SCAN_VARIANT_NARROW_1, /* narrow.cl for so many lines side by side */
+    SCAN_VARIANT_NARROW_2,
+    SCAN_VARIANT_NARROW_3,
+    SCAN_VARIANT_NARROW_4,
+    SCAN_VARIANT_NARROW_5,
+    SCAN_VARIANT_NARROW_6,
+    SCAN_VARIANT_NARROW_7,
+    SCAN_VARIANT_TRANSPOSED,
+    SCAN_VARIANT_COUNT
 };
 
 /* How a kernel divides a piece into units of work. */
@@ -40,14 +39,14 @@ struct scan_units {
     bool stream;    /* store past the caches */
     bool zeroes;    /* gaps between the nearest elements too, with the results */
     /* lines cut into parts (chain.cl): */
-    uint64_t parts;       /* of a line; 0 or 1: units of whole lines */
-    uint64_t part_length; /* elements of each but the last and those that lead a round */
-    uint64_t lead_length; /* of those */
-    uint64_t round;       /* parts: every so many one leads */
-    uint64_t slots;       /* for all parts of all lines or strips */
-    uint64_t slot_words;  /* of each */
-    uint64_t bundled;     /* dimension whose lines go side by side, where a kernel asks */
-    uint64_t crossed;     /* the other such dimension of tile.cl */
+    uint64_t parts;            /* of a line; 0 or 1: units of whole lines */
+    uint64_t part_length;      /* elements of each but the last and those that lead a wave */
+    uint64_t lookahead_length; /* of those */
+    uint64_t wave;             /* parts: every so many one leads */
+    uint64_t states;           /* for all parts of all lines or strips */
+    uint64_t state_words;      /* of each */
+    uint64_t inner;            /* dimension whose lines go side by side, where a kernel asks */
+    uint64_t permuted;         /* the other such dimension of tile.cl */
 };
 
 /* What the division of a piece depends on besides itself. */
@@ -61,7 +60,7 @@ struct scan_division {
 };
 
 struct scan_variant {
-    const char *sources[SCAN_VARIANT_SOURCES]; /* beside soft_f64 and scan_types; up to the
+    const char *sources[SCAN_VARIANT_SOURCES]; /* beside soft_f64 and types; up to the
                                                   first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* beside those of the type; NULL: none */
@@ -73,16 +72,15 @@ struct scan_variant {
     uint64_t columns; /* that lie side by side, cell by cell; 0: any number */
 };
 
-extern const struct scan_variant scan_variants[SCAN_FAMILY_COUNT];
+extern const struct scan_variant scan_variants[SCAN_VARIANT_COUNT];
 
 /* Could the vector kernel run the piece, with the same bits as any other? Not of others. */
-bool scan_variant_can(enum scan_family family, const struct scan_piece *piece);
+bool scan_variant_can(enum scan_variant_id variant, const struct scan_piece *piece);
 
 /* The vector kernel that a CPU runs the piece by. */
-enum scan_family scan_variant_choose(const struct scan_piece *piece);
+enum scan_variant_id scan_variant_choose(const struct scan_piece *piece);
 
-/* Zero the gaps that are left to the launch and that the family's kernel does not zero itself.
- */
-void scan_variant_zero_gaps(enum scan_family family, const struct scan_piece *piece);
+/* Zero the gaps that are left to the launch and that the variant's kernel does not zero itself. */
+void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece);
 
 #endif

@@ -12,7 +12,7 @@
  *      other, as docs/design/numerics.md orders them, and publishes the sums after it,
  *   3. scans its blocks (reading the cache) from the sums before it.
  *
- * Adding up is what parts cost more than a whole line. So each part that leads a round of as many
+ * Adding up is what parts cost more than a whole line. So each part that leads a wave of as many
  * as there are threads is waited for and scanned at once, and longer than the others, by as much
  * as they take to be added up meanwhile:
  *
@@ -28,11 +28,11 @@
  * have to be.
  *
  * In the launch's table, zero when the launch starts: a row of words of which the first counts
- * tickets, then for each line or strip a slot for each part: whether the sums before it are
+ * tickets, then for each line or strip a state for each part: whether the sums before it are
  * there, whether it is underway, then these sums. They are written once, or again with the same
  * bits. */
 
-#define CHAIN_HEAD 8 /* words: slots do not share a cache line with the tickets */
+#define CHAIN_HEAD 8 /* words: states do not share a cache line with the tickets */
 #if !defined(CHAIN_SPINS)
 #define CHAIN_SPINS 4096 /* tens of microseconds: some times what adding up a part takes */
 #endif
@@ -53,13 +53,13 @@
 
 /* The parts of a line or strip. */
 struct chain {
-    __global ulong *slots;
-    ulong slot_words;
+    __global ulong *states;
+    ulong state_words;
     ulong count;
     ulong all;    /* elements (of a line) */
     ulong length; /* of a part, */
-    ulong lead;   /* and of those that lead a round */
-    ulong round;  /* parts */
+    ulong lookahead;   /* and of those that lead a wave */
+    ulong wave;  /* parts */
     uint block;   /* the line's first one, in its superblock */
 };
 
@@ -79,13 +79,13 @@ INLINE struct chain chain_of(__global ulong *head, __global const struct scan_en
                              ulong own)
 {
     struct chain c;
-    c.slots = head + CHAIN_HEAD + e->slot + own * e->parts * e->slot_words;
-    c.slot_words = e->slot_words;
+    c.states = head + CHAIN_HEAD + e->state + own * e->parts * e->state_words;
+    c.state_words = e->state_words;
     c.count = e->parts;
     c.all = e->length;
     c.length = e->part_length;
-    c.lead = e->lead_length;
-    c.round = e->round;
+    c.lookahead = e->lookahead_length;
+    c.wave = e->wave;
     c.block = (uint)e->block;
     return c;
 }
@@ -93,33 +93,33 @@ INLINE struct chain chain_of(__global ulong *head, __global const struct scan_en
 /* Elements of the line before a part. */
 INLINE ulong chain_before(const struct chain *c, ulong part)
 {
-    return part * c->length + (part + c->round - 1) / c->round * (c->lead - c->length);
+    return part * c->length + (part + c->wave - 1) / c->wave * (c->lookahead - c->length);
 }
 
 /* Elements of a part. */
 INLINE ulong chain_length(const struct chain *c, ulong part)
 {
     return part == c->count - 1 ? c->all - chain_before(c, part)
-           : part % c->round == 0 ? c->lead
+           : part % c->wave == 0 ? c->lookahead
                                   : c->length;
 }
 
 /* Elements from a part to that which its thread will add up next; 0: nothing to ask for. */
 INLINE ulong chain_ahead(const struct chain *c, ulong part)
 {
-    bool next = part % c->round > 0 && part + c->round + 1 < c->count;
-    return next ? c->lead + (c->round - 1) * c->length : 0;
+    bool next = part % c->wave > 0 && part + c->wave + 1 < c->count;
+    return next ? c->lookahead + (c->wave - 1) * c->length : 0;
 }
 
-INLINE __global ulong *chain_slot(const struct chain *c, ulong part)
+INLINE __global ulong *chain_state(const struct chain *c, ulong part)
 {
-    return c->slots + part * c->slot_words;
+    return c->states + part * c->state_words;
 }
 
 /* Are the sums before a part there? They are to be read as volatile then. */
 INLINE bool chain_ready(const struct chain *c, ulong part)
 {
-    uint ready = part == 0 ? 1 : ((volatile __global const uint *)chain_slot(c, part))[0];
+    uint ready = part == 0 ? 1 : ((volatile __global const uint *)chain_state(c, part))[0];
     mem_fence(CLK_GLOBAL_MEM_FENCE);
     return ready != 0;
 }
@@ -127,28 +127,28 @@ INLINE bool chain_ready(const struct chain *c, ulong part)
 /* Sums before a part, written as volatile, are there. */
 INLINE void chain_publish(const struct chain *c, ulong part)
 {
-    CHAIN_STEP((ulong)chain_slot(c, part))
+    CHAIN_STEP((ulong)chain_state(c, part))
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    (void)atomic_xchg((volatile __global uint *)chain_slot(c, part), 1);
+    (void)atomic_xchg((volatile __global uint *)chain_state(c, part), 1);
 }
 
 /* Is a part to be scanned at once, when the sums before it are there? */
 INLINE bool chain_at_once(const struct chain *c, ulong part)
 {
-    return part % c->round == 0 || chain_ready(c, part);
+    return part % c->wave == 0 || chain_ready(c, part);
 }
 
 /* From now on a part's input is no longer what it was. */
 INLINE void chain_begin(const struct chain *c, ulong part)
 {
-    (void)atomic_xchg((volatile __global uint *)chain_slot(c, part) + 1, 1);
+    (void)atomic_xchg((volatile __global uint *)chain_state(c, part) + 1, 1);
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    CHAIN_STEP((ulong)chain_slot(c, part) + 1)
+    CHAIN_STEP((ulong)chain_state(c, part) + 1)
 }
 
 INLINE bool chain_underway(const struct chain *c, ulong part)
 {
-    return ((volatile __global const uint *)chain_slot(c, part))[1] != 0;
+    return ((volatile __global const uint *)chain_state(c, part))[1] != 0;
 }
 
 /* Wait for the sums before a part, for a while; returns the last part, up to this one, that has
@@ -161,7 +161,7 @@ INLINE ulong chain_wait(const struct chain *c, ulong part)
     while (!chain_ready(c, part)) {
         part--;
     }
-    CHAIN_STEP((ulong)c->slots + part)
+    CHAIN_STEP((ulong)c->states + part)
     return part;
 }
 
@@ -177,7 +177,7 @@ INLINE bool chain_passed(const struct chain *c, ulong part)
 }
 
 /* The sums after a line go where those before it are: wait until its first part has taken them. Its unit
- * runs, but may have been put aside before it did. Who takes them later goes by the slots. */
+ * runs, but may have been put aside before it did. Who takes them later goes by the states. */
 INLINE void chain_settle(const struct chain *c)
 {
     while (!chain_underway(c, 0)) {
@@ -197,7 +197,7 @@ struct sums {
     bool turned; /* the last line comes first */
 };
 
-/* Where these sums are kept between launches, in the carry planes, and between parts, in a slot:
+/* Where these sums are kept between launches, in the carry planes, and between parts, in a state:
  * S of each line, and `plane` further B. */
 CALLED void sums_read(struct sums *s, volatile __global const acc_t *from, ulong plane)
 {
@@ -248,15 +248,15 @@ struct part {
 struct lines;
 CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals);
 
-INLINE void slot_read(const struct chain *c, ulong part, struct sums *s)
+INLINE void state_read(const struct chain *c, ulong part, struct sums *s)
 {
-    sums_read(s, (volatile __global acc_t *)(chain_slot(c, part) + 1), s->lines);
+    sums_read(s, (volatile __global acc_t *)(chain_state(c, part) + 1), s->lines);
     s->block = (uint)((c->block + chain_before(c, part) / BLOCK) % SUPER);
 }
 
-INLINE void slot_write(const struct chain *c, ulong part, const struct sums *s)
+INLINE void state_write(const struct chain *c, ulong part, const struct sums *s)
 {
-    sums_write(s, (volatile __global acc_t *)(chain_slot(c, part) + 1), s->lines);
+    sums_write(s, (volatile __global acc_t *)(chain_state(c, part) + 1), s->lines);
     chain_publish(c, part);
 }
 
@@ -288,7 +288,7 @@ CALLED void part_sums(const struct chain *c, const struct lines *l, const struct
     }
     ulong known = chain_wait(c, p->number);
     if (known > 0) {
-        slot_read(c, known, s);
+        state_read(c, known, s);
     }
     for (; known < p->number; known++) {
         lane_t missing[TOTALS_MAX];
@@ -297,16 +297,16 @@ CALLED void part_sums(const struct chain *c, const struct lines *l, const struct
             add_up(l, chain_before(c, known), length, missing);
         }
         if (chain_passed(c, known)) { /* and what was added up may have been results */
-            slot_read(c, known + 1, s);
+            state_read(c, known + 1, s);
         } else {
             sums_pass(s, missing, length);
         }
     }
     if (adds_up) {
-        slot_write(c, p->number, s); /* kept there meanwhile */
+        state_write(c, p->number, s); /* kept there meanwhile */
         sums_pass(s, own, p->length);
-        slot_write(c, p->number + 1, s);
-        slot_read(c, p->number, s);
+        state_write(c, p->number + 1, s);
+        state_read(c, p->number, s);
     }
 }
 
@@ -335,7 +335,7 @@ INLINE void part_end(const struct chain *c, const struct part *p, const struct s
                      ulong carry_lines)
 {
     if (p->at_once && !p->last) {
-        slot_write(c, p->number + 1, s);
+        state_write(c, p->number + 1, s);
     }
     if (p->last && (e->flags & ENTRY_CARRY_OUT) != 0) {
         if (c->count > 1) {

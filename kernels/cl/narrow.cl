@@ -10,7 +10,7 @@
  * behind it. Those are stored as well, into a private buffer, where the next set overwrites them; whole
  * sets, or blocks of one, go from there to memory. Backwards, all of memory runs backwards, columns too.
  * In place is fine: cells are read before the buffer that they went through is written out. */
-#define KERNEL_NAME scan_short
+#define KERNEL_NAME scan_narrow
 
 #define VECTORS     (INNER * PARTS)
 #define CELLS       (INNER * GROUP) /* of a group */

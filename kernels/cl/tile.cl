@@ -8,18 +8,18 @@
  * One walk down the axis for four kinds of layouts, which differ in how rows come and go:
  *
  *      scan_columns                 the axis is strided, neighbouring lines are contiguous: rows lie in memory
- *      scan_abreast, -DTRANSPOSED   contiguous lines: squares of them are transposed in registers
+ *      scan_transposed, -DTRANSPOSED   contiguous lines: squares of them are transposed in registers
  *      scan_strided, -DGATHER       anything: tiles are gathered in a buffer in L1, scanned there, and put back
- *      scan_crossed, -DPERMUTED     the same, where one dimension is contiguous on the input, another one on the
+ *      scan_permuted, -DPERMUTED     the same, where one dimension is contiguous on the input, another one on the
  *                                   output, the axis on neither: squares of these two dimensions
  *
  * Rows that come through no buffer stay in registers. In place is fine, rows are read before they are
  * written; -DPERMUTED is never in place. A work-item takes a strip of columns of one outer index, or part of it
  * (chain.cl); some lines of -DTRANSPOSED and -DGATHER; some squares. */
 #if defined(TRANSPOSED)
-#define KERNEL_NAME scan_abreast
+#define KERNEL_NAME scan_transposed
 #elif defined(PERMUTED)
-#define KERNEL_NAME scan_crossed
+#define KERNEL_NAME scan_permuted
 #elif defined(GATHER)
 #define KERNEL_NAME scan_strided
 #else
@@ -43,7 +43,8 @@ struct lines {
     __global const elem_t *low; /* cells in [low, high) may be read */
     __global const elem_t *high;
 #if defined(COLUMNS)
-    bool far; /* from a row to the next: the hardware does not see a pattern */
+    bool in_far;  /* from a row to the next: the hardware does not see a pattern */
+    bool out_far; /* the same of the output, where the input repeats one row and is in a cache */
 #elif defined(TRANSPOSED)
     bool backwards;
     ulong in_at[ROWS]; /* elements to each line; a last set that lacks some has its last line in */
@@ -367,16 +368,26 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
 #if defined(COLUMNS)
 #define FAR_BYTES 128 /* between rows: from here on the hardware does not fetch the next ones by itself */
 
-/* The next eight rows of these columns, into L2: in L1 they would drive out this row's, all the more where
- * rows are a power of two apart and share its sets. */
+/* Eight rows, into L2: in L1 they would drive out those that are scanned, all the more where rows are a power of
+ * two apart and share its sets. */
+INLINE void rows_fetch(__global const elem_t *p, long step)
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        __builtin_prefetch((const void *)(ulong)(p + r * step), 0, 2);
+    }
+}
+
+/* The next eight rows of these columns. */
 INLINE void rows_ask(const struct lines *l, ulong row, uint column)
 {
-    if (l->far && row + 2 * ROWS <= l->rows) {
-        __global const elem_t *in = l->in + (long)(row + ROWS) * l->in_step + column;
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            __builtin_prefetch((const void *)(ulong)(in + r * l->in_step), 0, 2);
-        }
+    const long next = (long)(row + ROWS);
+    const bool follow = row + 2 * ROWS <= l->rows;
+    if (l->in_far && follow) {
+        rows_fetch(l->in + next * l->in_step + column, l->in_step);
+    }
+    if (l->out_far && follow) { /* or each store would wait for its line */
+        rows_fetch(l->out + next * l->out_step + column, l->out_step);
     }
 }
 #elif defined(GATHER) || defined(PERMUTED)
@@ -385,18 +396,18 @@ INLINE void rows_ask(const struct lines *l, ulong row, uint column)
  * asked for item by item, in between additions, and into L2: where lines are a power of two apart their
  * cells share a few sets of L1 and would drive each other out. */
 struct ahead {
-    __global const elem_t *first; /* of row 0 of the tile, but for the line's offset */
-    const struct bundle *bundle;
-    long pitch; /* from item to item, where items are rows, */
+    __global const elem_t *row; /* of the next item, but for the line's offset */
+    const struct line_set *line_set;
+    long pitch; /* from row to row, where items are rows, */
     long next;  /* or lines of one (-DPERMUTED) */
-    uint item;
-    uint items; /* of the tile, */
-    uint each;  /* and of one step */
+    uint line;  /* of the next item */
+    uint items; /* left */
+    uint each;  /* of one step */
     uint hop;   /* elements from one request of an item to the next */
     uint span;  /* elements of an item */
     bool by_line;
 };
-INLINE long item_at(const struct ahead *a);
+INLINE __global const elem_t *item_next(struct ahead *a);
 
 INLINE void ask_for(__global const elem_t *p)
 {
@@ -406,8 +417,8 @@ INLINE void ask_for(__global const elem_t *p)
 INLINE void rows_ask(const struct lines *l, ulong row, uint column)
 {
     struct ahead *a = l->ahead;
-    for (uint i = 0; i < a->each && a->item < a->items; i++, a->item++) {
-        __global const elem_t *p = a->first + item_at(a);
+    for (uint i = 0; i < a->each && a->items > 0; i++, a->items--) {
+        __global const elem_t *p = item_next(a);
         for (ulong k = 0; k < a->span; k += a->hop) {
             ask_for(p + k);
         }
@@ -495,6 +506,7 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
 {
     struct lines part = *l;
     part.in += (long)first * l->in_step;
+    part.out_far = false;
     part.rows = length;
     uint vectors = (l->columns + GROUP - 1) / GROUP;
     for (ulong block = 0; block < length; block += BLOCK, totals += l->columns) {
@@ -504,9 +516,14 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
         }
         for (ulong row = block; row < block + BLOCK; row += ROWS) {
             for (uint j = 0; j < vectors; j++) {
+                const uint column = vector_column(l, j);
+                __global const elem_t *in = part.in + (long)row * part.in_step + column;
                 group_t v[ROWS];
-                rows_load(&part, row, ROWS, vector_column(l, j), v);
-                rows_ask(&part, row, vector_column(l, j));
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) { /* not rows_load(): whole vectors need no test */
+                    v[r] = group_load(in + r * part.in_step);
+                }
+                rows_ask(&part, row, column);
                 group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
                 group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
                 sums[j] = group_add(sums[j], group_add(low, high));
@@ -542,7 +559,8 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     l.in = l.low + last * e->axis_in;
     l.out = w->out + at.out + last * e->axis_out;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    l.far = e->axis_in * ELEM_BYTES >= FAR_BYTES;
+    l.in_far = e->axis_in * ELEM_BYTES >= FAR_BYTES;
+    l.out_far = e->axis_in == 0 && e->axis_out * ELEM_BYTES >= FAR_BYTES;
 
     lane_t supers[STRIP_MAX];
     lane_t blocks[STRIP_MAX];

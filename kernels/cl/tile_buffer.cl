@@ -1,9 +1,9 @@
 /* Tiles that go through a buffer in L1 (-DGATHER, -DPERMUTED; goes after tile.cl, which walks down them): elements
  * are gathered there line by line, scanned, and put back where they belong. While one tile is scanned the next is
- * asked for. A work-item takes some bundles of lines; with -DPERMUTED squares of two dimensions. */
+ * asked for. A work-item takes some line_sets of lines; with -DPERMUTED squares of two dimensions. */
 
 #if defined(PERMUTED)
-#define LANES (LINE * LINE)  /* lines of a tile: [crossed][bundled] */
+#define LANES (LINE * LINE)  /* lines of a tile: [permuted][inner] */
 #define PITCH (LANES + LINE) /* of rows: a power of two apart they would share a set of L1 */
 #if ELEM_BYTES == 8
 #define TILE (4 * ROWS) /* rows; a divisor of BLOCK */
@@ -26,96 +26,96 @@
 #define PITCH LANES
 #endif
 
-/* What is the same for all bundles of a unit. */
+/* What is the same for all line_sets of a unit. */
 struct layout {
     __global const elem_t *in; /* row 0 */
     __global elem_t *out;
     long in_step; /* along the axis, in the direction of traversal */
     long out_step;
-    long in_next; /* from a line to the next in the bundled dimension; -DPERMUTED: on the output 1 */
+    long in_next; /* from a line to the next in the inner dimension; -DPERMUTED: on the output 1 */
     long out_next;
-    long out_crossed; /* -DPERMUTED: to the next in the crossed dimension; on the input 1 */
+    long out_permuted; /* -DPERMUTED: to the next in the permuted dimension; on the input 1 */
     ulong rows;
     bool stream; /* past the caches: whole cache lines */
     bool zeroes; /* gaps between the nearest elements of the output */
 };
 
-/* The lines of a tile, lane by lane: some lines with the bundled dimension innermost, or a square. */
+/* The lines of a tile, lane by lane: some lines with the inner dimension innermost, or a square. */
 #if defined(PERMUTED)
-struct bundle {
+struct line_set {
     long in; /* elements to the first line's cell with axis index 0 */
     long out;
     ulong number; /* of the first line in its entry */
-    ulong crossed_weight;
-    ulong bundled_weight;
-    uint crossed; /* lines, up to LINE each */
-    uint bundled;
+    ulong permuted_weight;
+    ulong inner_weight;
+    uint permuted; /* lines, up to LINE each */
+    uint inner;
     uint lanes;  /* whole vectors */
     bool whole;  /* all lanes have a line, */
     bool stream; /* and rows are whole cache lines */
 };
-#define RUN LINE /* lanes of neighbours in the bundled dimension */
+#define RUN(lanes) LINE /* neighbours in the inner dimension, if all lanes have a line */
 
-INLINE bool lane_has_line(const struct bundle *b, uint lane)
+INLINE bool lane_has_line(const struct line_set *b, uint lane)
 {
-    return lane % LINE < b->bundled;
+    return lane % LINE < b->inner;
 }
 
-/* SIDE lanes from this one on are neighbours in the bundled dimension. */
-INLINE bool lanes_run(const struct bundle *b, uint lane)
+/* SIDE lanes from this one on are neighbours in the inner dimension. */
+INLINE bool lanes_run(const struct line_set *b, uint lane)
 {
-    return lane % LINE + SIDE <= b->bundled;
+    return lane % LINE + SIDE <= b->inner;
 }
 
-INLINE long lane_out(const struct layout *w, const struct bundle *b, uint lane)
+INLINE long lane_out(const struct layout *w, const struct line_set *b, uint lane)
 {
-    return b->out + (long)(lane / LINE) * w->out_crossed + (long)(lane % LINE);
+    return b->out + (long)(lane / LINE) * w->out_permuted + (long)(lane % LINE);
 }
 
-INLINE ulong lane_number(const struct bundle *b, uint lane)
+INLINE ulong lane_number(const struct line_set *b, uint lane)
 {
-    return b->number + lane / LINE * b->crossed_weight + lane % LINE * b->bundled_weight;
+    return b->number + lane / LINE * b->permuted_weight + lane % LINE * b->inner_weight;
 }
 
-INLINE bool lane_ends(const struct bundle *b, uint lane)
+INLINE bool lane_ends(const struct line_set *b, uint lane)
 {
     return false;
 }
 #else
-struct bundle {
+struct line_set {
     uint lines;
     uint lanes;        /* whole vectors: those behind the lines repeat the last one, or are zeros */
     bool whole;        /* all lanes have a line, and are neighbours, none of them the last */
     bool stream;       /* rows are whole cache lines */
-    bool run[LANES];   /* SIDE lanes from here on are neighbours in the bundled dimension */
+    bool run[LANES];   /* SIDE lanes from here on are neighbours in the inner dimension */
     bool ends[LANES];  /* the line is the last in this dimension */
     long in[LANES];    /* elements to the line's cell with axis index 0 */
     long out[LANES];
     ulong number[LANES]; /* of the line in its entry */
 };
-#define RUN LANES
+#define RUN(lanes) (lanes)
 
-INLINE bool lane_has_line(const struct bundle *b, uint lane)
+INLINE bool lane_has_line(const struct line_set *b, uint lane)
 {
     return lane < b->lines;
 }
 
-INLINE bool lanes_run(const struct bundle *b, uint lane)
+INLINE bool lanes_run(const struct line_set *b, uint lane)
 {
     return b->run[lane];
 }
 
-INLINE long lane_out(const struct layout *w, const struct bundle *b, uint lane)
+INLINE long lane_out(const struct layout *w, const struct line_set *b, uint lane)
 {
     return b->out[lane];
 }
 
-INLINE ulong lane_number(const struct bundle *b, uint lane)
+INLINE ulong lane_number(const struct line_set *b, uint lane)
 {
     return b->number[lane];
 }
 
-INLINE bool lane_ends(const struct bundle *b, uint lane)
+INLINE bool lane_ends(const struct line_set *b, uint lane)
 {
     return b->ends[lane];
 }
@@ -133,24 +133,24 @@ CALLED void edge_load(__global const elem_t *in, long next, uint4 edge, elem_t *
     }
 }
 
-INLINE void tile_load(const struct layout *w, const struct bundle *t, ulong row, uint rows,
+INLINE void tile_load(const struct layout *w, const struct line_set *t, ulong row, uint rows,
                       elem_t *cells)
 {
-    const uint crossed = t->crossed / SIDE * SIDE;
-    const uint bundled = t->bundled / SIDE * SIDE;
+    const uint permuted = t->permuted / SIDE * SIDE;
+    const uint inner = t->inner / SIDE * SIDE;
     __global const elem_t *in = w->in + t->in + (long)row * w->in_step;
     for (uint r = 0; r < rows; r++, in += w->in_step, cells += PITCH) {
-        for (uint b = 0; b < bundled; b += SIDE) {
-            for (uint c = 0; c < crossed; c += SIDE) {
+        for (uint b = 0; b < inner; b += SIDE) {
+            for (uint c = 0; c < permuted; c += SIDE) {
                 side_t v[SIDE];
                 EACH_SIDE { v[i] = SIDE_AT(in + (long)(b + i) * w->in_next + c); }
                 transpose(v);
                 EACH_SIDE { ((side_t *)(cells + (c + i) * LINE + b))[0] = v[i]; }
             }
         }
-        if (crossed < t->crossed || bundled < t->bundled) {
-            edge_load(in, w->in_next, (uint4)(crossed, t->crossed, 0, bundled), cells);
-            edge_load(in, w->in_next, (uint4)(0, t->crossed, bundled, t->bundled), cells);
+        if (permuted < t->permuted || inner < t->inner) {
+            edge_load(in, w->in_next, (uint4)(permuted, t->permuted, 0, inner), cells);
+            edge_load(in, w->in_next, (uint4)(0, t->permuted, inner, t->inner), cells);
         }
     }
 }
@@ -173,7 +173,7 @@ INLINE side_t side_load(__global const elem_t *p, long step)
     return v;
 }
 
-/* Is the axis denser in memory than the bundled dimension? */
+/* Is the axis denser in memory than the inner dimension? */
 INLINE bool is_along(long step, long next)
 {
     const ulong near = 8; /* repeated elements are as one of these */
@@ -181,7 +181,7 @@ INLINE bool is_along(long step, long next)
 }
 
 /* Rows as they are, or lines along the axis by squares. */
-INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+INLINE void tile_load(const struct layout *w, const struct line_set *b, ulong row, uint rows,
                       elem_t *cells)
 {
     __global const elem_t *in = w->in + (long)row * w->in_step;
@@ -206,7 +206,10 @@ INLINE void tile_load(const struct layout *w, const struct bundle *b, ulong row,
     const uint lanes = b->whole ? b->lanes : 0;
     for (uint r = whole; r < rows; r++, in += w->in_step, cells += PITCH) {
         __global const elem_t *p = in + b->in[0];
-        for (uint lane = 0; lane < lanes; lane += SIDE) {
+        for (uint lane = 0; lane < lanes && next == 1; lane += SIDE) {
+            ((side_t *)(cells + lane))[0] = SIDE_AT(p + lane);
+        }
+        for (uint lane = 0; lane < lanes && next != 1; lane += SIDE) {
             ((side_t *)(cells + lane))[0] = side_load(p + (long)lane * next, next);
         }
         for (uint lane = 0; lane < b->lines && !b->whole; lane += SIDE) {
@@ -267,7 +270,7 @@ INLINE void put_side(const struct gaps *g, __global elem_t *p, const elem_t *x, 
 
 #if !defined(PERMUTED)
 /* Lines along the axis: squares gather until there is a whole cache line of each of their lines. */
-INLINE void store_along(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+INLINE void store_along(const struct layout *w, const struct line_set *b, ulong row, uint rows,
                         const elem_t *cells)
 {
     const bool back = w->out_step < 0;
@@ -312,7 +315,7 @@ INLINE void store_along(const struct layout *w, const struct bundle *b, ulong ro
 #endif
 
 /* Rows as they are. */
-INLINE void store_across(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+INLINE void store_across(const struct layout *w, const struct line_set *b, ulong row, uint rows,
                          const elem_t *cells)
 {
     const struct gaps g = {w->out_next, w->zeroes, b->stream};
@@ -320,15 +323,17 @@ INLINE void store_across(const struct layout *w, const struct bundle *b, ulong r
     const bool whole = b->whole;
     __global elem_t *out = w->out + (long)row * w->out_step;
     for (uint r = 0; r < rows; r++, out += w->out_step, cells += PITCH) {
-        for (uint first = 0; first < lanes && whole; first += RUN) {
+        for (uint first = 0; first < lanes && whole; first += RUN(lanes)) {
             __global elem_t *p = out + lane_out(w, b, first);
             const side_t *x = (const side_t *)(cells + first);
-            const uint end = min(lanes - first, (uint)RUN) / SIDE;
+            const uint end = RUN(lanes) / SIDE;
             if (g.step == 1 && g.stream) {
+#pragma unroll 4
                 for (uint i = 0; i < end; i++) {
                     STREAM_STORE(x[i], (__global side_t *)p + i);
                 }
             } else if (g.step == 1) {
+#pragma unroll 4
                 for (uint i = 0; i < end; i++) {
                     ((__global side_any_t *)p)[i] = x[i];
                 }
@@ -351,7 +356,7 @@ INLINE void store_across(const struct layout *w, const struct bundle *b, ulong r
     }
 }
 
-INLINE void tile_store(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+INLINE void tile_store(const struct layout *w, const struct line_set *b, ulong row, uint rows,
                        const elem_t *cells)
 {
 #if !defined(PERMUTED)
@@ -365,31 +370,39 @@ INLINE void tile_store(const struct layout *w, const struct bundle *b, ulong row
 
 /* ---- what comes next ---- */
 
-INLINE long item_at(const struct ahead *a)
+INLINE __global const elem_t *item_next(struct ahead *a)
 {
-    const struct bundle *b = a->bundle;
-#if defined(PERMUTED) /* an item: what a tile has of a row and a bundled line */
-    return b->in + (long)(a->item / b->bundled) * a->pitch + (long)(a->item % b->bundled) * a->next;
+    const struct line_set *b = a->line_set;
+#if defined(PERMUTED) /* an item: what a tile has of a row and a inner line */
+    __global const elem_t *p = a->row + b->in + (long)a->line * a->next;
+    const bool row_ends = ++a->line == b->inner;
 #else
-    return a->by_line ? b->in[a->item] : b->in[0] + (long)a->item * a->pitch;
+    __global const elem_t *p = a->row + b->in[a->line];
+    const bool row_ends = !a->by_line;
+    a->line += a->by_line ? 1 : 0;
 #endif
+    if (row_ends) {
+        a->line = 0;
+        a->row += a->pitch;
+    }
+    return p;
 }
 
 /* The cells of `rows` rows from `row` on, to be asked for in so many steps. */
-INLINE struct ahead ahead_of(const struct layout *w, const struct bundle *b, ulong row, uint rows,
+INLINE struct ahead ahead_of(const struct layout *w, const struct line_set *b, ulong row, uint rows,
                              uint steps)
 {
     struct ahead a;
-    a.bundle = b;
-    a.item = 0;
+    a.line_set = b;
+    a.line = 0;
     a.pitch = w->in_step;
     a.next = w->in_next;
-    a.first = w->in + (long)row * w->in_step;
+    a.row = w->in + (long)row * w->in_step;
 #if defined(PERMUTED)
     a.by_line = false;
-    a.items = rows * b->bundled;
+    a.items = rows * b->inner;
     a.hop = LINE;
-    a.span = b->crossed - 1;
+    a.span = b->permuted - 1;
 #else
     ulong along = abs(w->in_step);
     ulong across = (ulong)w->in_next;
@@ -398,18 +411,18 @@ INLINE struct ahead ahead_of(const struct layout *w, const struct bundle *b, ulo
     ulong near = a.by_line ? along : across;
     a.hop = (uint)min(max(near, (ulong)LINE), (ulong)0x7FFFFFFF);
     a.span = (uint)min(near * (a.by_line ? rows - 1 : b->lines - 1), (ulong)0x7FFFFFFF);
-    a.first -= a.by_line && w->in_step < 0 ? a.span : 0;
+    a.row -= a.by_line && w->in_step < 0 ? a.span : 0;
 #endif
     a.each = (a.items + steps - 1) / steps;
     return a;
 }
 
-/* ---- bundles ---- */
+/* ---- line_sets ---- */
 
 /* next: the one that follows, or this one if none does. */
-static void bundle_scan(const struct launch *w, __global const struct scan_entry *e,
-                        const struct layout *layout, const struct bundle *b,
-                        const struct bundle *next, elem_t *cells)
+static void line_set_scan(const struct launch *w, __global const struct scan_entry *e,
+                        const struct layout *layout, const struct line_set *b,
+                        const struct line_set *next, elem_t *cells)
 {
     __global acc_t *carry = w->carry + e->carry;
     struct column_sums sums[LANES / GROUP];
@@ -463,20 +476,20 @@ INLINE ulong squares_along(ulong lines)
     return (lines + LINE - 1) / LINE;
 }
 
-INLINE ulong bundles_end(__global const struct scan_entry *e, __global const ulong *dims)
+INLINE ulong line_sets_end(__global const struct scan_entry *e, __global const ulong *dims)
 {
     ulong squares = 1;
     for (ulong d = 0; d < e->dims; d++) {
         ulong size = dims[(e->dim_first + d) * 3];
-        squares *= d == e->bundled || d == e->crossed ? squares_along(size) : size;
+        squares *= d == e->inner || d == e->permuted ? squares_along(size) : size;
     }
     return squares;
 }
 
-/* Square `index` of an entry, neighbours in the bundled dimension follow each other. Returns the next
+/* Square `index` of an entry, neighbours in the inner dimension follow each other. Returns the next
  * one's index. */
-CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entry *e,
-                         __global const ulong *dims, ulong index, ulong end, struct bundle *b)
+CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_entry *e,
+                         __global const ulong *dims, ulong index, ulong end, struct line_set *b)
 {
     ulong rest = index;
     ulong weight = 1;
@@ -485,7 +498,7 @@ CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entr
     b->number = 0;
     for (ulong d = e->dims; d > 0; d--) {
         __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
-        bool squared = d - 1 == e->bundled || d - 1 == e->crossed;
+        bool squared = d - 1 == e->inner || d - 1 == e->permuted;
         ulong count = squared ? squares_along(dim[0]) : dim[0];
         ulong at = rest % count * (squared ? LINE : 1);
         uint lines = (uint)min(dim[0] - at, (ulong)LINE);
@@ -493,39 +506,39 @@ CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entr
         b->in += (long)(at * dim[1]);
         b->out += (long)(at * dim[2]);
         b->number += at * weight;
-        if (d - 1 == e->bundled) {
-            b->bundled = lines;
-            b->bundled_weight = weight;
-        } else if (d - 1 == e->crossed) {
-            b->crossed = lines;
-            b->crossed_weight = weight;
+        if (d - 1 == e->inner) {
+            b->inner = lines;
+            b->inner_weight = weight;
+        } else if (d - 1 == e->permuted) {
+            b->permuted = lines;
+            b->permuted_weight = weight;
         }
         weight *= dim[0];
     }
-    b->lanes = b->crossed * LINE;
-    b->whole = b->bundled == LINE;
+    b->lanes = b->permuted * LINE;
+    b->whole = b->inner == LINE;
     b->stream = w->stream && b->whole;
     return index + 1;
 }
 #else
-INLINE ulong bundles_end(__global const struct scan_entry *e, __global const ulong *dims)
+INLINE ulong line_sets_end(__global const struct scan_entry *e, __global const ulong *dims)
 {
     return e->lines;
 }
 
-/* The lines from number `first` on, `end` at most, in the order of the bundled dimension. Returns the
+/* The lines from number `first` on, `end` at most, in the order of the inner dimension. Returns the
  * number of the one behind them. */
-CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entry *e,
-                         __global const ulong *dims, ulong first, ulong end, struct bundle *b)
+CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_entry *e,
+                         __global const ulong *dims, ulong first, ulong end, struct line_set *b)
 {
-    const ulong size = e->dims > 0 ? dims[(e->dim_first + e->bundled) * 3] : 1;
+    const ulong size = e->dims > 0 ? dims[(e->dim_first + e->inner) * 3] : 1;
     const uint count = (uint)min((ulong)LANES, end - first);
     ulong outer = first / size;
     ulong index = first % size;
     b->lines = count;
     b->lanes = (count + GROUP - 1) / GROUP * GROUP;
     for (uint lane = 0; lane < count; outer++, index = 0) {
-        /* line 0 of the bundled dimension, and what its number grows by from one to the next */
+        /* line 0 of the inner dimension, and what its number grows by from one to the next */
         ulong in = e->in_first;
         ulong out = e->out_first;
         ulong number = 0;
@@ -534,7 +547,7 @@ CALLED ulong bundle_fill(const struct layout *w, __global const struct scan_entr
         ulong rest = outer;
         for (ulong d = e->dims; d > 0; d--) {
             __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
-            if (d - 1 == e->bundled) {
+            if (d - 1 == e->inner) {
                 step = weight;
             } else {
                 ulong at = rest % dim[0];
@@ -585,8 +598,8 @@ INLINE bool streams(const struct layout *w, __global const struct scan_entry *e,
 
 INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
 {
-    __global const ulong *dim = w->dims + (e->dim_first + e->bundled) * 3;
-    __global const ulong *crossed = w->dims + (e->dim_first + e->crossed) * 3;
+    __global const ulong *dim = w->dims + (e->dim_first + e->inner) * 3;
+    __global const ulong *permuted = w->dims + (e->dim_first + e->permuted) * 3;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     struct layout layout;
     layout.rows = e->length;
@@ -596,7 +609,7 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     layout.out = w->out + (reverse ? (e->length - 1) * e->axis_out : 0);
     layout.in_next = e->dims > 0 ? (long)dim[1] : 0;
     layout.out_next = e->dims > 0 ? (long)dim[2] : 0;
-    layout.out_crossed = e->dims > 0 ? (long)crossed[2] : 0;
+    layout.out_permuted = e->dims > 0 ? (long)permuted[2] : 0;
     layout.zeroes = (e->flags & ENTRY_ZEROES) != 0;
     layout.stream = (e->flags & ENTRY_STREAM) != 0 && streams(&layout, e, w->dims);
 
@@ -605,16 +618,16 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     for (uint i = 0; i < TILE * PITCH; i += SIDE) {
         ((side_t *)(cells + i))[0] = (side_t)(ELEM_ZERO);
     }
-    struct bundle bundles[2];
+    struct line_set line_sets[2];
     ulong at = unit * e->unit_lines;
-    const ulong end = min(at + e->unit_lines, bundles_end(e, w->dims));
-    at = bundle_fill(&layout, e, w->dims, at, end, &bundles[0]);
+    const ulong end = min(at + e->unit_lines, line_sets_end(e, w->dims));
+    at = line_set_fill(&layout, e, w->dims, at, end, &line_sets[0]);
     for (uint turn = 0;; turn = 1 - turn) {
         const bool more = at < end;
         if (more) {
-            at = bundle_fill(&layout, e, w->dims, at, end, &bundles[1 - turn]);
+            at = line_set_fill(&layout, e, w->dims, at, end, &line_sets[1 - turn]);
         }
-        bundle_scan(w, e, &layout, &bundles[turn], &bundles[more ? 1 - turn : turn], cells);
+        line_set_scan(w, e, &layout, &line_sets[turn], &line_sets[more ? 1 - turn : turn], cells);
         if (!more) {
             return;
         }

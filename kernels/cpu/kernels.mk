@@ -5,10 +5,10 @@
 # makes OUT of all of them and of the table that driver.h declares, with DIR in between. A level is one of
 # x86-64 (v2, v3, v4), the highest first, or `baseline`; `none`: no kernels and no clang, and then the driver has no
 # device. FLAGS: sanitizers. TYPES stands for
-# kernels/cl/scan_types.cl: tests.
+# kernels/cl/types.cl: tests.
 CLANG  ?= clang
 FLAGS  ?=
-TYPES  ?= kernels/cl/scan_types.cl
+TYPES  ?= kernels/cl/types.cl
 LEVELS ?= baseline
 LD     ?= ld
 levels := $(filter-out none,$(LEVELS))
@@ -55,7 +55,7 @@ $(DIR)/$(1)/%.o: kernels/cpu/kernels.mk | $(LIST)
 	    symbol=$$$${kernel#*,} && options="$$$$options -D$$$${kernel%%,*}=$$$${symbol%,*}_$(1)"; \
 	done && \
 	files='' && for source in $$$$(echo "$$$$row" | cut -f3); do \
-	    case $$$$source in scan_types) file=$(TYPES) ;; */*) file=$$$$source ;; *) file=kernels/cl/$$$$source.cl ;; esac; \
+	    case $$$$source in types) file=$(TYPES) ;; */*) file=$$$$source ;; *) file=kernels/cl/$$$$source.cl ;; esac; \
 	    files="$$$$files -include $$$$file"; \
 	done && \
 	$(CLANG) $(cl_flags) $(call machine,$(1)) $$$$options $$$$files -MMD -MP -c -o $$@ /dev/null

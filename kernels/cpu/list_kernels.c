@@ -4,8 +4,7 @@
  *   name of the program, options, sources, then "kernel,name,signature" for each kernel
  *
  *   list_kernels         what the product uses
- *   list_kernels --all   those for GPUs, too, which have barriers: for tests under sanitizers
- */
+ *   list_kernels --all   those for GPUs, too, which have barriers: for tests under sanitizers */
 #if !defined(TALLY_TESTING)
 #define TALLY_TESTING 1 /* some of the programs are of tests */
 #endif
@@ -75,12 +74,12 @@ static bool is_new(const char *name)
     return true;
 }
 
-static bool list_program(const struct opencl *device, enum scan_family family,
+static bool list_program(const struct opencl *device, enum scan_variant_id variant,
                          struct scan_type type)
 {
-    const char *const *kernels = scan_variants[family].kernels;
+    const char *const *kernels = scan_variants[variant].kernels;
     struct program_spec spec;
-    program_spec_make(device, family, type, &spec);
+    program_spec_make(device, variant, type, &spec);
     program_kernel_name(kernels[0], spec.options, names[count]);
     if (!is_new(names[count])) {
         return true;
@@ -104,15 +103,15 @@ static bool list_program(const struct opencl *device, enum scan_family family,
 }
 
 /* Offsets have 64 bits, which cost a processor nothing; those of kernels for GPUs also 32. */
-static bool list_family(const struct opencl *device, enum scan_family family)
+static bool list_variant(const struct opencl *device, enum scan_variant_id variant)
 {
     bool ok = true;
-    for (int i = 0; i < DTYPE_COUNT * 4 && ok && program_suits(device, family); i++) {
+    for (int i = 0; i < DTYPE_COUNT * 4 && ok && program_suits(device, variant); i++) {
         struct scan_type type = {(enum dtype)(i / 4),
                                  (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
                                  (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
         if (type.index == SCAN_INDEX_64 || device->gpu_kernels) {
-            ok = list_program(device, family, type);
+            ok = list_program(device, variant, type);
         }
     }
     return ok;
@@ -128,8 +127,8 @@ int main(int argc, char **argv)
     size_t kinds = argc > 1 && strcmp(argv[1], "--all") == 0 ? ARRAY_COUNT(devices) : 1;
     bool ok = true;
     for (size_t kind = 0; kind < kinds; kind++) {
-        for (int family = 0; family < SCAN_FAMILY_COUNT && ok; family++) {
-            ok = list_family(&devices[kind], (enum scan_family)family);
+        for (int variant = 0; variant < SCAN_VARIANT_COUNT && ok; variant++) {
+            ok = list_variant(&devices[kind], (enum scan_variant_id)variant);
         }
     }
     return ok ? 0 : 1;

@@ -125,31 +125,6 @@ struct planes {
     char *planes;
 };
 
-static void copy_elements(char *to, uint64_t to_step, const char *from, uint64_t from_step,
-                          uint64_t count, size_t bytes)
-{
-    if (to_step == 1 && from_step == 1) {
-        memcpy(to, from, count * bytes);
-        return;
-    }
-    for (uint64_t k = 0; k < count; k++) {
-        switch (bytes) {
-        case 1:
-            to[k * to_step] = from[k * from_step];
-            break;
-        case 2:
-            memcpy(to + k * to_step * 2, from + k * from_step * 2, 2);
-            break;
-        case 4:
-            memcpy(to + k * to_step * 4, from + k * from_step * 4, 4);
-            break;
-        default:
-            memcpy(to + k * to_step * 8, from + k * from_step * 8, 8);
-            break;
-        }
-    }
-}
-
 /* Some lines that are neighbours in the innermost dimension. */
 static void copy_lines(const struct planes *p, uint64_t line, uint64_t at, uint64_t step,
                        uint64_t count)
@@ -163,9 +138,9 @@ static void copy_lines(const struct planes *p, uint64_t line, uint64_t at, uint6
         char *cells = p->cells + (at + index * along) * bytes;
         char *plane = p->planes + (i * plan->lines + line) * bytes;
         if (p->output) {
-            copy_elements(cells, step, plane, 1, count, bytes);
+            scan_copy_elements(cells, step, plane, 1, count, bytes);
         } else {
-            copy_elements(plane, 1, cells, step, count, bytes);
+            scan_copy_elements(plane, 1, cells, step, count, bytes);
         }
     }
 }

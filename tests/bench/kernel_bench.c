@@ -4,7 +4,7 @@
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
  *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--part-bytes N] [--apart]
- *                [--gpu-kernels] [--lookback on|off|both] [--family KERNEL]
+ *                [--gpu-kernels] [--lookback on|off|both] [--variant KERNEL]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU, and puts the input
@@ -13,8 +13,8 @@
  * of these sizes in turn.
  * --cpu-time counts processor time instead of wall time: for a CPU shared with others.
  * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
- * scan twice). --family runs everything by the family of one kernel (scan_rows, scan_columns,
- * scan_short, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot.
+ * scan twice). --variant runs everything by the variant of one kernel (scan_rows, scan_columns,
+ * scan_narrow, scan_strided, scan_generic, gpu_scan) and leaves out what that cannot.
  * Links libOpenCL alone. */
 #include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
@@ -50,7 +50,7 @@ struct settings {
     int rounds;
     const char *only;
     const char *json;
-    const char *family;
+    const char *variant;
     struct layout shape;   /* of --shape; rank 0: the table of layouts */
     int64_t strides[2][3]; /* of the shape, given ones */
     int stride_count[2];
@@ -116,7 +116,7 @@ static void fill(const struct bench *b, enum dtype dtype)
     memcpy(slab_data(b->work), slab_data(b->fresh), b->bytes);
 }
 
-/* Seconds of one scan, its input as it was in the beginning. UNSUPPORTED: see --family. */
+/* Seconds of one scan, its input as it was in the beginning. UNSUPPORTED: see --variant. */
 static enum status scan_once(struct bench *b, const struct scan_job *job, double *seconds)
 {
     if (!scan_device_info(b->device)->host_memory || b->bytes < HOT_BYTES) {
@@ -167,7 +167,7 @@ static enum status run_job(struct bench *b, const struct scan_job *job, double p
     return status;
 }
 
-/* UNSUPPORTED: not even a line of it fits, or the family of --family cannot run it. */
+/* UNSUPPORTED: not even a line of it fits, or the variant of --variant cannot run it. */
 static enum status run_case(struct bench *b, const struct bench_case *c, size_t bytes,
                             struct result *result)
 {
@@ -204,12 +204,12 @@ static void print_case(struct bench *b, const struct bench_case *c, size_t bytes
     (void)fprintf(b->json,
                   "%s\n  {\"scan\": \"%s\", \"layout\": \"%s\", \"dtype\": \"%s\", "
                   "\"precision\": \"%s\", \"exclusive\": %s, \"reverse\": %s, \"apart\": %s, "
-                  "\"bytes\": %zu, \"lookback\": \"%s\", \"family\": \"%s\", ",
+                  "\"bytes\": %zu, \"lookback\": \"%s\", \"variant\": \"%s\", ",
                   b->any ? "," : "", text, c->layout->name, dtype_info(c->dtype)->name,
                   bench_case_precision(c), c->exclusive ? "true" : "false",
                   c->reverse ? "true" : "false", c->apart ? "true" : "false", bytes,
                   scan_device_info(b->device)->lookback,
-                  b->settings.family != NULL ? b->settings.family : "");
+                  b->settings.variant != NULL ? b->settings.variant : "");
     (void)fprintf(b->json,
                   "\"gb_per_s\": %.3f, \"copy_gb_per_s\": %.3f, \"ratio\": %.4f, "
                   "\"ratio_low\": %.4f, \"ratio_high\": %.4f}",
@@ -315,8 +315,8 @@ static bool parse_option(const char *name, const char *value, struct settings *s
         s->part_bytes = strtoul(value, NULL, 10);
     } else if (strcmp(name, "--json") == 0) {
         s->json = value;
-    } else if (strcmp(name, "--family") == 0) {
-        s->family = value;
+    } else if (strcmp(name, "--variant") == 0) {
+        s->variant = value;
     } else if (strcmp(name, "--lookback") == 0) {
         s->lookback = value;
         return strcmp(value, "on") == 0 || strcmp(value, "off") == 0 ||
@@ -383,7 +383,7 @@ static bool bench_way(struct bench *b, enum scan_lookback lookback)
     struct error err = ERROR_INIT;
     struct scan_aids options = {.gpu_kernels = b->settings.gpu_kernels,
                                 .lookback = lookback,
-                                .family = b->settings.family,
+                                .variant = b->settings.variant,
                                 .part_bytes = b->settings.part_bytes};
     if (device_aids_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
@@ -424,7 +424,7 @@ int main(int argc, char **argv)
                       "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
                       "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
                       "[--output-strides N,N,N]] [--part-bytes N] [--apart] [--gpu-kernels] "
-                      "[--lookback on|off|both] [--family KERNEL]\n");
+                      "[--lookback on|off|both] [--variant KERNEL]\n");
         return 2;
     }
     case_count = bench_cases_make(&b.settings.shape, cases);

@@ -1,4 +1,4 @@
-/* In place of scan_types.cl in tests/kernels/test_monoid.c: a sum is a number that stands for the
+/* In place of types.cl in tests/kernels/test_monoid.c: a sum is a number that stands for the
  * tree of additions that made it. PLUS hashes its operands, so that neither their order nor their
  * grouping may change; ACC_ZERO is its identity on both sides, as -0.0 is of IEEE addition.
  *

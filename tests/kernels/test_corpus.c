@@ -31,7 +31,7 @@ enum {
 enum when {
     USUAL,
     BIG,      /* left out of --quick */
-    TINY_ONLY /* where no other test runs these kernels; elsewhere test_families does */
+    TINY_ONLY /* where no other test runs these kernels; elsewhere test_variants does */
 };
 
 struct layout {
@@ -94,11 +94,11 @@ static const struct layout layouts[] = {
      USUAL},
     {"a hundred rows of four", 2, {100, 4}, 1, PACKED, PACKED, TINY_ONLY},
     {"seventy rows of twelve", 2, {70, 12}, 1, PACKED, PACKED, TINY_ONLY},
-    {"bundles of 2", 3, {2, 40, 2}, 1, PACKED, PACKED, TINY_ONLY},
-    {"bundles of 3", 3, {2, 40, 3}, 1, PACKED, PACKED, TINY_ONLY},
-    {"bundles of 4", 3, {2, 40, 4}, 1, PACKED, PACKED, TINY_ONLY},
-    {"bundles of 5", 3, {2, 40, 5}, 1, PACKED, PACKED, TINY_ONLY},
-    {"bundles of 7", 3, {2, 40, 7}, 1, PACKED, PACKED, TINY_ONLY},
+    {"columns of 2", 3, {2, 40, 2}, 1, PACKED, PACKED, TINY_ONLY},
+    {"columns of 3", 3, {2, 40, 3}, 1, PACKED, PACKED, TINY_ONLY},
+    {"columns of 4", 3, {2, 40, 4}, 1, PACKED, PACKED, TINY_ONLY},
+    {"columns of 5", 3, {2, 40, 5}, 1, PACKED, PACKED, TINY_ONLY},
+    {"columns of 7", 3, {2, 40, 7}, 1, PACKED, PACKED, TINY_ONLY},
 };
 
 struct test_case {
@@ -245,8 +245,7 @@ static void make_cases(enum amount amount)
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 struct run {
     struct scan_device *device;

@@ -29,9 +29,9 @@ static const struct shape {
     bool columns;   /* the output does */
     const char *kernel;
 } shapes[] = {
-    {"rows of four", 4, false, false, "scan_abreast"},
-    {"rows of a square", 8, false, false, "scan_abreast"},
-    {"ragged rows", 12, false, false, "scan_short"},
+    {"rows of four", 4, false, false, "scan_transposed"},
+    {"rows of a square", 8, false, false, "scan_transposed"},
+    {"ragged rows", 12, false, false, "scan_narrow"},
     {"rows", 64, false, false, "scan_rows"},
     {"columns", 4, true, true, "scan_columns"},
     {"turned input", 16, true, false, "scan_strided"},
@@ -109,7 +109,7 @@ static void every_pattern_and_every_middle_agrees(const void *context)
     const enum dtype *dtype = context;
     struct bench bench = {.slab = slab_create(SLAB_BYTES), .dtype = *dtype};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
-        struct scan_aids options = {.family = shapes[s].kernel};
+        struct scan_aids options = {.variant = shapes[s].kernel};
         struct error err = ERROR_INIT;
         if (bench.slab == NULL ||
             device_aids_open(0, &options, &bench.device, &err) != STATUS_OK) {

@@ -1,4 +1,4 @@
-/* Look-back (scan_lookback.cl) with everything against it: work-groups that publish late or
+/* Look-back (gpu_lookback.cl) with everything against it: work-groups that publish late or
  * nothing at all, that believe nothing, one thread for all of them, garbage in their memory;
  * and the trial that decides whether it is used. Every output is compared with the oracle. */
 #include "kernels/device.h"

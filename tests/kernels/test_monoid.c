@@ -149,7 +149,7 @@ static const struct shape {
     {2, 0, {0, 4}, 1},    /* the other numbers of columns that narrow.cl takes */
     {2, 0, {0, 5}, 1},     {2, 0, {0, 6}, 1},
     {2, 0, {0, 7}, 1},     {2, 1, {9, 0}, 0}, /* rows from lines side by side: scan_strided */
-    {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_crossed */
+    {3, 1, {5, 0, 5}, 0}, /* lines side by side here and there: scan_permuted */
     {2, 0, {0, 77}, 1},   /* more columns than a cache line, */
     {2, 0, {0, 21}, 1},   /* and fewer */
     {3, 1, {3, 0, 11}, 1},
@@ -366,17 +366,17 @@ static void every_length_gives_the_written_tree(const void *context)
 /* Kernels that are not preferred for every shape they can run. */
 static const struct {
     const char *name;
-    const char *family;
+    const char *variant;
     size_t first; /* shape */
     size_t most;  /* shapes: up to here */
-} others[] = {{"lines abreast", "scan_abreast", 0, ROWS_ONLY},
+} others[] = {{"transposed rows", "scan_transposed", 0, ROWS_ONLY},
               {"lines by steps", "scan_steps", 0, SHAPES},
               {"columns of any number", "scan_columns", SHAPES, ALL_SHAPES}};
 
 static void other_kernels_give_the_written_tree(const void *context)
 {
     const size_t number = *(const size_t *)context;
-    const struct scan_aids options = {.family = others[number].family, .stream_bytes = 1};
+    const struct scan_aids options = {.variant = others[number].variant, .stream_bytes = 1};
     struct bench bench = {.device = scan_case_device(&options),
                           .slab = slab_create((size_t)16 << 20),
                           .want = malloc((size_t)16 << 20),

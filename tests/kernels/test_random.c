@@ -37,8 +37,7 @@ static const struct {
                {7, 1, 0, false},         {16, 0, 0, false}, {64, 0, 300000, false},
                {64, 4096, 90000, false}, {192, 1, 0, true}};
 
-/* Those that the other tests build kernels for, too: of narrow columns not all (scan_case.h).
- */
+/* Those that the other tests have kernels for, too: not all narrow columns (scan_case.h). */
 static const struct scan_kind usual[] = {{DTYPE_F32, PRECISION_WIDE},
                                          {DTYPE_F32, PRECISION_NATIVE},
                                          {DTYPE_F16, PRECISION_WIDE},

@@ -37,8 +37,7 @@ static enum status run_once(struct scan_device *device, struct scan_case *t,
     return status;
 }
 
-/* Let the first, second, third ... OpenCL call of a run fail, until a run needs no more calls.
- */
+/* Let the first, second ... OpenCL call of a run fail, until a run needs no more calls. */
 static void every_failing_call_is_reported_and_survived(const void *context)
 {
     const struct scan_way *way = context;

@@ -1,7 +1,7 @@
 /* Does every source compile, with warnings as errors? A vector source that does not is passed
  * over in silence: the generic kernel gives the same bits (launch.c).
  *
- *   test_sources           build some of each with the device's own compiler: every family and
+ *   test_sources           build some of each with the device's own compiler: every variant and
  *                          every type is among them
  *   test_sources --list    print every program there is: "OPTIONS<tab>SOURCES". tests/lint.sh
  *                          has clang look at all of them */
@@ -17,7 +17,7 @@ enum {
 };
 
 struct program {
-    enum scan_family family;
+    enum scan_variant_id variant;
     struct program_spec spec;
 };
 
@@ -26,14 +26,15 @@ static size_t count;
 
 static bool same(const struct program *a, const struct program *b)
 {
-    return a->family == b->family && strcmp(a->spec.options, b->spec.options) == 0;
+    return a->variant == b->variant && strcmp(a->spec.options, b->spec.options) == 0;
 }
 
-static void add(const struct opencl *device, enum scan_family family, struct scan_type type)
+static void add(const struct opencl *device, enum scan_variant_id variant,
+                struct scan_type type)
 {
     struct program *made = &programs[count];
-    made->family = family;
-    program_spec_make(device, family, type, &made->spec);
+    made->variant = variant;
+    program_spec_make(device, variant, type, &made->spec);
     for (size_t i = 0; i < count; i++) {
         if (same(&programs[i], made)) {
             return;
@@ -42,27 +43,27 @@ static void add(const struct opencl *device, enum scan_family family, struct sca
     count++;
 }
 
-/* The programs of one family that a kind of device uses, types in order. */
-static void add_family(const struct opencl *device, enum scan_family family)
+/* The programs of one variant that a kind of device uses, types in order. */
+static void add_family(const struct opencl *device, enum scan_variant_id variant)
 {
-    for (int i = 0; i < DTYPE_COUNT * 4 && program_suits(device, family); i++) {
+    for (int i = 0; i < DTYPE_COUNT * 4 && program_suits(device, variant); i++) {
         struct scan_type type = {(enum dtype)(i / 4),
                                  (i & 1) != 0 ? PRECISION_NATIVE : PRECISION_WIDE,
                                  (i & 2) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
-        if (type.index == SCAN_INDEX_64 || !program_wide_only(family)) {
-            add(device, family, type);
+        if (type.index == SCAN_INDEX_64 || !program_wide_only(variant)) {
+            add(device, variant, type);
         }
     }
 }
 
-/* Of all families, for a CPU, a GPU, and a GPU without float64. */
+/* Of all variants, for a CPU, a GPU, and a GPU without float64. */
 static void find_programs(void)
 {
     static const struct opencl kinds[] = {
         {.gpu_kernels = false}, {.gpu_kernels = true}, {.gpu_kernels = true, .soft_f64 = true}};
-    for (int family = 0; family < SCAN_FAMILY_COUNT; family++) {
+    for (int variant = 0; variant < SCAN_VARIANT_COUNT; variant++) {
         for (size_t kind = 0; kind < ARRAY_COUNT(kinds); kind++) {
-            add_family(&kinds[kind], (enum scan_family)family);
+            add_family(&kinds[kind], (enum scan_variant_id)variant);
         }
     }
 }
@@ -74,7 +75,7 @@ static void list_programs(void)
                                    .aids = {.lookback_test = SCAN_LOOKBACK_FALLBACK |
                                                              SCAN_LOOKBACK_DELAY |
                                                              SCAN_LOOKBACK_OMIT}};
-    add_family(&hostile, SCAN_FAMILY_LOOKBACK);
+    add_family(&hostile, SCAN_VARIANT_LOOKBACK);
     for (size_t i = 0; i < count; i++) {
         printf("%s\t", programs[i].spec.options);
         for (size_t s = 0; s < PROGRAM_SOURCES_MAX && programs[i].spec.sources[s]; s++) {
@@ -92,18 +93,18 @@ static void build_strictly(const struct opencl *device, const struct program *pr
     (void)strncat(strict.options, " -Werror",
                   sizeof strict.options - strlen(strict.options) - 1);
     if (program_build(device, &strict, &built, &err) != STATUS_OK) {
-        ktest_fail("family %d, %s: %s", (int)program->family, strict.options, err.detail);
+        ktest_fail("variant %d, %s: %s", (int)program->variant, strict.options, err.detail);
         return;
     }
     (void)clReleaseProgram(built);
 }
 
-/* A program of each family, or two, of another type for each. */
+/* A program of each variant, or two, of another type for each. */
 static void the_device_builds_some_of_every_family_and_type(const void *context)
 {
     enum {
-        TYPES = 11, /* programs of a vector family */
-        APART = 4   /* types between those of two families */
+        TYPES = 11, /* programs of a vector variant */
+        APART = 4   /* types between those of two variants */
     };
     const struct scan_device_options options = {.lookback = SCAN_LOOKBACK_OFF};
     struct opencl device;
@@ -114,16 +115,16 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
                      err.detail)) {
         return;
     }
-    size_t in_family[SCAN_FAMILY_COUNT] = {0};
+    size_t in_family[SCAN_VARIANT_COUNT] = {0};
     size_t built = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t family = (size_t)programs[i].family;
-        if (in_family[family]++ % TYPES == APART * family % TYPES) {
+        size_t variant = (size_t)programs[i].variant;
+        if (in_family[variant]++ % TYPES == APART * variant % TYPES) {
             build_strictly(&device, &programs[i]);
             built++;
         }
     }
-    (void)ktest_check(built >= SCAN_FAMILY_COUNT, "every family is built");
+    (void)ktest_check(built >= SCAN_VARIANT_COUNT, "every variant is built");
     opencl_close(&device);
 }
 
@@ -134,7 +135,8 @@ int main(int argc, char **argv)
         list_programs();
         return 0;
     }
-    ktest_run("the device's compiler takes programs of every family and type without a warning",
-              the_device_builds_some_of_every_family_and_type, NULL);
+    ktest_run(
+        "the device's compiler takes programs of every variant and type without a warning",
+        the_device_builds_some_of_every_family_and_type, NULL);
     return ktest_finish();
 }

@@ -54,13 +54,13 @@ bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision pr
         return true;
     }
     switch (kernel) {
-    case SCAN_FAMILY_GENERIC:
-    case SCAN_FAMILY_GPU:
-    case SCAN_FAMILY_LOOKBACK:
-    case SCAN_FAMILY_CPU_ROWS:
-    case SCAN_FAMILY_CPU_COLUMNS:
-    case SCAN_FAMILY_CPU_SHORT_1:
-    case SCAN_FAMILY_CPU_SHORT_3:
+    case SCAN_VARIANT_GENERIC:
+    case SCAN_VARIANT_GPU:
+    case SCAN_VARIANT_LOOKBACK:
+    case SCAN_VARIANT_ROWS:
+    case SCAN_VARIANT_COLUMNS:
+    case SCAN_VARIANT_NARROW_1:
+    case SCAN_VARIANT_NARROW_3:
         return true;
     default:
         return (share_of(dtype, precision) + kernel) % SHARE == 0;

@@ -17,7 +17,7 @@ struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int r
 /* There are hundreds of kernels on a CPU, and most of a test's time goes into compiling them.
  * Without --all a test has those of rows, columns, short rows and three columns for every type,
  * and of the others every third type, another third for each, so that every kernel and every
- * type is among them. False: this one is left to --all. kernel: an enum scan_family. */
+ * type is among them. False: this one is left to --all. kernel: an enum scan_variant_id. */
 bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype, enum precision precision);
 bool scan_case_usual(const struct scan_plan *plan);
 /* True as well where the device runs the plan by other kernels than a CPU's own. */

@@ -27,7 +27,7 @@
  * (2016); Smith, Levien and Owens, "Decoupled Fallback" (SPAA 2025).
  *
  * Tests build it with -DLOOKBACK_TEST=bits: see TEST_FALLBACK and its like.
- * Needs scan_gpu_tile.cl before it. */
+ * Needs gpu_tile.cl before it. */
 
 /* Groups of a lane: about 64 bytes of elements, so that enough loads are under way. */
 #define LANE_GROUPS (ELEM_BYTES == 8 ? 2 : ELEM_BYTES == 4 ? 4 : 8)
@@ -176,8 +176,7 @@ static int total_or_anchor(const struct chain *chain, index_t superblock, acc_t 
     return 0;
 }
 
-/* S of superblock s of a line from far back: for the rare case that no S was found in the window.
- */
+/* S of superblock s of a line from far back, should no S be in the window. */
 static acc_t walk_back(const struct chain *chain, index_t s)
 {
     index_t a = s;

@@ -146,7 +146,7 @@ INLINE elem_pack_t pack_from_float(float_pack_t x)
     return __builtin_convertvector(x == x, short8) ? bits : (elem_pack_t)0x7E00;
 }
 #elif defined(ELEM_F16)
-/* The scalar conversions of scan_types.cl, lane by lane. */
+/* The scalar conversions of types.cl, lane by lane. */
 INLINE float_pack_t pack_to_float(elem_pack_t x)
 {
     uint_pack_t half_bits = __builtin_convertvector(x, uint_pack_t);

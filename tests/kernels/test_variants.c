@@ -1,5 +1,5 @@
-/* Kernels of different families run one layout and give one result: what lets the choice
- * between them be a matter of speed alone. Each family of the CPU runs every layout here that
+/* Kernels of different variants run one layout and give one result: what lets the choice
+ * between them be a matter of speed alone. Each variant of the CPU runs every layout here that
  * it can, is compared with the oracle, and refuses the others: whole lines, then lines in the
  * smallest parts and results stored past the caches, whatever that costs. */
 #include "kernels/device.h"
@@ -21,10 +21,10 @@ enum {
 static const struct {
     const char *kernel;
     int bit;
-} families[] = {
-    {"scan_rows", ROWS},       {"scan_columns", COLUMNS}, {"scan_short", SHORT},
-    {"scan_abreast", ABREAST}, {"scan_crossed", CROSSED}, {"scan_strided", ALWAYS},
-    {"scan_steps", ALWAYS},    {"scan_generic", ALWAYS},
+} variants[] = {
+    {"scan_rows", ROWS},          {"scan_columns", COLUMNS},  {"scan_narrow", SHORT},
+    {"scan_transposed", ABREAST}, {"scan_permuted", CROSSED}, {"scan_strided", ALWAYS},
+    {"scan_steps", ALWAYS},       {"scan_generic", ALWAYS},
 };
 
 static const struct {
@@ -117,7 +117,7 @@ static void run(struct scan_device *device, const struct scan_case *c, bool can,
     slab_destroy(slab);
 }
 
-static void every_layout(size_t family, const struct scan_aids *options)
+static void every_layout(size_t variant, const struct scan_aids *options)
 {
     struct scan_device *device = scan_case_device(options);
     if (device == NULL) {
@@ -131,7 +131,7 @@ static void every_layout(size_t family, const struct scan_aids *options)
             desc.exclusive = (k & 1) != 0;
             desc.reverse = (k & 2) != 0;
             if (scan_case_init(&c, &desc, true)) {
-                run(device, &c, (shapes[i].can & families[family].bit) != 0, shapes[i].name);
+                run(device, &c, (shapes[i].can & variants[variant].bit) != 0, shapes[i].name);
                 scan_case_deinit(&c);
             }
         }
@@ -141,16 +141,16 @@ static void every_layout(size_t family, const struct scan_aids *options)
 
 static void whole_lines(const void *context)
 {
-    const size_t family = *(const size_t *)context;
-    every_layout(family, &(struct scan_aids){.family = families[family].kernel});
+    const size_t variant = *(const size_t *)context;
+    every_layout(variant, &(struct scan_aids){.variant = variants[variant].kernel});
 }
 
 static void parts_past_the_caches(const void *context)
 {
-    const size_t family = *(const size_t *)context;
-    every_layout(family, &(struct scan_aids){.family = families[family].kernel,
-                                             .part_bytes = 1,
-                                             .stream_bytes = 1});
+    const size_t variant = *(const size_t *)context;
+    every_layout(variant, &(struct scan_aids){.variant = variants[variant].kernel,
+                                              .part_bytes = 1,
+                                              .stream_bytes = 1});
 }
 
 static void a_kernel_that_the_device_lacks_is_refused(const void *context)
@@ -158,7 +158,7 @@ static void a_kernel_that_the_device_lacks_is_refused(const void *context)
     (void)context;
     static const char *const missing[] = {"gpu_scan", "gpu_lookback", "scan_nothing", ""};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) {
-        struct scan_aids options = {.family = missing[i]};
+        struct scan_aids options = {.variant = missing[i]};
         struct scan_device *device = NULL;
         struct error err = ERROR_INIT;
         enum status status = device_aids_open(0, &options, &device, &err);
@@ -170,13 +170,13 @@ static void a_kernel_that_the_device_lacks_is_refused(const void *context)
 int main(void)
 {
     char sentence[128];
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+    for (size_t f = 0; f < sizeof variants / sizeof *variants; f++) {
         (void)snprintf(sentence, sizeof sentence, "%s runs what it can, with the same bits",
-                       families[f].kernel);
+                       variants[f].kernel);
         ktest_run(sentence, whole_lines, &f);
         (void)snprintf(sentence, sizeof sentence,
                        "%s runs it in the smallest parts, past the caches, with the same bits",
-                       families[f].kernel);
+                       variants[f].kernel);
         ktest_run(sentence, parts_past_the_caches, &f);
     }
     ktest_run("a kernel that the device lacks is refused",

@@ -18,12 +18,12 @@ struct scan_entry {
     ulong unit_lines; /* lines of a unit, or columns of it */
     ulong parts;      /* that a line is cut into (chain.cl); 1: whole lines */
     ulong part_length;
-    ulong lead_length; /* of parts that lead a round */
-    ulong round;       /* parts */
-    ulong slot; /* words from the first slot of the launch to its first */
-    ulong slot_words;
-    ulong bundled;    /* tile.cl: the dimension whose lines go side by side */
-    ulong crossed;    /* tile.cl: the other one */
+    ulong lookahead_length; /* of parts that lead a wave */
+    ulong wave;       /* parts */
+    ulong state; /* words from the first state of the launch to its first */
+    ulong state_words;
+    ulong inner;    /* tile.cl: the dimension whose lines go side by side */
+    ulong permuted;    /* tile.cl: the other one */
 };
 
 #define ENTRY_EXCLUSIVE 1

@@ -6,7 +6,7 @@
  * number of pieces. A lane holds one group of 8 elements in registers, does its Kogge-Stone
  * network there, and gives one total to local memory; one lane a block chains those 32 totals.
  *
- * Needs scan_types.cl before it. Words of the table are 64 bits wide; offsets are index_t. */
+ * Needs types.cl before it. Words of the table are 64 bits wide; offsets are index_t. */
 
 #define LANES        256
 #define GROUP        8

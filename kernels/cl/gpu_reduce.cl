@@ -16,7 +16,7 @@
  * lane. Source of the scheme: reduce-then-scan, Merrill and Grimshaw, "Parallel Scan for Stream
  * Architectures" (2009).
  *
- * Needs scan_gpu_tile.cl before it. */
+ * Needs gpu_tile.cl before it. */
 
 /* The lane's group: which line, where it begins, how many elements it has (0: none). */
 struct lane_group {
