@@ -86,6 +86,10 @@ MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block,
  * but for those from block->touched on. Thread: who owns the block. */
 void memory_touch(struct memory_block *block, size_t end);
 
+/* What malloc() gave will be written to from end to end: pages of megabytes, where the system lends
+ * them, cost a third of small ones. A hint. */
+void memory_fill_hint(void *from_malloc, size_t bytes);
+
 /* Give back what has been unused for keep_ms; call every second or so. */
 void memory_trim(struct memory *memory, uint64_t now_ns);
 
