@@ -130,7 +130,7 @@ static int sum_box(struct worker *worker)
         scan.rank = shape->count;
         scan.sizes = shape->numbers;
         scan.strides = job->strides;
-        scan.axis = (int)job->settings->axis;
+        scan.axis = job->settings->axis;
     }
     int64_t start_ns = now_ns();
     struct tally_error err;

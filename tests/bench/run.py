@@ -27,6 +27,7 @@ SECTIONS = {
     "frameworks": "frameworks",
     "startup": "startup",
     "goodput": "goodput",
+    "parts": "parts",
 }
 QUICK = ("kernels", "service", "startup")  # the others need packages from the network
 

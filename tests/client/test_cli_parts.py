@@ -184,8 +184,14 @@ class Files(Directory):
             self.assert_failed(tally("cumsum", source), 2, "2 arrays", "--array", "a, b")
             self.assert_failed(tally("cumsum", source, "--array", "c"), 2, "no array c", "a, b")
             content = self.read("in.npz")
-            for cut in (content[:-30], content[:200], content.replace(b"PK\x03\x04", b"PK\x03\x05")):
-                broken = tally("cumsum", self.path("cut.npz", b"PK\x03\x04" + cut[4:]), "--array", "b")
+            for cut in (
+                content[:-30],
+                content[:200],
+                content.replace(b"PK\x03\x04", b"PK\x03\x05"),
+            ):
+                broken = tally(
+                    "cumsum", self.path("cut.npz", b"PK\x03\x04" + cut[4:]), "--array", "b"
+                )
                 self.assertEqual(broken.returncode, 2, broken.stderr)
         self.assert_failed(tally("cumsum", self.path("x.npy", a), "--array", "a"), 2, "NPZ")
         self.assert_failed(tally("cumsum", stdin=content), 2, "FILE.npz")
