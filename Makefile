@@ -36,7 +36,7 @@ LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
 # What each layer links with.
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
-LIBS_proto   := -ljansson -lz -lm
+LIBS_proto   := -ljansson -lz -ldeflate -lm
 LIBS_server  := -lmicrohttpd -lgnutls -luv
 LIBS_client  := -lcurl -lpthread
 
@@ -297,10 +297,10 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 CLI_PROTO_SRC := $(addprefix proto/,dtype.c content_guess.c digits.c edit_distance.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
 $(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c client/text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lm
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lz -lm
 $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c client/cli/cmd_%,$(CLI_SRC)) $(filter-out proto/dtype.c,$(CLI_PROTO_SRC))) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lm
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lz -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 
 # `make bench` compares with peers from the Python package index; `make bench-quick` with libmicrohttpd and memory alone.

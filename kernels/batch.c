@@ -572,7 +572,8 @@ static enum status run_carried(struct batch *batch, const struct part *whole, st
     return status;
 }
 
-/* One slice: its lines' sums go to the device and come back. */
+/* One slice: its lines' sums go to the device and come back; by way of memory of their own where
+ * the lines are some of more, or where a read that fails may have written a part of them. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     const struct part part = make_part(job);
@@ -580,12 +581,13 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     const size_t bytes = carry_bytes(job->plan, lines);
     const size_t plane = bytes / 2;
     const size_t to_next = carry_bytes(job->plan, job->carry_lines) / 2;
+    const bool direct = to_next == plane && batch->device->transfer == NULL;
     unsigned char *host = job->carry;
-    unsigned char *sums = malloc(bytes);
+    unsigned char *sums = direct ? host : malloc(bytes);
     if (sums == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the sums of the lines");
     }
-    if (part.carry_in) {
+    if (part.carry_in && !direct) {
         memcpy(sums, host, plane);
         memcpy(sums + plane, host + to_next, plane);
     }
@@ -597,12 +599,14 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
         status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
                          CL_TRUE, 0, bytes, sums, 0, NULL, NULL);
     }
-    if (status == STATUS_OK && part.carry_out) {
+    if (status == STATUS_OK && part.carry_out && !direct) {
         memcpy(host, sums, plane);
         memcpy(host + to_next, sums + plane, plane);
     }
     carry_release(batch);
-    free(sums);
+    if (!direct) {
+        free(sums);
+    }
     return status;
 }
 

@@ -2,8 +2,8 @@
 #include "proto/carry.h"
 
 #include <inttypes.h>
+#include <libdeflate.h>
 #include <string.h>
-#include <zlib.h>
 
 /* Where the header has what; docs/carry.md. */
 enum {
@@ -19,8 +19,7 @@ enum {
     AT_REST = 40,
     FLAG_EXCLUSIVE = 1,
     FLAG_REVERSE = 2,
-    MAGIC_BYTES = 8,
-    CRC_STEP = 1 << 30 /* what zlib's length type holds */
+    MAGIC_BYTES = 8
 };
 
 static const char magic[] = "TALLYSUM";
@@ -278,12 +277,9 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
 
 void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t end)
 {
-    uint64_t from = crc->done < AT_TYPE ? AT_TYPE : crc->done;
-    while (from < end) {
-        const uint64_t left = end - from;
-        const uint64_t step = left < CRC_STEP ? left : CRC_STEP;
-        crc->value = (uint32_t)crc32(crc->value, bytes + from, (uInt)step);
-        from += step;
+    const uint64_t from = crc->done < AT_TYPE ? AT_TYPE : crc->done;
+    if (from < end) {
+        crc->value = libdeflate_crc32(crc->value, bytes + from, (size_t)(end - from));
     }
     crc->done = end > crc->done ? end : crc->done;
 }

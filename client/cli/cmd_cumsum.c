@@ -8,6 +8,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/cumsum_parts.h"
 #include "client/cli/cumsum_whole.h"
+#include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
 #include <string.h>
@@ -17,6 +18,18 @@ static int choose_formats(const struct settings *settings, struct source *source
 {
     bool described = settings->dtype != NULL && settings->shape.count > 0;
     *input = format_named(settings->format);
+    bool other = *input != FORMAT_NONE || format_of_file(settings->argument) != FORMAT_NONE;
+    if (settings->array != NULL || (!other && format_is_archive(source))) {
+        if (!format_is_archive(source)) {
+            return complain(EXIT_USAGE, "--array is for NPZ files, and %s is none",
+                            source->name);
+        }
+        int status = npz_open(source, settings->array);
+        if (status != EXIT_DONE) {
+            return status;
+        }
+        *input = FORMAT_NPY;
+    }
     if (*input == FORMAT_NONE) {
         *input = format_of_file(settings->argument);
     }

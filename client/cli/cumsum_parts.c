@@ -51,8 +51,10 @@ struct parts_job {
     struct part_sink sink;        /* in order: who has the turn */
     struct checkpoint checkpoint; /* shared: lock */
     bool in_order;
-    bool saves;              /* checkpoints */
-    pthread_mutex_t reading; /* before `lock` */
+    bool turned;                     /* Fortran order becomes C order: the tensor is one part */
+    int64_t strides[TALLY_MAX_RANK]; /* of the input then */
+    bool saves;                      /* checkpoints */
+    pthread_mutex_t reading;         /* before `lock` */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets;      /* given out; shared: lock */
@@ -123,6 +125,13 @@ static int sum_box(struct worker *worker)
     const struct box *box = &worker->box;
     const int64_t sizes[3] = {(int64_t)box->outers, (int64_t)box->count, (int64_t)box->columns};
     struct tally_scan scan = scan_of(worker, sizes);
+    if (job->turned) {
+        const struct number_list *shape = &job->source.tensor.shape;
+        scan.rank = shape->count;
+        scan.sizes = shape->numbers;
+        scan.strides = job->strides;
+        scan.axis = job->settings->axis;
+    }
     int64_t start_ns = now_ns();
     struct tally_error err;
     for (;;) {
@@ -407,6 +416,20 @@ static int check_job(const struct parts_job *job)
                : EXIT_DONE;
 }
 
+/* The tensor in C order, its elements where they are: the server finds them by strides. */
+static void turn(struct parts_job *job, struct tensor *tensor)
+{
+    const struct number_list reversed = tensor->shape;
+    const int last = reversed.count - 1;
+    int64_t stride = 1;
+    for (int i = 0; i <= last; i++) {
+        tensor->shape.numbers[i] = reversed.numbers[last - i];
+        job->strides[i] = stride;
+        stride *= tensor->shape.numbers[i]; /* less than 2^63: the file is as long */
+    }
+    tensor->fortran_order = false;
+}
+
 static int open_job(struct parts_job *job, enum format input, enum format output)
 {
     const struct settings *settings = job->settings;
@@ -426,17 +449,18 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     if (status != EXIT_DONE) {
         return status;
     }
-    if (tensor->fortran_order && output != FORMAT_NPY) {
-        return complain(EXIT_USAGE,
-                        "%s is in Fortran order: the result can be an NPY file in the same "
-                        "order, nothing else; numpy.ascontiguousarray() turns it around",
-                        bytes->name);
+    if (input == FORMAT_NPY && bytes->stream) { /* what follows is the data */
+        source_drop(bytes, (size_t)tensor->data_offset);
+    }
+    job->turned = tensor->fortran_order && output != FORMAT_NPY;
+    if (job->turned) {
+        turn(job, tensor);
     }
     job->in_order = bytes->stream || part_sink_in_order(output, settings->output);
     job->source.cutting =
         cutting_of(tensor, tensor->fortran_order ? rank - 1 - axis : axis, settings->reverse,
-                   (uint64_t)settings->part_bytes, job->in_order);
-    job->source.flush_ms = (int)settings->flush_ms;
+                   job->turned ? UINT64_MAX : (uint64_t)settings->part_bytes, job->in_order);
+    job->source.flush_ms = job->turned ? -1 : (int)settings->flush_ms;
     job->sink.cutting = &job->source.cutting;
     describe_job(job, output);
     status = check_job(job);

@@ -77,6 +77,11 @@ enum format format_of_content(struct source *source, bool described)
     return described ? FORMAT_RAW : FORMAT_JSON;
 }
 
+bool format_is_archive(struct source *source)
+{
+    return !source->stream && guess(source, CONTENT_GUESS_BYTES) == CONTENT_ZIP;
+}
+
 /* What to do about it with this command; the service has an advice of its own. */
 static const char *advice(enum content_kind kind)
 {
@@ -86,7 +91,7 @@ static const char *advice(enum content_kind kind)
     case CONTENT_NPY:
         return "give --format npy";
     case CONTENT_ZIP:
-        return "save one array with numpy.save";
+        return "give it as a file, tally cumsum FILE.npz, or save one array with numpy.save";
     case CONTENT_GZIP:
         return "gunzip it first";
     case CONTENT_PICKLE:

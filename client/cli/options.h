@@ -50,6 +50,7 @@ struct settings {
     const char *output;
     const char *format;
     const char *output_format;
+    const char *array;
     const char *dtype;
     struct number_list shape;
     struct number_list strides;

@@ -71,14 +71,15 @@ static int write_head(struct part_sink *sink, int64_t outermost)
 /* ---- text ---- */
 
 /* The brackets before an element of a nested array, or behind it: one for each dimension whose
- * first, or last, it is. */
+ * first, or last, it is. An open size has no last element: its bracket is closed in the end. */
 static int brackets(const struct number_list *shape, uint64_t index)
 {
     uint64_t block = 1;
     int count = 0;
     for (int i = shape->count - 1; i >= 0; i--) {
-        block *= (uint64_t)shape->numbers[i];
-        if (index % block != 0) {
+        const bool open = shape->numbers[i] < 0;
+        block *= open ? 1 : (uint64_t)shape->numbers[i];
+        if (open ? index > 0 : index % block != 0) {
             break;
         }
         count++;
@@ -104,22 +105,24 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
     bool json = sink->format == FORMAT_JSON;
     char *at = sink->text;
     for (uint64_t i = 0; i < count; i++) {
-        int opening = json ? brackets(shape, sink->printed) : 0;
-        memset(at, '[', (size_t)opening);
-        at = print_number(sink, writer, sums + i * sink->cutting->element, at + opening);
-        sink->printed++;
-        int closing = json ? brackets(shape, sink->printed) : 0;
-        memset(at, ']', (size_t)closing);
-        at += closing;
         if (json) {
-            *at = closing == shape->count ? '\n' : ',';
-        } else {
-            *at = sink->delimiter;
-            if (sink->printed % sink->row == 0) {
-                *at = '\n';
-            }
+            const bool next = sink->printed > 0;
+            *at = ',';
+            at += next ? 1 : 0;
+            const int opening = brackets(shape, sink->printed);
+            memset(at, '[', (size_t)opening);
+            at += opening;
         }
-        at++;
+        at = print_number(sink, writer, sums + i * sink->cutting->element, at);
+        sink->printed++;
+        if (json) {
+            const int closing = brackets(shape, sink->printed);
+            memset(at, ']', (size_t)closing);
+            at += closing;
+        } else {
+            *at = sink->printed % sink->row == 0 ? '\n' : sink->delimiter;
+            at++;
+        }
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
             if (append(sink, sink->text, (size_t)(at - sink->text)) != EXIT_DONE) {
                 return EXIT_LOCAL;
@@ -159,6 +162,14 @@ static int write_empty_json(struct part_sink *sink)
     return status;
 }
 
+static int finish_json(struct part_sink *sink)
+{
+    if (sink->tensor->shape.numbers[0] < 0) {
+        return append(sink, sink->printed == 0 ? "[]\n" : "]\n", sink->printed == 0 ? 3 : 2);
+    }
+    return sink->printed == 0 ? write_empty_json(sink) : append(sink, "\n", 1);
+}
+
 /* ---- a sink's life ---- */
 
 bool part_sink_in_order(enum format format, const char *name)
@@ -185,12 +196,10 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
         sink->delimiter = ',';
     }
     sink->row = shape->count == 1 ? 1 : (uint64_t)shape->numbers[shape->count - 1];
-    if (open && (format == FORMAT_JSON ||
-                 (format == FORMAT_NPY && part_sink_in_order(format, settings->output)))) {
+    if (open && format == FORMAT_NPY && part_sink_in_order(format, settings->output)) {
         return complain(EXIT_USAGE,
-                        "%s says its size before its numbers, and the size is not "
-                        "known: use --output-format raw or text, or -o FILE.npy",
-                        format == FORMAT_JSON ? "nested JSON" : "NPY");
+                        "NPY says its size before its numbers, and the size is not known: use "
+                        "--output-format raw, json or text, or -o FILE.npy");
     }
     if (format == FORMAT_NPY && tensor->dtype == TALLY_BFLOAT16) {
         return complain(EXIT_USAGE, "NPY files have no bfloat16; use --output-format raw");
@@ -232,8 +241,8 @@ int part_sink_finish(struct part_sink *sink, const struct box *end)
     if (sink->format == FORMAT_NPY && shape->numbers[0] < 0) {
         status = write_head(
             sink, (int64_t)(sink->cutting->length == OPEN_SIZE ? end->at : end->outer));
-    } else if (sink->format == FORMAT_JSON && cutting_bytes(sink->cutting) == 0) {
-        status = write_empty_json(sink);
+    } else if (sink->format == FORMAT_JSON) {
+        status = finish_json(sink);
     }
     return status == EXIT_DONE ? destination_finish(&sink->destination) : status;
 }

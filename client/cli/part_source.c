@@ -137,9 +137,6 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     for (int i = 0; i < head.rank; i++) {
         tensor->shape.numbers[i] = head.sizes[tensor->fortran_order ? head.rank - 1 - i : i];
     }
-    if (source->stream) { /* what follows is the data */
-        source_drop(source, (size_t)need);
-    }
     return check_length(source, tensor, "");
 }
 

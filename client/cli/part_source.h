@@ -73,7 +73,7 @@ struct part_source {
 /* What the input is; raw input by the settings. */
 int tensor_of_raw(const struct settings *settings, struct source *source,
                   struct tensor *tensor);
-int tensor_of_npy(struct source *source, struct tensor *tensor);
+int tensor_of_npy(struct source *source, struct tensor *tensor); /* its head is left there */
 int tensor_of_text(const struct settings *settings, struct part_source *parts);
 
 /* Bytes of all of it; OPEN_SIZE if that is open. */

@@ -2,6 +2,7 @@
  * What was read of a stream and not taken yet is at the front of source->memory. */
 #include "client/cli/source.h"
 
+#include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 
 #include <assert.h>
@@ -37,6 +38,11 @@ static int reserve(struct source *source, size_t room)
 /* Read once; *got is 0 at the end. */
 static int read_some(struct source *source, char *to, size_t room, size_t *got)
 {
+    if (source->npz != NULL) {
+        int status = npz_inflate(source, to, room, got);
+        source->ended = status != EXIT_DONE || *got == 0;
+        return status;
+    }
     for (;;) {
         ssize_t count = read(source->fd, to, room);
         if (count >= 0) {
@@ -72,7 +78,7 @@ int source_peek(struct source *source, size_t count)
 static bool wait_readable(struct source *source, int ms)
 {
     struct pollfd about = {.fd = source->fd, .events = POLLIN};
-    return poll(&about, 1, ms) > 0;
+    return source->npz != NULL || poll(&about, 1, ms) > 0;
 }
 
 void source_drop(struct source *source, size_t count)
@@ -162,17 +168,23 @@ void source_close(struct source *source)
         (void)close(source->fd);
     }
     source->fd = -1;
+    npz_close(source);
     free(source->memory);
     source->memory = NULL;
 }
 
 int source_read(struct source *source, uint64_t offset, void *to, size_t count)
 {
-    size_t done = 0;
     if (source->memory != NULL) {
         memcpy(to, source->memory + offset, count);
         return 0;
     }
+    return source_pread(source, source->base + offset, to, count);
+}
+
+int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
+{
+    size_t done = 0;
     while (done < count) {
         ssize_t got =
             pread(source->fd, (char *)to + done, count - done, (off_t)(offset + done));

@@ -11,14 +11,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct npz_stream;
+
 struct source {
     int fd;       /* owned unless standard input; -1 once closed */
     char *memory; /* owned: read ahead of a stream; all of what was loaded; else NULL */
     size_t room;
-    uint64_t bytes;   /* of the file, or in memory */
-    bool stream;      /* more may come behind what is in memory */
-    bool ended;       /* no more comes */
-    const char *name; /* borrowed, for messages */
+    uint64_t bytes; /* of the file, or in memory */
+    bool stream;    /* more may come behind what is in memory */
+    bool ended;     /* no more comes */
+    uint64_t base;  /* of a file: where its bytes begin; those of an archive's member (npz.h) */
+    struct npz_stream *npz; /* owned: a member that is packed; else NULL */
+    const char *name;       /* borrowed, for messages */
 };
 
 /* EXIT_DONE, or the exit status after complaining. name NULL or "-": standard input. */
@@ -31,6 +35,9 @@ int source_peek(struct source *source, size_t count);
 /* Copy `count` bytes from `offset` of a file or of what is in memory; 0, or -1 after complaining
  * (the file has shrunk). */
 int source_read(struct source *source, uint64_t offset, void *to, size_t count);
+
+/* The same of the file itself, whatever of it the source is. */
+int source_pread(struct source *source, uint64_t offset, void *to, size_t count);
 
 /* Forget bytes that are in memory. */
 void source_drop(struct source *source, size_t count);

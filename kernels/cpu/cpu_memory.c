@@ -6,6 +6,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+enum {
+    LARGE_PAGE = 2 << 20
+};
 
 static cl_int check_buffer(cl_mem_flags flags, size_t bytes, const void *host)
 {
@@ -44,9 +49,12 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
         void *memory = host;
         mem->bytes = bytes;
         mem->borrowed = (flags & CL_MEM_USE_HOST_PTR) != 0;
-        if (!mem->borrowed && posix_memalign(&memory, CPU_ALIGN, bytes) != 0) {
+        const size_t align = bytes >= LARGE_PAGE ? LARGE_PAGE : CPU_ALIGN;
+        if (!mem->borrowed && posix_memalign(&memory, align, bytes) != 0) {
             failure = CL_MEM_OBJECT_ALLOCATION_FAILURE;
             memory = NULL;
+        } else if (!mem->borrowed && align == LARGE_PAGE) {
+            (void)madvise(memory, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE); /* a hint */
         }
         mem->data = memory;
     }

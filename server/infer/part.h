@@ -44,8 +44,9 @@ struct part {
     int phase; /* that is under way */
     struct scan_plan aside;
     struct scan_plan superblocks; /* of totals */
-    unsigned char *sums;          /* owned, if not inside of `carry` */
-    char *carry;                  /* owned: the carry to answer */
+    unsigned char *sums;          /* of the kernels: those of `carry`, or own_sums */
+    void *own_sums;               /* owned: of integers and totals; else NULL */
+    char *carry;                  /* owned: what is to be answered; of floats with their sums */
 };
 
 static inline bool part_is_one(const struct request *request)

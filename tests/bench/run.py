@@ -28,6 +28,7 @@ SECTIONS = {
     "startup": "startup",
     "goodput": "goodput",
     "dask": "dask_cluster",
+    "parts": "parts",
 }
 QUICK = ("kernels", "service", "startup")  # the others need packages from the network
 

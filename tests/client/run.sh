@@ -6,7 +6,7 @@
 #
 # Ends with "N passed, N failed, N skipped". Needs what `deploy/install-deps.sh test` installs; an
 # interpreter or tool that is not there is a skipped test, and named.
-# shellcheck shell=dash
+# shellcheck shell=dash disable=SC2030,SC2031  # groups leave their counts in files
 set -u
 
 cd "$(dirname "$0")/../.." || exit 1
@@ -20,6 +20,7 @@ python=${VENV:-build/venv}/bin/python
 make="${MAKE:-make} --no-print-directory -s MODE=$mode"
 scratch=$(mktemp -d)
 passed=0 failed=0 skipped=0
+socket=$scratch/tally.sock
 server=''
 
 cleanup() {
@@ -78,7 +79,7 @@ suite() {
 start_server() {
     local port
     port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    "$bin/tallyd" --listen "127.0.0.1:$port" --listen "unix:$scratch/tally.sock" \
+    "$bin/tallyd" --listen "127.0.0.1:$port" --listen "unix:$socket" \
         --drain-delay-ms 0 >"$scratch/tallyd.log" 2>&1 &
     server=$!
     export TALLY_URL="http://127.0.0.1:$port"
@@ -152,18 +153,20 @@ example() { # example NAME TEXT [static]
         shows "$2" env LD_LIBRARY_PATH="$d/lib" "$scratch/$1"
 }
 
-command_tests() { # command_tests NAME FILE
-    TALLY=$bin/tally python3 "$2" >"$scratch/cli" 2>&1
-    local status=$? line
+command_tests() { # command_tests NAME FILE [CLASS...]
+    local name="$1" status line
+    shift
+    TALLY=$bin/tally python3 "$@" >"$scratch/cli" 2>&1
+    status=$?
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$scratch/cli" | tail -n 1)
     if [ -z "$line" ]; then
         cat "$scratch/cli"
-        echo "not ok - $1: exit status $status"
+        echo "not ok - $name: exit status $status"
         failed=$((failed + 1))
         return
     fi
     [ "$status" = 0 ] || cat "$scratch/cli"
-    echo "$([ "$status" = 0 ] || printf 'not ')ok - $1: $line"
+    echo "$([ "$status" = 0 ] || printf 'not ')ok - $name: $line"
     # shellcheck disable=SC2086  # six words
     set -- $line
     passed=$((passed + $1)) failed=$((failed + $3)) skipped=$((skipped + $5))
@@ -180,29 +183,82 @@ if ! $make all client-tests >"$scratch/make.log" 2>&1; then
     exit 1
 fi
 
-for name in parts transport framed retry async; do
-    suite "test_$name" "$build/tests/client/test_$name"
-done
-check "libtally.so exports the listed symbols and no other" abi_is_as_listed
-check "libtally.a shows only tally_ names, libtally.so has its soname" archive_is_clean
-check "a C++ program uses libtally" compile_cxx
-for header in tally.h tally_directml.h; do
-    check "$header compiles as C99 and C17" eval "header_alone $header c c99 && header_alone $header c c17"
-    check "$header compiles as C++11" header_alone "$header" c++ c++11
-done
-check "make install puts everything in place" install_all
+memory_tests() {
+    local name
+    case $mode in
+    release | debug) ;;
+    *) return ;; # their builds look for the same
+    esac
+    if ! command -v valgrind >/dev/null 2>&1; then
+        skip "valgrind" "not here; asan and tsan builds look for the same"
+        return
+    fi
+    for name in parts transport framed retry async; do
+        check "test_$name under valgrind" memory_clean "$build/tests/client/test_$name"
+    done
+}
 
-if start_server; then
+library_tests() {
+    local name header
+    for name in parts transport framed retry async; do
+        suite "test_$name" "$build/tests/client/test_$name"
+    done
+    check "libtally.so exports the listed symbols and no other" abi_is_as_listed
+    check "libtally.a shows only tally_ names, libtally.so has its soname" archive_is_clean
+    check "a C++ program uses libtally" compile_cxx
+    for header in tally.h tally_directml.h; do
+        check "$header compiles as C99 and C17" eval "header_alone $header c c99 && header_alone $header c c17"
+        check "$header compiles as C++11" header_alone "$header" c++ c++11
+    done
     suite "test_real" "$build/tests/client/test_real"
-    suite "test_real over a Unix socket" env "TALLY_URL=unix:$scratch/tally.sock" "$build/tests/client/test_real"
+    suite "test_real over a Unix socket" env "TALLY_URL=unix:$socket" "$build/tests/client/test_real"
+    check "make install puts everything in place" install_all
     check "examples/cumsum.c" example cumsum "1 3 6 10 30 60"
     check "examples/cumsum.c, linked statically" example cumsum "1 3 6 10 30 60" static
     check "examples/directml.c" example directml "0 2 3 6 0 3 11 18 0 9 15 17"
     check "examples/async.c" example async "100 of 100 sums, the last one is 99000"
     check "examples/parts.c" example parts "1 3 6 10 15 21"
+}
+
+files_tests() { command_tests "the tally command with large files" tests/client/test_cli_parts.py Files; }
+streams_tests() { command_tests "the tally command with streams" tests/client/test_cli_parts.py Streams Text; }
+killed_tests() { command_tests "the tally command while servers die" tests/client/test_cli_parts.py Servers; }
+
+cli_tests() {
     command_tests "the tally command" tests/client/test_cli.py
-    command_tests "the tally command in parts" tests/client/test_cli_parts.py
     command_tests "the tally command over TLS" tests/client/test_tls.py
+}
+
+# beside NAME COMMAND: a group of tests runs beside the others, with a folder of its own. Its
+# output and its counts are shown in the end.
+groups=''
+beside() {
+    groups="$groups $1:"
+    mkdir "$scratch/$1"
+    (
+        trap - EXIT
+        scratch=$scratch/$1
+        passed=0 failed=0 skipped=0
+        "$2"
+        echo "$passed $failed $skipped" >"$scratch/counts"
+    ) >"$scratch/$1/output" 2>&1 &
+    groups="$groups$!"
+}
+
+if start_server; then
+    beside files files_tests
+    beside streams streams_tests
+    beside killed killed_tests
+    beside command cli_tests
+    beside memory memory_tests
+    beside library library_tests
+    for group in $groups; do
+        wait "${group#*:}"
+        group=$scratch/${group%%:*}
+        cat "$group/output"
+        read -r ok not_ok left_out <"$group/counts" || ok=0 not_ok=1 left_out=0
+        passed=$((passed + ok)) failed=$((failed + not_ok)) skipped=$((skipped + left_out))
+    done
     kill "$server"
     check "the server survived and leaves with status 0" wait "$server"
     server=''
@@ -210,18 +266,6 @@ else
     echo "not ok - tallyd starts"
     failed=$((failed + 1))
 fi
-
-case $mode in
-release | debug)
-    if command -v valgrind >/dev/null 2>&1; then
-        for name in parts transport framed retry async; do
-            check "test_$name under valgrind" memory_clean "$build/tests/client/test_$name"
-        done
-    else
-        skip "valgrind" "not here; asan and tsan builds look for the same"
-    fi
-    ;;
-esac
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -337,7 +337,7 @@ class Cumsum(unittest.TestCase):
         file = npy("<f4", (2,), bytes(8))
         for name, content, flags, *texts in [
             ("x.json", file, [], "x.json looks like an NPY file", "--format npy"),
-            ("x", b"PK\x03\x04\x14\x00" + bytes(40), [], "looks like a ZIP archive", "numpy.save"),
+            ("x", b"PK\x03\x04\x14\x00" + bytes(40), [], "not an NPZ file"),
             ("x.npy", b"PK\x03\x04\x14\x00" + bytes(40), [], "not an NPY file", "ZIP archive"),
             ("x.npy", b'{"data":[1,2]}', [], "not an NPY file", "looks like JSON", "--format json"),
             ("x.npy", b"\x1f\x8b\x08\x00" + bytes(9), [], "looks like gzip", "gunzip"),

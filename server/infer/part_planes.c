@@ -1,0 +1,65 @@
+/* Planes of a part; see part_planes.h. */
+#include "server/infer/part_planes.h"
+
+#include "kernels/split.h"
+
+enum {
+    LINES_AT_ONCE = 1024, /* whose elements are copied together: they stay in a cache */
+    NEIGHBOURS_AT_ONCE = 4096
+};
+
+/* Some lines that are neighbours in the innermost dimension. */
+static void copy_lines(const struct part_planes *p, uint64_t line, uint64_t at, uint64_t step,
+                       uint64_t count)
+{
+    const struct scan_plan *plan = p->plan;
+    const size_t bytes = dtype_info(plan->dtype)->bytes;
+    const uint64_t along = p->output ? plan->axis.out_stride : plan->axis.in_stride;
+    for (uint64_t i = 0; i < p->count; i++) {
+        const uint64_t t = p->first + i;
+        const uint64_t index = plan->reverse ? plan->axis.size - 1 - t : t;
+        char *cells = p->cells + (at + index * along) * bytes;
+        char *plane = p->planes + (i * plan->lines + line) * bytes;
+        if (p->output) {
+            scan_copy_elements(cells, step, plane, 1, count, bytes);
+        } else {
+            scan_copy_elements(plane, 1, cells, step, count, bytes);
+        }
+    }
+}
+
+enum status part_planes_move(const struct part_planes *p, const struct parallel *parallel,
+                             struct error *err)
+{
+    const struct scan_plan *plan = p->plan;
+    const struct scan_dim one = {1, 1, 1};
+    const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : &one;
+    const uint64_t step = p->output ? inner->out_stride : inner->in_stride;
+    uint64_t moved = 0;
+    for (uint64_t line = 0; p->count > 0 && line < plan->lines;) {
+        uint64_t rest = line;
+        uint64_t at = 0;
+        uint64_t first = 0;
+        for (int d = plan->dims - 1; d >= 0; d--) {
+            const struct scan_dim *dim = &plan->dim[d];
+            first = d == plan->dims - 1 ? rest % dim->size : first;
+            at += rest % dim->size * (p->output ? dim->out_stride : dim->in_stride);
+            rest /= dim->size;
+        }
+        /* Elements that are not neighbours come from cache lines that hold those of other planes,
+         * too; neighbours are copied by the page. */
+        const uint64_t most = step == 1 ? NEIGHBOURS_AT_ONCE : LINES_AT_ONCE;
+        uint64_t count = inner->size - first;
+        count = count < most ? count : most;
+        copy_lines(p, line, at, step, count);
+        line += count;
+        moved += count * p->count * dtype_info(plan->dtype)->bytes;
+        if (moved >= PARALLEL_STEP_BYTES) {
+            moved = 0;
+            if (!parallel_step(parallel)) {
+                return parallel_given_up(err);
+            }
+        }
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,60 @@
+/* Sums of lines; see part_sums.h. */
+#include "server/infer/part_sums.h"
+
+#include <string.h>
+
+void part_sums_begin(const struct part_sizes *s, unsigned char *sums, bool plus, uint64_t count)
+{
+    memset(sums, 0, count * s->sum);
+    for (uint64_t i = 0; s->is_float && !plus && i < count; i++) {
+        sums[(i + 1) * s->sum - 1] = 0x80; /* -0.0 */
+    }
+}
+
+uint64_t part_load(const void *at, size_t bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, at, bytes);
+    return value;
+}
+
+static uint64_t settled_double(uint64_t bits)
+{
+    const uint64_t magnitude = bits & (UINT64_MAX >> 1);
+    return magnitude > UINT64_C(0x7FF0000000000000) ? UINT64_C(0x7FF8000000000000) : bits;
+}
+
+static uint32_t settled_float(uint32_t bits)
+{
+    const uint32_t magnitude = bits & (UINT32_MAX >> 1);
+    return magnitude > UINT32_C(0x7F800000) ? UINT32_C(0x7FC00000) : bits;
+}
+
+uint64_t part_sum_settled(uint64_t bits, size_t bytes)
+{
+    return bytes == sizeof(uint64_t) ? settled_double(bits) : settled_float((uint32_t)bits);
+}
+
+enum status part_sums_settle(void *sums, size_t bytes, uint64_t count,
+                             const struct parallel *parallel, struct error *err)
+{
+    for (uint64_t at = 0; at < count; at += PART_SUMS_AT_ONCE) {
+        const uint64_t left = count - at;
+        const uint64_t some = left < PART_SUMS_AT_ONCE ? left : PART_SUMS_AT_ONCE;
+        if (at > 0 && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+        uint64_t *const doubles = (uint64_t *)sums + at;
+        uint32_t *const floats = (uint32_t *)sums + at;
+        if (bytes == sizeof *doubles) {
+            for (uint64_t i = 0; i < some; i++) {
+                doubles[i] = settled_double(doubles[i]);
+            }
+        } else {
+            for (uint64_t i = 0; i < some; i++) {
+                floats[i] = settled_float(floats[i]);
+            }
+        }
+    }
+    return STATUS_OK;
+}
