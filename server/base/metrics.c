@@ -55,6 +55,11 @@ void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum sta
     add(&metrics->outcomes[route][outcome], 1);
 }
 
+void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit)
+{
+    add(&metrics->client_refusals[limit], 1);
+}
+
 static size_t bucket_of(const double *bounds, size_t count, double value)
 {
     size_t i = 0;

@@ -123,10 +123,11 @@ enum status queue_admits(const struct queue *queue, struct error *err)
     return STATUS_OK;
 }
 
-uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns)
+uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
+                       uint64_t now_ns)
 {
     MUST(pthread_mutex_lock(&queue->lock));
-    const struct request *oldest = client->flows[FAIR_DEVICE_SMALL].first;
+    const struct request *oldest = fair_first(&client->flows[FAIR_DEVICE_SMALL], high);
     uint64_t wait_ns = oldest == NULL ? 0 : clock_span_ns(oldest->times.queued, now_ns);
     MUST(pthread_mutex_unlock(&queue->lock));
     return wait_ns;
