@@ -52,7 +52,8 @@
         X(CONNECTIONS,      "tally_connections",                "Open connections.")                \
         X(ACTIVE_REQUESTS,  "tally_active_requests",            "Requests between their first header byte and the end of their answer.") \
         X(SHM_REGIONS,      "tally_shm_regions",                "Registered shared memory regions.") \
-        X(SHM_BYTES,        "tally_shm_bytes",                  "Bytes of registered shared memory regions.")
+        X(SHM_BYTES,        "tally_shm_bytes",                  "Bytes of registered shared memory regions.") \
+        X(TLS_EXPIRY,       "tally_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates in use ends, since unix epoch; 0: no TLS.")
 
 /*        symbol       label "stage" of tally_stage_seconds */
 #define METRICS_STAGE_TABLE(X)        \
@@ -106,6 +107,7 @@ void metrics_destroy(struct metrics *metrics); /* NULL is fine */
 
 void metrics_add(struct metrics *metrics, enum metrics_counter counter, uint64_t n);
 void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_t n);
+void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge, int64_t value);
 
 /* A request has ended with this outcome: tally_requests_total. */
 void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome);

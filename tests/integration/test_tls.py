@@ -371,6 +371,29 @@ def test_certificates_that_change_under_load_fail_no_request(start_server, chang
     server.stop()
 
 
+def end_of(path):
+    """When the certificate in this file ends, in seconds since the epoch."""
+    said = subprocess.run(
+        ["openssl", "x509", "-noout", "-enddate", "-in", path], capture_output=True, text=True
+    ).stdout
+    return ssl.cert_time_to_seconds(said.strip().removeprefix("notAfter="))
+
+
+def test_the_end_of_the_first_certificate_is_measured_and_follows_the_file(
+    start_server, changing, session_server
+):
+    name = "tally_tls_certificate_expiry_timestamp_seconds"
+    server = start_server(tls=changing)
+    assert server.metric(name) == end_of(changing.certificate)
+    assert time.gmtime(server.metric(name)).tm_year == time.gmtime(time.time() + 2 * 86400).tm_year
+    short, key = changing.authority.sign("short", days=1)
+    chain = changing.certificate.with_name("chain.pem")
+    chain.write_bytes(short.read_bytes() + changing.authority.certificate.read_bytes())
+    put(chain, changing.certificate)
+    put(key, changing.key)
+    until(lambda: server.metric(name) == end_of(short), 60)
+
+
 def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_stays(
     start_server, changing
 ):
