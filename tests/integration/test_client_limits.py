@@ -107,13 +107,13 @@ RATE = ("--per-client-bytes-per-s", "4MiB")
 
 def test_who_sends_faster_than_its_rate_is_told_when_to_come_again_before_its_body(start_server):
     server = start_server(*RATE)
-    assert post(server, 16 * MIB).status == 200  # of any length, by who was quiet
+    assert post(server, 12 * MIB).status == 200  # of any length, by who was quiet
     with server.wire() as wire:
         answer = wire.send(head(MIB, Content_Length=MIB)).answer()  # no byte of the body
         says = ["this client has sent", "4 MiB a second", "the server's --per-client-bytes-per-s"]
         calls.expect_error(answer, 429, "too_many_requests", says=says)
     wait = int(answer.headers["Retry-After"])
-    assert 1 <= wait <= 3  # 16 MiB take 4 s, and one of it is free
+    assert 1 <= wait <= 3  # 12 MiB take 3 s, and one of it is free
     assert refusals(server, "per-client-bytes-per-s") == 1
     client = server.client()
     assert client.post(PATH, BODY, calls.RAW).status == 429  # on a new connection, too
