@@ -133,6 +133,16 @@ def test_ciphers_without_authentication_or_forward_secrecy_are_refused(server, t
                 context.wrap_socket(raw, server_hostname="localhost")
 
 
+def test_a_client_that_has_aes_gets_it_whatever_it_likes_better(server, tls):
+    """ChaCha20 costs the server three times as much."""
+    for ciphers, expected in (("CHACHA20:AESGCM", "AES"), ("CHACHA20", "CHACHA20")):
+        context = context_of(tls, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
+        context.set_ciphers(ciphers)
+        with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
+            with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                assert expected in wire.cipher()[0]
+
+
 def test_plain_http_on_a_port_with_tls_is_not_answered_in_plain(server):
     with socket.create_connection(("127.0.0.1", server.port), 30) as plain:
         plain.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
