@@ -103,9 +103,9 @@ struct exchange {
     const char *path; /* decoded; cut at captured segments */
     const char *segments[PAGE_SEGMENTS];
 
-    uint64_t refused_ns; /* REFUSED, LINGERING: since when */
-    uint64_t drained;    /* bytes dropped since then */
-    bool client_counted; /* among the requests of its client */
+    uint64_t refused_ns;    /* REFUSED, LINGERING: since when */
+    uint64_t drained;       /* bytes dropped since then */
+    bool client_counted;    /* among the requests of its client */
     uint64_t counted_bytes; /* of its body, for --per-client-bytes-per-s */
 
     unsigned http_status;  /* of the answer */

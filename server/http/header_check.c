@@ -299,7 +299,8 @@ static void see_priority(struct header_check *check, const char *value, size_t b
     check->high = bytes == 4 && memcmp(value, "high", 4) == 0;
     if (!check->high && !(bytes == 6 && memcmp(value, "normal", 6) == 0)) {
         (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "X-Request-Priority",
-                              "X-Request-Priority is \"%.40s\", expected high or normal", value);
+                              "X-Request-Priority is \"%.40s\", expected high or normal",
+                              value);
     }
 }
 

@@ -25,8 +25,8 @@ enum file {
 };
 
 struct tls_files {
-    struct log *log;         /* borrowed */
-    struct metrics *metrics; /* borrowed */
+    struct log *log;                     /* borrowed */
+    struct metrics *metrics;             /* borrowed */
     struct file_watch watch[FILE_COUNT]; /* main's */
     uint64_t look_ns;                    /* the next; main's */
     uint64_t retry_ns;                   /* 0: the files are what is used; main's */

@@ -25,9 +25,9 @@
 struct clients; /* opaque: the table of all */
 
 struct client {
-    atomic_uint_fast64_t connections; /* open */
-    atomic_uint_fast64_t requests;    /* under way */
-    atomic_uint_fast64_t memory_bytes; /* that its requests count for */
+    atomic_uint_fast64_t connections;   /* open */
+    atomic_uint_fast64_t requests;      /* under way */
+    atomic_uint_fast64_t memory_bytes;  /* that its requests count for */
     atomic_uint_fast64_t sent_until_ns; /* at its rate, what it has sent takes until then */
     uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */

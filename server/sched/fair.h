@@ -45,8 +45,8 @@ enum fair_line_id {
 
 /* One client's queue in one line. */
 struct fair_flow {
-    struct request *first;  /* owned while they wait, oldest first, linked by next */
-    struct request *last;   /* valid if first is not NULL */
+    struct request *first;     /* owned while they wait, oldest first, linked by next */
+    struct request *last;      /* valid if first is not NULL */
     struct request *last_high; /* of high priority, behind which the others are; NULL: none */
     unsigned ahead; /* of high priority that went while others waited, since one of those */
     struct fair_flow *next; /* in the ring, if first is not NULL */

@@ -169,14 +169,14 @@ struct request {
     uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
     uint64_t client_bytes;     /* of memory that it counts for with its client */
 
-    struct text answer_text;      /* owned: answer.head, if that is long */
-    enum coding answer_coding;    /* of answer.head */
-    unsigned retry_after_s;       /* of a refusal that is worth another try */
+    struct text answer_text;         /* owned: answer.head, if that is long */
+    enum coding answer_coding;       /* of answer.head */
+    unsigned retry_after_s;          /* of a refusal that is worth another try */
     enum metrics_client_limit limit; /* that its client met, if THROTTLED */
-    int device;                   /* number of the device that ran it, -1 */
-    int model;                    /* row of the v2 model table, -1 outside v2 */
-    uint32_t batch;               /* requests that shared its launch, 0: none ran */
-    struct metrics_launch launch; /* the one that it was in */
+    int device;                      /* number of the device that ran it, -1 */
+    int model;                       /* row of the v2 model table, -1 outside v2 */
+    uint32_t batch;                  /* requests that shared its launch, 0: none ran */
+    struct metrics_launch launch;    /* the one that it was in */
 
     uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
     uint64_t cost;   /* in the line where it waits (fair.h) */

@@ -97,7 +97,9 @@ def main():
     least = statistics.median(plain.seconds)
     ratio = statistics.median(b / a for a, b in zip(plain.rates, secure.rates))
     print(f"64 MiB both ways, processor time: plain {least * 1e3:.0f} ms, TLS {most * 1e3:.0f} ms")
-    print(f"  openssl speed alone {bound * 1e3:.0f} ms: {bound / most:.2f} of that bound (goal 0.6)")
+    print(
+        f"  openssl speed alone {bound * 1e3:.0f} ms: {bound / most:.2f} of that bound (goal 0.6)"
+    )
     print(f"  plain and openssl speed together would be {bound / (bound + least):.2f}")
     print(f"small raw requests, 32 connections: TLS {ratio:.2f} of plain (goal 0.5)")
     print(f"handshakes with a P-256 key: {shaken:.0f} a second")

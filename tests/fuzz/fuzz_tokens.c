@@ -103,9 +103,7 @@ static void check_field(unsigned flags, char *field)
     REQUIRE(tokens_open(path, NULL, &tokens, &err) == STATUS_OK);
     enum status status =
         tokens_check(tokens, &peer, field, ROUTE_SCOPE_INFER | ROUTE_SCOPE_ADMIN, name, &err);
-    REQUIRE(status == (!known    ? STATUS_UNAUTHORIZED
-                       : allowed ? STATUS_OK
-                                 : STATUS_FORBIDDEN));
+    REQUIRE(status == (!known ? STATUS_UNAUTHORIZED : allowed ? STATUS_OK : STATUS_FORBIDDEN));
     REQUIRE(strcmp(name, known ? "known" : "") == 0);
     for (size_t i = 0; i < count; i++) {
         REQUIRE(field[at + i] == '*');

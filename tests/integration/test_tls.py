@@ -389,9 +389,7 @@ def end_of(path):
     return ssl.cert_time_to_seconds(said.strip().removeprefix("notAfter="))
 
 
-def test_the_end_of_the_first_certificate_is_measured_and_follows_the_file(
-    start_server, changing, session_server
-):
+def test_the_end_of_the_first_certificate_is_measured_and_follows_the_file(start_server, changing):
     name = "tally_tls_certificate_expiry_timestamp_seconds"
     server = start_server(tls=changing)
     assert server.metric(name) == end_of(changing.certificate)

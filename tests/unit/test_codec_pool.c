@@ -389,7 +389,8 @@ static void the_wait_grows_with_what_is_ahead(void **state)
     struct request first;
     static struct request many[COUNT];
     assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    assert_int_equal(codec_pool_wait_ns(pool, &fake_client, false, SMALL), 0); /* nothing is known */
+    assert_int_equal(codec_pool_wait_ns(pool, &fake_client, false, SMALL),
+                     0); /* nothing is known */
     begin(&first, NULL);
     codec_pool_submit(pool, &first, LARGE, take_long); /* 20 ms for a MiB */
     while (atomic_load(&jobs_run) < 1) {

@@ -95,8 +95,7 @@ static void a_client_that_never_stops_sending_high_gets_every_fifth_of_its_other
     }
 }
 
-static void high_goes_before_the_turn_of_clients_without_and_keeps_each_waiting_a_bounded_time(
-    void **state)
+static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
 {
     struct client busy[2] = {{0}, {0}};
     (void)state;
@@ -220,8 +219,8 @@ static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(vo
             }
         } else if (line.count > 0) {
             struct fair_cursor cursor = fair_begin(&line);
-            for (unsigned skip = dice / 2 % 5; dice % 8 == 7 && skip > 0 && cursor.current != NULL;
-                 skip--) {
+            for (unsigned skip = dice / 2 % 5;
+                 dice % 8 == 7 && skip > 0 && cursor.current != NULL; skip--) {
                 fair_step(&cursor);
             }
             if (cursor.current == NULL) {
@@ -251,9 +250,7 @@ int main(void)
         cmocka_unit_test_setup(high_goes_first_and_each_priority_keeps_its_order, set_up),
         cmocka_unit_test_setup(
             a_client_that_never_stops_sending_high_gets_every_fifth_of_its_others, set_up),
-        cmocka_unit_test_setup(
-            high_goes_before_the_turn_of_clients_without_and_keeps_each_waiting_a_bounded_time,
-            set_up),
+        cmocka_unit_test_setup(high_goes_before_the_turn_of_others_for_a_bounded_time, set_up),
         cmocka_unit_test_setup(who_waits_with_much_gets_no_larger_share_by_calling_it_high,
                                set_up),
         cmocka_unit_test_setup(what_comes_back_has_its_old_place_among_those_of_its_priority,

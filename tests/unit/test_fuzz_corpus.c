@@ -69,10 +69,8 @@ static void the_tokens_corpus_passes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_json_corpus_passes),
-        cmocka_unit_test(the_raw_corpus_passes),
-        cmocka_unit_test(the_npy_corpus_passes),
-        cmocka_unit_test(the_carry_corpus_passes),
+        cmocka_unit_test(the_json_corpus_passes),   cmocka_unit_test(the_raw_corpus_passes),
+        cmocka_unit_test(the_npy_corpus_passes),    cmocka_unit_test(the_carry_corpus_passes),
         cmocka_unit_test(the_tokens_corpus_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
