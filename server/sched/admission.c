@@ -296,7 +296,11 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         fair_push_by_ticket(&admission->line, request);
         set_waiting(admission);
     }
+    bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));
+    if (may_go_first) {
+        admission_wake(admission); /* it may be another's already */
+    }
     return granted;
 }
 

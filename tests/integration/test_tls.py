@@ -168,6 +168,47 @@ def test_a_unix_socket_beside_is_plain(start_server, tmp_path):
     assert works(server)
 
 
+# Whom clients speak to ----------------------------------------------------------------------------
+
+
+def of_another_host(authority):
+    return authority.sign("elsewhere", names="DNS:elsewhere.example")
+
+
+def that_is_over(authority):
+    certificate, key = authority.sign("over", days=0)
+    until(lambda: time.time() > end_of(certificate) + 1)
+    return certificate, key
+
+
+def signed_by_itself(authority):
+    alone = Authority(authority.folder, "alone")
+    return alone.certificate, alone.key
+
+
+@pytest.mark.parametrize("bad", [of_another_host, that_is_over, signed_by_itself])
+def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_server, changing, bad):
+    server = start_server(tls=changing)
+    certificate, key = bad(changing.authority)
+    put(certificate, changing.certificate)
+    put(key, changing.key)
+    until(lambda: server.log.count("is taken up") == 2, 60)
+    url, trust = f"https://localhost:{server.port}", changing.authority.certificate
+    for command in (
+        ["curl", "-sS", "--cacert", trust, f"{url}/livez"],
+        [TALLY, "cumsum", "--url", url, "--cacert", trust],
+    ):
+        done = subprocess.run(command, input=b"[1,2,3]", capture_output=True, timeout=60)
+        assert done.returncode != 0 and done.stdout == b"", done
+        assert b"certificate" in done.stderr.lower(), done
+    v2 = triton.InferenceServerClient(
+        f"localhost:{server.port}", ssl=True, ssl_context_factory=changing.context
+    )
+    with pytest.raises(ssl.SSLCertVerificationError):
+        v2.is_server_live()
+    v2.close()
+
+
 # What is sent ------------------------------------------------------------------------------------
 
 
