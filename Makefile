@@ -216,6 +216,8 @@ FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c kernels/overlap.c tests/lib/oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
+$(B)/tests/fuzz/fuzz_tokens: $(call objs,tests/fuzz/fuzz_tokens.c server/http/tokens.c server/base/file_watch.c server/base/log.c) $(FUZZ_OBJ)
+	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_server) $(LIBS_proto)
 # The wire fuzzer runs the whole service: a clock that inputs can move, and no OpenCL device.
 WIRE_SRC   := $(wildcard tests/fuzz/wire_*.c)
 WIRE_WRAPS := -Wl,--wrap=clock_gettime,--wrap=pthread_cond_timedwait,--wrap=uv_timer_start
@@ -333,6 +335,12 @@ console-pictures: deps-test
 soak: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@python3 tests/load/soak.py $(ARGS)
+
+# Certificates and tokens replaced every second under load for a minute: make rotation ARGS='--seconds 600'.
+.PHONY: rotation
+rotation: deps-test
+	@$(MAKE) --no-print-directory $(BIN)/tallyd
+	@TALLYD=$(BIN)/tallyd build/venv/bin/python tests/load/rotation.py $(ARGS)
 
 # Goodput at eight times the capacity, and who suffers beside whom: make overload ARGS='--only fairness'.
 $(BIN)/load_client: $(call objs,$(wildcard tests/load/*.c))

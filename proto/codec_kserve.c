@@ -440,6 +440,7 @@ static enum status read_json(const struct codec_request *request, struct kserve 
         return status;
     }
     call->timeout_us = parameters.timeout_us;
+    call->priority = parameters.priority;
     call->payload_min = kserve->inputs.payload_bytes;
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);

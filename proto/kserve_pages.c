@@ -79,7 +79,7 @@ static json_t *config_batching(const struct kserve_server *server)
         "allow_timeout_override", 1, "max_queue_size", (json_int_t)server->queue_depth);
     return json_pack("{s:[], s:I, s:b, s:i, s:i, s:o}", "preferred_batch_size",
                      "max_queue_delay_microseconds", (json_int_t)server->batch_delay_us,
-                     "preserve_ordering", 0, "priority_levels", 0, "default_priority_level", 0,
+                     "preserve_ordering", 0, "priority_levels", 2, "default_priority_level", 2,
                      "default_queue_policy", queue_policy);
 }
 

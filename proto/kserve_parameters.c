@@ -260,7 +260,8 @@ enum status kserve_read_request_parameters(const struct json_place *root,
         status = check_sequence(&place, err);
     }
     if (status == STATUS_OK) {
-        status = read_size(&place, "priority", &found, &number, err); /* one level for all */
+        status = read_size(&place, "priority", &found, &number, err);
+        out->priority = (uint64_t)number;
     }
     if (status == STATUS_OK) {
         number = 0;

@@ -34,6 +34,7 @@ struct kserve_location {
 struct kserve_request_parameters {
     bool binary_output;  /* binary_data_output */
     uint64_t timeout_us; /* 0: none */
+    uint64_t priority;   /* 0: none */
 };
 
 /* Which keys a tensor's parameters may have. */

@@ -67,6 +67,7 @@ struct scan_call {
     uint8_t axis_bytes[8];      /* ... the server copies axis_shm here before complete() */
     struct shm_window output_shm;    /* region "" unless the result goes to shared memory */
     uint64_t timeout_us;             /* deadline counted from arrival, 0 for none */
+    uint64_t priority;               /* 1: high, above: normal, 0: says nothing */
     char id[LIMIT_REQUEST_ID + 1];   /* request id to echo in the body, "" for none */
     const struct parallel *parallel; /* for complete() and encode(), from the server; or NULL */
     void *dialect;                   /* owned by the codec: freed by codec->release() */

@@ -336,6 +336,7 @@ static json_t *make_parameters(json_t *said, const char *path, bool tensor)
     }
     if (tensor) {
         add_parameter(list, "timeoutMs");
+        add_parameter(list, "priority");
         add_parameter(list, "contentEncoding");
     }
     json_array_foreach(json_object_get(said, "parameters"), i, name)

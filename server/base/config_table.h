@@ -52,6 +52,12 @@ X(max_connections,     UINT,   "4096",           1,          1000000,          "
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
   "Requests of one client at a time; beyond them it gets 429. A client is a token's name, else the " \
   "subject of a certificate, else an address. 0: no limit.")                                       \
+X(per_client_bytes_per_s, SIZE, "0",             0,          CONFIG_TIB,       "bytes/s",          \
+  "Bytes of bodies that one client may send, over time; who is ahead gets 429 before the next body. " \
+  "0: no limit.")                                                                                  \
+X(per_client_memory,   SIZE,   "0",              0,          64 * CONFIG_TIB,  "bytes",            \
+  "Memory that the requests of one client may have together; beyond it 429, and 413 for a request " \
+  "that alone needs more. 0: no limit but its part of --memory-budget.")                           \
 X(trusted_proxies,     LIST,   "",               0,          16,               "network",          \
   "Proxies whose X-Forwarded-For says which address asks: 10.0.0.0/8, fd00::/8, 192.0.2.1, or unix " \
   "for all that come through Unix sockets. Repeat it for several.")                                \

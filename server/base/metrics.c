@@ -50,9 +50,19 @@ void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_
     (void)atomic_fetch_add_explicit(&metrics->gauges[gauge], n, memory_order_relaxed);
 }
 
+void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge, int64_t value)
+{
+    atomic_store_explicit(&metrics->gauges[gauge], value, memory_order_relaxed);
+}
+
 void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome)
 {
     add(&metrics->outcomes[route][outcome], 1);
+}
+
+void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit)
+{
+    add(&metrics->client_refusals[limit], 1);
 }
 
 static size_t bucket_of(const double *bounds, size_t count, double value)

@@ -40,12 +40,20 @@
         X(SLOW_CLIENTS,     "tally_slow_clients_total",         "Connections cut for missing a deadline.") \
         X(CLIENTS_GONE,     "tally_clients_gone_total",         "Requests dropped because the client hung up.")
 
+/*        symbol       label "limit" of tally_client_refusals_total */
+#define METRICS_CLIENT_LIMIT_TABLE(X)              \
+        X(REQUESTS,    "per-client-requests")      \
+        X(BYTES,       "per-client-bytes-per-s")   \
+        X(MEMORY,      "per-client-memory")        \
+        X(TOKENS,      "wrong-tokens")
+
 /*        symbol            name                                help */
 #define METRICS_GAUGE_TABLE(X)                                                                      \
         X(CONNECTIONS,      "tally_connections",                "Open connections.")                \
         X(ACTIVE_REQUESTS,  "tally_active_requests",            "Requests between their first header byte and the end of their answer.") \
         X(SHM_REGIONS,      "tally_shm_regions",                "Registered shared memory regions.") \
-        X(SHM_BYTES,        "tally_shm_bytes",                  "Bytes of registered shared memory regions.")
+        X(SHM_BYTES,        "tally_shm_bytes",                  "Bytes of registered shared memory regions.") \
+        X(TLS_EXPIRY,       "tally_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates in use ends, since unix epoch; 0: no TLS.")
 
 /*        symbol       label "stage" of tally_stage_seconds */
 #define METRICS_STAGE_TABLE(X)        \
@@ -73,6 +81,13 @@ enum metrics_counter {
     METRICS_COUNTER_COUNT
 };
 
+enum metrics_client_limit {
+#define X(symbol, name) METRICS_CLIENT_LIMIT_##symbol,
+    METRICS_CLIENT_LIMIT_TABLE(X)
+#undef X
+    METRICS_CLIENT_LIMIT_COUNT
+};
+
 enum metrics_gauge {
 #define X(symbol, name, help) METRICS_GAUGE_##symbol,
     METRICS_GAUGE_TABLE(X)
@@ -92,9 +107,13 @@ void metrics_destroy(struct metrics *metrics); /* NULL is fine */
 
 void metrics_add(struct metrics *metrics, enum metrics_counter counter, uint64_t n);
 void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_t n);
+void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge, int64_t value);
 
 /* A request has ended with this outcome: tally_requests_total. */
 void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome);
+
+/* A request has ended THROTTLED: tally_client_refusals_total. */
+void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit);
 
 /* Monotonic times of a request in nanoseconds, 0 until it happened. */
 struct metrics_times {
@@ -205,6 +224,7 @@ struct metrics_model_cells {
 
 struct metrics {
     metrics_cell counters[METRICS_COUNTER_COUNT];
+    metrics_cell client_refusals[METRICS_CLIENT_LIMIT_COUNT];
     _Atomic int64_t gauges[METRICS_GAUGE_COUNT];
     metrics_cell outcomes[METRICS_ROUTE_COUNT][STATUS_COUNT];
     struct metrics_histogram stages[METRICS_STAGE_COUNT];

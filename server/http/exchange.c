@@ -77,6 +77,7 @@ static void reset(struct exchange *x)
     x->refused_ns = 0;
     x->drained = 0;
     x->client_counted = false;
+    x->counted_bytes = 0;
     x->http_status = 0;
     x->page_text = NULL;
     x->page_bytes = 0;
@@ -194,6 +195,7 @@ static enum status authorize(struct exchange *x, struct error *err)
         const char *read;
         char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
     } field = {.read = x->header.authorization};
+    x->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
     return tokens_check(x->loop->tokens, &x->address, field.overwrite, scopes, x->token_name,
                         err);
 }
@@ -315,6 +317,53 @@ static enum status identify(struct exchange *x, struct error *err)
     return STATUS_OK;
 }
 
+/* --per-client-bytes-per-s, 0: not for this request. */
+static uint64_t rate_of(const struct exchange *x)
+{
+    return x->request.limited ? x->loop->server->config->per_client_bytes_per_s : 0;
+}
+
+/* Count the body for its client; what is chunked counts as it comes. */
+static enum status admit_bytes(struct exchange *x, struct error *err)
+{
+    uint64_t rate = rate_of(x);
+    int64_t length = x->header.content_length;
+    uint64_t bytes = length > 0 ? (uint64_t)length : 0;
+    uint64_t wait_ns = 0;
+    if (rate == 0) {
+        return STATUS_OK;
+    }
+    if (client_may_send(x->request.client, bytes, rate, clock_now_ns(), &wait_ns)) {
+        x->counted_bytes = bytes;
+        return STATUS_OK;
+    }
+    char limit[32];
+    char ahead[32];
+    config_size_text(rate, limit, sizeof limit);
+    config_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead,
+                     sizeof ahead);
+    x->request.limit = METRICS_CLIENT_LIMIT_BYTES;
+    x->request.retry_after_s = 1 + (unsigned)((wait_ns - 1) / NS_PER_S);
+    return error_set(err, STATUS_THROTTLED,
+                     "this client has sent %s more than %s a second allow, the server's "
+                     "--per-client-bytes-per-s: try again after Retry-After seconds",
+                     ahead, limit);
+}
+
+/* So many bytes of its body have come that are wanted: what is dropped after a refusal does not
+ * count, or Retry-After would not be true. */
+static void count_bytes(struct exchange *x, size_t count)
+{
+    struct request *request = &x->request;
+    uint64_t rate = rate_of(x);
+    request->body.received += count;
+    if (rate > 0 && request->body.received > x->counted_bytes) {
+        client_has_sent(request->client, request->body.received - x->counted_bytes, rate,
+                        clock_now_ns());
+        x->counted_bytes = request->body.received;
+    }
+}
+
 static enum status admit(struct exchange *x, struct error *err)
 {
     const struct server *server = x->loop->server;
@@ -328,10 +377,12 @@ static enum status admit(struct exchange *x, struct error *err)
     if (server_phase(server) >= SERVER_STOPPING) {
         return error_set(err, STATUS_DRAINING, "the service is shutting down");
     }
+    x->request.limited =
+        x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;
-    bool known = x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;
-    if (most > 0 && known) {
+    if (most > 0 && x->request.limited) {
         if (!client_begin_request(x->request.client, most)) {
+            x->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
                              " requests in flight, the server's --per-client-requests: wait "
@@ -341,7 +392,7 @@ static enum status admit(struct exchange *x, struct error *err)
         }
         x->client_counted = true;
     }
-    return STATUS_OK;
+    return admit_bytes(x, err);
 }
 
 static enum status open_exchange(struct exchange *x)
@@ -357,6 +408,7 @@ static enum status open_exchange(struct exchange *x)
     }
     if (status == STATUS_OK && x->route->kind != ROUTE_PAGE && !x->preflight) {
         choose_deadline(x);
+        x->request.high = x->header.high;
         status = admit(x, err);
         if (status == STATUS_OK) {
             status = choose_codec(x, err);
@@ -456,7 +508,7 @@ enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t c
     if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !land_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
-    request->body.received += count;
+    count_bytes(x, count);
     if (land_feed(request, bytes, count, &request->error) != STATUS_OK) {
         exchange_refuse(x);
     }
@@ -581,6 +633,9 @@ static void count_end(struct exchange *x)
         request->error.status == STATUS_OK) {
         (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
     }
+    if (request->error.status == STATUS_THROTTLED) {
+        metrics_client_refusal(metrics, request->limit);
+    }
     metrics_outcome(metrics,
                     route == NULL  ? METRICS_ROUTE_UNKNOWN
                     : x->preflight ? METRICS_ROUTE_OPERATIONS
@@ -641,6 +696,11 @@ static void end(struct exchange *x)
     admission_wake(loop->server->admission); /* a small one has given memory back, too */
     if (x->client_counted) {
         client_end_request(request->client);
+    }
+    client_give_memory(request->client, request->client_bytes);
+    if (x->counted_bytes > request->body.received) {
+        client_sends_less(request->client, x->counted_bytes - request->body.received,
+                          rate_of(x));
     }
     x->conn->exchange = NULL;
     x->conn->answer_bytes = 0;

@@ -107,9 +107,10 @@ struct exchange {
     const char
         *allowed_origin; /* the settings'; whose page may read the answer, NULL: none's */
 
-    uint64_t refused_ns; /* REFUSED, LINGERING: since when */
-    uint64_t drained;    /* bytes dropped since then */
-    bool client_counted; /* among the requests of its client */
+    uint64_t refused_ns;    /* REFUSED, LINGERING: since when */
+    uint64_t drained;       /* bytes dropped since then */
+    bool client_counted;    /* among the requests of its client */
+    uint64_t counted_bytes; /* of its body, for --per-client-bytes-per-s */
 
     unsigned http_status;  /* of the answer */
     const char *page_type; /* pages: Content-Type */

@@ -19,6 +19,7 @@ enum field {
     FIELD_IF_NONE_MATCH,
     FIELD_REQUEST_ID,
     FIELD_TIMEOUT,
+    FIELD_PRIORITY,
     FIELD_HEAD_BYTES,
     FIELD_CARRY_BYTES,
     FIELD_AUTHORIZATION,
@@ -48,6 +49,7 @@ static const struct {
     [FIELD_IF_NONE_MATCH] = ROW("If-None-Match", false),
     [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
     [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
+    [FIELD_PRIORITY] = ROW("X-Request-Priority", true),
     [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
     [FIELD_CARRY_BYTES] = ROW("Tally-Carry-Length", true),
     [FIELD_AUTHORIZATION] = ROW("Authorization", true),
@@ -267,14 +269,19 @@ static void see_accept_encoding(struct header_check *check, const char *value)
     }
 }
 
-/* A number in a field of ours. Blanks behind it are no part of the value, but libmicrohttpd
- * before 1.0 leaves them there. */
-static bool own_number(const char *value, size_t bytes, int64_t *out)
+/* Blanks behind a value are no part of it, but libmicrohttpd before 1.0 leaves them there. */
+static size_t without_blanks(const char *value, size_t bytes)
 {
     while (bytes > 0 && (value[bytes - 1] == ' ' || value[bytes - 1] == '\t')) {
         bytes--;
     }
-    return parse_number(value, bytes, out);
+    return bytes;
+}
+
+/* A number in a field of ours. */
+static bool own_number(const char *value, size_t bytes, int64_t *out)
+{
+    return parse_number(value, without_blanks(value, bytes), out);
 }
 
 static void see_timeout(struct header_check *check, const char *value, size_t bytes)
@@ -288,6 +295,17 @@ static void see_timeout(struct header_check *check, const char *value, size_t by
         return;
     }
     check->timeout_ms = (uint64_t)timeout_ms;
+}
+
+static void see_priority(struct header_check *check, const char *value, size_t bytes)
+{
+    bytes = without_blanks(value, bytes);
+    check->high = bytes == 4 && memcmp(value, "high", 4) == 0;
+    if (!check->high && !(bytes == 6 && memcmp(value, "normal", 6) == 0)) {
+        (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "X-Request-Priority",
+                              "X-Request-Priority is \"%.40s\", expected high or normal",
+                              value);
+    }
 }
 
 static void see_head_bytes(struct header_check *check, const char *value, size_t bytes)
@@ -349,6 +367,9 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_TIMEOUT:
         see_timeout(check, value, bytes);
         break;
+    case FIELD_PRIORITY:
+        see_priority(check, value, bytes);
+        break;
     case FIELD_HEAD_BYTES:
         see_head_bytes(check, value, bytes);
         break;
@@ -385,6 +406,7 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->head_bytes = -1;
     check->carry_bytes = 0;
     check->timeout_ms = 0;
+    check->high = false;
     check->media = HEADER_MEDIA_NONE;
     check->coding = CODING_IDENTITY;
     check->accept_coding = CODING_IDENTITY;

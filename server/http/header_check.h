@@ -41,6 +41,7 @@ struct header_check {
     int64_t head_bytes;     /* Inference-Header-Content-Length, -1: none given */
     int64_t carry_bytes;    /* Tally-Carry-Length, 0: none given */
     uint64_t timeout_ms;    /* X-Request-Timeout-Ms, 0: none given */
+    bool high;              /* X-Request-Priority: high */
     enum header_media media;
     enum coding coding;        /* Content-Encoding */
     enum coding accept_coding; /* the only coding Accept-Encoding names, else identity */

@@ -70,7 +70,8 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     http->server = server;
     http->loop_count = loops;
     raise_descriptor_limit(server);
-    enum status status = tls_files_open(server->config, server->log, &http->tls, err);
+    enum status status =
+        tls_files_open(server->config, server->log, server->metrics, &http->tls, err);
     if (status == STATUS_OK) {
         status = tokens_open(server->config->token_file, server->log, &http->tokens, err);
     }

@@ -72,13 +72,6 @@ const char *route_allow(const struct route *route)
     return allow[route->methods & (ROUTE_GET | ROUTE_POST)];
 }
 
-const char *route_scope_name(unsigned scopes)
-{
-    return (scopes & ROUTE_SCOPE_INFER) != 0     ? "infer"
-           : (scopes & ROUTE_SCOPE_METRICS) != 0 ? "metrics"
-                                                 : "admin";
-}
-
 static int hex_digit(char digit)
 {
     if (digit >= '0' && digit <= '9') {

@@ -59,7 +59,12 @@ struct route_match route_find(char *path);
 const char *route_allow(const struct route *route);
 
 /* The name of the first of these scopes. */
-const char *route_scope_name(unsigned scopes);
+static inline const char *route_scope_name(unsigned scopes)
+{
+    return (scopes & ROUTE_SCOPE_INFER) != 0     ? "infer"
+           : (scopes & ROUTE_SCOPE_METRICS) != 0 ? "metrics"
+                                                 : "admin";
+}
 
 /* A request target taken apart; everything points into the text that was given. */
 struct target {

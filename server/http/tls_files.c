@@ -5,6 +5,7 @@
 #include "server/base/config.h"
 #include "server/base/file_watch.h"
 #include "server/base/log.h"
+#include "server/base/metrics.h"
 #include "server/base/thread.h"
 #include "server/http/tls.h"
 
@@ -24,7 +25,8 @@ enum file {
 };
 
 struct tls_files {
-    struct log *log;
+    struct log *log;                     /* borrowed */
+    struct metrics *metrics;             /* borrowed */
     struct file_watch watch[FILE_COUNT]; /* main's */
     uint64_t look_ns;                    /* the next; main's */
     uint64_t retry_ns;                   /* 0: the files are what is used; main's */
@@ -38,25 +40,23 @@ static enum status cannot_use(struct error *err, const char *flag, const char *p
                            gnutls_strerror(code));
 }
 
-/* When the certificate ends, as text. */
-static void end_text(struct gnutls_certificate_credentials_st *gnutls, char *text, size_t room)
+/* When the first of the certificates that are shown ends, 0 if none can be read. */
+static time_t end_of(struct gnutls_certificate_credentials_st *gnutls)
 {
     gnutls_datum_t raw;
     gnutls_x509_crt_t certificate;
-    struct tm tm;
-    text[0] = '\0';
-    if (gnutls_certificate_get_crt_raw(gnutls, 0, 0, &raw) != 0 ||
-        gnutls_x509_crt_init(&certificate) != 0) {
-        return;
-    }
-    if (gnutls_x509_crt_import(certificate, &raw, GNUTLS_X509_FMT_DER) == 0) {
-        time_t end = gnutls_x509_crt_get_expiration_time(certificate);
-        if (gmtime_r(&end, &tm) == NULL ||
-            strftime(text, room, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
-            text[0] = '\0';
+    time_t first = 0;
+    for (unsigned i = 0; gnutls_certificate_get_crt_raw(gnutls, 0, i, &raw) == 0; i++) {
+        if (gnutls_x509_crt_init(&certificate) != 0) {
+            break;
         }
+        if (gnutls_x509_crt_import(certificate, &raw, GNUTLS_X509_FMT_DER) == 0) {
+            time_t end = gnutls_x509_crt_get_expiration_time(certificate);
+            first = first == 0 || end < first ? end : first;
+        }
+        gnutls_x509_crt_deinit(certificate);
     }
-    gnutls_x509_crt_deinit(certificate);
+    return first;
 }
 
 static enum status fill(struct tls_credentials *credentials, struct error *err)
@@ -98,7 +98,8 @@ static void credentials_free(struct tls_credentials *credentials)
 /* Read the files, and give new connections what they say. */
 static enum status take(struct tls_files *files, struct error *err)
 {
-    char end[32];
+    char text[32] = "";
+    struct tm tm;
     struct tls_credentials *credentials = calloc(1, sizeof *credentials);
     if (credentials == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for certificates");
@@ -116,9 +117,13 @@ static enum status take(struct tls_files *files, struct error *err)
     files->current = credentials;
     MUST(pthread_mutex_unlock(&files->lock));
     tls_credentials_release(before);
-    end_text(credentials->gnutls, end, sizeof end);
+    time_t end = end_of(credentials->gnutls);
+    metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, end);
+    if (gmtime_r(&end, &tm) != NULL) {
+        (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    }
     log_message(files->log, LOG_INFO, "TLS: %s is taken up, valid until %s",
-                files->watch[FILE_CERT].path, end);
+                files->watch[FILE_CERT].path, text);
     return STATUS_OK;
 }
 
@@ -138,8 +143,8 @@ static enum status check_flags(const struct config *config, struct error *err)
     return STATUS_OK;
 }
 
-enum status tls_files_open(const struct config *config, struct log *log, struct tls_files **out,
-                           struct error *err)
+enum status tls_files_open(const struct config *config, struct log *log,
+                           struct metrics *metrics, struct tls_files **out, struct error *err)
 {
     enum status status = check_flags(config, err);
     if (status != STATUS_OK || config->tls_cert[0] == '\0') {
@@ -151,6 +156,7 @@ enum status tls_files_open(const struct config *config, struct log *log, struct 
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for certificates");
     }
     files->log = log;
+    files->metrics = metrics;
     files->watch[FILE_CERT].path = config->tls_cert;
     files->watch[FILE_KEY].path = config->tls_key;
     files->watch[FILE_CLIENT_CA].path = config->tls_client_ca;

@@ -16,6 +16,7 @@
 struct config;
 struct gnutls_certificate_credentials_st;
 struct log;
+struct metrics;
 struct tls_files; /* opaque */
 
 /* What was read together. */
@@ -29,7 +30,8 @@ struct tls_credentials {
 /* *out stays NULL where the configuration has no certificate. Thread: main.
  * err   INVALID_FIELD, naming flag and file */
 MUST_CHECK enum status tls_files_open(const struct config *config, struct log *log,
-                                      struct tls_files **out, struct error *err);
+                                      struct metrics *metrics, struct tls_files **out,
+                                      struct error *err);
 /* Every reference is back; NULL is fine. */
 void tls_files_close(struct tls_files *files);
 

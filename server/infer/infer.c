@@ -54,6 +54,13 @@ static void set_deadline(struct request *request)
     }
 }
 
+/* What the body says goes before the header. */
+static void set_priority(struct request *request)
+{
+    const uint64_t priority = request->call.priority;
+    request->high = priority == 0 ? request->high : priority == 1;
+}
+
 static enum status check_rank(const struct request *request, struct error *err)
 {
     uint64_t most = request->server->config->max_rank;
@@ -83,6 +90,7 @@ enum status infer_decode(struct request *request, struct error *err)
     }
     request->decoded = true;
     set_deadline(request);
+    set_priority(request);
     if (request->call.axis_pending) {
         /* Sizes do not depend on it; the plan is made again when it is known. */
         request->call.desc.axis = 0;

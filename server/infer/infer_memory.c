@@ -200,10 +200,11 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
 static uint64_t small_wait_ns(const struct request *request, uint64_t now_ns)
 {
     const struct server *server = request->server;
-    uint64_t wait_ns = queue_wait_ns(server->queue, request->client, now_ns);
+    uint64_t wait_ns = queue_wait_ns(server->queue, request->client, request->high, now_ns);
     int64_t text_bytes = request->decoded ? 0 : request->body.declared;
     if (text_bytes > (int64_t)server->config->inline_json_bytes) {
-        wait_ns += codec_pool_wait_ns(server->codecs, request->client, (uint64_t)text_bytes);
+        wait_ns += codec_pool_wait_ns(server->codecs, request->client, request->high,
+                                      (uint64_t)text_bytes);
     }
     return wait_ns;
 }
@@ -214,7 +215,14 @@ enum status infer_check(struct request *request, struct error *err)
     uint64_t claim = infer_claim(request, 0);
     uint64_t most = memory_budget_large(server->memory);
     uint64_t wait_ns = 0;
-    enum status status = STATUS_OK;
+    bool known = request->decoded && request->planned;
+    uint64_t need = known                        ? infer_needed_bytes(request, 0)
+                    : request->body.declared > 0 ? (uint64_t)request->body.declared
+                                                 : 0; /* that it has at least */
+    enum status status = land_count(request, need, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
     if (claim > 0) {
         claim = claim < most ? claim : most; /* what never fits was refused: this is a guess */
         status = admission_check(server->admission, request, claim, &wait_ns, err);

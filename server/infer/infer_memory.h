@@ -42,7 +42,7 @@ MUST_CHECK bool infer_may_go_on(struct request *request, uint64_t more,
 
 /* The header is read, and the head decoded if it needs nothing of the body: could the request
  * begin, and be through before its deadline? Sets request->retry_after_s. Thread: loop.
- * err   TOO_LARGE, QUEUE_FULL */
+ * err   TOO_LARGE, QUEUE_FULL, THROTTLED */
 MUST_CHECK enum status infer_check(struct request *request, struct error *err);
 
 #endif

@@ -6,6 +6,7 @@
 #include "server/infer/infer_memory.h"
 #include "server/infer/inflate.h"
 #include "server/infer/slices.h"
+#include "server/sched/client.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
@@ -23,11 +24,44 @@ enum {
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
+enum status land_count(struct request *request, uint64_t bytes, struct error *err)
+{
+    uint64_t most = request->server->config->per_client_memory;
+    char limit[32];
+    char need[32];
+    if (most == 0 || !request->limited || bytes <= request->client_bytes) {
+        return STATUS_OK;
+    }
+    config_size_text(most, limit, sizeof limit);
+    config_size_text(bytes, need, sizeof need);
+    if (bytes > most) {
+        return error_set(err, STATUS_TOO_LARGE,
+                         "the request needs %s of memory, over %s, the server's "
+                         "--per-client-memory: " CONFIG_LESS_ADVICE,
+                         need, limit);
+    }
+    if (!client_take_memory(request->client, bytes - request->client_bytes, most)) {
+        request->limit = METRICS_CLIENT_LIMIT_MEMORY;
+        return error_set(err, STATUS_THROTTLED,
+                         "the request needs %s of memory, which with this client's other "
+                         "requests is over %s, the server's --per-client-memory: wait for an "
+                         "answer before the next request, and try again after Retry-After "
+                         "seconds",
+                         need, limit);
+    }
+    request->client_bytes = bytes;
+    return STATUS_OK;
+}
+
 enum status land_reserve(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t whole = 0;
     if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
         whole = UINT64_MAX;
+    }
+    enum status counted = land_count(request, whole, err);
+    if (counted != STATUS_OK) {
+        return counted;
     }
     if (whole > memory_budget(request->server->memory)) {
         bytes = whole; /* which is refused for good: trying again would not help */

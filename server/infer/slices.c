@@ -120,6 +120,7 @@ static bool create(struct request *request, const struct scan_slicing *slicing)
                                      .completion = request->completion,
                                      .server = request->server,
                                      .client = request->client,
+                                     .high = request->high,
                                      .ticket = request->ticket,
                                      .deadline_ns = request->deadline_ns,
                                      .planned = true,

@@ -24,6 +24,12 @@ static const char *const route_names[] = {
 #undef X
 };
 
+static const char *const client_limit_names[] = {
+#define X(symbol, name) name,
+    METRICS_CLIENT_LIMIT_TABLE(X)
+#undef X
+};
+
 static const char *const stage_names[] = {
 #define X(symbol, name) name,
     METRICS_STAGE_TABLE(X)
@@ -96,6 +102,16 @@ static void write_requests(FILE *out, const struct metrics *metrics)
                           route_names[route], status_slug((enum status)status),
                           metrics_read(&metrics->outcomes[route][status]));
         }
+    }
+}
+
+static void write_client_refusals(FILE *out, const struct metrics *metrics)
+{
+    static const char name[] = "tally_client_refusals_total";
+    family(out, name, "counter", "Requests refused with 429, by the limit of one client.");
+    for (int i = 0; i < METRICS_CLIENT_LIMIT_COUNT; i++) {
+        (void)fprintf(out, "%s{limit=\"%s\"} %" PRIu64 "\n", name, client_limit_names[i],
+                      metrics_read(&metrics->client_refusals[i]));
     }
 }
 
@@ -357,6 +373,7 @@ enum status page_metrics(const struct page_request *request, struct page *page,
     }
     write_requests(out, server->metrics);
     write_counters(out, server->metrics);
+    write_client_refusals(out, server->metrics);
     write_histograms(out, server->metrics);
     write_queue(out, server);
     write_memory(out, server);

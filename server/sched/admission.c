@@ -217,18 +217,19 @@ static void hand_on(struct leaving *leaving)
 
 /* ---- before the body ---- */
 
-/* How long claims in the line keep this client waiting: its own, and as much of each other
- * client, as turns go. Thread: a holder of the lock. */
-static uint64_t bytes_before(struct admission *admission, const struct client *client,
+/* Claims in the line that go before one more of this client and priority: its own, and as much
+ * of each other client, as turns go. Thread: a holder of the lock. */
+static uint64_t bytes_before(struct admission *admission, const struct request *request,
                              uint64_t claim)
 {
+    const struct client *client = request->client;
     uint64_t own = claim;
     uint64_t others = 0;
     uint64_t flow = 0;
     const struct client *flow_client = NULL;
     for (const struct request *r = client->flows[FAIR_ADMISSION].first; r != NULL;
          r = r->next) {
-        own += r->cost;
+        own += !request->high || r->high ? r->cost : 0;
     }
     for (struct fair_cursor cursor = fair_begin(&admission->line); cursor.current != NULL;
          fair_step(&cursor)) {
@@ -237,10 +238,12 @@ static uint64_t bytes_before(struct admission *admission, const struct client *c
             flow = 0;
             flow_client = cursor.current->client;
         }
-        flow += flow_client == client ? 0 : cursor.current->cost;
+        bool goes_before = !request->high || cursor.current->high;
+        flow += flow_client != client && goes_before ? cursor.current->cost : 0;
     }
     others += flow < own ? flow : own;
-    return own + others + admission->active_bytes / 2;
+    uint64_t late = request->high ? (own + others - claim) / FAIR_AHEAD : 0; /* of the others */
+    return own + others + late + admission->active_bytes / 2;
 }
 
 enum status admission_check(struct admission *admission, const struct request *request,
@@ -253,7 +256,7 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t before = crowd ? bytes_before(admission, request->client, claim) : 0;
+    uint64_t before = crowd ? bytes_before(admission, request, claim) : 0;
     *wait_ns = (uint64_t)((double)before * admission->ns_per_byte * CAUTION);
     MUST(pthread_mutex_unlock(&admission->lock));
     if (waiting >= admission->max_waiting) {
@@ -293,7 +296,11 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         fair_push_by_ticket(&admission->line, request);
         set_waiting(admission);
     }
+    bool may_go_first = !granted && request->high; /* of a line that has waited in vain */
     MUST(pthread_mutex_unlock(&admission->lock));
+    if (may_go_first) {
+        admission_wake(admission); /* it may be another's already */
+    }
     return granted;
 }
 

@@ -2,6 +2,7 @@
  * no lock here. */
 #include "server/sched/client.h"
 
+#include "server/base/clock.h"
 #include "server/base/thread.h"
 
 #include <assert.h>
@@ -34,12 +35,37 @@ enum status clients_create(struct clients **out, struct error *err)
     return STATUS_OK;
 }
 
+static void client_free(struct client *client)
+{
+    if (client != NULL) {
+        free(client->name);
+        free(client);
+    }
+}
+
+/* Of one bucket, those that nobody holds and that are not ahead of their rate. Thread: a holder of
+ * the lock. */
+static void drop_unused(struct client **link, uint64_t now_ns)
+{
+    while (*link != NULL) {
+        struct client *client = *link;
+        if (client->references > 0 ||
+            atomic_load_explicit(&client->sent_until_ns, memory_order_relaxed) > now_ns) {
+            link = &client->next;
+        } else {
+            *link = client->next;
+            client_free(client);
+        }
+    }
+}
+
 void clients_destroy(struct clients *clients)
 {
     if (clients == NULL) {
         return;
     }
     for (size_t i = 0; i < BUCKETS; i++) {
+        drop_unused(&clients->buckets[i], UINT64_MAX);
         assert(clients->buckets[i] == NULL);
     }
     MUST(pthread_mutex_destroy(&clients->lock));
@@ -86,14 +112,6 @@ static struct client **find(struct clients *clients, const uint64_t key[2], cons
     return link;
 }
 
-static void client_free(struct client *client)
-{
-    if (client != NULL) {
-        free(client->name);
-        free(client);
-    }
-}
-
 static struct client *client_make(const char *name)
 {
     struct client *client = calloc(1, sizeof *client);
@@ -110,6 +128,7 @@ static struct client *client_make(const char *name)
 static struct client *get(struct clients *clients, const uint64_t key[2], const char *name)
 {
     MUST(pthread_mutex_lock(&clients->lock));
+    drop_unused(bucket_of(clients, key), clock_now_ns());
     struct client **link = find(clients, key, name);
     if (*link == NULL) {
         struct client *client = client_make(name);
@@ -157,14 +176,11 @@ void client_release(struct client *client)
     }
     struct clients *clients = client->clients;
     MUST(pthread_mutex_lock(&clients->lock));
-    bool last = --client->references == 0;
-    if (last) {
-        *find(clients, client->key, client->name) = client->next;
+    client->references--;
+    if (client->references == 0) {
+        drop_unused(bucket_of(clients, client->key), clock_now_ns());
     }
     MUST(pthread_mutex_unlock(&clients->lock));
-    if (last) {
-        client_free(client);
-    }
 }
 
 bool client_begin_request(struct client *client, uint64_t most)
@@ -180,4 +196,67 @@ bool client_begin_request(struct client *client, uint64_t most)
 void client_end_request(struct client *client)
 {
     (void)atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed);
+}
+
+bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most)
+{
+    uint64_t before = atomic_load_explicit(&client->memory_bytes, memory_order_relaxed);
+    do {
+        if (before > most || bytes > most - before) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&client->memory_bytes, &before,
+                                                    before + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+void client_give_memory(struct client *client, uint64_t bytes)
+{
+    (void)atomic_fetch_sub_explicit(&client->memory_bytes, bytes, memory_order_relaxed);
+}
+
+/* ---- the rate ---- */
+
+/* How long so many bytes take, at most a day: who owes more has not been cut off in time. */
+static uint64_t time_of(uint64_t bytes, uint64_t rate)
+{
+    double ns = (double)bytes / (double)rate * NS_PER_S;
+    const double day = 86400.0 * NS_PER_S;
+    return (uint64_t)(ns < day ? ns : day);
+}
+
+/* Count the bytes, if the client is at most `ahead_ns` ahead; else return by how much more. */
+static uint64_t count_sent(struct client *client, uint64_t ns, uint64_t now_ns,
+                           uint64_t ahead_ns)
+{
+    uint64_t until_ns = atomic_load_explicit(&client->sent_until_ns, memory_order_relaxed);
+    uint64_t from_ns = 0;
+    do {
+        from_ns = until_ns > now_ns ? until_ns : now_ns;
+        if (from_ns - now_ns > ahead_ns) {
+            return from_ns - now_ns - ahead_ns;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&client->sent_until_ns, &until_ns,
+                                                    from_ns + ns, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return 0;
+}
+
+bool client_may_send(struct client *client, uint64_t bytes, uint64_t rate, uint64_t now_ns,
+                     uint64_t *wait_ns)
+{
+    *wait_ns = count_sent(client, time_of(bytes, rate), now_ns, NS_PER_S);
+    return *wait_ns == 0;
+}
+
+void client_has_sent(struct client *client, uint64_t bytes, uint64_t rate, uint64_t now_ns)
+{
+    (void)count_sent(client, time_of(bytes, rate), now_ns, UINT64_MAX);
+}
+
+void client_sends_less(struct client *client, uint64_t bytes, uint64_t rate)
+{
+    (void)atomic_fetch_sub_explicit(&client->sent_until_ns, time_of(bytes, rate),
+                                    memory_order_relaxed);
 }

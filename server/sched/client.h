@@ -3,11 +3,14 @@
  * /64 network); all that come through Unix sockets are one.
  *
  * Everything that is shared out between clients hangs on this record: how many requests it has
- * under way (--per-client-requests), and its place in each line of waiting requests (fair.h).
+ * under way (--per-client-requests), the memory they count for (--per-client-memory), the time
+ * that its bytes are good for (--per-client-bytes-per-s), and its place in each line of waiting
+ * requests (fair.h).
  *
  * Life: clients_get() once a connection, for its address, clients_named() when a request says more;
- * client_release() when that is over. Whoever can
- * outlive the connection holds a reference of its own (client_hold()). Thread: any. */
+ * client_release() when that is over. Whoever can outlive the connection holds a reference of its
+ * own (client_hold()). A record that nobody holds stays while its client has sent more than its
+ * rate allows, so that to connect again is no way out. Thread: any. */
 #ifndef TALLY_SERVER_CLIENT_H
 #define TALLY_SERVER_CLIENT_H
 
@@ -22,8 +25,10 @@
 struct clients; /* opaque: the table of all */
 
 struct client {
-    atomic_uint_fast64_t connections; /* open */
-    atomic_uint_fast64_t requests;    /* under way */
+    atomic_uint_fast64_t connections;   /* open */
+    atomic_uint_fast64_t requests;      /* under way */
+    atomic_uint_fast64_t memory_bytes;  /* that its requests count for */
+    atomic_uint_fast64_t sent_until_ns; /* at its rate, what it has sent takes until then */
     uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
     uint64_t key[2];                         /* constant */
@@ -52,5 +57,20 @@ void client_release(struct client *client); /* NULL is fine */
 /* Count one more request, unless it has `most` under way. True: client_end_request() is due. */
 MUST_CHECK bool client_begin_request(struct client *client, uint64_t most);
 void client_end_request(struct client *client);
+
+/* Count bytes of memory, unless it then had more than `most`. */
+MUST_CHECK bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most);
+void client_give_memory(struct client *client, uint64_t bytes);
+
+/* Count bytes that it sends. Whoever is no second ahead of `rate` may send a body of any length;
+ * the next then waits for it.
+ * rate   bytes a second
+ * out   *wait_ns   false: it is ahead, and nothing is counted; until it is so no longer */
+MUST_CHECK bool client_may_send(struct client *client, uint64_t bytes, uint64_t rate,
+                                uint64_t now_ns, uint64_t *wait_ns);
+/* The same for bytes that have come already. */
+void client_has_sent(struct client *client, uint64_t bytes, uint64_t rate, uint64_t now_ns);
+/* So many of them never came. */
+void client_sends_less(struct client *client, uint64_t bytes, uint64_t rate);
 
 #endif

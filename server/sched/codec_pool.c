@@ -419,21 +419,22 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Bytes of text that go before one of so many bytes of this client, on all threads together.
- * Thread: a holder of the lock. */
+/* Bytes of text that go before one of so many bytes of this client and priority, on all threads
+ * together. Thread: a holder of the lock. */
 static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *client,
-                            uint64_t bytes)
+                            bool high, uint64_t bytes)
 {
     enum work_class kind = class_of(bytes);
     const struct fair_line *line = &pool->lines[kind];
     const struct fair_flow *flow = &client->flows[line->id];
     /* Its own, and of every other client as much as it gets itself. */
-    uint64_t turn = flow->cost + bytes;
+    uint64_t turn = (high ? flow->high_cost : flow->cost) + bytes;
     uint64_t all = 0;
     if (__builtin_mul_overflow(turn, line->flows, &all)) {
         all = UINT64_MAX;
     }
-    uint64_t ahead = smaller(line->cost, all) + pool->begun[kind] / 2;
+    uint64_t ahead = smaller(high ? line->high_cost : line->cost, all);
+    ahead += (high ? ahead / FAIR_AHEAD : 0) + pool->begun[kind] / 2;
     bool shared = false; /* with other classes: they get a share of each thread */
     for (int c = 0; c < CLASS_COUNT; c++) {
         shared |= c != (int)kind && pool->lines[c].cost + pool->begun[c] > 0;
@@ -441,12 +442,12 @@ static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *
     return shared ? 2 * ahead : ahead;
 }
 
-uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client,
+uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client, bool high,
                             uint64_t bytes)
 {
     MUST(pthread_mutex_lock(&pool->lock));
     const struct account account = pool->account;
-    uint64_t ahead = bytes_ahead(pool, client, bytes);
+    uint64_t ahead = bytes_ahead(pool, client, high, bytes);
     MUST(pthread_mutex_unlock(&pool->lock));
     if (account.bytes == 0 || pool->thread_count == 0) {
         return 0;

@@ -70,9 +70,9 @@ bool codec_pool_explain(struct request *request);
  * returns the earliest deadline still waiting, 0 if none. Thread: any. */
 uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns);
 
-/* About how long a text of so many bytes of this client would wait now for its turn, by what
- * was measured so far; 0 if nothing was, or nothing is in its way. Thread: any. */
-uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client,
+/* About how long a text of so many bytes of this client and priority would wait now for its
+ * turn, by what was measured so far; 0 if nothing was, or nothing is in its way. Thread: any. */
+uint64_t codec_pool_wait_ns(struct codec_pool *pool, const struct client *client, bool high,
                             uint64_t bytes);
 
 size_t codec_pool_waiting(struct codec_pool *pool); /* Thread: any. */

@@ -45,38 +45,120 @@ static struct fair_flow *flow_of(const struct fair_line *line, const struct requ
     return &request->client->flows[line->id];
 }
 
-void fair_push(struct fair_line *line, struct request *request)
+/* Whether some wait that are not of high priority. Something does wait. */
+static bool has_others(const struct fair_flow *flow)
+{
+    return flow->last != flow->last_high || !flow->first->high;
+}
+
+/* Where a request has its place: behind those of its priority, by_ticket only behind those that
+ * are older. One of another priority may stand before all, whose turn it is (let_other_go()). */
+static struct request **place_of(struct fair_flow *flow, const struct request *request,
+                                 bool by_ticket)
+{
+    struct request **link = &flow->first;
+    if (flow->first == NULL) {
+        return link;
+    }
+    if (!request->high && !by_ticket) {
+        return &flow->last->next;
+    }
+    if (flow->last_high != NULL && request->high && by_ticket) {
+        link = flow->first->high ? link : &flow->first->next;
+    } else if (flow->last_high != NULL) {
+        link = &flow->last_high->next;
+    }
+    while (by_ticket && *link != NULL && (*link)->high == request->high &&
+           (*link)->ticket <= request->ticket) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static void push(struct fair_line *line, struct request *request, bool by_ticket)
 {
     struct fair_flow *flow = flow_of(line, request);
-    request->next = NULL;
+    struct request **link = place_of(flow, request, by_ticket);
     if (flow->first == NULL) {
-        flow->first = request;
         enter_ring(line, flow);
-    } else {
-        flow->last->next = request;
     }
-    flow->last = request;
+    request->next = *link;
+    *link = request;
+    if (request->next == NULL) {
+        flow->last = request;
+    }
+    if (request->high && (request->next == NULL || !request->next->high)) {
+        flow->last_high = request;
+    }
     flow->cost += request->cost;
     line->count++;
     line->cost += request->cost;
+    if (request->high) {
+        flow->high_cost += request->cost;
+        line->high_count++;
+        line->high_cost += request->cost;
+    }
+}
+
+void fair_push(struct fair_line *line, struct request *request)
+{
+    push(line, request, false);
 }
 
 void fair_push_by_ticket(struct fair_line *line, struct request *request)
 {
-    struct fair_flow *flow = flow_of(line, request);
-    struct request **link = &flow->first;
-    while (*link != NULL && (*link)->ticket <= request->ticket) {
-        link = &(*link)->next;
+    push(line, request, true);
+}
+
+const struct request *fair_first(const struct fair_flow *flow, bool high)
+{
+    const struct request *first = flow->first;
+    if (first == NULL || first->high == high) {
+        return first;
     }
-    if (*link == NULL) {
-        fair_push(line, request);
+    if (flow->last_high == NULL) {
+        return NULL;
+    }
+    return high ? first->next : flow->last_high->next;
+}
+
+/* So many of high priority went before the others of their client that one of those is due. */
+static bool other_is_due(const struct fair_flow *flow)
+{
+    return flow->ahead >= FAIR_AHEAD && has_others(flow);
+}
+
+/* Put it before all, if it is not there. */
+static void let_other_go(struct fair_flow *flow)
+{
+    if (!other_is_due(flow) || !flow->first->high) {
         return;
     }
-    request->next = *link;
-    *link = request;
-    flow->cost += request->cost;
-    line->count++;
-    line->cost += request->cost;
+    struct request *other = flow->last_high->next;
+    flow->last_high->next = other->next;
+    if (flow->last == other) {
+        flow->last = flow->last_high;
+    }
+    other->next = flow->first;
+    flow->first = other;
+}
+
+/* The place in the ring before the flow that is served next: the current one, or one with a
+ * request of high priority that has credit. */
+static struct fair_flow *before_next(const struct fair_line *line)
+{
+    struct fair_flow *before = line->tail;
+    if (line->high_count == 0 || line->ahead >= FAIR_AHEAD) {
+        return before;
+    }
+    for (size_t i = 0; i < line->flows; i++) {
+        const struct fair_flow *flow = before->next;
+        if (flow->first->high && flow->credit > 0 && !other_is_due(flow)) {
+            return before;
+        }
+        before = before->next;
+    }
+    return line->tail;
 }
 
 struct fair_cursor fair_begin(struct fair_line *line)
@@ -88,10 +170,12 @@ struct fair_cursor fair_begin(struct fair_line *line)
         line->tail = line->tail->next;
         line->tail->credit += line->quantum;
     }
+    struct fair_flow *before = before_next(line);
+    let_other_go(before->next);
     return (struct fair_cursor){.line = line,
-                                .flow_before = line->tail,
+                                .flow_before = before,
                                 .flows_left = line->flows,
-                                .current = line->tail->next->first};
+                                .current = before->next->first};
 }
 
 /* The current flow has no request after the current place: on to the next flow. */
@@ -125,9 +209,18 @@ struct request *fair_drop(struct fair_cursor *cursor)
     if (flow->last == request) {
         flow->last = cursor->previous;
     }
+    if (flow->last_high == request) {
+        bool more = cursor->previous != NULL && cursor->previous->high;
+        flow->last_high = more ? cursor->previous : NULL;
+    }
     flow->cost -= request->cost;
     line->count--;
     line->cost -= request->cost;
+    if (request->high) {
+        flow->high_cost -= request->cost;
+        line->high_count--;
+        line->high_cost -= request->cost;
+    }
     cursor->current = request->next;
     request->next = NULL;
     if (flow->first == NULL) {
@@ -147,8 +240,15 @@ struct request *fair_take(struct fair_cursor *cursor)
     int64_t floor = -DEBT_TURNS * line->quantum;
     int64_t cost =
         cursor->current->cost > INT64_MAX ? INT64_MAX : (int64_t)cursor->current->cost;
+    bool high = cursor->current->high;
     if (line->flows > 1) {
         flow->credit = flow->credit - floor > cost ? flow->credit - cost : floor;
+    }
+    flow->ahead = high && has_others(flow) ? flow->ahead + 1 : 0;
+    if (cursor->flow_before == line->tail) {
+        line->ahead = 0;
+    } else {
+        line->ahead += high;
     }
     return fair_drop(cursor);
 }

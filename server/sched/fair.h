@@ -12,14 +12,25 @@
  * costs credit, also below zero, to a floor: one large request is not held against its client
  * for ever. Whoever is alone in the line pays nothing.
  *
+ * Requests of high priority (request->high) come before the others of their client, and their
+ * client's turn comes early while it has credit. They cost as much as any, so a client that
+ * waits with many gets its requests in another order, not more of them. And they are bounded
+ * twice by FAIR_AHEAD: after so many that went before others of their client, one of those goes;
+ * after so many early turns, the client goes whose turn it is. So nobody waits for ever.
+ *
  * Thread: whoever holds the lock of the line's owner. */
 #ifndef TALLY_SERVER_FAIR_H
 #define TALLY_SERVER_FAIR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct request;
+
+enum {
+    FAIR_AHEAD = 4 /* requests of high priority for one that they keep waiting */
+};
 
 /* Every line there is; a client has a flow in each. */
 enum fair_line_id {
@@ -34,11 +45,14 @@ enum fair_line_id {
 
 /* One client's queue in one line. */
 struct fair_flow {
-    struct request *first;  /* owned while they wait, oldest first, linked by next */
-    struct request *last;   /* valid if first is not NULL */
+    struct request *first;     /* owned while they wait, oldest first, linked by next */
+    struct request *last;      /* valid if first is not NULL */
+    struct request *last_high; /* of high priority, behind which the others are; NULL: none */
+    unsigned ahead; /* of high priority that went while others waited, since one of those */
     struct fair_flow *next; /* in the ring, if first is not NULL */
     int64_t credit;
-    uint64_t cost; /* of all that wait in it */
+    uint64_t cost;      /* of all that wait in it */
+    uint64_t high_cost; /* of those of high priority */
 };
 
 struct fair_line {
@@ -48,15 +62,22 @@ struct fair_line {
     size_t flows;           /* in the ring */
     size_t count;           /* requests */
     uint64_t cost;          /* of all of them */
+    size_t high_count;      /* those of high priority */
+    uint64_t high_cost;
+    unsigned ahead; /* of them, went before the current client's turn, since one that did not */
 };
 
 void fair_init(struct fair_line *line, enum fair_line_id id, int64_t quantum);
 
-/* Put a request behind the others of its client; request->client and request->cost are set. */
+/* Put a request behind the others of its client and priority; request->client, ->cost and ->high
+ * are set, and stay as they are until it leaves. */
 void fair_push(struct fair_line *line, struct request *request);
 
-/* Put it before those of its client with a later ticket: it was admitted before them. */
+/* Put it before those of them with a later ticket: it was admitted before them. */
 void fair_push_by_ticket(struct fair_line *line, struct request *request);
+
+/* The first of a client's requests of this priority that waits, NULL if none does. */
+const struct request *fair_first(const struct fair_flow *flow, bool high);
 
 /* A walk through everything that waits, the current client's first. */
 struct fair_cursor {

@@ -126,10 +126,11 @@ bool queue_waits(const struct queue *queue)
     return atomic_load_explicit(&queue->waiting, memory_order_relaxed) > 0;
 }
 
-uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns)
+uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
+                       uint64_t now_ns)
 {
     MUST(pthread_mutex_lock(&queue->lock));
-    const struct request *oldest = client->flows[FAIR_DEVICE_SMALL].first;
+    const struct request *oldest = fair_first(&client->flows[FAIR_DEVICE_SMALL], high);
     uint64_t wait_ns = oldest == NULL ? 0 : clock_span_ns(oldest->times.queued, now_ns);
     MUST(pthread_mutex_unlock(&queue->lock));
     return wait_ns;

@@ -46,9 +46,10 @@ MUST_CHECK enum status queue_admits(const struct queue *queue, struct error *err
 /* Whether anything waits. No lock. */
 bool queue_waits(const struct queue *queue);
 
-/* How long this client's oldest small request has been waiting, 0 if none is: about as long as
- * one more will wait. */
-uint64_t queue_wait_ns(struct queue *queue, const struct client *client, uint64_t now_ns);
+/* How long this client's oldest small request of this priority has been waiting, 0 if none is:
+ * about as long as one more will wait. */
+uint64_t queue_wait_ns(struct queue *queue, const struct client *client, bool high,
+                       uint64_t now_ns);
 
 /* Queue a planned request that has elements (plan.pattern is not SCAN_EMPTY); sets state and
  * times.queued. A slice has its place before what arrived after the request that it is of

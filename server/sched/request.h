@@ -142,6 +142,8 @@ struct request {
     struct client *client;         /* borrowed from the connection */
     char id[LIMIT_REQUEST_ID + 1]; /* X-Request-Id, the client's or our own */
     bool local;                    /* the client is on this machine */
+    bool limited;                  /* the limits of one client hold for it */
+    bool high;                     /* priority (fair.h); constant while it waits in a line */
     enum coding accept_coding;     /* what its answer may be packed with */
     uint64_t deadline_ns;          /* absolute, 0 for none */
     struct metrics_times times;
@@ -165,14 +167,16 @@ struct request {
     uint64_t out_bytes;        /* of the output buffer */
     uint64_t payload_received; /* bytes after the head, dropped ones too */
     uint64_t reserved_bytes;   /* of the memory budget, given back with the request */
+    uint64_t client_bytes;     /* of memory that it counts for with its client */
 
-    struct text answer_text;      /* owned: answer.head, if that is long */
-    enum coding answer_coding;    /* of answer.head */
-    unsigned retry_after_s;       /* of a refusal that is worth another try */
-    int device;                   /* number of the device that ran it, -1 */
-    int model;                    /* row of the v2 model table, -1 outside v2 */
-    uint32_t batch;               /* requests that shared its launch, 0: none ran */
-    struct metrics_launch launch; /* the one that it was in */
+    struct text answer_text;         /* owned: answer.head, if that is long */
+    enum coding answer_coding;       /* of answer.head */
+    unsigned retry_after_s;          /* of a refusal that is worth another try */
+    enum metrics_client_limit limit; /* that its client met, if THROTTLED */
+    int device;                      /* number of the device that ran it, -1 */
+    int model;                       /* row of the v2 model table, -1 outside v2 */
+    uint32_t batch;                  /* requests that shared its launch, 0: none ran */
+    struct metrics_launch launch;    /* the one that it was in */
 
     uint64_t ticket; /* its place among those of its client (fair.h): when it arrived */
     uint64_t cost;   /* in the line where it waits (fair.h) */

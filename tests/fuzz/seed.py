@@ -200,6 +200,27 @@ SCRIPTS = {
 for name, script in SCRIPTS.items():
     write("wire", name, script)
 
+# Token files and the field that comes with a request (fuzz_tokens.c) ----------------------------
+
+KNOWN, METRICS, NO_FIELD = 1, 2, 4
+LINE = b"ci:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
+TOKENS = {
+    "line": (0, LINE + b"\n", b"Bearer foo"),
+    "known": (KNOWN, LINE, b"Bearer tally_known"),
+    "scope-missing": (KNOWN | METRICS, b"", b"bearer   x  "),
+    "no-field": (NO_FIELD, b"# nothing\n\n", b""),
+    "empty": (KNOWN, b"", b""),
+    "scopes": (0, LINE + b":infer,metrics,admin\r\n" + LINE + b":admin", b"Bearer"),
+    "scope-unknown": (0, LINE + b":root", b"Basic Zm9v"),
+    "scope-empty": (0, LINE + b":infer,", b"Bearer \t"),
+    "hash-short": (0, LINE[:-1], b"Bearerx"),
+    "hash-letters": (0, LINE[:-1] + b"g", b"Bearer a,b"),
+    "name-long": (0, b"n" * 65 + LINE[2:], b"Bearer \xff\xfe"),
+    "name-missing": (0, LINE[2:], b"Bearer a b"),
+}
+for name, (flags, text, field) in TOKENS.items():
+    write("tokens", name, bytes([flags]) + text + b"\0" + field + b"\0")
+
 for form, case, line, headers, body in golden():
     if not case.startswith("error"):
         continue

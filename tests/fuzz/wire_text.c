@@ -91,6 +91,7 @@ static const char *const tokens[] = {
     "Accept: text/html\r\n",
     "Inference-Header-Content-Length: 3\r\n",
     "X-Request-Timeout-Ms: 1\r\n",
+    "X-Request-Priority: high\r\n",
     "Content-Type: text/plain\r\n",
     "&strides=0",
     "&output_strides=1,1",

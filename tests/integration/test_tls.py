@@ -133,6 +133,16 @@ def test_ciphers_without_authentication_or_forward_secrecy_are_refused(server, t
                 context.wrap_socket(raw, server_hostname="localhost")
 
 
+def test_a_client_that_has_aes_gets_it_whatever_it_likes_better(server, tls):
+    """ChaCha20 costs the server three times as much."""
+    for ciphers, expected in (("CHACHA20:AESGCM", "AES"), ("CHACHA20", "CHACHA20")):
+        context = context_of(tls, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
+        context.set_ciphers(ciphers)
+        with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
+            with context.wrap_socket(raw, server_hostname="localhost") as wire:
+                assert expected in wire.cipher()[0]
+
+
 def test_plain_http_on_a_port_with_tls_is_not_answered_in_plain(server):
     with socket.create_connection(("127.0.0.1", server.port), 30) as plain:
         plain.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -156,6 +166,47 @@ def test_a_unix_socket_beside_is_plain(start_server, tmp_path):
     )
     assert done.stdout.endswith(b"200"), done
     assert works(server)
+
+
+# Whom clients speak to ----------------------------------------------------------------------------
+
+
+def of_another_host(authority):
+    return authority.sign("elsewhere", names="DNS:elsewhere.example")
+
+
+def that_is_over(authority):
+    certificate, key = authority.sign("over", days=0)
+    until(lambda: time.time() > end_of(certificate) + 1)
+    return certificate, key
+
+
+def signed_by_itself(authority):
+    alone = Authority(authority.folder, "alone")
+    return alone.certificate, alone.key
+
+
+@pytest.mark.parametrize("bad", [of_another_host, that_is_over, signed_by_itself])
+def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_server, changing, bad):
+    server = start_server(tls=changing)
+    certificate, key = bad(changing.authority)
+    put(certificate, changing.certificate)
+    put(key, changing.key)
+    until(lambda: server.log.count("is taken up") == 2, 60)
+    url, trust = f"https://localhost:{server.port}", changing.authority.certificate
+    for command in (
+        ["curl", "-sS", "--cacert", trust, f"{url}/livez"],
+        [TALLY, "cumsum", "--url", url, "--cacert", trust],
+    ):
+        done = subprocess.run(command, input=b"[1,2,3]", capture_output=True, timeout=60)
+        assert done.returncode != 0 and done.stdout == b"", done
+        assert b"certificate" in done.stderr.lower(), done
+    v2 = triton.InferenceServerClient(
+        f"localhost:{server.port}", ssl=True, ssl_context_factory=changing.context
+    )
+    with pytest.raises(ssl.SSLCertVerificationError):
+        v2.is_server_live()
+    v2.close()
 
 
 # What is sent ------------------------------------------------------------------------------------
@@ -369,6 +420,27 @@ def test_certificates_that_change_under_load_fail_no_request(start_server, chang
         assert all(client.result() > 0 for client in clients)
     assert server.metric("tally_tls_handshake_failures_total") == 0
     server.stop()
+
+
+def end_of(path):
+    """When the certificate in this file ends, in seconds since the epoch."""
+    said = subprocess.run(
+        ["openssl", "x509", "-noout", "-enddate", "-in", path], capture_output=True, text=True
+    ).stdout
+    return ssl.cert_time_to_seconds(said.strip().removeprefix("notAfter="))
+
+
+def test_the_end_of_the_first_certificate_is_measured_and_follows_the_file(start_server, changing):
+    name = "tally_tls_certificate_expiry_timestamp_seconds"
+    server = start_server(tls=changing)
+    assert server.metric(name) == end_of(changing.certificate)
+    assert time.gmtime(server.metric(name)).tm_year == time.gmtime(time.time() + 2 * 86400).tm_year
+    short, key = changing.authority.sign("short", days=1)
+    chain = changing.certificate.with_name("chain.pem")
+    chain.write_bytes(short.read_bytes() + changing.authority.certificate.read_bytes())
+    put(chain, changing.certificate)
+    put(key, changing.key)
+    until(lambda: server.metric(name) == end_of(short), 60)
 
 
 def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_stays(

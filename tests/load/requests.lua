@@ -85,6 +85,9 @@ function M.serve(...)
   local requests = { ... }
   function init()
     for i, r in ipairs(requests) do
+      for name, value in pairs(wrk.headers) do -- of wrk's -H
+        r.headers[name] = r.headers[name] or value
+      end
       texts[i] = wrk.format(r.method, r.path, r.headers, r.body)
     end
   end

@@ -189,6 +189,31 @@ static void clients_are_admitted_in_turn(void **state)
     }
 }
 
+static void
+one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *held = request_of(f, &client);
+    struct request *huge = request_of(f, &client);
+    struct request *normal = request_of(f, &client);
+    struct request *high = request_of(f, &client);
+    high->high = true;
+    assert_true(enter(f, held, 800 * MIB));
+    assert_false(enter(f, huge, 800 * MIB));
+    assert_false(enter(f, normal, 2 * MIB));
+    expect_admitted(f, NULL); /* nobody overtakes */
+    assert_false(enter(f, high, 2 * MIB));
+    expect_admitted(f, high);
+    expect_admitted(f, NULL);
+    leave(f, high);
+    leave(f, held);
+    expect_admitted(f, huge);
+    expect_admitted(f, normal);
+    leave(f, huge);
+    leave(f, normal);
+}
+
 static void a_client_that_holds_its_part_of_the_budget_waits_while_others_do(void **state)
 {
     struct fixture *f = *state;
@@ -402,6 +427,7 @@ int main(void)
         T(many_begin_while_their_claims_together_are_short),
         T(what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have),
         T(clients_are_admitted_in_turn),
+        T(one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room),
         T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),

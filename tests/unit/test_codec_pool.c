@@ -389,20 +389,21 @@ static void the_wait_grows_with_what_is_ahead(void **state)
     struct request first;
     static struct request many[COUNT];
     assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    assert_int_equal(codec_pool_wait_ns(pool, &fake_client, SMALL), 0); /* nothing is known */
+    assert_int_equal(codec_pool_wait_ns(pool, &fake_client, false, SMALL),
+                     0); /* nothing is known */
     begin(&first, NULL);
     codec_pool_submit(pool, &first, LARGE, take_long); /* 20 ms for a MiB */
     while (atomic_load(&jobs_run) < 1) {
         doze();
     }
     block_thread(&blocker);
-    uint64_t before_ns = codec_pool_wait_ns(pool, &fake_client, CODEC_SMALL_BYTES);
+    uint64_t before_ns = codec_pool_wait_ns(pool, &fake_client, false, CODEC_SMALL_BYTES);
     for (int i = 0; i < COUNT; i++) {
         begin(&many[i], NULL);
         codec_pool_submit(pool, &many[i], CODEC_SMALL_BYTES, note_order);
     }
-    uint64_t behind_ns = codec_pool_wait_ns(pool, &fake_client, CODEC_SMALL_BYTES);
-    uint64_t beside_ns = codec_pool_wait_ns(pool, &other, CODEC_SMALL_BYTES);
+    uint64_t behind_ns = codec_pool_wait_ns(pool, &fake_client, false, CODEC_SMALL_BYTES);
+    uint64_t beside_ns = codec_pool_wait_ns(pool, &other, false, CODEC_SMALL_BYTES);
     assert_true(before_ns < 5 * NS_PER_MS);
     assert_true(behind_ns >= COUNT * 19 * NS_PER_MS);
     assert_true(beside_ns > 0 && beside_ns < behind_ns / 10); /* a turn of the other client's */

@@ -14,6 +14,9 @@
 #define LLVMFuzzerTestOneInput fuzz_carry
 #include "tests/fuzz/fuzz_carry.c"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_tokens
+#include "tests/fuzz/fuzz_tokens.c"
+#undef LLVMFuzzerTestOneInput
 
 #include <glob.h>
 
@@ -57,14 +60,18 @@ static void the_carry_corpus_passes(void **state)
     (void)state;
     replay("tests/fuzz/corpus/carry/*", fuzz_carry);
 }
+static void the_tokens_corpus_passes(void **state)
+{
+    (void)state;
+    replay("tests/fuzz/corpus/tokens/*", fuzz_tokens);
+}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_json_corpus_passes),
-        cmocka_unit_test(the_raw_corpus_passes),
-        cmocka_unit_test(the_npy_corpus_passes),
-        cmocka_unit_test(the_carry_corpus_passes),
+        cmocka_unit_test(the_json_corpus_passes),   cmocka_unit_test(the_raw_corpus_passes),
+        cmocka_unit_test(the_npy_corpus_passes),    cmocka_unit_test(the_carry_corpus_passes),
+        cmocka_unit_test(the_tokens_corpus_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,12 +146,17 @@ static void timeout_is_in_microseconds(void **state)
     refused("\"timeout\":-1", STATUS_INVALID_FIELD, "parameters.timeout");
 }
 
-static void priority_is_accepted(void **state)
+static void priority_is_as_in_triton(void **state)
 {
     (void)state;
-    run("\"priority\":0");
-    run("\"priority\":7");
-    assert_int_equal(probe.call.timeout_us, 0);
+    for (uint64_t priority = 0; priority < 9; priority++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "\"priority\":%d", (int)priority);
+        run(text);
+        assert_int_equal(probe.call.priority, priority);
+    }
+    run("");
+    assert_int_equal(probe.call.priority, 0);
     refused("\"priority\":-1", STATUS_INVALID_FIELD, "parameters.priority");
 }
 
@@ -365,7 +370,7 @@ int main(void)
         cmocka_unit_test(unknown_parameters_are_refused_and_the_known_ones_named),
         cmocka_unit_test(null_arrays_and_objects_are_no_values),
         cmocka_unit_test(timeout_is_in_microseconds),
-        cmocka_unit_test(priority_is_accepted),
+        cmocka_unit_test(priority_is_as_in_triton),
         cmocka_unit_test(sequences_are_refused_unless_they_say_none),
         cmocka_unit_test(binary_data_output_after_a_timeout_is_read_right),
         cmocka_unit_test(tensor_parameters_are_taken_too_and_must_agree),

@@ -122,8 +122,8 @@ static void the_oldest_of_a_client_says_how_long_one_more_would_wait(void **stat
     struct request *oldest = push_from(*state, &busy, 4);
     struct request *later = push_from(*state, &busy, 4);
     uint64_t now_ns = clock_now_ns() + NS_PER_S;
-    assert_in_range(queue_wait_ns(*state, &busy, now_ns), NS_PER_S, now_ns - before_ns);
-    assert_int_equal(queue_wait_ns(*state, &new, now_ns), 0);
+    assert_in_range(queue_wait_ns(*state, &busy, false, now_ns), NS_PER_S, now_ns - before_ns);
+    assert_int_equal(queue_wait_ns(*state, &new, false, now_ns), 0);
     expect_next(*state, oldest);
     expect_next(*state, later);
 }

@@ -34,14 +34,13 @@ class Authority:
             *("-keyout", self.key, "-out", self.certificate),
         )
 
-    def sign(self, name, purpose="serverAuth", days=2):
-        """Certificate and key for localhost, or a client's; their serial number counts up."""
+    def sign(self, name, purpose="serverAuth", days=2, names="DNS:localhost,IP:127.0.0.1"):
+        """Certificate and key for these names, or a client's; their serial number counts up. With
+        0 days it is over within a second."""
         self.signed += 1
         key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.ext"
-        extensions.write_text(
-            f"subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage={purpose}\n"
-        )
+        extensions.write_text(f"subjectAltName={names}\nextendedKeyUsage={purpose}\n")
         openssl(
             *(
                 "req",

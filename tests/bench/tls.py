@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What TLS costs: 64 MiB both ways, small requests, handshakes; plain HTTP and TLS take turns.
+
+    build/venv/bin/python tests/bench/tls.py [--rounds 3]
+
+Of 64 MiB it is tallyd's processor time that counts, as the client takes about as much and shares the cores. The bound
+is what `openssl speed` gives for AES-128-GCM in records of 16 KiB, both ways.
+"""
+
+import argparse
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests" / "integration"))
+
+from support.certificates import Tls  # noqa: E402
+from support.tallyd import Tallyd  # noqa: E402
+
+BYTES = 64 << 20
+LARGE = 8  # requests a round
+SECONDS = 3
+
+
+def said_by(*command, **options):
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=120, **options
+    ).stdout
+
+
+def openssl_rate():
+    """Bytes a second."""
+    said = said_by("openssl", "speed", "-seconds", 1, "-bytes", 16384, "-evp", "aes-128-gcm")
+    return float(re.search(r"^AES-128-GCM +([0-9.]+)k", said, re.M)[1]) * 1000
+
+
+class Side:
+    """A server, and how it is reached."""
+
+    def __init__(self, folder, name, tls):
+        self.server = Tallyd(folder / f"{name}.log", ["--log-requests", "false"], tls=tls)
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://localhost:{self.server.port}"
+        self.trust = [] if tls is None else ["--cacert", tls.authority.certificate]
+        self.seconds, self.rates = [], []
+
+    def large(self, body):
+        """Processor time of a request."""
+        begun = self.server.processor_seconds()
+        for _ in range(LARGE):
+            code = said_by(
+                *("curl", "-s", *self.trust, "-T", body, "-X", "POST", "-H", "Expect:"),
+                *("-H", "Content-Type: application/octet-stream", "-o", "/dev/null"),
+                *("-w", "%{http_code}", f"{self.url}/v1/cumsum?dtype=int8&shape={BYTES}"),
+            )
+            assert code == "200", code
+        self.seconds.append((self.server.processor_seconds() - begun) / LARGE)
+
+    def small(self):
+        script = TOP / "tests/load/raw.lua"
+        said = said_by("wrk", "-t1", "-c32", f"-d{SECONDS}s", "-s", script, self.url)
+        self.rates.append(float(re.search(r"Requests/sec: +([0-9.]+)", said)[1]))
+
+
+def handshakes(side, tls):
+    """A second, each on a connection of its own."""
+    said = said_by(
+        *("openssl", "s_time", "-connect", f"localhost:{side.server.port}", "-new"),
+        *("-time", SECONDS, "-CAfile", tls.authority.certificate),
+    )
+    count, seconds = re.search(r"(\d+) connections in (\d+) real seconds", said).groups()
+    return int(count) / max(int(seconds) - 1, 1)  # it counts the second that it began in
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as name, tempfile.NamedTemporaryFile(dir="/dev/shm") as body:
+        folder = pathlib.Path(name)
+        body.truncate(BYTES)
+        tls = Tls(folder / "tls")
+        plain, secure = Side(folder, "plain", None), Side(folder, "tls", tls)
+        for _ in range(rounds):
+            for side in (plain, secure):
+                side.large(body.name)
+                side.small()
+        shaken = handshakes(secure, tls)
+        plain.server.stop()
+        secure.server.stop()
+    bound = 2 * BYTES / openssl_rate()
+    most = statistics.median(secure.seconds)
+    least = statistics.median(plain.seconds)
+    ratio = statistics.median(b / a for a, b in zip(plain.rates, secure.rates))
+    print(f"64 MiB both ways, processor time: plain {least * 1e3:.0f} ms, TLS {most * 1e3:.0f} ms")
+    print(
+        f"  openssl speed alone {bound * 1e3:.0f} ms: {bound / most:.2f} of that bound (goal 0.6)"
+    )
+    print(f"  plain and openssl speed together would be {bound / (bound + least):.2f}")
+    print(f"small raw requests, 32 connections: TLS {ratio:.2f} of plain (goal 0.5)")
+    print(f"handshakes with a P-256 key: {shaken:.0f} a second")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+/* libFuzzer target: the file of tokens and the field Authorization (server/http/tokens.c).
+ *
+ *     byte 0: flags   the file's text up to a NUL   the field
+ *
+ * Flags: 1 the token in the field is in the file, with the scope that flag 2 chooses; 4 there is no
+ * field. */
+#include "server/http/routes.h"
+#include "server/http/tokens.h"
+#include "tests/fuzz/fuzz_input.h"
+
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    TOKENS_KNOWN = 1,
+    TOKENS_METRICS = 2,
+    TOKENS_NO_FIELD = 4,
+    FIELD_MOST = 4096,
+    LINE_MOST = 256
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void hex_of(const uint8_t *hash, char *text)
+{
+    for (int i = 0; i < TOKEN_HASH_BYTES; i++) {
+        (void)snprintf(text + 2 * i, 3, "%02x", hash[i]);
+    }
+}
+
+/* What a line of a list says, written again. */
+static int write_line(const struct token *token, char *line)
+{
+    char hex[2 * TOKEN_HASH_BYTES + 1];
+    char scopes[32] = "";
+    hex_of(token->hash, hex);
+    for (unsigned bit = 1; bit <= ROUTE_SCOPE_ADMIN; bit *= 2) {
+        if ((token->scopes & bit) != 0) {
+            (void)strcat(strcat(scopes, scopes[0] == '\0' ? "" : ","), route_scope_name(bit));
+        }
+    }
+    return snprintf(line, LINE_MOST, "%s:%s:%s\n", token->name, hex, scopes);
+}
+
+/* What is taken says all that there is: written again it is the same. */
+static void check_list(const struct token_list *list)
+{
+    struct error err = ERROR_INIT;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct token *token = &list->tokens[i];
+        struct token_list *again = NULL;
+        char line[LINE_MOST];
+        int bytes = write_line(token, line);
+        REQUIRE(bytes > 0 && bytes < LINE_MOST);
+        REQUIRE(token->scopes != 0 && (token->scopes & ~(unsigned)ROUTE_SCOPE_ANY) == 0);
+        REQUIRE(tokens_parse(line, (size_t)bytes, &again, &err) == STATUS_OK);
+        REQUIRE(again->count == 1);
+        REQUIRE(memcmp(&again->tokens[0], token, sizeof *token) == 0);
+        free(again);
+    }
+}
+
+/* The token of the field, as RFC 6750 has it; 0 bytes: there is none. */
+static size_t token_in(const char *field, size_t *at)
+{
+    if (strncasecmp(field, "Bearer ", 7) != 0) {
+        return 0;
+    }
+    *at = 6 + strspn(field + 6, " ");
+    return strcspn(field + *at, " \t");
+}
+
+static int file_of(const char *text, size_t bytes)
+{
+    int fd = memfd_create("tokens", MFD_CLOEXEC);
+    REQUIRE(fd >= 0 && write(fd, text, bytes) == (ssize_t)bytes);
+    return fd;
+}
+
+/* Whoever has no token of the file does not come in, and no token is left where it lay. */
+static void check_field(unsigned flags, char *field)
+{
+    struct token token = {.name = "known", .scopes = ROUTE_SCOPE_INFER};
+    struct error err = ERROR_INIT;
+    struct tokens *tokens = NULL;
+    const struct sockaddr_storage peer = {.ss_family = AF_UNIX};
+    char line[LINE_MOST];
+    char path[64];
+    char name[TOKEN_NAME_BYTES] = "";
+    size_t at = 0;
+    size_t count = field == NULL ? 0 : token_in(field, &at);
+    bool known = (flags & TOKENS_KNOWN) != 0 && count > 0;
+    bool allowed = (flags & TOKENS_METRICS) == 0;
+    token.scopes = allowed ? ROUTE_SCOPE_INFER : ROUTE_SCOPE_METRICS;
+    if (known) {
+        REQUIRE(gnutls_hash_fast(GNUTLS_DIG_SHA256, field + at, count, token.hash) == 0);
+    }
+    int fd = file_of(line, (size_t)write_line(&token, line));
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    REQUIRE(tokens_open(path, NULL, &tokens, &err) == STATUS_OK);
+    enum status status =
+        tokens_check(tokens, &peer, field, ROUTE_SCOPE_INFER | ROUTE_SCOPE_ADMIN, name, &err);
+    REQUIRE(status == (!known ? STATUS_UNAUTHORIZED : allowed ? STATUS_OK : STATUS_FORBIDDEN));
+    REQUIRE(strcmp(name, known ? "known" : "") == 0);
+    for (size_t i = 0; i < count; i++) {
+        REQUIRE(field[at + i] == '*');
+    }
+    tokens_close(tokens);
+    (void)close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct error err = ERROR_INIT;
+    struct token_list *list = NULL;
+    char field[FIELD_MOST] = "";
+    if (size == 0) {
+        return 0;
+    }
+    const char *text = (const char *)data + 1;
+    size_t bytes = strnlen(text, size - 1);
+    size_t rest = size - 1 - bytes;
+    if (tokens_parse(text, bytes, &list, &err) == STATUS_OK) {
+        check_list(list);
+        free(list);
+    } else {
+        REQUIRE(err.status == STATUS_INVALID_FIELD && strncmp(err.detail, "line ", 5) == 0);
+    }
+    if (rest > 0) {
+        rest = strnlen(text + bytes + 1, rest - 1);
+        rest = rest < sizeof field ? rest : sizeof field - 1;
+        memcpy(field, text + bytes + 1, rest);
+    }
+    check_field(data[0], (data[0] & TOKENS_NO_FIELD) != 0 ? NULL : field);
+    return 0;
+}

@@ -1,0 +1,201 @@
+"""What one client may have: bytes a second, memory, an earlier place for what it calls urgent."""
+
+import concurrent.futures
+import json
+import re
+import time
+
+import pytest
+
+from support import calls
+from support.calls import BODY, PATH, SUMS, works
+from support.certificates import Tls
+from support.waiting import until
+
+MIB = 1 << 20
+LENGTH = 12 * MIB
+
+
+def raw(size):
+    return f"/v1/cumsum?dtype=int8&shape={size}"
+
+
+def head(size, **fields):
+    """A raw request of `size` bytes whose body is still to come."""
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
+    return (
+        f"POST {raw(size)} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n{lines}\r\n"
+    ).encode()
+
+
+def post(server, size, **headers):
+    client = server.client()
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    answer = client.post(raw(size), bytes(size), calls.RAW, names)
+    client.close()
+    return answer
+
+
+def refusals(server, limit):
+    return server.metric(f'tally_client_refusals_total\\{{limit="{limit}"\\}}')
+
+
+# Priority ----------------------------------------------------------------------------------------
+
+
+def order_of(server, requests):
+    """Ids in the order in which they are served: each is (id, headers), one after the other joins
+    those that wait behind one that has the memory of all."""
+    with server.wire() as holder, concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        holder.send(head(LENGTH, Content_Length=LENGTH) + bytes(LENGTH - MIB))
+        until(lambda: server.metric("tally_memory_reserved_bytes") >= LENGTH - MIB, 20)
+        answers = []
+        for at, (name, headers) in enumerate(requests):
+            answers.append(pool.submit(post, server, LENGTH, X_Request_Id=name, **headers))
+            until(lambda at=at: server.metric("tally_admission_waiting") == at + 1, 20)
+        holder.reset()
+        assert [answer.result().status for answer in answers] == [200] * len(answers)
+    names = "|".join(name for name, _ in requests)
+    until(lambda: len(re.findall(f"id=({names}) ", server.log)) == len(requests), 20)
+    return re.findall(f"id=({names}) ", server.log)
+
+
+def test_high_priority_goes_first_and_a_fifth_is_for_the_others(start_server):
+    server = start_server("--memory-budget", "16MiB")
+    high = [(f"high-{at}", {"X_Request_Priority": "high"}) for at in range(6)]
+    normal = [("normal-0", {}), ("normal-1", {"X_Request_Priority": "normal"})]
+    served = order_of(server, [*normal, *high])
+    assert served == [f"high-{at}" for at in range(4)] + [
+        "normal-0",
+        "high-4",
+        "high-5",
+        "normal-1",
+    ]
+
+
+@pytest.mark.parametrize("value", ["", "urgent", "High", "1", "high,normal", "high normal"])
+def test_a_priority_that_is_none_is_named(server, value):
+    client = server.client()
+    answer = client.post(PATH, BODY, calls.RAW, {"X-Request-Priority": value})
+    calls.expect_error(answer, 400, "invalid_field", "X-Request-Priority", "high or normal")
+    for value in ("high", "normal", "high \t"):
+        answer = client.post(PATH, BODY, calls.RAW, {"X-Request-Priority": value})
+        assert answer.body == SUMS
+    client.close()
+
+
+def test_v2_has_the_parameter_of_triton(server):
+    tensor = {"name": "x", "datatype": "INT32", "shape": [2], "data": [1, 2]}
+    client = server.client()
+    for priority in (0, 1, 2, 7):
+        body = {"inputs": [tensor], "parameters": {"priority": priority}}
+        answer = client.post_json("/v2/models/cumsum/infer", body)
+        assert answer.json()["outputs"][0]["data"] == [1, 3]
+    for priority in (-1, "high", 1.5, True):
+        body = {"inputs": [tensor], "parameters": {"priority": priority}}
+        answer = client.post_json("/v2/models/cumsum/infer", body)
+        assert answer.status == 400 and "priority" in json.dumps(answer.json())
+    batching = client.get("/v2/models/cumsum/config").json()["dynamic_batching"]
+    assert (batching["priority_levels"], batching["default_priority_level"]) == (2, 2)
+    client.close()
+
+
+# Bytes a second ----------------------------------------------------------------------------------
+
+RATE = ("--per-client-bytes-per-s", "4MiB")
+
+
+def test_who_sends_faster_than_its_rate_is_refused_before_its_body(start_server):
+    server = start_server("--per-client-bytes-per-s", "1MiB")
+    assert post(server, 32 * MIB).status == 200  # of any length, by who was quiet
+    with server.wire() as wire:
+        answer = wire.send(head(MIB, Content_Length=MIB)).answer()  # no byte of the body
+        says = ["this client has sent", "1 MiB a second", "the server's --per-client-bytes-per-s"]
+        calls.expect_error(answer, 429, "too_many_requests", says=says)
+    assert 1 < int(answer.headers["Retry-After"]) <= 31  # one second is free
+    assert refusals(server, "per-client-bytes-per-s") == 1
+    assert post(server, 16).status == 429  # on a new connection, too
+
+
+def test_who_comes_again_when_it_was_told_to_is_served(start_server):
+    server = start_server(*RATE)
+    answer = post(server, 8 * MIB)
+    while answer.status == 200:
+        answer = post(server, 8 * MIB)
+    time.sleep(int(answer.headers["Retry-After"]))
+    assert post(server, 16).status == 200
+
+
+def test_a_chunked_body_counts_as_it_comes_and_what_never_came_does_not(start_server):
+    server = start_server(*RATE)
+    with server.wire() as wire:
+        wire.send(head(100 * MIB, Content_Length=100 * MIB) + bytes(MIB))
+        until(lambda: server.metric("tally_memory_reserved_bytes") > 0, 20)
+        assert post(server, 16).status == 429
+        wire.reset()
+    server.await_active(0)
+    assert post(server, 16).status == 200  # 1 MiB came
+    with server.wire() as wire:
+        wire.send(head(32 * MIB, Transfer_Encoding="chunked"))
+        wire.send(b"2000000\r\n" + bytes(32 * MIB) + b"\r\n0\r\n\r\n")
+        assert wire.answer().status == 200
+    assert post(server, 16).status == 429
+
+
+def test_each_client_has_a_rate_of_its_own_and_pages_have_none(start_server, tmp_path):
+    server = start_server(*RATE, "--trusted-proxies", "127.0.0.1")
+    assert post(server, 32 * MIB, X_Forwarded_For="192.0.2.1").status == 200
+    assert post(server, 16, X_Forwarded_For="192.0.2.1").status == 429
+    assert post(server, 16, X_Forwarded_For="192.0.2.2").status == 200
+    client = server.client()
+    assert client.get("/readyz", {"X-Forwarded-For": "192.0.2.1"}).status == 200
+    assert client.get("/version", {"X-Forwarded-For": "192.0.2.1"}).status == 200
+    client.close()
+
+
+def test_the_refusal_reaches_who_goes_on_sending_over_tls(start_server, tmp_path):
+    server = start_server(*RATE, tls=Tls(tmp_path / "tls"))
+    assert post(server, 32 * MIB).status == 200
+    with server.wire() as wire:
+        wire.send(head(3 * MIB, Content_Length=3 * MIB) + bytes(MIB // 2))
+        answer = wire.answer()
+        calls.expect_error(answer, 429, "too_many_requests")
+        assert int(answer.headers["Retry-After"]) >= 1
+
+
+# Memory ------------------------------------------------------------------------------------------
+
+MEMORY = ("--per-client-memory", "8MiB")
+
+
+def test_a_client_over_its_memory_is_refused_before_its_body_and_others_are_not(start_server):
+    server = start_server(*MEMORY, "--trusted-proxies", "127.0.0.1")
+    with server.wire() as holder:
+        holder.send(head(6 * MIB, Content_Length=6 * MIB) + b"x")
+        until(lambda: server.metric("tally_active_requests") == 2, 20)
+        with server.wire() as wire:
+            answer = wire.send(head(3 * MIB, Content_Length=3 * MIB)).answer()
+        says = ["needs 3 MiB of memory", "over 8 MiB, the server's --per-client-memory"]
+        calls.expect_error(answer, 429, "too_many_requests", says=says)
+        assert answer.headers["Retry-After"] == "1"
+        assert refusals(server, "per-client-memory") == 1
+        assert post(server, 3 * MIB, X_Forwarded_For="192.0.2.1").status == 200
+        assert works(server)  # what is left is for small ones
+        holder.reset()
+    server.await_active(0)
+    assert post(server, 7 * MIB).status == 200  # nothing of it stays counted
+
+
+def test_what_alone_needs_more_is_413_however_few_bytes_ask_for_it(start_server):
+    server = start_server(*MEMORY)
+    says = ["over 8 MiB, the server's --per-client-memory", "send less at once"]
+    calls.expect_error(post(server, 9 * MIB), 413, "too_large", says=says)
+    client = server.client()
+    answer = client.post(raw(9 * MIB) + "&strides=0", b"\x01", calls.RAW)
+    calls.expect_error(answer, 413, "too_large", says=says)
+    numbers = "[" + ",".join(["1"] * MIB) + "]"
+    answer = client.post("/v1/cumsum", f'{{"data":{numbers}}}'.encode(), "application/json")
+    calls.expect_error(answer, 413, "too_large", says=says)  # the text is 2 MiB, its sums are 8
+    client.close()
+    assert works(server)
+    assert refusals(server, "per-client-memory") == 0

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Certificate and token file replaced every second under load: no request fails, and every new
+connection soon has the new certificate.
+
+    build/venv/bin/python tests/load/rotation.py [--seconds 60]
+
+wrk and two tritonclients keep their connections, one client makes a new one for each request, and
+all send a token that stays valid while others come and go. Prints a line for each replacement's
+certificate and what was served; exit status 1 if a request failed or a certificate was not seen.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+import tritonclient.http as triton
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests" / "integration"))
+
+from support import calls  # noqa: E402
+from support.certificates import Tls, put  # noqa: E402
+from support.tallyd import Tallyd  # noqa: E402
+
+TOKEN = "tally_rotation"
+SEEN_SECONDS = 20  # a new certificate must be shown by then
+
+
+def write_tokens(path, number):
+    """The file with the token that clients have, and one that no other file had."""
+    fresh = path.with_suffix(".fresh")
+    secrets = {"steady": TOKEN, f"passing-{number}": f"tally_{number}"}
+    lines = [f"{name}:{hashlib.sha256(t.encode()).hexdigest()}\n" for name, t in secrets.items()]
+    fresh.write_text("".join(lines))
+    put(fresh, path)
+
+
+class Rotation:
+    def __init__(self, folder, log):
+        self.tls = Tls(pathlib.Path(folder) / "tls")
+        self.tokens = pathlib.Path(folder) / "tokens"
+        write_tokens(self.tokens, 0)
+        flags = ["--token-file", str(self.tokens), "--log-requests", "false"]
+        self.server = Tallyd(log, flags, tls=self.tls)
+        self.headers = {"Authorization": f"Bearer {TOKEN}"}
+        self.ends = threading.Event()
+        self.failed, self.served, self.serials = [], {}, []
+
+    def wrk(self, seconds):
+        command = ["wrk", "-t1", "-c8", f"-d{seconds}s", "-s", TOP / "tests/load/raw.lua"]
+        command += ["-H", f"Authorization: {self.headers['Authorization']}"]
+        said = subprocess.run(
+            [*command, f"https://localhost:{self.server.port}"],
+            capture_output=True,
+            text=True,
+            timeout=seconds + 60,
+        ).stdout
+        self.served["wrk"] = int(re.search(r"(\d+) requests in", said)[1])
+        self.failed += re.findall(r"Socket errors.*|Non-2xx.*", said)
+
+    def triton(self, name):
+        client = triton.InferenceServerClient(
+            f"localhost:{self.server.port}", ssl=True, ssl_context_factory=self.tls.context
+        )
+        values = np.arange(1000, dtype=np.int32)
+        tensor = triton.InferInput("x", [1000], "INT32")
+        tensor.set_data_from_numpy(values)
+        while not self.ends.is_set():
+            answer = client.infer("cumsum", [tensor], headers=self.headers).as_numpy("y")
+            assert np.array_equal(answer, np.cumsum(values))
+            self.served[name] += 1
+        client.close()
+
+    def fresh(self, name):
+        while not self.ends.is_set():
+            client = self.server.client()
+            answer = client.post(calls.PATH, calls.BODY, calls.RAW, self.headers)
+            client.close()
+            assert answer.body == calls.SUMS
+            self.served[name] += 1
+
+    def client(self, work, name):
+        self.served[name] = 0
+        try:
+            work(name)
+        except Exception as failure:  # whatever it is, it is what is looked for
+            self.failed.append(f"{name}: {failure!r}")
+
+    def shown(self):
+        """Serial number of the certificate that a new connection gets."""
+        with socket.create_connection(("127.0.0.1", self.server.port), 30) as raw:
+            with self.tls.context().wrap_socket(raw, server_hostname="localhost") as wire:
+                return int(wire.getpeercert()["serialNumber"], 16)
+
+    def rotate(self, seconds):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            begun = time.monotonic()
+            serial = self.tls.rotate()
+            write_tokens(self.tokens, serial)
+            while self.shown() != serial and time.monotonic() < begun + SEEN_SECONDS:
+                time.sleep(0.02)
+            if time.monotonic() >= begun + SEEN_SECONDS:
+                self.failed.append(f"certificate {serial} was not shown")
+            self.serials.append(serial)
+            self.ends.wait(begun + 1 - time.monotonic())
+
+    def run(self, seconds):
+        kept = [("triton-0", self.triton), ("triton-1", self.triton), ("new", self.fresh)]
+        threads = [threading.Thread(target=self.client, args=(w, name)) for name, w in kept]
+        threads.append(threading.Thread(target=self.wrk, args=(seconds,)))
+        for thread in threads:
+            thread.start()
+        with contextlib.ExitStack() as at_end:
+            at_end.callback(lambda: [thread.join() for thread in threads])
+            at_end.callback(self.ends.set)
+            self.rotate(seconds)
+        log = self.server.log
+        for file in (self.tls.certificate, self.tokens):
+            if log.count(f"{file} ") + log.count(f"{file} are") <= len(self.serials):
+                self.failed.append(f"{file} was taken up less than {len(self.serials)} times")
+        if "stay in use" in log or "stays in use" in log:
+            self.failed.append("a whole file was refused")
+        self.server.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=60)
+    seconds = parser.parse_args().seconds
+    with tempfile.TemporaryDirectory() as folder:
+        rotation = Rotation(folder, pathlib.Path(folder) / "log")
+        rotation.run(seconds)
+    print(f"{len(rotation.serials)} certificates and token files in {seconds} s, each shown")
+    print("requests: " + ", ".join(f"{name} {n}" for name, n in rotation.served.items()))
+    for failure in rotation.failed:
+        print("FAILED:", failure)
+    return bool(rotation.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

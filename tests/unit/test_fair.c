@@ -1,0 +1,262 @@
+/* fair.h: what a request's priority changes in a line of those who wait, and what it does not. */
+#include "server/sched/fair.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/fake_request.h"
+
+#include <string.h>
+
+enum {
+    QUANTUM = 1000
+};
+
+static struct fair_line line;
+static uint64_t tickets;
+
+static int set_up(void **state)
+{
+    (void)state;
+    fair_init(&line, FAIR_TEXT_LARGE, QUANTUM);
+    return 0;
+}
+
+static struct request *make(struct client *client, bool high, uint64_t cost)
+{
+    struct request *request = calloc(1, sizeof *request);
+    assert_non_null(request);
+    request->client = client;
+    request->high = high;
+    request->cost = cost;
+    request->ticket = ++tickets;
+    return request;
+}
+
+static struct request *push(struct client *client, bool high, uint64_t cost)
+{
+    struct request *request = make(client, high, cost);
+    fair_push(&line, request);
+    return request;
+}
+
+static struct request *take(void)
+{
+    struct fair_cursor cursor = fair_begin(&line);
+    return cursor.current == NULL ? NULL : fair_take(&cursor);
+}
+
+/* Of a line in which something waits. */
+static struct request *take_one(void)
+{
+    struct request *taken = take();
+    if (taken == NULL) {
+        abort();
+    }
+    return taken;
+}
+
+static void expect(struct request *expected)
+{
+    struct request *taken = take_one();
+    assert_ptr_equal(taken, expected);
+    free(taken);
+}
+
+static void high_goes_first_and_each_priority_keeps_its_order(void **state)
+{
+    struct client client = {0};
+    (void)state;
+    struct request *normal[2] = {push(&client, false, 1), push(&client, false, 1)};
+    struct request *high[2] = {push(&client, true, 1), push(&client, true, 1)};
+    assert_ptr_equal(fair_first(&client.flows[line.id], true), high[0]);
+    assert_ptr_equal(fair_first(&client.flows[line.id], false), normal[0]);
+    expect(high[0]);
+    expect(high[1]);
+    assert_null(fair_first(&client.flows[line.id], true));
+    expect(normal[0]);
+    expect(normal[1]);
+    assert_null(take());
+}
+
+static void a_client_that_never_stops_sending_high_gets_every_fifth_of_its_others(void **state)
+{
+    struct client client = {0};
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        (void)push(&client, false, 1);
+        (void)push(&client, true, 1);
+    }
+    for (int i = 0; i < 50; i++) {
+        struct request *taken = take_one();
+        assert_int_equal(taken->high, i % (FAIR_AHEAD + 1) != FAIR_AHEAD);
+        free(taken);
+        (void)push(&client, true, 1);
+    }
+    for (struct request *rest = take(); rest != NULL; rest = take()) {
+        free(rest);
+    }
+}
+
+static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
+{
+    struct client busy[2] = {{0}, {0}};
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        (void)push(&busy[0], false, QUANTUM);
+        (void)push(&busy[1], false, QUANTUM);
+    }
+    int served[2] = {0, 0};
+    for (int i = 0; i < 50; i++) { /* each time another client, which has its turn before it */
+        struct client visitor = {0};
+        struct request *high = push(&visitor, true, 1);
+        struct request *taken = take_one();
+        bool early = i % (FAIR_AHEAD + 1) != FAIR_AHEAD;
+        assert_int_equal(taken == high, early);
+        if (!early) {
+            served[taken->client == &busy[1]]++;
+            expect(high);
+            i++; /* the visitor's was one more of the early ones */
+        }
+        free(taken);
+    }
+    assert_in_range(served[0], served[1] - 1, served[1] + 1);
+    assert_true(served[0] + served[1] >= 8);
+    for (struct request *rest = take(); rest != NULL; rest = take()) {
+        free(rest);
+    }
+}
+
+static void who_waits_with_much_gets_no_larger_share_by_calling_it_high(void **state)
+{
+    struct client eager = {0};
+    struct client patient = {0};
+    uint64_t costs[2] = {0, 0};
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        (void)push(&eager, true, 100);
+        (void)push(&patient, false, 100);
+    }
+    for (int i = 0; i < 400; i++) {
+        struct request *taken = take_one();
+        costs[taken->high] += taken->cost;
+        free(taken);
+    }
+    assert_in_range(costs[1], costs[0] * 9 / 10, costs[0] * 11 / 10);
+    for (struct request *rest = take(); rest != NULL; rest = take()) {
+        free(rest);
+    }
+}
+
+static void what_comes_back_has_its_old_place_among_those_of_its_priority(void **state)
+{
+    struct client client = {0};
+    (void)state;
+    struct request *old_normal = make(&client, false, 1);
+    struct request *old_high = make(&client, true, 1);
+    struct request *normal = push(&client, false, 1);
+    struct request *high = push(&client, true, 1);
+    fair_push_by_ticket(&line, old_normal);
+    fair_push_by_ticket(&line, old_high);
+    struct request *last = make(&client, true, 1);
+    fair_push_by_ticket(&line, last);
+    expect(old_high);
+    expect(high);
+    expect(last);
+    expect(old_normal);
+    expect(normal);
+}
+
+/* Everything in the line once, with what is counted of it. */
+static void check_sums(const struct client *clients, size_t count)
+{
+    size_t seen = 0;
+    size_t high = 0;
+    uint64_t high_cost = 0;
+    uint64_t cost = 0;
+    for (struct fair_cursor c = fair_begin(&line); c.current != NULL; fair_step(&c)) {
+        seen++;
+        high += c.current->high;
+        cost += c.current->cost;
+        high_cost += c.current->high ? c.current->cost : 0;
+    }
+    assert_int_equal(seen, line.count);
+    assert_int_equal(cost, line.cost);
+    assert_int_equal(high, line.high_count);
+    assert_int_equal(high_cost, line.high_cost);
+    for (size_t i = 0; i < count; i++) {
+        const struct fair_flow *flow = &clients[i].flows[line.id];
+        const struct request *at = flow->first;
+        const struct request *last_high = NULL;
+        const struct request *last = NULL;
+        for (; at != NULL; at = at->next) {
+            last_high = at->high ? at : last_high;
+            last = at;
+        }
+        assert_ptr_equal(flow->last_high, last_high);
+        assert_true(last == NULL || flow->last == last);
+    }
+}
+
+static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(void **state)
+{
+    struct client clients[3] = {{0}, {0}, {0}};
+    unsigned seed = 7;
+    (void)state;
+    uint64_t taken_at[20000] = {0};
+    uint64_t begun = tickets;
+    uint64_t takes = 0;
+    uint64_t pushes = 0;
+    for (int i = 0; i < 20000; i++) {
+        seed = seed * 1103515245 + 12345;
+        unsigned dice = seed >> 16;
+        if (line.count < 30 && dice % 2 == 0) {
+            struct request *request =
+                make(&clients[dice / 2 % 3], dice / 8 % 4 != 0, dice / 32 % (3 * QUANTUM));
+            request->times.queued = takes;
+            pushes++;
+            if (dice % 16 == 0) {
+                fair_push_by_ticket(&line, request);
+            } else {
+                fair_push(&line, request);
+            }
+        } else if (line.count > 0) {
+            struct fair_cursor cursor = fair_begin(&line);
+            for (unsigned skip = dice / 2 % 5;
+                 dice % 8 == 7 && skip > 0 && cursor.current != NULL; skip--) {
+                fair_step(&cursor);
+            }
+            if (cursor.current == NULL) {
+                continue;
+            }
+            struct request *gone = dice % 16 == 7 ? fair_drop(&cursor) : fair_take(&cursor);
+            takes++;
+            assert_in_range(takes - gone->times.queued, 1, 2000);
+            taken_at[gone->ticket - begun] = takes;
+            free(gone);
+        }
+        check_sums(clients, 3);
+    }
+    for (struct request *rest = take(); rest != NULL; rest = take()) {
+        taken_at[rest->ticket - begun] = ++takes;
+        free(rest);
+    }
+    assert_int_equal(takes, pushes);
+    for (uint64_t ticket = 1; ticket <= pushes; ticket++) {
+        assert_true(taken_at[ticket] != 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(high_goes_first_and_each_priority_keeps_its_order, set_up),
+        cmocka_unit_test_setup(
+            a_client_that_never_stops_sending_high_gets_every_fifth_of_its_others, set_up),
+        cmocka_unit_test_setup(high_goes_before_the_turn_of_others_for_a_bounded_time, set_up),
+        cmocka_unit_test_setup(who_waits_with_much_gets_no_larger_share_by_calling_it_high,
+                               set_up),
+        cmocka_unit_test_setup(what_comes_back_has_its_old_place_among_those_of_its_priority,
+                               set_up),
+        cmocka_unit_test_setup(
+            whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
