@@ -37,7 +37,7 @@ LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 # What each layer links with.
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
 LIBS_proto   := -ljansson -lz -lm
-LIBS_server  := -lmicrohttpd -lgnutls -luv
+LIBS_server  := -lmicrohttpd -lgnutls -luv -lcurl
 LIBS_client  := -lcurl -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))

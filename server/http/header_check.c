@@ -23,6 +23,8 @@ enum field {
     FIELD_CARRY_BYTES,
     FIELD_AUTHORIZATION,
     FIELD_FORWARDED,
+    FIELD_TRACEPARENT,
+    FIELD_TRACESTATE,
     FIELD_COUNT
 };
 
@@ -50,6 +52,8 @@ static const struct {
     [FIELD_CARRY_BYTES] = ROW("Tally-Carry-Length", true),
     [FIELD_AUTHORIZATION] = ROW("Authorization", true),
     [FIELD_FORWARDED] = ROW("X-Forwarded-For", false),
+    [FIELD_TRACEPARENT] = ROW("traceparent", false),
+    [FIELD_TRACESTATE] = ROW("tracestate", false),
 #undef ROW
 };
 
@@ -357,6 +361,16 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_FORWARDED:
         check->forwarded = value;
         break;
+    case FIELD_TRACEPARENT:
+        check->traceparent = value;
+        check->traceparents++;
+        break;
+    case FIELD_TRACESTATE:
+        if (check->tracestates < HEADER_TRACESTATES) {
+            check->tracestate[check->tracestates] = value;
+        }
+        check->tracestates++;
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -384,6 +398,8 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->request_id = NULL;
     check->authorization = NULL;
     check->forwarded = NULL;
+    check->traceparents = 0;
+    check->tracestates = 0;
     check->media_text = "";
     check->seen = 0;
     check->codings = 0;
