@@ -145,7 +145,7 @@ X(otlp_endpoint,       TEXT,   "",               0,          4096,             "
   "Send OpenTelemetry spans of requests there, as OTLP/JSON over HTTP: http://localhost:4318, "    \
   "where without a path it is /v1/traces. They are dropped rather than waited for.")               \
 X(otlp_rate,           UINT,   "100",            0,          10000000,         "traces/s",         \
-  "Most traces per second that begin here, with requests that come without a traceparent. What a " \
+  "Most traces per second that begin here, with tensors that come without a traceparent. What a "  \
   "caller has sampled is sent in any case, what it has not sampled never. 0: none begin here.")
 /* clang-format on */
 

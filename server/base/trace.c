@@ -293,6 +293,7 @@ static void write_batch(struct json_writer *w, const struct tracer *tracer, size
 
 /* ---- the sender ---- */
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): libcurl's signature */
 static size_t drop_answer(char *bytes, size_t size, size_t count, void *cls)
 {
     (void)bytes;

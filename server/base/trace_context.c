@@ -88,7 +88,7 @@ void trace_context_begin(struct trace_context *context, const uint64_t random[3]
 static size_t key_run(const char *text, size_t count)
 {
     size_t i = 0;
-    while (i < count && (is_lower_or_digit(text[i]) || memchr("_-*/", text[i], 4) != NULL)) {
+    while (i < count && (is_lower_or_digit(text[i]) || strchr("_-*/", text[i]) != NULL)) {
         i++;
     }
     return i;
@@ -112,7 +112,7 @@ static bool key_is_valid(const char *text, size_t count)
     }
     const char *system = text + run + 1;
     size_t system_count = count - run - 1;
-    return text[run] == '@' && run <= STATE_TENANT_MAX && system_count > 0 &&
+    return run <= STATE_TENANT_MAX && text[run] == '@' && system_count > 0 &&
            system_count <= STATE_SYSTEM_MAX && is_letter(system[0]) &&
            key_run(system, system_count) == system_count;
 }

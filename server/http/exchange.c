@@ -344,7 +344,6 @@ static enum status open_exchange(struct exchange *x)
 {
     struct error *err = &x->request.error;
     enum status status = header_check_finish(&x->header, err);
-    trace_exchange_begin(x);
     if (x->header.forwarded != NULL) {
         x->address = proxies_client(x->loop->proxies, &x->conn->peer, x->header.forwarded);
         x->request.local = address_is_local(&x->address);
@@ -352,6 +351,7 @@ static enum status open_exchange(struct exchange *x)
     if (status == STATUS_OK) {
         status = find_route(x, err);
     }
+    trace_exchange_begin(x);
     if (status == STATUS_OK && x->route->kind != ROUTE_PAGE) {
         choose_deadline(x);
         status = admit(x, err);

@@ -39,7 +39,8 @@ void trace_exchange_begin(struct exchange *x)
         }
         return;
     }
-    bool sampled = tracer_begins(tracer, x->request.times.arrived);
+    bool tensor = x->route != NULL && x->route->kind != ROUTE_PAGE;
+    bool sampled = (there || tensor) && tracer_begins(tracer, x->request.times.arrived);
     if (there || sampled) {
         const uint64_t random[] = {draw(loop), draw(loop), draw(loop)};
         trace_context_begin(&x->trace, random);

@@ -1,6 +1,7 @@
 /* The trace of an exchange: taken over from the caller or begun when its header is there, told in
  * its answer, and handed to the tracer (server/base/trace.h) at its end. One that came without a
- * traceparent is in no trace, but for those that --otlp-rate lets begin one. Thread: the loop's. */
+ * traceparent is in no trace, unless it is for a tensor and --otlp-rate lets it begin one.
+ * Thread: the loop's. */
 #ifndef TALLY_SERVER_TRACE_EXCHANGE_H
 #define TALLY_SERVER_TRACE_EXCHANGE_H
 
@@ -17,7 +18,7 @@ struct trace_random {
     size_t left;
 };
 
-/* The header has been seen. */
+/* The header has been seen, and the route is known if there is one. */
 void trace_exchange_begin(struct exchange *x);
 
 /* The exchange has ended; the line is what the log says of it. Only if trace_exchange_due(). */

@@ -4,6 +4,7 @@ collector is waited for."""
 import re
 import socket
 import threading
+import time
 
 import pytest
 
@@ -162,11 +163,13 @@ def test_what_a_caller_has_not_sampled_is_not_sent_and_traces_begin_at_the_rate(
     server = start_server(
         "--otlp-endpoint", collector.url, "--otlp-rate", "1", "--log-format", "json"
     )
+    at = time.monotonic()
     client = server.client()
     assert parts(client.get("/livez", {"traceparent": UNSAMPLED}))[2] == "00"
-    began = [client.get("/livez") for _ in range(20)]
+    began = [client.post(PATH, BODY, calls.RAW) for _ in range(20)]
     traced = [parts(answer) for answer in began if "traceparent" in answer.headers]
-    assert len(traced) <= 2  # one a second; /readyz, asked until it was ready, has had some
+    assert 1 <= len(traced) <= 2 + time.monotonic() - at  # the first, and one each second
+    assert "traceparent" not in client.get("/livez").headers  # only tensors
     client.get("/livez", {"traceparent": SAMPLED})
     assert list(collector.trace(TRACE)) == ["GET /livez", "receive", "send"]
     server.stop()
