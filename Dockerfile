@@ -2,6 +2,10 @@
 # tallyd, tally and the libraries they need; the target `debian` is to build on, for a GPU's driver.
 # docs/image.md has sizes and start times; deploy/compose.yaml runs it locked down.
 ARG BASE=docker.io/library/debian:trixie-slim
+# Of the labels; tests/image/build.sh sets the commit and its time.
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG CREATED=1970-01-01T00:00:00Z
 
 FROM ${BASE} AS build
 WORKDIR /src
@@ -18,6 +22,15 @@ RUN apt-get update -q && \
     apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /installed /
 RUN ldconfig
+ARG VERSION
+ARG REVISION
+ARG CREATED
+LABEL org.opencontainers.image.title="Tally" \
+    org.opencontainers.image.description="Cumulative sums of tensors over HTTP" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.created="${CREATED}"
 ENV TALLY_LISTEN=0.0.0.0:8000
 USER 65532:65532
 EXPOSE 8000
@@ -26,13 +39,23 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
 ENTRYPOINT ["/usr/local/bin/tallyd"]
 
 FROM debian AS root
+ARG VERSION
 USER root
-COPY deploy/image-root.sh /
-RUN sh /image-root.sh /image
+COPY deploy/image-root.sh deploy/sbom.sh /
+RUN sh /image-root.sh /image "$VERSION"
 
 # No shell and nothing else to start. Nothing is written: the root may be read-only.
 FROM scratch
 COPY --from=root /image /
+ARG VERSION
+ARG REVISION
+ARG CREATED
+LABEL org.opencontainers.image.title="Tally" \
+    org.opencontainers.image.description="Cumulative sums of tensors over HTTP" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.created="${CREATED}"
 ENV TALLY_LISTEN=0.0.0.0:8000
 USER 65532:65532
 EXPOSE 8000

@@ -37,7 +37,7 @@ LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 # What each layer links with.
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
 LIBS_proto   := -ljansson -lz -ldeflate -lm
-LIBS_server  := -lmicrohttpd -lgnutls -luv
+LIBS_server  := -lmicrohttpd -lgnutls -luv -lcurl
 LIBS_client  := -lcurl -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))
@@ -94,7 +94,7 @@ $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC
 # With the kernels for every level of processor: for machines other than this one.
 .PHONY: all-levels
 all-levels:
-	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' all
+	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' all client opencl
 
 .PHONY: opencl
 opencl: $(LIB)/OpenCL/vendors/tally.icd
@@ -370,6 +370,7 @@ sim: deps-test
 	@build/venv/bin/python tests/sim/page.py $(ARGS)
 
 D := $(DESTDIR)$(PREFIX)
+LIBDIR ?= $(PREFIX)/lib
 # With the kernels for every level of processor.
 VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors
 install:
@@ -378,15 +379,16 @@ install:
 DOCUMENTS = $(shell find docs client/examples -type f) $(wildcard *.md deploy/*.md) deploy/tallyd.env.example LICENSE client/tally.h client/tally_directml.h
 .PHONY: install-built
 install-built: all client opencl
-	install -d $(D)/bin $(D)/include $(D)/lib/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/fish/vendor_completions.d
+	install -d $(D)/bin $(D)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/fish/vendor_completions.d
 	install -m755 $(BIN)/tallyd $(BIN)/tally $(D)/bin
 	install -m644 client/tally.h client/tally_directml.h $(D)/include
-	install -m644 $(LIB)/libtally.a $(D)/lib
-	install -m755 $(LIB)/$(SONAME) $(LIB)/libtally_opencl.so $(D)/lib
+	install -m644 $(LIB)/libtally.a $(DESTDIR)$(LIBDIR)
+	install -m755 $(LIB)/$(SONAME) $(LIB)/libtally_opencl.so $(DESTDIR)$(LIBDIR)
 	install -d $(DESTDIR)$(VENDORS)
-	echo "$(PREFIX)/lib/libtally_opencl.so" >$(DESTDIR)$(VENDORS)/tally.icd
-	ln -sf $(SONAME) $(D)/lib/libtally.so
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in >$(D)/lib/pkgconfig/tally.pc
+	echo "$(LIBDIR)/libtally_opencl.so" >$(DESTDIR)$(VENDORS)/tally.icd
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libtally.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in \
+	    >$(DESTDIR)$(LIBDIR)/pkgconfig/tally.pc
 	$(BIN)/tally completion bash >$(D)/share/bash-completion/completions/tally
 	$(BIN)/tally completion zsh >$(D)/share/zsh/site-functions/_tally
 	$(BIN)/tally completion fish >$(D)/share/fish/vendor_completions.d/tally.fish
@@ -394,9 +396,9 @@ install-built: all client opencl
 	install -d $(D)/share/man/man8
 	$(BIN)/tallyd --print-config man >$(D)/share/man/man8/tallyd.8
 	for page in $(DOCUMENTS); do install -D -m644 $$page $(D)/share/doc/tally/$$page; done
-	for unit in tallyd.service tallyd.socket; do \
-	    install -d $(D)/lib/systemd/system && \
-	    sed 's|/usr/local|$(PREFIX)|' deploy/$$unit >$(D)/lib/systemd/system/$$unit; done
+	install -d $(D)/lib/systemd/system
+	for unit in deploy/tallyd.service deploy/tallyd.socket; do \
+	    sed 's|/usr/local|$(PREFIX)|' $$unit >$(D)/lib/systemd/system/$${unit#deploy/}; done
 
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(B)/tests/libcount_calls.so
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
@@ -440,8 +442,18 @@ kernel-proofs: deps-tools deps-lint $(addprefix $(B)/tests/kernels/,test_monoid 
 
 image:
 	@sh tests/image/build.sh
-image-test:
+image-test: deps-test
 	@sh tests/image/run.sh
+
+# Of this commit: its source, the same bytes each time, and Debian packages built from that; then these
+# installed, run and purged in a new Debian system (as root).
+.PHONY: dist deb deb-test
+dist:
+	@sh deploy/dist.sh
+deb: deps deps-release dist
+	@sh deploy/deb.sh
+deb-test: deb
+	@sh tests/deb/run.sh
 
 clean:
 	rm -rf build

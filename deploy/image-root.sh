@@ -1,9 +1,10 @@
 #!/bin/sh
 # Lay out the image that is made from scratch (Dockerfile), on the Debian system that has Tally installed:
 #
-#   deploy/image-root.sh ROOT      ROOT gets tallyd, tally, the libraries they need, certificates, a user
+#   deploy/image-root.sh ROOT VERSION      ROOT gets tallyd, tally, the libraries they need, certificates, a user
 #
-# With each library comes its package's copyright notice and, where scanners look for packages, its dpkg entry.
+# With each library comes its package's copyright notice and, where scanners look for packages, its dpkg entry;
+# usr/share/doc/tally/sbom.spdx.json says what all of it is (sbom.sh, which lies next to this).
 set -eu
 
 root=$1
@@ -23,6 +24,9 @@ for library in $libraries /usr/sbin/update-ca-certificates; do
     cp -L --parents "/usr/share/doc/$package/copyright" "$root"
     dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package"
 done
+
+mkdir -p "$root/usr/share/doc/tally"
+sh "$(dirname "$0")/sbom.sh" "$root" "$2" >"$root/usr/share/doc/tally/sbom.spdx.json"
 
 echo 'tally:x:65532:65532::/nonexistent:/usr/sbin/nologin' >"$root/etc/passwd"
 echo 'tally:x:65532:' >"$root/etc/group"

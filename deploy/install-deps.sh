@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what Tally needs and this machine lacks, with apt-get (Debian 12 and 13, Ubuntu 24.04).
 #
-#   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [tools]      (default: run)
+#   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [tools] [release]      (default: run)
 #
 #   run    compilers (clang for the kernels), libraries
 #   test   what the test suites need, and a Python environment in build/venv; PoCL among them, an OpenCL
@@ -11,6 +11,7 @@
 #   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
 #   tools  what only the kernel proofs use: clang with its sanitizers, oclgrind
+#   release  what makes and checks Debian packages
 #
 # Quick when nothing is missing: one dpkg-query. Safe to run again and again, and side by side.
 # TALLY_NO_INSTALL=1 never installs, only reports. VENV=DIR puts the Python environment elsewhere.
@@ -27,6 +28,7 @@ browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has th
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
 tools_packages="clang oclgrind"
+release_packages="debhelper dpkg-dev fakeroot git lintian debootstrap python3"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
 die() {
@@ -109,7 +111,8 @@ main() {
         bench) wanted="$wanted $run_packages $test_packages" ;;
         mlserver) wanted="$wanted python3 python3-venv" ;;
         tools) ;;
-        *) die "no group '$group'; there are: run, test, clients, lint, bench, mlserver, tools" ;;
+        release) wanted="$wanted $release_packages" ;;
+        *) die "no group '$group'; there are: run, test, clients, lint, bench, mlserver, tools, release" ;;
         esac
     done
     command -v dpkg-query >/dev/null 2>&1 ||

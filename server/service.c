@@ -6,6 +6,7 @@
 #include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
+#include "server/base/trace.h"
 #include "server/http/http.h"
 #include "server/memory/memory.h"
 #include "server/memory/shm.h"
@@ -47,6 +48,17 @@ static enum status open_shm(const struct config *config, struct server *server,
     return config->allow_client_shm ? shm_create(&options, &server->shm, err) : STATUS_OK;
 }
 
+static enum status open_tracer(const struct config *config, struct server *server,
+                               struct error *err)
+{
+    const struct tracer_options options = {.endpoint = config->otlp_endpoint,
+                                           .rate = config->otlp_rate,
+                                           .log = server->log,
+                                           .metrics = server->metrics};
+    return config->otlp_endpoint[0] == '\0' ? STATUS_OK
+                                            : tracer_open(&options, &server->tracer, err);
+}
+
 static enum status build(struct config *config, struct server *server, struct http **http,
                          struct error *err)
 {
@@ -63,6 +75,7 @@ static enum status build(struct config *config, struct server *server, struct ht
     const struct queue_options queue = {.max_requests = (size_t)config->queue_depth};
     if (log_open(&log, &server->log, err) != STATUS_OK ||
         metrics_create(&server->metrics, err) != STATUS_OK ||
+        open_tracer(config, server, err) != STATUS_OK ||
         memory_create(&memory, &server->memory, err) != STATUS_OK ||
         memory_prepare(server->memory, err) != STATUS_OK ||
         clients_create(&server->clients, err) != STATUS_OK ||
@@ -108,6 +121,7 @@ static void take_down(struct server *server, struct http *http, int code)
     memory_destroy(server->memory);
     admission_destroy(server->admission);
     clients_destroy(server->clients);
+    tracer_close(server->tracer);
     metrics_destroy(server->metrics);
     log_close(server->log);
 }

@@ -19,9 +19,9 @@
  *   "description": ["one", "two"]         its lines, joined by blanks
  *   "enum": "models"                      the names in a table of the product (add_names)
  *   an operation's "id", "like"           operationId; the operation that it is a copy of but for what it says
- *   its "parameters": ["name"]            after X-Request-Id and what the path names
+ *   its "parameters": ["name"]            after what every request may have and what the path names
  *   its "body", "200" ...: media types    as keys; {} where the body is bytes of that media type
- *   "headers": ["name"] of an answer      after X-Request-Id
+ *   "headers": ["name"] of an answer      after what every answer may have
  *   its "errors": [404]                   besides those that every route has; a tensor route has more
  *
  * Failure modes, all of which end the build with a sentence: a route without an operation, an
@@ -265,6 +265,8 @@ static json_t *make_answer(json_t *said, bool timed)
     size_t i = 0;
     json_t *name = NULL;
     add_header(list, "X-Request-Id");
+    add_header(list, "traceparent");
+    add_header(list, "tracestate");
     if (timed) {
         add_header(list, "Server-Timing");
     }
@@ -329,6 +331,8 @@ static json_t *make_parameters(json_t *said, const char *path, bool tensor)
     size_t i = 0;
     json_t *name = NULL;
     add_parameter(list, "requestId");
+    add_parameter(list, "traceparent");
+    add_parameter(list, "tracestate");
     for (const char *at = strchr(path, '{'); at != NULL; at = strchr(at + 1, '{')) {
         char segment[TEXT_ROOM];
         (void)snprintf(segment, sizeof segment, "%.*s", (int)strcspn(at + 1, "}"), at + 1);

@@ -145,7 +145,14 @@ X(log_level,           CHOICE, "info",           0,          0,                "
 X(log_requests,        BOOL,   "true",           0,          1,                "true|false",       \
   "Write a line per request, at level info.")                                                      \
 X(log_rate,            UINT,   "1000",           0,          10000000,         "lines/s",          \
-  "Most request lines per second; what is left out is counted. 0: no limit.")
+  "Most request lines per second; what is left out is counted. 0: no limit.")                      \
+GROUP("Traces")                                                                                    \
+X(otlp_endpoint,       TEXT,   "",               0,          4096,             "url",              \
+  "Send OpenTelemetry spans of requests there, as OTLP/JSON over HTTP: http://localhost:4318, "    \
+  "where without a path it is /v1/traces. They are dropped rather than waited for.")               \
+X(otlp_rate,           UINT,   "100",            0,          10000000,         "traces/s",         \
+  "Most traces per second that begin here, with tensors that come without a traceparent. What a "  \
+  "caller has sampled is sent in any case, what it has not sampled never. 0: none begin here.")
 /* clang-format on */
 
 #endif

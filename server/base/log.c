@@ -415,6 +415,8 @@ bool log_request_due(struct log *log)
 static void add_fields(struct log_line *line, const struct log_request *request)
 {
     log_line_text(line, "id", request->id);
+    log_line_text(line, "trace_id", request->trace_id);
+    log_line_text(line, "span_id", request->span_id);
     log_line_text(line, "client", request->client);
     log_line_text(line, "token", request->token);
     log_line_text(line, "method", request->method);

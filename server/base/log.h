@@ -55,8 +55,10 @@ struct log_request {
     uint64_t queue_us;
     uint64_t compute_us;
     uint64_t total_us;
-    uint32_t batch; /* requests that shared its launch, 0: none ran */
-    int device;     /* number, -1: none */
+    uint32_t batch;       /* requests that shared its launch, 0: none ran */
+    int device;           /* number, -1: none */
+    const char *trace_id; /* in hex, as is span_id */
+    const char *span_id;
 };
 
 /* Ask once for each request, before gathering its fields. True: log_request() is to follow;

@@ -17,6 +17,7 @@
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
 #include "server/http/tls.h"
+#include "server/http/trace_exchange.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/land.h"
@@ -72,6 +73,8 @@ static void reset(struct exchange *x)
     x->path = "";
     x->route = NULL;
     x->token_name[0] = '\0';
+    x->trace.trace[0] = 0;
+    x->trace.trace[1] = 0;
     x->held = false;
     x->orphan = false;
     x->refused_ns = 0;
@@ -406,6 +409,7 @@ static enum status open_exchange(struct exchange *x)
     if (status == STATUS_OK) {
         status = find_route(x, err);
     }
+    trace_exchange_begin(x);
     if (status == STATUS_OK && x->route->kind != ROUTE_PAGE && !x->preflight) {
         choose_deadline(x);
         x->request.high = x->header.high;
@@ -586,11 +590,19 @@ static void shape_text(const struct scan_desc *desc, char *text, size_t room)
     }
 }
 
-static void log_end(const struct exchange *x, uint64_t now_ns)
+/* What the log and the trace say of it, those of them that want it. */
+static void report_end(const struct exchange *x, bool logged, bool traced)
 {
     const struct request *request = &x->request;
+    uint64_t now_ns = clock_now_ns();
     char client[INET6_ADDRSTRLEN];
     char shape[256];
+    char trace_id[33] = "";
+    char span_id[17] = "";
+    if (trace_context_is_set(&x->trace)) {
+        (void)trace_hex(x->trace.trace[1], trace_hex(x->trace.trace[0], trace_id));
+        (void)trace_hex(x->trace.span, span_id);
+    }
     address_text(&x->address, client, sizeof client);
     shape[0] = '\0';
     if (request->planned) {
@@ -619,8 +631,15 @@ static void log_end(const struct exchange *x, uint64_t now_ns)
         .total_us = clock_span_ns(request->times.arrived, now_ns) / NS_PER_US,
         .batch = request->batch,
         .device = request->device,
+        .trace_id = trace_id,
+        .span_id = span_id,
     };
-    log_request(x->loop->server->log, &line);
+    if (logged) {
+        log_request(x->loop->server->log, &line);
+    }
+    if (traced) {
+        trace_exchange_end(x, &line, now_ns);
+    }
 }
 
 static void count_end(struct exchange *x)
@@ -674,8 +693,10 @@ static void end(struct exchange *x)
     struct memory *memory = loop->server->memory;
     count_end(x);
     x->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
-    if (log_request_due(loop->server->log)) {
-        log_end(x, clock_now_ns());
+    bool logged = log_request_due(loop->server->log);
+    bool traced = trace_exchange_due(x);
+    if (logged || traced) {
+        report_end(x, logged, traced);
     }
     if (request->decoded) {
         request->codec->release(&request->call);

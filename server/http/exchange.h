@@ -26,6 +26,7 @@
 #ifndef TALLY_SERVER_EXCHANGE_H
 #define TALLY_SERVER_EXCHANGE_H
 
+#include "server/base/trace_context.h"
 #include "server/http/header_check.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
@@ -90,6 +91,7 @@ struct exchange {
     struct header_check header;
     struct sockaddr_storage address;   /* whose request it is: the peer's, or behind proxies */
     char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
+    struct trace_context trace;
     bool post;
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */

@@ -26,6 +26,8 @@ enum field {
     FIELD_FORWARDED,
     FIELD_ORIGIN,
     FIELD_ASKED_METHOD,
+    FIELD_TRACEPARENT,
+    FIELD_TRACESTATE,
     FIELD_COUNT
 };
 
@@ -56,6 +58,8 @@ static const struct {
     [FIELD_FORWARDED] = ROW("X-Forwarded-For", false),
     [FIELD_ORIGIN] = ROW("Origin", false),
     [FIELD_ASKED_METHOD] = ROW("Access-Control-Request-Method", false),
+    [FIELD_TRACEPARENT] = ROW("traceparent", false),
+    [FIELD_TRACESTATE] = ROW("tracestate", false),
 #undef ROW
 };
 
@@ -388,6 +392,16 @@ static void see(struct header_check *check, enum field field, const char *value,
     case FIELD_ASKED_METHOD:
         check->asks_method = true;
         break;
+    case FIELD_TRACEPARENT:
+        check->traceparent = value;
+        check->traceparents++;
+        break;
+    case FIELD_TRACESTATE:
+        if (check->tracestates < HEADER_TRACESTATES) {
+            check->tracestate[check->tracestates] = value;
+        }
+        check->tracestates++;
+        break;
     case FIELD_HOST:
     case FIELD_COUNT:
         break;
@@ -418,6 +432,8 @@ void header_check_init(struct header_check *check, bool http_1_1)
     check->forwarded = NULL;
     check->origin = NULL;
     check->asks_method = false;
+    check->traceparents = 0;
+    check->tracestates = 0;
     check->media_text = "";
     check->seen = 0;
     check->codings = 0;

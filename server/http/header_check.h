@@ -22,6 +22,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum {
+    HEADER_TRACESTATES = 8 /* fields of that name that are read; they may be a list */
+};
+
 /* What Content-Type says; HEADER_MEDIA_NONE also for curl's x-www-form-urlencoded default. */
 enum header_media {
     HEADER_MEDIA_NONE,
@@ -53,9 +57,13 @@ struct header_check {
     const char *forwarded;     /* X-Forwarded-For, the last; NULL if there is none; borrowed */
     const char *origin;        /* Origin, NULL if there is none; borrowed */
     bool asks_method;          /* Access-Control-Request-Method: with OPTIONS a preflight */
-    const char *media_text;    /* Content-Type as it came, for the refusal; borrowed */
-    unsigned seen;             /* private: fields met, to find doubles */
-    int codings;               /* private: codings named by Accept-Encoding */
+    const char *traceparent;   /* the last; borrowed, as is tracestate */
+    size_t traceparents;       /* how many came */
+    const char *tracestate[HEADER_TRACESTATES]; /* as far as there is room */
+    size_t tracestates;                         /* how many came */
+    const char *media_text; /* Content-Type as it came, for the refusal; borrowed */
+    unsigned seen;          /* private: fields met, to find doubles */
+    int codings;            /* private: codings named by Accept-Encoding */
 };
 
 void header_check_init(struct header_check *check, bool http_1_1);

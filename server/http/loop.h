@@ -5,6 +5,7 @@
 
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
+#include "server/http/trace_exchange.h"
 #include "server/sched/completion.h"
 #include "server/sched/server.h"
 
@@ -104,6 +105,7 @@ struct http_loop {
     bool stopping;
     uint32_t id_prefix; /* of the request ids made here */
     uint32_t id_next;
+    struct trace_random trace_random; /* for the traces and spans made here */
 };
 
 enum {

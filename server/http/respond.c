@@ -318,6 +318,14 @@ bool respond(struct exchange *x)
     for (size_t i = 0; i < count; i++) {
         add(response, fields[i].name, fields[i].value);
     }
+    if (trace_context_is_set(&x->trace)) {
+        char traceparent[TRACE_PARENT_CHARS + 1];
+        trace_context_text(&x->trace, traceparent);
+        add(response, "traceparent", traceparent);
+        if (x->trace.state[0] != '\0') {
+            add(response, "tracestate", x->trace.state);
+        }
+    }
     if (x->close || ends_in_drain(x)) {
         add(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
@@ -364,18 +372,26 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
     char challenge[CHALLENGE_BYTES];
     challenge_text(x, challenge, sizeof challenge);
     bool authenticate = challenge[0] != '\0';
+    char traceparent[TRACE_PARENT_CHARS + 1] = "";
+    bool traced = trace_context_is_set(&x->trace);
+    if (traced) {
+        trace_context_text(&x->trace, traceparent);
+    }
+    bool state = traced && x->trace.state[0] != '\0';
     bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL;
     char origin[ORIGIN_FIELDS_BYTES];
     origin_fields_text(x, origin, sizeof origin);
     return snprintf(text, room,
                     "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                     "Content-Type: application/json\r\nContent-Length: %zu\r\n"
-                    "%s%s%s%s%s%s%s%sX-Request-Id: %s\r\n\r\n",
+                    "%s%s%s%s%s%s%s%s%s%s%s%s%s%sX-Request-Id: %s\r\n\r\n",
                     x->http_status, reason, date, body_bytes, retry,
                     authenticate ? "WWW-Authenticate: " : "", challenge,
                     authenticate ? "\r\n" : "", allow ? "Allow: " : "",
-                    allow ? route_allow(x->route) : "", allow ? "\r\n" : "", origin,
-                    request->id);
+                    allow ? route_allow(x->route) : "", allow ? "\r\n" : "",
+                    traced ? "traceparent: " : "", traceparent, traced ? "\r\n" : "",
+                    state ? "tracestate: " : "", state ? x->trace.state : "",
+                    state ? "\r\n" : "", origin, request->id);
 }
 
 void respond_early(struct exchange *x)

@@ -9,6 +9,7 @@
  *   codec pool    codec_pool_create(): long texts
  *   device        device_pool_start(): one or two workers for each device
  *   log writer    log_open()
+ *   trace sender  tracer_open()
  * All signals are blocked before the first thread starts; only main waits for them.
  *
  * The parts start in the order of the fields and stop in the reverse order, after the drain
@@ -31,6 +32,7 @@ struct server {
     const struct config *config;
     struct log *log;
     struct metrics *metrics;
+    struct tracer *tracer; /* NULL: --otlp-endpoint is not set */
     struct memory *memory;
     struct clients *clients;
     struct admission *admission;

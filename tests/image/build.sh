@@ -27,8 +27,11 @@ done
     exit 1
 }
 
+revision=$(git rev-parse HEAD)
+created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
 # build FLAG ...: the first one's layers serve the second one, too.
 build() {
+    set -- --build-arg REVISION="$revision" --build-arg CREATED="$created" "$@"
     # shellcheck disable=SC2086  # lists of flags
     case $tool in
     buildah)

@@ -111,6 +111,24 @@ packages_install() {
     esac >"$work/log" 2>&1 && grep -q '^Platform #0: Tally' "$work/log"
 }
 
+# label_is NAME TEXT
+label_is() { [ "$(inspect "index .Config.Labels \"org.opencontainers.image.$1\"")" = "$2" ]; }
+
+# sbom_is_right: SPDX's own tool finds no fault with it, and it has each package of the image.
+sbom_is_right() {
+    for file in usr/share/doc/tally/sbom.spdx.json var/lib/dpkg/status.d; do
+        case $tool in
+        buildah) cp -r "$mounted/$file" "$work/" ;;
+        *) "$tool" cp "$name:/$file" "$work/" ;;
+        esac
+    done
+    "${VENV:-build/venv}/bin/pyspdxtools" -i "$work/sbom.spdx.json" >"$work/log" 2>&1 || return 1
+    for package in "$work"/status.d/*; do
+        grep -qF "\"name\": \"${package##*/}\", \"versionInfo\": \"$(sed -n 's/^Version: //p' "$package")\"" \
+            "$work/sbom.spdx.json" || return 1
+    done
+}
+
 passed=0 failed=0
 check() { # check WHAT COMMAND ...
     what=$1
@@ -142,6 +160,9 @@ check_image() {
     check "start to ready" python3 tests/image/check.py "$url" ready "$started"
     check "it takes under 25 MB when idle" idle_memory_below 25000
     check "the pages' examples" python3 tests/image/check.py "$url" examples
+    check "its labels say which version it is" label_is version "$(sh deploy/version.sh)"
+    check "and of which commit" label_is revision "$(git rev-parse HEAD)"
+    [ "$1" != latest ] || check "it has a list of what it is made of" sbom_is_right
     check "the health check finds it healthy, without a shell" health_check
     check "SIGTERM ends it cleanly" stop
     start

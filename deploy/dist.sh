@@ -1,0 +1,13 @@
+#!/bin/sh
+# The source of this commit as an archive, the same bytes whenever and wherever it is made:
+#
+#   deploy/dist.sh          writes build/dist/tally-VERSION.tar.gz and its SHA-256
+set -eu
+
+cd "$(dirname "$0")/.."
+name=tally-$(sh deploy/version.sh)
+mkdir -p build/dist
+# git's tar has the commit's time for every file; gzip is told to leave out its own.
+git archive --format=tar --prefix="$name/" HEAD | gzip -9 -n >"build/dist/$name.tar.gz"
+cd build/dist
+sha256sum "$name.tar.gz" | tee "$name.tar.gz.sha256"

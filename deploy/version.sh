@@ -1,0 +1,45 @@
+#!/bin/sh
+# The version stands in the Makefile. What has to repeat it is written from there:
+#
+#   deploy/version.sh          prints it
+#   deploy/version.sh write    puts it where it is repeated
+#   deploy/version.sh check    fails where another one stands (make lint)
+set -eu
+
+cd "$(dirname "$0")/.."
+version=$(sed -n 's/^VERSION := //p' Makefile)
+
+# FILE and the sed script that puts the version there, in each line.
+copies() {
+    cat <<END
+Dockerfile s/^(ARG VERSION=).*/\\1$version/
+client/man/tally.1 s/^(\\.TH TALLY 1 "" "tally )[^"]*/\\1$version/
+client/man/tally.3 s/^(\\.TH TALLY 3 "" "tally )[^"]*/\\1$version/
+client/python/tally/__init__.py s/^(__version__ = ")[^"]*/\\1$version/
+client/tally.h s/^(.* Version of this library, ")[^"]*/\\1$version/
+deploy/kubernetes/README.md s/(called .tally:)[0-9.]*[0-9]/\\1$version/
+deploy/kubernetes/base/kustomization.yaml s/(name: tally, newTag: )[^}]*/\\1$version/
+deploy/kubernetes/overlays/kserve/kustomization.yaml s/(name: tally, newTag: )[^}]*/\\1$version/
+server/pages/v2_pages.openapi.json s/^( *"version": ")[^"]*/\\1$version/
+END
+}
+
+case ${1:-print} in
+print) echo "$version" ;;
+write) copies | while read -r file script; do sed -E -i "$script" "$file"; done ;;
+check)
+    copies | {
+        wrong=0
+        while read -r file script; do
+            grep -qF -- "$version" "$file" && sed -E "$script" "$file" | cmp -s - "$file" && continue
+            echo "$file: another version than the Makefile's $version; deploy/version.sh write mends it"
+            wrong=1
+        done
+        exit "$wrong"
+    }
+    ;;
+*)
+    echo "usage: deploy/version.sh [write|check]" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,96 @@
+/* The trace of an exchange; see trace_exchange.h. */
+#include "server/http/trace_exchange.h"
+
+#include "server/base/clock.h"
+#include "server/base/trace.h"
+#include "server/http/exchange.h"
+#include "server/http/loop.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+enum {
+    TARGET_BYTES = 256
+};
+
+static uint64_t draw(struct http_loop *loop)
+{
+    struct trace_random *random = &loop->trace_random;
+    if (random->left == 0) {
+        if (getrandom(random->numbers, sizeof random->numbers, 0) < 0) {
+            random->numbers[0] = clock_now_ns(); /* nothing hangs on it but that ids differ */
+        }
+        random->left = ARRAY_COUNT(random->numbers);
+    }
+    return random->numbers[--random->left];
+}
+
+void trace_exchange_begin(struct exchange *x)
+{
+    struct http_loop *loop = x->loop;
+    const struct header_check *header = &x->header;
+    struct tracer *tracer = loop->server->tracer;
+    bool there = header->traceparents > 0;
+    /* Two of them are as good as none. */
+    if (header->traceparents == 1 &&
+        trace_context_read(header->traceparent, draw(loop), &x->trace)) {
+        if (header->tracestates <= HEADER_TRACESTATES) {
+            trace_context_read_state(header->tracestate, header->tracestates, &x->trace);
+        }
+        return;
+    }
+    bool tensor = x->route != NULL && x->route->kind != ROUTE_PAGE;
+    bool sampled = (there || tensor) && tracer_begins(tracer, x->request.times.arrived);
+    if (there || sampled) {
+        const uint64_t random[] = {draw(loop), draw(loop), draw(loop)};
+        trace_context_begin(&x->trace, random);
+        x->trace.flags |= sampled ? TRACE_SAMPLED : 0;
+    }
+}
+
+bool trace_exchange_due(const struct exchange *x)
+{
+    return x->loop->server->tracer != NULL && trace_context_is_set(&x->trace) &&
+           (x->trace.flags & TRACE_SAMPLED) != 0;
+}
+
+/* The path as it came: the route's pattern with the segments that it captured. */
+static const char *whole_path(const struct exchange *x, char *text, size_t room)
+{
+    if (x->route == NULL) {
+        return x->path;
+    }
+    const char *from = x->route->pattern;
+    size_t used = 0;
+    size_t segment = 0;
+    while (*from != '\0' && used + 1 < room) {
+        if (from[0] == '{') {
+            size_t count = strnlen(x->segments[segment], room - 1 - used);
+            memcpy(text + used, x->segments[segment++], count);
+            used += count;
+            from += 2;
+        } else {
+            text[used++] = *from++;
+        }
+    }
+    text[used] = '\0';
+    return text;
+}
+
+void trace_exchange_end(const struct exchange *x, const struct log_request *line,
+                        uint64_t now_ns)
+{
+    char path[TARGET_BYTES];
+    struct log_request own = *line;
+    own.path = whole_path(x, path, sizeof path);
+    const struct trace_request ended = {
+        .context = &x->trace,
+        .line = &own,
+        .route = x->route != NULL ? x->route->pattern : NULL,
+        .tls = x->conn->tls != NULL,
+        .times = x->request.times,
+        .answered_ns = request_state(&x->request) == REQUEST_ANSWERING ? x->conn->since_ns : 0,
+        .ended_ns = now_ns,
+    };
+    tracer_add(x->loop->server->tracer, &ended);
+}

@@ -1,0 +1,175 @@
+"""What is released: one version everywhere, an archive that is the same each time, an image's build that has what
+`make install` names, and what an image is made of."""
+
+import fnmatch
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tarfile
+import tomllib
+
+from spdx_tools.spdx.model import RelationshipType
+from spdx_tools.spdx.parser.parse_anything import parse_file
+from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
+
+from support.tallyd import BINARY, TOP
+
+STATUS = """Package: {name}
+Status: install ok installed
+Maintainer: Some "One" <some@debian.org>
+Architecture: amd64
+Version: {version}
+Depends: libc6 (>= 2.36)
+Description: a library
+ of many lines
+"""
+
+
+def run(*command, cwd=TOP, **options):
+    return subprocess.run(
+        command, cwd=cwd, check=True, capture_output=True, text=True, **options
+    ).stdout
+
+
+VERSION = run("sh", "deploy/version.sh").strip()
+
+
+def test_the_version_of_the_makefile_is_everywhere(client):
+    assert f"VERSION := {VERSION}\n" in (TOP / "Makefile").read_text()
+    run("sh", "deploy/version.sh", "check")
+    assert run(BINARY, "--version") == f"tallyd {VERSION}\n"
+    assert f'"tallyd {VERSION}"' in run(BINARY, "--print-config", "man")
+    tally = pathlib.Path(BINARY).parent / "tally"
+    assert VERSION in run(tally, "--version")
+    assert client.get("/version").json()["version"] == VERSION
+    assert client.get("/openapi.json").json()["info"]["version"] == VERSION
+    project = tomllib.loads((TOP / "client/python/pyproject.toml").read_text())["project"]
+    assert project["dynamic"] == ["version"]  # tally.__version__, which version.sh checks
+    assert f"## {VERSION} - " in (TOP / "CHANGELOG.md").read_text()
+
+
+def test_another_version_is_found_wherever_it_stands_and_written_from_the_makefile(tmp_path):
+    files = re.findall(r"^(\S+) s/", (TOP / "deploy/version.sh").read_text(), re.M)
+    assert len(files) >= 8
+    for name in [*files, "Makefile", "deploy/version.sh"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((TOP / name).read_bytes())
+    makefile = tmp_path / "Makefile"
+    makefile.write_text(makefile.read_text().replace(f"VERSION := {VERSION}", "VERSION := 98.7.6"))
+    found = subprocess.run(
+        ["sh", "deploy/version.sh", "check"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert found.returncode == 1
+    assert [line.split(":")[0] for line in found.stdout.splitlines()] == files
+    run("sh", "deploy/version.sh", "write", cwd=tmp_path)
+    run("sh", "deploy/version.sh", "check", cwd=tmp_path)
+    for name in files:
+        assert "98.7.6" in (tmp_path / name).read_text()
+
+
+def test_the_archive_of_a_commit_is_the_same_each_time_and_has_every_file(tmp_path):
+    clone = tmp_path / "clone"
+    run("git", "clone", "-q", "--no-hardlinks", str(TOP), str(clone))
+    digests = set()
+    for umask in (0o022, 0o077):
+        run("sh", "deploy/dist.sh", cwd=clone, umask=umask)
+        archive = clone / f"build/dist/tally-{VERSION}.tar.gz"
+        digests.add(hashlib.sha256(archive.read_bytes()).hexdigest())
+    assert len(digests) == 1
+    assert digests.pop() in (clone / f"build/dist/tally-{VERSION}.tar.gz.sha256").read_text()
+    with tarfile.open(archive) as tar:
+        names = {member.name for member in tar if member.isfile()}
+    tracked = run("git", "ls-files", cwd=clone).split("\n")[:-1]
+    assert names == {f"tally-{VERSION}/{name}" for name in tracked}
+
+
+def passes_dockerignore(name, patterns):
+    """Docker's rule: the last pattern that matches a path or a folder above it decides."""
+    ignored = False
+    parts = name.split("/")
+    paths = ["/".join(parts[: i + 1]) for i in range(len(parts))]
+    for pattern in patterns:
+        depth = pattern.lstrip("!").count("/")
+        if any(
+            fnmatch.fnmatchcase(path, pattern.lstrip("!"))
+            for path in paths
+            if path.count("/") == depth
+        ):
+            ignored = not pattern.startswith("!")
+    return not ignored
+
+
+def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
+    """All that the build and `make install` name, as far as git has it."""
+    patterns = (TOP / ".dockerignore").read_text().split()
+    tracked = run("git", "ls-files").split("\n")[:-1]
+    kept = [name for name in tracked if passes_dockerignore(name, patterns)]
+    for name in kept:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        os.symlink(TOP / name, tmp_path / name)
+    show = (
+        "show: ; @printf '%s\\n' $(DOCUMENTS) $(PROTO_SRC) $(KERNEL_SRC) $(SERVER_SRC) $(CLIENT_SRC) $(CLI_SRC)"
+        " $(AHEAD_SRC) $(LIST_SRC) $(FRAGMENTS) $(MAKER_SRC)"
+    )
+    named = set(run("make", "-s", f"--eval={show}", "show").split())
+    assert len(named) > 200
+    missing = {name for name in named if not (tmp_path / name).exists()}
+    assert not missing
+    # The recipes of `make install`, without what they need first.
+    recipes = run("make", "-n", "-o", "all", "-o", "client", "-o", "opencl", "install-built")
+    words = {word for word in re.split(r"[\s;']+", recipes) if word and "=" not in word}
+    used = {name for word in words for name in tracked if fnmatch.fnmatchcase(name, word)}
+    assert {"deploy/tallyd.service", "client/tally.pc.in", "client/man/tally.1"} <= used
+    assert used <= set(kept), used - set(kept)
+    dockerfile = (TOP / "Dockerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.M)
+    for name in " ".join(copied).split():
+        assert name == "." or name in kept
+
+
+def test_the_list_of_what_an_image_is_made_of_is_valid_and_complete(tmp_path):
+    entries = {"libc6": "2.41-12", "libstdc++6": "14.2.0-19", "libk": "1:5.0~rc1+dfsg-2"}
+    status = tmp_path / "var/lib/dpkg/status.d"
+    status.mkdir(parents=True)
+    for name, version in entries.items():
+        (status / name).write_text(STATUS.format(name=name, version=version))
+    programs = tmp_path / "usr/local/bin"
+    programs.mkdir(parents=True)
+    for name in ("tallyd", "tally"):
+        (programs / name).write_text(name)
+    release = tmp_path / "os-release"
+    release.write_text('ID=debian\nVERSION_ID="13"\n')
+
+    def make(time="1700000000"):
+        environment = {**os.environ, "OS_RELEASE": str(release)}
+        return run("sh", "deploy/sbom.sh", str(tmp_path), VERSION, time, env=environment)
+
+    text = make()
+    assert text == make()
+    path = tmp_path / "sbom.spdx.json"
+    path.write_text(text)
+    document = parse_file(str(path))
+    assert not validate_full_spdx_document(document)
+    assert {package.name: package.version for package in document.packages} == {
+        "tally": VERSION,
+        **entries,
+    }
+    needed = [
+        relation
+        for relation in document.relationships
+        if relation.relationship_type == RelationshipType.DEPENDS_ON
+    ]
+    assert len(needed) == len(entries)
+    purls = [
+        package["externalRefs"][0]["referenceLocator"] for package in json.loads(text)["packages"]
+    ]
+    assert purls[1:] == [
+        "pkg:deb/debian/libc6@2.41-12?arch=amd64&distro=debian-13",
+        "pkg:deb/debian/libk@1%3A5.0~rc1%2Bdfsg-2?arch=amd64&distro=debian-13",
+        "pkg:deb/debian/libstdc%2B%2B6@14.2.0-19?arch=amd64&distro=debian-13",
+    ]
+    (status / "libc6").write_text(STATUS.format(name="libc6", version="2.41-13"))
+    assert json.loads(make())["documentNamespace"] != json.loads(text)["documentNamespace"]
