@@ -430,6 +430,29 @@ static void turn(struct parts_job *job, struct tensor *tensor)
     tensor->fortran_order = false;
 }
 
+/* The checkpoint, and where the sums go, as far as they have come before. */
+static int open_output(struct parts_job *job, enum format output)
+{
+    const struct settings *settings = job->settings;
+    const struct text_reader *reader = &job->source.text;
+    int status = check_job(job);
+    if (status == EXIT_DONE && settings->resume) {
+        status = checkpoint_load(settings->checkpoint, &job->checkpoint);
+    }
+    job->saves = settings->checkpoint != NULL;
+    if (status == EXIT_DONE) {
+        status = part_sink_open(&job->sink, settings, output, &job->source.tensor, job->saves,
+                                settings->resume);
+    }
+    if (status == EXIT_DONE && reader->header != NULL &&
+        (output == FORMAT_TEXT || output == FORMAT_CSV)) {
+        status = part_sink_line(&job->sink, reader->header, reader->header_bytes);
+    }
+    return status == EXIT_DONE && job->saves
+               ? checkpoint_save(settings->checkpoint, &job->checkpoint)
+               : status;
+}
+
 static int open_job(struct parts_job *job, enum format input, enum format output)
 {
     const struct settings *settings = job->settings;
@@ -463,23 +486,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     job->source.flush_ms = job->turned ? -1 : (int)settings->flush_ms;
     job->sink.cutting = &job->source.cutting;
     describe_job(job, output);
-    status = check_job(job);
-    if (status == EXIT_DONE && settings->resume) {
-        status = checkpoint_load(settings->checkpoint, &job->checkpoint);
-    }
-    job->saves = settings->checkpoint != NULL;
-    if (status == EXIT_DONE) {
-        status =
-            part_sink_open(&job->sink, settings, output, tensor, job->saves, settings->resume);
-    }
-    const struct text_reader *reader = &job->source.text;
-    if (status == EXIT_DONE && reader->header != NULL &&
-        (output == FORMAT_TEXT || output == FORMAT_CSV)) {
-        status = part_sink_line(&job->sink, reader->header, reader->header_bytes);
-    }
-    return status == EXIT_DONE && job->saves
-               ? checkpoint_save(settings->checkpoint, &job->checkpoint)
-               : status;
+    return open_output(job, output);
 }
 
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,

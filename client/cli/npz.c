@@ -131,10 +131,11 @@ static void read_extra(const char *extra, uint64_t count, struct npz_member *mem
 static bool next_member(const char *directory, uint64_t bytes, uint64_t *at,
                         struct npz_member *member)
 {
-    const char *entry = directory + *at;
-    if (bytes - *at < ENTRY_BYTES || memcmp(entry, "PK\1\2", 4) != 0) {
+    if (directory == NULL || bytes - *at < ENTRY_BYTES ||
+        memcmp(directory + *at, "PK\1\2", 4) != 0) {
         return false;
     }
+    const char *entry = directory + *at;
     const uint64_t name = get(entry + 28, 2);
     const uint64_t extra = get(entry + 30, 2);
     const uint64_t whole = ENTRY_BYTES + name + extra + get(entry + 32, 2);
@@ -270,7 +271,8 @@ int npz_inflate(struct source *source, char *to, size_t room, size_t *got)
     struct npz_stream *stream = source->npz;
     z_stream *inflater = &stream->inflate;
     int code = Z_OK;
-    const size_t most = room < PACKED_BYTES * 4 ? room : PACKED_BYTES * 4;
+    const size_t step = (size_t)PACKED_BYTES * 4;
+    const size_t most = room < step ? room : step;
     inflater->next_out = (Bytef *)to;
     inflater->avail_out = (uInt)most;
     while (code == Z_OK && inflater->avail_out == most) {

@@ -120,7 +120,7 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             memset(at, ']', (size_t)closing);
             at += closing;
         } else {
-            *at = sink->printed % sink->row == 0 ? '\n' : sink->delimiter;
+            *at = (char)(sink->printed % sink->row == 0 ? '\n' : sink->delimiter);
             at++;
         }
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {

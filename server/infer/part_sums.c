@@ -38,20 +38,19 @@ uint64_t part_sum_settled(uint64_t bits, size_t bytes)
 enum status part_sums_settle(void *sums, size_t bytes, uint64_t count,
                              const struct parallel *parallel, struct error *err)
 {
+    uint64_t *const doubles = sums;
+    uint32_t *const floats = sums;
     for (uint64_t at = 0; at < count; at += PART_SUMS_AT_ONCE) {
-        const uint64_t left = count - at;
-        const uint64_t some = left < PART_SUMS_AT_ONCE ? left : PART_SUMS_AT_ONCE;
+        const uint64_t end = count - at < PART_SUMS_AT_ONCE ? count : at + PART_SUMS_AT_ONCE;
         if (at > 0 && !parallel_step(parallel)) {
             return parallel_given_up(err);
         }
-        uint64_t *const doubles = (uint64_t *)sums + at;
-        uint32_t *const floats = (uint32_t *)sums + at;
         if (bytes == sizeof *doubles) {
-            for (uint64_t i = 0; i < some; i++) {
+            for (uint64_t i = at; i < end; i++) {
                 doubles[i] = settled_double(doubles[i]);
             }
         } else {
-            for (uint64_t i = 0; i < some; i++) {
+            for (uint64_t i = at; i < end; i++) {
                 floats[i] = settled_float(floats[i]);
             }
         }
