@@ -21,7 +21,8 @@ enum {
     STEPS_BACK = 5, /* behind HTTP threads, which begin what is short and end it */
     BACK_OFF_DOUBLINGS = 6,
     HERE_BYTES = 64 << 10, /* most of a request that another thread runs: some 10 us ... */
-    HERE_BATCH_BYTES = 256 << 10 /* ... of a batch of them */
+    HERE_BATCH_BYTES = 256 << 10, /* ... of a batch of them */
+    HERE_BATCHES = 4              /* before that thread goes on with its own work */
 };
 
 /* A batch of more than this gets more time in proportion. */
@@ -552,8 +553,9 @@ bool worker_run_here(struct worker *worker)
         return false;
     }
     struct queue *queue = worker->plan->queue;
-    while (works && queue_waits(queue) &&
-           batcher_take(queue, &batching, 0, &first, &count) == BATCHER_TAKEN) {
+    for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
+                    batcher_take(queue, &batching, 0, &first, &count) == BATCHER_TAKEN;
+         i++) {
         hold(worker, first, count, NULL);
         works = run_batch(worker);
         ran = true;
