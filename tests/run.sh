@@ -52,7 +52,7 @@ export TALLY_BUILD="$build" TALLY_BIN="$bin" TALLY_MODE="$mode" TALLY_LOGS="$log
 
 # More processes than cores: many of these tests wait for timeouts to pass.
 status=0
-TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration tests/client/python -q -n "$((jobs + 2))" --dist worksteal \
+TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration tests/client/python -q -n "$((jobs + 3))" --dist worksteal \
     --junitxml="$logs/pytest.xml" -o junit_logging=no "$@" || status=$?
 "$venv/bin/python" tests/count_junit.py "$logs/pytest.xml" "$status" >"$logs/pytest.count"
 

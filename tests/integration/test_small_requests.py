@@ -75,7 +75,8 @@ def test_a_small_request_takes_few_allocations_and_system_calls(counted, dialect
     assert found["allocate"]["libjansson"] <= 0.1, found
     # Two are for the loan of the device to the HTTP thread; two for the worker's record of its batch,
     # from which it is taken should the driver hang; two more are those of our own OpenCL driver.
-    assert found["lock"]["tallyd"] <= 15.5, found
+    # Where the machine is busy, the device's thread is not always asleep yet, and computes itself.
+    assert found["lock"]["tallyd"] <= 18, found
     assert found["send"]["libmicrohttpd"] <= 1.1, found
     # This client sends header and body apart. Nothing is suspended, which would be an epoll_ctl()
     # to leave, one to come back and a recv() in vain.
