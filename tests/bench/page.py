@@ -184,7 +184,7 @@ def startup(rows):
     if firsts:
         least = min(firsts, key=lambda row: row["ratio"])
         times = f"{least['first_ms']:.0f} ms, then {least['later_ms']:.0f} ms"
-        words = f"later requests' time to the first's, least of {len(firsts)}: {least['work'][6:]}"
+        words = f"later to first time, least of {len(firsts)}: {least['work'][6:]}"
         lines.append([f"{words} ({times})", shown(least), least["goal"]])
     return table(["what", "found", "goal"], lines)
 
