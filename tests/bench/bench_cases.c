@@ -68,8 +68,8 @@ int bench_parse_numbers(const char *text, int64_t least, int64_t numbers[3])
     return count;
 }
 
-/* What there is of each layout; of integers those with a sign: the others share their kernels.
- */
+/* What there is of each layout; of integers those with a sign: the others share their
+ * kernels. */
 enum case_flag {
     EXCLUSIVE = 1,
     REVERSE = 2,
@@ -160,8 +160,8 @@ static int64_t at_least_1(int64_t step)
     return step > 1 ? step : 1;
 }
 
-/* The strides of a side; returns the elements that it spans, or would if nothing was repeated.
- */
+/* The strides of a side; returns the elements that it spans, or would if nothing was
+ * repeated. */
 static int64_t lay_out(const struct side *side, const struct scan_desc *desc, int64_t *strides)
 {
     int64_t stride = at_least_1(side->step);

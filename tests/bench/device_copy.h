@@ -14,8 +14,8 @@ struct copy {
 };
 
 /* Copy `bytes` from one slab to the other where the device works in host memory, else between
- * two buffers of its own. False: it says why on standard error; copy_close() is due either way.
- */
+ * two buffers of its own. False: it says why on standard error; copy_close() is due either
+ * way. */
 bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes);
 bool copy_run(struct copy *copy); /* and wait */
 void copy_close(struct copy *copy);

@@ -313,8 +313,8 @@ static void draft_page(struct draft *draft)
     wire_text_add(&draft->body, pages[at].body, strlen(pages[at].body));
 }
 
-/* One number and many sums, now and then more than a million: such an answer is sent in blocks.
- */
+/* One number and many sums, now and then more than a million: such an answer is sent in
+ * blocks. */
 static void draft_broadcast(struct draft *draft)
 {
     size_t count = draft->flags % 8 == 0 ? BROADCAST : BROADCAST / 256;
@@ -332,8 +332,8 @@ static void draft_broadcast(struct draft *draft)
     }
 }
 
-/* A body over the limit, by a little or by so much that the answer does not wait for its end.
- */
+/* A body over the limit, by a little or by so much that the answer does not wait for its
+ * end. */
 static void draft_too_long(struct draft *draft)
 {
     static const char zeros[4096];

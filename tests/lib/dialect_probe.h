@@ -33,8 +33,8 @@ void probe_deinit(struct probe *probe);
 enum status probe_run(struct probe *probe, const struct codec *codec, const void *body,
                       size_t bytes);
 
-/* The same with a text as body, `json` followed by `payload`; head_bytes is set to its length.
- */
+/* The same with a text as body, `json` followed by `payload`; head_bytes is set to its
+ * length. */
 enum status probe_framed(struct probe *probe, const struct codec *codec, const char *json,
                          const void *payload, size_t payload_bytes);
 

@@ -1,5 +1,5 @@
-/* Slab of a trial:   guard | skew, input | guard | skew, output | guard   (no output in place)
- */
+/* Slab of a trial:   guard | skew, input | guard | skew, output | guard
+ * In place there is no output. */
 #include "tests/lib/scan_trial.h"
 
 #include "tests/lib/ktest.h"

@@ -23,8 +23,8 @@
  * record for every request that was under way in the window.
  *
  * What can go wrong: a connection that fails is a record with status 0, and is opened again
- * after RECONNECT_NS; anything that is wrong with the arguments ends the program with status 2.
- */
+ * after RECONNECT_NS; anything that is wrong with the arguments ends the program with status
+ * 2. */
 #include "tests/load/load_client.h"
 
 #include <arpa/inet.h>

@@ -181,8 +181,8 @@ struct run_ask {
     bool totals;
 };
 
-/* The whole life of a request. The result is the answer's body, or the error. run_deinit() it.
- */
+/* The whole life of a request. The result is the answer's body, or the error. run_deinit()
+ * it. */
 __attribute__((unused)) static void run_asked(const struct codec *codec, const char *query,
                                               struct run_ask ask, struct byte_view body,
                                               struct run *run)

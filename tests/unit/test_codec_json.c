@@ -60,8 +60,8 @@ static void a_whole_number_is_an_integer_however_it_is_written(void **state)
     expect(
         "{\"data\":[9007199254740993.0],\"dtype\":\"uint64\",\"strides\":[1e0],\"shape\":[1]}",
         "{\"dtype\":\"uint64\",\"shape\":[1],\"data\":[9007199254740993]}");
-    /* The type that is left to the numbers is another question: how they are written decides.
-     */
+    /* The type that is left to the numbers is another question: how they are written
+     * decides. */
     expect("{\"data\":[1.0,2]}", "{\"dtype\":\"float64\",\"shape\":[2],\"data\":[1.0,3.0]}");
 }
 

@@ -112,8 +112,8 @@ static void what_comes_as_json_is_named_and_how_to_send_it(void **state)
     refuses(json, "", BYTES("\x00\x00\x80\x3f"), SAYS("begins with '..", "expected '{'"));
 }
 
-/* However long: such a body is not searched for "data", whose absence would be called a limit.
- */
+/* However long: such a body is not searched for "data", whose absence would be called a
+ * limit. */
 static void a_long_file_that_comes_as_json_is_named_too(void **state)
 {
     (void)state;

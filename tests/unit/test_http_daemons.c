@@ -136,8 +136,8 @@ static void who_was_served_least_is_next_and_who_was_idle_is_owed_nothing(void *
     }
 }
 
-/* All daemons of some clients have something to do all the time, and every run takes as long.
- */
+/* All daemons of some clients have something to do all the time, and every run takes as
+ * long. */
 static void daemons_all_run_once_before_one_runs_again(void **state)
 {
     enum {

@@ -94,8 +94,8 @@ static void unix_socket_is_made_and_removed(void **state)
     assert_int_equal(rmdir(directory), 0);
 }
 
-/* What the socket file was like when listen() was called: from then on it can be connected to.
- */
+/* What the socket file was like when listen() was called: from then on it can be connected
+ * to. */
 static struct stat when_listening;
 static const char *watched; /* NULL: nothing */
 

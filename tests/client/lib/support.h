@@ -1,5 +1,5 @@
-/* What several client tests need: cmocka in its order of includes, a scan of n int32 numbers.
- */
+/* What several client tests need: cmocka in its order of includes, a scan of n int32
+ * numbers. */
 #ifndef TESTS_CLIENT_SUPPORT_H
 #define TESTS_CLIENT_SUPPORT_H
 
