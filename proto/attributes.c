@@ -227,10 +227,7 @@ enum status attributes_from_query(const struct codec_request *request, unsigned 
                                    "the query parameter %s is given twice", param->name);
         }
         found |= attribute;
-        enum status status = store(attribute, param, desc, lists, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(store(attribute, param, desc, lists, err));
     }
     *seen = found;
     return STATUS_OK;
@@ -250,11 +247,9 @@ static enum status check_count(const char *field, bool given, int count, int ran
 enum status attributes_check_strides(const struct scan_desc *desc,
                                      const struct attribute_lists *lists, struct error *err)
 {
-    enum status status =
-        check_count("strides", desc->has_strides, lists->strides, desc->rank, err);
-    return status != STATUS_OK ? status
-                               : check_count("output_strides", desc->has_output_strides,
-                                             lists->output_strides, desc->rank, err);
+    TRY(check_count("strides", desc->has_strides, lists->strides, desc->rank, err));
+    return check_count("output_strides", desc->has_output_strides, lists->output_strides,
+                       desc->rank, err);
 }
 
 /* Product of the sizes, 0 if one is 0 whatever the others are. */

@@ -166,20 +166,14 @@ enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carr
                                "the carry has %zu bytes, at least %d are expected", carry.count,
                                CARRY_HEADER_BYTES);
     }
-    enum status status = carry_read_head(carry.bytes, carry.count, &found, err);
-    if (status == STATUS_OK) {
-        status = carry_check_head(&found, &call->desc, err);
-    }
-    if (status == STATUS_OK) {
-        status = carry_check_crc(&all, carry.bytes, carry.count, parallel, err);
-    }
-    if (status == STATUS_OK) {
-        call->carry.bytes = carry.count;
-        call->carry.held = carry_held(found.dtype, found.position);
-        call->carry.start = carry.bytes;
-        call->carry.position = found.position;
-    }
-    return status;
+    TRY(carry_read_head(carry.bytes, carry.count, &found, err));
+    TRY(carry_check_head(&found, &call->desc, err));
+    TRY(carry_check_crc(&all, carry.bytes, carry.count, parallel, err));
+    call->carry.bytes = carry.count;
+    call->carry.held = carry_held(found.dtype, found.position);
+    call->carry.start = carry.bytes;
+    call->carry.position = found.position;
+    return STATUS_OK;
 }
 
 enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
@@ -189,11 +183,8 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
     uint64_t totals = 0;
     uint64_t elements = 0;
     uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype, desc->precision))->bytes;
-    enum status status = cumsum_check_part(desc, request->totals, carry.count > 0, err);
+    TRY(cumsum_check_part(desc, request->totals, carry.count > 0, err));
     call->totals = request->totals;
-    if (status != STATUS_OK) {
-        return status;
-    }
     if (request->totals) {
         desc->exclusive = false; /* a total is of all elements */
         if (carry_geometry(desc, &totals, &elements) &&
@@ -328,10 +319,7 @@ enum status cumsum_encode(const struct scan_call *call, const void *output,
 {
     const struct scan_call shown = shown_call(call);
     uint64_t elements = 0;
-    enum status status = cumsum_output_elements(&shown, output_bytes, &elements, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(cumsum_output_elements(&shown, output_bytes, &elements, err));
     if (answer->head_bytes > 0 && call->answer_format != CODEC_FORMAT_JSON) {
         struct answer_header *header = &answer->headers[answer->header_count++];
         header->name = "Tally-Carry-Length";

@@ -25,15 +25,12 @@ static enum status head_need(const struct codec_request *request, struct byte_vi
 {
     const uint64_t carry = request->carry_bytes;
     uint64_t found = 0;
-    enum status status = cumsum_carry_need(request, head, need, err);
-    if (status != STATUS_OK || head.count < carry) {
-        return status;
+    TRY(cumsum_carry_need(request, head, need, err));
+    if (head.count < carry) {
+        return STATUS_OK;
     }
     const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)carry;
-    status = npy_header_need(behind(head, carry), &found, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(npy_header_need(behind(head, carry), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
         *need = carry + (uint64_t)file; /* decode() says what it is instead */
         return STATUS_OK;
@@ -81,13 +78,8 @@ static enum status decode(const struct codec_request *request, struct byte_view 
     struct attribute_lists lists = {0, 0};
     struct npy_header header;
     unsigned seen = 0;
-    enum status status = attributes_from_query(request, KNOWN, desc, &lists, &seen, err);
-    if (status == STATUS_OK) {
-        status = npy_header_parse(behind(head, request->carry_bytes), &header, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(attributes_from_query(request, KNOWN, desc, &lists, &seen, err));
+    TRY(npy_header_parse(behind(head, request->carry_bytes), &header, err));
     desc->dtype = header.dtype;
     desc->rank = header.rank;
     memcpy(desc->sizes, header.sizes, sizeof desc->sizes);
@@ -96,21 +88,13 @@ static enum status decode(const struct codec_request *request, struct byte_view 
         set_fortran_strides(desc);
         lists.strides = desc->rank;
     }
-    status = check_desc(desc, &lists, err);
-    if (status == STATUS_OK) {
-        status = cumsum_take_part(
-            request, (struct byte_view){head.bytes, (size_t)request->carry_bytes}, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_choose_answer(request, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_size_payload(request, head.count, &found, err);
-    }
-    if (status == STATUS_OK) {
-        *call = found;
-    }
-    return status;
+    TRY(check_desc(desc, &lists, err));
+    TRY(cumsum_take_part(request, (struct byte_view){head.bytes, (size_t)request->carry_bytes},
+                         &found, err));
+    TRY(cumsum_choose_answer(request, &found, err));
+    TRY(cumsum_size_payload(request, head.count, &found, err));
+    *call = found;
+    return STATUS_OK;
 }
 
 enum status answer_npy(const struct scan_call *call, uint64_t elements, struct answer *answer,

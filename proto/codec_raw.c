@@ -60,28 +60,20 @@ static enum status decode(const struct codec_request *request, struct byte_view 
     const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
     struct attribute_lists lists = {0, 0};
     unsigned seen = 0;
-    enum status status = attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err);
-    if (status == STATUS_OK && !(seen & ATTRIBUTE_DTYPE)) {
-        status = missing("dtype", "?dtype=float32&shape=2,3", err);
+    TRY(attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err));
+    if ((seen & ATTRIBUTE_DTYPE) == 0) {
+        return missing("dtype", "?dtype=float32&shape=2,3", err);
     }
-    if (status == STATUS_OK && !(seen & ATTRIBUTE_SHAPE)) {
-        status = missing("shape", "?dtype=float32&shape=2,3", err);
+    if ((seen & ATTRIBUTE_SHAPE) == 0) {
+        return missing("shape", "?dtype=float32&shape=2,3", err);
     }
-    if (status == STATUS_OK) {
-        status = attributes_check_strides(&found.desc, &lists, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_take_part(request, carry, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_choose_answer(request, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_size_payload(request, carry.count, &found, err);
-    }
+    TRY(attributes_check_strides(&found.desc, &lists, err));
+    TRY(cumsum_take_part(request, carry, &found, err));
+    TRY(cumsum_choose_answer(request, &found, err));
+    enum status status = cumsum_size_payload(request, carry.count, &found, err);
     if (status == STATUS_OK) {
         *call = found;
-    } else if (status == STATUS_LENGTH_MISMATCH && carry.count == 0) {
+    } else if (carry.count == 0) { /* LENGTH_MISMATCH */
         name_content(head, (uint64_t)request->body_bytes, found.input_bytes, err);
     }
     return status;

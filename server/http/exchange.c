@@ -207,10 +207,7 @@ static enum status find_route(struct exchange *x, struct error *err)
 {
     struct codec_request *codec_request = &x->request.codec_request;
     struct target target = {.params = codec_request->params};
-    enum status status = target_parse(x->target, &target, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(target_parse(x->target, &target, err));
     char *path = strip_base(x, target.path);
     struct route_match match = route_find(path);
     codec_request->param_count = target.param_count;
@@ -221,10 +218,7 @@ static enum status find_route(struct exchange *x, struct error *err)
     if (x->preflight) {
         return STATUS_OK; /* browsers ask without a token, which the request itself needs */
     }
-    status = authorize(x, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(authorize(x, err));
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET / lists what there is", path);
@@ -249,10 +243,7 @@ static enum status unsupported_media(const struct exchange *x, struct error *err
 static enum status choose_model(struct exchange *x, struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = model_require(x->segments[0], x->segments[1], &model, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(model_require(x->segments[0], x->segments[1], &model, err));
     x->request.codec_request.model = x->segments[0];
     x->request.model = (int)model_index(model);
     return STATUS_OK;
@@ -370,13 +361,8 @@ static void count_bytes(struct exchange *x, size_t count)
 static enum status admit(struct exchange *x, struct error *err)
 {
     const struct server *server = x->loop->server;
-    enum status status = identify(x, err);
-    if (status == STATUS_OK) {
-        status = queue_admits(server->queue, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(identify(x, err));
+    TRY(queue_admits(server->queue, err));
     if (server_phase(server) >= SERVER_STOPPING) {
         return error_set(err, STATUS_DRAINING, "the service is shutting down");
     }

@@ -60,10 +60,7 @@ enum status infer_measure(struct request *request, struct error *err)
     uint64_t aside = 0;
     request->part_bytes = 0;
     if (part_is_one(request)) {
-        enum status status = part_measure(request, &aside, &request->part_bytes, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(part_measure(request, &aside, &request->part_bytes, err));
     }
     if (total > SIZE_MAX / 4 || aside > SIZE_MAX / 4) {
         return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
@@ -86,13 +83,10 @@ static enum status take_block(struct request *request, struct error *err)
     if (request->block.slab != NULL) {
         return STATUS_OK;
     }
-    enum status status =
-        memory_take(request->server->memory, body->block_bytes, &request->block, err);
-    if (status == STATUS_OK) {
-        request->in_offset = request->block.offset;
-        request->out_offset = request->in_offset + body->output_at;
-    }
-    return status;
+    TRY(memory_take(request->server->memory, body->block_bytes, &request->block, err));
+    request->in_offset = request->block.offset;
+    request->out_offset = request->in_offset + body->output_at;
+    return STATUS_OK;
 }
 
 /* What is used of the block once so much payload is in it: slices write the output behind the
@@ -115,13 +109,10 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     uint64_t room = larger(bytes, larger(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = room < most ? room : most;
     uint64_t used = used_of_block(request, room);
-    enum status status = land_reserve(request, used - body->block_reserved, err);
-    if (status == STATUS_OK) {
-        body->block_reserved = used;
-        body->payload_room = (size_t)room;
-        status = take_block(request, err);
-    }
-    return status;
+    TRY(land_reserve(request, used - body->block_reserved, err));
+    body->block_reserved = used;
+    body->payload_room = (size_t)room;
+    return take_block(request, err);
 }
 
 /* Everything that the request still needs: the rest of its block, the text of its answer. */
@@ -133,14 +124,11 @@ enum status infer_hold_rest(struct request *request, struct error *err)
     }
     uint64_t rest = body->block_bytes - body->block_reserved + infer_text_bytes(request) +
                     request->part_bytes + request->shm_bytes;
-    enum status status = land_reserve(request, rest, err);
-    if (status == STATUS_OK) {
-        body->rest_reserved = true;
-        body->block_reserved = body->block_bytes;
-        body->payload_room = request->call.payload_max;
-        status = take_block(request, err);
-    }
-    return status;
+    TRY(land_reserve(request, rest, err));
+    body->rest_reserved = true;
+    body->block_reserved = body->block_bytes;
+    body->payload_room = request->call.payload_max;
+    return take_block(request, err);
 }
 
 /* ---- admission ---- */

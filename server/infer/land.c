@@ -59,23 +59,18 @@ enum status land_reserve(struct request *request, uint64_t bytes, struct error *
     if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
         whole = UINT64_MAX;
     }
-    enum status counted = land_count(request, whole, err);
-    if (counted != STATUS_OK) {
-        return counted;
-    }
+    TRY(land_count(request, whole, err));
     if (whole > memory_budget(request->server->memory)) {
         bytes = whole; /* which is refused for good: trying again would not help */
     }
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
     uint64_t drawn = bytes - beyond;
-    enum status status = memory_reserve(request->server->memory, beyond, err); /* 0 is fine */
-    if (status == STATUS_OK) {
-        memory_draw(request->server->memory, drawn);
-        *promised -= drawn;
-        request->reserved_bytes += bytes;
-    }
-    return status;
+    TRY(memory_reserve(request->server->memory, beyond, err)); /* 0 is fine */
+    memory_draw(request->server->memory, drawn);
+    *promised -= drawn;
+    request->reserved_bytes += bytes;
+    return STATUS_OK;
 }
 
 static enum status too_large(const struct request *request, uint64_t bytes, const char *what,
@@ -129,10 +124,7 @@ static enum status ensure_head(struct request *request, size_t want, struct erro
     charged = charged > FIRST_BYTES ? charged : FIRST_BYTES;
     charged = charged < capacity ? charged : capacity;
     if (charged > body->head_reserved) {
-        enum status status = land_reserve(request, charged - body->head_reserved, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(land_reserve(request, charged - body->head_reserved, err));
         body->head_reserved = charged;
     }
     const size_t used = head_end(request);
@@ -162,11 +154,7 @@ static enum status head_step(struct request *request, struct error *err)
         return STATUS_OK;
     }
     const struct byte_view head = {request->head.bytes, request->head_bytes};
-    enum status status =
-        request->codec->head_need(&request->codec_request, head, &body->head_need, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(request->codec->head_need(&request->codec_request, head, &body->head_need, err));
     if (body->head_need != request->head_bytes) {
         return STATUS_OK; /* its memory is taken when it comes */
     }
@@ -195,10 +183,7 @@ enum status land_begin(struct request *request, struct error *err)
         return too_large(request, (uint64_t)declared, "body", err);
     }
     if (packed && unknown) {
-        enum status status = inflate_create(body->coding, body->limit, &body->inflate, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(inflate_create(body->coding, body->limit, &body->inflate, err));
     }
     return head_step(request, err);
 }
@@ -233,10 +218,7 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     struct request_body *body = &request->body;
     uint64_t wanted = body->head_need - request->head_bytes;
     size_t take = count < wanted ? count : (size_t)wanted;
-    enum status status = ensure_head(request, request->head_bytes + take, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(ensure_head(request, request->head_bytes + take, err));
     memcpy(request->head.bytes + request->head_bytes, bytes, take);
     request->head_bytes += take;
     request->head.bytes[request->head_bytes] = '\0';
@@ -259,12 +241,10 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
                               struct error *err)
 {
     struct request_body *body = &request->body;
-    enum status status = ensure_spill(request, count, err);
-    if (status == STATUS_OK) {
-        memcpy(request->head.bytes + head_end(request), bytes, count);
-        body->spilled += count;
-    }
-    return status;
+    TRY(ensure_spill(request, count, err));
+    memcpy(request->head.bytes + head_end(request), bytes, count);
+    body->spilled += count;
+    return STATUS_OK;
 }
 
 /* Have a place for the payload before `end`. */
@@ -274,11 +254,9 @@ static enum status make_room(struct request *request, uint64_t end, struct error
     if (end <= body->payload_room || body->payload_room >= request->call.payload_max) {
         return STATUS_OK;
     }
-    enum status status = infer_grow(request, end, err);
-    if (status == STATUS_OK) {
-        slices_begin(request);
-    }
-    return status;
+    TRY(infer_grow(request, end, err));
+    slices_begin(request);
+    return STATUS_OK;
 }
 
 /* Room for so much of a packed body. */
@@ -296,10 +274,7 @@ static enum status ensure_packed(struct request *request, size_t want, struct er
     }
     capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
     const uint64_t reserved = capacity - packed->text.capacity;
-    enum status status = land_reserve(request, reserved, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(land_reserve(request, reserved, err));
     if (!text_grow(request->server->memory, &packed->text, packed->count, capacity)) {
         memory_release(request->server->memory, reserved);
         request->reserved_bytes -= reserved;
@@ -399,10 +374,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
                          " bytes that the request describes",
                          request->decoded ? request->call.payload_max : request->head_bytes);
     }
-    enum status status = make_room(request, end, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(make_room(request, end, err));
     /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
     if (request->payload_received < body->payload_room) {
         size_t room = body->payload_room - (size_t)request->payload_received;
@@ -427,12 +399,9 @@ static enum status land(void *context, const void *data, size_t count, struct er
     while (count > 0) {
         size_t used = count;
         bool to_head = body->head_need != request->head_bytes;
-        enum status status = to_head       ? feed_head(request, bytes, count, &used, err)
-                             : body->spill ? feed_spill(request, bytes, count, err)
-                                           : feed_payload(request, bytes, count, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(to_head       ? feed_head(request, bytes, count, &used, err)
+            : body->spill ? feed_spill(request, bytes, count, err)
+                          : feed_payload(request, bytes, count, err));
         bytes += used;
         count -= used;
     }
@@ -453,12 +422,10 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
             "the packed body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
             limit);
     }
-    enum status status = ensure_packed(request, packed->count + count, err);
-    if (status == STATUS_OK) {
-        memcpy(packed->text.bytes + packed->count, bytes, count);
-        packed->count += count;
-    }
-    return status;
+    TRY(ensure_packed(request, packed->count + count, err));
+    memcpy(packed->text.bytes + packed->count, bytes, count);
+    packed->count += count;
+    return STATUS_OK;
 }
 
 enum status land_feed(struct request *request, const void *bytes, size_t count,
