@@ -115,6 +115,17 @@ enum status attribute_int64_list(const char *field, const char *text, int max, i
     return STATUS_OK;
 }
 
+void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int d = 0; d < desc->rank && used < size; d++) {
+        int n = snprintf(text + used, size - used, "%s%lld", d > 0 ? "," : "",
+                         (long long)desc->sizes[d]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
 enum status attribute_precision(const char *field, const char *text, enum precision *out,
                                 struct error *err)
 {

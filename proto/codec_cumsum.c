@@ -71,17 +71,6 @@ enum status cumsum_choose_answer(const struct codec_request *request, struct sca
     return STATUS_OK;
 }
 
-void cumsum_shape_text(const struct scan_desc *desc, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int d = 0; d < desc->rank && used < size; d++) {
-        int n = snprintf(text + used, size - used, "%s%lld", d > 0 ? "," : "",
-                         (long long)desc->sizes[d]);
-        used += n > 0 ? (size_t)n : 0;
-    }
-}
-
 /* ---- parts ---- */
 
 enum {
@@ -233,7 +222,7 @@ static enum status length_error(const struct scan_call *call, uint64_t found, st
     char shape[200];
     const struct dtype_info *info = dtype_info(call->desc.dtype);
     uint64_t elements = call->input_bytes / info->bytes;
-    cumsum_shape_text(&call->desc, shape, sizeof shape);
+    attribute_shape_text(&call->desc, shape, sizeof shape);
     return error_set(
         err, STATUS_LENGTH_MISMATCH,
         "the body holds %llu bytes of data, expected %llu: %llu elements (shape %s%s) "

@@ -58,8 +58,8 @@ static enum status nested_shape_error(const struct scan_desc *desc,
     char found[160];
     char expected[160];
     memcpy(nesting.sizes, data->sizes, sizeof nesting.sizes);
-    cumsum_shape_text(&nesting, found, sizeof found);
-    cumsum_shape_text(desc, expected, sizeof expected);
+    attribute_shape_text(&nesting, found, sizeof found);
+    attribute_shape_text(desc, expected, sizeof expected);
     return error_set_field(
         err, STATUS_INVALID_SHAPE, "shape",
         "data is nested as [%s], shape says [%s]: they must agree, or data be "
@@ -109,7 +109,7 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
     if (enough) {
         return STATUS_OK;
     }
-    cumsum_shape_text(desc, shape, sizeof shape);
+    attribute_shape_text(desc, shape, sizeof shape);
     return error_set_field(err, STATUS_LENGTH_MISMATCH, "data",
                            "data has %llu elements, shape [%s]%s needs %s%llu",
                            (unsigned long long)data->elements, shape,

@@ -150,7 +150,7 @@ enum status answer_raw(const struct scan_call *call, uint64_t elements, struct a
     dtype->name = "Tally-Dtype";
     memcpy(dtype->value, info->name, strlen(info->name) + 1);
     shape->name = "Tally-Shape";
-    cumsum_shape_text(&call->desc, shape->value, sizeof shape->value);
+    attribute_shape_text(&call->desc, shape->value, sizeof shape->value);
     answer->content_type = "application/octet-stream";
     answer->payload_bytes = elements * info->bytes;
     return STATUS_OK;
