@@ -248,7 +248,7 @@ $(B)/%.o: %.cc
 OPENAPI   := build/openapi
 FRAGMENTS := $(wildcard proto/*.openapi.json server/pages/*.openapi.json)
 MAKER_SRC := proto/openapi/make_openapi.c proto/models.c proto/dtype.c proto/status.c
-$(OPENAPI)/list_routes: server/http/list_routes.c server/http/route_table.h server/http/routes.h
+$(OPENAPI)/list_routes: server/http/list_routes.c server/http/route_table.h server/http/routes.h server/pages/page_table.h
 	@mkdir -p $(@D)
 	cc -std=c17 $(DEFS) -o $@ $<
 $(OPENAPI)/make_openapi: $(MAKER_SRC) proto/models.h proto/dtype.h

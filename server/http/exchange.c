@@ -199,8 +199,8 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
     if (header->origin != NULL) {
         x->allowed_origin =
             cors_allowed(&x->loop->server->config->cors_origins, header->origin);
-        x->preflight =
-            x->allowed_origin != NULL && header->asks_method && strcmp(method, "OPTIONS") == 0;
+        x->preflight = x->allowed_origin != NULL && header->asked_method != NULL &&
+                       strcmp(method, "OPTIONS") == 0;
     }
     if (x->header.request_id != NULL) {
         memcpy(x->request.id, x->header.request_id, strlen(x->header.request_id) + 1);
