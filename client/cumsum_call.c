@@ -1,4 +1,5 @@
-/* tally_cumsum(), tally_totals() and what they need: names of types, the check of a scan, its request.
+/* tally_cumsum(), tally_totals() and what they need: names of types, the check of a scan, its
+ * request.
  *
  *   check_scan -> bytes of both buffers -> do they fit and not overlap -> query -> call_run
  *

@@ -1,8 +1,8 @@
 /* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query.
  *
- * head_need() asks for a carry, if one comes first, and for the file's header (npy_header.h), decode() parses it and sizes the
- * payload, encode() writes one of version 1.0. Possible failures: INVALID_NPY and INVALID_DTYPE
- * for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
+ * head_need() asks for a carry, if one comes first, and for the file's header (npy_header.h),
+ * decode() parses it and sizes the payload, encode() writes one of version 1.0. Possible failures:
+ * INVALID_NPY and INVALID_DTYPE for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/npy_header.h"

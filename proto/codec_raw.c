@@ -3,9 +3,9 @@
  *
  *     ?dtype=float32&shape=2,3&axis=1    24 bytes    Tally-Dtype: float32, Tally-Shape: 2,3
  *
- * There is no head but the carry of a part, and nothing to convert. Possible failures: a query parameter that is missing,
- * unknown or no such value; LENGTH_MISMATCH, whose sentence says what a body of another length
- * looks like. */
+ * There is no head but the carry of a part, and nothing to convert. Possible failures: a query
+ * parameter that is missing, unknown or no such value; LENGTH_MISMATCH, whose sentence says what a
+ * body of another length looks like. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/content_guess.h"
@@ -112,8 +112,8 @@ static bool has_wrong_length(const struct codec_request *request)
     return bytes != request->body_bytes;
 }
 
-/* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first bytes are asked
- * for, so that decode() can say what they look like. */
+/* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first
+ * bytes are asked for, so that decode() can say what they look like. */
 static enum status head_need(const struct codec_request *request, struct byte_view head,
                              uint64_t *need, struct error *err)
 {

@@ -184,7 +184,8 @@ void exchange_refuse(struct exchange *x);
 MUST_CHECK bool respond(struct exchange *x);
 
 /* Write a refusal straight to the socket, or the TLS session, while the client is still sending, and
- * close our side of the connection for writing. MHD has sent nothing of this exchange yet, so nothing is mixed up. */
+ * close our side of the connection for writing. MHD has sent nothing of this exchange yet, so
+ * nothing is mixed up. */
 void respond_early(struct exchange *x);
 
 /* ---- peek.c: what a client's socket says without reading or writing. Thread: any ---- */

@@ -193,7 +193,7 @@ static enum status encode(struct request *request, const struct parallel *parall
 
 void infer_encode(struct request *request)
 {
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     struct answer *answer = &request->answer;
     struct error *err = &request->error;
     const char *output = request_output_bytes(request);
@@ -203,13 +203,13 @@ void infer_encode(struct request *request)
     answer->head_bytes = 0;
     answer->payload_bytes = 0;
     enum status status =
-        part_is_one(request) ? part_finish(request, &crew.parallel, err) : STATUS_OK;
+        part_is_one(request) ? part_finish(request, &codecs.parallel, err) : STATUS_OK;
     if (status == STATUS_OK) {
         status =
-            infer_shm_write_output(request, output, request->out_bytes, &crew.parallel, err);
+            infer_shm_write_output(request, output, request->out_bytes, &codecs.parallel, err);
     }
     if (status == STATUS_OK) {
-        status = encode(request, &crew.parallel, err);
+        status = encode(request, &codecs.parallel, err);
     }
     if (status == STATUS_OK) { /* a text may be shorter than what was reserved for it */
         uint64_t reserved = infer_text_bytes(request);
@@ -220,7 +220,7 @@ void infer_encode(struct request *request)
         }
     }
     if (status == STATUS_OK && request->accept_coding != CODING_IDENTITY) {
-        status = pack(request, &crew.parallel, err);
+        status = pack(request, &codecs.parallel, err);
     }
     if (status != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */

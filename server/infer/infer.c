@@ -124,8 +124,8 @@ static enum status decode(struct request *request)
     if (request->decoded) {
         return STATUS_OK;
     }
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    request->codec_request.parallel = &crew.parallel;
+    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
+    request->codec_request.parallel = &codecs.parallel;
     enum status status = infer_decode(request, &request->error);
     request->codec_request.parallel = NULL;
     return explained(request, status);
@@ -165,9 +165,9 @@ static enum status complete(struct request *request, const struct parallel *para
 /* Complete it, or say why that was given up. Thread: the owner. */
 static enum status prepare(struct request *request)
 {
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    request->call.parallel = &crew.parallel;
-    enum status status = complete(request, &crew.parallel, &request->error);
+    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
+    request->call.parallel = &codecs.parallel;
+    enum status status = complete(request, &codecs.parallel, &request->error);
     request->call.parallel = NULL;
     return explained(request, status);
 }
@@ -281,10 +281,10 @@ static void parse_job(struct request *request);
 static bool unpack_all(struct request *request)
 {
     struct codec_pool *pool = request->server->codecs;
-    struct codec_crew crew = codec_pool_crew(pool, request);
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
     bool small = request->cost <= CODEC_SMALL_BYTES;
     enum status status = land_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
-                                     &crew.parallel, &request->error);
+                                     &codecs.parallel, &request->error);
     if (status == STATUS_OK && request->body.inflate != NULL) {
         const struct packed_body *packed = &request->body.packed;
         uint64_t ratio = request->body.unpacked / packed->at + 1;

@@ -326,7 +326,7 @@ static struct landing landing_of(struct request *request)
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
-    const struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    const struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
     uint64_t end = block->touched + request->cost;
@@ -335,7 +335,7 @@ static void touch_job(struct request *request)
     while (wanted && block->touched < end) {
         const uint64_t rest = end - block->touched;
         memory_touch(block, block->touched + (size_t)(rest < TOUCH_STEP ? rest : TOUCH_STEP));
-        wanted = parallel_step(&crew.parallel);
+        wanted = parallel_step(&codecs.parallel);
     }
     if (!wanted) {
         (void)codec_pool_explain(request);
