@@ -15,9 +15,9 @@
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
 #include "server/http/trace_exchange.h"
+#include "server/infer/body.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
-#include "server/infer/land.h"
 #include "server/infer/slices.h"
 #include "server/memory/shm.h"
 #include "server/sched/admission.h"
@@ -168,7 +168,7 @@ static enum status open_exchange(struct exchange *x)
     request->body.chunked = x->header.chunked;
     request->body.coding = x->header.coding;
     request->accept_coding = x->header.accept_coding;
-    TRY(land_begin(request, err));
+    TRY(body_begin(request, err));
     return request->codec != NULL ? infer_check(request, err) : STATUS_OK;
 }
 
@@ -252,11 +252,11 @@ enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t c
         request->body.received += count;
         return drop_bytes(x, count);
     }
-    if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !land_has_pages(request, count)) {
+    if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !body_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
     exchange_count_bytes(x, count);
-    if (land_feed(request, bytes, count, &request->error) != STATUS_OK) {
+    if (body_feed(request, bytes, count, &request->error) != STATUS_OK) {
         exchange_refuse(x);
     }
     return EXCHANGE_GO_ON;
@@ -294,7 +294,7 @@ enum exchange_step exchange_body_end(struct exchange *x)
         return EXCHANGE_ANSWER;
     }
     request->times.received = clock_now_ns();
-    if (land_finish(request, &request->error) != STATUS_OK) {
+    if (body_finish(request, &request->error) != STATUS_OK) {
         return EXCHANGE_ANSWER;
     }
     if (request->codec == NULL) {
@@ -331,7 +331,7 @@ static void end_exchange(struct exchange *x)
     text_free(memory, &request->answer_text);
     shm_release_all(request->shm);
     slices_release(request);
-    land_release(request);
+    body_release(request);
     if (request->head.capacity > KEPT_TEXT_BYTES) {
         text_free(memory, &request->head);
     }

@@ -66,13 +66,10 @@ static unsigned http_status_of(enum status status, const struct route *route)
 static void write_error(struct json_writer *w, const struct error *error)
 {
     json_writer_begin_object(w);
-    json_writer_key(w, "error");
-    json_writer_string(w, error->detail);
-    json_writer_key(w, "code");
-    json_writer_string(w, status_slug(error->status));
+    json_writer_member_string(w, "error", error->detail);
+    json_writer_member_string(w, "code", status_slug(error->status));
     if (error->field[0] != '\0') {
-        json_writer_key(w, "field");
-        json_writer_string(w, error->field);
+        json_writer_member_string(w, "field", error->field);
     }
     json_writer_end_object(w);
 }
@@ -204,12 +201,6 @@ static struct MHD_Response *page_response(struct exchange *x)
     return response;
 }
 
-static struct MHD_Response *preflight_response(struct exchange *x)
-{
-    x->http_status = MHD_HTTP_NO_CONTENT;
-    return make_response((struct byte_view){"", 0});
-}
-
 /* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
 static char *put_timing(char *out, const char *name, uint64_t ns)
 {
@@ -325,7 +316,8 @@ bool respond(struct exchange *x)
     if (request->error.status != STATUS_OK) {
         response = error_response(x);
     } else if (x->preflight) {
-        response = preflight_response(x);
+        x->http_status = MHD_HTTP_NO_CONTENT;
+        response = make_response((struct byte_view){"", 0});
     } else if (request->codec == NULL) {
         response = page_response(x);
     } else {

@@ -6,10 +6,10 @@
 #include "server/infer/infer.h"
 
 #include "server/base/clock.h"
+#include "server/infer/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/inflate.h"
-#include "server/infer/land.h"
 #include "server/infer/part.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
@@ -70,7 +70,7 @@ static enum status append(void *context, const void *bytes, size_t count, struct
         size_t capacity = text->capacity > 0 ? 2 * text->capacity : FIRST_BYTES;
         capacity = capacity < need ? need : capacity;
         const size_t more = capacity - text->capacity;
-        enum status status = land_reserve(packed->request, more, err);
+        enum status status = body_reserve(packed->request, more, err);
         if (status != STATUS_OK) {
             return status;
         }

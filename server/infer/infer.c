@@ -4,9 +4,9 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/infer/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
-#include "server/infer/land.h"
 #include "server/infer/part.h"
 #include "server/infer/slices.h"
 #include "server/sched/admission.h"
@@ -148,7 +148,7 @@ static enum status complete(struct request *request, const struct parallel *para
     TRY(infer_shm_read_axis(request, err));
     TRY(request->codec->complete(call, input, request->payload_received, err));
     if (call->source == CALL_SOURCE_TEXT) {
-        TRY(land_forget_text(request, call->data, parallel, err));
+        TRY(body_forget_text(request, call->data, parallel, err));
     }
     TRY(infer_shm_read_input(request, input, parallel, err));
     if (call->axis_pending) {
@@ -283,7 +283,7 @@ static bool unpack_all(struct request *request)
     struct codec_pool *pool = request->server->codecs;
     struct codec_parallel codecs = codec_pool_parallel(pool, request);
     bool small = request->cost <= CODEC_SMALL_BYTES;
-    enum status status = land_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
+    enum status status = body_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
                                      &codecs.parallel, &request->error);
     if (status == STATUS_OK && request->body.inflate != NULL) {
         const struct packed_body *packed = &request->body.packed;
@@ -337,7 +337,7 @@ static void print_job(struct request *request)
 enum infer_place infer_submit(struct request *request)
 {
     if (request->body.packed.count <= INLINE_UNPACK_BYTES &&
-        land_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
+        body_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
     if (head_is_short(request) && decode(request) != STATUS_OK) {

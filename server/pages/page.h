@@ -26,7 +26,7 @@ struct page_request {
     bool html;                 /* Accept names text/html */
     const char *if_none_match; /* the field as it came, else NULL */
     const char *segments[PAGE_SEGMENTS]; /* what {} in the pattern stands for; else NULL */
-    struct byte_view body;               /* of a POST, at most LAND_PAGE_BYTES */
+    struct byte_view body;               /* of a POST, at most BODY_PAGE_BYTES */
     int param_count;                     /* query string, decoded */
     const struct codec_param *params;
 };

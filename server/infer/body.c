@@ -1,5 +1,5 @@
-/* Receives bodies; see land.h. */
-#include "server/infer/land.h"
+/* Receives bodies; see body.h. */
+#include "server/infer/body.h"
 
 #include "server/base/config.h"
 #include "server/infer/infer.h"
@@ -24,7 +24,7 @@ enum {
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
-enum status land_count(struct request *request, uint64_t bytes, struct error *err)
+enum status body_count_memory(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t most = request->server->config->per_client_memory;
     char limit[32];
@@ -53,13 +53,13 @@ enum status land_count(struct request *request, uint64_t bytes, struct error *er
     return STATUS_OK;
 }
 
-enum status land_reserve(struct request *request, uint64_t bytes, struct error *err)
+enum status body_reserve(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t whole = 0;
     if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
         whole = UINT64_MAX;
     }
-    TRY(land_count(request, whole, err));
+    TRY(body_count_memory(request, whole, err));
     if (whole > memory_budget(request->server->memory)) {
         bytes = whole; /* which is refused for good: trying again would not help */
     }
@@ -124,7 +124,7 @@ static enum status ensure_head(struct request *request, size_t want, struct erro
     charged = charged > FIRST_BYTES ? charged : FIRST_BYTES;
     charged = charged < capacity ? charged : capacity;
     if (charged > body->head_reserved) {
-        TRY(land_reserve(request, charged - body->head_reserved, err));
+        TRY(body_reserve(request, charged - body->head_reserved, err));
         body->head_reserved = charged;
     }
     const size_t used = head_end(request);
@@ -170,14 +170,14 @@ static enum status head_step(struct request *request, struct error *err)
     return infer_decode(request, err);
 }
 
-enum status land_begin(struct request *request, struct error *err)
+enum status body_begin(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
     bool packed = body->coding != CODING_IDENTITY;
     bool unknown = body->chunked || (packed && body->declared > 0);
     int64_t declared = body->declared < 0 ? 0 : body->declared;
     body->limit =
-        request->codec == NULL ? LAND_PAGE_BYTES : request->server->config->max_body_bytes;
+        request->codec == NULL ? BODY_PAGE_BYTES : request->server->config->max_body_bytes;
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
         return too_large(request, (uint64_t)declared, "body", err);
@@ -188,7 +188,7 @@ enum status land_begin(struct request *request, struct error *err)
     return head_step(request, err);
 }
 
-enum status land_forget_text(struct request *request, struct json_cut text,
+enum status body_forget_text(struct request *request, struct json_cut text,
                              const struct parallel *parallel, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -274,7 +274,7 @@ static enum status ensure_packed(struct request *request, size_t want, struct er
     }
     capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
     const uint64_t reserved = capacity - packed->text.capacity;
-    TRY(land_reserve(request, reserved, err));
+    TRY(body_reserve(request, reserved, err));
     if (!text_grow(request->server->memory, &packed->text, packed->count, capacity)) {
         memory_release(request->server->memory, reserved);
         request->reserved_bytes -= reserved;
@@ -343,7 +343,7 @@ static void touch_job(struct request *request)
     completion_post(completion, request);
 }
 
-bool land_has_pages(struct request *request, size_t count)
+bool body_has_pages(struct request *request, size_t count)
 {
     struct error ignored = ERROR_INIT; /* what it says is said again when the bytes land */
     const bool known = request->decoded || request->body.inflate != NULL ||
@@ -387,7 +387,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
 }
 
 /* Unpacked bytes, in order. */
-static enum status land(void *context, const void *data, size_t count, struct error *err)
+static enum status land_bytes(void *context, const void *data, size_t count, struct error *err)
 {
     struct request *request = context;
     struct request_body *body = &request->body;
@@ -428,13 +428,13 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     return STATUS_OK;
 }
 
-enum status land_feed(struct request *request, const void *bytes, size_t count,
+enum status body_feed(struct request *request, const void *bytes, size_t count,
                       struct error *err)
 {
     if (request->body.inflate != NULL) {
         return keep_packed(request, bytes, count, err);
     }
-    return land(request, bytes, count, err);
+    return land_bytes(request, bytes, count, err);
 }
 
 static enum status check_head(const struct request *request, struct error *err)
@@ -451,7 +451,7 @@ static enum status check_head(const struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-void land_release(struct request *request)
+void body_release(struct request *request)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
@@ -479,18 +479,18 @@ static enum status unpack(struct request *request, uint64_t most,
         if (body->unpacked >= most) {
             return STATUS_OK;
         }
-        status = inflate_feed(body->inflate, packed->text.bytes + packed->at, count, land,
+        status = inflate_feed(body->inflate, packed->text.bytes + packed->at, count, land_bytes,
                               request, err);
         packed->at += count;
     }
     if (status == STATUS_OK) {
         status = inflate_finish(body->inflate, err);
     }
-    land_release(request);
+    body_release(request);
     return status;
 }
 
-enum status land_unpack(struct request *request, uint64_t most, const struct parallel *parallel,
+enum status body_unpack(struct request *request, uint64_t most, const struct parallel *parallel,
                         struct error *err)
 {
     struct request_body *body = &request->body;
@@ -501,10 +501,10 @@ enum status land_unpack(struct request *request, uint64_t most, const struct par
     return status == STATUS_OK && body->inflate == NULL ? check_head(request, err) : status;
 }
 
-enum status land_finish(struct request *request, struct error *err)
+enum status body_finish(struct request *request, struct error *err)
 {
     if (request->body.inflate == NULL) {
         return check_head(request, err);
     }
-    return request->codec == NULL ? land_unpack(request, UINT64_MAX, NULL, err) : STATUS_OK;
+    return request->codec == NULL ? body_unpack(request, UINT64_MAX, NULL, err) : STATUS_OK;
 }
