@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status head_need(const struct codec_request *request, struct byte_view head,
-                             uint64_t *need, struct error *err)
+static enum status json_head_need(const struct codec_request *request, struct byte_view head,
+                                  uint64_t *need, struct error *err)
 {
     (void)request;
     (void)head;
@@ -199,8 +199,8 @@ static enum status read_call(const struct codec_request *request, const struct j
     return STATUS_OK;
 }
 
-static enum status decode(const struct codec_request *request, struct byte_view head,
-                          struct scan_call *call, struct error *err)
+static enum status json_decode(const struct codec_request *request, struct byte_view head,
+                               struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     struct json_doc doc = {.root = NULL};
@@ -226,8 +226,8 @@ static enum status decode(const struct codec_request *request, struct byte_view 
     return status;
 }
 
-static enum status complete(struct scan_call *call, void *input, uint64_t payload_bytes,
-                            struct error *err)
+static enum status json_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                 struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
     const struct json_read read = {.dtype = desc->dtype,
@@ -314,9 +314,9 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
 
 const struct codec codec_json = {
     .name = "json",
-    .head_need = head_need,
-    .decode = decode,
-    .complete = complete,
+    .head_need = json_head_need,
+    .decode = json_decode,
+    .complete = json_complete,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,
     .release = cumsum_release,

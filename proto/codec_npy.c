@@ -20,8 +20,8 @@ static struct byte_view behind(struct byte_view bytes, uint64_t first)
     return (struct byte_view){(const char *)bytes.bytes + first, bytes.count - (size_t)first};
 }
 
-static enum status head_need(const struct codec_request *request, struct byte_view head,
-                             uint64_t *need, struct error *err)
+static enum status npy_head_need(const struct codec_request *request, struct byte_view head,
+                                 uint64_t *need, struct error *err)
 {
     const uint64_t carry = request->carry_bytes;
     uint64_t found = 0;
@@ -70,8 +70,8 @@ static enum status check_desc(const struct scan_desc *desc, const struct attribu
     return attributes_check_strides(desc, lists, err);
 }
 
-static enum status decode(const struct codec_request *request, struct byte_view head,
-                          struct scan_call *call, struct error *err)
+static enum status npy_decode(const struct codec_request *request, struct byte_view head,
+                              struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     struct scan_desc *desc = &found.desc;
@@ -121,8 +121,8 @@ enum status answer_npy(const struct scan_call *call, uint64_t elements, struct a
 
 const struct codec codec_npy = {
     .name = "npy",
-    .head_need = head_need,
-    .decode = decode,
+    .head_need = npy_head_need,
+    .decode = npy_decode,
     .complete = cumsum_complete_payload,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,

@@ -53,8 +53,8 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
     }
 }
 
-static enum status decode(const struct codec_request *request, struct byte_view head,
-                          struct scan_call *call, struct error *err)
+static enum status raw_decode(const struct codec_request *request, struct byte_view head,
+                              struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
@@ -114,8 +114,8 @@ static bool has_wrong_length(const struct codec_request *request)
 
 /* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first
  * bytes are asked for, so that decode() can say what they look like. */
-static enum status head_need(const struct codec_request *request, struct byte_view head,
-                             uint64_t *need, struct error *err)
+static enum status raw_head_need(const struct codec_request *request, struct byte_view head,
+                                 uint64_t *need, struct error *err)
 {
     int64_t bytes = request->body_bytes;
     if (request->carry_bytes > 0) {
@@ -128,8 +128,8 @@ static enum status head_need(const struct codec_request *request, struct byte_vi
     return STATUS_OK;
 }
 
-static enum status complete(struct scan_call *call, void *input, uint64_t payload_bytes,
-                            struct error *err)
+static enum status raw_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                struct error *err)
 {
     enum status status = cumsum_complete_payload(call, input, payload_bytes, err);
     if (status == STATUS_LENGTH_MISMATCH && payload_bytes <= SMALL_BODY) {
@@ -158,9 +158,9 @@ enum status answer_raw(const struct scan_call *call, uint64_t elements, struct a
 
 const struct codec codec_raw = {
     .name = "raw",
-    .head_need = head_need,
-    .decode = decode,
-    .complete = complete,
+    .head_need = raw_head_need,
+    .decode = raw_decode,
+    .complete = raw_complete,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,
     .release = cumsum_release,
