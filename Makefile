@@ -258,7 +258,7 @@ $(OPENAPI)/openapi.json: $(OPENAPI)/list_routes $(OPENAPI)/make_openapi proto/op
 	$(OPENAPI)/list_routes >$(@D)/routes
 	$(OPENAPI)/make_openapi $(@D)/routes proto/openapi/service.json $(FRAGMENTS) >$@.new
 	@mv $@.new $@
-$(B)/proto/openapi.o: $(OPENAPI)/openapi.json
+$(B)/server/pages/openapi.o: $(OPENAPI)/openapi.json
 # What the header of the console says: hashes of its style and script, and of all of it.
 build/console/etag: server/pages/console.html server/pages/console.sh
 	@mkdir -p $(@D)

@@ -2,7 +2,6 @@
 #include "server/pages/page.h"
 
 #include "proto/kserve_pages.h"
-#include "proto/openapi.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
 #include "server/memory/shm.h"
@@ -265,14 +264,4 @@ enum status page_v2_logging(const struct page_request *request, struct page *pag
     return switched_off(page,
                         "{\"error\":\"the log is set up at start (--log-level, "
                         "--log-format), not over the network\",\"code\":\"unsupported\"}");
-}
-
-enum status page_openapi(const struct page_request *request, struct page *page,
-                         struct error *err)
-{
-    (void)request;
-    (void)err;
-    page->fixed = openapi_text;
-    page->bytes = openapi_bytes();
-    return STATUS_OK;
 }
