@@ -248,7 +248,7 @@ $(B)/%.o: %.cc
 OPENAPI   := build/openapi
 FRAGMENTS := $(wildcard proto/*.openapi.json server/pages/*.openapi.json)
 MAKER_SRC := proto/openapi/make_openapi.c proto/models.c proto/dtype.c proto/status.c
-$(OPENAPI)/list_routes: server/http/list_routes.c server/http/route_table.h server/http/routes.h
+$(OPENAPI)/list_routes: server/http/list_routes.c server/http/route_table.h server/http/routes.h server/pages/page_table.h
 	@mkdir -p $(@D)
 	cc -std=c17 $(DEFS) -o $@ $<
 $(OPENAPI)/make_openapi: $(MAKER_SRC) proto/models.h proto/dtype.h
@@ -258,7 +258,7 @@ $(OPENAPI)/openapi.json: $(OPENAPI)/list_routes $(OPENAPI)/make_openapi proto/op
 	$(OPENAPI)/list_routes >$(@D)/routes
 	$(OPENAPI)/make_openapi $(@D)/routes proto/openapi/service.json $(FRAGMENTS) >$@.new
 	@mv $@.new $@
-$(B)/proto/openapi.o: $(OPENAPI)/openapi.json
+$(B)/server/pages/openapi.o: $(OPENAPI)/openapi.json
 # What the header of the console says: hashes of its style and script, and of all of it.
 build/console/etag: server/pages/console.html server/pages/console.sh
 	@mkdir -p $(@D)

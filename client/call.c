@@ -214,14 +214,13 @@ static enum tally_status begin_answer(struct call *call)
                                   .content_length = length,
                                   .head_length = head->head_length,
                                   .carry_length = head->carry_length};
-    enum tally_status status = call->spec.begin(call->spec.context, &answer, &call->due, err);
-    if (status == TALLY_OK && call->due != UINT64_MAX && length >= 0 &&
-        (uint64_t)length != call->due) {
+    CLIENT_TRY(call->spec.begin(call->spec.context, &answer, &call->due, err));
+    if (call->due != UINT64_MAX && length >= 0 && (uint64_t)length != call->due) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer has %" PRId64 " bytes, expected %" PRIu64,
                                 (int64_t)length, call->due);
     }
-    return status;
+    return TALLY_OK;
 }
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *user)

@@ -1,4 +1,5 @@
-/* tally_cumsum(), tally_totals() and what they need: names of types, the check of a scan, its request.
+/* tally_cumsum(), tally_totals() and what they need: names of types, the check of a scan, its
+ * request.
  *
  *   check_scan -> bytes of both buffers -> do they fit and not overlap -> query -> call_run
  *
@@ -135,16 +136,9 @@ enum tally_status tally_scan_bytes(const struct tally_scan *scan, uint64_t *inpu
     uint64_t input = 0;
     uint64_t output = 0;
     client_error_reset(err);
-    enum tally_status status = check_scan(scan, err);
-    if (status == TALLY_OK) {
-        status = layout_bytes(scan, scan->strides, "input ", &input, err);
-    }
-    if (status == TALLY_OK) {
-        status = layout_bytes(scan, scan->output_strides, "output ", &output, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
-    }
+    CLIENT_TRY(check_scan(scan, err));
+    CLIENT_TRY(layout_bytes(scan, scan->strides, "input ", &input, err));
+    CLIENT_TRY(layout_bytes(scan, scan->output_strides, "output ", &output, err));
     if (input_bytes != NULL) {
         *input_bytes = input;
     }
@@ -179,9 +173,8 @@ static int64_t scan_superblocks(const struct tally_scan *scan)
 /* Type of one sum of a line's elements while it is computed. */
 static enum tally_dtype scan_sum_dtype(const struct tally_scan *scan)
 {
-    bool rounded = scan->dtype == TALLY_FLOAT16 || scan->dtype == TALLY_BFLOAT16 ||
-                   scan->dtype == TALLY_FLOAT32;
-    if (!rounded) {
+    const struct dtype_info *info = dtype_info((enum dtype)scan->dtype);
+    if (info->kind != DTYPE_KIND_FLOAT || scan->dtype == TALLY_FLOAT64) {
         return scan->dtype;
     }
     return scan->precision == TALLY_NATIVE ? TALLY_FLOAT32 : TALLY_FLOAT64;
@@ -309,10 +302,7 @@ static enum tally_status init_request(struct cumsum_call *cumsum, const struct t
 {
     uint64_t input_bytes = 0;
     bool in_place = false;
-    enum tally_status status = tally_scan_bytes(scan, &input_bytes, NULL, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
+    CLIENT_TRY(tally_scan_bytes(scan, &input_bytes, NULL, err));
     if (scan->input_bytes != 0 && scan->input_bytes < input_bytes) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "the input buffer has %" PRIu64
@@ -360,13 +350,10 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                    const void *input, void *output, struct tally_error *err)
 {
     cumsum->output_bytes = 0;
-    enum tally_status status = tally_scan_bytes(scan, NULL, &cumsum->output_bytes, err);
-    if (status == TALLY_OK) {
-        cumsum->dtype = tally_dtype_name(scan->dtype);
-        cumsum->output = output;
-        status = init_request(cumsum, scan, "/v1/cumsum", input, err);
-    }
-    return status;
+    CLIENT_TRY(tally_scan_bytes(scan, NULL, &cumsum->output_bytes, err));
+    cumsum->dtype = tally_dtype_name(scan->dtype);
+    cumsum->output = output;
+    return init_request(cumsum, scan, "/v1/cumsum", input, err);
 }
 
 /* ---- totals ---- */
@@ -375,10 +362,7 @@ enum tally_status tally_totals_bytes(const struct tally_scan *scan, uint64_t *by
                                      struct tally_error *err)
 {
     uint64_t total = 0;
-    enum tally_status status = tally_scan_bytes(scan, NULL, NULL, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
+    CLIENT_TRY(tally_scan_bytes(scan, NULL, NULL, err));
     if (__builtin_mul_overflow(scan_lines(scan), (uint64_t)scan_superblocks(scan), &total) ||
         __builtin_mul_overflow(total, tally_dtype_bytes(scan_sum_dtype(scan)), &total) ||
         total > INT64_MAX) {
@@ -395,17 +379,14 @@ static enum tally_status totals_call_init(struct cumsum_call *cumsum,
                                           void *totals, struct tally_error *err)
 {
     cumsum->output_bytes = 0;
-    enum tally_status status = tally_totals_bytes(scan, &cumsum->output_bytes, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
+    CLIENT_TRY(tally_totals_bytes(scan, &cumsum->output_bytes, err));
     cumsum->dtype = tally_dtype_name(scan_sum_dtype(scan));
     cumsum->output = totals;
-    status = init_request(cumsum, scan, "/v1/cumsum/totals", input, err);
+    CLIENT_TRY(init_request(cumsum, scan, "/v1/cumsum/totals", input, err));
     int64_t shape[] = {(int64_t)cumsum->lines, scan_superblocks(scan)};
     cumsum->shape[0] = '\0'; /* write_path() has put the input's into the query */
     text_append_list(cumsum->shape, SHAPE_TEXT, shape, 2);
-    return status;
+    return TALLY_OK;
 }
 
 enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
@@ -416,8 +397,8 @@ enum tally_status tally_totals(struct tally *client, const struct tally_scan *sc
     if (client == NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
     }
-    enum tally_status status = totals_call_init(&call, scan, input, totals, err);
-    return status == TALLY_OK ? call_run(client, &call.spec, err) : status;
+    CLIENT_TRY(totals_call_init(&call, scan, input, totals, err));
+    return call_run(client, &call.spec, err);
 }
 
 enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *scan,
@@ -428,6 +409,6 @@ enum tally_status tally_cumsum(struct tally *client, const struct tally_scan *sc
     if (client == NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
     }
-    enum tally_status status = cumsum_call_init(&cumsum, scan, input, output, err);
-    return status == TALLY_OK ? call_run(client, &cumsum.spec, err) : status;
+    CLIENT_TRY(cumsum_call_init(&cumsum, scan, input, output, err));
+    return call_run(client, &cumsum.spec, err);
 }

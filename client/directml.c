@@ -353,19 +353,10 @@ static enum tally_status check_call(struct dml_call *call,
         return dml_blame(err, "AxisDirection", "%d is not a DML_AXIS_DIRECTION",
                          (int)desc->AxisDirection);
     }
-    enum tally_status status = check_tensor(call, INPUT, desc->InputTensor, err);
-    if (status == TALLY_OK) {
-        status = check_tensor(call, OUTPUT, desc->OutputTensor, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_binding(call, INPUT, input, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_binding(call, OUTPUT, output, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
-    }
+    CLIENT_TRY(check_tensor(call, INPUT, desc->InputTensor, err));
+    CLIENT_TRY(check_tensor(call, OUTPUT, desc->OutputTensor, err));
+    CLIENT_TRY(check_binding(call, INPUT, input, err));
+    CLIENT_TRY(check_binding(call, OUTPUT, output, err));
     bool allowed = ranges_allowed(bound_start(input), input->size_in_bytes, bound_start(output),
                                   output->size_in_bytes, in_place);
     if (!allowed || (*in_place && input->size_in_bytes != output->size_in_bytes)) {

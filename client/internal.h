@@ -43,6 +43,15 @@ enum tally_status client_error_set(struct tally_error *err, enum tally_status st
 /* TALLY_OUT_OF_MEMORY */
 enum tally_status client_error_no_memory(struct tally_error *err);
 
+/* Make a call that can fail; if it does, this function ends with its status. */
+#define CLIENT_TRY(call)                        \
+    do {                                        \
+        enum tally_status call_status = (call); \
+        if (call_status != TALLY_OK) {          \
+            return call_status;                 \
+        }                                       \
+    } while (0)
+
 /* Split a server URL into base_url and socket_path (both owned by the caller). */
 enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
                                    struct tally_error *err);

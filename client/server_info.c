@@ -96,14 +96,12 @@ enum tally_status tally_health(struct tally *client, int *health, struct tally_e
     if (client == NULL || health == NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "client or health is NULL");
     }
-    enum tally_status status = ask_health(client, "/livez", &alive, err);
-    if (status == TALLY_OK && alive) {
-        status = ask_health(client, "/readyz", &ready, err);
+    CLIENT_TRY(ask_health(client, "/livez", &alive, err));
+    if (alive) {
+        CLIENT_TRY(ask_health(client, "/readyz", &ready, err));
     }
-    if (status == TALLY_OK) {
-        *health = (alive ? TALLY_ALIVE : 0) | (ready ? TALLY_READY : 0);
-    }
-    return status;
+    *health = (alive ? TALLY_ALIVE : 0) | (ready ? TALLY_READY : 0);
+    return TALLY_OK;
 }
 
 /* A page of JSON, and the value of its member `key`. */

@@ -115,6 +115,17 @@ enum status attribute_int64_list(const char *field, const char *text, int max, i
     return STATUS_OK;
 }
 
+void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int d = 0; d < desc->rank && used < size; d++) {
+        int n = snprintf(text + used, size - used, "%s%lld", d > 0 ? "," : "",
+                         (long long)desc->sizes[d]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
 enum status attribute_precision(const char *field, const char *text, enum precision *out,
                                 struct error *err)
 {
@@ -227,10 +238,7 @@ enum status attributes_from_query(const struct codec_request *request, unsigned 
                                    "the query parameter %s is given twice", param->name);
         }
         found |= attribute;
-        enum status status = store(attribute, param, desc, lists, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(store(attribute, param, desc, lists, err));
     }
     *seen = found;
     return STATUS_OK;
@@ -250,11 +258,9 @@ static enum status check_count(const char *field, bool given, int count, int ran
 enum status attributes_check_strides(const struct scan_desc *desc,
                                      const struct attribute_lists *lists, struct error *err)
 {
-    enum status status =
-        check_count("strides", desc->has_strides, lists->strides, desc->rank, err);
-    return status != STATUS_OK ? status
-                               : check_count("output_strides", desc->has_output_strides,
-                                             lists->output_strides, desc->rank, err);
+    TRY(check_count("strides", desc->has_strides, lists->strides, desc->rank, err));
+    return check_count("output_strides", desc->has_output_strides, lists->output_strides,
+                       desc->rank, err);
 }
 
 /* Product of the sizes, 0 if one is 0 whatever the others are. */

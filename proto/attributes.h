@@ -33,6 +33,9 @@ MUST_CHECK enum status attribute_dtype(const char *field, const char *text,
 MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int max,
                                             int64_t *out, int *count, struct error *err);
 
+/* A shape as a query has it: "1,1,3,4"; cut where there is no room. */
+void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size);
+
 /* Read every query parameter into desc. `known` lists those that the format takes: another one
  * is UNKNOWN_FIELD, a repeated one INVALID_FIELD. *seen says which there were. Strides must be
  * as many as the shape has dimensions, which the caller checks with attributes_check_strides()

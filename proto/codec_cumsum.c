@@ -71,17 +71,6 @@ enum status cumsum_choose_answer(const struct codec_request *request, struct sca
     return STATUS_OK;
 }
 
-void cumsum_shape_text(const struct scan_desc *desc, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int d = 0; d < desc->rank && used < size; d++) {
-        int n = snprintf(text + used, size - used, "%s%lld", d > 0 ? "," : "",
-                         (long long)desc->sizes[d]);
-        used += n > 0 ? (size_t)n : 0;
-    }
-}
-
 /* ---- parts ---- */
 
 enum {
@@ -166,20 +155,14 @@ enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carr
                                "the carry has %zu bytes, at least %d are expected", carry.count,
                                CARRY_HEADER_BYTES);
     }
-    enum status status = carry_read_head(carry.bytes, carry.count, &found, err);
-    if (status == STATUS_OK) {
-        status = carry_check_head(&found, &call->desc, err);
-    }
-    if (status == STATUS_OK) {
-        status = carry_check_crc(&all, carry.bytes, carry.count, parallel, err);
-    }
-    if (status == STATUS_OK) {
-        call->carry.bytes = carry.count;
-        call->carry.held = carry_held(found.dtype, found.position);
-        call->carry.start = carry.bytes;
-        call->carry.position = found.position;
-    }
-    return status;
+    TRY(carry_read_head(carry.bytes, carry.count, &found, err));
+    TRY(carry_check_head(&found, &call->desc, err));
+    TRY(carry_check_crc(&all, carry.bytes, carry.count, parallel, err));
+    call->carry.bytes = carry.count;
+    call->carry.held = carry_held(found.dtype, found.position);
+    call->carry.start = carry.bytes;
+    call->carry.position = found.position;
+    return STATUS_OK;
 }
 
 enum status cumsum_take_part(const struct codec_request *request, struct byte_view carry,
@@ -189,11 +172,8 @@ enum status cumsum_take_part(const struct codec_request *request, struct byte_vi
     uint64_t totals = 0;
     uint64_t elements = 0;
     uint64_t bytes = dtype_info(carry_sum_dtype(desc->dtype, desc->precision))->bytes;
-    enum status status = cumsum_check_part(desc, request->totals, carry.count > 0, err);
+    TRY(cumsum_check_part(desc, request->totals, carry.count > 0, err));
     call->totals = request->totals;
-    if (status != STATUS_OK) {
-        return status;
-    }
     if (request->totals) {
         desc->exclusive = false; /* a total is of all elements */
         if (carry_geometry(desc, &totals, &elements) &&
@@ -242,7 +222,7 @@ static enum status length_error(const struct scan_call *call, uint64_t found, st
     char shape[200];
     const struct dtype_info *info = dtype_info(call->desc.dtype);
     uint64_t elements = call->input_bytes / info->bytes;
-    cumsum_shape_text(&call->desc, shape, sizeof shape);
+    attribute_shape_text(&call->desc, shape, sizeof shape);
     return error_set(
         err, STATUS_LENGTH_MISMATCH,
         "the body holds %llu bytes of data, expected %llu: %llu elements (shape %s%s) "
@@ -328,10 +308,7 @@ enum status cumsum_encode(const struct scan_call *call, const void *output,
 {
     const struct scan_call shown = shown_call(call);
     uint64_t elements = 0;
-    enum status status = cumsum_output_elements(&shown, output_bytes, &elements, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(cumsum_output_elements(&shown, output_bytes, &elements, err));
     if (answer->head_bytes > 0 && call->answer_format != CODEC_FORMAT_JSON) {
         struct answer_header *header = &answer->headers[answer->header_count++];
         header->name = "Tally-Carry-Length";

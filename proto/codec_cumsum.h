@@ -75,7 +75,4 @@ MUST_CHECK enum status answer_raw(const struct scan_call *call, uint64_t element
 MUST_CHECK enum status answer_npy(const struct scan_call *call, uint64_t elements,
                                   struct answer *answer, struct error *err);
 
-/* "1,1,3,4" */
-void cumsum_shape_text(const struct scan_desc *desc, char *text, size_t size);
-
 #endif

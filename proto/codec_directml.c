@@ -61,10 +61,7 @@ static enum status uint_field(const struct json_place *place, const char *name, 
                               struct error *err)
 {
     int64_t value = *out;
-    enum status status = json_field_int64(place, name, &value, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64(place, name, &value, err));
     if (value < 0 || value > UINT32_MAX) {
         return json_field_error(place, name, "a UINT, 0 to 4294967295", err);
     }
@@ -77,10 +74,7 @@ static enum status uint_list(const struct json_place *place, const char *name, e
                              uint32_t *out, int *count, struct error *err)
 {
     int64_t values[LIMIT_RANK];
-    enum status status = json_field_int64_list(place, name, LIMIT_RANK, values, count, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64_list(place, name, LIMIT_RANK, values, count, err));
     for (int i = 0; i < *count; i++) {
         if (values[i] < 0 || values[i] > UINT32_MAX) {
             return json_field_refuse(place, name, i, bad, err,
@@ -98,10 +92,7 @@ static enum status read_data_type(const struct json_place *place,
                                   struct directml_tensor *tensor, struct error *err)
 {
     const char *text = NULL;
-    enum status status = json_require_string(place, "DataType", &text, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_require_string(place, "DataType", &text, err));
     char path[JSON_PATH_MAX];
     json_path_of(place, "DataType", -1, path);
     return directml_data_type_find(text, strlen(text), path, &tensor->dtype, err);
@@ -135,11 +126,10 @@ static enum status read_flags(const struct json_place *place, struct directml_te
     if (!json_is_array(flags)) {
         return read_flag(place, flags, -1, tensor, err);
     }
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < json_array_size(flags) && status == STATUS_OK; i++) {
-        status = read_flag(place, json_array_get(flags, i), (int)i, tensor, err);
+    for (size_t i = 0; i < json_array_size(flags); i++) {
+        TRY(read_flag(place, json_array_get(flags, i), (int)i, tensor, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* DimensionCount, which must count the Sizes. */
@@ -147,13 +137,13 @@ static enum status read_dimension_count(const struct json_place *place,
                                         const struct directml_tensor *tensor, struct error *err)
 {
     uint32_t count = tensor->dims;
-    enum status status = uint_field(place, "DimensionCount", &count, err);
-    if (status == STATUS_OK && count != tensor->dims) {
+    TRY(uint_field(place, "DimensionCount", &count, err));
+    if (count != tensor->dims) {
         return json_field_refuse(place, "DimensionCount", -1, STATUS_INVALID_SHAPE, err,
                                  "found %" PRIu32 ", but Sizes has %" PRIu32 " dimensions",
                                  count, tensor->dims);
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_sizes(const struct directml_level *level,
@@ -161,18 +151,11 @@ static enum status read_sizes(const struct directml_level *level,
                               struct error *err)
 {
     int count = -1;
-    enum status status =
-        uint_list(place, "Sizes", STATUS_INVALID_SHAPE, tensor->sizes, &count, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(uint_list(place, "Sizes", STATUS_INVALID_SHAPE, tensor->sizes, &count, err));
     if (count < 0) {
         return json_field_missing(place, "Sizes", err);
     }
-    status = directml_check_dims(level, (uint64_t)count, place->path, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(directml_check_dims(level, (uint64_t)count, place->path, err));
     tensor->dims = (uint32_t)count;
     return read_dimension_count(place, tensor, err);
 }
@@ -185,11 +168,7 @@ static enum status read_strides(const struct json_place *place, struct directml_
         return STATUS_OK; /* as with a null pointer: packed */
     }
     int count = 0;
-    enum status status =
-        uint_list(place, "Strides", STATUS_INVALID_STRIDES, tensor->strides, &count, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(uint_list(place, "Strides", STATUS_INVALID_STRIDES, tensor->strides, &count, err));
     if ((uint32_t)count != tensor->dims) {
         return json_field_refuse(place, "Strides", -1, STATUS_INVALID_STRIDES, err,
                                  "found %d strides: expected one for each of the %" PRIu32
@@ -204,10 +183,7 @@ static enum status read_total(const struct json_place *place, struct directml_te
                               struct error *err)
 {
     int64_t total = 0;
-    enum status status = json_field_int64(place, "TotalTensorSizeInBytes", &total, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64(place, "TotalTensorSizeInBytes", &total, err));
     if (total < 0) {
         return json_field_error(place, "TotalTensorSizeInBytes", "a size in bytes, 0 or more",
                                 err);
@@ -223,27 +199,17 @@ static enum status unwrap(struct json_place *place, struct error *err)
         return STATUS_OK;
     }
     static const char *const known[] = {"Type", "Desc"};
-    enum status status = json_fields_known(place, known, ARRAY_COUNT(known), err);
+    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
     const char *type = NULL;
-    if (status == STATUS_OK) {
-        status = json_field_string(place, "Type", &type, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_string(place, "Type", &type, err));
     if (type == NULL) {
         return json_field_missing(place, "Type", err);
     }
     char path[JSON_PATH_MAX];
     json_path_of(place, "Type", -1, path);
-    status = directml_tensor_type_find(type, strlen(type), path, err);
+    TRY(directml_tensor_type_find(type, strlen(type), path, err));
     struct json_place inner;
-    if (status == STATUS_OK) {
-        status = json_field_object(place, "Desc", &inner, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_object(place, "Desc", &inner, err));
     if (inner.object == NULL) {
         return json_field_missing(place, "Desc", err);
     }
@@ -264,36 +230,19 @@ static enum status read_tensor(const struct directml_level *level,
                                         "Strides",
                                         "TotalTensorSizeInBytes",
                                         "GuaranteedBaseOffsetAlignment"};
-    enum status status = json_field_object(desc, name, place, err);
-    if (status == STATUS_OK && place->object == NULL) {
+    TRY(json_field_object(desc, name, place, err));
+    if (place->object == NULL) {
         return json_field_missing(desc, name, err);
     }
-    if (status == STATUS_OK) {
-        status = unwrap(place, err);
-    }
-    if (status == STATUS_OK) {
-        status = json_fields_known(place, known, ARRAY_COUNT(known), err);
-    }
-    if (status == STATUS_OK) {
-        status = read_data_type(place, tensor, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_flags(place, tensor, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_sizes(level, place, tensor, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_strides(place, tensor, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_total(place, tensor, err);
-    }
-    if (status == STATUS_OK) {
-        status = uint_field(place, "GuaranteedBaseOffsetAlignment", &tensor->alignment, err);
-    }
-    return status == STATUS_OK ? directml_check_tensor(level, tensor, place->path, err)
-                               : status;
+    TRY(unwrap(place, err));
+    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
+    TRY(read_data_type(place, tensor, err));
+    TRY(read_flags(place, tensor, err));
+    TRY(read_sizes(level, place, tensor, err));
+    TRY(read_strides(place, tensor, err));
+    TRY(read_total(place, tensor, err));
+    TRY(uint_field(place, "GuaranteedBaseOffsetAlignment", &tensor->alignment, err));
+    return directml_check_tensor(level, tensor, place->path, err);
 }
 
 /* ---- the operator ---- */
@@ -306,10 +255,7 @@ static enum status read_axis(const struct json_place *desc, struct directml_oper
     }
     int64_t axis = 0;
     uint32_t dims = op->input.dims;
-    enum status status = json_field_int64(desc, "Axis", &axis, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64(desc, "Axis", &axis, err));
     if (axis < 0 || axis >= (int64_t)dims) {
         return error_set_field(err, STATUS_INVALID_AXIS, "desc.Axis",
                                "found %" PRId64 ": Axis is unsigned and must be less than the "
@@ -324,15 +270,9 @@ static enum status read_direction(const struct json_place *desc, struct directml
                                   struct error *err)
 {
     const char *direction = NULL;
-    enum status status = json_require_string(desc, "AxisDirection", &direction, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    status = directml_direction_find(direction, strlen(direction), "desc.AxisDirection",
-                                     &op->decreasing, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_require_string(desc, "AxisDirection", &direction, err));
+    TRY(directml_direction_find(direction, strlen(direction), "desc.AxisDirection",
+                                &op->decreasing, err));
     if (json_field(desc, "HasExclusiveSum") == NULL) {
         return json_field_missing(desc, "HasExclusiveSum", err);
     }
@@ -346,24 +286,14 @@ static enum status read_desc(const struct directml_level *level, const struct js
                                         "HasExclusiveSum"};
     struct json_place input;
     struct json_place output;
-    enum status status = json_fields_known(desc, known, ARRAY_COUNT(known), err);
-    if (status == STATUS_OK) {
-        status = read_tensor(level, desc, "InputTensor", &input, &op->input, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_tensor(level, desc, "OutputTensor", &output, &op->output, err);
-    }
-    if (status == STATUS_OK) {
-        status = directml_check_output(&op->input, &op->output, output.path, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_axis(desc, op, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_direction(desc, op, err);
-    }
+    TRY(json_fields_known(desc, known, ARRAY_COUNT(known), err));
+    TRY(read_tensor(level, desc, "InputTensor", &input, &op->input, err));
+    TRY(read_tensor(level, desc, "OutputTensor", &output, &op->output, err));
+    TRY(directml_check_output(&op->input, &op->output, output.path, err));
+    TRY(read_axis(desc, op, err));
+    TRY(read_direction(desc, op, err));
     op->output_member = json_field(desc, "OutputTensor");
-    return status;
+    return STATUS_OK;
 }
 
 /* {"type"?, "feature_level"?, "desc": {...}, "data"?}. Any other member is refused; "data" is not
@@ -377,40 +307,26 @@ static enum status read_operator(const json_t *object, struct directml_operator 
     const char *type = NULL;
     const char *level_name = NULL;
     struct json_place desc;
-    enum status status = framed_no_parts(&root, err);
-    if (status == STATUS_OK) {
-        status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
-    }
-    if (status == STATUS_OK) {
-        status = json_field_string(&root, "type", &type, err);
-    }
-    if (status == STATUS_OK && type != NULL &&
-        strcmp(type, "DML_OPERATOR_CUMULATIVE_SUMMATION") != 0 &&
+    TRY(framed_no_parts(&root, err));
+    TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
+    TRY(json_field_string(&root, "type", &type, err));
+    if (type != NULL && strcmp(type, "DML_OPERATOR_CUMULATIVE_SUMMATION") != 0 &&
         strcmp(type, "CUMULATIVE_SUMMATION") != 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "type",
                                "this route runs DML_OPERATOR_CUMULATIVE_SUMMATION only");
     }
-    if (status == STATUS_OK) {
-        status = json_field_string(&root, "feature_level", &level_name, err);
+    TRY(json_field_string(&root, "feature_level", &level_name, err));
+    if (level_name != NULL) {
+        TRY(directml_level_find(level_name, strlen(level_name), &level, err));
     }
-    if (status == STATUS_OK && level_name != NULL) {
-        status = directml_level_find(level_name, strlen(level_name), &level, err);
-    }
-    if (status == STATUS_OK) {
-        status = json_field_object(&root, "desc", &desc, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_object(&root, "desc", &desc, err));
     if (desc.object == NULL) {
         return json_field_missing(&root, "desc", err);
     }
     struct directml_operator op = {.axis = 0};
-    status = read_desc(level, &desc, &op, err);
-    if (status == STATUS_OK) {
-        *out = op;
-    }
-    return status;
+    TRY(read_desc(level, &desc, &op, err));
+    *out = op;
+    return STATUS_OK;
 }
 
 /* ---- the request ---- */
@@ -475,14 +391,11 @@ static enum status locate_text(const struct codec_request *request, struct direc
                                struct scan_call *call, struct error *err)
 {
     size_t size = dtype_info(dml->op.input.dtype)->bytes;
-    enum status status = framed_check_flat(dml->array, "data", directml_reach(&dml->op.input),
-                                           directml_total_bytes(&dml->op.input) / size, err);
+    TRY(framed_check_flat(dml->array, "data", directml_reach(&dml->op.input),
+                          directml_total_bytes(&dml->op.input) / size, err));
     int64_t known = framed_payload_bytes(request);
-    if (status == STATUS_OK && known >= 0) {
-        status = framed_check_payload((uint64_t)known, 0, 0, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    if (known >= 0) {
+        TRY(framed_check_payload((uint64_t)known, 0, 0, err));
     }
     call->source = CALL_SOURCE_TEXT;
     call->data = dml->array->cut;
@@ -551,10 +464,7 @@ static enum status directml_complete(struct scan_call *call, void *input,
     if (call->source == CALL_SOURCE_PAYLOAD) {
         return check_payload(&dml->op.input, payload_bytes, err);
     }
-    enum status status = framed_check_payload(payload_bytes, 0, 0, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(framed_check_payload(payload_bytes, 0, 0, err));
     struct json_read read = {.dtype = call->desc.dtype,
                              .any_spelling = true,
                              .field = "data",

@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status head_need(const struct codec_request *request, struct byte_view head,
-                             uint64_t *need, struct error *err)
+static enum status json_head_need(const struct codec_request *request, struct byte_view head,
+                                  uint64_t *need, struct error *err)
 {
     (void)request;
     (void)head;
@@ -34,34 +34,21 @@ static enum status head_need(const struct codec_request *request, struct byte_vi
 static enum status read_attributes(const struct json_place *root, struct scan_desc *desc,
                                    struct attribute_lists *lists, struct error *err)
 {
-    enum status status = json_field_int64(root, "axis", &desc->axis, err);
-    if (status == STATUS_OK) {
-        status = json_field_bool(root, "exclusive", false, &desc->exclusive, err);
+    TRY(json_field_int64(root, "axis", &desc->axis, err));
+    TRY(json_field_bool(root, "exclusive", false, &desc->exclusive, err));
+    TRY(json_field_bool(root, "reverse", false, &desc->reverse, err));
+    TRY(json_field_precision(root, "precision", &desc->precision, err));
+    const char *part = NULL;
+    TRY(json_field_string(root, "part", &part, err));
+    if (part != NULL) {
+        TRY(carry_part("part", part, &desc->part, err));
     }
-    if (status == STATUS_OK) {
-        status = json_field_bool(root, "reverse", false, &desc->reverse, err);
-    }
-    if (status == STATUS_OK) {
-        status = json_field_precision(root, "precision", &desc->precision, err);
-    }
-    if (status == STATUS_OK) {
-        const char *part = NULL;
-        status = json_field_string(root, "part", &part, err);
-        if (status == STATUS_OK && part != NULL) {
-            status = carry_part("part", part, &desc->part, err);
-        }
-    }
-    if (status == STATUS_OK) {
-        desc->has_strides = json_field(root, "strides") != NULL;
-        status = json_field_int64_list(root, "strides", LIMIT_RANK, desc->strides,
-                                       &lists->strides, err);
-    }
-    if (status == STATUS_OK) {
-        desc->has_output_strides = json_field(root, "output_strides") != NULL;
-        status = json_field_int64_list(root, "output_strides", LIMIT_RANK, desc->output_strides,
-                                       &lists->output_strides, err);
-    }
-    return status;
+    desc->has_strides = json_field(root, "strides") != NULL;
+    TRY(json_field_int64_list(root, "strides", LIMIT_RANK, desc->strides, &lists->strides,
+                              err));
+    desc->has_output_strides = json_field(root, "output_strides") != NULL;
+    return json_field_int64_list(root, "output_strides", LIMIT_RANK, desc->output_strides,
+                                 &lists->output_strides, err);
 }
 
 static enum status nested_shape_error(const struct scan_desc *desc,
@@ -71,8 +58,8 @@ static enum status nested_shape_error(const struct scan_desc *desc,
     char found[160];
     char expected[160];
     memcpy(nesting.sizes, data->sizes, sizeof nesting.sizes);
-    cumsum_shape_text(&nesting, found, sizeof found);
-    cumsum_shape_text(desc, expected, sizeof expected);
+    attribute_shape_text(&nesting, found, sizeof found);
+    attribute_shape_text(desc, expected, sizeof expected);
     return error_set_field(
         err, STATUS_INVALID_SHAPE, "shape",
         "data is nested as [%s], shape says [%s]: they must agree, or data be "
@@ -85,11 +72,7 @@ static enum status read_shape(const struct json_place *root, const struct json_a
                               struct scan_desc *desc, struct error *err)
 {
     int given = -1;
-    enum status status =
-        json_field_int64_list(root, "shape", LIMIT_RANK, desc->sizes, &given, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64_list(root, "shape", LIMIT_RANK, desc->sizes, &given, err));
     if (given < 0 && desc->has_strides) {
         return error_set_field(
             err, STATUS_MISSING_FIELD, "shape",
@@ -126,7 +109,7 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
     if (enough) {
         return STATUS_OK;
     }
-    cumsum_shape_text(desc, shape, sizeof shape);
+    attribute_shape_text(desc, shape, sizeof shape);
     return error_set_field(err, STATUS_LENGTH_MISMATCH, "data",
                            "data has %llu elements, shape [%s]%s needs %s%llu",
                            (unsigned long long)data->elements, shape,
@@ -138,12 +121,11 @@ static enum status read_dtype(const struct json_place *root, const struct json_a
                               struct scan_desc *desc, struct error *err)
 {
     bool named = false;
-    enum status status =
-        json_field_dtype(root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, &named, err);
-    if (status == STATUS_OK && !named) {
+    TRY(json_field_dtype(root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, &named, err));
+    if (!named) {
         desc->dtype = json_tensor_infer(data);
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_data(const struct json_place *root, const struct json_doc *doc,
@@ -170,26 +152,26 @@ static enum status read_carry(const struct codec_request *request,
     const struct json_cut text = doc->carry;
     struct byte_view carry = {"", 0};
     const char *ignored = NULL;
-    enum status status = json_field_string(root, "carry", &ignored, err);
-    if (status == STATUS_OK && request->carry_bytes > 0) {
+    TRY(json_field_string(root, "carry", &ignored, err));
+    if (request->carry_bytes > 0) {
         return error_set_field(
             err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
             "Tally-Carry-Length is for raw and NPY bodies: in JSON the carry is "
             "the member carry, in base64");
     }
-    if (status == STATUS_OK && ignored != NULL && text.text == NULL) {
+    if (ignored != NULL && text.text == NULL) {
         return json_field_error(root, "carry", "base64", err);
     }
-    if (status == STATUS_OK && text.text != NULL) {
+    if (text.text != NULL) {
         call->carry.owned = malloc(text.bytes / 4 * 3 + 3);
         if (call->carry.owned == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the carry");
         }
         carry.bytes = call->carry.owned;
-        status = base64_decode("carry", text, request->parallel, call->carry.owned,
-                               &carry.count, err);
+        TRY(base64_decode("carry", text, request->parallel, call->carry.owned, &carry.count,
+                          err));
     }
-    return status == STATUS_OK ? cumsum_take_part(request, carry, call, err) : status;
+    return cumsum_take_part(request, carry, call, err);
 }
 
 static enum status read_call(const struct codec_request *request, const struct json_doc *doc,
@@ -202,37 +184,23 @@ static enum status read_call(const struct codec_request *request, const struct j
     struct attribute_lists lists = {0, 0};
     struct json_array data = {.rank = 0};
     struct scan_desc *desc = &call->desc;
-    enum status status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
-    if (status == STATUS_OK) {
-        status = read_data(&root, doc, &data, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_attributes(&root, desc, &lists, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_dtype(&root, &data, desc, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_shape(&root, &data, desc, err);
-    }
-    if (status == STATUS_OK) {
-        status = attributes_check_strides(desc, &lists, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_carry(request, &root, doc, call, err);
-    }
-    if (status == STATUS_OK) {
-        status = check_count(desc, &data, err);
-    }
+    TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
+    TRY(read_data(&root, doc, &data, err));
+    TRY(read_attributes(&root, desc, &lists, err));
+    TRY(read_dtype(&root, &data, desc, err));
+    TRY(read_shape(&root, &data, desc, err));
+    TRY(attributes_check_strides(desc, &lists, err));
+    TRY(read_carry(request, &root, doc, call, err));
+    TRY(check_count(desc, &data, err));
     call->source = CALL_SOURCE_TEXT;
     call->nested = data.rank > 1;
     call->data = data.cut;
     call->input_bytes = data.elements * dtype_info(desc->dtype)->bytes;
-    return status;
+    return STATUS_OK;
 }
 
-static enum status decode(const struct codec_request *request, struct byte_view head,
-                          struct scan_call *call, struct error *err)
+static enum status json_decode(const struct codec_request *request, struct byte_view head,
+                               struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     struct json_doc doc = {.root = NULL};
@@ -258,8 +226,8 @@ static enum status decode(const struct codec_request *request, struct byte_view 
     return status;
 }
 
-static enum status complete(struct scan_call *call, void *input, uint64_t payload_bytes,
-                            struct error *err)
+static enum status json_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                 struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
     const struct json_read read = {.dtype = desc->dtype,
@@ -346,9 +314,9 @@ enum status answer_json(const struct scan_call *call, const void *output, uint64
 
 const struct codec codec_json = {
     .name = "json",
-    .head_need = head_need,
-    .decode = decode,
-    .complete = complete,
+    .head_need = json_head_need,
+    .decode = json_decode,
+    .complete = json_complete,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,
     .release = cumsum_release,

@@ -94,26 +94,25 @@ static const json_t *data_of(const struct json_place *place)
 static enum status read_dtype(struct framed_tensor *input, struct error *err)
 {
     bool found = false;
-    enum status status = json_field_dtype(&input->place, "datatype", DTYPE_FAMILY_KSERVE,
-                                          &input->dtype, &found, err);
-    if (status == STATUS_OK && !found) {
+    TRY(json_field_dtype(&input->place, "datatype", DTYPE_FAMILY_KSERVE, &input->dtype, &found,
+                         err));
+    if (!found) {
         return json_field_missing(&input->place, "datatype", err);
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* JSON data: an array of the right count, nested anyhow; for the axis also a lone number. */
 static enum status take_json(const struct json_doc *doc, const json_t *data, bool axis,
                              struct framed_tensor *input, struct error *err)
 {
-    enum status status = framed_tensor_take_data(doc, data, axis, input, err);
-    if (status == STATUS_OK && input->array != NULL &&
-        input->array->elements != input->elements) {
+    TRY(framed_tensor_take_data(doc, data, axis, input, err));
+    if (input->array != NULL && input->array->elements != input->elements) {
         return json_field_refuse(&input->place, "data", -1, STATUS_INVALID_DATA, err,
                                  "found %" PRIu64 " elements, but the shape has %" PRIu64,
                                  input->array->elements, input->elements);
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status take_shm(const struct kserve_location *location, struct framed_tensor *input,
@@ -167,16 +166,10 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
                                "the input \"%s\" is there twice", input_names[which]);
     }
     input->place = *place;
-    enum status status = read_dtype(input, err);
-    if (status == STATUS_OK) {
-        status = framed_tensor_read_shape(input, err);
-    }
-    if (status == STATUS_OK) {
-        status = kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err);
-    }
-    return status == STATUS_OK
-               ? locate(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err)
-               : status;
+    TRY(read_dtype(input, err));
+    TRY(framed_tensor_read_shape(input, err));
+    TRY(kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err));
+    return locate(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err);
 }
 
 /* The carry is a row of bytes, in the body. */
@@ -219,10 +212,7 @@ static enum status read_named(const struct json_doc *doc, const struct json_plac
                               struct error *err)
 {
     const char *name = NULL;
-    enum status status = json_require_string(place, "name", &name, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_require_string(place, "name", &name, err));
     unsigned which = 0;
     while (which < ARRAY_COUNT(input_names) && strcmp(name, input_names[which]) != 0) {
         which++;
@@ -233,12 +223,11 @@ static enum status read_named(const struct json_doc *doc, const struct json_plac
                                "\", and \"" MODEL_AXIS "\" and \"" MODEL_CARRY "\" as options",
                                name);
     }
-    status = read_input(doc, place, (enum kserve_tensor)which, out, attributes, err);
-    if (status == STATUS_OK && which == TENSOR_AXIS) {
-        status = framed_tensor_check_axis(&out->axis, "datatype", err);
+    TRY(read_input(doc, place, (enum kserve_tensor)which, out, attributes, err));
+    if (which == TENSOR_AXIS) {
+        return framed_tensor_check_axis(&out->axis, "datatype", err);
     }
-    return status == STATUS_OK && which == TENSOR_CARRY ? check_carry(&out->carry, err)
-                                                        : status;
+    return which == TENSOR_CARRY ? check_carry(&out->carry, err) : STATUS_OK;
 }
 
 static enum status read_inputs(const struct json_doc *doc, const struct model *model,
@@ -247,31 +236,27 @@ static enum status read_inputs(const struct json_doc *doc, const struct model *m
 {
     struct json_place root = {.object = doc->root, .path = ""};
     const json_t *list = NULL;
-    enum status status = json_field_array(&root, "inputs", &list, err);
-    if (status == STATUS_OK && list == NULL) {
+    TRY(json_field_array(&root, "inputs", &list, err));
+    if (list == NULL) {
         return json_field_missing(&root, "inputs", err);
     }
     size_t count = json_array_size(list);
-    if (status == STATUS_OK && count > LIMIT_TENSORS) {
+    if (count > LIMIT_TENSORS) {
         return error_set_field(err, STATUS_INVALID_FIELD, "inputs",
                                "found %zu inputs: the models take one, and two more as options",
                                count);
     }
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct json_place place;
-        status = json_array_object(&root, "inputs", list, (int)i, &place, err);
-        if (status == STATUS_OK) {
-            status = read_named(doc, &place, out, attributes, err);
-        }
+        TRY(json_array_object(&root, "inputs", list, (int)i, &place, err));
+        TRY(read_named(doc, &place, out, attributes, err));
     }
-    if (status == STATUS_OK) {
-        status = check_x(&out->x, model, err);
-    }
-    if (status == STATUS_OK && model->axis_input && out->axis.place.object == NULL) {
+    TRY(check_x(&out->x, model, err));
+    if (model->axis_input && out->axis.place.object == NULL) {
         return error_set_field(err, STATUS_MISSING_FIELD, "inputs",
                                "model %s needs the input \"" MODEL_AXIS "\"", model->name);
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_output(const struct json_place *place, bool binary_default,
@@ -279,10 +264,7 @@ static enum status read_output(const struct json_place *place, bool binary_defau
 {
     const char *name = NULL;
     struct kserve_location location = {.binary_size = 0};
-    enum status status = json_require_string(place, "name", &name, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_require_string(place, "name", &name, err));
     const bool carry = strcmp(name, MODEL_CARRY) == 0;
     if (!carry && strcmp(name, MODEL_OUTPUT) != 0) {
         return error_set_field(err, STATUS_UNKNOWN_FIELD, place->path,
@@ -294,10 +276,7 @@ static enum status read_output(const struct json_place *place, bool binary_defau
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
                                "the output \"%s\" is there twice", name);
     }
-    status = kserve_read_tensor_parameters(place, KSERVE_OUTPUT, &location, NULL, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(kserve_read_tensor_parameters(place, KSERVE_OUTPUT, &location, NULL, err));
     const bool binary = location.has_binary_data ? location.binary_data : binary_default;
     if (carry && location.shm.region[0] != '\0') {
         return json_field_refuse(place, "parameters.shared_memory_region", -1,
@@ -321,19 +300,16 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     const json_t *list = NULL;
     out->binary = binary_default;
     out->carry_binary = binary_default;
-    enum status status = json_field_array(root, "outputs", &list, err);
-    if (status != STATUS_OK || json_array_size(list) == 0) {
-        return status;
+    TRY(json_field_array(root, "outputs", &list, err));
+    if (json_array_size(list) == 0) {
+        return STATUS_OK;
     }
     struct json_place place;
-    for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK;
-         i++) { /* no more than 3 */
-        status = json_array_object(root, "outputs", list, (int)i, &place, err);
-        if (status == STATUS_OK) {
-            status = read_output(&place, binary_default, out, err);
-        }
+    for (size_t i = 0; i < json_array_size(list); i++) { /* no more than 3 */
+        TRY(json_array_object(root, "outputs", list, (int)i, &place, err));
+        TRY(read_output(&place, binary_default, out, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* Are the numbers of y to be text? */
@@ -352,9 +328,9 @@ static enum status read_id(const struct json_place *root, struct scan_call *call
     if (json_is_null(json_field(root, "id"))) {
         return STATUS_OK;
     }
-    enum status status = json_field_string(root, "id", &id, err);
-    if (status != STATUS_OK || id == NULL) {
-        return status;
+    TRY(json_field_string(root, "id", &id, err));
+    if (id == NULL) {
+        return STATUS_OK;
     }
     if (strlen(id) >= sizeof call->id) {
         return error_set_field(err, STATUS_INVALID_FIELD, "id",
@@ -399,9 +375,8 @@ static enum status place_axis(struct kserve *kserve, struct scan_call *call, str
     int64_t value = 0;
     char path[JSON_PATH_MAX];
     json_path_of(&axis->place, "data", -1, path);
-    enum status status = framed_axis_from_json(axis, &value, err);
-    return status == STATUS_OK ? kserve_put_axis(&kserve->attributes, value, path, err)
-                               : status;
+    TRY(framed_axis_from_json(axis, &value, err));
+    return kserve_put_axis(&kserve->attributes, value, path, err);
 }
 
 static enum status place_output(const struct kserve *kserve, struct scan_call *call,
@@ -425,35 +400,22 @@ static enum status read_json(const struct codec_request *request, struct kserve 
 {
     struct json_place root = {.object = kserve->doc.root, .path = ""};
     struct kserve_request_parameters parameters = {.timeout_us = 0};
-    enum status status = read_id(&root, call, err);
-    if (status == STATUS_OK) {
-        status = kserve_read_request_parameters(&root, &parameters, &kserve->attributes, err);
-    }
-    if (status == STATUS_OK) {
-        status =
-            read_inputs(&kserve->doc, kserve->model, &kserve->inputs, &kserve->attributes, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_outputs(&root, parameters.binary_output, &kserve->output, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(read_id(&root, call, err));
+    TRY(kserve_read_request_parameters(&root, &parameters, &kserve->attributes, err));
+    TRY(read_inputs(&kserve->doc, kserve->model, &kserve->inputs, &kserve->attributes, err));
+    TRY(read_outputs(&root, parameters.binary_output, &kserve->output, err));
     call->timeout_us = parameters.timeout_us;
     call->priority = parameters.priority;
     call->payload_min = kserve->inputs.payload_bytes;
     call->payload_max = kserve->inputs.payload_bytes;
     place_x(&kserve->inputs.x, call);
-    status = place_axis(kserve, call, err);
-    if (status == STATUS_OK) {
-        status = place_output(kserve, call, err);
-    }
+    TRY(place_axis(kserve, call, err));
+    TRY(place_output(kserve, call, err));
     int64_t payload = framed_payload_bytes(request);
-    if (status == STATUS_OK && payload >= 0) {
-        status =
-            framed_check_payload((uint64_t)payload, call->payload_min, call->payload_max, err);
+    if (payload >= 0) {
+        TRY(framed_check_payload((uint64_t)payload, call->payload_min, call->payload_max, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_raw(const struct codec_request *request, struct byte_view head,
@@ -469,11 +431,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
     }
     kserve->output.binary = true;
     kserve->output.carry_binary = true;
-    enum status status =
-        kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(kserve_read_query(request, &kserve->output.binary, &kserve->attributes, err));
     uint64_t bytes = request->body_bytes < 0 ? head.count : (uint64_t)request->body_bytes;
     if (bytes % size != 0) {
         return error_set(err, STATUS_LENGTH_MISMATCH,
@@ -514,9 +472,9 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
                                "the output \"" MODEL_CARRY
                                "\" is there if part is first or next");
     }
-    enum status status = cumsum_check_part(desc, false, carry->elements > 0, err);
-    if (status != STATUS_OK || carry->elements == 0) {
-        return status;
+    TRY(cumsum_check_part(desc, false, carry->elements > 0, err));
+    if (carry->elements == 0) {
+        return STATUS_OK;
     }
     call->carry.bytes = carry->elements;
     return carry_guess_held(desc, carry->elements, &call->carry.held, err);
@@ -570,11 +528,9 @@ static enum status complete_axis(struct scan_call *call, const void *input, stru
     const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
                                      : (const void *)call->axis_bytes;
     int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
-    enum status status = kserve_put_axis(&kserve->attributes, value, axis->place.path, err);
-    if (status == STATUS_OK) {
-        call->desc.axis = value;
-    }
-    return status;
+    TRY(kserve_put_axis(&kserve->attributes, value, axis->place.path, err));
+    call->desc.axis = value;
+    return STATUS_OK;
 }
 
 static enum status read_text(const struct scan_call *call, void *input, struct error *err)
@@ -605,33 +561,27 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
     if (call->carry.owned == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the carry");
     }
-    enum status status = STATUS_OK;
     if (carry->binary) {
-        status = parallel_copy(call->parallel, call->carry.owned,
-                               (const char *)input + carry->payload_offset, bytes, err);
+        TRY(parallel_copy(call->parallel, call->carry.owned,
+                          (const char *)input + carry->payload_offset, bytes, err));
     } else {
         const struct json_read read = {
             .dtype = DTYPE_U8, .field = "carry", .parallel = call->parallel};
-        status = json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err);
+        TRY(json_tensor_read(&read, carry->array->cut, bytes, call->carry.owned, err));
     }
     const struct byte_view came = {call->carry.owned, bytes};
-    return status == STATUS_OK ? cumsum_take_carry(NULL, came, call->parallel, call, err)
-                               : status;
+    return cumsum_take_carry(NULL, came, call->parallel, call, err);
 }
 
 static enum status kserve_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
                                    struct error *err)
 {
-    enum status status =
-        framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err);
-    if (status == STATUS_OK && call->axis_pending) {
-        status = complete_axis(call, input, err); /* before its bytes are written over */
+    TRY(framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err));
+    if (call->axis_pending) {
+        TRY(complete_axis(call, input, err)); /* before its bytes are written over */
     }
-    if (status == STATUS_OK && call->carry.bytes > 0) {
-        status = complete_carry(call, input, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    if (call->carry.bytes > 0) {
+        TRY(complete_carry(call, input, err));
     }
     if (call->source == CALL_SOURCE_TEXT) {
         return read_text(call, input, err);

@@ -1,8 +1,8 @@
 /* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query.
  *
- * head_need() asks for a carry, if one comes first, and for the file's header (npy_header.h), decode() parses it and sizes the
- * payload, encode() writes one of version 1.0. Possible failures: INVALID_NPY and INVALID_DTYPE
- * for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
+ * head_need() asks for a carry, if one comes first, and for the file's header (npy_header.h),
+ * decode() parses it and sizes the payload, encode() writes one of version 1.0. Possible failures:
+ * INVALID_NPY and INVALID_DTYPE for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/npy_header.h"
@@ -20,20 +20,17 @@ static struct byte_view behind(struct byte_view bytes, uint64_t first)
     return (struct byte_view){(const char *)bytes.bytes + first, bytes.count - (size_t)first};
 }
 
-static enum status head_need(const struct codec_request *request, struct byte_view head,
-                             uint64_t *need, struct error *err)
+static enum status npy_head_need(const struct codec_request *request, struct byte_view head,
+                                 uint64_t *need, struct error *err)
 {
     const uint64_t carry = request->carry_bytes;
     uint64_t found = 0;
-    enum status status = cumsum_carry_need(request, head, need, err);
-    if (status != STATUS_OK || head.count < carry) {
-        return status;
+    TRY(cumsum_carry_need(request, head, need, err));
+    if (head.count < carry) {
+        return STATUS_OK;
     }
     const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)carry;
-    status = npy_header_need(behind(head, carry), &found, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(npy_header_need(behind(head, carry), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
         *need = carry + (uint64_t)file; /* decode() says what it is instead */
         return STATUS_OK;
@@ -73,21 +70,16 @@ static enum status check_desc(const struct scan_desc *desc, const struct attribu
     return attributes_check_strides(desc, lists, err);
 }
 
-static enum status decode(const struct codec_request *request, struct byte_view head,
-                          struct scan_call *call, struct error *err)
+static enum status npy_decode(const struct codec_request *request, struct byte_view head,
+                              struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     struct scan_desc *desc = &found.desc;
     struct attribute_lists lists = {0, 0};
     struct npy_header header;
     unsigned seen = 0;
-    enum status status = attributes_from_query(request, KNOWN, desc, &lists, &seen, err);
-    if (status == STATUS_OK) {
-        status = npy_header_parse(behind(head, request->carry_bytes), &header, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(attributes_from_query(request, KNOWN, desc, &lists, &seen, err));
+    TRY(npy_header_parse(behind(head, request->carry_bytes), &header, err));
     desc->dtype = header.dtype;
     desc->rank = header.rank;
     memcpy(desc->sizes, header.sizes, sizeof desc->sizes);
@@ -96,21 +88,13 @@ static enum status decode(const struct codec_request *request, struct byte_view 
         set_fortran_strides(desc);
         lists.strides = desc->rank;
     }
-    status = check_desc(desc, &lists, err);
-    if (status == STATUS_OK) {
-        status = cumsum_take_part(
-            request, (struct byte_view){head.bytes, (size_t)request->carry_bytes}, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_choose_answer(request, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_size_payload(request, head.count, &found, err);
-    }
-    if (status == STATUS_OK) {
-        *call = found;
-    }
-    return status;
+    TRY(check_desc(desc, &lists, err));
+    TRY(cumsum_take_part(request, (struct byte_view){head.bytes, (size_t)request->carry_bytes},
+                         &found, err));
+    TRY(cumsum_choose_answer(request, &found, err));
+    TRY(cumsum_size_payload(request, head.count, &found, err));
+    *call = found;
+    return STATUS_OK;
 }
 
 enum status answer_npy(const struct scan_call *call, uint64_t elements, struct answer *answer,
@@ -137,8 +121,8 @@ enum status answer_npy(const struct scan_call *call, uint64_t elements, struct a
 
 const struct codec codec_npy = {
     .name = "npy",
-    .head_need = head_need,
-    .decode = decode,
+    .head_need = npy_head_need,
+    .decode = npy_decode,
     .complete = cumsum_complete_payload,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,

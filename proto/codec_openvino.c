@@ -40,10 +40,7 @@ static void openvino_release(struct scan_call *call)
 static enum status read_precision(struct framed_tensor *port, struct error *err)
 {
     const char *text = NULL;
-    enum status status = json_require_string(&port->place, "precision", &text, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_require_string(&port->place, "precision", &text, err));
     if (!dtype_find(DTYPE_FAMILY_OPENVINO, text, strlen(text), &port->dtype)) {
         return json_field_refuse(
             &port->place, "precision", -1, STATUS_INVALID_DTYPE, err,
@@ -62,10 +59,7 @@ static enum status read_location(const struct json_doc *doc, bool axis,
 {
     const json_t *data = json_field(&port->place, "data");
     int64_t size = -1;
-    enum status status = json_field_int64(&port->place, "binary_data_size", &size, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64(&port->place, "binary_data_size", &size, err));
     if (json_is_null(data)) {
         data = NULL;
     }
@@ -85,14 +79,10 @@ static enum status read_port(const struct json_doc *doc, bool axis, struct frame
                              uint64_t *payload, struct error *err)
 {
     static const char *const known[] = {"precision", "shape", "data", "binary_data_size"};
-    enum status status = json_fields_known(&port->place, known, ARRAY_COUNT(known), err);
-    if (status == STATUS_OK) {
-        status = read_precision(port, err);
-    }
-    if (status == STATUS_OK) {
-        status = framed_tensor_read_shape(port, err);
-    }
-    return status == STATUS_OK ? read_location(doc, axis, port, payload, err) : status;
+    TRY(json_fields_known(&port->place, known, ARRAY_COUNT(known), err));
+    TRY(read_precision(port, err));
+    TRY(framed_tensor_read_shape(port, err));
+    return read_location(doc, axis, port, payload, err);
 }
 
 /* ---- the operator ---- */
@@ -102,16 +92,13 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
 {
     static const char *const known[] = {"exclusive", "reverse"};
     struct json_place place;
-    enum status status = json_field_object(root, "attributes", &place, err);
-    if (status != STATUS_OK || place.object == NULL) {
-        return status;
+    TRY(json_field_object(root, "attributes", &place, err));
+    if (place.object == NULL) {
+        return STATUS_OK;
     }
-    status = json_fields_known(&place, known, ARRAY_COUNT(known), err);
-    if (status == STATUS_OK) {
-        status = json_field_bool(&place, "exclusive", true, &desc->exclusive, err);
-    }
-    return status == STATUS_OK ? json_field_bool(&place, "reverse", true, &desc->reverse, err)
-                               : status;
+    TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
+    TRY(json_field_bool(&place, "exclusive", true, &desc->exclusive, err));
+    return json_field_bool(&place, "reverse", true, &desc->reverse, err);
 }
 
 static enum status check_data(const struct framed_tensor *port, struct error *err)
@@ -131,16 +118,14 @@ static enum status check_data(const struct framed_tensor *port, struct error *er
 static enum status check_axis(const struct framed_tensor *port, struct scan_call *call,
                               struct error *err)
 {
-    enum status status = framed_tensor_check_axis(port, "precision", err);
-    if (status == STATUS_OK && port->array != NULL) {
+    TRY(framed_tensor_check_axis(port, "precision", err));
+    if (port->array != NULL) {
         char path[JSON_PATH_MAX];
         json_path_of(&port->place, "data", -1, path);
-        status = framed_check_flat(port->array, path, 1, 1, err);
+        TRY(framed_check_flat(port->array, path, 1, 1, err));
     }
     call->axis_pending = port->binary;
-    return status == STATUS_OK && !port->binary
-               ? framed_axis_from_json(port, &call->desc.axis, err)
-               : status;
+    return port->binary ? STATUS_OK : framed_axis_from_json(port, &call->desc.axis, err);
 }
 
 /* Input 0, the data, or 1, the axis. */
@@ -149,13 +134,8 @@ static enum status read_input(const struct json_place *root, const json_t *list,
                               struct error *err)
 {
     struct framed_tensor *port = index == 0 ? &openvino->data : &openvino->axis;
-    enum status status = json_array_object(root, "inputs", list, index, &port->place, err);
-    if (status == STATUS_OK) {
-        status = read_port(&openvino->doc, index == 1, port, &call->payload_max, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_array_object(root, "inputs", list, index, &port->place, err));
+    TRY(read_port(&openvino->doc, index == 1, port, &call->payload_max, err));
     return index == 0 ? check_data(port, err) : check_axis(port, call, err);
 }
 
@@ -163,23 +143,21 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
                                struct scan_call *call, struct error *err)
 {
     const json_t *list = NULL;
-    enum status status = json_field_array(root, "inputs", &list, err);
-    if (status == STATUS_OK && list == NULL) {
+    TRY(json_field_array(root, "inputs", &list, err));
+    if (list == NULL) {
         return json_field_missing(root, "inputs", err);
     }
     size_t count = json_array_size(list);
-    if (status == STATUS_OK && (count < 1 || count > 2)) {
+    if (count < 1 || count > 2) {
         return error_set_field(
             err, STATUS_INVALID_FIELD, "inputs",
             "found %zu inputs: expected the data and, as an option, the axis", count);
     }
-    if (status == STATUS_OK) {
-        status = read_input(root, list, 0, openvino, call, err);
+    TRY(read_input(root, list, 0, openvino, call, err));
+    if (count == 2 && !json_is_null(json_array_get(list, 1))) {
+        TRY(read_input(root, list, 1, openvino, call, err));
     }
-    if (status == STATUS_OK && count == 2 && !json_is_null(json_array_get(list, 1))) {
-        status = read_input(root, list, 1, openvino, call, err);
-    }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_root(const struct codec_request *request, struct openvino *openvino,
@@ -188,19 +166,10 @@ static enum status read_root(const struct codec_request *request, struct openvin
     static const char *const known[] = {"attributes", "inputs"};
     struct json_place root = {.object = openvino->doc.root, .path = ""};
     const struct framed_tensor *data = &openvino->data;
-    enum status status = framed_no_parts(&root, err);
-    if (status == STATUS_OK) {
-        status = json_fields_known(&root, known, ARRAY_COUNT(known), err);
-    }
-    if (status == STATUS_OK) {
-        status = read_attributes(&root, &call->desc, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_inputs(&root, openvino, call, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(framed_no_parts(&root, err));
+    TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
+    TRY(read_attributes(&root, &call->desc, err));
+    TRY(read_inputs(&root, openvino, call, err));
     call->desc.dtype = data->dtype;
     call->desc.rank = data->rank;
     memcpy(call->desc.sizes, data->sizes, sizeof data->sizes);
@@ -244,11 +213,7 @@ static enum status openvino_complete(struct scan_call *call, void *input,
                                      uint64_t payload_bytes, struct error *err)
 {
     const struct openvino *openvino = call->dialect;
-    enum status status =
-        framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(framed_check_payload(payload_bytes, call->payload_min, call->payload_max, err));
     if (call->axis_pending) {
         call->desc.axis = framed_axis_from_bytes(
             openvino->axis.dtype, (const char *)input + openvino->axis.payload_offset);

@@ -3,9 +3,9 @@
  *
  *     ?dtype=float32&shape=2,3&axis=1    24 bytes    Tally-Dtype: float32, Tally-Shape: 2,3
  *
- * There is no head but the carry of a part, and nothing to convert. Possible failures: a query parameter that is missing,
- * unknown or no such value; LENGTH_MISMATCH, whose sentence says what a body of another length
- * looks like. */
+ * There is no head but the carry of a part, and nothing to convert. Possible failures: a query
+ * parameter that is missing, unknown or no such value; LENGTH_MISMATCH, whose sentence says what a
+ * body of another length looks like. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/content_guess.h"
@@ -53,35 +53,27 @@ static void name_content(struct byte_view bytes, uint64_t found, uint64_t expect
     }
 }
 
-static enum status decode(const struct codec_request *request, struct byte_view head,
-                          struct scan_call *call, struct error *err)
+static enum status raw_decode(const struct codec_request *request, struct byte_view head,
+                              struct scan_call *call, struct error *err)
 {
     struct scan_call found = {.desc.precision = PRECISION_WIDE};
     const struct byte_view carry = request->carry_bytes > 0 ? head : (struct byte_view){"", 0};
     struct attribute_lists lists = {0, 0};
     unsigned seen = 0;
-    enum status status = attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err);
-    if (status == STATUS_OK && !(seen & ATTRIBUTE_DTYPE)) {
-        status = missing("dtype", "?dtype=float32&shape=2,3", err);
+    TRY(attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err));
+    if ((seen & ATTRIBUTE_DTYPE) == 0) {
+        return missing("dtype", "?dtype=float32&shape=2,3", err);
     }
-    if (status == STATUS_OK && !(seen & ATTRIBUTE_SHAPE)) {
-        status = missing("shape", "?dtype=float32&shape=2,3", err);
+    if ((seen & ATTRIBUTE_SHAPE) == 0) {
+        return missing("shape", "?dtype=float32&shape=2,3", err);
     }
-    if (status == STATUS_OK) {
-        status = attributes_check_strides(&found.desc, &lists, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_take_part(request, carry, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_choose_answer(request, &found, err);
-    }
-    if (status == STATUS_OK) {
-        status = cumsum_size_payload(request, carry.count, &found, err);
-    }
+    TRY(attributes_check_strides(&found.desc, &lists, err));
+    TRY(cumsum_take_part(request, carry, &found, err));
+    TRY(cumsum_choose_answer(request, &found, err));
+    enum status status = cumsum_size_payload(request, carry.count, &found, err);
     if (status == STATUS_OK) {
         *call = found;
-    } else if (status == STATUS_LENGTH_MISMATCH && carry.count == 0) {
+    } else if (carry.count == 0) { /* LENGTH_MISMATCH */
         name_content(head, (uint64_t)request->body_bytes, found.input_bytes, err);
     }
     return status;
@@ -120,10 +112,10 @@ static bool has_wrong_length(const struct codec_request *request)
     return bytes != request->body_bytes;
 }
 
-/* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first bytes are asked
- * for, so that decode() can say what they look like. */
-static enum status head_need(const struct codec_request *request, struct byte_view head,
-                             uint64_t *need, struct error *err)
+/* A tensor has no head but the carry of a part. But of a small body whose length is wrong the first
+ * bytes are asked for, so that decode() can say what they look like. */
+static enum status raw_head_need(const struct codec_request *request, struct byte_view head,
+                                 uint64_t *need, struct error *err)
 {
     int64_t bytes = request->body_bytes;
     if (request->carry_bytes > 0) {
@@ -136,8 +128,8 @@ static enum status head_need(const struct codec_request *request, struct byte_vi
     return STATUS_OK;
 }
 
-static enum status complete(struct scan_call *call, void *input, uint64_t payload_bytes,
-                            struct error *err)
+static enum status raw_complete(struct scan_call *call, void *input, uint64_t payload_bytes,
+                                struct error *err)
 {
     enum status status = cumsum_complete_payload(call, input, payload_bytes, err);
     if (status == STATUS_LENGTH_MISMATCH && payload_bytes <= SMALL_BODY) {
@@ -158,7 +150,7 @@ enum status answer_raw(const struct scan_call *call, uint64_t elements, struct a
     dtype->name = "Tally-Dtype";
     memcpy(dtype->value, info->name, strlen(info->name) + 1);
     shape->name = "Tally-Shape";
-    cumsum_shape_text(&call->desc, shape->value, sizeof shape->value);
+    attribute_shape_text(&call->desc, shape->value, sizeof shape->value);
     answer->content_type = "application/octet-stream";
     answer->payload_bytes = elements * info->bytes;
     return STATUS_OK;
@@ -166,9 +158,9 @@ enum status answer_raw(const struct scan_call *call, uint64_t elements, struct a
 
 const struct codec codec_raw = {
     .name = "raw",
-    .head_need = head_need,
-    .decode = decode,
-    .complete = complete,
+    .head_need = raw_head_need,
+    .decode = raw_decode,
+    .complete = raw_complete,
     .encode = cumsum_encode,
     .head_max = cumsum_head_max,
     .release = cumsum_release,

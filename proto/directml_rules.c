@@ -280,16 +280,9 @@ enum status directml_check_tensor(const struct directml_level *level,
                                   const struct directml_tensor *tensor, const char *path,
                                   struct error *err)
 {
-    enum status status = check_type(level, tensor->dtype, path, err);
-    if (status == STATUS_OK) {
-        status = directml_check_dims(level, tensor->dims, path, err);
-    }
-    if (status == STATUS_OK) {
-        status = check_sizes(tensor, path, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(check_type(level, tensor->dtype, path, err));
+    TRY(directml_check_dims(level, tensor->dims, path, err));
+    TRY(check_sizes(tensor, path, err));
     if (reach_or_max(tensor) == UINT64_MAX) {
         char field[PATH_BYTES];
         (void)snprintf(field, sizeof field, "%s.Strides", path);
@@ -297,8 +290,8 @@ enum status directml_check_tensor(const struct directml_level *level,
                                "the strides spread the tensor over more than 4294967295 "
                                "(2^32-1) elements");
     }
-    status = check_total(tensor, path, err);
-    return status == STATUS_OK ? check_alignment(tensor, path, err) : status;
+    TRY(check_total(tensor, path, err));
+    return check_alignment(tensor, path, err);
 }
 
 enum status directml_check_output(const struct directml_tensor *input,

@@ -5,14 +5,14 @@
 #include <string.h>
 
 static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
-#define X(symbol, size, type_kind, v1, oip, array, dml, ir, ov) \
-    [DTYPE_##symbol] = {.name = v1,                             \
-                        .kserve = oip,                          \
-                        .npy = array,                           \
-                        .directml = dml,                        \
-                        .openvino_ir = ir,                      \
-                        .openvino_type = ov,                    \
-                        .bytes = size,                          \
+#define X(symbol, size, type_kind, v1, oip, model, array, dml, ir, ov) \
+    [DTYPE_##symbol] = {.name = v1,                                    \
+                        .kserve = oip,                                 \
+                        .npy = array,                                  \
+                        .directml = dml,                               \
+                        .openvino_ir = ir,                             \
+                        .openvino_type = ov,                           \
+                        .bytes = size,                                 \
                         .kind = DTYPE_KIND_##type_kind},
     DTYPE_TABLE(X)
 #undef X

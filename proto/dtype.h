@@ -13,24 +13,24 @@ enum dtype_kind {
 };
 
 /* clang-format off */
-/*        symbol bytes kind      name        kserve    npy    DirectML   OV IR   OV      */
-#define DTYPE_TABLE(X)                                                                   \
-        X(F16,   2,    FLOAT,    "float16",  "FP16",   "<f2", "FLOAT16", "FP16", "f16")  \
-        X(BF16,  2,    FLOAT,    "bfloat16", "BF16",   NULL,  NULL,      "BF16", "bf16") \
-        X(F32,   4,    FLOAT,    "float32",  "FP32",   "<f4", "FLOAT32", "FP32", "f32")  \
-        X(F64,   8,    FLOAT,    "float64",  "FP64",   "<f8", "FLOAT64", "FP64", "f64")  \
-        X(I8,    1,    SIGNED,   "int8",     "INT8",   "|i1", "INT8",    "I8",   "i8")   \
-        X(I16,   2,    SIGNED,   "int16",    "INT16",  "<i2", "INT16",   "I16",  "i16")  \
-        X(I32,   4,    SIGNED,   "int32",    "INT32",  "<i4", "INT32",   "I32",  "i32")  \
-        X(I64,   8,    SIGNED,   "int64",    "INT64",  "<i8", "INT64",   "I64",  "i64")  \
-        X(U8,    1,    UNSIGNED, "uint8",    "UINT8",  "|u1", "UINT8",   "U8",   "u8")   \
-        X(U16,   2,    UNSIGNED, "uint16",   "UINT16", "<u2", "UINT16",  "U16",  "u16")  \
-        X(U32,   4,    UNSIGNED, "uint32",   "UINT32", "<u4", "UINT32",  "U32",  "u32")  \
-        X(U64,   8,    UNSIGNED, "uint64",   "UINT64", "<u8", "UINT64",  "U64",  "u64")
+/*        symbol bytes kind      name        kserve    model     npy    DirectML   OV IR   OV      */
+#define DTYPE_TABLE(X)                                                                             \
+        X(F16,   2,    FLOAT,    "float16",  "FP16",   "fp16",   "<f2", "FLOAT16", "FP16", "f16")  \
+        X(BF16,  2,    FLOAT,    "bfloat16", "BF16",   "bf16",   NULL,  NULL,      "BF16", "bf16") \
+        X(F32,   4,    FLOAT,    "float32",  "FP32",   "fp32",   "<f4", "FLOAT32", "FP32", "f32")  \
+        X(F64,   8,    FLOAT,    "float64",  "FP64",   "fp64",   "<f8", "FLOAT64", "FP64", "f64")  \
+        X(I8,    1,    SIGNED,   "int8",     "INT8",   "int8",   "|i1", "INT8",    "I8",   "i8")   \
+        X(I16,   2,    SIGNED,   "int16",    "INT16",  "int16",  "<i2", "INT16",   "I16",  "i16")  \
+        X(I32,   4,    SIGNED,   "int32",    "INT32",  "int32",  "<i4", "INT32",   "I32",  "i32")  \
+        X(I64,   8,    SIGNED,   "int64",    "INT64",  "int64",  "<i8", "INT64",   "I64",  "i64")  \
+        X(U8,    1,    UNSIGNED, "uint8",    "UINT8",  "uint8",  "|u1", "UINT8",   "U8",   "u8")   \
+        X(U16,   2,    UNSIGNED, "uint16",   "UINT16", "uint16", "<u2", "UINT16",  "U16",  "u16")  \
+        X(U32,   4,    UNSIGNED, "uint32",   "UINT32", "uint32", "<u4", "UINT32",  "U32",  "u32")  \
+        X(U64,   8,    UNSIGNED, "uint64",   "UINT64", "uint64", "<u8", "UINT64",  "U64",  "u64")
 /* clang-format on */
 
 enum dtype {
-#define X(symbol, bytes, kind, name, kserve, npy, dml, ov_ir, ov) DTYPE_##symbol,
+#define X(symbol, ...) DTYPE_##symbol,
     DTYPE_TABLE(X)
 #undef X
     DTYPE_COUNT

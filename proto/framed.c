@@ -131,11 +131,7 @@ enum status framed_answer(struct json_writer *w, struct byte_view carry, bool fr
 enum status framed_tensor_read_shape(struct framed_tensor *tensor, struct error *err)
 {
     int rank = -1;
-    enum status status =
-        json_field_int64_list(&tensor->place, "shape", LIMIT_RANK, tensor->sizes, &rank, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64_list(&tensor->place, "shape", LIMIT_RANK, tensor->sizes, &rank, err));
     if (rank < 0) {
         return json_field_missing(&tensor->place, "shape", err);
     }
@@ -229,9 +225,7 @@ enum status framed_axis_from_json(const struct framed_tensor *tensor, int64_t *a
     int64_t value = 0;
     json_path_of(&tensor->place, "data", -1, path);
     struct json_read read = {.dtype = tensor->dtype, .field = path};
-    enum status status = json_tensor_read(&read, tensor->array->cut, 1, &value, err);
-    if (status == STATUS_OK) {
-        *axis = framed_axis_from_bytes(tensor->dtype, &value);
-    }
-    return status;
+    TRY(json_tensor_read(&read, tensor->array->cut, 1, &value, err));
+    *axis = framed_axis_from_bytes(tensor->dtype, &value);
+    return STATUS_OK;
 }

@@ -6,7 +6,7 @@
  *     {"inputs": [{..., "binary_data_size": 24}, {..., "data": [0]}]} <24 bytes>
  *
  * First the framing, for all three; then one tensor of a request (type, shape, where its bytes
- * are) and the axis as a tensor, which OpenVINO's door and the Open Inference Protocol have in
+ * are) and the axis as a tensor, which OpenVINO's dialect and the Open Inference Protocol have in
  * common. Possible failures: what is said about lengths does not agree (INVALID_REQUEST,
  * LENGTH_MISMATCH), or a tensor cannot be (INVALID_SHAPE, INVALID_DTYPE, INVALID_DATA).
  * Thread: any. */

@@ -250,22 +250,19 @@ static enum status read_size(const struct json_place *root, const char *name, ui
                              struct error *err)
 {
     int64_t value = 0;
-    enum status status = json_field_int64(root, name, &value, err);
-    if (status == STATUS_OK && value < 0) {
+    TRY(json_field_int64(root, name, &value, err));
+    if (value < 0) {
         return json_field_error(root, name, "an integer of 0 or more", err);
     }
     *out = (uint64_t)value;
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_key(const struct json_place *root, struct kserve_shm_region *region,
                             struct error *err)
 {
     const char *key = NULL;
-    enum status status = json_require_string(root, "key", &key, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_require_string(root, "key", &key, err));
     if (strlen(key) >= sizeof region->key) {
         return json_field_error(root, "key", "at most 255 bytes", err);
     }
@@ -276,14 +273,12 @@ static enum status read_key(const struct json_place *root, struct kserve_shm_reg
 static enum status read_shm_root(const struct json_place *root,
                                  struct kserve_shm_region *region, struct error *err)
 {
-    enum status status = read_key(root, region, err);
-    if (status == STATUS_OK) {
-        status = read_size(root, "offset", &region->offset, err);
-    }
-    if (status == STATUS_OK && json_field(root, "byte_size") == NULL) {
+    TRY(read_key(root, region, err));
+    TRY(read_size(root, "offset", &region->offset, err));
+    if (json_field(root, "byte_size") == NULL) {
         return json_field_missing(root, "byte_size", err);
     }
-    return status == STATUS_OK ? read_size(root, "byte_size", &region->byte_size, err) : status;
+    return read_size(root, "byte_size", &region->byte_size, err);
 }
 
 enum status kserve_read_shm(const char *name, const char *body, size_t bytes,

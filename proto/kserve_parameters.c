@@ -51,10 +51,7 @@ static enum status put_part(struct kserve_attributes *attributes, const char *te
                             const char *field, struct error *err)
 {
     enum scan_part part = SCAN_PART_WHOLE;
-    enum status status = carry_part(field, text, &part, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(carry_part(field, text, &part, err));
     if (attributes->has_part && attributes->part != part) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
                                "contradicts another part in the request");
@@ -83,14 +80,11 @@ static enum status read_bool(const struct json_place *place, const char *name, b
     bool found = false;
     bool value = false;
     char path[JSON_PATH_MAX];
-    enum status status = present(place, name, &found, err);
-    if (status != STATUS_OK || !found) {
-        return status;
+    TRY(present(place, name, &found, err));
+    if (!found) {
+        return STATUS_OK;
     }
-    status = json_field_bool(place, name, true, &value, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_bool(place, name, true, &value, err));
     json_path_of(place, name, -1, path);
     return put_bool(has, slot, value, path, err);
 }
@@ -118,13 +112,11 @@ static enum status read_axis(const struct json_place *place,
     bool found = false;
     int64_t axis = 0;
     char path[JSON_PATH_MAX];
-    enum status status = present(place, "axis", &found, err);
-    if (status == STATUS_OK && found) {
-        status = json_field_int64(place, "axis", &axis, err);
+    TRY(present(place, "axis", &found, err));
+    if (!found) {
+        return STATUS_OK;
     }
-    if (status != STATUS_OK || !found) {
-        return status;
-    }
+    TRY(json_field_int64(place, "axis", &axis, err));
     json_path_of(place, "axis", -1, path);
     return kserve_put_axis(attributes, axis, path, err);
 }
@@ -136,54 +128,36 @@ static enum status read_words(const struct json_place *place,
     const char *text = NULL;
     enum precision precision = PRECISION_WIDE;
     char path[JSON_PATH_MAX];
-    enum status status = present(place, "axis_direction", &found, err);
-    if (status == STATUS_OK && found) {
+    TRY(present(place, "axis_direction", &found, err));
+    if (found) {
         json_path_of(place, "axis_direction", -1, path);
-        status = json_field_string(place, "axis_direction", &text, err);
+        TRY(json_field_string(place, "axis_direction", &text, err));
+        TRY(put_direction(attributes, text, path, err));
     }
-    if (status == STATUS_OK && text != NULL) {
-        status = put_direction(attributes, text, path, err);
-    }
-    if (status == STATUS_OK) {
-        status = present(place, "precision", &found, err);
-    }
-    if (status == STATUS_OK && found) {
+    TRY(present(place, "precision", &found, err));
+    if (found) {
         json_path_of(place, "precision", -1, path);
-        status = json_field_precision(place, "precision", &precision, err);
-        if (status == STATUS_OK) {
-            status = put_precision(attributes, precision, path, err);
-        }
+        TRY(json_field_precision(place, "precision", &precision, err));
+        TRY(put_precision(attributes, precision, path, err));
     }
-    if (status == STATUS_OK) {
-        status = present(place, "part", &found, err);
-    }
-    if (status == STATUS_OK && found) {
+    TRY(present(place, "part", &found, err));
+    if (found) {
         json_path_of(place, "part", -1, path);
-        status = json_field_string(place, "part", &text, err);
-        if (status == STATUS_OK) {
-            status = put_part(attributes, text, path, err);
-        }
+        TRY(json_field_string(place, "part", &text, err));
+        TRY(put_part(attributes, text, path, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_attributes(const struct json_place *place,
                                    struct kserve_attributes *attributes, struct error *err)
 {
-    enum status status = read_axis(place, attributes, err);
-    if (status == STATUS_OK) {
-        status = read_bool(place, "exclusive", &attributes->has_exclusive,
-                           &attributes->exclusive, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_bool(place, "has_exclusive_sum", &attributes->has_exclusive,
-                           &attributes->exclusive, err);
-    }
-    if (status == STATUS_OK) {
-        status =
-            read_bool(place, "reverse", &attributes->has_reverse, &attributes->reverse, err);
-    }
-    return status == STATUS_OK ? read_words(place, attributes, err) : status;
+    TRY(read_axis(place, attributes, err));
+    TRY(read_bool(place, "exclusive", &attributes->has_exclusive, &attributes->exclusive, err));
+    TRY(read_bool(place, "has_exclusive_sum", &attributes->has_exclusive,
+                  &attributes->exclusive, err));
+    TRY(read_bool(place, "reverse", &attributes->has_reverse, &attributes->reverse, err));
+    return read_words(place, attributes, err);
 }
 
 /* A count or size: an integer of 0 or more; *found is false if it is absent. */
@@ -191,14 +165,11 @@ static enum status read_size(const struct json_place *place, const char *name, b
                              int64_t *out, struct error *err)
 {
     int64_t value = 0;
-    enum status status = present(place, name, found, err);
-    if (status != STATUS_OK || !*found) {
-        return status;
+    TRY(present(place, name, found, err));
+    if (!*found) {
+        return STATUS_OK;
     }
-    status = json_field_int64(place, name, &value, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_field_int64(place, name, &value, err));
     if (value < 0) {
         return json_field_error(place, name, "an integer of 0 or more", err);
     }
@@ -223,10 +194,7 @@ static enum status check_sequence(const struct json_place *place, struct error *
     for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
         bool has = false;
         bool value = false;
-        enum status status = read_bool(place, flags[i], &has, &value, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(read_bool(place, flags[i], &has, &value, err));
         if (value) {
             return json_field_error(
                 place, flags[i], "false: the models are stateless and have no sequences", err);
@@ -246,33 +214,22 @@ enum status kserve_read_request_parameters(const struct json_place *root,
         "timeout",        "priority",          "sequence_id", "sequence_start",
         "sequence_end"};
     struct json_place place;
-    enum status status = json_field_object(root, "parameters", &place, err);
-    if (status != STATUS_OK || place.object == NULL) {
-        return status;
+    TRY(json_field_object(root, "parameters", &place, err));
+    if (place.object == NULL) {
+        return STATUS_OK;
     }
     bool found = false;
     int64_t number = 0;
-    status = json_fields_known(&place, known, ARRAY_COUNT(known), err);
-    if (status == STATUS_OK) {
-        status = read_attributes(&place, attributes, err);
-    }
-    if (status == STATUS_OK) {
-        status = check_sequence(&place, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_size(&place, "priority", &found, &number, err);
-        out->priority = (uint64_t)number;
-    }
-    if (status == STATUS_OK) {
-        number = 0;
-        status = read_size(&place, "timeout", &found, &number, err);
-        out->timeout_us = (uint64_t)number;
-    }
-    if (status == STATUS_OK) {
-        bool has = false;
-        status = read_bool(&place, "binary_data_output", &has, &out->binary_output, err);
-    }
-    return status;
+    TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
+    TRY(read_attributes(&place, attributes, err));
+    TRY(check_sequence(&place, err));
+    TRY(read_size(&place, "priority", &found, &number, err));
+    out->priority = (uint64_t)number;
+    number = 0;
+    TRY(read_size(&place, "timeout", &found, &number, err));
+    out->timeout_us = (uint64_t)number;
+    bool has = false;
+    return read_bool(&place, "binary_data_output", &has, &out->binary_output, err);
 }
 
 static enum status read_window(const struct json_place *place, struct shm_window *window,
@@ -283,19 +240,12 @@ static enum status read_window(const struct json_place *place, struct shm_window
     int64_t bytes = 0;
     int64_t offset = 0;
     bool has_bytes = false;
-    enum status status = present(place, "shared_memory_region", &found, err);
-    if (status == STATUS_OK && found) {
-        status = json_field_string(place, "shared_memory_region", &region, err);
+    TRY(present(place, "shared_memory_region", &found, err));
+    if (found) {
+        TRY(json_field_string(place, "shared_memory_region", &region, err));
     }
-    if (status == STATUS_OK) {
-        status = read_size(place, "shared_memory_byte_size", &has_bytes, &bytes, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_size(place, "shared_memory_offset", &found, &offset, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(read_size(place, "shared_memory_byte_size", &has_bytes, &bytes, err));
+    TRY(read_size(place, "shared_memory_offset", &found, &offset, err));
     if (region == NULL) {
         return has_bytes || found ? json_field_missing(place, "shared_memory_region", err)
                                   : STATUS_OK;
@@ -322,18 +272,14 @@ static enum status read_output_parameters(const struct json_place *place,
         return json_field_refuse(place, "classification", -1, STATUS_INVALID_FIELD, err,
                                  "the models do not classify: a cumulative sum has no labels");
     }
-    enum status status = json_fields_known(place, known, ARRAY_COUNT(known), err);
-    if (status == STATUS_OK) {
-        status = read_bool(place, "binary_data", &out->has_binary_data, &out->binary_data, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_window(place, &out->shm, err);
-    }
-    if (status == STATUS_OK && out->shm.region[0] != '\0' && out->binary_data) {
+    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
+    TRY(read_bool(place, "binary_data", &out->has_binary_data, &out->binary_data, err));
+    TRY(read_window(place, &out->shm, err));
+    if (out->shm.region[0] != '\0' && out->binary_data) {
         return json_field_error(place, "binary_data",
                                 "false, as the output goes to shared memory", err);
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_input_parameters(const struct json_place *place,
@@ -352,15 +298,10 @@ static enum status read_input_parameters(const struct json_place *place,
                                         "axis_direction",
                                         "has_exclusive_sum",
                                         "part"};
-    enum status status = json_fields_known(place, known, ARRAY_COUNT(known), err);
-    if (status == STATUS_OK) {
-        status = read_attributes(place, attributes, err);
-    }
-    if (status == STATUS_OK) {
-        status =
-            read_size(place, "binary_data_size", &out->has_binary_size, &out->binary_size, err);
-    }
-    return status == STATUS_OK ? read_window(place, &out->shm, err) : status;
+    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
+    TRY(read_attributes(place, attributes, err));
+    TRY(read_size(place, "binary_data_size", &out->has_binary_size, &out->binary_size, err));
+    return read_window(place, &out->shm, err);
 }
 
 enum status kserve_read_tensor_parameters(const struct json_place *tensor,
@@ -370,9 +311,9 @@ enum status kserve_read_tensor_parameters(const struct json_place *tensor,
                                           struct error *err)
 {
     struct json_place place;
-    enum status status = json_field_object(tensor, "parameters", &place, err);
-    if (status != STATUS_OK || place.object == NULL) {
-        return status;
+    TRY(json_field_object(tensor, "parameters", &place, err));
+    if (place.object == NULL) {
+        return STATUS_OK;
     }
     return kind == KSERVE_OUTPUT ? read_output_parameters(&place, out, err)
                                  : read_input_parameters(&place, out, attributes, err);
@@ -384,16 +325,15 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
 {
     const char *name = pair->name;
     bool flag = false;
-    enum status status;
     if (strcmp(name, "axis") == 0) {
         int64_t axis = 0;
-        status = attribute_int64(name, pair->value, &axis, err);
-        return status == STATUS_OK ? kserve_put_axis(attributes, axis, name, err) : status;
+        TRY(attribute_int64(name, pair->value, &axis, err));
+        return kserve_put_axis(attributes, axis, name, err);
     }
     if (strcmp(name, "precision") == 0) {
         enum precision precision = PRECISION_WIDE;
-        status = attribute_precision(name, pair->value, &precision, err);
-        return status == STATUS_OK ? put_precision(attributes, precision, name, err) : status;
+        TRY(attribute_precision(name, pair->value, &precision, err));
+        return put_precision(attributes, precision, name, err);
     }
     if (strcmp(name, "part") == 0) {
         return put_part(attributes, pair->value, name, err);
@@ -402,16 +342,12 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
         return put_direction(attributes, pair->value, name, err);
     }
     if (strcmp(name, "exclusive") == 0 || strcmp(name, "has_exclusive_sum") == 0) {
-        status = attribute_bool(name, pair->value, &flag, err);
-        return status == STATUS_OK ? put_bool(&attributes->has_exclusive,
-                                              &attributes->exclusive, flag, name, err)
-                                   : status;
+        TRY(attribute_bool(name, pair->value, &flag, err));
+        return put_bool(&attributes->has_exclusive, &attributes->exclusive, flag, name, err);
     }
     if (strcmp(name, "reverse") == 0) {
-        status = attribute_bool(name, pair->value, &flag, err);
-        return status == STATUS_OK
-                   ? put_bool(&attributes->has_reverse, &attributes->reverse, flag, name, err)
-                   : status;
+        TRY(attribute_bool(name, pair->value, &flag, err));
+        return put_bool(&attributes->has_reverse, &attributes->reverse, flag, name, err);
     }
     if (strcmp(name, "binary_data_output") == 0) {
         return attribute_bool(name, pair->value, binary_output, err);
@@ -425,11 +361,10 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
 enum status kserve_read_query(const struct codec_request *request, bool *binary_output,
                               struct kserve_attributes *attributes, struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (int i = 0; i < request->param_count && status == STATUS_OK; i++) {
-        status = read_query_pair(&request->params[i], binary_output, attributes, err);
+    for (int i = 0; i < request->param_count; i++) {
+        TRY(read_query_pair(&request->params[i], binary_output, attributes, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 void kserve_apply(const struct kserve_attributes *attributes, const struct model *model,

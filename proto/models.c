@@ -1,4 +1,4 @@
-/* The table of models. One row per element type beside the five named ones. */
+/* The table of models: five by their attributes, and one for each element type. */
 #include "proto/models.h"
 
 #include <string.h>
@@ -11,18 +11,12 @@ static const struct model model_rows[] = {
     {"cumsum_reverse",            DTYPE_F32, true, false,   -1,   false,    true},
     {"cumsum_exclusive_reverse",  DTYPE_F32, true, false,   -1,   true,     true},
     {"cumsum_onnx",               DTYPE_F32, true, true,     0,   false,    false},
-#define BY_TYPE(type_name, type) {"cumsum_" type_name, type, false, false, -1, false, false}
-    BY_TYPE("fp16", DTYPE_F16),   BY_TYPE("bf16", DTYPE_BF16),
-    BY_TYPE("fp32", DTYPE_F32),   BY_TYPE("fp64", DTYPE_F64),
-    BY_TYPE("int8", DTYPE_I8),    BY_TYPE("int16", DTYPE_I16),
-    BY_TYPE("int32", DTYPE_I32),  BY_TYPE("int64", DTYPE_I64),
-    BY_TYPE("uint8", DTYPE_U8),   BY_TYPE("uint16", DTYPE_U16),
-    BY_TYPE("uint32", DTYPE_U32), BY_TYPE("uint64", DTYPE_U64),
-#undef BY_TYPE
+#define X(symbol, bytes, kind, name, kserve, model, ...) \
+    {"cumsum_" model, DTYPE_##symbol, false, false, -1, false, false},
+    DTYPE_TABLE(X)
+#undef X
 };
 /* clang-format on */
-
-_Static_assert(ARRAY_COUNT(model_rows) == 5 + DTYPE_COUNT, "every element type has its model");
 
 size_t model_count(void)
 {

@@ -1,4 +1,4 @@
-/* The models that the Open Inference Protocol door offers. All are the one operator; they
+/* The models that the Open Inference Protocol offers. All are the one operator; they
  * differ in what a client that cannot send parameters gets: perf_analyzer over HTTP sends none,
  * so every combination of attributes and every element type has a name of its own. The names
  * are a fixed table: no file, no loading. Thread: any, static data. */

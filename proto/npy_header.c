@@ -314,10 +314,7 @@ static enum status parse_dict(struct cursor *c, struct npy_header *out, struct e
         if (!comma) {
             return syntax_error(c, "',' or '}'", err);
         }
-        enum status status = parse_entry(c, out, &seen, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(parse_entry(c, out, &seen, err));
         comma = take(c, ",");
     }
     skip_space(c);
@@ -336,10 +333,7 @@ static enum status parse_dict(struct cursor *c, struct npy_header *out, struct e
 enum status npy_header_parse(struct byte_view head, struct npy_header *out, struct error *err)
 {
     uint64_t need = 0;
-    enum status status = npy_header_need(head, &need, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(npy_header_need(head, &need, err));
     if (head.count == 0) {
         return error_set(err, STATUS_INVALID_NPY, "the body is empty, expected an NPY file");
     }
@@ -355,11 +349,9 @@ enum status npy_header_parse(struct byte_view head, struct npy_header *out, stru
     struct cursor c = {bytes + (bytes[MAGIC] == 1 ? SHORT_PREFIX : LONG_PREFIX),
                        bytes + head.count};
     struct npy_header found = {.rank = 0};
-    status = parse_dict(&c, &found, err);
-    if (status == STATUS_OK) {
-        *out = found;
-    }
-    return status;
+    TRY(parse_dict(&c, &found, err));
+    *out = found;
+    return STATUS_OK;
 }
 
 size_t npy_header_print(enum dtype dtype, const int64_t *sizes, int rank,

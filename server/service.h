@@ -9,7 +9,7 @@
  * open for half a minute (a balancer's health checks would have been).
  * CLOSING: no new connection begins. Those that have begun, in the backlog too, are accepted
  * and answered, for up to --drain-timeout-s, then exit 0. What is idle is closed after some
- * hundred milliseconds (http/conn.c). A second signal, or the timeout, ends the run at once with
+ * hundred milliseconds (http/deadlines.c). A second signal, or the timeout, ends the run at once with
  * exit 1. SIGHUP, SIGPIPE and SIGXFSZ (a log file that has reached its limit) are ignored. */
 #ifndef TALLY_SERVER_SERVICE_H
 #define TALLY_SERVER_SERVICE_H

@@ -163,18 +163,10 @@ static enum status add_array(struct builder *b, struct error *err)
 static enum status cut(struct builder *b, size_t at, struct error *err)
 {
     char stand_in[8] = {'[', 0};
-    enum status status = add_array(b, err);
-    if (status == STATUS_OK) {
-        status = append(b, b->text + b->copied, at - b->copied, err);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(add_array(b, err));
+    TRY(append(b, b->text + b->copied, at - b->copied, err));
     struct json_array *array = &b->arrays[b->array_count];
-    status = json_tensor_measure(b->text + at, b->bytes - at, b->parallel, array, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(json_tensor_measure(b->text + at, b->bytes - at, b->parallel, array, err));
     int k = b->array_count++;
     size_t n = 1;
     if (k >= 10) {
@@ -242,11 +234,10 @@ static size_t original(const struct builder *b, size_t at)
 
 static enum status build(struct builder *b, struct error *err)
 {
-    enum status status = STATUS_OK;
-    while (b->at < b->bytes && status == STATUS_OK) {
+    while (b->at < b->bytes) {
         char c = b->text[b->at];
         if (c == '"') {
-            status = string(b, err);
+            TRY(string(b, err));
             continue;
         }
         b->at++;
@@ -259,8 +250,7 @@ static enum status build(struct builder *b, struct error *err)
             break; /* append() says so */
         }
     }
-    return status == STATUS_OK ? append(b, b->text + b->copied, b->at - b->copied, err)
-                               : status;
+    return append(b, b->text + b->copied, b->at - b->copied, err);
 }
 
 /* jansson takes the nodes of a tree from the arena of the document that this thread reads just
@@ -347,10 +337,7 @@ static enum status parse(struct builder *b, struct json_doc *doc, struct error *
                          "the body is not valid JSON: it holds a NUL byte");
     }
     json_t *root = NULL;
-    enum status status = load(b, &root, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(load(b, &root, err));
     if (!json_is_object(root)) {
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is valid JSON, but not an object: expected {...}");

@@ -2,23 +2,7 @@
  * belong to one loop, and so do their fields, but for `request` while that is away: its states are
  * in server/sched/request.h. A request that comes back is found again as `exchange_of(request)`.
  *
- * How long a connection may take for what (conn.c). All bounds are absolute: a byte now and
- * then moves none of them.
- *
- * | its request         | bounded by                                                            |
- * |---------------------|-----------------------------------------------------------------------|
- * | none yet            | --header-timeout-ms, with the TLS handshake                           |
- * | none since the last | --idle-timeout-s (MHD); where a request line trickles in,             |
- * |                     | --header-timeout-ms more                                              |
- * | HEADER              | --header-timeout-ms                                                   |
- * | BODY                | --body-timeout-ms, rate                                               |
- * | REFUSED, LINGERING  | 1 s, and 10 s or 16 MiB after the answer                              |
- * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
- * |                     | texts; --device-timeout-ms there                                      |
- * | ANSWERING           | --answer-timeout-ms, rate                                             |
- *
- * While reservations of memory are refused, who holds some of it and is slow has no longer than
- * that (conn.c).
+ * How long a connection may take for what: deadlines.c.
  *
  * While its request is away MHD asks for the answer now and again, `polls_left` times; then it
  * suspends the connection (`held`). Until then it may even close it, which makes an orphan of the
@@ -87,11 +71,8 @@ struct exchange {
     struct conn *conn;
     struct http_loop *loop;
     struct MHD_Connection *connection;
-    const struct route *route; /* static; NULL: none is known */
-    struct header_check header;
-    struct sockaddr_storage address;   /* whose request it is: the peer's, or behind proxies */
-    char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
-    struct trace_context trace;
+    const struct route *route;       /* static; NULL: none is known */
+    struct sockaddr_storage address; /* whose request it is: the peer's, or behind proxies */
     bool post;
     bool get;            /* GET or HEAD */
     bool head;           /* HEAD: no body in the answer; unknown until the header has ended */
@@ -101,29 +82,29 @@ struct exchange {
     bool held;           /* away: MHD has suspended the connection */
     bool orphan;         /* away: the connection is gone */
 
-    char *target; /* owned: request target, taken apart in place; kept for the next request */
-    size_t target_capacity;
     const char *path; /* decoded; cut at captured segments */
     const char *segments[PAGE_SEGMENTS];
 
-    const char
-        *allowed_origin; /* the settings'; whose page may read the answer, NULL: none's */
+    const char *allowed_origin; /* the settings'; whose page may read it, NULL: none's */
 
     uint64_t refused_ns;    /* REFUSED, LINGERING: since when */
     uint64_t drained;       /* bytes dropped since then */
     bool client_counted;    /* among the requests of its client */
     uint64_t counted_bytes; /* of its body, for --per-client-bytes-per-s */
 
-    unsigned http_status;  /* of the answer */
-    const char *page_type; /* pages: Content-Type */
-    const char *page_text; /* pages: the answer's body; borrowed from answer.head or static */
-    size_t page_bytes;
-    const struct page_field *page_fields; /* pages: more of the header; static */
-    size_t page_field_count;
+    unsigned http_status; /* of the answer */
+    struct page page;     /* of a page; its text is answer.head, too, and freed as that */
     struct byte_view answer_head; /* what is sent of a tensor's answer, one after the other */
     struct byte_view answer_payload;
-
     struct exchange *next_free; /* list of unused records */
+
+    /* All between the request and here is cleared for the next request that has this record. What
+     * follows is begun anew where it is used, or kept. */
+    struct header_check header;
+    struct trace_context trace;
+    char token_name[TOKEN_NAME_BYTES]; /* of the token it came with; "" if none is known */
+    char *target; /* owned: request target, taken apart in place; kept for the next request */
+    size_t target_capacity;
 };
 
 static inline struct exchange *exchange_of(struct request *request)
@@ -177,6 +158,23 @@ enum exchange_step exchange_header(struct exchange *x, const char *method);
 enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *x);
 
+/* exchange_route.c: by its header, which route it is for, whether it may use that, and with which
+ * codec. Both say why not. */
+MUST_CHECK enum status exchange_find_route(struct exchange *x, struct error *err);
+MUST_CHECK enum status exchange_choose_codec(struct exchange *x, struct error *err);
+
+/* exchange_limits.c: whose request it is, and whether it may begin: not while the service stops, the
+ * queue is full, or its client has reached a limit (QUEUE_FULL, DRAINING, THROTTLED). */
+MUST_CHECK enum status exchange_admit(struct exchange *x, struct error *err);
+/* So many bytes of its body have come that are wanted: what is dropped after a refusal does not
+ * count, or Retry-After would not be true. */
+void exchange_count_bytes(struct exchange *x, size_t count);
+/* It ends, and counts no more. */
+void exchange_uncount(struct exchange *x);
+
+/* exchange_report.c: it ends: metrics, a line of the log, a trace. */
+void exchange_report(struct exchange *x);
+
 /* In REQUEST_BODY, between MHD's calls: request.error says why the rest is not wanted. */
 void exchange_refuse(struct exchange *x);
 
@@ -186,7 +184,8 @@ void exchange_refuse(struct exchange *x);
 MUST_CHECK bool respond(struct exchange *x);
 
 /* Write a refusal straight to the socket, or the TLS session, while the client is still sending, and
- * close our side of the connection for writing. MHD has sent nothing of this exchange yet, so nothing is mixed up. */
+ * close our side of the connection for writing. MHD has sent nothing of this exchange yet, so
+ * nothing is mixed up. */
 void respond_early(struct exchange *x);
 
 /* ---- peek.c: what a client's socket says without reading or writing. Thread: any ---- */

@@ -7,62 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-enum field {
-    FIELD_HOST,
-    FIELD_CONTENT_LENGTH,
-    FIELD_TRANSFER_ENCODING,
-    FIELD_EXPECT,
-    FIELD_CONTENT_TYPE,
-    FIELD_CONTENT_ENCODING,
-    FIELD_ACCEPT,
-    FIELD_ACCEPT_ENCODING,
-    FIELD_IF_NONE_MATCH,
-    FIELD_REQUEST_ID,
-    FIELD_TIMEOUT,
-    FIELD_PRIORITY,
-    FIELD_HEAD_BYTES,
-    FIELD_CARRY_BYTES,
-    FIELD_AUTHORIZATION,
-    FIELD_FORWARDED,
-    FIELD_ORIGIN,
-    FIELD_ASKED_METHOD,
-    FIELD_TRACEPARENT,
-    FIELD_TRACESTATE,
-    FIELD_COUNT
-};
-
-static const struct {
-    const char *name;
-    size_t bytes;
-    bool once; /* a second one is refused */
-} fields[FIELD_COUNT] = {
-#define ROW(text, single)              \
-    {                                  \
-        text, sizeof(text) - 1, single \
-    }
-    [FIELD_HOST] = ROW("Host", true),
-    [FIELD_CONTENT_LENGTH] = ROW("Content-Length", true),
-    [FIELD_TRANSFER_ENCODING] = ROW("Transfer-Encoding", true),
-    [FIELD_EXPECT] = ROW("Expect", false),
-    [FIELD_CONTENT_TYPE] = ROW("Content-Type", true),
-    [FIELD_CONTENT_ENCODING] = ROW("Content-Encoding", true),
-    [FIELD_ACCEPT] = ROW("Accept", false),
-    [FIELD_ACCEPT_ENCODING] = ROW("Accept-Encoding", false),
-    [FIELD_IF_NONE_MATCH] = ROW("If-None-Match", false),
-    [FIELD_REQUEST_ID] = ROW("X-Request-Id", false),
-    [FIELD_TIMEOUT] = ROW("X-Request-Timeout-Ms", true),
-    [FIELD_PRIORITY] = ROW("X-Request-Priority", true),
-    [FIELD_HEAD_BYTES] = ROW("Inference-Header-Content-Length", true),
-    [FIELD_CARRY_BYTES] = ROW("Tally-Carry-Length", true),
-    [FIELD_AUTHORIZATION] = ROW("Authorization", true),
-    [FIELD_FORWARDED] = ROW("X-Forwarded-For", false),
-    [FIELD_ORIGIN] = ROW("Origin", false),
-    [FIELD_ASKED_METHOD] = ROW("Access-Control-Request-Method", false),
-    [FIELD_TRACEPARENT] = ROW("traceparent", false),
-    [FIELD_TRACESTATE] = ROW("tracestate", false),
-#undef ROW
-};
-
 /* RFC 9110 token characters, besides letters and digits. */
 static bool is_token_byte(unsigned char byte)
 {
@@ -88,16 +32,6 @@ static bool value_is_clean(const char *value, size_t bytes)
         }
     }
     return true;
-}
-
-static enum field field_find(const char *name, size_t bytes)
-{
-    for (int i = 0; i < FIELD_COUNT; i++) {
-        if (fields[i].bytes == bytes && strncasecmp(fields[i].name, name, bytes) == 0) {
-            return (enum field)i;
-        }
-    }
-    return FIELD_COUNT;
 }
 
 /* Text of at least one digit and nothing else, at most INT64_MAX; false otherwise. */
@@ -190,9 +124,23 @@ static enum header_media media_of(const struct item *item)
                                                               : HEADER_MEDIA_OTHER;
 }
 
-static void see_transfer_encoding(struct header_check *check, const char *value)
+/* A field's value; NUL-terminated. */
+struct value {
+    const char *text;
+    size_t bytes;
+};
+
+static void see_content_length(struct header_check *check, struct value value)
 {
-    if (strcasecmp(value, "chunked") != 0) {
+    if (!parse_number(value.text, value.bytes, &check->content_length)) {
+        unframed(check, STATUS_INVALID_REQUEST,
+                 "the Content-Length header is not a decimal number below 2^63");
+    }
+}
+
+static void see_transfer_encoding(struct header_check *check, struct value value)
+{
+    if (strcasecmp(value.text, "chunked") != 0) {
         unframed(check, STATUS_UNSUPPORTED,
                  "the only Transfer-Encoding understood is a single \"chunked\"; send gzip or "
                  "deflate as Content-Encoding");
@@ -202,11 +150,11 @@ static void see_transfer_encoding(struct header_check *check, const char *value)
 }
 
 /* One type: a list of them, "application/json, text/plain", is none. */
-static void see_content_type(struct header_check *check, const char *value)
+static void see_content_type(struct header_check *check, struct value value)
 {
     struct item item;
-    const char *cursor = value;
-    check->media_text = value;
+    const char *cursor = value.text;
+    check->media_text = value.text;
     if (next_item(&cursor, &item)) {
         const char *behind = item.text + item.bytes;
         bool list = behind[strspn(behind, " \t")] == ',';
@@ -214,10 +162,10 @@ static void see_content_type(struct header_check *check, const char *value)
     }
 }
 
-static void see_content_encoding(struct header_check *check, const char *value)
+static void see_content_encoding(struct header_check *check, struct value value)
 {
     struct item item;
-    const char *cursor = value;
+    const char *cursor = value.text;
     while (next_item(&cursor, &item)) {
         bool first = check->coding == CODING_IDENTITY;
         if (item_is(&item, "identity")) {
@@ -231,16 +179,16 @@ static void see_content_encoding(struct header_check *check, const char *value)
             (void)error_set_field(&check->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
                                   "Content-Encoding is \"%.64s\"; understood are gzip, deflate "
                                   "(zlib) and identity, one of them",
-                                  value);
+                                  value.text);
             return;
         }
     }
 }
 
-static void see_accept(struct header_check *check, const char *value)
+static void see_accept(struct header_check *check, struct value value)
 {
     struct item item;
-    while (next_item(&value, &item)) {
+    while (next_item(&value.text, &item)) {
         enum header_media media = media_of(&item);
         if (item.refused) {
             continue;
@@ -257,10 +205,10 @@ static void see_accept(struct header_check *check, const char *value)
     }
 }
 
-static void see_accept_encoding(struct header_check *check, const char *value)
+static void see_accept_encoding(struct header_check *check, struct value value)
 {
     struct item item;
-    while (next_item(&value, &item)) {
+    while (next_item(&value.text, &item)) {
         check->codings++;
         if (item.refused) {
             continue;
@@ -274,169 +222,140 @@ static void see_accept_encoding(struct header_check *check, const char *value)
 }
 
 /* Blanks behind a value are no part of it, but libmicrohttpd before 1.0 leaves them there. */
-static size_t without_blanks(const char *value, size_t bytes)
+static size_t without_blanks(struct value value)
 {
-    while (bytes > 0 && (value[bytes - 1] == ' ' || value[bytes - 1] == '\t')) {
-        bytes--;
+    while (value.bytes > 0 && strchr(" \t", value.text[value.bytes - 1]) != NULL) {
+        value.bytes--;
     }
-    return bytes;
+    return value.bytes;
 }
 
 /* A number in a field of ours. */
-static bool own_number(const char *value, size_t bytes, int64_t *out)
+static bool own_number(struct value value, int64_t *out)
 {
-    return parse_number(value, without_blanks(value, bytes), out);
+    return parse_number(value.text, without_blanks(value), out);
 }
 
-static void see_timeout(struct header_check *check, const char *value, size_t bytes)
+static void see_timeout(struct header_check *check, struct value value)
 {
     int64_t timeout_ms = 0;
-    if (!own_number(value, bytes, &timeout_ms) || timeout_ms == 0) {
+    if (!own_number(value, &timeout_ms) || timeout_ms == 0) {
         (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "X-Request-Timeout-Ms",
                               "X-Request-Timeout-Ms is \"%.40s\", expected a whole number of "
                               "milliseconds above 0",
-                              value);
+                              value.text);
         return;
     }
     check->timeout_ms = (uint64_t)timeout_ms;
 }
 
-static void see_priority(struct header_check *check, const char *value, size_t bytes)
+static void see_priority(struct header_check *check, struct value value)
 {
-    bytes = without_blanks(value, bytes);
-    check->high = bytes == 4 && memcmp(value, "high", 4) == 0;
-    if (!check->high && !(bytes == 6 && memcmp(value, "normal", 6) == 0)) {
+    const size_t bytes = without_blanks(value);
+    check->high = bytes == 4 && memcmp(value.text, "high", 4) == 0;
+    if (!check->high && !(bytes == 6 && memcmp(value.text, "normal", 6) == 0)) {
         (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "X-Request-Priority",
                               "X-Request-Priority is \"%.40s\", expected high or normal",
-                              value);
+                              value.text);
     }
 }
 
-static void see_head_bytes(struct header_check *check, const char *value, size_t bytes)
+static void see_head_bytes(struct header_check *check, struct value value)
 {
-    if (!own_number(value, bytes, &check->head_bytes)) {
+    if (!own_number(value, &check->head_bytes)) {
         (void)error_set_field(
             &check->error, STATUS_INVALID_FIELD, "Inference-Header-Content-Length",
             "Inference-Header-Content-Length is \"%.40s\", expected the number "
             "of bytes of the JSON part",
-            value);
+            value.text);
     }
 }
 
-static void see_carry_bytes(struct header_check *check, const char *value, size_t bytes)
+static void see_carry_bytes(struct header_check *check, struct value value)
 {
-    if (!own_number(value, bytes, &check->carry_bytes)) {
+    if (!own_number(value, &check->carry_bytes)) {
         (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "Tally-Carry-Length",
                               "Tally-Carry-Length is \"%.40s\", expected the number of bytes "
                               "of the carry that the body begins with",
-                              value);
+                              value.text);
     }
 }
 
-static void see(struct header_check *check, enum field field, const char *value, size_t bytes)
+/* Other expectations are ignored, as RFC 9110 allows. */
+static void see_expect(struct header_check *check, struct value value)
 {
-    switch (field) {
-    case FIELD_CONTENT_LENGTH:
-        if (!parse_number(value, bytes, &check->content_length)) {
-            unframed(check, STATUS_INVALID_REQUEST,
-                     "the Content-Length header is not a decimal number below 2^63");
-        }
-        break;
-    case FIELD_TRANSFER_ENCODING:
-        see_transfer_encoding(check, value);
-        break;
-    case FIELD_EXPECT:
-        /* Other expectations are ignored, as RFC 9110 allows. */
-        check->expect_continue = check->expect_continue ||
-                                 (check->http_1_1 && strcasecmp(value, "100-continue") == 0);
-        break;
-    case FIELD_CONTENT_TYPE:
-        see_content_type(check, value);
-        break;
-    case FIELD_CONTENT_ENCODING:
-        see_content_encoding(check, value);
-        break;
-    case FIELD_ACCEPT:
-        see_accept(check, value);
-        break;
-    case FIELD_ACCEPT_ENCODING:
-        see_accept_encoding(check, value);
-        break;
-    case FIELD_IF_NONE_MATCH:
-        check->if_none_match = value;
-        break;
-    case FIELD_REQUEST_ID:
-        check->request_id = header_check_id_sane(value, bytes) ? value : NULL;
-        break;
-    case FIELD_TIMEOUT:
-        see_timeout(check, value, bytes);
-        break;
-    case FIELD_PRIORITY:
-        see_priority(check, value, bytes);
-        break;
-    case FIELD_HEAD_BYTES:
-        see_head_bytes(check, value, bytes);
-        break;
-    case FIELD_CARRY_BYTES:
-        see_carry_bytes(check, value, bytes);
-        break;
-    case FIELD_AUTHORIZATION:
-        check->authorization = value;
-        break;
-    case FIELD_FORWARDED:
-        check->forwarded = value;
-        break;
-    case FIELD_ORIGIN:
-        check->origin = value;
-        break;
-    case FIELD_ASKED_METHOD:
-        check->asks_method = true;
-        break;
-    case FIELD_TRACEPARENT:
-        check->traceparent = value;
-        check->traceparents++;
-        break;
-    case FIELD_TRACESTATE:
-        if (check->tracestates < HEADER_TRACESTATES) {
-            check->tracestate[check->tracestates] = value;
-        }
-        check->tracestates++;
-        break;
-    case FIELD_HOST:
-    case FIELD_COUNT:
-        break;
-    }
+    check->expect_continue = check->expect_continue ||
+                             (check->http_1_1 && strcasecmp(value.text, "100-continue") == 0);
 }
+
+static void see_request_id(struct header_check *check, struct value value)
+{
+    check->request_id = header_check_id_sane(value.text, value.bytes) ? value.text : NULL;
+}
+
+static void see_traceparent(struct header_check *check, struct value value)
+{
+    check->traceparent = value.text;
+    check->traceparents++;
+}
+
+static void see_tracestate(struct header_check *check, struct value value)
+{
+    if (check->tracestates < HEADER_TRACESTATES) {
+        check->tracestate[check->tracestates] = value.text;
+    }
+    check->tracestates++;
+}
+
+/* A field is read by its function, or its text is kept as it came. */
+static const struct field {
+    const char *name;
+    size_t bytes;
+    bool once; /* a second one is refused */
+    void (*see)(struct header_check *check, struct value value);
+    size_t kept_at;
+} fields[] = {
+#define READ(name, once, see)                \
+    {                                        \
+        name, sizeof(name) - 1, once, see, 0 \
+    }
+#define KEEP(name, once, member)                                                  \
+    {                                                                             \
+        name, sizeof(name) - 1, once, NULL, offsetof(struct header_check, member) \
+    }
+    READ("Content-Length", true, see_content_length),
+    READ("Transfer-Encoding", true, see_transfer_encoding),
+    READ("Expect", false, see_expect),
+    READ("Content-Type", true, see_content_type),
+    READ("Content-Encoding", true, see_content_encoding),
+    READ("Accept", false, see_accept),
+    READ("Accept-Encoding", false, see_accept_encoding),
+    READ("X-Request-Id", false, see_request_id),
+    READ("X-Request-Timeout-Ms", true, see_timeout),
+    READ("X-Request-Priority", true, see_priority),
+    READ("Inference-Header-Content-Length", true, see_head_bytes),
+    READ("Tally-Carry-Length", true, see_carry_bytes),
+    READ("traceparent", false, see_traceparent),
+    READ("tracestate", false, see_tracestate),
+    KEEP("Host", true, host),
+    KEEP("Authorization", true, authorization),
+    KEEP("X-Forwarded-For", false, forwarded),
+    KEEP("If-None-Match", false, if_none_match),
+    KEEP("Origin", false, origin),
+    KEEP("Access-Control-Request-Method", false, asked_method),
+#undef READ
+#undef KEEP
+};
 
 void header_check_init(struct header_check *check, bool http_1_1)
 {
-    /* Not the whole record: its error texts are large and guarded by their status. */
+    /* Not the error's texts: they are large, and guarded by its status. */
+    memset(check, 0, offsetof(struct header_check, error));
     check->error.status = STATUS_OK;
     check->http_1_1 = http_1_1;
-    check->unframed = false;
-    check->chunked = false;
-    check->expect_continue = false;
     check->content_length = -1;
     check->head_bytes = -1;
-    check->carry_bytes = 0;
-    check->timeout_ms = 0;
-    check->high = false;
-    check->media = HEADER_MEDIA_NONE;
-    check->coding = CODING_IDENTITY;
-    check->accept_coding = CODING_IDENTITY;
-    check->accept_html = false;
-    check->if_none_match = NULL;
-    check->accept_formats = 0;
-    check->request_id = NULL;
-    check->authorization = NULL;
-    check->forwarded = NULL;
-    check->origin = NULL;
-    check->asks_method = false;
-    check->traceparents = 0;
-    check->tracestates = 0;
     check->media_text = "";
-    check->seen = 0;
-    check->codings = 0;
 }
 
 void header_check_field(struct header_check *check, const char *name, size_t name_bytes,
@@ -452,33 +371,39 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
         unframed(check, STATUS_INVALID_REQUEST, "a header value holds a control character");
         return;
     }
-    enum field field = field_find(name, name_bytes);
-    if (field == FIELD_COUNT) {
-        return;
+    size_t at = 0;
+    while (fields[at].bytes != name_bytes ||
+           strncasecmp(fields[at].name, name, name_bytes) != 0) {
+        if (++at == ARRAY_COUNT(fields)) {
+            return;
+        }
     }
-    if (fields[field].once && (check->seen & (1U << field)) != 0) {
+    const struct field *field = &fields[at];
+    if (field->once && (check->seen & (1U << at)) != 0) {
         check->unframed = true;
-        (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, fields[field].name,
-                              "the header %s is there more than once", fields[field].name);
+        (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, field->name,
+                              "the header %s is there more than once", field->name);
         return;
     }
-    check->seen |= 1U << field;
-    see(check, field, value, value_bytes);
+    check->seen |= 1U << at;
+    if (field->see != NULL) {
+        field->see(check, (struct value){value, value_bytes});
+    } else {
+        memcpy((char *)check + field->kept_at, &value, sizeof value);
+    }
 }
 
 enum status header_check_finish(struct header_check *check, struct error *err)
 {
-    bool length = (check->seen & (1U << FIELD_CONTENT_LENGTH)) != 0;
-    bool coded = (check->seen & (1U << FIELD_TRANSFER_ENCODING)) != 0;
-    if (check->http_1_1 && (check->seen & (1U << FIELD_HOST)) == 0) {
+    if (check->http_1_1 && check->host == NULL) {
         (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, "Host",
                               "the header Host is missing, which HTTP/1.1 requires");
     }
-    if (coded && length) {
+    if (check->chunked && check->content_length >= 0) {
         unframed(check, STATUS_INVALID_REQUEST,
                  "Transfer-Encoding and Content-Length are both there; send one of them");
     }
-    if (coded && !check->http_1_1) {
+    if (check->chunked && !check->http_1_1) {
         unframed(check, STATUS_INVALID_REQUEST,
                  "Transfer-Encoding does not exist in HTTP/1.0; send Content-Length");
     }

@@ -36,7 +36,6 @@ enum header_media {
 };
 
 struct header_check {
-    struct error error; /* first thing wrong */
     bool http_1_1;
     bool unframed;          /* where the request ends is in doubt: close after the answer */
     bool chunked;           /* Transfer-Encoding: chunked */
@@ -56,7 +55,8 @@ struct header_check {
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
     const char *forwarded;     /* X-Forwarded-For, the last; NULL if there is none; borrowed */
     const char *origin;        /* Origin, NULL if there is none; borrowed */
-    bool asks_method;          /* Access-Control-Request-Method: with OPTIONS a preflight */
+    const char *asked_method;  /* Access-Control-Request-Method: with OPTIONS a preflight */
+    const char *host;          /* Host, NULL if there is none; borrowed */
     const char *traceparent;   /* the last; borrowed, as is tracestate */
     size_t traceparents;       /* how many came */
     const char *tracestate[HEADER_TRACESTATES]; /* as far as there is room */
@@ -64,6 +64,7 @@ struct header_check {
     const char *media_text; /* Content-Type as it came, for the refusal; borrowed */
     unsigned seen;          /* private: fields met, to find doubles */
     int codings;            /* private: codings named by Accept-Encoding */
+    struct error error;     /* first thing wrong; last, as it is not cleared whole */
 };
 
 void header_check_init(struct header_check *check, bool http_1_1);

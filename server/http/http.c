@@ -49,15 +49,40 @@ static enum status open_sockets(struct http *http, struct error *err)
 {
     const struct config *config = http->server->config;
     struct listen_access access;
-    enum status status = listen_inherit(&http->listeners, err);
-    if (status != STATUS_OK || http->listeners.count > 0) {
-        return status; /* systemd's unit says who may connect to what it passes */
+    TRY(listen_inherit(&http->listeners, err));
+    if (http->listeners.count > 0) {
+        return STATUS_OK; /* systemd's unit says who may connect to what it passes */
     }
-    status = listen_access_parse(config->socket_mode, config->socket_group, &access, err);
-    for (size_t i = 0; status == STATUS_OK && i < config->listen.count; i++) {
-        status = listen_open(&http->listeners, config->listen.items[i], &access, err);
+    TRY(listen_access_parse(config->socket_mode, config->socket_group, &access, err));
+    for (size_t i = 0; i < config->listen.count; i++) {
+        TRY(listen_open(&http->listeners, config->listen.items[i], &access, err));
     }
-    return status;
+    return STATUS_OK;
+}
+
+static enum status start(struct http *http, struct error *err)
+{
+    struct server *server = http->server;
+    const struct config *config = server->config;
+    raise_descriptor_limit(server);
+    TRY(tls_files_open(config, server->log, server->metrics, &http->tls, err));
+    TRY(tokens_open(config->token_file, server->log, &http->tokens, err));
+    TRY(proxies_parse(&config->trusted_proxies, &http->proxies, err));
+    TRY(cors_check(&config->cors_origins, err));
+    TRY(open_sockets(http, err));
+    for (size_t i = 0; i < http->loop_count; i++) {
+        struct http_loop *loop = &http->loops[i];
+        loop->server = server;
+        loop->tls = http->tls;
+        loop->tokens = http->tokens;
+        loop->proxies = &http->proxies;
+        loop->draining_order = &http->draining;
+        loop->stopping_order = &http->stopping;
+        loop->conn_limit = config->max_connections / http->loop_count;
+        loop->conn_limit = loop->conn_limit == 0 ? 1 : loop->conn_limit;
+        TRY(loop_start(loop, &http->listeners, err));
+    }
+    return STATUS_OK;
 }
 
 enum status http_start(struct server *server, struct http **out, struct error *err)
@@ -69,33 +94,7 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     }
     http->server = server;
     http->loop_count = loops;
-    raise_descriptor_limit(server);
-    enum status status =
-        tls_files_open(server->config, server->log, server->metrics, &http->tls, err);
-    if (status == STATUS_OK) {
-        status = tokens_open(server->config->token_file, server->log, &http->tokens, err);
-    }
-    if (status == STATUS_OK) {
-        status = proxies_parse(&server->config->trusted_proxies, &http->proxies, err);
-    }
-    if (status == STATUS_OK) {
-        status = cors_check(&server->config->cors_origins, err);
-    }
-    if (status == STATUS_OK) {
-        status = open_sockets(http, err);
-    }
-    for (size_t i = 0; status == STATUS_OK && i < loops; i++) {
-        struct http_loop *loop = &http->loops[i];
-        loop->server = server;
-        loop->tls = http->tls;
-        loop->tokens = http->tokens;
-        loop->proxies = &http->proxies;
-        loop->draining_order = &http->draining;
-        loop->stopping_order = &http->stopping;
-        loop->conn_limit = server->config->max_connections / loops;
-        loop->conn_limit = loop->conn_limit == 0 ? 1 : loop->conn_limit;
-        status = loop_start(loop, &http->listeners, err);
-    }
+    enum status status = start(http, err);
     if (status != STATUS_OK) {
         http_stop(http);
         return status;

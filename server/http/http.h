@@ -1,5 +1,6 @@
 /* The HTTP side of the service: one or more threads, each with a libuv loop that drives MHD
- * daemons through their epoll descriptors and takes back finished requests. All MHD calls about a connection are made on the thread of its loop.
+ * daemons through their epoll descriptors and takes back finished requests. All MHD calls about a
+ * connection are made on the thread of its loop.
  *
  *     socket --> MHD daemon --> exchange.c --> infer.c --> queue --> worker
  *                    ^                                                 |

@@ -228,14 +228,10 @@ enum status listen_access_parse(const char *mode, const char *group, struct list
                                 struct error *err)
 {
     struct listen_access found = {.mode = OWNER_MODE};
-    enum status status = find_group(group, &found.group, err);
-    if (status == STATUS_OK) {
-        status = parse_mode(mode, found.group != NO_GROUP, &found.mode, err);
-    }
-    if (status == STATUS_OK) {
-        *out = found;
-    }
-    return status;
+    TRY(find_group(group, &found.group, err));
+    TRY(parse_mode(mode, found.group != NO_GROUP, &found.mode, err));
+    *out = found;
+    return STATUS_OK;
 }
 
 /* Give the bound socket at `path` its group and mode. bind() made it with no more than that
@@ -361,10 +357,7 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
         if (i >= LISTEN_SOCKETS) {
             return no_room(err);
         }
-        enum status status = inherit_one(set, FIRST_INHERITED_FD + (int)i, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(inherit_one(set, FIRST_INHERITED_FD + (int)i, err));
     }
     return STATUS_OK;
 }

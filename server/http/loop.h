@@ -1,5 +1,4 @@
-/* The state of one HTTP thread; private to http*.c, conn.c, exchange*.c,
- * conn.c, respond.c. */
+/* The state of one HTTP thread; private to server/http. */
 #ifndef TALLY_SERVER_LOOP_H
 #define TALLY_SERVER_LOOP_H
 
@@ -151,7 +150,7 @@ void accepting_end(struct http_loop *loop, uint64_t now_ns);
 /* Close what is left. */
 void accepting_stop(struct http_loop *loop);
 
-/* conn.c: cut slow clients, notice dead ones, close idle ones while draining. */
+/* deadlines.c: cut slow clients, notice dead ones, close idle ones while draining. */
 void deadline_sweep(struct http_loop *loop);
 /* End the connection: MHD closes it by its own ways. */
 void deadline_cut(struct conn *conn);

@@ -27,7 +27,7 @@ enum {
     SEND_BLOCK_BYTES = 256 << 10,
     TIMING_BYTES = 128,
     CHALLENGE_BYTES = 128,
-    ORIGIN_FIELDS_BYTES = 1024
+    FIELDS_MAX = 9 + CORS_FIELDS_MAX
 };
 
 /* ---- which code, which error ---- */
@@ -63,47 +63,96 @@ static unsigned http_status_of(enum status status, const struct route *route)
     return answers[category].code;
 }
 
-static bool retry_later(unsigned http_status)
-{
-    return http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
-           http_status == MHD_HTTP_TOO_MANY_REQUESTS;
-}
-
-/* What WWW-Authenticate says; "" if it is not about a token. */
-static void challenge_text(const struct exchange *x, char *text, size_t room)
-{
-    const struct error *error = &x->request.error;
-    text[0] = '\0';
-    if (strcmp(error->field, MHD_HTTP_HEADER_AUTHORIZATION) != 0) {
-        return;
-    }
-    if (error->status == STATUS_UNAUTHORIZED) {
-        (void)snprintf(text, room, "Bearer realm=\"tally\"%s",
-                       x->header.authorization != NULL ? ", error=\"invalid_token\"" : "");
-    } else if (error->status == STATUS_FORBIDDEN && x->route != NULL) {
-        (void)snprintf(text, room,
-                       "Bearer realm=\"tally\", error=\"insufficient_scope\", scope=\"%s\"",
-                       route_scope_name(x->route->scopes));
-    }
-}
-
 static void write_error(struct json_writer *w, const struct error *error)
 {
     json_writer_begin_object(w);
-    json_writer_key(w, "error");
-    json_writer_string(w, error->detail);
-    json_writer_key(w, "code");
-    json_writer_string(w, status_slug(error->status));
+    json_writer_member_string(w, "error", error->detail);
+    json_writer_member_string(w, "code", status_slug(error->status));
     if (error->field[0] != '\0') {
-        json_writer_key(w, "field");
-        json_writer_string(w, error->field);
+        json_writer_member_string(w, "field", error->field);
     }
     json_writer_end_object(w);
 }
 
+/* ---- the fields that do not depend on how the answer is sent ---- */
+
+struct fields {
+    struct page_field rows[FIELDS_MAX];
+    size_t count;
+    char retry_after[16];
+    char challenge[CHALLENGE_BYTES];
+    char traceparent[TRACE_PARENT_CHARS + 1];
+};
+
+static void put_field(struct fields *fields, const char *name, const char *value)
+{
+    fields->rows[fields->count++] = (struct page_field){name, value};
+}
+
+/* What a refusal says about tokens, if it is about those. */
+static void put_challenge(const struct exchange *x, struct fields *fields)
+{
+    const struct error *error = &x->request.error;
+    char *text = fields->challenge;
+    if (strcmp(error->field, MHD_HTTP_HEADER_AUTHORIZATION) != 0) {
+        return;
+    }
+    if (error->status == STATUS_UNAUTHORIZED) {
+        (void)snprintf(text, CHALLENGE_BYTES, "Bearer realm=\"tally\"%s",
+                       x->header.authorization != NULL ? ", error=\"invalid_token\"" : "");
+        put_field(fields, MHD_HTTP_HEADER_WWW_AUTHENTICATE, text);
+    } else if (error->status == STATUS_FORBIDDEN && x->route != NULL) {
+        (void)snprintf(text, CHALLENGE_BYTES,
+                       "Bearer realm=\"tally\", error=\"insufficient_scope\", scope=\"%s\"",
+                       route_scope_name(x->route->scopes));
+        put_field(fields, MHD_HTTP_HEADER_WWW_AUTHENTICATE, text);
+    }
+}
+
+static void put_error_fields(const struct exchange *x, struct fields *fields)
+{
+    const struct error *error = &x->request.error;
+    put_field(fields, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL) {
+        put_field(fields, MHD_HTTP_HEADER_ALLOW, route_allow(x->route));
+    }
+    if (error->status == STATUS_UNSUPPORTED_MEDIA &&
+        strcmp(error->field, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
+        put_field(fields, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
+    }
+    put_challenge(x, fields);
+}
+
+/* The status of the answer is known. */
+static void collect_fields(const struct exchange *x, struct fields *fields)
+{
+    const bool refused = x->request.error.status != STATUS_OK;
+    fields->count = 0;
+    if (refused) {
+        put_error_fields(x, fields);
+    }
+    if (x->http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
+        x->http_status == MHD_HTTP_TOO_MANY_REQUESTS) {
+        (void)snprintf(fields->retry_after, sizeof fields->retry_after, "%u",
+                       x->request.retry_after_s);
+        put_field(fields, MHD_HTTP_HEADER_RETRY_AFTER, fields->retry_after);
+    }
+    put_field(fields, "X-Request-Id", x->request.id);
+    fields->count += cors_fields(&x->loop->server->config->cors_origins, x->allowed_origin,
+                                 x->preflight && !refused ? route_allow(x->route) : NULL,
+                                 fields->rows + fields->count);
+    if (trace_context_is_set(&x->trace)) {
+        trace_context_text(&x->trace, fields->traceparent);
+        put_field(fields, "traceparent", fields->traceparent);
+        if (x->trace.state[0] != '\0') {
+            put_field(fields, "tracestate", x->trace.state);
+        }
+    }
+}
+
 /* ---- MHD responses ---- */
 
-static struct MHD_Response *make(struct byte_view bytes)
+static struct MHD_Response *make_response(struct byte_view bytes)
 {
     union {
         const void *read;
@@ -112,7 +161,7 @@ static struct MHD_Response *make(struct byte_view bytes)
     return MHD_create_response_from_buffer(bytes.count, data.mhd, MHD_RESPMEM_PERSISTENT);
 }
 
-static void add(struct MHD_Response *response, const char *name, const char *value)
+static void add_field(struct MHD_Response *response, const char *name, const char *value)
 {
     /* Out of memory: an answer that lacks a field is better than none. */
     (void)MHD_add_response_header(response, name, value);
@@ -132,52 +181,24 @@ static struct MHD_Response *error_response(struct exchange *x)
     }
     request->answer.head = text; /* freed with the request */
     x->http_status = http_status_of(request->error.status, x->route);
-    struct MHD_Response *response = make((struct byte_view){text, bytes});
-    if (response == NULL) {
-        return NULL;
-    }
-    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-    if (retry_later(x->http_status)) {
-        char seconds[16];
-        (void)snprintf(seconds, sizeof seconds, "%u", x->request.retry_after_s);
-        add(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
-    }
-    if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL) {
-        add(response, MHD_HTTP_HEADER_ALLOW, route_allow(x->route));
-    }
-    if (request->error.status == STATUS_UNSUPPORTED_MEDIA &&
-        strcmp(request->error.field, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
-        add(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
-    }
-    char challenge[CHALLENGE_BYTES];
-    challenge_text(x, challenge, sizeof challenge);
-    if (challenge[0] != '\0') {
-        add(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, challenge);
-    }
     x->conn->answer_bytes = bytes;
-    return response;
+    return make_response((struct byte_view){text, bytes});
 }
 
 static struct MHD_Response *page_response(struct exchange *x)
 {
-    struct MHD_Response *response = make((struct byte_view){x->page_text, x->page_bytes});
+    const struct page *page = &x->page;
+    const char *text = page->text != NULL ? page->text : page->fixed;
+    struct MHD_Response *response = make_response((struct byte_view){text, page->bytes});
+    x->http_status = page->http_status;
+    x->conn->answer_bytes = page->bytes;
     if (response != NULL) {
-        add(response, MHD_HTTP_HEADER_CONTENT_TYPE, x->page_type);
-        for (size_t i = 0; i < x->page_field_count; i++) {
-            add(response, x->page_fields[i].name, x->page_fields[i].value);
+        add_field(response, MHD_HTTP_HEADER_CONTENT_TYPE, page->content_type);
+        for (size_t i = 0; i < page->field_count; i++) {
+            add_field(response, page->fields[i].name, page->fields[i].value);
         }
-        if (retry_later(x->http_status)) {
-            add(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-        }
-        x->conn->answer_bytes = x->page_bytes;
     }
     return response;
-}
-
-static struct MHD_Response *preflight_response(struct exchange *x)
-{
-    x->http_status = MHD_HTTP_NO_CONTENT;
-    return make((struct byte_view){"", 0});
 }
 
 /* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
@@ -210,7 +231,7 @@ static void add_timing(struct MHD_Response *response, const struct request *requ
     end = put_timing(stpcpy(end, ", "), "compute",
                      clock_span_ns(times->started, times->computed));
     (void)put_timing(stpcpy(end, ", "), "total", clock_span_ns(times->arrived, clock_now_ns()));
-    add(response, "Server-Timing", text);
+    add_field(response, "Server-Timing", text);
 }
 
 static size_t copy_from(struct byte_view from, uint64_t position, char *to, size_t room)
@@ -244,7 +265,7 @@ static struct MHD_Response *body_response(struct exchange *x)
                                                  next_block, x, NULL);
     }
     if (payload.count == 0) {
-        return make(head);
+        return make_response(head);
     }
     const struct MHD_IoVec pieces[] = {{head.bytes, head.count},
                                        {payload.bytes, payload.count}};
@@ -262,27 +283,19 @@ static struct MHD_Response *tensor_response(struct exchange *x)
     if (response == NULL) {
         return NULL;
     }
-    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+    add_field(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
     for (int i = 0; i < answer->header_count; i++) {
-        add(response, answer->headers[i].name, answer->headers[i].value);
+        add_field(response, answer->headers[i].name, answer->headers[i].value);
     }
     if (x->request.answer_coding != CODING_IDENTITY) {
-        add(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
-            x->request.answer_coding == CODING_GZIP ? "gzip" : "deflate");
-        add(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+        add_field(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
+                  x->request.answer_coding == CODING_GZIP ? "gzip" : "deflate");
+        add_field(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     }
     add_timing(response, request);
     x->http_status = MHD_HTTP_OK;
     x->conn->answer_bytes = bytes.head.count + bytes.payload.count;
     return response;
-}
-
-/* What it says to pages of other origins. */
-static size_t origin_fields(const struct exchange *x, struct page_field fields[CORS_FIELDS_MAX])
-{
-    bool answered = x->preflight && x->request.error.status == STATUS_OK;
-    return cors_fields(&x->loop->server->config->cors_origins, x->allowed_origin,
-                       answered ? route_allow(x->route) : NULL, fields);
 }
 
 /* A drain says close from its first moment on, so that clients and balancers go elsewhere by
@@ -303,7 +316,8 @@ bool respond(struct exchange *x)
     if (request->error.status != STATUS_OK) {
         response = error_response(x);
     } else if (x->preflight) {
-        response = preflight_response(x);
+        x->http_status = MHD_HTTP_NO_CONTENT;
+        response = make_response((struct byte_view){"", 0});
     } else if (request->codec == NULL) {
         response = page_response(x);
     } else {
@@ -312,22 +326,13 @@ bool respond(struct exchange *x)
     if (response == NULL) {
         return false;
     }
-    add(response, "X-Request-Id", request->id);
-    struct page_field fields[CORS_FIELDS_MAX];
-    size_t count = origin_fields(x, fields);
-    for (size_t i = 0; i < count; i++) {
-        add(response, fields[i].name, fields[i].value);
-    }
-    if (trace_context_is_set(&x->trace)) {
-        char traceparent[TRACE_PARENT_CHARS + 1];
-        trace_context_text(&x->trace, traceparent);
-        add(response, "traceparent", traceparent);
-        if (x->trace.state[0] != '\0') {
-            add(response, "tracestate", x->trace.state);
-        }
+    struct fields fields;
+    collect_fields(x, &fields);
+    for (size_t i = 0; i < fields.count; i++) {
+        add_field(response, fields.rows[i].name, fields.rows[i].value);
     }
     if (x->close || ends_in_drain(x)) {
-        add(response, MHD_HTTP_HEADER_CONNECTION, "close");
+        add_field(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
     bool queued = MHD_queue_response(x->connection, x->http_status, response) == MHD_YES;
     MHD_destroy_response(response);
@@ -339,23 +344,10 @@ bool respond(struct exchange *x)
 
 /* ---- past MHD ---- */
 
-static void origin_fields_text(const struct exchange *x, char *text, size_t room)
-{
-    struct page_field fields[CORS_FIELDS_MAX];
-    size_t count = origin_fields(x, fields);
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < count && used < room; i++) {
-        int bytes =
-            snprintf(text + used, room - used, "%s: %s\r\n", fields[i].name, fields[i].value);
-        used += bytes > 0 ? (size_t)bytes : room;
-    }
-}
-
+/* The bytes of the head; -1: it has no room. */
 static int early_head(const struct exchange *x, char *text, size_t room, size_t body_bytes)
 {
-    const struct request *request = &x->request;
-    enum status_category category = status_category(request->error.status);
+    const enum status_category category = status_category(x->request.error.status);
     const char *reason =
         answers[category].code == x->http_status ? answers[category].reason : "Refused";
     char date[64] = "";
@@ -365,33 +357,20 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
         strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm) == 0) {
         return -1;
     }
-    char retry[32] = "";
-    if (retry_later(x->http_status)) {
-        (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n", x->request.retry_after_s);
+    struct fields fields;
+    collect_fields(x, &fields);
+    int used = snprintf(text, room,
+                        "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
+                        "Content-Length: %zu\r\n",
+                        x->http_status, reason, date, body_bytes);
+    for (size_t i = 0; i <= fields.count && used >= 0; i++) {
+        const bool last = i == fields.count;
+        int count = snprintf(text + used, room - (size_t)used, "%s%s%s\r\n",
+                             last ? "" : fields.rows[i].name, last ? "" : ": ",
+                             last ? "" : fields.rows[i].value);
+        used = count < 0 || (size_t)count >= room - (size_t)used ? -1 : used + count;
     }
-    char challenge[CHALLENGE_BYTES];
-    challenge_text(x, challenge, sizeof challenge);
-    bool authenticate = challenge[0] != '\0';
-    char traceparent[TRACE_PARENT_CHARS + 1] = "";
-    bool traced = trace_context_is_set(&x->trace);
-    if (traced) {
-        trace_context_text(&x->trace, traceparent);
-    }
-    bool state = traced && x->trace.state[0] != '\0';
-    bool allow = x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL;
-    char origin[ORIGIN_FIELDS_BYTES];
-    origin_fields_text(x, origin, sizeof origin);
-    return snprintf(text, room,
-                    "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
-                    "Content-Type: application/json\r\nContent-Length: %zu\r\n"
-                    "%s%s%s%s%s%s%s%s%s%s%s%s%s%sX-Request-Id: %s\r\n\r\n",
-                    x->http_status, reason, date, body_bytes, retry,
-                    authenticate ? "WWW-Authenticate: " : "", challenge,
-                    authenticate ? "\r\n" : "", allow ? "Allow: " : "",
-                    allow ? route_allow(x->route) : "", allow ? "\r\n" : "",
-                    traced ? "traceparent: " : "", traceparent, traced ? "\r\n" : "",
-                    state ? "tracestate: " : "", state ? x->trace.state : "",
-                    state ? "\r\n" : "", origin, request->id);
+    return used;
 }
 
 void respond_early(struct exchange *x)
@@ -412,7 +391,7 @@ void respond_early(struct exchange *x)
         json_writer_raw(&w, "{}", 2);
     }
     int head = early_head(x, text, sizeof text - sizeof body, w.bytes);
-    if (head < 0 || (size_t)head >= sizeof text - sizeof body) {
+    if (head < 0) {
         return;
     }
     size_t body_bytes = x->head ? 0 : w.bytes;

@@ -1,61 +1,25 @@
-/* Every path that is answered, one row each; the busy ones first, since a path is looked for
- * from the top. "{}" stands for one segment of a path. Of a row come the route itself
- * (routes.c) and its place in the OpenAPI document, whose build fails while no fragment
- * describes it (proto/openapi/make_openapi.c). */
+/* Every path that is answered, one row each: those of tensors, then those of pages
+ * (server/pages/page_table.h); a path is looked for from the top. "{}" stands for one segment of a
+ * path. Of a row come the route itself (routes.c) and its place in the OpenAPI document, whose build
+ * fails while no fragment describes it (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_ROUTE_TABLE_H
 #define TALLY_SERVER_ROUTE_TABLE_H
+
+#include "server/pages/page_table.h"
 
 /* clang-format off */
 /*   CUMSUM    a tensor; codec by Content-Type; totals: of its lines' superblocks
  *   DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's codes
- *   PAGE      an answer without a tensor
- * scope: ROUTE_SCOPE_ (routes.h), what a token needs where there are tokens; for a tensor INFER
  * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
-#define ROUTE_TABLE(CUMSUM, DIALECT, PAGE)                                                                                                  \
-/*      pattern                                               counted as  codec           triton */                                         \
-CUMSUM( "/v1/cumsum",                                         CUMSUM,     false)                                                            \
-DIALECT("/v2/models/{}/infer",                                V2_INFER,   codec_kserve,   true)                                             \
-DIALECT("/v2/models/{}/versions/{}/infer",                    V2_INFER,   codec_kserve,   true)                                             \
-DIALECT("/v1/directml/cumulative_summation",                  DIRECTML,   codec_directml, false)                                            \
-DIALECT("/v1/openvino/cumsum-3",                              OPENVINO,   codec_openvino, false)                                            \
-CUMSUM( "/v1/cumsum/totals",                                  CUMSUM,     true)                                                             \
-/*      pattern                                               methods                 scope          counted as  page */                    \
-PAGE(   "/livez",                                             ROUTE_GET,              OPEN,          OPERATIONS, page_livez)                \
-PAGE(   "/readyz",                                            ROUTE_GET,              OPEN,          OPERATIONS, page_readyz)               \
-PAGE(   "/v2/health/live",                                    ROUTE_GET,              INFER,         V2_OTHER,   page_livez)                \
-PAGE(   "/v2/health/ready",                                   ROUTE_GET,              INFER,         V2_OTHER,   page_readyz)               \
-PAGE(   "/v2",                                                ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)            \
-PAGE(   "/v2/",                                               ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)            \
-PAGE(   "/v2/models/stats",                                   ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)             \
-PAGE(   "/v2/models/{}",                                      ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model)             \
-PAGE(   "/v2/models/{}/ready",                                ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model_ready)       \
-PAGE(   "/v2/models/{}/config",                               ROUTE_GET,              INFER,         V2_OTHER,   page_v2_config)            \
-PAGE(   "/v2/models/{}/stats",                                ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)             \
-PAGE(   "/v2/models/{}/versions/{}",                          ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model)             \
-PAGE(   "/v2/models/{}/versions/{}/ready",                    ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model_ready)       \
-PAGE(   "/v2/models/{}/versions/{}/config",                   ROUTE_GET,              INFER,         V2_OTHER,   page_v2_config)            \
-PAGE(   "/v2/models/{}/versions/{}/stats",                    ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)             \
-PAGE(   "/v2/models/{}/trace/setting",                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_trace)             \
-PAGE(   "/v2/trace/setting",                                  ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_trace)             \
-PAGE(   "/v2/logging",                                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_logging)           \
-PAGE(   "/v2/repository/index",                               ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_index)             \
-PAGE(   "/v2/repository/models/{}/load",                      ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_load)              \
-PAGE(   "/v2/repository/models/{}/unload",                    ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_load)              \
-PAGE(   "/v2/systemsharedmemory/status",                      ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_shm_status)        \
-PAGE(   "/v2/systemsharedmemory/unregister",                  ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_unregister)    \
-PAGE(   "/v2/systemsharedmemory/region/{}/status",            ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_shm_status)        \
-PAGE(   "/v2/systemsharedmemory/region/{}/register",          ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_register)      \
-PAGE(   "/v2/systemsharedmemory/region/{}/unregister",        ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_unregister)    \
-PAGE(   "/v2/cudasharedmemory/status",                        ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_cuda_status)       \
-PAGE(   "/v2/cudasharedmemory/unregister",                    ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_unregister)   \
-PAGE(   "/v2/cudasharedmemory/region/{}/status",              ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_cuda_status)       \
-PAGE(   "/v2/cudasharedmemory/region/{}/register",            ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_register)     \
-PAGE(   "/v2/cudasharedmemory/region/{}/unregister",          ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_unregister)   \
-PAGE(   "/openapi.json",                                      ROUTE_GET,              ANY,           OPERATIONS, page_openapi)              \
-PAGE(   "/metrics",                                           ROUTE_GET,              METRICS,       OPERATIONS, page_metrics)              \
-PAGE(   "/v1/devices",                                        ROUTE_GET,              INFER_METRICS, OPERATIONS, page_devices)              \
-PAGE(   "/version",                                           ROUTE_GET,              ANY,           OPERATIONS, page_version)              \
-PAGE(   "/",                                                  ROUTE_GET,              ANY,           OPERATIONS, page_index)
+#define ROUTE_TABLE(CUMSUM, DIALECT, PAGE)                                                          \
+/*      pattern                                               counted as  codec           triton */ \
+CUMSUM( "/v1/cumsum",                                         CUMSUM,     false)                    \
+DIALECT("/v2/models/{}/infer",                                V2_INFER,   codec_kserve,   true)     \
+DIALECT("/v2/models/{}/versions/{}/infer",                    V2_INFER,   codec_kserve,   true)     \
+DIALECT("/v1/directml/cumulative_summation",                  DIRECTML,   codec_directml, false)    \
+DIALECT("/v1/openvino/cumsum-3",                              OPENVINO,   codec_openvino, false)    \
+CUMSUM( "/v1/cumsum/totals",                                  CUMSUM,     true)                     \
+PAGE_TABLE(PAGE, PAGE)
 /* clang-format on */
 
 #endif

@@ -1,4 +1,4 @@
-/* Which path and method is answered by what: one table (routes.c), one row per path.
+/* Which path and method is answered by what: one table (route_table.h), one row per path.
  * Also takes a request target apart: path and query, percent-decoded once, in place.
  * Pure. Thread: any. */
 #ifndef TALLY_SERVER_ROUTES_H
@@ -39,7 +39,7 @@ struct route {
     enum route_kind kind;
     unsigned scopes; /* bits of enum route_scope */
     enum metrics_route counted_as;
-    page_fn page;
+    page_function *page;
     const struct codec *(*codec)(void);
     bool any_media;    /* Content-Type is not looked at */
     bool totals;       /* what the superblocks of lines sum up to */

@@ -6,10 +6,10 @@
 #include "server/infer/infer.h"
 
 #include "server/base/clock.h"
+#include "server/infer/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
 #include "server/infer/inflate.h"
-#include "server/infer/land.h"
 #include "server/infer/part.h"
 #include "server/sched/codec_pool.h"
 #include "server/sched/server.h"
@@ -70,7 +70,7 @@ static enum status append(void *context, const void *bytes, size_t count, struct
         size_t capacity = text->capacity > 0 ? 2 * text->capacity : FIRST_BYTES;
         capacity = capacity < need ? need : capacity;
         const size_t more = capacity - text->capacity;
-        enum status status = land_reserve(packed->request, more, err);
+        enum status status = body_reserve(packed->request, more, err);
         if (status != STATUS_OK) {
             return status;
         }
@@ -193,7 +193,7 @@ static enum status encode(struct request *request, const struct parallel *parall
 
 void infer_encode(struct request *request)
 {
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     struct answer *answer = &request->answer;
     struct error *err = &request->error;
     const char *output = request_output_bytes(request);
@@ -203,13 +203,13 @@ void infer_encode(struct request *request)
     answer->head_bytes = 0;
     answer->payload_bytes = 0;
     enum status status =
-        part_is_one(request) ? part_finish(request, &crew.parallel, err) : STATUS_OK;
+        part_is_one(request) ? part_finish(request, &codecs.parallel, err) : STATUS_OK;
     if (status == STATUS_OK) {
         status =
-            infer_shm_write_output(request, output, request->out_bytes, &crew.parallel, err);
+            infer_shm_write_output(request, output, request->out_bytes, &codecs.parallel, err);
     }
     if (status == STATUS_OK) {
-        status = encode(request, &crew.parallel, err);
+        status = encode(request, &codecs.parallel, err);
     }
     if (status == STATUS_OK) { /* a text may be shorter than what was reserved for it */
         uint64_t reserved = infer_text_bytes(request);
@@ -220,7 +220,7 @@ void infer_encode(struct request *request)
         }
     }
     if (status == STATUS_OK && request->accept_coding != CODING_IDENTITY) {
-        status = pack(request, &crew.parallel, err);
+        status = pack(request, &codecs.parallel, err);
     }
     if (status != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */

@@ -4,9 +4,9 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/infer/body.h"
 #include "server/infer/infer_memory.h"
 #include "server/infer/infer_shm.h"
-#include "server/infer/land.h"
 #include "server/infer/part.h"
 #include "server/infer/slices.h"
 #include "server/sched/admission.h"
@@ -83,11 +83,7 @@ static enum status check_rank(const struct request *request, struct error *err)
 enum status infer_decode(struct request *request, struct error *err)
 {
     const struct byte_view head = {request->head.bytes, request->head_bytes};
-    enum status status =
-        request->codec->decode(&request->codec_request, head, &request->call, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(request->codec->decode(&request->codec_request, head, &request->call, err));
     request->decoded = true;
     set_deadline(request);
     set_priority(request);
@@ -95,21 +91,15 @@ enum status infer_decode(struct request *request, struct error *err)
         /* Sizes do not depend on it; the plan is made again when it is known. */
         request->call.desc.axis = 0;
     }
-    status = check_rank(request, err);
-    if (status == STATUS_OK) {
-        status = infer_shm_hold(request, err);
-    }
-    if (status == STATUS_OK) {
-        status = plan(request, err);
-    }
-    if (status == STATUS_OK) {
-        status = infer_measure(request, err);
-    }
-    uint64_t need = status == STATUS_OK ? infer_needed_bytes(request, 0) : 0;
+    TRY(check_rank(request, err));
+    TRY(infer_shm_hold(request, err));
+    TRY(plan(request, err));
+    TRY(infer_measure(request, err));
+    uint64_t need = infer_needed_bytes(request, 0);
     if (need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory)) {
         return memory_never_fits(request->server->memory, need, err);
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* ---- completing ---- */
@@ -134,57 +124,51 @@ static enum status decode(struct request *request)
     if (request->decoded) {
         return STATUS_OK;
     }
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    request->codec_request.parallel = &crew.parallel;
+    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
+    request->codec_request.parallel = &codecs.parallel;
     enum status status = infer_decode(request, &request->error);
     request->codec_request.parallel = NULL;
     return explained(request, status);
 }
 
-/* From a decoded body to a request that a device can take. Thread: the owner. */
-static enum status prepare(struct request *request)
+/* The steps from a decoded body to a request that a device can take. */
+static enum status complete(struct request *request, const struct parallel *parallel,
+                            struct error *err)
 {
-    struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
-    const struct parallel *parallel = &crew.parallel;
     const struct request_body *body = &request->body;
     struct scan_call *call = &request->call;
-    struct error *err = &request->error;
-    enum status status = infer_hold_rest(request, err);
-    if (status != STATUS_OK) {
-        return explained(request, status);
-    }
+    TRY(infer_hold_rest(request, err));
     char *input = request_block_at(request, request->in_offset);
-    call->parallel = parallel;
     if (body->spill) { /* the payload lies behind the long head */
         size_t count = body->spilled < body->payload_room ? body->spilled : body->payload_room;
         request->payload_received = body->spilled;
-        status = parallel_copy(parallel, input, request->head.bytes + request->head_bytes + 1,
-                               count, err);
+        TRY(parallel_copy(parallel, input, request->head.bytes + request->head_bytes + 1, count,
+                          err));
     }
-    if (status == STATUS_OK) {
-        status = infer_shm_read_axis(request, err);
+    TRY(infer_shm_read_axis(request, err));
+    TRY(request->codec->complete(call, input, request->payload_received, err));
+    if (call->source == CALL_SOURCE_TEXT) {
+        TRY(body_forget_text(request, call->data, parallel, err));
     }
-    if (status == STATUS_OK) {
-        status = request->codec->complete(call, input, request->payload_received, err);
+    TRY(infer_shm_read_input(request, input, parallel, err));
+    if (call->axis_pending) {
+        TRY(plan(request, err));
     }
-    if (status == STATUS_OK && call->source == CALL_SOURCE_TEXT) {
-        status = land_forget_text(request, call->data, parallel, err);
+    if (part_is_one(request)) {
+        TRY(part_prepare(request, parallel, err));
     }
-    if (status == STATUS_OK) {
-        status = infer_shm_read_input(request, input, parallel, err);
-    }
-    if (status == STATUS_OK && call->axis_pending) {
-        status = plan(request, err);
-    }
-    if (status == STATUS_OK && part_is_one(request)) {
-        status = part_prepare(request, parallel, err);
-    }
-    if (status == STATUS_OK) { /* what no device writes is zeroes */
-        uint64_t computed = computed_bytes(request);
-        status = parallel_zero(parallel, request_output_bytes(request) + computed,
-                               request->out_bytes - computed, err);
-    }
-    call->parallel = NULL;
+    uint64_t computed = computed_bytes(request); /* what no device writes is zeroes */
+    return parallel_zero(parallel, request_output_bytes(request) + computed,
+                         request->out_bytes - computed, err);
+}
+
+/* Complete it, or say why that was given up. Thread: the owner. */
+static enum status prepare(struct request *request)
+{
+    struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
+    request->call.parallel = &codecs.parallel;
+    enum status status = complete(request, &codecs.parallel, &request->error);
+    request->call.parallel = NULL;
     return explained(request, status);
 }
 
@@ -297,10 +281,10 @@ static void parse_job(struct request *request);
 static bool unpack_all(struct request *request)
 {
     struct codec_pool *pool = request->server->codecs;
-    struct codec_crew crew = codec_pool_crew(pool, request);
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
     bool small = request->cost <= CODEC_SMALL_BYTES;
-    enum status status = land_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
-                                     &crew.parallel, &request->error);
+    enum status status = body_unpack(request, small ? CODEC_SMALL_BYTES : UINT64_MAX,
+                                     &codecs.parallel, &request->error);
     if (status == STATUS_OK && request->body.inflate != NULL) {
         const struct packed_body *packed = &request->body.packed;
         uint64_t ratio = request->body.unpacked / packed->at + 1;
@@ -353,7 +337,7 @@ static void print_job(struct request *request)
 enum infer_place infer_submit(struct request *request)
 {
     if (request->body.packed.count <= INLINE_UNPACK_BYTES &&
-        land_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
+        body_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
     if (head_is_short(request) && decode(request) != STATUS_OK) {

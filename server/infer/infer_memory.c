@@ -3,8 +3,8 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/infer/body.h"
 #include "server/infer/infer_shm.h"
-#include "server/infer/land.h"
 #include "server/infer/part.h"
 #include "server/sched/admission.h"
 #include "server/sched/codec_pool.h"
@@ -24,8 +24,6 @@ enum {
 /* A deadline that small requests could miss in a line; others are not worth a look at it. */
 #define SOON_NS (60 * NS_PER_S)
 
-/* Memory for the text of the answer: what it takes at most while it is printed. 0 where the
- * answer is binary: its head is short. */
 uint64_t infer_text_bytes(const struct request *request)
 {
     bool text = request->call.answer_format == CODEC_FORMAT_JSON;
@@ -37,7 +35,6 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Where input and output lie in the block, and how large it must be. */
 enum status infer_measure(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -60,10 +57,7 @@ enum status infer_measure(struct request *request, struct error *err)
     uint64_t aside = 0;
     request->part_bytes = 0;
     if (part_is_one(request)) {
-        enum status status = part_measure(request, &aside, &request->part_bytes, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(part_measure(request, &aside, &request->part_bytes, err));
     }
     if (total > SIZE_MAX / 4 || aside > SIZE_MAX / 4) {
         return error_set(err, STATUS_TOO_LARGE, "the tensors are too large for any memory");
@@ -86,13 +80,10 @@ static enum status take_block(struct request *request, struct error *err)
     if (request->block.slab != NULL) {
         return STATUS_OK;
     }
-    enum status status =
-        memory_take(request->server->memory, body->block_bytes, &request->block, err);
-    if (status == STATUS_OK) {
-        request->in_offset = request->block.offset;
-        request->out_offset = request->in_offset + body->output_at;
-    }
-    return status;
+    TRY(memory_take(request->server->memory, body->block_bytes, &request->block, err));
+    request->in_offset = request->block.offset;
+    request->out_offset = request->in_offset + body->output_at;
+    return STATUS_OK;
 }
 
 /* What is used of the block once so much payload is in it: slices write the output behind the
@@ -115,16 +106,12 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     uint64_t room = larger(bytes, larger(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = room < most ? room : most;
     uint64_t used = used_of_block(request, room);
-    enum status status = land_reserve(request, used - body->block_reserved, err);
-    if (status == STATUS_OK) {
-        body->block_reserved = used;
-        body->payload_room = (size_t)room;
-        status = take_block(request, err);
-    }
-    return status;
+    TRY(body_reserve(request, used - body->block_reserved, err));
+    body->block_reserved = used;
+    body->payload_room = (size_t)room;
+    return take_block(request, err);
 }
 
-/* Everything that the request still needs: the rest of its block, the text of its answer. */
 enum status infer_hold_rest(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -133,20 +120,15 @@ enum status infer_hold_rest(struct request *request, struct error *err)
     }
     uint64_t rest = body->block_bytes - body->block_reserved + infer_text_bytes(request) +
                     request->part_bytes + request->shm_bytes;
-    enum status status = land_reserve(request, rest, err);
-    if (status == STATUS_OK) {
-        body->rest_reserved = true;
-        body->block_reserved = body->block_bytes;
-        body->payload_room = request->call.payload_max;
-        status = take_block(request, err);
-    }
-    return status;
+    TRY(body_reserve(request, rest, err));
+    body->rest_reserved = true;
+    body->block_reserved = body->block_bytes;
+    body->payload_room = request->call.payload_max;
+    return take_block(request, err);
 }
 
 /* ---- admission ---- */
 
-/* What the request needs in all; a guess as long as it is not decoded. `more`: bytes of the
- * body that are about to be landed. */
 uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
@@ -219,7 +201,7 @@ enum status infer_check(struct request *request, struct error *err)
     uint64_t need = known                        ? infer_needed_bytes(request, 0)
                     : request->body.declared > 0 ? (uint64_t)request->body.declared
                                                  : 0; /* that it has at least */
-    enum status status = land_count(request, need, err);
+    enum status status = body_count_memory(request, need, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -243,7 +225,6 @@ enum status infer_check(struct request *request, struct error *err)
     return status;
 }
 
-/* Whether it may take what it needs. */
 bool infer_is_covered(const struct request *request)
 {
     const struct admission_hold *hold = &request->admission;

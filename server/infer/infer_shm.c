@@ -28,14 +28,9 @@ static enum status hold(struct request *request, const struct shm_window *window
 enum status infer_shm_hold(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->call;
-    enum status status = hold(request, &call->input_shm, SHM_INPUT, err);
-    if (status == STATUS_OK) {
-        status = hold(request, &call->axis_shm, SHM_AXIS, err);
-    }
-    if (status == STATUS_OK) {
-        status = hold(request, &call->output_shm, SHM_OUTPUT, err);
-    }
-    return status;
+    TRY(hold(request, &call->input_shm, SHM_INPUT, err));
+    TRY(hold(request, &call->axis_shm, SHM_AXIS, err));
+    return hold(request, &call->output_shm, SHM_OUTPUT, err);
 }
 
 static bool in_use(const struct shm_tensor *shm)
@@ -127,14 +122,13 @@ static enum status verify(const struct request *request, struct error *err)
 {
     const struct shm_tensor *in = &request->shm[SHM_INPUT];
     const struct shm_tensor *out = &request->shm[SHM_OUTPUT];
-    enum status status = STATUS_OK;
     if (in_use(in)) {
-        status = shm_verify(in->region, &request->call.input_shm, err);
+        TRY(shm_verify(in->region, &request->call.input_shm, err));
     }
-    if (status == STATUS_OK && in_use(out)) {
-        status = shm_verify(out->region, &request->call.output_shm, err);
+    if (in_use(out)) {
+        TRY(shm_verify(out->region, &request->call.output_shm, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 enum status infer_shm_write_output(struct request *request, const void *output, uint64_t bytes,
@@ -142,9 +136,9 @@ enum status infer_shm_write_output(struct request *request, const void *output, 
 {
     const struct scan_call *call = &request->call;
     const struct shm_region *region = request->shm[SHM_OUTPUT].region;
-    enum status status = verify(request, err);
-    if (status != STATUS_OK || !infer_shm_copies(request, SHM_OUTPUT)) {
-        return status;
+    TRY(verify(request, err));
+    if (!infer_shm_copies(request, SHM_OUTPUT)) {
+        return STATUS_OK;
     }
     if (call->output_shm.bytes < bytes) {
         return error_set(err, STATUS_SHM_ERROR,

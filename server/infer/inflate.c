@@ -124,15 +124,11 @@ enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count
     stream->next_in = bytes;
     stream->avail_in = (uInt)count;
     do {
-        enum status status = STATUS_OK;
         if (unpack->ended && stream->avail_in > 0) {
-            status = begin_next_member(unpack, err);
+            TRY(begin_next_member(unpack, err));
         }
-        if (status == STATUS_OK && !unpack->ended) {
-            status = unpack_piece(unpack, sink, context, err);
-        }
-        if (status != STATUS_OK) {
-            return status;
+        if (!unpack->ended) {
+            TRY(unpack_piece(unpack, sink, context, err));
         }
         /* A full piece may have left unpacked bytes inside zlib. */
     } while (stream->avail_in > 0 || (!unpack->ended && stream->avail_out == 0));
@@ -187,10 +183,7 @@ static enum status pack_all(struct deflate *pack, int flush, inflate_sink sink, 
             return error_set(err, STATUS_INTERNAL, "zlib cannot pack the answer");
         }
         size_t count = PIECE - stream->avail_out;
-        enum status status = count == 0 ? STATUS_OK : sink(context, pack->piece, count, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(count == 0 ? STATUS_OK : sink(context, pack->piece, count, err));
         /* A full piece may have left packed bytes inside zlib. */
     } while (flush == Z_FINISH ? code != Z_STREAM_END : stream->avail_out == 0);
     return STATUS_OK;

@@ -5,8 +5,8 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
+#include "server/infer/body.h"
 #include "server/infer/infer_shm.h"
-#include "server/infer/land.h"
 #include "server/infer/part.h"
 #include "server/sched/client.h"
 #include "server/sched/completion.h"
@@ -107,7 +107,7 @@ static bool create(struct request *request, const struct scan_slicing *slicing)
     struct error ignored = ERROR_INIT;
     size_t carry = part_is_one(request) ? 0 : (size_t)carry_bytes(slicing);
     size_t bytes = sizeof(struct slices) + carry;
-    if (land_reserve(request, bytes, &ignored) != STATUS_OK) {
+    if (body_reserve(request, bytes, &ignored) != STATUS_OK) {
         return false;
     }
     struct slices *slices = calloc(1, bytes);
@@ -186,16 +186,14 @@ static enum status push(struct slices *slices, uint64_t end, struct error *err)
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
     slice->model = slice->slice.last ? whole->model : -1; /* counted once */
     slice->retries = 0;
-    enum status status = queue_push(whole->server->queue, slice, err);
-    if (status == STATUS_OK) {
-        bool first = slices->done == 0 && slices->part == NULL;
-        queue_wake(whole->server->queue); /* long, and alone: it waits for no peers */
-        slices->out = cut.steps;
-        slice->completion->expected++;
-        metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
-        metrics_add(whole->server->metrics, METRICS_COUNTER_SLICED_REQUESTS, first);
-    }
-    return status;
+    TRY(queue_push(whole->server->queue, slice, err));
+    bool first = slices->done == 0 && slices->part == NULL;
+    queue_wake(whole->server->queue); /* long, and alone: it waits for no peers */
+    slices->out = cut.steps;
+    slice->completion->expected++;
+    metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
+    metrics_add(whole->server->metrics, METRICS_COUNTER_SLICED_REQUESTS, first);
+    return STATUS_OK;
 }
 
 void slices_feed(struct request *request)

@@ -66,13 +66,8 @@ enum status page_version(const struct page_request *request, struct page *page,
 
 enum status page_index(const struct page_request *request, struct page *page, struct error *err)
 {
-    static const char *const links[][2] = {
-        {"cumsum", "/v1/cumsum"},     {"devices", "/v1/devices"}, {"live", "/livez"},
-        {"ready", "/readyz"},         {"metrics", "/metrics"},    {"version", "/version"},
-        {"openapi", "/openapi.json"}, {"models", "/v2"},
-    };
     static const struct page_field fields[] = {{"Vary", "Accept"}};
-    struct json_writer w;
+    (void)err;
     if (request->server->config->console) {
         if (request->html) {
             page_console(request, page);
@@ -81,36 +76,15 @@ enum status page_index(const struct page_request *request, struct page *page, st
         page->fields = fields;
         page->field_count = ARRAY_COUNT(fields);
     }
-    json_writer_init(&w);
-    json_writer_begin_object(&w);
-    json_writer_key(&w, "name");
-    json_writer_string(&w, "tally");
-    json_writer_key(&w, "version");
-    json_writer_string(&w, TALLY_VERSION);
-    json_writer_key(&w, "links");
-    json_writer_begin_object(&w);
-    for (size_t i = 0; i < ARRAY_COUNT(links); i++) {
-        json_writer_key(&w, links[i][0]);
-        json_writer_string(&w, links[i][1]);
-    }
-    json_writer_end_object(&w);
-    json_writer_end_object(&w);
-    return page_json(page, &w, err);
+    page_fixed(page, "{\"name\":\"tally\",\"version\":\"" TALLY_VERSION
+                     "\",\"links\":{\"cumsum\":\"/v1/cumsum\",\"devices\":\"/v1/devices\","
+                     "\"live\":\"/livez\",\"ready\":\"/readyz\",\"metrics\":\"/metrics\","
+                     "\"version\":\"/version\",\"openapi\":\"/openapi.json\","
+                     "\"models\":\"/v2\"}}");
+    return STATUS_OK;
 }
 
 /* ---- devices ---- */
-
-static void put_text(struct json_writer *w, const char *key, const char *text)
-{
-    json_writer_key(w, key);
-    json_writer_string(w, text);
-}
-
-static void put_number(struct json_writer *w, const char *key, uint64_t number)
-{
-    json_writer_key(w, key);
-    json_writer_uint(w, number);
-}
 
 static void put_device(struct json_writer *w, const struct device_stats *stats)
 {
@@ -118,31 +92,29 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
         [SCAN_DEVICE_CPU] = "cpu", [SCAN_DEVICE_GPU] = "gpu", [SCAN_DEVICE_OTHER] = "other"};
     const struct scan_device_info *info = &stats->info;
     json_writer_begin_object(w);
-    put_number(w, "number", stats->number);
-    put_text(w, "name", info->name);
-    put_text(w, "platform", info->platform);
-    put_text(w, "vendor", info->vendor);
-    put_text(w, "driver", info->driver);
-    put_text(w, "opencl", info->version);
-    put_text(w, "type", kinds[info->kind]);
-    put_text(w, "state", device_state_name(stats->state));
-    put_number(w, "compute_units", info->compute_units);
-    put_number(w, "memory_bytes", info->memory_bytes);
-    put_number(w, "max_allocation_bytes", info->max_alloc_bytes);
-    json_writer_key(w, "float64");
-    json_writer_bool(w, info->fp64);
-    json_writer_key(w, "host_memory");
-    json_writer_bool(w, info->host_memory);
-    put_text(w, "lookback", stats->lookback);
-    put_number(w, "running", stats->running);
-    put_number(w, "requests", stats->requests);
-    put_number(w, "batches", stats->batches);
-    put_number(w, "elements", stats->elements);
-    put_number(w, "bytes", stats->bytes);
-    put_number(w, "busy_us", stats->busy_ns / 1000);
-    put_number(w, "errors", stats->errors);
+    json_writer_member_uint(w, "number", stats->number);
+    json_writer_member_string(w, "name", info->name);
+    json_writer_member_string(w, "platform", info->platform);
+    json_writer_member_string(w, "vendor", info->vendor);
+    json_writer_member_string(w, "driver", info->driver);
+    json_writer_member_string(w, "opencl", info->version);
+    json_writer_member_string(w, "type", kinds[info->kind]);
+    json_writer_member_string(w, "state", device_state_name(stats->state));
+    json_writer_member_uint(w, "compute_units", info->compute_units);
+    json_writer_member_uint(w, "memory_bytes", info->memory_bytes);
+    json_writer_member_uint(w, "max_allocation_bytes", info->max_alloc_bytes);
+    json_writer_member_bool(w, "float64", info->fp64);
+    json_writer_member_bool(w, "host_memory", info->host_memory);
+    json_writer_member_string(w, "lookback", stats->lookback);
+    json_writer_member_uint(w, "running", stats->running);
+    json_writer_member_uint(w, "requests", stats->requests);
+    json_writer_member_uint(w, "batches", stats->batches);
+    json_writer_member_uint(w, "elements", stats->elements);
+    json_writer_member_uint(w, "bytes", stats->bytes);
+    json_writer_member_uint(w, "busy_us", stats->busy_ns / 1000);
+    json_writer_member_uint(w, "errors", stats->errors);
     if (stats->last_error[0] != '\0') {
-        put_text(w, "last_error", stats->last_error);
+        json_writer_member_string(w, "last_error", stats->last_error);
     }
     json_writer_end_object(w);
 }
@@ -157,10 +129,9 @@ enum status page_devices(const struct page_request *request, struct page *page,
     queue_stats(request->server->queue, &queue);
     json_writer_init(&w);
     json_writer_begin_object(&w);
-    put_number(&w, "queue_depth", queue.requests);
-    put_number(&w, "queue_bytes", queue.bytes);
-    json_writer_key(&w, "devices");
-    json_writer_begin_array(&w);
+    json_writer_member_uint(&w, "queue_depth", queue.requests);
+    json_writer_member_uint(&w, "queue_bytes", queue.bytes);
+    json_writer_member_array(&w, "devices");
     for (size_t i = 0; i < device_pool_count(pool); i++) {
         device_pool_stats(pool, i, &stats);
         put_device(&w, &stats);

@@ -2,7 +2,6 @@
 #include "server/pages/page.h"
 
 #include "proto/kserve_pages.h"
-#include "proto/openapi.h"
 #include "server/base/config.h"
 #include "server/base/metrics.h"
 #include "server/memory/shm.h"
@@ -40,10 +39,7 @@ enum status page_v2_model(const struct page_request *request, struct page *page,
                           struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(model_require(request->segments[0], request->segments[1], &model, err));
     struct json_writer w;
     json_writer_init(&w);
     kserve_page_model(&w, model);
@@ -54,10 +50,7 @@ enum status page_v2_model_ready(const struct page_request *request, struct page 
                                 struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(model_require(request->segments[0], request->segments[1], &model, err));
     bool ready = server_ready(request->server);
     if (!ready) {
         page->http_status = PAGE_UNAVAILABLE;
@@ -75,10 +68,7 @@ enum status page_v2_config(const struct page_request *request, struct page *page
                            struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(model_require(request->segments[0], request->segments[1], &model, err));
     struct kserve_server info = describe(request->server);
     struct json_writer w;
     json_writer_init(&w);
@@ -138,11 +128,7 @@ enum status page_v2_index(const struct page_request *request, struct page *page,
                           struct error *err)
 {
     bool only_ready = false;
-    enum status status =
-        kserve_read_index(request->body.bytes, request->body.count, &only_ready, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(kserve_read_index(request->body.bytes, request->body.count, &only_ready, err));
     struct json_writer w;
     json_writer_init(&w);
     kserve_page_index(&w, server_ready(request->server), only_ready);
@@ -161,11 +147,9 @@ enum status page_v2_load(const struct page_request *request, struct page *page,
                          struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = model_require(request->segments[0], request->segments[1], &model, err);
-    return status != STATUS_OK
-               ? status
-               : switched_off(page, "{\"error\":\"the models are built in: they are always "
-                                    "loaded and cannot be changed\",\"code\":\"unsupported\"}");
+    TRY(model_require(request->segments[0], request->segments[1], &model, err));
+    return switched_off(page, "{\"error\":\"the models are built in: they are always "
+                              "loaded and cannot be changed\",\"code\":\"unsupported\"}");
 }
 
 /* ---- system shared memory ---- */
@@ -202,17 +186,13 @@ enum status page_v2_shm_register(const struct page_request *request, struct page
                          "clients' shared memory is switched off: start tallyd with "
                          "--allow-client-shm, or send the tensor in the body");
     }
-    enum status status = kserve_read_shm(request->segments[0], request->body.bytes,
-                                         request->body.count, &region, err);
-    if (status == STATUS_OK) {
-        status = shm_register(request->server->shm, &region, request->local, err);
-    }
-    if (status == STATUS_OK) {
-        metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS, 1);
-        metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES,
-                          (int64_t)region.byte_size);
-    }
-    return status;
+    TRY(kserve_read_shm(request->segments[0], request->body.bytes, request->body.count, &region,
+                        err));
+    TRY(shm_register(request->server->shm, &region, request->local, err));
+    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS, 1);
+    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES,
+                      (int64_t)region.byte_size);
+    return STATUS_OK;
 }
 
 /* Always succeeds, also when there is nothing to unregister: clients begin with it. */
@@ -284,14 +264,4 @@ enum status page_v2_logging(const struct page_request *request, struct page *pag
     return switched_off(page,
                         "{\"error\":\"the log is set up at start (--log-level, "
                         "--log-format), not over the network\",\"code\":\"unsupported\"}");
-}
-
-enum status page_openapi(const struct page_request *request, struct page *page,
-                         struct error *err)
-{
-    (void)request;
-    (void)err;
-    page->fixed = openapi_text;
-    page->bytes = openapi_bytes();
-    return STATUS_OK;
 }

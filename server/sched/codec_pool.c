@@ -31,7 +31,7 @@ static const int64_t quanta[CLASS_COUNT] = {64 << 10, 4 << 20, 64 << 20};
 
 /* A job in pieces. On the stack of the thread that opened it, which leaves only when no other
  * works on it any more. The pool's lock guards it. */
-struct crew_job {
+struct parallel_job {
     parallel_piece piece;
     void *context;
     const struct request *request;
@@ -40,7 +40,7 @@ struct crew_job {
     int next;    /* piece to run next */
     int running; /* pieces */
     bool given_up;
-    struct crew_job *link;
+    struct parallel_job *link;
 };
 
 /* What was done, for codec_pool_wait_ns(). */
@@ -56,7 +56,7 @@ struct codec_pool {
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work;
     pthread_cond_t piece_done;
-    struct crew_job *jobs; /* that have pieces left, oldest first */
+    struct parallel_job *jobs; /* that have pieces left, oldest first */
     struct fair_line lines[CLASS_COUNT];
     uint64_t begun[CLASS_COUNT]; /* cost of what threads have begun with */
     int turn; /* the class that is served next if there is something to do in it */
@@ -198,27 +198,27 @@ static bool others_wait(const struct codec_pool *pool, enum work_class kind)
 
 static bool step(const struct parallel *parallel)
 {
-    const struct codec_crew *crew = (const struct codec_crew *)(const void *)parallel;
-    enum work_class kind = class_of(crew->request->cost);
-    if (worker.of_pool && others_wait(crew->pool, kind)) {
-        MUST(pthread_mutex_lock(&crew->pool->lock));
-        let_smaller_go(crew->pool, kind);
-        MUST(pthread_mutex_unlock(&crew->pool->lock));
+    const struct codec_parallel *codecs = (const struct codec_parallel *)(const void *)parallel;
+    enum work_class kind = class_of(codecs->request->cost);
+    if (worker.of_pool && others_wait(codecs->pool, kind)) {
+        MUST(pthread_mutex_lock(&codecs->pool->lock));
+        let_smaller_go(codecs->pool, kind);
+        MUST(pthread_mutex_unlock(&codecs->pool->lock));
     }
-    return request_verdict(crew->request, clock_now_ns()) == STATUS_OK;
+    return request_verdict(codecs->request, clock_now_ns()) == STATUS_OK;
 }
 
 /* ---- side by side ---- */
 
 /* Whether a thread may take a piece. Thread: a holder of the lock. */
-static bool has_piece(struct crew_job *job)
+static bool has_piece(struct parallel_job *job)
 {
     job->given_up = job->given_up || request_verdict(job->request, clock_now_ns()) != STATUS_OK;
     return job->next < job->count && !job->given_up;
 }
 
 /* Thread: a holder of the lock, which is given up meanwhile. */
-static void run_piece(struct codec_pool *pool, struct crew_job *job)
+static void run_piece(struct codec_pool *pool, struct parallel_job *job)
 {
     int index = job->next++;
     job->running++;
@@ -232,9 +232,9 @@ static void run_piece(struct codec_pool *pool, struct crew_job *job)
 }
 
 /* The oldest job of the class with pieces left, NULL. Thread: a holder of the lock. */
-static struct crew_job *open_job(const struct codec_pool *pool, enum work_class kind)
+static struct parallel_job *open_job(const struct codec_pool *pool, enum work_class kind)
 {
-    struct crew_job *job = pool->jobs;
+    struct parallel_job *job = pool->jobs;
     while (job != NULL && (job->kind != kind || !has_piece(job))) {
         job = job->link;
     }
@@ -244,15 +244,15 @@ static struct crew_job *open_job(const struct codec_pool *pool, enum work_class 
 static bool run_pieces(const struct parallel *parallel, int count, parallel_piece piece,
                        void *context)
 {
-    const struct codec_crew *crew = (const struct codec_crew *)(const void *)parallel;
-    struct codec_pool *pool = crew->pool;
-    struct crew_job job = {.piece = piece,
-                           .context = context,
-                           .request = crew->request,
-                           .kind = class_of(crew->request->cost),
-                           .count = count};
+    const struct codec_parallel *codecs = (const struct codec_parallel *)(const void *)parallel;
+    struct codec_pool *pool = codecs->pool;
+    struct parallel_job job = {.piece = piece,
+                               .context = context,
+                               .request = codecs->request,
+                               .kind = class_of(codecs->request->cost),
+                               .count = count};
     MUST(pthread_mutex_lock(&pool->lock));
-    struct crew_job **link = &pool->jobs;
+    struct parallel_job **link = &pool->jobs;
     while (*link != NULL) {
         link = &(*link)->link;
     }
@@ -278,9 +278,10 @@ static bool run_pieces(const struct parallel *parallel, int count, parallel_piec
     return job.next == count;
 }
 
-struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request *request)
+struct codec_parallel codec_pool_parallel(struct codec_pool *pool,
+                                          const struct request *request)
 {
-    return (struct codec_crew){
+    return (struct codec_parallel){
         .parallel = {.grain = GRAIN_BYTES, .run = run_pieces, .step = step},
         .pool = pool,
         .request = request};
@@ -292,7 +293,7 @@ struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request 
  * holder of the lock, which is given up meanwhile. */
 static bool take_turn(struct codec_pool *pool, enum work_class kind)
 {
-    struct crew_job *job = open_job(pool, kind);
+    struct parallel_job *job = open_job(pool, kind);
     if (job != NULL) {
         uint64_t start_ns = clock_now_ns(); /* of a job that another thread has begun */
         run_piece(pool, job);

@@ -55,12 +55,12 @@ void codec_pool_submit(struct codec_pool *pool, struct request *request, uint64_
  * nothing to do; a parallel for its codec. Gives up when the client is gone or the deadline has
  * passed. Off the pool's threads (on a loop) it does all that but let others go first.
  * Thread: the request's owner. */
-struct codec_crew {
+struct codec_parallel {
     struct parallel parallel; /* first: what the codec sees */
     struct codec_pool *pool;
     const struct request *request;
 };
-struct codec_crew codec_pool_crew(struct codec_pool *pool, const struct request *request);
+struct codec_parallel codec_pool_parallel(struct codec_pool *pool, const struct request *request);
 
 /* Say why the work of a request was given up, whatever its codec made of that: CLIENT_GONE or
  * DEADLINE_PASSED is its error then. False: it was not. Thread: its owner. */

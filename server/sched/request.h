@@ -4,7 +4,7 @@
  * | state     | owner, thread      | what happens                     | what is next                     |
  * |-----------|--------------------|----------------------------------|----------------------------------|
  * | HEADER    | loop               | its header arrives               | BODY; REFUSED, ANSWERING: refused|
- * | BODY      | loop               | its body lands (land.h); slices  | ANSWERING: a page, or refused;   |
+ * | BODY      | loop               | its body lands (body.h); slices  | ANSWERING: a page, or refused;   |
  * |           |                    | of it may be out (slices.h)      | PAUSED; REFUSED; once the body   |
  * |           |                    |                                  | is complete any below PAUSED     |
  * | REFUSED   | loop               | the rest of its body is dropped  | ANSWERING when that has come,    |
@@ -14,7 +14,7 @@
  * | PAUSED    | admission, any     | inside its body it waits to      | BODY; REFUSED: it waited too     |
  * |           |                    | begin, or for more memory        | long                             |
  * |           | codec pool         | inside its body it waits for     | the same                         |
- * |           |                    | pages of memory (land.h)         |                                  |
+ * |           |                    | pages of memory (body.h)         |                                  |
  * | WAITING   | admission, any     | its body is complete; the same   | infer_submit() again             |
  * | PARSING   | codec pool         | its body is unpacked and parsed  | QUEUED; back on the loop: it is  |
  * |           |                    |                                  | larger than it looked, and goes  |
@@ -101,7 +101,7 @@ enum coding {
     CODING_DEFLATE
 };
 
-/* A body as it arrives (server/infer/land.h), and what of the memory budget is taken for it
+/* A body as it arrives (server/infer/body.h), and what of the memory budget is taken for it
  * (server/infer/infer_memory.h). */
 struct request_body {
     int64_t declared; /* Content-Length, -1: none given */

@@ -344,6 +344,14 @@ def test_malformed_head_never_hurts_the_server(impatient_server, data):
     client.close()
 
 
+def test_a_refusal_that_does_not_wait_for_the_body_has_all_its_fields(server):
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {1 << 30}\r\n"
+    with server.wire() as wire:
+        wire.send(f"{head}Content-Encoding: br\r\n\r\n".encode())
+        answer = wire.answer()
+        assert answer.status == 415 and answer.headers["Accept-Encoding"] == "gzip, deflate"
+
+
 def test_a_client_that_sends_on_after_its_refusal_is_cut_off_and_still_reads_why(server):
     """What is sent behind the answer is read for a while, so that it arrives, and not for ever."""
     announced = 1 << 30

@@ -185,9 +185,9 @@ static int seen_inside; /* jobs that had run when the large one went on */
 /* A small text comes while a large one is worked on, in steps. */
 static void step_with_company(struct request *request)
 {
-    struct codec_crew crew = codec_pool_crew(pool, request);
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
     codec_pool_submit(pool, &small_one, SMALL, note_order);
-    assert_true(parallel_step(&crew.parallel));
+    assert_true(parallel_step(&codecs.parallel));
     seen_inside = atomic_load(&jobs_run);
     note_order(request);
 }
@@ -225,8 +225,8 @@ static void submit_piece(void *context, int index)
 
 static void pieces_with_company(struct request *request)
 {
-    struct codec_crew crew = codec_pool_crew(pool, request);
-    assert_true(crew.parallel.run(&crew.parallel, 2, submit_piece, NULL));
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
+    assert_true(codecs.parallel.run(&codecs.parallel, 2, submit_piece, NULL));
 }
 
 static void a_small_text_goes_between_two_pieces_of_a_larger_one(void **state)
@@ -251,14 +251,14 @@ static uint64_t rest_ns;
 
 static void step_until_both_have_run(struct request *request)
 {
-    struct codec_crew crew = codec_pool_crew(pool, request);
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
     codec_pool_submit(pool, &small_one, SMALL, take_long);
     codec_pool_submit(pool, &next_small_one, SMALL, note_order);
-    assert_true(parallel_step(&crew.parallel));
+    assert_true(parallel_step(&codecs.parallel));
     assert_int_equal(atomic_load(&jobs_run), 1);
     uint64_t first_ns = clock_now_ns();
     while (atomic_load(&jobs_run) < 2) {
-        assert_true(parallel_step(&crew.parallel));
+        assert_true(parallel_step(&codecs.parallel));
     }
     rest_ns = clock_now_ns() - first_ns;
 }
@@ -287,8 +287,8 @@ static void a_loop_that_works_in_steps_itself_runs_nobody_elses_jobs(void **stat
     assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
     block_thread(&blocker);
     codec_pool_submit(pool, &small_one, SMALL, note_order);
-    struct codec_crew crew = codec_pool_crew(pool, &request);
-    assert_true(parallel_step(&crew.parallel));
+    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
+    assert_true(parallel_step(&codecs.parallel));
     assert_int_equal(codec_pool_waiting(pool), 1);
     atomic_store(&gate_open, true);
     codec_pool_destroy(pool);
@@ -360,17 +360,17 @@ static void a_step_says_when_the_deadline_has_passed_or_the_client_is_gone(void 
     struct request request;
     begin(&request, NULL);
     assert_int_equal(codec_pool_create(1, &pool, NULL), STATUS_OK);
-    struct codec_crew crew = codec_pool_crew(pool, &request);
-    assert_true(parallel_step(&crew.parallel));
+    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
+    assert_true(parallel_step(&codecs.parallel));
     assert_false(codec_pool_explain(&request));
     request.deadline_ns = clock_now_ns() + 1000 * NS_PER_S;
-    assert_true(parallel_step(&crew.parallel));
+    assert_true(parallel_step(&codecs.parallel));
     request.deadline_ns = clock_now_ns();
-    assert_false(parallel_step(&crew.parallel));
+    assert_false(parallel_step(&codecs.parallel));
     assert_true(codec_pool_explain(&request));
     assert_int_equal(request.error.status, STATUS_DEADLINE_PASSED);
     atomic_store(&request.cancelled, true);
-    assert_false(parallel_step(&crew.parallel));
+    assert_false(parallel_step(&codecs.parallel));
     assert_true(codec_pool_explain(&request));
     assert_int_equal(request.error.status, STATUS_CLIENT_GONE);
     codec_pool_destroy(pool);
@@ -483,8 +483,8 @@ static void pieces_run_once_each_on_several_threads(void **state)
     struct request request;
     begin(&request, NULL);
     assert_int_equal(codec_pool_create(3, &pool, NULL), STATUS_OK);
-    struct codec_crew crew = codec_pool_crew(pool, &request);
-    assert_true(crew.parallel.run(&crew.parallel, PIECES, run_in_company, &pieces));
+    struct codec_parallel codecs = codec_pool_parallel(pool, &request);
+    assert_true(codecs.parallel.run(&codecs.parallel, PIECES, run_in_company, &pieces));
     assert_int_equal(atomic_load(&pieces.inside), 0);
     for (int i = 0; i < PIECES; i++) {
         assert_int_equal(atomic_load(&pieces.run[i]), 1);
@@ -498,8 +498,8 @@ static atomic_int crews_through;
 static void job_in_pieces(struct request *request)
 {
     struct pieces *pieces = calloc(1, sizeof *pieces);
-    struct codec_crew crew = codec_pool_crew(pool, request);
-    bool through = crew.parallel.run(&crew.parallel, PIECES / 10, run_piece, pieces);
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
+    bool through = codecs.parallel.run(&codecs.parallel, PIECES / 10, run_piece, pieces);
     for (int i = 0; i < PIECES / 10; i++) {
         through = through && atomic_load(&pieces->run[i]) == 1;
     }
@@ -525,10 +525,10 @@ static void jobs_of_a_crowded_pool_share_their_pieces(void **state)
 static void check_given_up(struct request *request, struct pieces *pieces, parallel_piece piece)
 {
     assert_int_equal(codec_pool_create(2, &pool, NULL), STATUS_OK);
-    struct codec_crew crew = codec_pool_crew(pool, request);
+    struct codec_parallel codecs = codec_pool_parallel(pool, request);
     pieces->cancel = request;
     pieces->cancel_at = 10;
-    assert_false(crew.parallel.run(&crew.parallel, PIECES, piece, pieces));
+    assert_false(codecs.parallel.run(&codecs.parallel, PIECES, piece, pieces));
     int run = 0;
     for (int i = 0; i < PIECES; i++) {
         run += atomic_load(&pieces->run[i]);

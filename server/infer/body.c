@@ -1,5 +1,5 @@
-/* Receives bodies; see land.h. */
-#include "server/infer/land.h"
+/* Receives bodies; see body.h. */
+#include "server/infer/body.h"
 
 #include "server/base/config.h"
 #include "server/infer/infer.h"
@@ -24,7 +24,7 @@ enum {
     EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
 };
 
-enum status land_count(struct request *request, uint64_t bytes, struct error *err)
+enum status body_count_memory(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t most = request->server->config->per_client_memory;
     char limit[32];
@@ -53,29 +53,24 @@ enum status land_count(struct request *request, uint64_t bytes, struct error *er
     return STATUS_OK;
 }
 
-enum status land_reserve(struct request *request, uint64_t bytes, struct error *err)
+enum status body_reserve(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t whole = 0;
     if (__builtin_add_overflow(request->reserved_bytes, bytes, &whole)) {
         whole = UINT64_MAX;
     }
-    enum status counted = land_count(request, whole, err);
-    if (counted != STATUS_OK) {
-        return counted;
-    }
+    TRY(body_count_memory(request, whole, err));
     if (whole > memory_budget(request->server->memory)) {
         bytes = whole; /* which is refused for good: trying again would not help */
     }
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
     uint64_t drawn = bytes - beyond;
-    enum status status = memory_reserve(request->server->memory, beyond, err); /* 0 is fine */
-    if (status == STATUS_OK) {
-        memory_draw(request->server->memory, drawn);
-        *promised -= drawn;
-        request->reserved_bytes += bytes;
-    }
-    return status;
+    TRY(memory_reserve(request->server->memory, beyond, err)); /* 0 is fine */
+    memory_draw(request->server->memory, drawn);
+    *promised -= drawn;
+    request->reserved_bytes += bytes;
+    return STATUS_OK;
 }
 
 static enum status too_large(const struct request *request, uint64_t bytes, const char *what,
@@ -129,10 +124,7 @@ static enum status ensure_head(struct request *request, size_t want, struct erro
     charged = charged > FIRST_BYTES ? charged : FIRST_BYTES;
     charged = charged < capacity ? charged : capacity;
     if (charged > body->head_reserved) {
-        enum status status = land_reserve(request, charged - body->head_reserved, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(body_reserve(request, charged - body->head_reserved, err));
         body->head_reserved = charged;
     }
     const size_t used = head_end(request);
@@ -162,11 +154,7 @@ static enum status head_step(struct request *request, struct error *err)
         return STATUS_OK;
     }
     const struct byte_view head = {request->head.bytes, request->head_bytes};
-    enum status status =
-        request->codec->head_need(&request->codec_request, head, &body->head_need, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(request->codec->head_need(&request->codec_request, head, &body->head_need, err));
     if (body->head_need != request->head_bytes) {
         return STATUS_OK; /* its memory is taken when it comes */
     }
@@ -182,28 +170,25 @@ static enum status head_step(struct request *request, struct error *err)
     return infer_decode(request, err);
 }
 
-enum status land_begin(struct request *request, struct error *err)
+enum status body_begin(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
     bool packed = body->coding != CODING_IDENTITY;
     bool unknown = body->chunked || (packed && body->declared > 0);
     int64_t declared = body->declared < 0 ? 0 : body->declared;
     body->limit =
-        request->codec == NULL ? LAND_PAGE_BYTES : request->server->config->max_body_bytes;
+        request->codec == NULL ? BODY_PAGE_BYTES : request->server->config->max_body_bytes;
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
         return too_large(request, (uint64_t)declared, "body", err);
     }
     if (packed && unknown) {
-        enum status status = inflate_create(body->coding, body->limit, &body->inflate, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(inflate_create(body->coding, body->limit, &body->inflate, err));
     }
     return head_step(request, err);
 }
 
-enum status land_forget_text(struct request *request, struct json_cut text,
+enum status body_forget_text(struct request *request, struct json_cut text,
                              const struct parallel *parallel, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -233,10 +218,7 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     struct request_body *body = &request->body;
     uint64_t wanted = body->head_need - request->head_bytes;
     size_t take = count < wanted ? count : (size_t)wanted;
-    enum status status = ensure_head(request, request->head_bytes + take, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(ensure_head(request, request->head_bytes + take, err));
     memcpy(request->head.bytes + request->head_bytes, bytes, take);
     request->head_bytes += take;
     request->head.bytes[request->head_bytes] = '\0';
@@ -259,12 +241,10 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
                               struct error *err)
 {
     struct request_body *body = &request->body;
-    enum status status = ensure_spill(request, count, err);
-    if (status == STATUS_OK) {
-        memcpy(request->head.bytes + head_end(request), bytes, count);
-        body->spilled += count;
-    }
-    return status;
+    TRY(ensure_spill(request, count, err));
+    memcpy(request->head.bytes + head_end(request), bytes, count);
+    body->spilled += count;
+    return STATUS_OK;
 }
 
 /* Have a place for the payload before `end`. */
@@ -274,11 +254,9 @@ static enum status make_room(struct request *request, uint64_t end, struct error
     if (end <= body->payload_room || body->payload_room >= request->call.payload_max) {
         return STATUS_OK;
     }
-    enum status status = infer_grow(request, end, err);
-    if (status == STATUS_OK) {
-        slices_begin(request);
-    }
-    return status;
+    TRY(infer_grow(request, end, err));
+    slices_begin(request);
+    return STATUS_OK;
 }
 
 /* Room for so much of a packed body. */
@@ -296,10 +274,7 @@ static enum status ensure_packed(struct request *request, size_t want, struct er
     }
     capacity = capacity < want ? want : capacity; /* bounded by --max-body-bytes */
     const uint64_t reserved = capacity - packed->text.capacity;
-    enum status status = land_reserve(request, reserved, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(body_reserve(request, reserved, err));
     if (!text_grow(request->server->memory, &packed->text, packed->count, capacity)) {
         memory_release(request->server->memory, reserved);
         request->reserved_bytes -= reserved;
@@ -351,7 +326,7 @@ static struct landing landing_of(struct request *request)
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
-    const struct codec_crew crew = codec_pool_crew(request->server->codecs, request);
+    const struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
     uint64_t end = block->touched + request->cost;
@@ -360,7 +335,7 @@ static void touch_job(struct request *request)
     while (wanted && block->touched < end) {
         const uint64_t rest = end - block->touched;
         memory_touch(block, block->touched + (size_t)(rest < TOUCH_STEP ? rest : TOUCH_STEP));
-        wanted = parallel_step(&crew.parallel);
+        wanted = parallel_step(&codecs.parallel);
     }
     if (!wanted) {
         (void)codec_pool_explain(request);
@@ -368,7 +343,7 @@ static void touch_job(struct request *request)
     completion_post(completion, request);
 }
 
-bool land_has_pages(struct request *request, size_t count)
+bool body_has_pages(struct request *request, size_t count)
 {
     struct error ignored = ERROR_INIT; /* what it says is said again when the bytes land */
     const bool known = request->decoded || request->body.inflate != NULL ||
@@ -399,10 +374,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
                          " bytes that the request describes",
                          request->decoded ? request->call.payload_max : request->head_bytes);
     }
-    enum status status = make_room(request, end, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(make_room(request, end, err));
     /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
     if (request->payload_received < body->payload_room) {
         size_t room = body->payload_room - (size_t)request->payload_received;
@@ -415,7 +387,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
 }
 
 /* Unpacked bytes, in order. */
-static enum status land(void *context, const void *data, size_t count, struct error *err)
+static enum status land_bytes(void *context, const void *data, size_t count, struct error *err)
 {
     struct request *request = context;
     struct request_body *body = &request->body;
@@ -427,12 +399,9 @@ static enum status land(void *context, const void *data, size_t count, struct er
     while (count > 0) {
         size_t used = count;
         bool to_head = body->head_need != request->head_bytes;
-        enum status status = to_head       ? feed_head(request, bytes, count, &used, err)
-                             : body->spill ? feed_spill(request, bytes, count, err)
-                                           : feed_payload(request, bytes, count, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(to_head       ? feed_head(request, bytes, count, &used, err)
+            : body->spill ? feed_spill(request, bytes, count, err)
+                          : feed_payload(request, bytes, count, err));
         bytes += used;
         count -= used;
     }
@@ -453,21 +422,19 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
             "the packed body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
             limit);
     }
-    enum status status = ensure_packed(request, packed->count + count, err);
-    if (status == STATUS_OK) {
-        memcpy(packed->text.bytes + packed->count, bytes, count);
-        packed->count += count;
-    }
-    return status;
+    TRY(ensure_packed(request, packed->count + count, err));
+    memcpy(packed->text.bytes + packed->count, bytes, count);
+    packed->count += count;
+    return STATUS_OK;
 }
 
-enum status land_feed(struct request *request, const void *bytes, size_t count,
+enum status body_feed(struct request *request, const void *bytes, size_t count,
                       struct error *err)
 {
     if (request->body.inflate != NULL) {
         return keep_packed(request, bytes, count, err);
     }
-    return land(request, bytes, count, err);
+    return land_bytes(request, bytes, count, err);
 }
 
 static enum status check_head(const struct request *request, struct error *err)
@@ -484,7 +451,7 @@ static enum status check_head(const struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-void land_release(struct request *request)
+void body_release(struct request *request)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
@@ -512,18 +479,18 @@ static enum status unpack(struct request *request, uint64_t most,
         if (body->unpacked >= most) {
             return STATUS_OK;
         }
-        status = inflate_feed(body->inflate, packed->text.bytes + packed->at, count, land,
+        status = inflate_feed(body->inflate, packed->text.bytes + packed->at, count, land_bytes,
                               request, err);
         packed->at += count;
     }
     if (status == STATUS_OK) {
         status = inflate_finish(body->inflate, err);
     }
-    land_release(request);
+    body_release(request);
     return status;
 }
 
-enum status land_unpack(struct request *request, uint64_t most, const struct parallel *parallel,
+enum status body_unpack(struct request *request, uint64_t most, const struct parallel *parallel,
                         struct error *err)
 {
     struct request_body *body = &request->body;
@@ -534,10 +501,10 @@ enum status land_unpack(struct request *request, uint64_t most, const struct par
     return status == STATUS_OK && body->inflate == NULL ? check_head(request, err) : status;
 }
 
-enum status land_finish(struct request *request, struct error *err)
+enum status body_finish(struct request *request, struct error *err)
 {
     if (request->body.inflate == NULL) {
         return check_head(request, err);
     }
-    return request->codec == NULL ? land_unpack(request, UINT64_MAX, NULL, err) : STATUS_OK;
+    return request->codec == NULL ? body_unpack(request, UINT64_MAX, NULL, err) : STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* land.h: where the bytes of a body go, what is reserved for them, what is refused. */
-#include "server/infer/land.h"
+/* body.h: where the bytes of a body go, what is reserved for them, what is refused. */
+#include "server/infer/body.h"
 
 #include "proto/content_guess.h"
 #include "server/base/config.h"
@@ -47,7 +47,7 @@ static int tear_down(void **state)
         request->codec->release(&request->call);
     }
     memory_give(f->server.memory, &request->block);
-    land_release(request);
+    body_release(request);
     memory_release(f->server.memory, request->reserved_bytes);
     struct memory_stats stats;
     memory_stats(f->server.memory, &stats);
@@ -72,7 +72,7 @@ static enum status begin_raw(struct fixture *f, const char *shape, int64_t lengt
     f->request.body.declared = length;
     f->request.body.chunked = length < 0;
     f->request.body.coding = f->packed ? CODING_GZIP : CODING_IDENTITY;
-    return land_begin(&f->request, err);
+    return body_begin(&f->request, err);
 }
 
 static enum status begin_json(struct fixture *f, int64_t length, struct error *err)
@@ -81,7 +81,7 @@ static enum status begin_json(struct fixture *f, int64_t length, struct error *e
     f->request.codec = codec_cumsum(CODEC_FORMAT_JSON);
     f->request.body.declared = length;
     f->request.body.chunked = length < 0;
-    return land_begin(&f->request, err);
+    return body_begin(&f->request, err);
 }
 
 static char *input_of(struct fixture *f)
@@ -98,9 +98,9 @@ static void raw_payload_lands_in_the_slab_piece_by_piece(void **state)
     assert_int_equal(begin_raw(f, "2,2", 16, &err), STATUS_OK);
     assert_true(f->request.decoded);
     for (int i = 0; i < 16; i++) {
-        assert_int_equal(land_feed(&f->request, bytes + i, 1, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, bytes + i, 1, &err), STATUS_OK);
     }
-    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
     assert_int_equal(f->request.payload_received, 16);
     assert_memory_equal(input_of(f), bytes, 16);
     assert_int_equal((uintptr_t)input_of(f) % MEMORY_ALIGN, 0);
@@ -120,7 +120,7 @@ static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void *
     request->client = &client;
     assert_int_equal(begin_raw(f, "512,1024", 2 << 20, &err), STATUS_OK);
     request_enter(request, REQUEST_BODY);
-    assert_false(land_has_pages(request, sizeof bytes));
+    assert_false(body_has_pages(request, sizeof bytes));
     struct pollfd back = {.fd = completion.fd, .events = POLLIN};
     assert_int_equal(poll(&back, 1, -1), 1);
     assert_ptr_equal(completion_take(&completion), request);
@@ -129,8 +129,8 @@ static void a_large_payload_waits_until_a_codec_thread_has_made_its_pages(void *
     assert_int_equal(request->block.touched, 2 << 20);
 
     request_enter(request, REQUEST_BODY);
-    assert_true(land_has_pages(request, sizeof bytes));
-    assert_int_equal(land_feed(request, bytes, sizeof bytes, &err), STATUS_OK);
+    assert_true(body_has_pages(request, sizeof bytes));
+    assert_int_equal(body_feed(request, bytes, sizeof bytes, &err), STATUS_OK);
     codec_pool_destroy(f->server.codecs);
     f->server.codecs = NULL;
     completion_deinit(&completion);
@@ -150,15 +150,15 @@ static int land_text(struct fixture *f, size_t whole, struct error *err)
     request->client = &client;
     for (size_t at = 0; at < whole; at += sizeof piece) {
         request_enter(request, REQUEST_BODY);
-        if (!land_has_pages(request, sizeof piece)) {
+        if (!body_has_pages(request, sizeof piece)) {
             struct pollfd back = {.fd = completion.fd, .events = POLLIN};
             assert_int_equal(poll(&back, 1, -1), 1);
             assert_ptr_equal(completion_take(&completion), request);
             request_enter(request, REQUEST_BODY);
-            assert_true(land_has_pages(request, sizeof piece));
+            assert_true(body_has_pages(request, sizeof piece));
             waits++;
         }
-        assert_int_equal(land_feed(request, piece, sizeof piece, err), STATUS_OK);
+        assert_int_equal(body_feed(request, piece, sizeof piece, err), STATUS_OK);
     }
     codec_pool_destroy(f->server.codecs);
     f->server.codecs = NULL;
@@ -236,10 +236,10 @@ static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
     assert_int_equal(begin_raw(f, "16384", declared ? (int64_t)count : -1, err), STATUS_OK);
     for (size_t at = 0; at < count; at += 10) {
         size_t left = count - at;
-        assert_int_equal(land_feed(&f->request, packed + at, left < 10 ? left : 10, err),
+        assert_int_equal(body_feed(&f->request, packed + at, left < 10 ? left : 10, err),
                          STATUS_OK);
     }
-    assert_int_equal(land_finish(&f->request, err), STATUS_OK);
+    assert_int_equal(body_finish(&f->request, err), STATUS_OK);
     assert_int_equal(f->request.body.packed.count, count);
     assert_int_equal(f->request.payload_received, 0);
     return count;
@@ -252,14 +252,14 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
         struct error err = ERROR_INIT;
         (void)feed_packed(f, declared != 0, &err);
         assert_int_equal(f->request.reserved_bytes, f->request.body.packed.text.capacity);
-        assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_OK);
+        assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_OK);
         assert_int_equal(f->request.payload_received, 65536);
         assert_int_equal(input_of(f)[0], 'x');
         assert_int_equal(input_of(f)[65535], 'x');
         assert_null(f->request.body.packed.text.bytes);
         assert_null(f->request.body.inflate);
         assert_int_equal(f->request.reserved_bytes, 65536);
-        assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err),
+        assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err),
                          STATUS_OK); /* nothing is left to do */
         assert_int_equal(f->request.payload_received, 65536);
         int failed = tear_down(state);
@@ -285,7 +285,7 @@ static void unpacking_is_given_up_between_two_steps(void **state)
     struct error err = ERROR_INIT;
     (void)feed_packed(f, true, &err);
     steps_left = 0;
-    assert_int_equal(land_unpack(&f->request, UINT64_MAX, &stepper, &err), STATUS_CLIENT_GONE);
+    assert_int_equal(body_unpack(&f->request, UINT64_MAX, &stepper, &err), STATUS_CLIENT_GONE);
     assert_int_equal(f->request.payload_received, 0);
 }
 
@@ -304,13 +304,13 @@ static void unpacking_goes_in_short_steps_and_stops_where_it_is_told_to(void **s
     free(text);
     f->packed = true;
     assert_int_equal(begin_raw(f, "1048576", -1, &err), STATUS_OK);
-    assert_int_equal(land_feed(&f->request, packed.bytes, packed.count, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->request, packed.bytes, packed.count, &err), STATUS_OK);
     steps_left = INT32_MAX;
     uint64_t before = 0;
     uint64_t most = 0;
     for (uint64_t stop = 1; f->request.body.inflate != NULL;
          stop = f->request.body.unpacked + 1) {
-        assert_int_equal(land_unpack(&f->request, stop, &stepper, &err), STATUS_OK);
+        assert_int_equal(body_unpack(&f->request, stop, &stepper, &err), STATUS_OK);
         uint64_t step = f->request.body.unpacked - before;
         most = step > most ? step : most;
         before = f->request.body.unpacked;
@@ -327,7 +327,7 @@ static void takes_up_to_4_mib(struct fixture *f)
     enum status status = STATUS_OK;
     size_t fed = 0;
     while (status == STATUS_OK && fed < 8 << 20) {
-        status = land_feed(&f->request, piece, sizeof piece, &err);
+        status = body_feed(&f->request, piece, sizeof piece, &err);
         fed += sizeof piece;
     }
     assert_int_equal(status, STATUS_TOO_LARGE);
@@ -349,8 +349,8 @@ static void an_empty_packed_body_is_no_stream(void **state)
     struct error err = ERROR_INIT;
     f->packed = true;
     assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
-    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
-    assert_int_equal(land_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_INVALID_ENCODING);
+    assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(body_unpack(&f->request, UINT64_MAX, NULL, &err), STATUS_INVALID_ENCODING);
 }
 
 static void wrong_length_of_a_large_body_is_refused_before_it_comes(void **state)
@@ -367,8 +367,8 @@ static void wrong_length_of_a_small_body_is_refused_at_its_first_bytes(void **st
     struct error err = ERROR_INIT;
     char text[CONTENT_GUESS_BYTES] = "{\"data\":[1,2]}";
     assert_int_equal(begin_raw(f, "2,2", 4000, &err), STATUS_OK);
-    assert_int_equal(land_feed(&f->request, text, sizeof text - 1, &err), STATUS_OK);
-    assert_int_equal(land_feed(&f->request, text, 1, &err), STATUS_LENGTH_MISMATCH);
+    assert_int_equal(body_feed(&f->request, text, sizeof text - 1, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->request, text, 1, &err), STATUS_LENGTH_MISMATCH);
     assert_non_null(strstr(err.detail, "look like JSON"));
     assert_true(f->request.reserved_bytes <= CONTENT_GUESS_BYTES);
 }
@@ -400,7 +400,7 @@ static void text_of_known_length_is_charged_as_it_comes_and_never_moved(void **s
     assert_int_equal(f->request.reserved_bytes, 0);
     const char *head = NULL;
     for (size_t fed = 0; fed < 1 << 20; fed += sizeof piece) {
-        assert_int_equal(land_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
         head = head == NULL ? f->request.head.bytes : head;
         assert_ptr_equal(f->request.head.bytes, head);
         assert_in_range(f->request.reserved_bytes, fed + sizeof piece,
@@ -418,10 +418,10 @@ static void payload_of_known_length_is_charged_as_it_comes(void **state)
     assert_int_equal(begin_raw(f, "786432", 3 << 20, &err), STATUS_OK);
     assert_int_equal(f->request.reserved_bytes, 0);
     assert_null(f->request.block.slab);
-    assert_int_equal(land_feed(&f->request, piece, 1, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->request, piece, 1, &err), STATUS_OK);
     assert_in_range(f->request.reserved_bytes, 1, 65536);
     for (size_t fed = 1; fed < 1 << 20; fed += sizeof piece) {
-        assert_int_equal(land_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, piece, sizeof piece, &err), STATUS_OK);
         assert_in_range(f->request.reserved_bytes, fed + sizeof piece,
                         2 * (fed + sizeof piece));
     }
@@ -436,9 +436,9 @@ bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free(void **
     assert_true(memory_promise(f->server.memory, 1000));
     f->request.admission.promised_bytes = 1000;
     assert_int_equal(memory_reserve(f->server.memory, (16 << 20) - 1000, NULL), STATUS_OK);
-    assert_int_equal(land_reserve(&f->request, 600, &err), STATUS_OK);
-    assert_int_equal(land_reserve(&f->request, 600, &err), STATUS_OUT_OF_MEMORY);
-    assert_int_equal(land_reserve(&f->request, 400, &err), STATUS_OK);
+    assert_int_equal(body_reserve(&f->request, 600, &err), STATUS_OK);
+    assert_int_equal(body_reserve(&f->request, 600, &err), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(body_reserve(&f->request, 400, &err), STATUS_OK);
     assert_int_equal(f->request.admission.promised_bytes, 0);
     memory_stats(f->server.memory, &stats);
     assert_int_equal(stats.promised_bytes, 0);
@@ -452,7 +452,7 @@ static void memory_that_is_taken_refuses_the_next(void **state)
     assert_int_equal(memory_reserve(f->server.memory, 15 << 20, NULL), STATUS_OK);
     static char piece[2 << 20];
     assert_int_equal(begin_json(f, 2 << 20, &err), STATUS_OK);
-    assert_int_equal(land_feed(&f->request, piece, sizeof piece, &err), STATUS_OUT_OF_MEMORY);
+    assert_int_equal(body_feed(&f->request, piece, sizeof piece, &err), STATUS_OUT_OF_MEMORY);
     memory_release(f->server.memory, 15 << 20);
 }
 
@@ -480,12 +480,12 @@ static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state
         for (size_t i = 0; i < count; i++) {
             piece[i] = (unsigned char)((at + i) * 31 >> 3);
         }
-        assert_int_equal(land_feed(&f->request, piece, count, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, piece, count, &err), STATUS_OK);
         at += count;
         place = place == NULL ? input_of(f) : place;
         assert_true(f->request.reserved_bytes >= at);
     }
-    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
     assert_int_equal(f->request.reserved_bytes, total);
     assert_ptr_equal(input_of(f), place);
     const unsigned char *input = (const unsigned char *)input_of(f);
@@ -513,7 +513,7 @@ static void excess_payload_is_counted_but_not_kept(void **state)
     char bytes[4096];
     memset(bytes, 'x', sizeof bytes);
     assert_int_equal(begin_raw(f, "4", -1, &err), STATUS_OK);
-    assert_int_equal(land_feed(&f->request, bytes, sizeof bytes, &err), STATUS_OK);
+    assert_int_equal(body_feed(&f->request, bytes, sizeof bytes, &err), STATUS_OK);
     assert_int_equal(f->request.payload_received, sizeof bytes);
     assert_int_equal(f->request.body.payload_room, 16);
 }
@@ -532,12 +532,12 @@ static void npy_header_goes_aside_whatever_the_pieces(void **state)
     f->request.codec_request.head_bytes = -1;
     f->request.codec = codec_cumsum(CODEC_FORMAT_NPY);
     f->request.body.declared = sizeof npy;
-    assert_int_equal(land_begin(&f->request, &err), STATUS_OK);
+    assert_int_equal(body_begin(&f->request, &err), STATUS_OK);
     for (size_t at = 0; at < sizeof npy; at += 7) {
         size_t count = sizeof npy - at < 7 ? sizeof npy - at : 7;
-        assert_int_equal(land_feed(&f->request, npy + at, count, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, npy + at, count, &err), STATUS_OK);
     }
-    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
     assert_true(f->request.decoded);
     assert_int_equal(f->request.head_bytes, 128);
     assert_memory_equal(input_of(f), "0123456789ab", 12);
@@ -550,12 +550,12 @@ static void body_that_ends_inside_its_header_is_refused(void **state)
     f->request.codec_request.head_bytes = -1;
     f->request.codec = codec_cumsum(CODEC_FORMAT_NPY);
     f->request.body.declared = 12;
-    enum status status = land_begin(&f->request, &err);
+    enum status status = body_begin(&f->request, &err);
     if (status == STATUS_OK) {
-        status = land_feed(&f->request, "\x93NUMPY\x01\x00\x76\x00{'", 12, &err);
+        status = body_feed(&f->request, "\x93NUMPY\x01\x00\x76\x00{'", 12, &err);
     }
     if (status == STATUS_OK) {
-        status = land_finish(&f->request, &err);
+        status = body_finish(&f->request, &err);
     }
     assert_int_not_equal(status, STATUS_OK);
 }
@@ -577,15 +577,15 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
     f->request.codec_request.head_bytes = head;
     f->request.codec_request.model = "cumsum";
     f->request.body.declared = head + (int)sizeof payload;
-    assert_int_equal(land_begin(&f->request, &err), STATUS_OK);
+    assert_int_equal(body_begin(&f->request, &err), STATUS_OK);
     for (int at = 0; at < head; at += 100) {
         size_t count = head - at < 100 ? (size_t)(head - at) : 100;
-        assert_int_equal(land_feed(&f->request, json + at, count, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, json + at, count, &err), STATUS_OK);
     }
     for (size_t at = 0; at < sizeof payload; at += 1000) {
-        assert_int_equal(land_feed(&f->request, payload + at, 1000, &err), STATUS_OK);
+        assert_int_equal(body_feed(&f->request, payload + at, 1000, &err), STATUS_OK);
     }
-    assert_int_equal(land_finish(&f->request, &err), STATUS_OK);
+    assert_int_equal(body_finish(&f->request, &err), STATUS_OK);
     assert_false(f->request.decoded);
     assert_int_equal(f->request.body.spilled, sizeof payload);
     assert_int_equal(strlen(f->request.head.bytes), head);
@@ -601,7 +601,7 @@ static void body_that_never_ends_is_refused_soon(void **state)
     enum status status = begin_raw(f, "4", -1, &err);
     size_t fed = 0;
     for (; status == STATUS_OK && fed < 4 << 20; fed += sizeof piece) {
-        status = land_feed(&f->request, piece, sizeof piece, &err);
+        status = body_feed(&f->request, piece, sizeof piece, &err);
     }
     assert_int_equal(status, STATUS_LENGTH_MISMATCH);
     assert_true(fed <= (1 << 20) + 2 * sizeof piece);
@@ -612,8 +612,8 @@ static void page_bodies_have_their_own_limit(void **state)
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
     f->request.codec = NULL;
-    f->request.body.declared = LAND_PAGE_BYTES + 1;
-    assert_int_equal(land_begin(&f->request, &err), STATUS_TOO_LARGE);
+    f->request.body.declared = BODY_PAGE_BYTES + 1;
+    assert_int_equal(body_begin(&f->request, &err), STATUS_TOO_LARGE);
 }
 
 int main(void)

@@ -7,58 +7,59 @@
  * pool unless there is little of it.
  *
  * Thread: the request's owner. */
-#ifndef TALLY_SERVER_LAND_H
-#define TALLY_SERVER_LAND_H
+#ifndef TALLY_SERVER_BODY_H
+#define TALLY_SERVER_BODY_H
 
 #include "server/sched/request.h"
 
 enum {
-    LAND_PAGE_BYTES = 1 << 20 /* most of a body that is no tensor's */
+    BODY_PAGE_BYTES = 1 << 20 /* most of a body that is no tensor's */
 };
 
 /* The headers are fine, the codec is known: check the declared length against the limits,
  * reserve and allocate for it, ask the codec what it needs; decode at once if that is nothing.
  * err   TOO_LARGE, OUT_OF_MEMORY, what the codec says */
-MUST_CHECK enum status land_begin(struct request *request, struct error *err);
+MUST_CHECK enum status body_begin(struct request *request, struct error *err);
 
 /* Whether the next `count` bytes, as sent, can land without waiting for the system, which may
  * take milliseconds to make the pages of a large block. False: the request is PAUSED, and a
  * thread of the codec pool has those of the next few MiB made. It comes back by its completion
  * list; then ask again. */
-MUST_CHECK bool land_has_pages(struct request *request, size_t count);
+MUST_CHECK bool body_has_pages(struct request *request, size_t count);
 
 /* The next piece, as sent. */
-MUST_CHECK enum status land_feed(struct request *request, const void *bytes, size_t count,
+MUST_CHECK enum status body_feed(struct request *request, const void *bytes, size_t count,
                                  struct error *err);
 
 /* The body has ended: checks that the head is complete. Text bodies are not decoded yet, packed
  * ones not unpacked. */
-MUST_CHECK enum status land_finish(struct request *request, struct error *err);
+MUST_CHECK enum status body_finish(struct request *request, struct error *err);
 
 /* A packed body that has ended: lands it as if it had come unpacked, and finishes it; nothing to
  * do for others. Stops with body.inflate still there once `most` bytes have come out: call again
  * for the rest.
- * err   what land_feed() and land_finish() say; INVALID_ENCODING; CLIENT_GONE: given up by
+ * err   what body_feed() and body_finish() say; INVALID_ENCODING; CLIENT_GONE: given up by
  *       `parallel` */
-MUST_CHECK enum status land_unpack(struct request *request, uint64_t most,
+MUST_CHECK enum status body_unpack(struct request *request, uint64_t most,
                                    const struct parallel *parallel, struct error *err);
 
 /* The text of numbers inside the head has been read and will not be again: if it is very long, give
  * its pages and its part of the budget back before an answer of about its length is printed. They
  * go in steps.
  * err   CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status land_forget_text(struct request *request, struct json_cut text,
+MUST_CHECK enum status body_forget_text(struct request *request, struct json_cut text,
                                         const struct parallel *parallel, struct error *err);
 
 /* Count so much memory in all for the request's client (--per-client-memory), before it is taken;
  * what counts already is fine.
  * err   THROTTLED: with what its others count for, that is too much; TOO_LARGE: alone */
-MUST_CHECK enum status land_count(struct request *request, uint64_t bytes, struct error *err);
+MUST_CHECK enum status body_count_memory(struct request *request, uint64_t bytes,
+                                         struct error *err);
 
 /* Reserve more of the memory budget for this request, and count it. */
-MUST_CHECK enum status land_reserve(struct request *request, uint64_t bytes, struct error *err);
+MUST_CHECK enum status body_reserve(struct request *request, uint64_t bytes, struct error *err);
 
 /* The request ends: free what is kept packed, and release what was reserved for it. */
-void land_release(struct request *request);
+void body_release(struct request *request);
 
 #endif

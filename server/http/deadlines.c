@@ -1,0 +1,456 @@
+/* What the clients of a loop's connections must not do for ever, looked at every heartbeat: send a
+ * header or a body slowly, read an answer slowly, be gone while somebody computes for them, idle
+ * while the service drains.
+ *
+ * | its request         | bounded by                                                            |
+ * |---------------------|-----------------------------------------------------------------------|
+ * | none yet            | --header-timeout-ms, with the TLS handshake                           |
+ * | none since the last | --idle-timeout-s (MHD); where a request line trickles in,             |
+ * |                     | --header-timeout-ms more                                              |
+ * | HEADER              | --header-timeout-ms                                                   |
+ * | BODY                | --body-timeout-ms, rate                                               |
+ * | REFUSED, LINGERING  | 1 s, and 10 s or 16 MiB after the answer                              |
+ * | away, READY         | --request-timeout-ms until a device has it, and between the pieces of |
+ * |                     | texts; --device-timeout-ms there                                      |
+ * | ANSWERING           | --answer-timeout-ms, rate                                             |
+ *
+ * All bounds are absolute: a byte now and then moves none of them (MHD's own timeout it does). They
+ * are also long, for the sake of slow links; so while reservations of memory are refused, those who
+ * hold some of it and hardly move give way, the slowest first.
+ *
+ * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only when
+ * a request is whole. Then, and in all other cases, shutdown() makes MHD close the connection by its
+ * own ways. */
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/http/exchange.h"
+#include "server/http/loop.h"
+#include "server/infer/slices.h"
+#include "server/memory/memory.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+enum {
+    GRACE_S = 10,    /* before the rate of a body or an answer counts */
+    EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
+    LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
+    SLOW_BYTES =
+        256 << 10,  /* a heartbeat: a slower body of a large request waits for its client */
+    QUIET_MS = 400, /* a drain waits this long for a request on a connection without one */
+    YOUNG_MS = 250, /* shorter phases are not worth a look */
+    POLL_BATCH = 128,
+    STUCK_SWEEPS = 4, /* without progress though bytes wait to be read */
+
+    /* While memory is refused: */
+    PRESSED_MS = 1000,    /* a refusal counts for this long */
+    RELIEF_MS = 100,      /* what was cut off gives its memory back within this */
+    SLOW_AFTER_MS = 2000, /* nobody is called slow earlier */
+    TURNOVER_S = 60,      /* what a request holds is to be moved within this ... */
+    LINK_RATE = 1 << 20,  /* ... or at this many bytes a second: every working link does */
+    MOST_CUT = 8          /* in one sweep */
+};
+
+static void cut_conn(struct conn *conn, const char *why)
+{
+    struct server *server = conn->loop->server;
+    conn->cut = true;
+    (void)shutdown(conn->fd, SHUT_RDWR);
+    if (why != NULL) {
+        metrics_add(server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
+        log_message(server->log, LOG_DEBUG, "connection cut: %s", why);
+    }
+}
+
+void deadline_cut(struct conn *conn)
+{
+    cut_conn(conn, NULL);
+}
+
+/* Its request's body arrives, or is dropped. */
+static bool is_receiving(const struct conn *conn)
+{
+    enum request_state state =
+        conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
+    return state == REQUEST_BODY || state == REQUEST_REFUSED || state == REQUEST_LINGERING;
+}
+
+static bool is_answering(const struct conn *conn)
+{
+    return conn->exchange != NULL &&
+           request_state(&conn->exchange->request) == REQUEST_ANSWERING;
+}
+
+/* Answer with an error and cut. */
+static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
+{
+    struct exchange *x = conn->exchange;
+    if (x != NULL && request_state(&x->request) != REQUEST_LINGERING) {
+        (void)error_set(&x->request.error, status, "%s", why);
+        respond_early(x);
+    }
+    cut_conn(conn, why);
+}
+
+static void time_out(struct conn *conn, const char *why)
+{
+    refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
+}
+
+/* A client that has a place among the large requests and sends nothing gives it up. */
+static void check_progress(const struct conn *conn, uint64_t age_ns)
+{
+    struct exchange *x = conn->exchange;
+    if (x->request.admission.state == ADMISSION_ACTIVE &&
+        request_state(&x->request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
+        x->request.body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
+        admission_slow(conn->loop->server->admission, &x->request);
+    }
+}
+
+/* libmicrohttpd before 1.0 neither takes nor refuses a chunk header larger than its buffer, but
+ * tries again and again: bytes wait in the socket, and nothing arrives. A connection whose turn
+ * did not come between two heartbeats is not stuck: its bytes wait for the others. */
+static bool is_stuck(struct conn *conn)
+{
+    const struct request_body *body = &conn->exchange->request.body;
+    if (body->declared >= 0 || body->received != conn->seen_bytes) {
+        conn->seen_bytes = body->received;
+        conn->stuck_sweeps = 0;
+        return false;
+    }
+    if (!conn_unread(conn)) {
+        conn->stuck_sweeps = 0;
+    } else if (conn->stuck_sweeps == 0 || conn->stuck_runs != conn->daemon->runs) {
+        conn->stuck_sweeps++;
+        conn->stuck_runs = conn->daemon->runs;
+    }
+    return conn->stuck_sweeps > STUCK_SWEEPS;
+}
+
+/* True if `bytes` in `age_ns` is slower than the minimum rate. */
+static bool too_slow(const struct config *config, uint64_t bytes, uint64_t age_ns)
+{
+    uint64_t seconds = age_ns / NS_PER_S;
+    return config->min_upload_rate > 0 && seconds > GRACE_S &&
+           bytes / seconds < config->min_upload_rate;
+}
+
+static void check_drain(struct exchange *x, uint64_t now_ns)
+{
+    uint64_t age_ns = clock_span_ns(x->refused_ns, now_ns);
+    if (request_state(&x->request) == REQUEST_REFUSED) {
+        if (age_ns > EARLY_MS * NS_PER_MS) {
+            respond_early(x);
+        }
+    } else if (age_ns > LINGER_S * NS_PER_S) {
+        cut_conn(x->conn, NULL);
+    }
+}
+
+static bool progress_is_due(const struct conn *conn, uint64_t now_ns)
+{
+    return conn->looks[0].at_ns == 0 ||
+           clock_span_ns(conn->looks[0].at_ns, now_ns) >= SLOW_AFTER_MS * NS_PER_MS;
+}
+
+/* Remember how far it has come. */
+static void note_progress(struct conn *conn, uint64_t now_ns, uint64_t moved)
+{
+    conn->looks[1] = conn->looks[0];
+    conn->looks[0] = (struct conn_look){.at_ns = now_ns, .moved = moved};
+}
+
+static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    struct exchange *x = conn->exchange;
+    check_progress(conn, age_ns);
+    if (progress_is_due(conn, now_ns)) {
+        note_progress(conn, now_ns, x->request.body.received);
+    }
+    if (is_stuck(conn)) {
+        refuse_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
+    } else if (request_state(&x->request) != REQUEST_BODY) {
+        check_drain(x, now_ns);
+    } else if (request_verdict(&x->request, now_ns) == STATUS_DEADLINE_PASSED) {
+        (void)error_set(&x->request.error, STATUS_DEADLINE_PASSED,
+                        "the deadline passed while the body arrived, of which %llu bytes came",
+                        (unsigned long long)x->request.body.received);
+        exchange_refuse(x);
+    } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
+        time_out(conn, "the body did not arrive in the time of the server's "
+                       "--body-timeout-ms: " CONFIG_LESS_ADVICE);
+    } else if (too_slow(config, x->request.body.received, age_ns)) {
+        time_out(conn, "the body arrives more slowly than the server's --min-upload-rate: try "
+                       "again over a faster connection, or ask the operator");
+    }
+}
+
+/* The answer as a whole has its time; within that it may take as long as an idle connection,
+ * and its bytes at the minimum rate. */
+static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    uint64_t seconds = age_ns / NS_PER_S;
+    uint64_t allowed = config->idle_timeout_s;
+    if (age_ns > config->answer_timeout_ms * NS_PER_MS) {
+        return true;
+    }
+    if (config->min_upload_rate == 0 || seconds <= allowed) {
+        return false;
+    }
+    return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
+}
+
+/* A device that hangs keeps the slice it has, but not the client. */
+static void check_slice(struct exchange *x)
+{
+    enum request_state state = request_state(&x->request);
+    if (state == REQUEST_BODY && slices_give_up(&x->request)) {
+        exchange_refuse(x);
+    } else if (state == REQUEST_SLICED && slices_give_up(&x->request)) {
+        loop_resume(x);
+    }
+}
+
+/* In a drain a connection without a request is closed, but not while one is on its way: it may
+ * have been sent before its client could know. */
+static bool over_in_drain(const struct conn *conn, uint64_t now_ns)
+{
+    uint64_t draining_ns = conn->loop->draining_ns;
+    uint64_t since_ns = conn->since_ns > draining_ns ? conn->since_ns : draining_ns;
+    return draining_ns != 0 && clock_span_ns(since_ns, now_ns) > QUIET_MS * NS_PER_MS &&
+           !conn_unread(conn);
+}
+
+static void check_conn(struct conn *conn, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    uint64_t header_ns = config->header_timeout_ms * NS_PER_MS;
+    uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
+    if (conn->exchange == NULL) {
+        if (over_in_drain(conn, now_ns)) {
+            cut_conn(conn, NULL);
+        } else if (!conn->used && age_ns > header_ns) {
+            cut_conn(conn, "no request line came in time (--header-timeout-ms)");
+        } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
+            cut_conn(conn, "a request line came too slowly");
+        }
+        return;
+    }
+    switch (request_state(&conn->exchange->request)) {
+    case REQUEST_HEADER:
+        if (age_ns > header_ns) {
+            time_out(conn, "the headers did not arrive in the time of the server's "
+                           "--header-timeout-ms");
+        }
+        break;
+    case REQUEST_BODY:
+    case REQUEST_REFUSED:
+    case REQUEST_LINGERING:
+        check_slice(conn->exchange);
+        check_body(conn, age_ns, now_ns);
+        break;
+    case REQUEST_ANSWERING:
+        if (answer_overdue(conn, age_ns)) {
+            cut_conn(conn,
+                     "the answer is read too slowly (--answer-timeout-ms, --min-upload-rate)");
+        } else if (progress_is_due(conn, now_ns)) {
+            note_progress(conn, now_ns, peek_taken(conn->fd, conn->answer_given));
+        }
+        break;
+    case REQUEST_PAUSED:
+    case REQUEST_WAITING:
+    case REQUEST_PARSING:
+    case REQUEST_PARSED:
+    case REQUEST_QUEUED:
+    case REQUEST_RUNNING:
+    case REQUEST_SLICED:
+    case REQUEST_PRINTING:
+    case REQUEST_READY:
+        check_slice(conn->exchange);
+        if (age_ns > YOUNG_MS * NS_PER_MS) {
+            conn->exchange->polls_left =
+                0; /* libmicrohttpd's idle timeout goes on until then */
+        }
+        break;
+    }
+}
+
+/* ---- while memory is refused ---- */
+
+/* How many seconds the client will hold its memory for at the rate it has had lately; 0: it is
+ * not slow, or not in our way. */
+static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
+{
+    const struct config *config = conn->loop->server->config;
+    const struct exchange *x = conn->exchange;
+    uint64_t moved = 0;
+    uint64_t age_ns = 0;
+    if (x == NULL) {
+        return 0;
+    }
+    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
+    if (is_receiving(conn)) {
+        moved = x->request.body.received - before->moved;
+    } else if (is_answering(conn)) {
+        moved = peek_taken(conn->fd, conn->answer_given) - before->moved;
+    }
+    if (before->at_ns != 0) {
+        age_ns = clock_span_ns(before->at_ns, now_ns);
+    }
+    uint64_t held = x->request.reserved_bytes;
+    if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
+        return 0;
+    }
+    uint64_t wanted = held / TURNOVER_S;
+    if (wanted > LINK_RATE) {
+        wanted = LINK_RATE;
+    }
+    if (wanted < config->min_upload_rate) {
+        wanted = config->min_upload_rate;
+    }
+    double rate = (double)moved * NS_PER_S / (double)age_ns;
+    return rate < (double)wanted ? (double)held / (rate + 1) : 0;
+}
+
+/* Connections to cut, the worst first. */
+struct slowest {
+    size_t count;
+    struct conn *conns[MOST_CUT];
+    double seconds[MOST_CUT];
+};
+
+static void insert_slowest(struct slowest *slowest, struct conn *conn, double seconds)
+{
+    size_t at = slowest->count;
+    while (at > 0 && slowest->seconds[at - 1] < seconds) {
+        at--;
+    }
+    if (at == MOST_CUT) {
+        return;
+    }
+    slowest->count += slowest->count < MOST_CUT;
+    for (size_t i = slowest->count - 1; i > at; i--) {
+        slowest->conns[i] = slowest->conns[i - 1];
+        slowest->seconds[i] = slowest->seconds[i - 1];
+    }
+    slowest->conns[at] = conn;
+    slowest->seconds[at] = seconds;
+}
+
+/* Cut who holds memory and hardly moves, until what was refused last would fit. */
+static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
+{
+    uint64_t lately_ns = now_ns - PRESSED_MS * NS_PER_MS;
+    uint64_t since_ns = lately_ns > loop->relieved_ns ? lately_ns : loop->relieved_ns;
+    uint64_t wanted = memory_pressed(loop->server->memory, since_ns);
+    struct slowest slowest = {.count = 0};
+    if (wanted == 0) {
+        return;
+    }
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+        double seconds = conn->cut ? 0 : seconds_of_holding(conn, now_ns);
+        if (seconds > 0) {
+            insert_slowest(&slowest, conn, seconds);
+        }
+    }
+    uint64_t freed = 0;
+    for (size_t i = 0; i < slowest.count && freed < wanted; i++) {
+        struct conn *conn = slowest.conns[i];
+        freed += conn->exchange->request.reserved_bytes;
+        if (is_receiving(conn)) {
+            time_out(conn,
+                     "others want memory, and this request, which holds some, arrives too "
+                     "slowly to keep it");
+        } else {
+            cut_conn(conn, "others want memory, and the answer is read too slowly to keep it");
+        }
+        loop->relieved_ns = now_ns + RELIEF_MS * NS_PER_MS;
+    }
+}
+
+/* ---- clients that are gone ---- */
+
+/* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
+ * not look at all while a connection is suspended. */
+static void hung_up(struct conn *conn, bool gone)
+{
+    struct exchange *x = conn->exchange;
+    if (is_answering(conn)) {
+        return; /* it may still read */
+    }
+    if (is_receiving(conn)) {
+        if (x->request.body.received == conn->body_at_hangup) {
+            refuse_and_cut(conn, STATUS_LENGTH_MISMATCH,
+                           "the connection was closed inside the body");
+        }
+        conn->body_at_hangup = x->request.body.received;
+    } else if (x == NULL || request_state(&x->request) == REQUEST_HEADER) {
+        if (gone || !conn_unread(conn)) {
+            cut_conn(conn, NULL);
+        }
+    } else if (gone) {
+        /* Who has only closed his side may well read the answer (docs/design/decisions/015). Of one
+         * who is gone nobody needs the result any more. The queue drops the request at its next
+         * tick; what runs already comes back in its own time. */
+        exchange_cancel(x);
+        slices_cancel(&x->request);
+    }
+}
+
+bool deadline_left_inside_body(struct exchange *x)
+{
+    int64_t length = x->header.content_length;
+    char next;
+    /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
+     * until nothing is left, so that it meets the end. */
+    if (length < 0 || x->conn->tls != NULL || x->request.body.received >= (uint64_t)length ||
+        recv(x->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+        return false;
+    }
+    refuse_and_cut(x->conn, STATUS_LENGTH_MISMATCH,
+                   "the connection was closed inside the body");
+    return true;
+}
+
+static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)
+{
+    if (count == 0 || poll(fds, count, 0) <= 0) {
+        return;
+    }
+    for (nfds_t i = 0; i < count; i++) {
+        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+            hung_up(conns[i], (fds[i].revents & (POLLHUP | POLLERR)) != 0);
+        }
+    }
+}
+
+void deadline_sweep(struct http_loop *loop)
+{
+    uint64_t now_ns = clock_now_ns();
+    relieve_memory(loop, now_ns);
+    struct conn *conns[POLL_BATCH];
+    struct pollfd fds[POLL_BATCH];
+    nfds_t count = 0;
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next) {
+        if (conn->cut) {
+            continue;
+        }
+        check_conn(conn, now_ns);
+        if (conn->cut || is_answering(conn) ||
+            clock_span_ns(conn->since_ns, now_ns) < YOUNG_MS * NS_PER_MS) {
+            continue;
+        }
+        conns[count] = conn;
+        fds[count++] = (struct pollfd){.fd = conn->fd, .events = POLLRDHUP};
+        if (count == POLL_BATCH) {
+            look_for_hangups(conns, fds, count);
+            count = 0;
+        }
+    }
+    look_for_hangups(conns, fds, count);
+}

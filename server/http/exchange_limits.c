@@ -1,0 +1,129 @@
+/* Whose request it is, and what the limits of one client and of the queue say of it; see
+ * exchange.h. What is counted for a client goes back at the request's end. Thread: the loop. */
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/http/exchange.h"
+#include "server/http/loop.h"
+#include "server/http/tls.h"
+#include "server/sched/client.h"
+#include "server/sched/queue.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    SUBJECT_BYTES = 1024
+};
+
+/* Whom shares and limits count the request for: the name of its token, else the subject of its
+ * certificate, else its address. Requests of a connection mostly have the same. */
+static enum status identify(struct exchange *x, struct error *err)
+{
+    struct conn *conn = x->conn;
+    struct clients *clients = x->loop->server->clients;
+    char subject[SUBJECT_BYTES];
+    const char *name = x->token_name;
+    enum client_kind kind = CLIENT_TOKEN;
+    if (name[0] == '\0' && conn->tls != NULL && tls_subject(conn, subject, sizeof subject)) {
+        name = subject;
+        kind = CLIENT_CERTIFICATE;
+    }
+    bool forwarded =
+        name[0] == '\0' && memcmp(&x->address, &conn->peer, sizeof conn->peer) != 0;
+    if (name[0] == '\0' && !forwarded) {
+        return STATUS_OK;
+    }
+    struct client *client =
+        forwarded ? clients_get(clients, &x->address) : clients_named(clients, kind, name);
+    if (client == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another client");
+    }
+    client_release(conn->identity); /* the request before is over */
+    conn->identity = client;
+    x->request.client = client;
+    return STATUS_OK;
+}
+
+/* --per-client-bytes-per-s, 0: not for this request. */
+static uint64_t rate_of(const struct exchange *x)
+{
+    return x->request.limited ? x->loop->server->config->per_client_bytes_per_s : 0;
+}
+
+/* Count the body for its client; what is chunked counts as it comes. */
+static enum status admit_bytes(struct exchange *x, struct error *err)
+{
+    uint64_t rate = rate_of(x);
+    int64_t length = x->header.content_length;
+    uint64_t bytes = length > 0 ? (uint64_t)length : 0;
+    uint64_t wait_ns = 0;
+    if (rate == 0) {
+        return STATUS_OK;
+    }
+    if (client_may_send(x->request.client, bytes, rate, clock_now_ns(), &wait_ns)) {
+        x->counted_bytes = bytes;
+        return STATUS_OK;
+    }
+    char limit[32];
+    char ahead[32];
+    config_size_text(rate, limit, sizeof limit);
+    config_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead,
+                     sizeof ahead);
+    x->request.limit = METRICS_CLIENT_LIMIT_BYTES;
+    x->request.retry_after_s = 1 + (unsigned)((wait_ns - 1) / NS_PER_S);
+    return error_set(err, STATUS_THROTTLED,
+                     "this client has sent %s more than %s a second allow, the server's "
+                     "--per-client-bytes-per-s: try again after Retry-After seconds",
+                     ahead, limit);
+}
+
+void exchange_count_bytes(struct exchange *x, size_t count)
+{
+    struct request *request = &x->request;
+    uint64_t rate = rate_of(x);
+    request->body.received += count;
+    if (rate > 0 && request->body.received > x->counted_bytes) {
+        client_has_sent(request->client, request->body.received - x->counted_bytes, rate,
+                        clock_now_ns());
+        x->counted_bytes = request->body.received;
+    }
+}
+
+enum status exchange_admit(struct exchange *x, struct error *err)
+{
+    const struct server *server = x->loop->server;
+    TRY(identify(x, err));
+    TRY(queue_admits(server->queue, err));
+    if (server_phase(server) >= SERVER_STOPPING) {
+        return error_set(err, STATUS_DRAINING, "the service is shutting down");
+    }
+    x->request.limited =
+        x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;
+    uint64_t most = server->config->per_client_requests;
+    if (most > 0 && x->request.limited) {
+        if (!client_begin_request(x->request.client, most)) {
+            x->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+            return error_set(err, STATUS_THROTTLED,
+                             "this client has %" PRIu64
+                             " requests in flight, the server's --per-client-requests: wait "
+                             "for an answer before the next request, and try again after "
+                             "Retry-After seconds",
+                             most);
+        }
+        x->client_counted = true;
+    }
+    return admit_bytes(x, err);
+}
+
+void exchange_uncount(struct exchange *x)
+{
+    struct request *request = &x->request;
+    if (x->client_counted) {
+        client_end_request(request->client);
+    }
+    client_give_memory(request->client, request->client_bytes);
+    if (x->counted_bytes > request->body.received) {
+        client_sends_less(request->client, x->counted_bytes - request->body.received,
+                          rate_of(x));
+    }
+}

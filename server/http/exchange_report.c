@@ -1,0 +1,93 @@
+/* What metrics, log and trace say of an exchange that has ended. Thread: the loop. */
+#include "proto/attributes.h"
+#include "server/base/clock.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/http/exchange.h"
+#include "server/http/loop.h"
+#include "server/http/trace_exchange.h"
+
+#include <arpa/inet.h>
+
+static void count(struct exchange *x)
+{
+    struct metrics *metrics = x->loop->server->metrics;
+    struct request *request = &x->request;
+    const struct route *route = x->route;
+    enum request_state state = request_state(request);
+    if (state != REQUEST_ANSWERING && state != REQUEST_LINGERING &&
+        request->error.status == STATUS_OK) {
+        (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
+    }
+    if (request->error.status == STATUS_THROTTLED) {
+        metrics_client_refusal(metrics, request->limit);
+    }
+    metrics_outcome(metrics,
+                    route == NULL  ? METRICS_ROUTE_UNKNOWN
+                    : x->preflight ? METRICS_ROUTE_OPERATIONS
+                                   : route->counted_as,
+                    request->error.status);
+    if (request->codec != NULL) {
+        const struct metrics_request ended = request_figures(request);
+        metrics_request(metrics, &ended);
+    }
+    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, x->request.body.received);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, x->conn->answer_bytes);
+    metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
+}
+
+void exchange_report(struct exchange *x)
+{
+    const struct request *request = &x->request;
+    const bool logged = log_request_due(x->loop->server->log);
+    const bool traced = trace_exchange_due(x);
+    uint64_t now_ns = clock_now_ns();
+    char client[INET6_ADDRSTRLEN];
+    char shape[256] = "";
+    char trace_id[33] = "";
+    char span_id[17] = "";
+    count(x);
+    if (!logged && !traced) {
+        return;
+    }
+    if (trace_context_is_set(&x->trace)) {
+        (void)trace_hex(x->trace.trace[1], trace_hex(x->trace.trace[0], trace_id));
+        (void)trace_hex(x->trace.span, span_id);
+    }
+    address_text(&x->address, client, sizeof client);
+    if (request->planned) {
+        attribute_shape_text(&request->call.desc, shape, sizeof shape);
+    }
+    const struct log_request line = {
+        .id = request->id,
+        .method = x->post        ? "POST"
+                  : x->get       ? "GET"
+                  : x->preflight ? "OPTIONS"
+                                 : "",
+        .path = x->route != NULL ? x->route->pattern : x->path,
+        .client = client,
+        .token = x->token_name,
+        .format = request->codec != NULL ? request->codec->name : NULL,
+        .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,
+        .shape = shape,
+        .outcome = status_slug(request->error.status),
+        .detail = request->error.status != STATUS_OK ? request->error.detail : NULL,
+        .http_status = x->http_status,
+        .bytes_in = x->request.body.received,
+        .bytes_out = x->conn->answer_bytes,
+        .queue_us = clock_span_ns(request->times.queued, request->times.started) / NS_PER_US,
+        .compute_us =
+            clock_span_ns(request->times.started, request->times.computed) / NS_PER_US,
+        .total_us = clock_span_ns(request->times.arrived, now_ns) / NS_PER_US,
+        .batch = request->batch,
+        .device = request->device,
+        .trace_id = trace_id,
+        .span_id = span_id,
+    };
+    if (logged) {
+        log_request(x->loop->server->log, &line);
+    }
+    if (traced) {
+        trace_exchange_end(x, &line, now_ns);
+    }
+}

@@ -1,0 +1,125 @@
+/* What a request asks for, by its header: path, token, method, then the codec of its body and answer.
+ * Possible failures: INVALID_REQUEST, UNAUTHORIZED, FORBIDDEN, THROTTLED (wrong tokens), NOT_FOUND,
+ * METHOD_NOT_ALLOWED, UNSUPPORTED_MEDIA. Thread: the loop. */
+#include "proto/models.h"
+#include "server/base/config.h"
+#include "server/http/exchange.h"
+#include "server/http/loop.h"
+
+#include <string.h>
+
+/* "/base/v1/cumsum" -> "/v1/cumsum"; NULL if the prefix is not there. */
+static char *strip_base(const struct exchange *x, char *path)
+{
+    const char *base = x->loop->server->config->base_path;
+    size_t bytes = strlen(base);
+    if (bytes == 0) {
+        return path;
+    }
+    if (strncmp(path, base, bytes) != 0) {
+        return path; /* health checks come without it */
+    }
+    return path[bytes] == '/' ? path + bytes : path;
+}
+
+/* A browser asks for the console, which asks for a token then. It holds no secret. */
+static bool wants_console(const struct exchange *x)
+{
+    return x->route != NULL && x->route->page == page_index && x->header.accept_html &&
+           x->loop->server->config->console;
+}
+
+/* Has it a token for this route, or for any where there is none? */
+static enum status authorize(struct exchange *x, struct error *err)
+{
+    unsigned scopes = x->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : x->route->scopes;
+    if (x->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN || wants_console(x)) {
+        return STATUS_OK;
+    }
+    union {
+        const char *read;
+        char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
+    } field = {.read = x->header.authorization};
+    x->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
+    return tokens_check(x->loop->tokens, &x->address, field.overwrite, scopes, x->token_name,
+                        err);
+}
+
+enum status exchange_find_route(struct exchange *x, struct error *err)
+{
+    struct codec_request *codec_request = &x->request.codec_request;
+    struct target target = {.params = codec_request->params};
+    TRY(target_parse(x->target, &target, err));
+    char *path = strip_base(x, target.path);
+    struct route_match match = route_find(path);
+    codec_request->param_count = target.param_count;
+    x->path = path;
+    memcpy(x->segments, match.segments, sizeof x->segments);
+    x->route = match.route;
+    x->preflight = x->preflight && match.route != NULL;
+    if (x->preflight) {
+        return STATUS_OK; /* browsers ask without a token, which the request itself needs */
+    }
+    TRY(authorize(x, err));
+    if (match.route == NULL) {
+        return error_set(err, STATUS_NOT_FOUND,
+                         "there is nothing at %.200s; GET / lists what there is", path);
+    }
+    unsigned allowed = match.route->methods;
+    if (!(x->post && (allowed & ROUTE_POST) != 0) && !(x->get && (allowed & ROUTE_GET) != 0)) {
+        return error_set(err, STATUS_METHOD_NOT_ALLOWED, "this path takes %s",
+                         route_allow(match.route));
+    }
+    return STATUS_OK;
+}
+
+static enum status unsupported_media(const struct exchange *x, struct error *err)
+{
+    return error_set_field(
+        err, STATUS_UNSUPPORTED_MEDIA, "Content-Type",
+        "Content-Type is \"%.100s\"; this path understands application/json, "
+        "application/octet-stream%s",
+        x->header.media_text, x->route->kind == ROUTE_CUMSUM ? " and application/x-npy" : "");
+}
+
+static enum status choose_model(struct exchange *x, struct error *err)
+{
+    const struct model *model = NULL;
+    TRY(model_require(x->segments[0], x->segments[1], &model, err));
+    x->request.codec_request.model = x->segments[0];
+    x->request.model = (int)model_index(model);
+    return STATUS_OK;
+}
+
+enum status exchange_choose_codec(struct exchange *x, struct error *err)
+{
+    static const enum codec_format formats[] = {[HEADER_MEDIA_NONE] = CODEC_FORMAT_JSON,
+                                                [HEADER_MEDIA_JSON] = CODEC_FORMAT_JSON,
+                                                [HEADER_MEDIA_RAW] = CODEC_FORMAT_RAW,
+                                                [HEADER_MEDIA_NPY] = CODEC_FORMAT_NPY};
+    struct request *request = &x->request;
+    enum header_media media = x->header.media;
+    request->codec_request.head_bytes = x->header.head_bytes;
+    request->codec_request.carry_bytes = (uint64_t)x->header.carry_bytes;
+    request->codec_request.totals = x->route->totals;
+    if (x->route->kind == ROUTE_DIALECT) {
+        bool known = media != HEADER_MEDIA_OTHER && media != HEADER_MEDIA_NPY;
+        if (!known && !x->route->any_media) {
+            return unsupported_media(x, err);
+        }
+        request->codec = x->route->codec();
+        return x->segments[0] == NULL ? STATUS_OK : choose_model(x, err);
+    }
+    if (media == HEADER_MEDIA_OTHER) {
+        return unsupported_media(x, err);
+    }
+    enum codec_format format = formats[media];
+    unsigned accepted = x->header.accept_formats;
+    request->codec = codec_cumsum(format);
+    /* Exactly one named: that one. */
+    if (accepted != 0 && (accepted & (accepted - 1)) == 0) {
+        format = (enum codec_format)__builtin_ctz(accepted);
+    }
+    request->codec_request.answer_format = format;
+    return STATUS_OK;
+}

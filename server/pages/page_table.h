@@ -1,0 +1,52 @@
+/* Every page and its paths, a row each. "{}" stands for one segment of a path. Of a row come the
+ * declaration of its function (page.h), the route (server/http/routes.c) and its place in the OpenAPI
+ * document, whose build fails while no fragment describes it (proto/openapi/make_openapi.c). */
+#ifndef TALLY_SERVER_PAGE_TABLE_H
+#define TALLY_SERVER_PAGE_TABLE_H
+
+/* clang-format off */
+/*   PAGE      a page's first path
+ *   ALSO      another one of a page above
+ * methods, scope: ROUTE_, ROUTE_SCOPE_ (server/http/routes.h): what a token needs where there are tokens
+ * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
+#define PAGE_TABLE(PAGE, ALSO)                                                                                                            \
+/*      pattern                                               methods                 scope          counted as  page */                  \
+PAGE(   "/livez",                                             ROUTE_GET,              OPEN,          OPERATIONS, page_livez)              \
+PAGE(   "/readyz",                                            ROUTE_GET,              OPEN,          OPERATIONS, page_readyz)             \
+ALSO(   "/v2/health/live",                                    ROUTE_GET,              INFER,         V2_OTHER,   page_livez)              \
+ALSO(   "/v2/health/ready",                                   ROUTE_GET,              INFER,         V2_OTHER,   page_readyz)             \
+PAGE(   "/v2",                                                ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)          \
+ALSO(   "/v2/",                                               ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)          \
+PAGE(   "/v2/models/stats",                                   ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)           \
+PAGE(   "/v2/models/{}",                                      ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model)           \
+PAGE(   "/v2/models/{}/ready",                                ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model_ready)     \
+PAGE(   "/v2/models/{}/config",                               ROUTE_GET,              INFER,         V2_OTHER,   page_v2_config)          \
+ALSO(   "/v2/models/{}/stats",                                ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)           \
+ALSO(   "/v2/models/{}/versions/{}",                          ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model)           \
+ALSO(   "/v2/models/{}/versions/{}/ready",                    ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model_ready)     \
+ALSO(   "/v2/models/{}/versions/{}/config",                   ROUTE_GET,              INFER,         V2_OTHER,   page_v2_config)          \
+ALSO(   "/v2/models/{}/versions/{}/stats",                    ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)           \
+PAGE(   "/v2/models/{}/trace/setting",                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_trace)           \
+ALSO(   "/v2/trace/setting",                                  ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_trace)           \
+PAGE(   "/v2/logging",                                        ROUTE_GET | ROUTE_POST, ADMIN,         V2_OTHER,   page_v2_logging)         \
+PAGE(   "/v2/repository/index",                               ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_index)           \
+PAGE(   "/v2/repository/models/{}/load",                      ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_load)            \
+ALSO(   "/v2/repository/models/{}/unload",                    ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_load)            \
+PAGE(   "/v2/systemsharedmemory/status",                      ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_shm_status)      \
+PAGE(   "/v2/systemsharedmemory/unregister",                  ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_unregister)  \
+ALSO(   "/v2/systemsharedmemory/region/{}/status",            ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_shm_status)      \
+PAGE(   "/v2/systemsharedmemory/region/{}/register",          ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_register)    \
+ALSO(   "/v2/systemsharedmemory/region/{}/unregister",        ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_shm_unregister)  \
+PAGE(   "/v2/cudasharedmemory/status",                        ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_cuda_status)     \
+PAGE(   "/v2/cudasharedmemory/unregister",                    ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_unregister) \
+ALSO(   "/v2/cudasharedmemory/region/{}/status",              ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_cuda_status)     \
+PAGE(   "/v2/cudasharedmemory/region/{}/register",            ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_register)   \
+ALSO(   "/v2/cudasharedmemory/region/{}/unregister",          ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_unregister) \
+PAGE(   "/openapi.json",                                      ROUTE_GET,              ANY,           OPERATIONS, page_openapi)            \
+PAGE(   "/metrics",                                           ROUTE_GET,              METRICS,       OPERATIONS, page_metrics)            \
+PAGE(   "/v1/devices",                                        ROUTE_GET,              INFER_METRICS, OPERATIONS, page_devices)            \
+PAGE(   "/version",                                           ROUTE_GET,              ANY,           OPERATIONS, page_version)            \
+PAGE(   "/",                                                  ROUTE_GET,              ANY,           OPERATIONS, page_index)
+/* clang-format on */
+
+#endif
