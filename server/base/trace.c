@@ -45,10 +45,10 @@ struct tracer {
     pthread_mutex_t lock;         /* guards all below; inside it only the log's is taken */
     pthread_cond_t changed;       /* monotonic clock */
     struct trace_record *filling; /* owned */
-    size_t filled;
-    uint64_t closing_ns; /* until when it may still send; 0: it is not closing */
-    bool finished;       /* the sender has left */
-    bool abandoned;      /* the sender is alone with the tracer: log and metrics may be gone */
+    atomic_size_t filled;         /* read without the lock where an old value will do */
+    uint64_t closing_ns;          /* until when it may still send; 0: it is not closing */
+    bool finished;                /* the sender has left */
+    bool abandoned; /* the sender is alone with the tracer: log and metrics may be gone */
 };
 
 /* ---- the sender ---- */
@@ -189,6 +189,7 @@ enum status tracer_open(const struct tracer_options *options, struct tracer **ou
     tracer->interval_ns = options->rate == 0 ? 0 : NS_PER_S / options->rate;
     atomic_init(&tracer->next_begin_ns, 0);
     atomic_init(&tracer->deadline_ns, 0);
+    atomic_init(&tracer->filled, 0);
     thread_cond_init(&tracer->changed);
     MUST(pthread_mutex_init(&tracer->lock, NULL));
     name_instance(&tracer->identity);
@@ -283,6 +284,18 @@ static void fill(struct trace_record *record, const struct trace_request *reques
     record->times = request->times;
     record->answered_ns = request->answered_ns;
     record->ended_ns = request->ended_ns;
+}
+
+bool tracer_due(struct tracer *tracer)
+{
+    if (tracer == NULL) {
+        return false;
+    }
+    bool room = atomic_load_explicit(&tracer->filled, memory_order_relaxed) < BUFFER_TRACES;
+    if (!room) {
+        metrics_add(tracer->metrics, METRICS_COUNTER_TRACES_DROPPED, 1);
+    }
+    return room;
 }
 
 void tracer_add(struct tracer *tracer, const struct trace_request *request)

@@ -35,6 +35,10 @@ void tracer_close(
 /* Whether a request that came at this time and is in no trace begins one. */
 bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
 
+/* Ask once for a sampled request that has ended, before gathering what tracer_add() is to be told.
+ * False: there is no room until the collector has taken more, and this one is counted as dropped. */
+bool tracer_due(struct tracer *tracer);
+
 /* A sampled request that has ended. Strings are borrowed for the call; method, path, format, dtype
  * and outcome of the line are static. */
 struct trace_request {
