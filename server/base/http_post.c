@@ -116,7 +116,7 @@ static bool connect_to(struct http_post *post, const struct addrinfo *to, uint64
     socklen_t size = sizeof error;
     post->fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (post->fd < 0) {
-        return fail(post, "no socket: %s", strerror(errno));
+        return fail(post, "no socket: %s", strerrordesc_np(errno));
     }
     if (connect(post->fd, to->ai_addr, to->ai_addrlen) == 0) {
         return true;
@@ -130,7 +130,8 @@ static bool connect_to(struct http_post *post, const struct addrinfo *to, uint64
     }
     if (error != 0) {
         disconnect(post);
-        return fail(post, "cannot connect to %.40s: %s", post->authority, strerror(error));
+        return fail(post, "cannot connect to %.40s: %s", post->authority,
+                    strerrordesc_np(error));
     }
     return true;
 }
@@ -171,7 +172,7 @@ static bool send_bytes(struct http_post *post, const char *from, size_t bytes, i
             bytes -= (size_t)count;
         } else if (errno != EAGAIN) {
             post->hung_up = errno == EPIPE || errno == ECONNRESET;
-            return fail(post, "it hung up on a request: %s", strerror(errno));
+            return fail(post, "it hung up on a request: %s", strerrordesc_np(errno));
         } else if (!wait_ready(post, POLLOUT, UINT64_MAX)) {
             return fail(post, "it did not take a request in time");
         }
