@@ -62,14 +62,10 @@ class Costs:
         slope = (values[at] - values[at - 1]) / (high - low)
         return max(values[at - 1] + (size - low) * slope, values[0] / 2)
 
-    def luck(self, size, numbers):
-        """How long one request takes, in parts of what its size takes on average."""
-        at = min(max(bisect.bisect_right(self.sizes, size) - 1, 0), len(self.sizes) - 1)
-        return self.spread[at][int(numbers.random() * len(self.spread[at]))]
-
     def draw(self, size, numbers):
         """(core seconds, seconds beyond them) of one request."""
-        luck = self.luck(size, numbers)
+        at = min(max(bisect.bisect_right(self.sizes, size) - 1, 0), len(self.sizes) - 1)
+        luck = self.spread[at][int(numbers.random() * len(self.spread[at]))]
         core = self.mean(self.core_s, size) * luck
         return core, max(self.mean(self.alone_s, size) * luck - core, 0)
 

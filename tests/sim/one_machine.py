@@ -108,11 +108,7 @@ class MeasuredFleet(fleet.Fleet):
         }
         self.ways = {}
         scenario = fleet.Scenario(
-            replicas=measured["replicas"],
-            replica=CODEC,
-            seconds=load["seconds"],
-            warm=0,
-            deadline_times=0,
+            measured["replicas"], replica=CODEC, seconds=load["seconds"], warm=0, deadline_times=0
         )
         super().__init__(scenario, fleet.Costs(measured["packed"]))
 
@@ -144,12 +140,7 @@ def check(measured):
     for load in measured["loads"]:
         found = MeasuredFleet(measured, load).run()
         for percent in CHECKED:
-            yield (
-                load,
-                percent,
-                load["quantiles_ms"][2 * percent],
-                found.p(percent) * 1e3,
-            )
+            yield load, percent, load["quantiles_ms"][2 * percent], found.p(percent) * 1e3
 
 
 def missed(measured):
