@@ -367,7 +367,7 @@ sizing: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@build/venv/bin/python tests/fleet/sizing.py
 
-# Tables and plots of docs/design/scale.md, from simulations with fixed seeds.
+# Tables and plots of docs/design/scale.md, from simulations with fixed seeds; ARGS=--check: is it right about what was measured?
 .PHONY: sim
 sim: deps-test
 	@build/venv/bin/python tests/sim/page.py $(ARGS)
