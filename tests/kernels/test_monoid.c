@@ -31,7 +31,8 @@ enum {
     ALL_SHAPES = SHAPES + 3, /* with those that only one test tries */
     JOBS = 4 * SHAPES,
     NARROW_FROM = 7, /* first of the shapes that only some lengths try */
-    ROWS_ONLY = 2    /* shapes that transposed squares run */
+    ROWS_ONLY = 2,   /* shapes that transposed squares run */
+    LONG_ONES = 4095 /* elements */
 };
 
 static bool all; /* --all: every length in every way; without it, in the two plainest ways,
@@ -253,6 +254,14 @@ static size_t shapes_of(int64_t length)
     return length <= 600 ? SHAPES : length == SUPER + 1 ? SHAPES - 1 : NARROW_FROM;
 }
 
+/* Two of the four flags of a shape, the others with the next length: for long lines without
+ * --all, where numbers of elements follow each other. */
+static bool turn_of_flags(int64_t length, size_t number)
+{
+    const bool both_or_none = number % 4 == 0 || number % 4 == 3;
+    return all || length < LONG_ONES || both_or_none == ((size_t)length + number / 4) % 2;
+}
+
 /* All shapes and flags of one length as one batch. */
 static void run_length(const struct bench *bench, enum dtype dtype, int64_t length)
 {
@@ -267,7 +276,7 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     size_t want = 0;
     size_t count = 0;
     for (size_t number = 4 * bench->first; number < most; number++) {
-        if (skips(bench, number / 4)) {
+        if (skips(bench, number / 4) || !turn_of_flags(length, number)) {
             continue;
         }
         struct job *job = &jobs[count];
@@ -311,7 +320,7 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     }
 }
 
-static const int64_t long_ones[] = {4095,  4097,  65279, 65280, 65281,  65535, 65536,
+static const int64_t long_ones[] = {LONG_ONES,  4097,  65279, 65280, 65281,  65535, 65536,
                                     65537, 65544, 65791, 65793, 131073, 131329};
 
 /* The lengths that one way tries with one element type. */
