@@ -97,7 +97,7 @@ def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(clu
         folder = tmp_path / method
         folder.mkdir()
         future = cluster.compute(tally.dask.cumsum(lazy(folder), 1, urls=urls, method=method))
-        until((folder / f"asked-{CHUNKS // 2}").exists)
+        until((folder / "waits").exists)
         kill()
         (folder / "go").touch()
         assert future.result(timeout=120).tobytes() == expected, method
