@@ -94,8 +94,10 @@ static size_t head_capacity_for(const struct request *request, size_t want)
     const int64_t declared = request->codec_request.body_bytes;
     const uint64_t carry = request->codec_request.carry_bytes; /* asked for step by step */
     uint64_t most = request->body.head_need;
-    uint64_t at_once = most == UINT64_MAX ? (uint64_t)declared : 0;
-    if (carry > 0) {
+    uint64_t at_once = 0;
+    if (most == UINT64_MAX) { /* text that may reach to the end of the body */
+        at_once = (uint64_t)declared;
+    } else if (carry > 0) {
         most = most > carry + CARRY_ROOM ? most : carry + CARRY_ROOM; /* as its answer has it */
         at_once = want > CARRY_HEADER_BYTES ? most : 0;
     }

@@ -65,8 +65,8 @@ static double small_decode(const struct small_float *f, uint16_t bits)
     } else if (exponent == 0) {
         value = mantissa * power_of_two(f->least_unit);
     } else {
-        value = (mantissa + (1 << f->mantissa_bits)) *
-                power_of_two(f->least_unit + exponent - 1);
+        value =
+            (mantissa + (1 << f->mantissa_bits)) * power_of_two(f->least_unit + exponent - 1);
     }
     return (bits & 0x8000) != 0 ? -value : value;
 }
