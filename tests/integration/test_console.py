@@ -294,7 +294,7 @@ ERRORS_SHOWN = """
     return texts.map((e) => e.id);"""
 
 
-FORM = {"data": json.dumps([[MATRIX]]), "axis": "3", "dtype": "", "shape": "", "dialect": "v1"}
+FORM = {"data": str([[MATRIX]]), "axis": "3", "dtype": "float32", "shape": "", "dialect": "v1"}
 WRONG = [
     ({"axis": "9"}, "axis", "expected -4 to 3"),
     ({"axis": "9", "dialect": "directml"}, "axis", "less than the DimensionCount"),
