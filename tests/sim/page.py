@@ -3,7 +3,8 @@
     tests/sim/page.py [--quick | --check]
 
 --quick simulates a tenth of the time, writes nothing, and prints the tables: does it run? --check compares with the
-three replicas that were measured and does nothing else: status 1 if a percentile is more than a fifth off."""
+three replicas that were measured and does nothing else: status 1 if a percentile is more than a fifth off.
+"""
 
 import argparse
 import concurrent.futures
