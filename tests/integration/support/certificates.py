@@ -4,6 +4,7 @@ import os
 import pathlib
 import ssl
 import subprocess
+import time
 
 
 def openssl(*arguments):
@@ -94,8 +95,10 @@ class Tls:
     def rotate(self):
         """Another certificate and key; its serial number."""
         certificate, key = self.authority.sign(f"server-{self.authority.signed + 1}")
+        begun = time.monotonic()
         put(certificate, self.certificate)
         put(key, self.key)
+        self.apart_s = time.monotonic() - begun
         return self.authority.signed
 
     def context(self, own=None):
