@@ -7,8 +7,10 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from support.fixtures import living, log_dir, server  # noqa: E402, F401
+from support import fixtures  # noqa: E402
 from support.tallyd import MODE, Tallyd  # noqa: E402
+
+log_dir, server = fixtures.log_dir, fixtures.server
 
 
 def pytest_configure(config):
@@ -25,7 +27,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def session_server(log_dir):
-    with living(log_dir / "session.log") as server:
+    with fixtures.living(log_dir / "session.log") as server:
         yield server
 
 

@@ -97,6 +97,7 @@ class CarriedSum:
         out: Array | None = None,
         deadline: float | None = None,
     ) -> tuple[Scan, Request]:
+        """The sums of the next part, to be filled, and what asks for them."""
         scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
         return scan, raw_request(scan, "next" if self.carry else "first", self.carry)
 

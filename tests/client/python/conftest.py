@@ -10,7 +10,9 @@ TOP = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(TOP / "client" / "python"), str(TOP / "tests" / "integration")]
 
 import tally  # noqa: E402
-from support.fixtures import living, log_dir, server  # noqa: E402, F401
+from support import fixtures  # noqa: E402
+
+log_dir, server = fixtures.log_dir, fixtures.server
 
 
 class Driven:
@@ -62,7 +64,7 @@ def no_environment(monkeypatch):
 @pytest.fixture(scope="session")
 def session_server(log_dir, tmp_path_factory):
     path = tmp_path_factory.mktemp("socket") / "tally.sock"
-    with living(
+    with fixtures.living(
         log_dir / "python.log", ["--allow-client-shm", "--listen", f"unix:{path}"]
     ) as server:
         server.url, server.unix_url = f"http://127.0.0.1:{server.port}", f"unix:{path}"
