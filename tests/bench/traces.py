@@ -1,82 +1,98 @@
 #!/usr/bin/env python3
-"""What a collector that hangs costs, where every request is sampled: small requests, in turns of a second.
+"""What a collector that hangs costs, where every request is sampled: small requests, in short turns.
 
-    build/venv/bin/python tests/bench/traces.py [--rounds 16]
+    make bench-tools && build/venv/bin/python tests/bench/traces.py [--rounds 48]
 
-Three tallyds take turns: two without a collector, whose ratio shows what the machine adds by itself, and one whose
-collector accepts a connection and then nothing. Processor time a request counts, as it is steadier than the rate.
+Three tallyds take turns on one core, whose client has another: two without a collector, whose ratio shows what the
+machine adds by itself, and one whose collector accepts a connection and then nothing.
 """
 
 import argparse
 import contextlib
+import json
 import math
-import pathlib
 import socket
+import struct
+import subprocess
 
 import load
 import works
 
-TRACEPARENT = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRACEPARENT = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
 GOAL = 1.01
+SECONDS = 0.25  # of a turn
 CONNECTIONS = 32
+RECORD = struct.Struct("=5QIHH")  # tests/load/load_client.h
 
 
-def processor_ns(pid):
-    """Of all threads, finer than the ticks of /proc/PID/stat."""
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
-
-
-def turn(child, base, work, body):
-    before = processor_ns(child.pid)
-    result = load.wrk(base + work.path, body, **work.wrk_args(1))
-    result["ns"] = processor_ns(child.pid) - before
-    result["request_ns"] = result["ns"] / result["requests"]
-    return result
+def turn(child, base, files):
+    """Processor time a request in nanoseconds, and requests a second."""
+    command = ["taskset", "-c", "1", load.BIN / "load_client", "--port", base.split(":")[2]]
+    command += ["--connections", CONNECTIONS, "--warm", 0.05, "--seconds", SECONDS, "--cool", 1]
+    command += ["--server", child.pid, ",".join(["1", "-", *files])]
+    done = subprocess.run(map(str, command), capture_output=True, timeout=30, check=True)
+    line, records = done.stdout.split(b"\n", 1)
+    window = json.loads(line)
+    begin, end = window["begin_ns"], window["end_ns"]
+    answered = [r for r in RECORD.iter_unpack(records) if begin <= r[2] < end]
+    assert answered and all(record[6] == 200 for record in answered)
+    return {
+        "cpu": window["server_cpu_s"],
+        "requests": len(answered),
+        "request_s": window["server_cpu_s"] / len(answered),
+        "rps": len(answered) / (end - begin) * 1e9,
+    }
 
 
 def middle(values):
     """The median, and between what it lies with 95 %."""
     values = sorted(values)
-    reach = 0.98 * math.sqrt(len(values))
-    low = max(math.floor(len(values) / 2 - reach), 0)
+    low = max(math.floor(len(values) / 2 - 0.98 * math.sqrt(len(values))), 0)
     median = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
     return f"{median:.4f} ({values[low]:.4f} to {values[-1 - low]:.4f})"
 
 
 def told(name, results, other, base):
-    cost = load.ratios(results, other, base, "request_ns")
-    rate = load.ratios(results, other, base, "rps")
-    mine, theirs = (
-        sum(r["ns"] for r in results[side]) / sum(r["requests"] for r in results[side])
-        for side in (other, base)
-    )
-    print(f"{name}: processor time a request {middle(cost)}, in all {mine / theirs:.4f}")
-    print(f"  requests a second {middle(rate)}")
+    def in_all(side):
+        return sum(r["cpu"] for r in results[side]) / sum(r["requests"] for r in results[side])
+
+    cost = middle(load.ratios(results, other, base, "request_s"))
+    rate = middle(load.ratios(results, other, base, "rps"))
+    print(f"{name}: processor time a request {cost}, in all {in_all(other) / in_all(base):.4f};")
+    print(f"    requests a second {rate}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=48)
     rounds = parser.parse_args().rounds
+    data = works.raw_body(12)
     path = "/v1/cumsum" + works.raw_query("3,4")
-    work = works.raw_work("raw", path, 12, CONNECTIONS, extra=TRACEPARENT)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {works.RAW}\r\n{TRACEPARENT}"
     with contextlib.ExitStack() as stack:
         hole = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        endpoint = f"http://127.0.0.1:{hole.getsockname()[1]}"
-        body = stack.enter_context(load.body_file(work.body))
-        quiet = ("--log-requests", "false")
-        flags = {"none": (), "again": (), "hangs": ("--otlp-endpoint", endpoint)}
-        sides = {name: stack.enter_context(load.tallyd(*quiet, *flags[name])) for name in flags}
-        for side in sides.values():
-            turn(*side, work, body)
+        hanging = ("--otlp-endpoint", f"http://127.0.0.1:{hole.getsockname()[1]}")
+        head_file = stack.enter_context(
+            load.body_file(f"{head}Content-Length: 48\r\n\r\n".encode())
+        )
+        files = head_file, stack.enter_context(load.body_file(data))
+        flags = {"none": (), "again": (), "hangs": hanging}
+        sides = {}
+        for name in flags:
+            side = load.tallyd("--log-requests", "false", *flags[name])
+            sides[name] = stack.enter_context(side)
+            subprocess.run(
+                ["taskset", "-a", "-p", "-c", "0", str(sides[name][0].pid)],
+                capture_output=True,
+                check=True,
+            )
+            turn(*sides[name], files)
         results = {name: [] for name in sides}
         for number in range(rounds):
-            order = list(sides)[:: 1 if number % 2 else -1]
-            for name in order:
-                results[name].append(turn(*sides[name], work, body))
-    per = load.median_by(results["none"], "request_ns")
-    print(f"no collector: {per['request_ns'] / 1000:.2f} us, {per['rps']:.0f} requests a second")
+            for name in list(sides)[:: 1 if number % 2 else -1]:
+                results[name].append(turn(*sides[name], files))
+    usual = load.median_by(results["none"], "request_s")
+    print(f"no collector: {usual['request_s'] * 1e6:.2f} us, {usual['rps']:.0f} requests a second")
     told("no collector again ÷ no collector", results, "again", "none")
     told(f"a collector that hangs ÷ none (goal {GOAL})", results, "hangs", "none")
 
