@@ -483,8 +483,9 @@ static char *print_nothing(const void *value, uint64_t count, char *out)
 {
     (void)value;
     for (; count > 0; count--) {
-        memcpy(out, "[],", 3);
-        out += 3;
+        *out++ = '[';
+        *out++ = ']';
+        *out++ = ',';
     }
     return out;
 }
