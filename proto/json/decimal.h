@@ -189,6 +189,7 @@ template <typename F> inline typename F::bits nearest(uint64_t w, int64_t q)
     int upper = static_cast<int>(product.hi >> 63);
     int shift = upper + 64 - F::EXPLICIT - 3;
     uint64_t mantissa = product.hi >> shift;
+    /* cppcheck-suppress shiftNegativeLHS ; floor, as every compiler here does it */
     int exponent = (((152170 + 65536) * power) >> 16) + 63 + upper - zeros + F::BIAS;
     if (exponent <= 0) {
         if (-exponent + 1 >= 64) {

@@ -282,7 +282,7 @@ static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
         total = _mm_add_epi64(total, _mm_sad_epu8(commas, none));
     }
     walk->array->integers = integers;
-    uint64_t halves[2];
+    uint64_t halves[2] = {0, 0};
     _mm_storeu_si128((__m128i *)(void *)halves, total);
     walk->commas[walk->depth] += halves[0] + halves[1];
 #else

@@ -8,6 +8,7 @@
 #include "proto/json/number_token.h"
 #include "proto/limits.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -168,6 +169,23 @@ template <typename F> __attribute__((noinline)) bool read_narrow(const token &t,
     return whole < static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
 }
 
+inline bool read_bits(const token &t, binary64, uint64_t *bits)
+{
+    return read_native<binary64>(t, bits);
+}
+inline bool read_bits(const token &t, binary32, uint32_t *bits)
+{
+    return read_native<binary32>(t, bits);
+}
+inline bool read_bits(const token &t, binary16, uint16_t *bits)
+{
+    return read_narrow<binary16>(t, bits);
+}
+inline bool read_bits(const token &t, bfloat16, uint16_t *bits)
+{
+    return read_narrow<bfloat16>(t, bits);
+}
+
 const char *refuse(enum number_result reason, enum number_result *result)
 {
     *result = reason;
@@ -179,12 +197,7 @@ template <typename F>
 __attribute__((always_inline)) inline bool store_float(const token &t, bool negative, void *out)
 {
     typename F::bits bits = 0;
-    bool fits = true;
-    if constexpr (sizeof bits == 2) {
-        fits = read_narrow<F>(t, &bits);
-    } else {
-        fits = read_native<F>(t, &bits);
-    }
+    bool fits = read_bits(t, F(), &bits);
     if (fits) {
         uint64_t sign = static_cast<uint64_t>(negative) << (sizeof bits * 8 - 1);
         bits = static_cast<typename F::bits>(bits | sign);
@@ -543,7 +556,7 @@ template <typename F> char *print_floats(const void *values, uint64_t count, cha
     digit_text texts[FEW];
     const char *from = static_cast<const char *>(values);
     for (uint64_t left = count; left > 0;) {
-        uint64_t few = left < FEW ? left : FEW;
+        uint64_t few = std::min(left, FEW);
         left -= few;
         for (uint64_t i = 0; i < few; i++) {
             bits magnitude = load<bits>(from + i * sizeof(bits)) & static_cast<bits>(~sign);
