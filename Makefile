@@ -204,6 +204,11 @@ $(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
 
+# Number text against charconv; with --all for half an hour.
+$(B)/tests/accuracy/number_text: $(B)/tests/accuracy/number_text.o $(call objs,$(PROTO_SRC))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
+
 # Preloaded, it counts what a process calls: tests/integration/test_small_requests.py.
 $(B)/tests/libcount_calls.so: tests/integration/support/count_calls.c
 	@mkdir -p $(@D)

@@ -87,10 +87,9 @@ static int brackets(const struct number_list *shape, uint64_t index)
     return count;
 }
 
-static char *print_number(const struct part_sink *sink, number_writer writer, const char *from,
-                          char *at)
+static char *print_number(const struct part_sink *sink, const char *from, char *at)
 {
-    char *end = writer(from, at);
+    char *end = number_print((enum dtype)sink->tensor->dtype, from, at);
     if (sink->format != FORMAT_JSON && *at == '"') {
         memmove(at, at + 1, (size_t)(end - at));
         end -= 2;
@@ -100,7 +99,6 @@ static char *print_number(const struct part_sink *sink, number_writer writer, co
 
 static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
 {
-    number_writer writer = number_writer_of((enum dtype)sink->tensor->dtype);
     const struct number_list *shape = &sink->tensor->shape;
     bool json = sink->format == FORMAT_JSON;
     char *at = sink->text;
@@ -113,7 +111,7 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             memset(at, '[', (size_t)opening);
             at += opening;
         }
-        at = print_number(sink, writer, sums + i * sink->cutting->element, at);
+        at = print_number(sink, sums + i * sink->cutting->element, at);
         sink->printed++;
         if (json) {
             const int closing = brackets(shape, sink->printed);

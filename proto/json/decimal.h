@@ -109,10 +109,13 @@ inline u128 multiply(uint64_t a, uint64_t b)
     return u128{static_cast<uint64_t>(product >> 64), static_cast<uint64_t>(product)};
 }
 
-/* What the algorithms must know of a binary format; EXPLICIT is the stored significand bits. */
+/* What the algorithms must know of a binary format; EXPLICIT is the stored significand bits,
+ * MOST_DIGITS those of a shortest decimal, of which ZEROS_BEFORE lack in some normal numbers. */
 struct binary64 {
     using bits = uint64_t;
     static constexpr int EXPLICIT = 52;
+    static constexpr int MOST_DIGITS = 17;
+    static constexpr int ZEROS_BEFORE = 1;
     static constexpr int BIAS = 1023;
     static constexpr int INFINITE = 0x7FF;
     /* Powers of ten between which a decimal of 64 bits can lie in the middle of two numbers. */
@@ -124,6 +127,8 @@ struct binary64 {
 struct binary32 {
     using bits = uint32_t;
     static constexpr int EXPLICIT = 23;
+    static constexpr int MOST_DIGITS = 9;
+    static constexpr int ZEROS_BEFORE = 2;
     static constexpr int BIAS = 127;
     static constexpr int INFINITE = 0xFF;
     static constexpr int TIE_MIN = -17;
@@ -134,12 +139,16 @@ struct binary32 {
 struct binary16 {
     using bits = uint16_t;
     static constexpr int EXPLICIT = 10;
+    static constexpr int MOST_DIGITS = 5;
+    static constexpr int ZEROS_BEFORE = 1;
     static constexpr int BIAS = 15;
     static constexpr int INFINITE = 0x1F;
 };
 struct bfloat16 {
     using bits = uint16_t;
     static constexpr int EXPLICIT = 7;
+    static constexpr int MOST_DIGITS = 4;
+    static constexpr int ZEROS_BEFORE = 1;
     static constexpr int BIAS = 127;
     static constexpr int INFINITE = 0xFF;
 };
@@ -180,6 +189,7 @@ template <typename F> inline typename F::bits nearest(uint64_t w, int64_t q)
     int upper = static_cast<int>(product.hi >> 63);
     int shift = upper + 64 - F::EXPLICIT - 3;
     uint64_t mantissa = product.hi >> shift;
+    /* cppcheck-suppress shiftNegativeLHS ; floor, as every compiler here does it */
     int exponent = (((152170 + 65536) * power) >> 16) + 63 + upper - zeros + F::BIAS;
     if (exponent <= 0) {
         if (-exponent + 1 >= 64) {
@@ -219,62 +229,26 @@ inline uint64_t round_to_odd(const u128 &g, uint64_t c)
     return top | (middle > 1 ? 1 : 0);
 }
 
-inline uint32_t round_to_odd(uint64_t g, uint32_t c)
+/* Schubfach: the shortest decimal that rounds to c * 2^q, the nearest of those. For 10^k, which
+ * is at most the distance of two such numbers, `power` is 10^-k, and c << h times it has 128 bits
+ * behind the point. */
+__attribute__((noinline, cold)) inline digits shortest_exactly(uint64_t c, int k, int h,
+                                                               bool closer_below)
 {
-    u128 product = multiply(g, c);
-    uint32_t middle = static_cast<uint32_t>(product.lo >> 32);
-    return static_cast<uint32_t>(product.hi) | (middle > 1 ? 1 : 0);
-}
-
-template <typename F> struct power_of;
-template <> struct power_of<binary64> {
-    static u128 at(int q)
-    {
-        return POW10.row[q - POW_MIN];
-    }
-};
-struct power_of_64 {
-    static uint64_t at(int q)
-    {
-        const u128 &power = POW10.row[q - POW_MIN];
-        return power.hi + (power.lo != 0 ? 1 : 0);
-    }
-};
-template <> struct power_of<binary32> : power_of_64 {
-};
-template <> struct power_of<binary16> : power_of_64 {
-};
-template <> struct power_of<bfloat16> : power_of_64 {
-};
-
-/* Shortest decimal that rounds to the finite, positive number `value`, the nearest of those. */
-template <typename F, typename carrier> inline digits shortest(typename F::bits value)
-{
-    constexpr uint64_t hidden = uint64_t{1} << F::EXPLICIT;
-    carrier fraction = static_cast<carrier>(value & (hidden - 1));
-    int biased = static_cast<int>(value >> F::EXPLICIT);
-    carrier c = biased != 0 ? static_cast<carrier>(fraction | hidden) : fraction;
-    int q = (biased != 0 ? biased : 1) - F::BIAS - F::EXPLICIT;
-    if (q <= 0 && -q <= F::EXPLICIT && (c & ((carrier{1} << -q) - 1)) == 0) {
-        return digits{c >> -q, 0}; /* an integer with all its digits */
-    }
     bool even = (c & 1) == 0;
-    bool closer_below = fraction == 0 && biased > 1;
-    int k = (q * 1262611 - (closer_below ? 524031 : 0)) >> 22; /* floor(log10(2^q [* 3/4])) */
-    int h = q + floor_log2_pow10(-k) + 1;
-    auto power = power_of<F>::at(-k);
-    carrier left = round_to_odd(power, static_cast<carrier>((4 * c - 2 + closer_below) << h));
-    carrier here = round_to_odd(power, static_cast<carrier>((4 * c) << h));
-    carrier right = round_to_odd(power, static_cast<carrier>((4 * c + 2) << h));
-    carrier lower = left + (even ? 0 : 1);
-    carrier upper = right - (even ? 0 : 1);
-    carrier s = here / 4;
+    const u128 &power = POW10.row[-k - POW_MIN];
+    uint64_t left = round_to_odd(power, (4 * c - 2 + closer_below) << h);
+    uint64_t here = round_to_odd(power, (4 * c) << h);
+    uint64_t right = round_to_odd(power, (4 * c + 2) << h);
+    uint64_t lower = left + (even ? 0 : 1);
+    uint64_t upper = right - (even ? 0 : 1);
+    uint64_t s = here / 4;
     if (s >= 10) {
-        carrier tens = s / 10;
+        uint64_t tens = s / 10;
         bool down = lower <= 40 * tens;
         bool up = 40 * tens + 40 <= upper;
         if (down != up) {
-            return digits{tens + up, k + 1};
+            return digits{10 * (tens + up), k};
         }
     }
     bool down = lower <= 4 * s;
@@ -282,9 +256,63 @@ template <typename F, typename carrier> inline digits shortest(typename F::bits 
     if (down != up) {
         return digits{s + up, k};
     }
-    carrier middle = 4 * s + 2;
+    uint64_t middle = 4 * s + 2;
     bool round_up = here > middle || (here == middle && (s & 1) != 0);
     return digits{s + round_up, k};
+}
+
+/* `condition ? a : b` without a branch, for what nobody can predict. */
+inline uint64_t choose(bool condition, uint64_t a, uint64_t b)
+{
+    return b ^ ((a ^ b) & (0 - static_cast<uint64_t>(condition)));
+}
+
+/* |a - b| <= most */
+inline bool close(uint64_t a, uint64_t b, uint64_t most)
+{
+    return a - b + most <= 2 * most;
+}
+
+/* Shortest decimal that rounds to the finite, positive number `value`, the nearest of those.
+ *
+ * In units of 10^k the value is `whole` and `part` / 2^64, and numbers up to `half` units away
+ * round to it, 1/2 <= half < 5. So there is at most one multiple of ten among them, which is the
+ * shortest, and else the nearest whole number is. What is nearer to a bound than the products
+ * are exact is left to shortest_exactly(); so is a power of two, whose lower half is shorter. */
+template <typename F> inline digits shortest(typename F::bits value)
+{
+    constexpr uint64_t hidden = uint64_t{1} << F::EXPLICIT;
+    constexpr bool wide_power = F::EXPLICIT > 31;
+    /* Of 2^-60: without the lower half of the power the product is c * 2^h / 2^64 too small. */
+    constexpr uint64_t doubt = wide_power ? 4 : uint64_t{1} << 26;
+    uint64_t fraction = value & (hidden - 1);
+    int biased = static_cast<int>(value >> F::EXPLICIT);
+    uint64_t c = biased != 0 ? fraction | hidden : fraction;
+    int q = (biased != 0 ? biased : 1) - F::BIAS - F::EXPLICIT;
+    bool closer_below = fraction == 0 && biased > 1;
+    int k = (q * 1262611 - (closer_below ? 524031 : 0)) >> 22; /* floor(log10(2^q [* 3/4])) */
+    int h = q + floor_log2_pow10(-k) + 1;
+    const u128 &power = POW10.row[-k - POW_MIN];
+    u128 product = multiply(c << h, power.hi);
+    uint64_t whole = product.hi;
+    uint64_t part = product.lo;
+    if (wide_power) {
+        part += multiply(c << h, power.lo).hi;
+        whole += part < product.lo ? 1 : 0;
+    }
+    uint64_t tens = whole / 10;
+    uint64_t above = (whole - 10 * tens) << 60 | part >> 4; /* the multiple of ten, by 2^-60 */
+    uint64_t half = power.hi >> (5 - h);
+    constexpr uint64_t ten = uint64_t{10} << 60;
+    constexpr uint64_t middle = uint64_t{1} << 63;
+    if (__builtin_expect(closer_below || close(above, half, doubt) ||
+                             close(above + half, ten, doubt) || close(part, middle, doubt << 4),
+                         0)) {
+        return shortest_exactly(c, k, h, closer_below);
+    }
+    bool up = above + half > ten;
+    bool shorter = up | (above < half);
+    return digits{choose(shorter, 10 * (tens + up), whole + (part >> 63)), k};
 }
 
 } // namespace decimal

@@ -28,7 +28,7 @@ void json_path_of(const struct json_place *place, const char *name, int index,
     if (index >= 0) {
         char number[NUMBER_ROOM];
         const int64_t value = index;
-        *number_writer_of(DTYPE_I64)(&value, number) = '\0';
+        (void)number_print(DTYPE_I64, &value, number);
         used = append(path, used, "[");
         used = append(path, used, number);
         (void)append(path, used, "]");
@@ -57,7 +57,7 @@ static void describe(const json_t *value, char text[NUMBER_ROOM])
         return;
     case JSON_REAL:
         real = json_real_value(value);
-        *number_writer_of(DTYPE_F64)(&real, text) = '\0';
+        (void)number_print(DTYPE_F64, &real, text);
         return;
     case JSON_TRUE:
     case JSON_FALSE:

@@ -248,11 +248,60 @@ static enum status step(struct walk *walk, size_t *at, const struct masks *m, st
     return STATUS_OK;
 }
 
-/* Look at what stands at *at: a block, or a part of a long string. */
-static enum status walk_on(struct walk *walk, size_t *at, struct error *err)
+/* Go on from `at` by whole blocks before `stop` in which there are numbers only. */
+static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
+{
+#ifdef __SSE2__
+    const __m128i none = _mm_setzero_si128();
+    __m128i total = none;
+    bool integers = walk->array->integers;
+    for (; at < stop && stop - at >= BLOCK; at += BLOCK) {
+        __m128i commas = none;
+        __m128i marks = none;
+        __m128i fraction = none;
+        for (size_t part = 0; part < BLOCK; part += 16) {
+            __m128i c =
+                _mm_loadu_si128((const __m128i *)(const void *)(walk->text + at + part));
+            /* '[' and ']', and two letters that no number has */
+            __m128i bracket =
+                _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(6)), _mm_set1_epi8('[' | ']'));
+            __m128i quote = _mm_cmpeq_epi8(c, _mm_set1_epi8('"'));
+            marks = _mm_or_si128(marks, _mm_or_si128(bracket, quote));
+            commas = _mm_sub_epi8(commas, _mm_cmpeq_epi8(c, _mm_set1_epi8(',')));
+            if (integers) {
+                __m128i dot = _mm_cmpeq_epi8(c, _mm_set1_epi8('.'));
+                __m128i e =
+                    _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(0x20)), _mm_set1_epi8('e'));
+                fraction = _mm_or_si128(fraction, _mm_or_si128(dot, e));
+            }
+        }
+        if (_mm_movemask_epi8(marks) != 0) {
+            break;
+        }
+        integers &= _mm_movemask_epi8(fraction) == 0;
+        total = _mm_add_epi64(total, _mm_sad_epu8(commas, none));
+    }
+    walk->array->integers = integers;
+    uint64_t halves[2] = {0, 0};
+    _mm_storeu_si128((__m128i *)(void *)halves, total);
+    walk->commas[walk->depth] += halves[0] + halves[1];
+#else
+    (void)walk;
+    (void)stop;
+#endif
+    return at;
+}
+
+/* Look at what stands at *at: blocks up to `stop` and the one after them, or a part of a long
+ * string. */
+static enum status walk_on(struct walk *walk, size_t *at, size_t stop, struct error *err)
 {
     if (walk->in_string) {
         *at = skip_string(walk, *at);
+        return STATUS_OK;
+    }
+    *at = pass_numbers(walk, *at, stop < walk->bytes ? stop : walk->bytes);
+    if (*at >= stop || *at == walk->bytes) {
         return STATUS_OK;
     }
     struct masks m;
@@ -272,7 +321,7 @@ enum status json_tensor_measure(const char *text, size_t bytes, const struct par
     enum status status = open_array(&walk, 0, err);
     size_t at = 1;
     while (status == STATUS_OK && walk.depth > 0 && at < bytes) {
-        status = walk_on(&walk, &at, err);
+        status = walk_on(&walk, &at, next_step, err);
         if (status == STATUS_OK && at >= next_step) {
             next_step = at + PARALLEL_STEP_BYTES;
             walk.given_up |= !parallel_step(parallel);

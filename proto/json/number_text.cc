@@ -8,6 +8,7 @@
 #include "proto/json/number_token.h"
 #include "proto/limits.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -24,6 +25,7 @@ using number_token::digits_at;
 using number_token::EXACT_DIGITS;
 using number_token::exponent_at;
 using number_token::scan;
+using number_token::scan_plain;
 using number_token::token;
 using number_token::whole_value;
 
@@ -65,14 +67,21 @@ template <typename T> bool read_long(const token &t, T *value)
     return *value <= std::numeric_limits<T>::max();
 }
 
-template <typename F, typename T> inline bool read_native(const token &t, T *value)
+/* Bits of the number of format F nearest to a token; false if there is none. */
+template <typename F>
+__attribute__((always_inline)) inline bool read_native(const token &t, typename F::bits *bits)
 {
+    using native = std::conditional_t<F::EXPLICIT == 52, double, float>;
+    native value = 0;
     if (__builtin_expect(t.digits > EXACT_DIGITS, 0)) {
-        return read_long(t, value);
+        if (!read_long(t, &value)) {
+            return false;
+        }
+        memcpy(bits, &value, sizeof *bits);
+        return true;
     }
-    typename F::bits bits = decimal::nearest<F>(t.mantissa, t.exponent);
-    memcpy(value, &bits, sizeof bits);
-    return bits != static_cast<typename F::bits>(F::INFINITE) << F::EXPLICIT;
+    *bits = decimal::nearest<F>(t.mantissa, t.exponent);
+    return *bits != static_cast<typename F::bits>(F::INFINITE) << F::EXPLICIT;
 }
 
 /* Sign of (token - value), for a value whose exact decimal has at most MIDDLE_DIGITS digits:
@@ -132,14 +141,14 @@ bool rounds_up(const token &t, double value, uint64_t rest, uint64_t half, bool 
 }
 
 /* float16 and bfloat16. */
-template <typename F> inline bool read_narrow(const token &t, uint16_t *out)
+template <typename F> __attribute__((noinline)) bool read_narrow(const token &t, uint16_t *out)
 {
-    double value;
-    if (!read_native<binary64>(t, &value)) {
+    uint64_t bits;
+    if (!read_native<binary64>(t, &bits)) {
         return false;
     }
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    double value;
+    memcpy(&value, &bits, sizeof value);
     int exponent = static_cast<int>(bits >> 52) - 1023 + F::BIAS;
     uint64_t mantissa = (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
     int shift = 52 - F::EXPLICIT + (exponent <= 0 ? 1 - exponent : 0);
@@ -160,28 +169,21 @@ template <typename F> inline bool read_narrow(const token &t, uint16_t *out)
     return whole < static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
 }
 
-inline bool read_value(const token &t, double *out)
+inline bool read_bits(const token &t, binary64, uint64_t *bits)
 {
-    return read_native<binary64>(t, out);
+    return read_native<binary64>(t, bits);
 }
-inline bool read_value(const token &t, float *out)
+inline bool read_bits(const token &t, binary32, uint32_t *bits)
 {
-    return read_native<binary32>(t, out);
+    return read_native<binary32>(t, bits);
 }
-
-struct half_bits {
-    uint16_t bits;
-};
-struct bfloat_bits {
-    uint16_t bits;
-};
-inline bool read_value(const token &t, half_bits *out)
+inline bool read_bits(const token &t, binary16, uint16_t *bits)
 {
-    return read_narrow<binary16>(t, &out->bits);
+    return read_narrow<binary16>(t, bits);
 }
-inline bool read_value(const token &t, bfloat_bits *out)
+inline bool read_bits(const token &t, bfloat16, uint16_t *bits)
 {
-    return read_narrow<bfloat16>(t, &out->bits);
+    return read_narrow<bfloat16>(t, bits);
 }
 
 const char *refuse(enum number_result reason, enum number_result *result)
@@ -190,7 +192,21 @@ const char *refuse(enum number_result reason, enum number_result *result)
     return nullptr;
 }
 
-template <typename T>
+/* Store the value of a token; false if it is too large. */
+template <typename F>
+__attribute__((always_inline)) inline bool store_float(const token &t, bool negative, void *out)
+{
+    typename F::bits bits = 0;
+    bool fits = read_bits(t, F(), &bits);
+    if (fits) {
+        uint64_t sign = static_cast<uint64_t>(negative) << (sizeof bits * 8 - 1);
+        bits = static_cast<typename F::bits>(bits | sign);
+        memcpy(out, &bits, sizeof bits);
+    }
+    return fits;
+}
+
+template <typename F>
 const char *read_float(const char *text, const char *end, void *out, enum number_result *result)
 {
     bool negative = *text == '-';
@@ -201,18 +217,25 @@ const char *read_float(const char *text, const char *end, void *out, enum number
     if (t.end - text > LIMIT_NUMBER_BYTES) {
         return refuse(NUMBER_TOO_LONG, result);
     }
-    T value;
-    if (!read_value(t, &value)) {
-        return refuse(NUMBER_RANGE, result);
-    }
-    memcpy(out, &value, sizeof value);
-    unsigned char *top = static_cast<unsigned char *>(out);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    top += sizeof value - 1;
-#endif
-    *top = static_cast<unsigned char>(*top | (negative ? 0x80 : 0));
-    return t.end;
+    return store_float<F>(t, negative, out) ? t.end : refuse(NUMBER_RANGE, result);
 }
+
+/* As read_float() and read_int(), for the numbers that most texts have, and where PLAIN_BYTES can
+ * be read: without a loop, because the branches at its end cost more than all the rest. NULL: not
+ * one of these. */
+template <typename F> struct plain_float {
+    static constexpr size_t size = sizeof(typename F::bits);
+    static constexpr number_reader general = read_float<F>;
+
+    static const char *read(const char *text, const char *from, void *out)
+    {
+        token t;
+        bool negative = false;
+        return scan_plain(text, from, &t, &negative) && store_float<F>(t, negative, out)
+                   ? t.end
+                   : nullptr;
+    }
+};
 
 /* More than 19 digits fit only in uint64, and only from 10^19 to 2^64 - 1. A longer run, or one
  * that wrapped, cannot look like that. */
@@ -289,6 +312,62 @@ const char *read_int(const char *text, const char *end, void *out, enum number_r
     return p;
 }
 
+template <typename T> struct plain_integer {
+    static constexpr size_t size = sizeof(T);
+    static constexpr number_reader general = read_int<T>;
+
+    static const char *read(const char *text, const char *from, void *out)
+    {
+        uint32_t other = number_token::other_than_digits(text);
+        bool negative = other & 1;
+        other >>= negative;
+        int count = __builtin_ctz(other | 1u << 31);
+        const char *begin = text + negative;
+        char after = begin[count];
+        bool plain = (*text == '-') == negative && count > 0 && count <= 16 &&
+                     begin + count - from >= 16 && (*begin != '0' || count == 1) &&
+                     after != '.' && (after | 0x20) != 'e';
+        if (__builtin_expect(!plain, 0)) {
+            return nullptr;
+        }
+        uint64_t magnitude = number_token::up_to_sixteen(begin + count, count);
+        if (!in_range<T>(negative, magnitude)) {
+            return nullptr;
+        }
+        T value = static_cast<T>(negative ? 0 - magnitude : magnitude);
+        memcpy(out, &value, sizeof value);
+        return begin + count;
+    }
+};
+
+template <typename plain>
+struct number_run read_run(const char *text, const char *end, uint64_t count, void *out)
+{
+    char *to = static_cast<char *>(out);
+    number_run run = {text, 0};
+    const char *p = text;
+    while (run.count < count && end - p >= number_token::PLAIN_BYTES) {
+        const char *after = plain::read(p, text, to);
+        if (__builtin_expect(after == nullptr, 0)) {
+            number_result ignored;
+            after = plain::general(p, end, to, &ignored);
+        }
+        if (__builtin_expect(after == nullptr, 0)) {
+            break;
+        }
+        run = number_run{after, run.count + 1};
+        to += plain::size;
+        if (*after != ',' || end - after < 3) {
+            break;
+        }
+        p = after + 1;
+        if (*p == ' ') {
+            p++;
+        }
+    }
+    return run;
+}
+
 char *print_quoted(bool negative, bool nan, char *out)
 {
     const char *text = nan ? "\"NaN\"" : negative ? "\"-Infinity\"" : "\"Infinity\"";
@@ -297,93 +376,111 @@ char *print_quoted(bool negative, bool nan, char *out)
     return out + bytes;
 }
 
+constexpr uint64_t ZEROS = 0x3030303030303030;
+
 /* The eight digits of a number below 10^8, one a byte, the first in the lowest. */
-inline uint64_t eight_bytes(uint32_t number)
+inline uint64_t eight_bytes(uint64_t number)
 {
-    uint64_t halves = number / 10000 | static_cast<uint64_t>(number % 10000) << 32;
+    uint64_t high = (number * 109951163) >> 40; /* number / 10000 */
+    uint64_t halves = high | (number - 10000 * high) << 32;
     uint64_t upper = ((halves * 10486) >> 20) & 0x0000007F0000007F;
     uint64_t pairs = upper | (halves - 100 * upper) << 16;
     uint64_t tens = ((pairs * 103) >> 10) & 0x000F000F000F000F;
     return tens | (pairs - 10 * tens) << 8;
 }
 
-using decimal::uint128;
-
-inline void store16(char *out, uint128 bytes)
+inline void store8(char *out, uint64_t bytes)
 {
-    uint64_t low = static_cast<uint64_t>(bytes);
-    uint64_t high = static_cast<uint64_t>(bytes >> 64);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    low = __builtin_bswap64(low);
-    high = __builtin_bswap64(high);
+    bytes = __builtin_bswap64(bytes);
 #endif
-    memcpy(out, &low, sizeof low);
-    memcpy(out + 8, &high, sizeof high);
+    memcpy(out, &bytes, sizeof bytes);
 }
 
-inline int leading_zeros(uint64_t digits)
-{
-    return digits != 0 ? __builtin_ctzll(digits) / 8 : 8;
-}
-
+/* Zeros at the end of eight digits. */
 inline int trailing_zeros(uint64_t digits)
 {
-    return digits != 0 ? __builtin_clzll(digits) / 8 : 8;
+    return digits == 0 ? 8 : __builtin_ctzll(__builtin_bswap64(digits)) / 8;
 }
 
-constexpr int MOST_DIGITS = 17; /* of a shortest decimal */
+/* Print two numbers below 10^8 with eight digits each; returns how many zeros are at the end. */
+#ifdef __SSE2__
+inline int print_sixteen(uint64_t first, uint64_t second, char *out)
+{
+    const __m128i both =
+        _mm_set_epi64x(static_cast<int64_t>(second), static_cast<int64_t>(first));
+    __m128i high = _mm_srli_epi64(_mm_mul_epu32(both, _mm_set1_epi64x(3518437209)), 45);
+    __m128i low = _mm_sub_epi64(both, _mm_mul_epu32(high, _mm_set1_epi64x(10000)));
+    const __m128i fours = _mm_or_si128(high, _mm_slli_epi64(low, 32));
+    high = _mm_srli_epi16(_mm_mulhi_epu16(fours, _mm_set1_epi16(5243)), 3);
+    low = _mm_sub_epi16(fours, _mm_mullo_epi16(high, _mm_set1_epi16(100)));
+    const __m128i pairs = _mm_or_si128(high, _mm_slli_epi32(low, 16));
+    high = _mm_mulhi_epu16(pairs, _mm_set1_epi16(6554));
+    low = _mm_sub_epi16(pairs, _mm_mullo_epi16(high, _mm_set1_epi16(10)));
+    const __m128i digits = _mm_or_si128(high, _mm_slli_epi16(low, 8));
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(out),
+                     _mm_or_si128(digits, _mm_set1_epi8('0')));
+    const int zeros = _mm_movemask_epi8(_mm_cmpeq_epi8(digits, _mm_setzero_si128()));
+    return __builtin_clz(~static_cast<unsigned>(zeros << 16));
+}
+#else
+inline int print_sixteen(uint64_t first, uint64_t second, char *out)
+{
+    uint64_t low = eight_bytes(first);
+    uint64_t high = eight_bytes(second);
+    store8(out, low | ZEROS);
+    store8(out + 8, high | ZEROS);
+    return high != 0 ? trailing_zeros(high) : 8 + trailing_zeros(low);
+}
+#endif
 
-/* Digits of 0.DIGITS * 10^point as text, without zeros in front. They stay in registers: a
- * store that is read back at another offset would stall. */
+/* 0.DIGITS * 10^point as text, but for a point. */
 struct digit_text {
-    uint128 text; /* the first 16, the first one lowest, '0' behind the last */
-    char last;    /* the 17th */
-    int count;    /* without zeros at the end */
+    char digits[40]; /* the first is not '0'; behind the last are as many '0' as are copied */
+    int count;       /* without zeros at the end */
     int point;
 };
 
-inline digit_text spell(const decimal::digits &d)
+/* The digits of a number of type F. */
+template <typename F> inline void spell(const decimal::digits &d, digit_text *out)
 {
-    constexpr uint64_t zeros = 0x3030303030303030;
-    uint32_t low = static_cast<uint32_t>(d.digits % 100000000);
-    uint64_t rest = d.digits / 100000000;
-    uint32_t high = static_cast<uint32_t>(rest % 100000000);
-    uint32_t first = static_cast<uint32_t>(rest / 100000000);
-    uint64_t low_bytes = eight_bytes(low);
-    uint64_t high_bytes = eight_bytes(high);
-    int lead = high != 0 ? leading_zeros(high_bytes) : 8 + leading_zeros(low_bytes);
-    int trail = low != 0 ? trailing_zeros(low_bytes) : 8 + trailing_zeros(high_bytes);
-    uint128 text = static_cast<uint128>(low_bytes) << 64 | high_bytes;
-    char last = '0';
-    if (first != 0) {
-        lead = -1;
-        last = static_cast<char>('0' + d.digits % 10);
-        text = text << 8 | first;
-        trail = trail < MOST_DIGITS ? trail : MOST_DIGITS - 1;
-    } else {
-        text >>= 8 * lead;
+    constexpr bool wide = F::MOST_DIGITS > 9;
+    constexpr int digits = wide ? 17 : 9;
+    constexpr uint64_t least = wide ? 10000000000000000 : 100000000;
+    uint64_t number = d.digits;
+    int exponent = d.exponent;
+    for (int i = F::MOST_DIGITS; i < digits; i++) {
+        number *= 10;
+        exponent--;
     }
-    text |= static_cast<uint128>(zeros) << 64 | zeros;
-    int digits = MOST_DIGITS - 1 - lead;
-    return digit_text{text, last, digits - trail, digits + d.exponent};
+    for (int i = 0; i < F::ZEROS_BEFORE; i++) {
+        bool little = number < least;
+        number *= 1 + 9 * static_cast<uint64_t>(little);
+        exponent -= little;
+    }
+    while (__builtin_expect(number < least, 0)) {
+        number *= 10;
+        exponent--;
+    }
+    uint64_t upper = wide ? number / 100000000 : number;
+    uint64_t first = upper / 100000000;
+    out->digits[0] = static_cast<char>('0' + first);
+    memset(out->digits + 17, '0', 16);
+    int zeros = 0;
+    if (wide) {
+        zeros = print_sixteen(upper - 100000000 * first, number - 100000000 * upper,
+                              out->digits + 1);
+    } else {
+        uint64_t low = eight_bytes(upper - 100000000 * first);
+        store8(out->digits + 1, low | ZEROS);
+        store8(out->digits + 9, ZEROS);
+        zeros = 8 + trailing_zeros(low);
+    }
+    out->count = 17 - zeros;
+    out->point = digits + exponent;
 }
 
-/* All digits with a point behind the first 1 <= point <= 16. */
-inline void print_point(const digit_text &d, int point, char *out)
-{
-    if (point == 16) {
-        store16(out, d.text);
-        out[16] = '.';
-    } else {
-        uint128 before = (static_cast<uint128>(1) << 8 * point) - 1;
-        uint128 dot = static_cast<uint128>('.') << 8 * point;
-        store16(out, (d.text & before) | dot | (d.text & ~before) << 8);
-        out[16] = static_cast<char>(d.text >> 120);
-    }
-    out[17] = d.last;
-}
-
-inline char *print_exponent(int exponent, char *out)
+char *print_exponent(int exponent, char *out)
 {
     *out = '-';
     out += exponent < 0;
@@ -401,9 +498,19 @@ inline char *print_exponent(int exponent, char *out)
 constexpr int FIXED_MIN = -3; /* 1e-4 has its point 3 places before its digit */
 constexpr int FIXED_MAX = 16;
 
-inline char *print_digits(const decimal::digits &number, char *out)
+/* All digits with a point behind the first 1 <= point <= 16. */
+inline void print_point(const digit_text &d, int point, char *out)
 {
-    digit_text d = spell(number);
+    memcpy(out, d.digits, 16);
+    out[point] = '.';
+    memcpy(out + point + 1, d.digits + point, 16);
+}
+
+__attribute__((always_inline)) inline char *print_digits(const digit_text &d, bool negative,
+                                                         char *out)
+{
+    *out = '-';
+    out += negative;
     if (d.point > FIXED_MAX || d.point < FIXED_MIN) {
         print_point(d, 1, out);
         out += d.count > 1 ? d.count + 1 : 1;
@@ -416,41 +523,92 @@ inline char *print_digits(const decimal::digits &number, char *out)
     }
     memcpy(out, "0.000", 5);
     out += 2 - d.point;
-    store16(out, d.text);
-    out[16] = d.last;
+    memcpy(out, d.digits, 17);
     return out + d.count;
 }
 
-template <typename F, typename carrier> char *print_float(const void *value, char *out)
+template <typename T> inline T load(const char *from)
 {
-    typename F::bits bits;
-    memcpy(&bits, value, sizeof bits);
-    constexpr int SIGN = static_cast<int>(sizeof bits) * 8 - 1;
-    constexpr uint64_t infinity = static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
-    bool negative = bits >> SIGN;
-    uint64_t magnitude = bits & ((uint64_t{1} << SIGN) - 1);
-    if (magnitude >= infinity) {
-        return print_quoted(negative, magnitude > infinity, out);
-    }
-    *out = '-';
-    out += negative;
-    if (magnitude == 0) {
-        memcpy(out, "0.0", 3);
-        return out + 3;
-    }
-    using bits_type = typename F::bits;
-    return print_digits(decimal::shortest<F, carrier>(static_cast<bits_type>(magnitude)), out);
+    T value;
+    memcpy(&value, from, sizeof value);
+    return value;
 }
 
-template <typename T> char *print_int(const void *value, char *out)
+/* Zero and what is not finite. */
+template <typename F> char *print_special(typename F::bits magnitude, bool negative, char *out)
 {
-    T number;
-    memcpy(&number, value, sizeof number);
-    if constexpr (sizeof(T) < 4) {
-        return std::to_chars(out, out + NUMBER_TEXT_MAX, static_cast<int>(number)).ptr;
-    } else {
-        return std::to_chars(out, out + NUMBER_TEXT_MAX, number).ptr;
+    if (magnitude == 0) {
+        memcpy(out, negative ? "-0.0" : "0.0", 4);
+        return out + 3 + negative;
     }
+    return print_quoted(negative, magnitude > uint64_t{F::INFINITE} << F::EXPLICIT, out);
+}
+
+/* A few numbers at a time, in three steps: so the processor works at several of them at once, and
+ * no store is read back at another offset before it has reached the cache. */
+template <typename F> char *print_floats(const void *values, uint64_t count, char *out)
+{
+    using bits = typename F::bits;
+    constexpr bits sign = static_cast<bits>(bits{1} << (sizeof(bits) * 8 - 1));
+    constexpr bits infinity = static_cast<bits>(bits{F::INFINITE} << F::EXPLICIT);
+    constexpr uint64_t FEW = 16;
+    decimal::digits numbers[FEW]; /* 0: printed by print_special() */
+    digit_text texts[FEW];
+    const char *from = static_cast<const char *>(values);
+    for (uint64_t left = count; left > 0;) {
+        uint64_t few = std::min(left, FEW);
+        left -= few;
+        for (uint64_t i = 0; i < few; i++) {
+            bits magnitude = load<bits>(from + i * sizeof(bits)) & static_cast<bits>(~sign);
+            bool usual = magnitude != 0 && magnitude < infinity;
+            numbers[i] = __builtin_expect(usual, 1) ? decimal::shortest<F>(magnitude)
+                                                    : decimal::digits{0, 0};
+        }
+        for (uint64_t i = 0; i < few; i++) {
+            if (__builtin_expect(numbers[i].digits > 0, 1)) {
+                spell<F>(numbers[i], &texts[i]);
+            }
+        }
+        for (uint64_t i = 0; i < few; i++, from += sizeof(bits)) {
+            bits value = load<bits>(from);
+            bool negative = (value & sign) != 0;
+            out = __builtin_expect(numbers[i].digits > 0, 1)
+                      ? print_digits(texts[i], negative, out)
+                      : print_special<F>(value & static_cast<bits>(~sign), negative, out);
+            *out++ = ',';
+        }
+    }
+    return out;
+}
+
+template <typename T> char *print_integers(const void *values, uint64_t count, char *out)
+{
+    const char *from = static_cast<const char *>(values);
+    for (; count > 0; count--, from += sizeof(T)) {
+        T number = load<T>(from);
+        bool negative = number < 0;
+        uint64_t magnitude = static_cast<uint64_t>(number);
+        magnitude = negative ? 0 - magnitude : magnitude;
+        *out = '-';
+        out += negative;
+        uint64_t upper = magnitude / 100000000;
+        if (sizeof(T) == 8 && __builtin_expect(upper >= 100000000, 0)) {
+            out = std::to_chars(out, out + NUMBER_TEXT_MAX, magnitude).ptr;
+            *out++ = ',';
+            continue;
+        }
+        bool two = sizeof(T) >= 4 && upper > 0;
+        uint64_t digits = eight_bytes(two ? upper : magnitude);
+        int zeros = __builtin_ctzll(digits | uint64_t{1} << 56) / 8;
+        store8(out, (digits | ZEROS) >> 8 * zeros);
+        out += 8 - zeros;
+        if (two) {
+            store8(out, eight_bytes(magnitude - 100000000 * upper) | ZEROS);
+            out += 8;
+        }
+        *out++ = ',';
+    }
+    return out;
 }
 
 /* Bits of NaN and infinity; `top` is the sign. */
@@ -467,23 +625,17 @@ template <typename F> void store_special(bool negative, bool nan, void *out)
 using special_store = void (*)(bool negative, bool nan, void *out);
 
 /* clang-format off */
+#define FLOATS(F) {read_float<F>, read_run<plain_float<F>>, print_floats<F>, store_special<F>}
+#define INTEGERS(T) {read_int<T>, read_run<plain_integer<T>>, print_integers<T>, nullptr}
 const struct {
     number_reader read;
+    number_run_reader read_run;
     number_writer print;
     special_store special; /* null: integers have none */
 } types[DTYPE_COUNT] = {
-    /* F16 */  {read_float<half_bits>,   print_float<binary16, uint32_t>, store_special<binary16>},
-    /* BF16 */ {read_float<bfloat_bits>, print_float<bfloat16, uint32_t>, store_special<bfloat16>},
-    /* F32 */  {read_float<float>,       print_float<binary32, uint32_t>, store_special<binary32>},
-    /* F64 */  {read_float<double>,      print_float<binary64, uint64_t>, store_special<binary64>},
-    /* I8 */   {read_int<int8_t>,        print_int<int8_t>,               nullptr},
-    /* I16 */  {read_int<int16_t>,       print_int<int16_t>,              nullptr},
-    /* I32 */  {read_int<int32_t>,       print_int<int32_t>,              nullptr},
-    /* I64 */  {read_int<int64_t>,       print_int<int64_t>,              nullptr},
-    /* U8 */   {read_int<uint8_t>,       print_int<uint8_t>,              nullptr},
-    /* U16 */  {read_int<uint16_t>,      print_int<uint16_t>,             nullptr},
-    /* U32 */  {read_int<uint32_t>,      print_int<uint32_t>,             nullptr},
-    /* U64 */  {read_int<uint64_t>,      print_int<uint64_t>,             nullptr},
+    FLOATS(binary16), FLOATS(bfloat16), FLOATS(binary32), FLOATS(binary64),
+    INTEGERS(int8_t), INTEGERS(int16_t), INTEGERS(int32_t), INTEGERS(int64_t),
+    INTEGERS(uint8_t), INTEGERS(uint16_t), INTEGERS(uint32_t), INTEGERS(uint64_t),
 };
 /* clang-format on */
 static_assert(DTYPE_F16 == 0 && DTYPE_BF16 == 1 && DTYPE_F32 == 2 && DTYPE_F64 == 3 &&
@@ -497,9 +649,21 @@ number_reader number_reader_of(enum dtype dtype)
     return types[dtype].read;
 }
 
+number_run_reader number_run_reader_of(enum dtype dtype)
+{
+    return types[dtype].read_run;
+}
+
 number_writer number_writer_of(enum dtype dtype)
 {
     return types[dtype].print;
+}
+
+char *number_print(enum dtype dtype, const void *value, char *out)
+{
+    char *end = types[dtype].print(value, 1, out) - 1;
+    *end = '\0';
+    return end;
 }
 
 bool number_special(enum dtype dtype, const char *text, size_t bytes, void *out)

@@ -36,12 +36,28 @@ typedef const char *(*number_reader)(const char *text, const char *end, void *ou
                                      enum number_result *result);
 number_reader number_reader_of(enum dtype dtype);
 
-/* Print the element at value (any alignment) to out, which has room for NUMBER_ROOM bytes;
- * returns the end (at most NUMBER_TEXT_MAX further). Floats always look like floats: 2.0,
- * 1e16, 1.5e-7; fixed notation from 1e-4 up to below 1e16, as Python's repr(). Not finite:
- * "NaN", "Infinity", "-Infinity", quoted. */
-typedef char *(*number_writer)(const void *value, char *out);
+/* Read numbers with nothing but a comma and at most one space between them, up to `count` of them
+ * and before `end`: many at once, so it does not end where the last of them does, but a few dozen
+ * bytes before `end`, and before what is not such a text, errors too. `text` is as number_reader
+ * wants it. Returns how many there were, and where the last of them ends. */
+struct number_run {
+    const char *text;
+    uint64_t count;
+};
+typedef struct number_run (*number_run_reader)(const char *text, const char *end,
+                                               uint64_t count, void *out);
+number_run_reader number_run_reader_of(enum dtype dtype);
+
+/* Print the `count` elements at values (any alignment) to out, each with a comma behind it; returns
+ * the end, at most NUMBER_TEXT_MAX and the comma further for each. There is room for NUMBER_ROOM
+ * bytes from where the last begins. Floats always look like floats: 2.0, 1e16, 1.5e-7; fixed
+ * notation from 1e-4 up to below 1e16, as Python's repr(). Not finite: "NaN", "Infinity",
+ * "-Infinity", quoted. */
+typedef char *(*number_writer)(const void *values, uint64_t count, char *out);
 number_writer number_writer_of(enum dtype dtype);
+
+/* The text of one element; ends with NUL instead of the comma. Returns its end. */
+char *number_print(enum dtype dtype, const void *value, char out[NUMBER_ROOM]);
 
 /* Store what the strings "NaN", "Infinity", "-Infinity" (without quotes) mean at out. False if
  * the text is none of them or the type has no such value. */

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <cstring>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 namespace number_token {
 
@@ -27,25 +30,38 @@ struct token {
     int64_t digits;
 };
 
-/* Eight ASCII digits at once (little-endian load). */
-inline bool eight_digits(const char *p, const char *end, uint64_t *value)
+/* Eight bytes, the first one lowest. */
+inline uint64_t load8(const char *p)
 {
     uint64_t word;
-    if (end - p < 8) {
-        return false;
-    }
     memcpy(&word, p, sizeof word);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     word = __builtin_bswap64(word);
 #endif
+    return word;
+}
+
+/* The number of eight digits, one a byte, the first in the lowest. */
+inline uint64_t eight_value(uint64_t digits)
+{
+    digits = digits * 10 + (digits >> 8);
+    return ((digits & 0x000000FF000000FF) * 0x000F424000000064 +
+            ((digits >> 16) & 0x000000FF000000FF) * 0x0000271000000001) >>
+           32;
+}
+
+/* Eight ASCII digits at once. */
+inline bool eight_digits(const char *p, const char *end, uint64_t *value)
+{
+    if (end - p < 8) {
+        return false;
+    }
+    uint64_t word = load8(p);
     uint64_t low = word - 0x3030303030303030;
     if (((word + 0x4646464646464646) | low) & 0x8080808080808080) {
         return false;
     }
-    low = low * 10 + (low >> 8);
-    *value = ((low & 0x000000FF000000FF) * 0x000F424000000064 +
-              ((low >> 16) & 0x000000FF000000FF) * 0x0000271000000001) >>
-             32;
+    *value = eight_value(low);
     return true;
 }
 
@@ -130,6 +146,110 @@ inline bool scan(const char *text, const char *limit, token *out)
     }
     *out = token{text, end, mantissa, exponent, digits};
     return true;
+}
+
+constexpr int PLAIN_BYTES = 64; /* of text that scan_plain() may look at */
+constexpr uint64_t DIGIT_BITS = 0x0F0F0F0F0F0F0F0F;
+
+/* Bit i: byte i of the 32 at p is no digit. */
+inline uint32_t other_than_digits(const char *p)
+{
+    uint32_t digits = 0;
+#ifdef __SSE2__
+    for (int half = 0; half < 2; half++) {
+        __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p) + half);
+        __m128i value = _mm_sub_epi8(text, _mm_set1_epi8('0'));
+        __m128i is_digit = _mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value);
+        digits |= static_cast<uint32_t>(_mm_movemask_epi8(is_digit)) << (16 * half);
+    }
+#else
+    for (int i = 0; i < 32; i++) {
+        digits |= static_cast<uint32_t>(digit(p + i) < 10) << i;
+    }
+#endif
+    return ~digits;
+}
+
+constexpr uint64_t POW10[] = {1,
+                              10,
+                              100,
+                              1000,
+                              10000,
+                              100000,
+                              1000000,
+                              10000000,
+                              100000000,
+                              1000000000,
+                              10000000000,
+                              100000000000,
+                              1000000000000,
+                              10000000000000,
+                              100000000000000,
+                              1000000000000000,
+                              10000000000000000};
+
+/* The first `count` digits at p, 1 to 8. */
+inline uint64_t up_to_eight(const char *p, int count)
+{
+    return eight_value((load8(p) & DIGIT_BITS) << (64 - 8 * count));
+}
+
+/* The last `count` digits before `end`, 1 to 16; all 16 bytes there can be read. */
+inline uint64_t up_to_sixteen(const char *end, int count)
+{
+    alignas(64) static const unsigned char keep[32] = {
+        0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+        0,    0,    0,    0,    0,    0x0F, 0x0F, 0x0F, 0x0F, 0x0F, 0x0F,
+        0x0F, 0x0F, 0x0F, 0x0F, 0x0F, 0x0F, 0x0F, 0x0F, 0x0F, 0x0F};
+#ifdef __SSE2__
+    __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i *>(end - 16));
+    __m128i mask = _mm_loadu_si128(reinterpret_cast<const __m128i *>(keep + count));
+    __m128i ones = _mm_and_si128(text, mask);
+    __m128i tens =
+        _mm_mullo_epi16(_mm_and_si128(ones, _mm_set1_epi16(0xFF)), _mm_set1_epi16(10));
+    __m128i twos = _mm_add_epi16(tens, _mm_srli_epi16(ones, 8));
+    __m128i fours = _mm_madd_epi16(twos, _mm_set1_epi32(1 << 16 | 100));
+    __m128i eights =
+        _mm_madd_epi16(_mm_packs_epi32(fours, fours), _mm_set1_epi32(1 << 16 | 10000));
+    uint64_t both = static_cast<uint64_t>(_mm_cvtsi128_si64(eights));
+    return (both & 0xFFFFFFFF) * 100000000 + (both >> 32);
+#else
+    const char *mask = reinterpret_cast<const char *>(keep + count);
+    return eight_value(load8(end - 16) & load8(mask)) * 100000000 +
+           eight_value(load8(end - 8) & load8(mask + 8));
+#endif
+}
+
+/* As scan(), with the sign, of "[-]digits.digits" and perhaps an exponent, with at most eight
+ * digits before the point and EXACT_DIGITS in all. Text can be read from `from` on. */
+__attribute__((always_inline)) inline bool scan_plain(const char *text, const char *from,
+                                                      token *out, bool *minus)
+{
+    uint32_t other = other_than_digits(text);
+    bool negative = other & 1;
+    other >>= negative;
+    const char *begin = text + negative;
+    int point = __builtin_ctz(other | 1u << 31);
+    other &= other - 1;
+    int stop = __builtin_ctz(other | 1u << 31);
+    int fraction = stop - point - 1;
+    bool plain = (*text == '-') == negative && point > 0 && point <= 8 && fraction > 0 &&
+                 stop <= EXACT_DIGITS + 1 && begin[point] == '.' &&
+                 (*begin != '0' || point == 1) && begin + stop - from >= 16;
+    if (__builtin_expect(!plain, 0)) {
+        return false;
+    }
+    int last = fraction < 16 ? fraction : 16;
+    int first = fraction - last; /* 0 to 2 */
+    uint64_t mantissa = point == 1 ? digit(begin) : up_to_eight(begin, point);
+    uint64_t two = (load8(begin + point + 1) & DIGIT_BITS) << (16 - 8 * first);
+    mantissa = mantissa * POW10[first] + (two & 0xFF) * 10 + (two >> 8 & 0xFF);
+    mantissa = mantissa * POW10[last] + up_to_sixteen(begin + stop, last);
+    int64_t exponent = -fraction;
+    const char *end = exponent_at(begin + stop, &exponent);
+    *out = token{begin, end, mantissa, exponent, 0};
+    *minus = negative;
+    return end != nullptr;
 }
 
 /* The value of a token whatever its length, exactly. */

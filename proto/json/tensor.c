@@ -326,6 +326,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
                        .next_step = step_after(part->text, end),
                        .element = part->first};
     number_reader reader = number_reader_of(read->dtype);
+    number_run_reader read_run = number_run_reader_of(read->dtype);
     size_t size = dtype_info(read->dtype)->bytes;
     uint64_t stop = part->first + part->elements;
     char *to = (char *)out + part->first * size;
@@ -340,9 +341,11 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
             return count_error(&c, part, err);
         }
         if (!empty) {
-            p = read_element(&c, reader, p, to, err);
-            to += size;
-            c.element++;
+            const struct number_run run = read_run(p, c.next_step, stop - c.element, to);
+            uint64_t count = run.count > 0 ? run.count : 1;
+            p = run.count > 0 ? run.text : read_element(&c, reader, p, to, err);
+            to += count * size;
+            c.element += count;
         }
         if (p == NULL) {
             return refused(&c);
@@ -437,11 +440,9 @@ static char *repeat(char *out, char c, int count)
     return out + count;
 }
 
-typedef char *(*item_printer)(const void *value, char *out);
-
 /* Items first..stop-1 of `size` bytes each, with what stands between them. */
-static char *print_items(struct odometer *o, const char *value, size_t size, item_printer item,
-                         const uint64_t range[2], char *out)
+static char *print_items(struct odometer *o, const char *value, size_t size,
+                         number_writer print_run, const uint64_t range[2], char *out)
 {
     uint64_t i = range[0];
     if (i == 0) {
@@ -450,10 +451,8 @@ static char *print_items(struct odometer *o, const char *value, size_t size, ite
     while (i < range[1]) {
         uint64_t run = (uint64_t)(o->sizes[o->rank - 1] - o->index[o->rank - 1]);
         run = run < range[1] - i ? run : range[1] - i;
-        for (uint64_t k = 0; k < run; k++, value += size) {
-            out = item(value, out);
-            *out++ = ',';
-        }
+        out = print_run(value, run, out);
+        value += run * size;
         i += run;
         int closed = odometer_step(o, run);
         if (closed > 0) {
@@ -480,12 +479,15 @@ char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t
                        out);
 }
 
-static char *print_nothing(const void *value, char *out)
+static char *print_nothing(const void *value, uint64_t count, char *out)
 {
     (void)value;
-    out[0] = '[';
-    out[1] = ']';
-    return out + 2;
+    for (; count > 0; count--) {
+        *out++ = '[';
+        *out++ = ']';
+        *out++ = ',';
+    }
+    return out;
 }
 
 /* A nested array without elements: the levels above the first empty one, "[]" in each place. */

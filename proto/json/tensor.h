@@ -31,7 +31,7 @@ struct json_array {
 };
 
 /* Measure the array whose '[' is text[0]; it must end before text[bytes]. One pass of about
- * 0.2 ns per byte, no memory. Raggedness is no error yet, and an object or another odd thing is
+ * 0.1 ns per byte, no memory. Raggedness is no error yet, and an object or another odd thing is
  * left for reading to find.
  * err   INVALID_JSON: no end; INVALID_SHAPE: nested deeper than LIMIT_RANK;
  *       CLIENT_GONE: given up by `parallel` */

@@ -277,7 +277,7 @@ void json_writer_key(struct json_writer *w, const char *name)
 static void put_number(struct json_writer *w, enum dtype dtype, const void *value)
 {
     char text[NUMBER_ROOM];
-    const char *stop = number_writer_of(dtype)(value, text);
+    const char *stop = number_print(dtype, value, text);
     json_writer_raw(w, text, (size_t)(stop - text));
 }
 

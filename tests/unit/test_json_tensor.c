@@ -69,6 +69,43 @@ static void regular_arrays_are_measured(void **state)
     }
 }
 
+static void what_stands_anywhere_in_a_long_array_is_seen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool integers;
+        bool ragged;
+    } odd[] = {{"7", true, false},
+               {"7.5", false, false},
+               {"7E5", false, false},
+               {"\"N],[aN\"", false, false},
+               {"[7]", true, true}};
+    for (int before = 1; before < 140; before++) {
+        for (size_t i = 0; i < ARRAY_COUNT(odd); i++) {
+            char text[1024] = "[";
+            char *p = text + 1;
+            for (int k = 0; k < before; k++) {
+                p = stpcpy(p, k % 3 == 0 ? "1," : "23,");
+            }
+            p = stpcpy(p, odd[i].text);
+            for (int k = 0; k < 100; k++) {
+                p = stpcpy(p, ",9");
+            }
+            (void)stpcpy(p, "]");
+            struct json_array array;
+            struct error err;
+            assert_int_equal(measure(text, &array, &err), STATUS_OK);
+            assert_int_equal(array.ragged, odd[i].ragged);
+            assert_int_equal(array.integers, odd[i].integers);
+            assert_int_equal(array.cut.bytes, strlen(text));
+            if (!odd[i].ragged) {
+                assert_int_equal(array.elements, before + 101);
+            }
+        }
+    }
+}
+
 static void an_array_ends_at_its_bracket_whatever_follows(void **state)
 {
     (void)state;
@@ -513,6 +550,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regular_arrays_are_measured),
+        cmocka_unit_test(what_stands_anywhere_in_a_long_array_is_seen),
         cmocka_unit_test(an_array_ends_at_its_bracket_whatever_follows),
         cmocka_unit_test(ragged_nesting_is_found_with_its_place),
         cmocka_unit_test(a_ragged_array_still_counts_its_numbers),
