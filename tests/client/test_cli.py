@@ -400,6 +400,8 @@ class Cumsum(unittest.TestCase):
             (["cumsum", raw, "-d", "float33", "-s", "2"], "float32"),
             (["cumsum", raw, "-d", "float32", "-s", "9223372036854775807,9"], "bytes"),
             (["cumsum", raw, "-f", "npy"], "not an NPY file"),
+            (["cumsum", self.path("in.json", b"[1]"), "-F", "csv"], "json, npy or raw"),
+            (["cumsum", self.path("in.json"), "-o", self.path("x.txt")], "json, npy or raw"),
             (["cumsum", "/nonexistent"], "No such file"),
             (["cumsum", self.directory.name], "directory"),
             (["cumsum", source, "--url", "ftp://x"], "http://127.0.0.1:8000"),
