@@ -166,7 +166,9 @@ class Terminal:
         return status
 
 
-class Cumsum(unittest.TestCase):
+class Directory(unittest.TestCase):
+    """With a folder for files."""
+
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
@@ -188,6 +190,14 @@ class Cumsum(unittest.TestCase):
     def assert_done(self, done):
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
+    def assert_failed(self, done, status, *texts):
+        self.assertEqual(done.returncode, status, done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr.decode())
+        self.assertNotIn(b"\033", done.stderr)
+
+
+class Cumsum(Directory):
     def test_npy_file_to_npy_file(self):
         data = struct.pack("<6f", 1, 2, 3, 10, 20, 30)
         source = self.path("in.npy", npy("<f4", (2, 3), data))
@@ -315,12 +325,6 @@ class Cumsum(unittest.TestCase):
         )
 
     # -- what goes wrong --
-
-    def assert_failed(self, done, status, *texts):
-        self.assertEqual(done.returncode, status, done.stderr)
-        for text in texts:
-            self.assertIn(text, done.stderr.decode())
-        self.assertNotIn(b"\033", done.stderr)
 
     def test_a_refusal_names_code_field_and_request(self):
         source = self.path("in.json", b"[1, 2]")

@@ -16,13 +16,12 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 import urllib.request
 import zipfile
 
-from test_cli import TALLY, URL, Terminal, npy, npy_parts, tally
+from test_cli import TALLY, URL, Directory, Terminal, npy, npy_parts, tally
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
@@ -78,34 +77,6 @@ class Tallyd:
 
     def __exit__(self, *_):
         self.kill()
-
-
-class Directory(unittest.TestCase):
-    def setUp(self):
-        self.directory = tempfile.TemporaryDirectory()
-        self.addCleanup(self.directory.cleanup)
-
-    def path(self, name, content=None):
-        path = os.path.join(self.directory.name, name)
-        if content is not None:
-            with open(path, "wb") as file:
-                file.write(content)
-        return path
-
-    def read(self, name):
-        with open(self.path(name), "rb") as file:
-            return file.read()
-
-    def files(self):
-        return sorted(os.listdir(self.directory.name))
-
-    def assert_done(self, done):
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
-
-    def assert_failed(self, done, status, *texts):
-        self.assertEqual(done.returncode, status, done.stderr)
-        for text in texts:
-            self.assertIn(text, done.stderr.decode())
 
 
 class Files(Directory):
