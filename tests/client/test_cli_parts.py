@@ -213,7 +213,8 @@ class Files(Directory):
         terminal = Terminal("cumsum", source, "-o", self.path("out.npy"), "--part-bytes", "256")
         self.assertEqual(terminal.finish(), 0, terminal.shown)
         self.assertRegex(
-            terminal.shown.decode(), r"summing +.*\[#*-+\].* \d+%  [\d.]+ [KM]iB of 1\.0 MiB"
+            terminal.shown.decode(),
+            r"summing +.*\[#*-+\].* \d+%  [\d.]+ [KM]iB of 1\.0 MiB  [\d.]+ [KM]iB/s  \d+:\d\d left",
         )
 
     def test_a_file_larger_than_memory_goes_through(self):
