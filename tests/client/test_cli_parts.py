@@ -298,7 +298,7 @@ class Servers(Directory):
             _, shown = process.communicate(timeout=60)
             with urllib.request.urlopen(server.url + "/metrics") as page:
                 counts = re.findall(
-                    r'tally_requests_total{route="/v1/cumsum",.*} (\d+)', page.read().decode()
+                    r'tally_requests_total{route="cumsum",.*} (\d+)', page.read().decode()
                 )
         # The last server had the other half, and the part that was lost.
         self.assertIn(sum(map(int, counts)), range(1, len(data) // 4096 // 2 + 3))
