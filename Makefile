@@ -344,6 +344,11 @@ soak: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@python3 tests/load/soak.py $(ARGS)
 
+# The client's tests with 20 GiB in half a GiB of memory, and with an endless pipe for a minute.
+.PHONY: soak-client
+soak-client: deps-test
+	@TALLY_LONG=1 sh tests/client/run.sh
+
 # Certificates and tokens replaced every second under load for a minute: make rotation ARGS='--seconds 600'.
 .PHONY: rotation
 rotation: deps-test

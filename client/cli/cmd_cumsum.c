@@ -76,8 +76,16 @@ int command_cumsum(const struct settings *settings, struct tally *client)
     if (status == EXIT_DONE) {
         bool whole = input == FORMAT_JSON || settings->strides.count > 0 ||
                      settings->output_strides.count > 0;
-        status = whole ? cumsum_whole(settings, client, &source, input, output)
-                       : cumsum_parts(settings, client, &source, input, output);
+        if (whole && format_content_type(output) == NULL) {
+            status = complain(EXIT_USAGE,
+                              "%s becomes json, npy or raw: text and csv are written of "
+                              "tensors in other formats, without strides",
+                              source.name);
+        } else if (whole) {
+            status = cumsum_whole(settings, client, &source, input, output);
+        } else {
+            status = cumsum_parts(settings, client, &source, input, output);
+        }
     }
     source_close(&source);
     return status;

@@ -1,4 +1,5 @@
-/* Two threads, each with the buffers of one part:
+/* Two threads, each with the memory of one part; of a file its sums come where its elements were,
+ * which are read again if the part must be given again:
  *
  *   next part (a box of the tensor) -> read -> summed by the server -> written -> noted
  *
@@ -19,12 +20,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     WORKERS = 2,
     SHOW_MS = 100,
+    HUGE_PAGE = 2 << 20,
     PAUSE_MS = 200, /* between attempts while the server is away */
     PATIENCE_S = 600
 };
@@ -33,7 +36,7 @@ struct worker {
     struct parts_job *job;
     pthread_t thread;
     char *input;               /* owned: of a part */
-    char *output;              /* owned */
+    char *output;              /* owned, or the input */
     struct tally_parts *parts; /* owned: the carry of its lane; NULL: none */
     struct lane_state *state;  /* of its lane */
     uint64_t lane;
@@ -108,14 +111,17 @@ static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
                                .progress_user = worker};
 }
 
-/* The server may be back soon: it was there. */
+/* The server may be back soon: it was there. A connection that broke the first time may have done
+ * so inside the very first answer, which the library cannot ask for again: it was written where
+ * the elements were. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
-                          int64_t since_ns)
+                          int64_t since_ns, bool first)
 {
     double patience = job->settings->timeout_s > 0 ? job->settings->timeout_s : PATIENCE_S;
     bool away = err->status == TALLY_CONNECT || err->status == TALLY_CONNECTION_LOST ||
                 err->status == TALLY_BUSY;
-    return away && job->answered && job->settings->retries != 0 && !interrupted() &&
+    bool there = job->answered || (first && err->status == TALLY_CONNECTION_LOST);
+    return away && there && job->settings->retries != 0 && !interrupted() &&
            job->status == EXIT_DONE && (double)(now_ns() - since_ns) / 1e9 < patience;
 }
 
@@ -134,7 +140,7 @@ static int sum_box(struct worker *worker)
     }
     int64_t start_ns = now_ns();
     struct tally_error err;
-    for (;;) {
+    for (bool first = true;; first = false) {
         enum tally_status status =
             worker->parts != NULL
                 ? tally_parts_next(worker->parts, sizes[1], worker->input, worker->output, &err)
@@ -143,11 +149,15 @@ static int sum_box(struct worker *worker)
             job->answered = true;
             return EXIT_DONE;
         }
-        if (!worth_waiting(job, &err, start_ns)) {
+        if (!worth_waiting(job, &err, start_ns, first)) {
             break;
         }
         struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
         (void)nanosleep(&pause, NULL);
+        if (worker->output == worker->input &&
+            part_source_read(&job->source, box, worker->input) != EXIT_DONE) {
+            return EXIT_LOCAL;
+        }
     }
     if (fail_first(job, EXIT_INTERRUPTED)) {
         job->status = complain_error(&err);
@@ -336,6 +346,25 @@ static void watch(struct parts_job *job, struct worker *workers, struct progress
     LOCK_CHECK(pthread_mutex_unlock(&job->lock));
 }
 
+/* False without memory. Pages of megabytes, where the system lends them, are made in a third of
+ * the time of small ones. */
+static bool have_buffers(struct worker *worker, uint64_t bytes)
+{
+    const struct parts_job *job = worker->job;
+    const bool in_place = !job->source.bytes->stream && !job->turned;
+    const uint64_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    worker->input = aligned_alloc(HUGE_PAGE, whole);
+    worker->output = in_place ? worker->input : aligned_alloc(HUGE_PAGE, whole);
+    if (worker->input == NULL || worker->output == NULL) {
+        return false;
+    }
+    if (bytes >= HUGE_PAGE) {
+        (void)madvise(worker->input, whole, MADV_HUGEPAGE);
+        (void)madvise(worker->output, whole, MADV_HUGEPAGE);
+    }
+    return true;
+}
+
 static int run(struct parts_job *job)
 {
     const struct cutting *cutting = &job->source.cutting;
@@ -352,9 +381,7 @@ static int run(struct parts_job *job)
         struct worker *worker = &workers[started];
         worker->job = job;
         worker->state = &job->checkpoint.lanes[started];
-        worker->input = malloc(most * cutting->element);
-        worker->output = malloc(most * cutting->element);
-        if (worker->input == NULL || worker->output == NULL ||
+        if (!have_buffers(worker, most * cutting->element) ||
             pthread_create(&worker->thread, NULL, work, worker) != 0) {
             if (fail_first(job, EXIT_LOCAL)) {
                 (void)complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes");
@@ -371,8 +398,8 @@ static int run(struct parts_job *job)
             LOCK_CHECK(pthread_join(workers[i].thread, NULL));
         }
         tally_parts_close(workers[i].parts);
+        free(workers[i].output == workers[i].input ? NULL : workers[i].output);
         free(workers[i].input);
-        free(workers[i].output);
     }
     progress_end(&progress);
     return job->status;

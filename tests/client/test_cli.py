@@ -166,7 +166,9 @@ class Terminal:
         return status
 
 
-class Cumsum(unittest.TestCase):
+class Directory(unittest.TestCase):
+    """With a folder for files."""
+
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
@@ -188,6 +190,14 @@ class Cumsum(unittest.TestCase):
     def assert_done(self, done):
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
+    def assert_failed(self, done, status, *texts):
+        self.assertEqual(done.returncode, status, done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr.decode())
+        self.assertNotIn(b"\033", done.stderr)
+
+
+class Cumsum(Directory):
     def test_npy_file_to_npy_file(self):
         data = struct.pack("<6f", 1, 2, 3, 10, 20, 30)
         source = self.path("in.npy", npy("<f4", (2, 3), data))
@@ -316,12 +326,6 @@ class Cumsum(unittest.TestCase):
 
     # -- what goes wrong --
 
-    def assert_failed(self, done, status, *texts):
-        self.assertEqual(done.returncode, status, done.stderr)
-        for text in texts:
-            self.assertIn(text, done.stderr.decode())
-        self.assertNotIn(b"\033", done.stderr)
-
     def test_a_refusal_names_code_field_and_request(self):
         source = self.path("in.json", b"[1, 2]")
         keep = self.path("out.npy", b"precious")
@@ -400,6 +404,8 @@ class Cumsum(unittest.TestCase):
             (["cumsum", raw, "-d", "float33", "-s", "2"], "float32"),
             (["cumsum", raw, "-d", "float32", "-s", "9223372036854775807,9"], "bytes"),
             (["cumsum", raw, "-f", "npy"], "not an NPY file"),
+            (["cumsum", self.path("in.json", b"[1]"), "-F", "csv"], "json, npy or raw"),
+            (["cumsum", self.path("in.json"), "-o", self.path("x.txt")], "json, npy or raw"),
             (["cumsum", "/nonexistent"], "No such file"),
             (["cumsum", self.directory.name], "directory"),
             (["cumsum", source, "--url", "ftp://x"], "http://127.0.0.1:8000"),

@@ -59,11 +59,15 @@ def documented():
 
 @pytest.fixture
 def nginx(folder):
-    """Starts it on a port, with the document's lines and the socket's real path."""
+    """Starts it on a port, with the document's lines and the socket's real path. buffering: requests
+    and answers are buffered as they are where nobody says anything."""
     started = []
 
-    def start(path):
+    def start(path, buffering=False):
         upstream, location = documented()
+        if buffering:
+            location, removed = re.subn(r"\n +proxy_request_buffering off;", "", location)
+            assert removed == 1
         port = free_port()
         own = folder / "nginx"
         own.mkdir()
@@ -147,12 +151,13 @@ def test_nginx_of_another_group_reaches_the_socket_as_documented(start_server, n
     client.close()
 
 
-def test_a_tensor_in_parts_goes_through_nginx(start_server, nginx, folder):
+@pytest.mark.parametrize("buffering", [False, True])
+def test_a_tensor_in_parts_goes_through_nginx(start_server, nginx, folder, buffering):
     """The header that says where the carry ends is passed on, both ways."""
     assert NGINX, "nginx is missing: deploy/install-deps.sh test"
     path = str(folder / "sock")
     start_server("--listen", f"unix:{path}", "--socket-group", str(socket_group()))
-    port = nginx(path)
+    port = nginx(path, buffering)
     client = Client(port)
     stored = np.random.default_rng(1).standard_normal((100_000, 3)).astype(np.float32)
     whole = client.post("/v1/cumsum?dtype=float32&shape=100000,3", stored.tobytes(), calls.RAW)

@@ -6,7 +6,9 @@ import json
 import pathlib
 import random
 import re
+import socket
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -14,11 +16,15 @@ import pytest
 
 from support import calls, dtypes, oracle
 from support.calls import JSON, NPY, RAW
-from support.http import post_bytes
-from support.tallyd import POCL, Tallyd
+from support.http import Client, post_bytes
+from support.tallyd import BINARY, POCL, Tallyd
 from support.waiting import until
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests" / "fleet"))
+
+import replicas  # noqa: E402
+
 PAGE = (TOP / "docs" / "carry.md").read_text()
 LENGTH = "Tally-Carry-Length"
 BLOCK, SUPERBLOCK = 256, 65536
@@ -375,6 +381,63 @@ def test_totals_come_in_every_format(client):
     assert calls.npy_array(answer.body).tolist() == [[11], [21]]
     empty = post(client, bfloat, np.empty((3, 0), np.uint16), path="/v1/cumsum/totals", axis=1)
     assert (empty.status, empty.body, empty.headers["Tally-Shape"]) == (200, b"", "3,0")
+
+
+# ---- any replica, and one that is killed ----
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Three replicas behind HAProxy with deploy/haproxy.cfg, which looks after them more often here."""
+    often = {r"inter 1s fall 2": "inter 100ms fall 2"}
+    with replicas.Fleet(tmp_path, False, BINARY, flags=["--cpus", "1"], adapt=often) as fleet:
+        yield fleet
+
+
+def replica_at_work(fleet):
+    lines = fleet.ask("show stat -1 4 -1").removeprefix("# ").splitlines()
+    names = lines[0].split(",")
+    rows = [dict(zip(names, line.split(","))) for line in lines[1:] if line]
+    busy = {row["svname"] for row in rows if row["scur"] != "0"}
+    return next((replica for replica in fleet.replicas if replica.name in busy), None)
+
+
+def kill_inside(fleet, request):
+    """Whoever has half of the request; what its client is told then."""
+    with socket.create_connection(("127.0.0.1", fleet.port), 60) as wire:
+        wire.sendall(request[: len(request) // 2])
+        until(lambda: replica_at_work(fleet) is not None, 60)
+        replica_at_work(fleet).kill()
+        return wire.recv(100)
+
+
+def test_behind_haproxy_a_replica_that_is_killed_costs_at_most_the_part_it_has(fleet):
+    """The first is killed between two parts, the second inside one, and the third sums the rest."""
+    dtype, rng = dtypes.BY_NAME["float32"], np.random.default_rng(8)
+    stored = random_stored(dtype, (4000, 100), rng)
+    cuts, carry, sums = [0, 1000, 1001, 2500, 4000], b"", b""
+    for number, (begin, end) in enumerate(zip(cuts, cuts[1:])):
+        part = stored[begin:end]
+        attributes = {"part": "next" if carry else "first"}
+        if number == 1:
+            fleet.replicas[0].kill()
+        if number == 2:
+            query = calls.query(dtype="float32", shape=list(part.shape), **attributes)
+            headers = [("Content-Type", RAW), (LENGTH, str(len(carry)))]
+            request = post_bytes("/v1/cumsum" + query, carry + part.tobytes(), headers)
+            told = kill_inside(fleet, request)
+            assert told == b"" or told.startswith(b"HTTP/1.1 503 "), told
+        for _ in range(3):
+            client = Client(fleet.port)
+            answer = post(client, dtype, part, carry, **attributes)
+            client.close()
+            if answer.status != 503:
+                break
+        carry, out = split(answer)
+        sums += out
+    client = Client(fleet.port)
+    assert sums == split(post(client, dtype, stored))[1]
+    client.close()
 
 
 # ---- what is refused ----
