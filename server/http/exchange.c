@@ -326,18 +326,18 @@ static uint64_t rate_of(const struct exchange *x)
     return x->request.limited ? x->loop->server->config->per_client_bytes_per_s : 0;
 }
 
-/* Count the body for its client; what is chunked counts as it comes. */
-static enum status admit_bytes(struct exchange *x, struct error *err)
+/* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
+ * What is dropped after a refusal does not count, or Retry-After would not be true. */
+static enum status admit_bytes(struct exchange *x, uint64_t whole, struct error *err)
 {
     uint64_t rate = rate_of(x);
-    int64_t length = x->header.content_length;
-    uint64_t bytes = length > 0 ? (uint64_t)length : 0;
     uint64_t wait_ns = 0;
-    if (rate == 0) {
+    if (rate == 0 || (whole <= x->counted_bytes && whole > 0)) {
         return STATUS_OK;
     }
-    if (client_may_send(x->request.client, bytes, rate, clock_now_ns(), &wait_ns)) {
-        x->counted_bytes = bytes;
+    if (client_may_send(x->request.client, x->request.ticket, whole - x->counted_bytes, rate,
+                        clock_now_ns(), &wait_ns)) {
+        x->counted_bytes = whole;
         return STATUS_OK;
     }
     char limit[32];
@@ -346,25 +346,11 @@ static enum status admit_bytes(struct exchange *x, struct error *err)
     config_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead,
                      sizeof ahead);
     x->request.limit = METRICS_CLIENT_LIMIT_BYTES;
-    x->request.retry_after_s = 1 + (unsigned)((wait_ns - 1) / NS_PER_S);
+    request_retry_after(&x->request, wait_ns);
     return error_set(err, STATUS_THROTTLED,
                      "this client has sent %s more than %s a second allow, the server's "
                      "--per-client-bytes-per-s: try again after Retry-After seconds",
                      ahead, limit);
-}
-
-/* So many bytes of its body have come that are wanted: what is dropped after a refusal does not
- * count, or Retry-After would not be true. */
-static void count_bytes(struct exchange *x, size_t count)
-{
-    struct request *request = &x->request;
-    uint64_t rate = rate_of(x);
-    request->body.received += count;
-    if (rate > 0 && request->body.received > x->counted_bytes) {
-        client_has_sent(request->client, request->body.received - x->counted_bytes, rate,
-                        clock_now_ns());
-        x->counted_bytes = request->body.received;
-    }
 }
 
 static enum status admit(struct exchange *x, struct error *err)
@@ -383,9 +369,11 @@ static enum status admit(struct exchange *x, struct error *err)
     x->request.limited =
         x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;
+    uint64_t wait_ns = 0;
     if (most > 0 && x->request.limited) {
-        if (!client_begin_request(x->request.client, most)) {
+        if (!client_begin_request(x->request.client, most, &wait_ns)) {
             x->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+            request_retry_after(&x->request, wait_ns);
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
                              " requests in flight, the server's --per-client-requests: wait "
@@ -395,7 +383,8 @@ static enum status admit(struct exchange *x, struct error *err)
         }
         x->client_counted = true;
     }
-    return admit_bytes(x, err);
+    int64_t length = x->header.content_length;
+    return admit_bytes(x, length > 0 ? (uint64_t)length : 0, err);
 }
 
 static enum status open_exchange(struct exchange *x)
@@ -512,8 +501,9 @@ enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t c
     if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !land_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
-    count_bytes(x, count);
-    if (land_feed(request, bytes, count, &request->error) != STATUS_OK) {
+    request->body.received += count;
+    if (admit_bytes(x, request->body.received, &request->error) != STATUS_OK ||
+        land_feed(request, bytes, count, &request->error) != STATUS_OK) {
         exchange_refuse(x);
     }
     return EXCHANGE_GO_ON;
@@ -715,10 +705,13 @@ static void end(struct exchange *x)
     }
     admission_leave(loop->server->admission, request);
     admission_wake(loop->server->admission); /* a small one has given memory back, too */
-    if (x->client_counted) {
-        client_end_request(request->client);
+    if (x->client_counted || request->client_bytes > 0) {
+        const uint64_t took_ns = clock_span_ns(request->times.arrived, clock_now_ns());
+        client_give_memory(request->client, request->client_bytes, took_ns);
+        if (x->client_counted) {
+            client_end_request(request->client, took_ns);
+        }
     }
-    client_give_memory(request->client, request->client_bytes);
     if (x->counted_bytes > request->body.received) {
         client_sends_less(request->client, x->counted_bytes - request->body.received,
                           rate_of(x));
