@@ -103,8 +103,8 @@ enum status error_set_field(struct error *err, enum status status, const char *f
 #define error_set_field(err, status, field, ...) \
     ((void)error_set_field(err, status, field, __VA_ARGS__), (status))
 
-/* Make a call that can fail; if it does, this function ends with its status. Where something must be
- * given back first, the status is kept in a variable instead. */
+/* Make a call that can fail; if it does, this function ends with its status. Where something must
+ * be given back first, the status is kept in a variable instead. */
 #define TRY(call)                         \
     do {                                  \
         enum status call_status = (call); \
