@@ -47,9 +47,8 @@ enum tally_status client_error_no_memory(struct tally_error *err);
 #define CLIENT_TRY(call)                        \
     do {                                        \
         enum tally_status call_status = (call); \
-        if (call_status != TALLY_OK) {          \
+        if (call_status != TALLY_OK)            \
             return call_status;                 \
-        }                                       \
     } while (0)
 
 /* Split a server URL into base_url and socket_path (both owned by the caller). */

@@ -108,9 +108,8 @@ enum status error_set_field(struct error *err, enum status status, const char *f
 #define TRY(call)                         \
     do {                                  \
         enum status call_status = (call); \
-        if (call_status != STATUS_OK) {   \
+        if (call_status != STATUS_OK)     \
             return call_status;           \
-        }                                 \
     } while (0)
 
 /* Put "context: " before the detail of an error already set; no-op without one. */
