@@ -44,12 +44,11 @@ enum tally_status client_error_set(struct tally_error *err, enum tally_status st
 enum tally_status client_error_no_memory(struct tally_error *err);
 
 /* Make a call that can fail; if it does, this function ends with its status. */
-#define CLIENT_TRY(call)                  \
-    do {                                  \
-        enum tally_status tried = (call); \
-        if (tried != TALLY_OK) {          \
-            return tried;                 \
-        }                                 \
+#define CLIENT_TRY(call)                        \
+    do {                                        \
+        enum tally_status call_status = (call); \
+        if (call_status != TALLY_OK)            \
+            return call_status;                 \
     } while (0)
 
 /* Split a server URL into base_url and socket_path (both owned by the caller). */

@@ -103,14 +103,13 @@ enum status error_set_field(struct error *err, enum status status, const char *f
 #define error_set_field(err, status, field, ...) \
     ((void)error_set_field(err, status, field, __VA_ARGS__), (status))
 
-/* Make a call that can fail; if it does, this function ends with its status. Where something must be
- * given back first, the status is kept in a variable instead. */
-#define TRY(call)                   \
-    do {                            \
-        enum status tried = (call); \
-        if (tried != STATUS_OK) {   \
-            return tried;           \
-        }                           \
+/* Make a call that can fail; if it does, this function ends with its status. Where something must
+ * be given back first, the status is kept in a variable instead. */
+#define TRY(call)                         \
+    do {                                  \
+        enum status call_status = (call); \
+        if (call_status != STATUS_OK)     \
+            return call_status;           \
     } while (0)
 
 /* Put "context: " before the detail of an error already set; no-op without one. */

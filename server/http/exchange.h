@@ -163,7 +163,7 @@ enum exchange_step exchange_body_end(struct exchange *x);
 MUST_CHECK enum status exchange_find_route(struct exchange *x, struct error *err);
 MUST_CHECK enum status exchange_choose_codec(struct exchange *x, struct error *err);
 
-/* exchange_limits.c: whose request it is, and whether it may begin: not while the service stops, the
+/* exchange_client.c: whose request it is, and whether it may begin: not while the service stops, the
  * queue is full, or its client has reached a limit (QUEUE_FULL, DRAINING, THROTTLED). */
 MUST_CHECK enum status exchange_admit(struct exchange *x, struct error *err);
 /* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
