@@ -79,7 +79,8 @@ static enum status run_head(const struct codec *codec, const struct codec_reques
         if (head == NULL) {
             return run_no_memory(run);
         }
-        const struct byte_view first = {have > 0 ? head : NULL, have}; /* as the server has it */
+        const struct byte_view first = {have > 0 ? head : NULL,
+                                        have}; /* as the server has it */
         enum status status = codec->head_need(request, first, &need, &run->err);
         free(head);
         if (status != STATUS_OK) {

@@ -102,8 +102,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(
             a_body_of_any_length_is_free_for_who_was_quiet_and_the_next_waits, set_up),
-        cmocka_unit_test_setup(
-            of_bodies_that_come_in_pieces_only_the_one_that_is_ahead_goes_on, set_up),
+        cmocka_unit_test_setup(of_bodies_that_come_in_pieces_only_the_one_that_is_ahead_goes_on,
+                               set_up),
         cmocka_unit_test_setup(who_was_ahead_once_has_no_leave_when_another_is, set_up),
         cmocka_unit_test_setup(what_never_came_does_not_count, set_up),
         cmocka_unit_test_setup(requests_over_the_limit_wait_as_long_as_those_before_took,
