@@ -194,6 +194,9 @@ void respond_early(struct exchange *x);
 /* Whether bytes from the client are there that nobody has read yet. */
 bool peek_unread(int fd);
 
+/* Whether nothing more can be sent for now, as the client does not read. */
+bool peek_full(int fd);
+
 /* How many bytes the client has taken so far, up to a constant. A Unix socket does not count: there
  * it is what of `given`, the bytes known to be handed to the socket, has left it. */
 uint64_t peek_taken(int fd, uint64_t given);

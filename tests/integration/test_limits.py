@@ -469,6 +469,32 @@ def read_at(wires, rate, over):
     return len(ended)
 
 
+def test_a_client_that_sends_on_and_reads_late_gets_every_answer(start_server, tmp_path):
+    """Where its socket is full, 100 Continue waits on some of the connections, and the chunks behind
+    it wait, too: they are not chunks that cannot be read."""
+    path = str(tmp_path / "s")
+    server = start_server("--listen", f"unix:{path}")
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n"
+    head += "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+    request = head.encode() + b"10\r\n" + BODY + b"\r\n0\r\n\r\n"
+    count = 500
+    wires = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+    for at, wire in enumerate(wires):
+        wire.settimeout(30)
+        wire.connect(path)
+        wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * at + request * count)
+    time.sleep(1.6)  # which is what the server gives them
+    for at, wire in enumerate(wires):
+        got = b""
+        while got.count(SUMS) < count:
+            piece = wire.recv(1 << 20)
+            assert piece, got[-500:]
+            got += piece
+        assert got.count(b"HTTP/1.1 200 ") == count + at
+        wire.close()
+    assert works(server)
+
+
 def test_an_answer_has_a_deadline_however_steadily_it_is_read(start_server):
     server = start_server("--answer-timeout-ms", "700")
     with wide(server) as wire:
