@@ -15,50 +15,40 @@ COPY . .
 RUN make -j"$(nproc)" install DESTDIR=/installed && \
     strip /installed/usr/local/bin/* /installed/usr/local/lib/*.so*
 
-FROM ${BASE} AS debian
+# What both images say of themselves.
+FROM scratch AS service
+ARG VERSION
+ARG REVISION
+ARG CREATED
+LABEL org.opencontainers.image.title="Tally" \
+    org.opencontainers.image.description="Cumulative sums of tensors over HTTP" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.created="${CREATED}"
+ENV TALLY_LISTEN=0.0.0.0:8000
+USER 65532:65532
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
+    CMD ["/usr/local/bin/tally", "health", "--retries", "0", "--timeout", "4"]
+ENTRYPOINT ["/usr/local/bin/tallyd"]
+
+FROM ${BASE} AS system
 RUN apt-get update -q && \
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates \
         ocl-icd-libopencl1 libmicrohttpd12t64 libgnutls30t64 libuv1t64 libjansson4 libcurl4t64 zlib1g libdeflate0 libstdc++6 && \
     apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /installed /
 RUN ldconfig
-ARG VERSION
-ARG REVISION
-ARG CREATED
-LABEL org.opencontainers.image.title="Tally" \
-    org.opencontainers.image.description="Cumulative sums of tensors over HTTP" \
-    org.opencontainers.image.licenses="Apache-2.0" \
-    org.opencontainers.image.version="${VERSION}" \
-    org.opencontainers.image.revision="${REVISION}" \
-    org.opencontainers.image.created="${CREATED}"
-ENV TALLY_LISTEN=0.0.0.0:8000
-USER 65532:65532
-EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
-    CMD ["/usr/local/bin/tally", "health", "--retries", "0", "--timeout", "4"]
-ENTRYPOINT ["/usr/local/bin/tallyd"]
 
-FROM debian AS root
+FROM system AS root
 ARG VERSION
-USER root
 COPY deploy/image-root.sh deploy/sbom.sh /
 RUN sh /image-root.sh /image "$VERSION"
 
+FROM service AS debian
+COPY --from=system / /
+
 # No shell and nothing else to start. Nothing is written: the root may be read-only.
-FROM scratch
+FROM service
 COPY --from=root /image /
-ARG VERSION
-ARG REVISION
-ARG CREATED
-LABEL org.opencontainers.image.title="Tally" \
-    org.opencontainers.image.description="Cumulative sums of tensors over HTTP" \
-    org.opencontainers.image.licenses="Apache-2.0" \
-    org.opencontainers.image.version="${VERSION}" \
-    org.opencontainers.image.revision="${REVISION}" \
-    org.opencontainers.image.created="${CREATED}"
-ENV TALLY_LISTEN=0.0.0.0:8000
-USER 65532:65532
-EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
-    CMD ["/usr/local/bin/tally", "health", "--retries", "0", "--timeout", "4"]
-ENTRYPOINT ["/usr/local/bin/tallyd"]

@@ -37,7 +37,7 @@ LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 # What each layer links with.
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
 LIBS_proto   := -ljansson -lz -ldeflate -lm
-LIBS_server  := -lmicrohttpd -lgnutls -luv -lcurl
+LIBS_server  := -lmicrohttpd -lgnutls -luv
 LIBS_client  := -lcurl -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))
@@ -124,6 +124,9 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 
 # What a socket is like when listen() is called.
 $(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen
+
+# A resolver that hangs.
+$(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 
 # Whose turn it is, without libmicrohttpd.
 $(B)/tests/unit/test_http_daemons: LDFLAGS += -Wl,--wrap=http_daemon_start
@@ -365,7 +368,7 @@ sizing: deps-test
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@build/venv/bin/python tests/fleet/sizing.py
 
-# Tables and plots of docs/design/scale.md, from simulations with fixed seeds.
+# Tables and plots of docs/design/scale.md, from simulations with fixed seeds; ARGS=--check: is it right about what was measured?
 .PHONY: sim
 sim: deps-test
 	@build/venv/bin/python tests/sim/page.py $(ARGS)

@@ -284,9 +284,10 @@ void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t e
     crc->done = end > crc->done ? end : crc->done;
 }
 
-static enum status add_all(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
-                           const struct parallel *parallel, struct error *err)
+enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
+                            const struct parallel *parallel, struct error *err)
 {
+    const uint64_t told = get(bytes + AT_CRC, 4);
     while (crc->done < count) {
         const uint64_t left = count - crc->done;
         carry_crc_add(crc, bytes,
@@ -295,27 +296,17 @@ static enum status add_all(struct carry_crc *crc, const unsigned char *bytes, ui
             return parallel_given_up(err);
         }
     }
-    return STATUS_OK;
-}
-
-enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
-                            const struct parallel *parallel, struct error *err)
-{
-    enum status status = add_all(crc, bytes, count, parallel, err);
-    const uint64_t told = get(bytes + AT_CRC, 4);
-    if (status == STATUS_OK && told != crc->value) {
+    if (told != crc->value) {
         return REFUSE(err,
                       "the carry was damaged: its CRC-32 is %08" PRIx32 ", its header says "
                       "%08" PRIx32 ": send it again, or the part before this one",
                       crc->value, (uint32_t)told);
     }
-    return status;
+    return STATUS_OK;
 }
 
-enum status carry_seal(const struct carry_head *head, unsigned char *bytes, uint64_t count,
-                       const struct parallel *parallel, struct error *err)
+void carry_write_head(const struct carry_head *head, unsigned char *bytes)
 {
-    struct carry_crc crc = {.done = 0};
     memset(bytes, 0, CARRY_HEADER_BYTES);
     memcpy(bytes + AT_MAGIC, magic, MAGIC_BYTES);
     put(bytes + AT_VERSION, 4, CARRY_VERSION);
@@ -325,7 +316,9 @@ enum status carry_seal(const struct carry_head *head, unsigned char *bytes, uint
                                       (head->reverse ? FLAG_REVERSE : 0));
     put(bytes + AT_LINES, 8, head->lines);
     put(bytes + AT_POSITION, 8, head->position);
-    enum status status = add_all(&crc, bytes, count, parallel, err);
-    put(bytes + AT_CRC, 4, crc.value);
-    return status;
+}
+
+void carry_write_crc(const struct carry_crc *crc, unsigned char *bytes)
+{
+    put(bytes + AT_CRC, 4, crc->value);
 }

@@ -86,10 +86,8 @@ MUST_CHECK enum status carry_check_crc(struct carry_crc *crc, const unsigned cha
                                        uint64_t count, const struct parallel *parallel,
                                        struct error *err);
 
-/* Write the header of a carry whose other bytes are there.
- * err   CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status carry_seal(const struct carry_head *head, unsigned char *bytes,
-                                  uint64_t count, const struct parallel *parallel,
-                                  struct error *err);
+/* Write the header; and, when all other bytes are there and summed up, the sum. */
+void carry_write_head(const struct carry_head *head, unsigned char *bytes);
+void carry_write_crc(const struct carry_crc *crc, unsigned char *bytes);
 
 #endif

@@ -78,7 +78,8 @@ struct answer {
     } headers[ANSWER_HEADERS];
     char *room; /* borrowed: memory that encode() may leave the head in; NULL: none */
     size_t room_bytes;
-    char *head; /* in `room`, or owned (malloc); NULL if none: JSON text, NPY header */
+    char *carry; /* borrowed: what `head` is before encode(), of a part; NULL: none */
+    char *head; /* in `room` or `carry`, or owned (malloc); NULL: none. JSON text, NPY header */
     size_t head_bytes;
     uint64_t payload_bytes; /* leading bytes of the output buffer to send after the head */
 };

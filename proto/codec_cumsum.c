@@ -12,7 +12,7 @@
 
 void answer_deinit(struct answer *answer)
 {
-    if (answer->head != answer->room) {
+    if (answer->head != answer->room && answer->head != answer->carry) {
         free(answer->head);
     }
     answer->head = NULL;

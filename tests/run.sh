@@ -24,7 +24,7 @@ mkdir -p "$logs"
 targets='all opencl unit-tests kernel-tests'
 [ "$mode" != release ] || targets="$targets bench-tools"
 # shellcheck disable=SC2086  # a list of words
-${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" $targets
+${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" WERROR="${CI:+-Werror}" $targets
 
 # A run that is cut short (second signal) leaves its threads to the end of the process.
 supp=$PWD/tests/sanitizers

@@ -148,8 +148,9 @@ X(log_rate,            UINT,   "1000",           0,          10000000,         "
   "Most request lines per second; what is left out is counted. 0: no limit.")                      \
 GROUP("Traces")                                                                                    \
 X(otlp_endpoint,       TEXT,   "",               0,          4096,             "url",              \
-  "Send OpenTelemetry spans of requests there, as OTLP/JSON over HTTP: http://localhost:4318, "    \
-  "where without a path it is /v1/traces. They are dropped rather than waited for.")               \
+  "Send OpenTelemetry spans of requests there, as OTLP/JSON over plain HTTP: "                     \
+  "http://localhost:4318, where without a path it is /v1/traces. They are dropped rather than "    \
+  "waited for.")                                                                                   \
 X(otlp_rate,           UINT,   "100",            0,          10000000,         "traces/s",         \
   "Most traces per second that begin here, with tensors that come without a traceparent. What a "  \
   "caller has sampled is sent in any case, what it has not sampled never. 0: none begin here.")

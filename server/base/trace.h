@@ -1,5 +1,5 @@
 /* Sends what requests did to an OpenTelemetry collector (--otlp-endpoint): each a server span with
- * its stages as children, in batches, as OTLP/JSON over HTTP, by a thread of its own.
+ * its stages as children, in batches, as OTLP/JSON over plain HTTP, by a thread of its own.
  *
  * Nobody waits for the collector. What ends while as much as fits waits to be sent is dropped, and
  * so is a batch that the collector does not take within ten seconds, or refuses; both are counted
@@ -26,7 +26,7 @@ struct tracer_options {
     struct metrics *metrics;
 };
 
-/* err   INVALID_FIELD: not such a URL */
+/* err   INVALID_FIELD: not such a URL; one with https:// is told what to do instead */
 MUST_CHECK enum status tracer_open(const struct tracer_options *options, struct tracer **out,
                                    struct error *err);
 void tracer_close(
@@ -34,6 +34,10 @@ void tracer_close(
 
 /* Whether a request that came at this time and is in no trace begins one. */
 bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
+
+/* Ask once for a sampled request that has ended, before gathering what tracer_add() is to be told.
+ * False: there is no room until the collector has taken more, and this one is counted as dropped. */
+bool tracer_due(struct tracer *tracer);
 
 /* A sampled request that has ended. Strings are borrowed for the call; method, path, format, dtype
  * and outcome of the line are static. */

@@ -50,8 +50,8 @@ void trace_exchange_begin(struct exchange *x)
 
 bool trace_exchange_due(const struct exchange *x)
 {
-    return x->loop->server->tracer != NULL && trace_context_is_set(&x->trace) &&
-           (x->trace.flags & TRACE_SAMPLED) != 0;
+    return trace_context_is_set(&x->trace) && (x->trace.flags & TRACE_SAMPLED) != 0 &&
+           tracer_due(x->loop->server->tracer);
 }
 
 /* The path as it came: the route's pattern with the segments that it captured. */

@@ -93,13 +93,18 @@ static enum status too_large(const struct request *request, uint64_t bytes, cons
 /* Capacity to give the head so that it can hold `want` bytes. */
 static size_t head_capacity_for(const struct request *request, size_t want)
 {
-    int64_t declared = request->codec_request.body_bytes;
+    const int64_t declared = request->codec_request.body_bytes;
+    const uint64_t carry = request->codec_request.carry_bytes; /* asked for step by step */
     uint64_t most = request->body.head_need;
-    if (most < request->codec_request.carry_bytes) {
-        most = request->codec_request.carry_bytes; /* asked for step by step */
+    uint64_t at_once = 0;
+    if (most == UINT64_MAX) { /* text that may reach to the end of the body */
+        at_once = (uint64_t)declared;
+    } else if (carry > 0) {
+        most = most > carry + CARRY_ROOM ? most : carry + CARRY_ROOM; /* as its answer has it */
+        at_once = want > CARRY_HEADER_BYTES ? most : 0;
     }
-    if (most == UINT64_MAX && declared >= 0) {
-        return (size_t)declared < want ? want : (size_t)declared; /* all of it, at once */
+    if (declared >= 0 && (uint64_t)declared >= carry && at_once > 0) {
+        return at_once < want ? want : (size_t)at_once;
     }
     size_t capacity = FIRST_BYTES;
     while (capacity < want) {

@@ -178,7 +178,8 @@ static enum status prepare(struct request *request)
 static uint64_t part_work_bytes(const struct request *request)
 {
     const struct request_body *body = &request->body;
-    return request->part_bytes + (body->side_at > 0 ? body->block_bytes - body->side_at : 0);
+    return request->codec_request.carry_bytes + request->part_bytes +
+           (body->side_at > 0 ? body->block_bytes - body->side_at : 0);
 }
 
 static bool encode_is_long(const struct request *request)

@@ -6,6 +6,7 @@
 #include "server/infer/part_sizes.h"
 #include "server/infer/part_sums.h"
 #include "server/infer/part_totals.h"
+#include "server/sched/server.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,23 +14,34 @@
 
 /* ---- before the scan ---- */
 
-/* Have memory for the carry to answer and for the sums; of floats these are in it. */
-static enum status take_memory(struct part *part, const struct part_sizes *s, struct error *err)
+/* Have memory for the carry to answer and for the sums; of floats these are in it. A carry that
+ * came as it is, before the part, has its memory for that of the answer: its sums are where the
+ * kernels want them. */
+static enum status take_memory(struct request *request, const struct part_sizes *s,
+                               struct error *err)
 {
-    const bool carry = s->hands_on || !s->sums_apart;
-    part->carry = carry ? malloc((size_t)s->room_bytes) : NULL;
-    part->own_sums = s->sums_apart ? malloc((size_t)s->sums_bytes + 1) : NULL;
-    if ((carry && part->carry == NULL) || (s->sums_apart && part->own_sums == NULL)) {
+    struct part *part = request->part;
+    struct memory *memory = request->server->memory;
+    const size_t came = (size_t)request->codec_request.carry_bytes;
+    if (came > 0) {
+        part->carry = request->head;
+        request->head = (struct text){.bytes = NULL};
+    }
+    const bool carry = came > 0 || s->hands_on || !s->sums_apart;
+    const bool taken =
+        (!carry || s->room_bytes <= part->carry.capacity ||
+         text_grow(memory, &part->carry, came, (size_t)s->room_bytes)) &&
+        (!s->sums_apart || text_grow(memory, &part->own_sums, 0, (size_t)s->sums_bytes + 1));
+    if (!taken) {
         return error_set(err, STATUS_OUT_OF_MEMORY,
                          "no memory for the sums of %" PRIu64 " lines", s->lines);
     }
-    part->sums = part->own_sums;
-    if (carry) {
-        memory_fill_hint(part->carry, (size_t)s->room_bytes);
+    char *bytes = part->carry.bytes;
+    if (came > 0) {
+        request->call.carry.start = (unsigned char *)bytes;
     }
-    if (!s->sums_apart) {
-        part->sums = (unsigned char *)part->carry + CARRY_HEADER_BYTES;
-    }
+    part->sums =
+        (unsigned char *)(s->sums_apart ? part->own_sums.bytes : bytes + CARRY_HEADER_BYTES);
     return STATUS_OK;
 }
 
@@ -40,6 +52,9 @@ static enum status take_sums(const struct request *request, const struct part_si
 {
     const unsigned char *came = request->call.carry.start;
     unsigned char *behind = sums + s->lines * s->sum; /* B */
+    if (came != NULL && came + CARRY_HEADER_BYTES == sums) {
+        return STATUS_OK;
+    }
     if (came != NULL && s->is_float) {
         return parallel_copy(parallel, sums, came + CARRY_HEADER_BYTES, s->sums_bytes, err);
     }
@@ -89,7 +104,7 @@ static enum status keep_held(struct request *request, const struct part_sizes *s
                              const struct parallel *parallel, struct error *err)
 {
     const char *came = (const char *)request->call.carry.start;
-    char *keep = request->part->carry + CARRY_HEADER_BYTES;
+    char *keep = request->part->carry.bytes + CARRY_HEADER_BYTES;
     uint64_t count = s->elements > 0 ? 1 : 0;
     if (s->is_float) {
         keep += s->sums_bytes;
@@ -98,7 +113,8 @@ static enum status keep_held(struct request *request, const struct part_sizes *s
     if (s->held > 0 && s->held + s->elements < SCAN_BLOCK) { /* no block is whole yet */
         const char *held = came + CARRY_HEADER_BYTES + s->sums_bytes;
         const uint64_t bytes = s->held * s->lines * s->element;
-        enum status status = parallel_copy(parallel, keep, held, bytes, err);
+        enum status status =
+            held == keep ? STATUS_OK : parallel_copy(parallel, keep, held, bytes, err);
         if (status != STATUS_OK) {
             return status;
         }
@@ -152,7 +168,7 @@ enum status part_prepare(struct request *request, const struct parallel *paralle
     if (request->part == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a part");
     }
-    enum status status = take_memory(request->part, &s, err);
+    enum status status = take_memory(request, &s, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -160,11 +176,11 @@ enum status part_prepare(struct request *request, const struct parallel *paralle
                     : prepare_part(request, &s, parallel, err);
 }
 
-void part_destroy(struct part *part)
+void part_destroy(struct part *part, struct memory *memory)
 {
     if (part != NULL) {
-        free(part->own_sums);
-        free(part->carry);
+        text_free(memory, &part->own_sums);
+        text_free(memory, &part->carry);
         free(part);
     }
 }
@@ -176,7 +192,7 @@ void part_destroy(struct part *part)
 static enum status last_sums(const struct request *request, const struct part_sizes *s,
                              const struct parallel *parallel, struct error *err)
 {
-    char *kept = request->part->carry + CARRY_HEADER_BYTES;
+    char *kept = request->part->carry.bytes + CARRY_HEADER_BYTES;
     if (s->elements == 0) {
         for (uint64_t i = 0; i < s->lines; i++) {
             memcpy(kept + i * s->element, request->part->sums + i * s->sum, s->element);
@@ -203,10 +219,46 @@ static enum status last_sums(const struct request *request, const struct part_si
     return status;
 }
 
+/* The carry has all that it hands on: settle its sums, write its header, and offer it. */
+static enum status answer_carry(struct request *request, const struct part_sizes *s,
+                                const struct parallel *parallel, struct error *err)
+{
+    const struct scan_desc *desc = &request->call.desc;
+    const struct carry_head head = {.dtype = s->dtype,
+                                    .precision = desc->precision,
+                                    .exclusive = desc->exclusive,
+                                    .reverse = desc->reverse,
+                                    .lines = s->lines,
+                                    .position = request->call.carry.position + s->elements};
+    struct answer *answer = &request->answer;
+    struct text *text = &request->part->carry;
+    unsigned char *bytes = (unsigned char *)text->bytes;
+    uint64_t unsettled = s->is_float ? 2 * s->sums : 0;
+    struct carry_crc crc = {.done = 0};
+    carry_write_head(&head, bytes);
+    carry_crc_add(&crc, bytes, CARRY_HEADER_BYTES);
+    while (crc.done < s->carry_bytes) { /* the sums are summed up while they are in a cache */
+        const uint64_t left = s->carry_bytes - crc.done;
+        const uint64_t step = PART_SUMS_AT_ONCE * s->sum;
+        const uint64_t sums = unsettled < PART_SUMS_AT_ONCE ? unsettled : PART_SUMS_AT_ONCE;
+        part_sums_settle(bytes + crc.done, s->sum, sums);
+        unsettled -= sums;
+        carry_crc_add(&crc, bytes, crc.done + (left < step ? left : step));
+        if (crc.done < s->carry_bytes && !parallel_step(parallel)) {
+            return parallel_given_up(err);
+        }
+    }
+    carry_write_crc(&crc, bytes);
+    text_wrote(text, (size_t)s->carry_bytes);
+    answer->carry = text->bytes;
+    answer->head = text->bytes;
+    answer->head_bytes = (size_t)s->carry_bytes;
+    return STATUS_OK;
+}
+
 static enum status finish_part(struct request *request, const struct part_sizes *s,
                                const struct parallel *parallel, struct error *err)
 {
-    struct part *part = request->part;
     enum status status = STATUS_OK;
     if (s->held > 0 && s->head > 0 && s->lines > 0) {
         const struct part_planes p = {.plan = &request->plan,
@@ -220,26 +272,8 @@ static enum status finish_part(struct request *request, const struct part_sizes 
     if (status == STATUS_OK && s->hands_on && !s->is_float) {
         status = last_sums(request, s, parallel, err);
     }
-    if (status == STATUS_OK && s->hands_on && s->is_float) {
-        status = part_sums_settle(part->sums, s->sum, s->sums * 2, parallel, err);
-    }
-    if (status != STATUS_OK || !s->hands_on) {
-        return status;
-    }
-    const struct scan_desc *desc = &request->call.desc;
-    const struct carry_head head = {.dtype = s->dtype,
-                                    .precision = desc->precision,
-                                    .exclusive = desc->exclusive,
-                                    .reverse = desc->reverse,
-                                    .lines = s->lines,
-                                    .position = request->call.carry.position + s->elements};
-    status = carry_seal(&head, (unsigned char *)part->carry, s->carry_bytes, parallel, err);
-    if (status == STATUS_OK) {
-        request->answer.head = part->carry;
-        request->answer.head_bytes = (size_t)s->carry_bytes;
-        part->carry = NULL;
-    }
-    return status;
+    return status == STATUS_OK && s->hands_on ? answer_carry(request, s, parallel, err)
+                                              : status;
 }
 
 enum status part_finish(struct request *request, const struct parallel *parallel,

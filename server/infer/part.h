@@ -45,8 +45,8 @@ struct part {
     struct scan_plan aside;
     struct scan_plan superblocks; /* of totals */
     unsigned char *sums;          /* of the kernels: those of `carry`, or own_sums */
-    void *own_sums;               /* owned: of integers and totals; else NULL */
-    char *carry;                  /* owned: what is to be answered; of floats with their sums */
+    struct text own_sums;         /* owned: of integers and totals */
+    struct text carry;            /* owned: what is to be answered; of floats with their sums */
 };
 
 static inline bool part_is_one(const struct request *request)
@@ -71,6 +71,6 @@ MUST_CHECK enum status part_prepare(struct request *request, const struct parall
 MUST_CHECK enum status part_finish(struct request *request, const struct parallel *parallel,
                                    struct error *err);
 
-void part_destroy(struct part *part); /* NULL is fine */
+void part_destroy(struct part *part, struct memory *memory); /* NULL is fine */
 
 #endif

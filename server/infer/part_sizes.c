@@ -91,8 +91,8 @@ enum status part_measure(const struct request *request, uint64_t *aside, uint64_
                                "the sums of so many lines are too large for any memory");
     }
     *aside = s.aside_bytes;
-    const bool in_head = request->codec_request.carry_bytes > 0; /* and counted there */
-    *memory = s.room_bytes + (s.sums_apart ? s.sums_bytes : 0) +
-              (in_head ? 0 : request->call.carry.bytes);
+    const uint64_t in_head = request->codec_request.carry_bytes; /* and counted there */
+    *memory = (s.room_bytes > in_head ? s.room_bytes - in_head : 0) +
+              (s.sums_apart ? s.sums_bytes : 0) + (in_head > 0 ? 0 : request->call.carry.bytes);
     return STATUS_OK;
 }

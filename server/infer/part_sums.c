@@ -35,25 +35,14 @@ uint64_t part_sum_settled(uint64_t bits, size_t bytes)
     return bytes == sizeof(uint64_t) ? settled_double(bits) : settled_float((uint32_t)bits);
 }
 
-enum status part_sums_settle(void *sums, size_t bytes, uint64_t count,
-                             const struct parallel *parallel, struct error *err)
+void part_sums_settle(void *sums, size_t bytes, uint64_t count)
 {
     uint64_t *const doubles = sums;
     uint32_t *const floats = sums;
-    for (uint64_t at = 0; at < count; at += PART_SUMS_AT_ONCE) {
-        const uint64_t end = count - at < PART_SUMS_AT_ONCE ? count : at + PART_SUMS_AT_ONCE;
-        if (at > 0 && !parallel_step(parallel)) {
-            return parallel_given_up(err);
-        }
-        if (bytes == sizeof *doubles) {
-            for (uint64_t i = at; i < end; i++) {
-                doubles[i] = settled_double(doubles[i]);
-            }
-        } else {
-            for (uint64_t i = at; i < end; i++) {
-                floats[i] = settled_float(floats[i]);
-            }
-        }
+    for (uint64_t i = 0; bytes == sizeof *doubles && i < count; i++) {
+        doubles[i] = settled_double(doubles[i]);
     }
-    return STATUS_OK;
+    for (uint64_t i = 0; bytes == sizeof *floats && i < count; i++) {
+        floats[i] = settled_float(floats[i]);
+    }
 }

@@ -1,6 +1,5 @@
 /* The sums of lines, as a part's kernels and its carry have them, and what docs/design/numerics.md
- * says of those that nothing was added to and of NaNs. Possible failure: given up on the way.
- * Thread: the owner of the memory. */
+ * says of those that nothing was added to and of NaNs. Pure. Thread: the owner of the memory. */
 #ifndef TALLY_SERVER_PART_SUMS_H
 #define TALLY_SERVER_PART_SUMS_H
 
@@ -22,9 +21,7 @@ uint64_t part_load(const void *at, size_t bytes);
  * they are not kept. */
 uint64_t part_sum_settled(uint64_t bits, size_t bytes);
 
-/* The same of all sums.
- * err   CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status part_sums_settle(void *sums, size_t bytes, uint64_t count,
-                                        const struct parallel *parallel, struct error *err);
+/* The same of some sums. */
+void part_sums_settle(void *sums, size_t bytes, uint64_t count);
 
 #endif

@@ -281,7 +281,7 @@ static void destroy(struct slices *slices)
 {
     struct memory *memory = slices->slice.server->memory;
     memory_give(memory, &slices->block);
-    part_destroy(slices->part);
+    part_destroy(slices->part, memory);
     if (slices->reserved_bytes > 0) {
         memory_release(memory, slices->reserved_bytes);
     }
@@ -362,7 +362,7 @@ void slices_release(struct request *request)
     request->slices = NULL;
     request->part = NULL;
     if (slices == NULL) {
-        part_destroy(part);
+        part_destroy(part, request->server->memory);
         return;
     }
     slices->part = part;

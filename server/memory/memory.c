@@ -518,21 +518,6 @@ bool memory_extend(struct memory *memory, struct memory_block *block, size_t byt
     return fits;
 }
 
-enum {
-    FILL_HINT_BYTES = 4 << 20 /* two pages of megabytes */
-};
-
-void memory_fill_hint(void *from_malloc, size_t bytes)
-{
-    const uintptr_t page = SLAB_ALIGN;
-    const uintptr_t from = ((uintptr_t)from_malloc + page - 1) / page * page;
-    const uintptr_t to = ((uintptr_t)from_malloc + bytes) / page * page;
-    if (bytes >= FILL_HINT_BYTES) {
-        (void)madvise((char *)from_malloc + (from - (uintptr_t)from_malloc), to - from,
-                      MADV_HUGEPAGE);
-    }
-}
-
 void memory_touch(struct memory_block *block, size_t end)
 {
     char *bytes = (char *)slab_data(block->slab) + block->offset;

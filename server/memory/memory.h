@@ -90,10 +90,6 @@ void memory_touch(struct memory_block *block, size_t end);
  * afterwards. Returns how many bytes they are. Thread: who owns it. */
 size_t memory_untouch(struct memory_block *block, size_t from, size_t to);
 
-/* What malloc() gave will be written to from end to end: pages of megabytes, where the system lends
- * them, cost a third of small ones. A hint. */
-void memory_fill_hint(void *from_malloc, size_t bytes);
-
 /* Give back what has been unused for keep_ms; call every second or so. */
 void memory_trim(struct memory *memory, uint64_t now_ns);
 

@@ -213,6 +213,7 @@ static inline void request_clear(struct request *request)
     request->carry_crc = (struct carry_crc){.done = 0};
     request->codec_request.answer_format = CODEC_FORMAT_JSON;
     request->answer.room = NULL;
+    request->answer.carry = NULL;
     request->answer.head = NULL;
     request->answer.head_bytes = 0;
     request->error.status = STATUS_OK;

@@ -5,8 +5,9 @@ tallyd and the bare daemon take turns. Ratio: of the requests a second in one ro
 """
 
 import contextlib
-import http.client
-import threading
+import sys
+import tempfile
+import time
 import urllib.request
 
 import load
@@ -14,9 +15,18 @@ import works
 from report import Goal, Row, failed, spread
 from works import JSON, MIB, RAW, Work
 
+sys.path.insert(0, str(load.ROOT / "tests/load"))
+
+import overload  # noqa: E402
+
 SECONDS = 1
 SECONDS_LARGE = 3  # of work that takes some 10 ms a request
 ROUNDS = 3
+SECONDS_BESIDE = 6
+BESIDE = (
+    (4, 10),
+    (64, 50),
+)  # connections with large tensors, and the most that small ones may take, ms
 SWEEP = (1, 4, 32, 128)
 SWEEP_QUICK = (1, 32)
 
@@ -119,55 +129,39 @@ def cpu_us(result):
     return round(result["cpu_seconds"] * 1e6 / max(result["requests"], 1), 1)
 
 
-@contextlib.contextmanager
-def large_requests(base, mib):
-    """Raw tensors of `mib` MiB, one after the other, until the block ends."""
-    elements = mib << 18
-    data, stop, seen = works.raw_body(elements), threading.Event(), []
-
-    def send():
-        connection = http.client.HTTPConnection(base.split("//")[1], timeout=60)
-        path, room = "/v1/cumsum" + works.raw_query(elements), bytearray(MIB)
-        with contextlib.suppress(OSError):
-            while not stop.is_set():
-                connection.request("POST", path, data, {"Content-Type": RAW})
-                answer = connection.getresponse()
-                while answer.readinto(room):
-                    pass
-                seen.append(answer.status)
-        connection.close()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        stop.set()
-        thread.join()
-
-
-def beside_large(base):
-    """Small requests alone, and beside 256 MiB ones that keep one connection busy."""
-    work = Work("small JSON", "/v1/cumsum", JSON, works.small_json, 8)
-    with load.body_file(work.body) as body:
+def beside_large(base, child):
+    """The 99th percentile of small requests while as many connections as said send 256 MiB again and
+    again, in ms, and the rate of the large ones to what it is without the small."""
+    server = overload.Server(int(base.rsplit(":", 1)[1]), child.pid)
+    large, work = overload.raw(256), Work("small JSON", "/v1/cumsum", JSON, works.small_json, 8)
+    with (
+        tempfile.TemporaryDirectory(prefix=load.PREFIX, dir=load.shm_dir()) as folder,
+        load.body_file(work.body) as body,
+    ):
+        clients = overload.Load(load.BIN / "load_client", folder)
         warm(base, work, body)
-        with large_requests(base, 256):
-            load.wrk(base + work.path, body, **work.wrk_args(1))
-        alone = load.wrk(base + work.path, body, **work.wrk_args(4))
-        with large_requests(base, 256) as seen:
-            beside = load.wrk(base + work.path, body, **work.wrk_args(4))
-    if not seen or set(seen) != {200}:
-        raise RuntimeError(f"the large requests were answered with {set(seen)}")
-    figures = {f"{name}_us": beside[f"{name}_us"] for name in ("p50", "p99")}
-    figures.update({f"alone_{name}_us": alone[f"{name}_us"] for name in ("p50", "p99")})
-    notes = "p50 {p50_us} us, p99 {p99_us} us; alone {alone_p50_us}, {alone_p99_us}"
-    return Row(
-        "p99 of small JSON c=8 beside 256 MiB",
-        "alone",
-        beside["p99_us"] / alone["p99_us"],
-        notes=notes.format(**figures),
-        **figures,
-    )
+        for connections, most_ms in BESIDE:
+            options = {"connections": connections, "warm": 1, "seconds": SECONDS_BESIDE}
+            alone = clients.run(server, [large], **options)
+            command = clients.command(server, [large], **options)
+            with overload.under_way(command, 0) as other:
+                time.sleep(1)
+                small = load.wrk(base + work.path, body, **work.wrk_args(SECONDS_BESIDE))
+                beside = overload.summed_up(other.communicate(timeout=60)[0], [large])
+            if beside.errors + alone.errors > 0 or beside.good == 0:
+                raise RuntimeError(f"large requests failed: {beside.figures()}")
+            figures = {name: small[name] for name in ("p50_us", "p99_us")}
+            figures["requests_per_second"] = round(small["rps"], 1)
+            figures["large_to_alone"] = round(beside.good / alone.good, 2)
+            yield Row(
+                f"small JSON c=8 beside {connections} of 256 MiB",
+                "p99, ms",
+                small["p99_us"] / 1000,
+                goal=Goal("<", most_ms),
+                notes=f"p50 {small['p50_us']} us; the large ones {alone.good:.1f}/s alone, "
+                f"{beside.good:.1f}/s beside the small",
+                **figures,
+            )
 
 
 def paced(base):
@@ -199,11 +193,11 @@ def paced(base):
 def section(settings):
     wanted = [*small_works(settings.quick), *large_works(settings.quick)]
     steps = [
-        (w.name, lambda base, child, w=w: against_bare(child, base, w, settings)) for w in wanted
+        (w.name, lambda base, child, w=w: [against_bare(child, base, w, settings)]) for w in wanted
     ]
     if not settings.quick:
-        steps.append(("small beside large", lambda base, child: beside_large(base)))
-        steps.append(("paced", lambda base, child: paced(base)))
+        steps.append(("small beside large", beside_large))
+        steps.append(("paced", lambda base, child: [paced(base)]))
     rows = []
     with load.tallyd() as (child, base):
         for name, step in steps:
@@ -211,7 +205,7 @@ def section(settings):
                 continue
             settings.note(name)
             try:
-                rows.append(step(base, child))
+                rows.extend(step(base, child))
             except (RuntimeError, OSError) as error:
                 rows.append(failed(name, "", error))
                 if child.poll() is not None:

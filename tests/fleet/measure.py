@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """What the simulation of fleets stands on, measured: three replicas (`--cpus 1`) behind HAProxy on this machine, all
-with deploy/haproxy.cfg and in network namespaces (replicas.py). In one run of under a minute:
+with deploy/haproxy.cfg and in network namespaces (replicas.py). In one run of two minutes:
 
-  - each size of tensor, one request at a time: the processor time of the replica and of all else (HAProxy, client);
-  - all sizes together at random moments (open loop), at a load so low that they hardly meet: how long each takes;
-  - two higher loads: the latencies that the simulation is to foretell.
+  - each size of tensor alone, with pauses: how long it takes, and the processor time of its replica and of all else;
+  - the same where the answers are packed (gzip): then replicas do nearly all of the work, and clients and HAProxy, which
+    share the machine with them here, hardly any;
+  - all sizes of these together at random moments (open loop), at three loads: what the simulation is to foretell.
 
-    tests/fleet/measure.py [--binary tallyd] [--out tests/sim/measured.json] [--seconds 15]
+    tests/fleet/measure.py [--binary tallyd] [--out tests/sim/measured.json] [--seconds 10]
 
-Raw float32. Sizes double, each is two thirds as frequent as the one before. Clients are tests/load/load_client.c.
+Sizes double, each is two thirds as frequent as the one before. Raw float32; what is packed are zeros, asked for by
+strides of 0, so that four bytes go in. Clients are tests/load/load_client.c, which sends the same requests at the same
+times in every run.
 """
 
 import argparse
@@ -22,6 +25,7 @@ import re
 import sys
 import tempfile
 import time
+import urllib.request
 
 import replicas
 
@@ -32,16 +36,20 @@ import overload  # noqa: E402
 KIB = 1 << 10
 SIZES = [64 * KIB << step for step in range(8)]
 WEIGHTS = [100, 66, 44, 29, 19, 13, 8, 6]
-LONGEST = 64 << 20  # alone, so that longer ones can be reckoned
-SHARES = (0.1, 0.3, 0.5)  # of the processors, by what one at a time takes
+LONGEST = 64 << 20  # so that longer ones can be reckoned
+RATES = (160, 400, 640)  # requests a second: about 0.1, 0.3 and 0.5 of two cores
 QUANTILES = 41
-CLIENTS = 4  # processes, so that a tensor that one of them sends holds few up
-QUIET = 0.15  # processors
+CLIENTS, CONNECTIONS = 16, 8  # processes, and of each
+ALONE_S = 3.0
 
 
-def kind(size, weight=1):
+def raw(size):
     path = f"/v1/cumsum?dtype=float32&shape={size // 4}"
-    return overload.Kind(str(size), path, overload.floats(size), weight=weight)
+    return overload.Kind(str(size), path, overload.floats(size))
+
+
+def packed(size, weight=1):
+    return overload.strided(size // 4, 0, weight=weight, accept_encoding="gzip")
 
 
 def quantiles(values, count=QUANTILES):
@@ -54,6 +62,7 @@ class Meter:
 
     def __init__(self, fleet, folder):
         self.load = overload.Load(replicas.load.BIN / "load_client", folder)
+        self.replicas = fleet.replicas
         self.tallyds = [replica.process.pid for replica in fleet.replicas]
         self.proxy = fleet.proxy.pid
         self.server = overload.Server(fleet.port, self.proxy)
@@ -62,24 +71,40 @@ class Meter:
                 process, overload.NICE
             )  # what else runs here takes little of the time
 
+    def work_s(self):
+        """Seconds that the replicas have computed and encoded."""
+        total = 0.0
+        for replica in self.replicas:
+            url = f"http://{replica.address}:{replica.port}/metrics"
+            with urllib.request.urlopen(url, timeout=replicas.PATIENCE) as answer:
+                text = answer.read().decode()
+            for stage in ("compute", "encode"):
+                total += float(re.search(rf'stage_seconds_sum{{stage="{stage}"}} (\S+)', text)[1])
+        return total
+
+    def spent(self):
+        """Processor seconds of the replicas and of HAProxy, and of this machine; all work of the replicas."""
+        replica_s = sum(map(overload.cpu_of, self.tallyds))
+        return replica_s, overload.cpu_of(self.proxy), overload.machine_busy(), self.work_s()
+
     def run(self, kinds, clients=1, **options):
-        """[(kind, ms)] of the answers, and processor seconds: of the replicas, of HAProxy and the clients."""
         commands = [
-            self.load.command(self.server, kinds, warm=0, seed=seed + 1, **options)
+            self.load.command(self.server, kinds, warm=0, cool=5, seed=seed + 1, **options)
             for seed in range(clients)
         ]
-        before = [sum(map(overload.cpu_of, self.tallyds)), overload.cpu_of(self.proxy)]
-        began, busy, times = time.monotonic(), overload.machine_busy(), os.times()
-        with contextlib.ExitStack() as stack, concurrent.futures.ThreadPoolExecutor() as pool:
+        before = self.spent()
+        began, times = time.monotonic(), os.times()
+        with (
+            contextlib.ExitStack() as stack,
+            concurrent.futures.ThreadPoolExecutor(clients) as pool,
+        ):
             running = [stack.enter_context(overload.under_way(command)) for command in commands]
             outputs = list(pool.map(lambda child: child.stdout.read(), running))
             if any(child.wait(60) != 0 for child in running):
                 raise RuntimeError("load_client failed")
-        after = [sum(map(overload.cpu_of, self.tallyds)), overload.cpu_of(self.proxy)]
         took, client = time.monotonic() - began, os.times()
-        replica_s = after[0] - before[0]
-        else_s = after[1] - before[1] + sum(client[:4]) - sum(times[:4])
-        others = (overload.machine_busy() - busy - replica_s - else_s) / took
+        replica_s, proxy_s, busy_s, work_s = (b - a for a, b in zip(before, self.spent()))
+        else_s = proxy_s + sum(client[:4]) - sum(times[:4])
         records = [
             record
             for output in outputs
@@ -95,66 +120,37 @@ class Meter:
             "lost": len(records) - len(found),
             "replica_s": replica_s,
             "else_s": else_s,
-            "others": round(others, 2),
+            "work_s": work_s,
+            "others": round((busy_s - replica_s - else_s) / took, 2),
         }
 
 
-def quietly(measure):
-    """Once more if other programs took much of the machine meanwhile; the quieter of the two."""
-    tries = [measure()]
-    if tries[0]["others"] > QUIET:
-        tries.append(measure())
-    return min(tries, key=lambda run: run["others"])
-
-
-def one_at_a_time(meter, size, seconds):
-    """Processor time of a request."""
-    run = meter.run([kind(size)], connections=1, seconds=seconds)
-    count = len(run["answers"])
+def alone(meter, kind, size, core):
+    """What a request takes that meets no other (one that would is not sent) and finds everybody asleep. `core` is what of
+    the processor time counts as its replica's work; the rest is everybody's, on its way.
+    """
+    rate = min(80, 0.25 / (0.6e-3 + size * 4e-9))  # for a quarter of the time
+    run = meter.run([kind], connections=1, rate=rate, seconds=ALONE_S)
+    times = [ms for _, ms in run["answers"]]
+    core_ms = 1e3 * run[core] / len(times)
     return {
         "bytes": size,
-        "replica_ms": 1e3 * run["replica_s"] / count,
-        "else_ms": 1e3 * run["else_s"] / count,
-        "alone_ms": sorted(ms for _, ms in run["answers"]),
-        "others": run["others"],
+        "requests": len(times),
+        "mean_ms": round(sum(times) / len(times), 4),
+        "core_ms": round(core_ms, 4),
+        "rest_ms": round(1e3 * (run["replica_s"] + run["else_s"]) / len(times) - core_ms, 4),
+        "alone_ms": [round(ms, 3) for ms in quantiles(times)],
     }
 
 
 def together(meter, rate, seconds):
-    kinds = [kind(size, weight) for size, weight in zip(SIZES, WEIGHTS)]
-    rate = max(1, round(rate / CLIENTS))
-    run = meter.run(kinds, CLIENTS, connections=32, rate=rate, seconds=seconds, cool=5)
-    return run | {"rate": rate * CLIENTS, "seconds": seconds}
-
-
-def costs(rows, idle):
-    """What a request takes when it meets hardly any other, but finds everybody asleep, as when it came alone: times from
-    the run at the lowest load, processor time as one at a time, all longer by what it was longer in that run.
-    """
-    mean_ms = sum(w * row["replica_ms"] for w, row in zip(WEIGHTS, rows)) / sum(WEIGHTS)
-    asleep = 1e3 * idle["replica_s"] / len(idle["answers"]) / mean_ms
-    for at, row in enumerate(rows):
-        times = (
-            [ms for which, ms in idle["answers"] if which == at]
-            if at < len(SIZES)
-            else row["alone_ms"]
-        )
-        yield {
-            "bytes": row["bytes"],
-            "requests": len(times),
-            "mean_ms": round(sum(times) / len(times), 4),
-            "replica_ms": round(row["replica_ms"] * (asleep if at < len(SIZES) else 1), 4),
-            "else_ms": round(row["else_ms"], 4),
-            "alone_ms": [round(ms, 3) for ms in quantiles(times)],
-        }
+    kinds = [packed(size, weight) for size, weight in zip(SIZES, WEIGHTS)]
+    options = {"connections": CONNECTIONS, "rate": rate / CLIENTS, "seconds": seconds}
+    return meter.run(kinds, CLIENTS, **options) | {"rate": rate, "seconds": seconds}
 
 
 def summary(run):
     times = [ms for _, ms in run["answers"]]
-    by_size = {
-        str(size): quantiles([ms for which, ms in run["answers"] if which == at], 101)
-        for at, size in enumerate(SIZES)
-    }
     return {
         "rate": run["rate"],
         "seconds": run["seconds"],
@@ -164,9 +160,6 @@ def summary(run):
         "else_cores": round(run["else_s"] / run["seconds"], 3),
         "others": run["others"],
         "quantiles_ms": [round(ms, 3) for ms in quantiles(times, 201)],
-        "of_size_p50_p99_ms": {
-            size: [round(q[50], 3), round(q[99], 3)] for size, q in by_size.items()
-        },
     }
 
 
@@ -187,39 +180,40 @@ def main():
         replicas.Fleet(folder, namespaces, settings.binary, None, flags) as fleet,
     ):
         meter = Meter(fleet, folder)
-        meter.run([kind(size) for size in SIZES], connections=6, seconds=1.5)
-        rows = [one_at_a_time(meter, size, 0.8) for size in [*SIZES, LONGEST]]
-        work_ms = sum(w * (row["replica_ms"] + row["else_ms"]) for w, row in zip(WEIGHTS, rows))
-        cores = len(os.sched_getaffinity(0))
-        rates = [share * cores * 1e3 / (work_ms / sum(WEIGHTS)) for share in SHARES]
-        runs = [quietly(lambda: together(meter, rate, settings.seconds)) for rate in rates]
+        for make in (raw, packed):
+            meter.run([make(size) for size in SIZES], connections=6, seconds=1.0)
+        sizes = [alone(meter, raw(size), size, "replica_s") for size in [*SIZES, LONGEST]]
+        of_packed = [alone(meter, packed(size), size, "work_s") for size in SIZES]
+        loads = [summary(together(meter, rate, settings.seconds)) for rate in RATES]
     found = {
         "command": "tests/fleet/measure.py",
         "date": time.strftime("%Y-%m-%d"),
         "machine": next(
             line.split(": ")[1]
-            for line in open("/proc/cpuinfo").read().splitlines()
+            for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
             if line.startswith("model name")
         ),
         "system": f"Linux {platform.release().split('-')[0]}",
-        "cores": cores,
+        "cores": len(os.sched_getaffinity(0)),
         "network": "namespaces" if namespaces else "loopback",
-        "replicas": 3,
+        "replicas": len(meter.replicas),
+        "clients": CLIENTS,
         "weights": WEIGHTS,
-        "sizes": list(costs(rows, runs[0])),
-        "loads": [summary(run) for run in runs],
+        "sizes": sizes,
+        "packed": of_packed,
+        "loads": loads,
     }
     settings.out.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(found, indent=1)
     text = re.sub(r"\[[-\d.,\s]+\]", lambda numbers: " ".join(numbers[0].split()), text)
     settings.out.write_text(text + "\n")
-    for row in found["sizes"]:
+    for row in sizes + of_packed:
         print(
-            "{bytes:9} bytes: {mean_ms:8.3f} ms, replica {replica_ms:.3f}, else {else_ms:.3f}".format(
+            "{bytes:9} bytes: {mean_ms:8.3f} ms, replica {core_ms:.3f}, rest {rest_ms:.3f}".format(
                 **row
             )
         )
-    for run in found["loads"]:
+    for run in loads:
         q = run["quantiles_ms"]
         print(
             f"{run['rate']}/s: p50 {q[100]:.2f}, p99 {q[198]:.2f} ms, cores of replicas {run['replica_cores']},"

@@ -18,4 +18,4 @@ if [ "$1" != inside ]; then
 fi
 mount --make-rprivate /
 mount --bind "$2.installed/usr/local" /usr/local
-sh deploy/image-root.sh "$2"
+sh deploy/image-root.sh "$2" "$(sh deploy/version.sh)"

@@ -54,9 +54,12 @@ static void check_head(const unsigned char *carry, size_t count)
     REQUIRE(carry_held(head.dtype, head.position) < CARRY_BLOCK);
     unsigned char *again = run_copy(carry, count);
     struct carry_crc crc = {.done = 0};
+    struct carry_crc checked = {.done = 0};
     REQUIRE(again != NULL);
-    REQUIRE(carry_seal(&head, again, count, NULL, &err) == STATUS_OK);
-    REQUIRE(carry_check_crc(&crc, again, count, NULL, &err) == STATUS_OK);
+    carry_write_head(&head, again);
+    carry_crc_add(&crc, again, count);
+    carry_write_crc(&crc, again);
+    REQUIRE(carry_check_crc(&checked, again, count, NULL, &err) == STATUS_OK);
     memcpy(again + 12, carry + 12, 4);
     REQUIRE(memcmp(again, carry, count) == 0);
     free(again);

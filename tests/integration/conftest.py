@@ -1,6 +1,5 @@
 """Fixtures: one tallyd for the whole session, and a factory for private ones."""
 
-import os
 import pathlib
 import sys
 
@@ -8,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from support.fixtures import living, log_dir, server  # noqa: E402, F401
 from support.tallyd import MODE, Tallyd  # noqa: E402
 
 
@@ -24,30 +24,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session")
-def log_dir(tmp_path_factory):
-    logs = os.environ.get("TALLY_LOGS")
-    if logs is None:
-        return tmp_path_factory.mktemp("logs")
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    directory = pathlib.Path(logs).resolve() / f"tallyd-{worker}"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
-
-
-@pytest.fixture(scope="session")
 def session_server(log_dir):
-    """The shared server. It must live through every test and leave with status 0."""
-    server = Tallyd(log_dir / "session.log")
-    yield server
-    server.check_alive()
-    server.stop()
-
-
-@pytest.fixture
-def server(session_server):
-    session_server.check_alive()
-    yield session_server
-    session_server.check_alive()
+    with living(log_dir / "session.log") as server:
+        yield server
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def faults(start_server, tmp_path):
 def test_every_failing_call_is_answered_clearly_and_survived(faults):
     service = faults(*POCL, "--device-timeout-ms=20000")
     statuses = set()
-    for skip in range(0, 14, 2):  # a warm run makes fewer calls
+    for skip in range(0, 14, 3):  # a warm run makes fewer calls
         service.say(f"skip={skip},count=1,code=-5")
         statuses.add(service.ask())
         service.heals()
@@ -124,10 +124,10 @@ def test_a_lost_device_is_out_of_use_until_it_is_back(faults):
 
 def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
     service = faults(*POCL, "--device-timeout-ms=1000")
-    service.say("hang_ms=8000")
+    service.say("hang_ms=4000")
     start = time.monotonic()
     assert service.ask() == 503
-    assert time.monotonic() - start < 7.9
+    assert time.monotonic() - start < 3.9
     assert "--device-timeout-ms" in service.detail
     assert "ready" not in service.states()
     until(service.is_not_ready)

@@ -1,6 +1,9 @@
 """The simulator of fleets (tests/sim/fleet.py) against formulas of queueing theory, and its parts against what they stand for."""
 
+import json
 import math
+import struct
+import subprocess
 import sys
 
 import pytest
@@ -10,6 +13,7 @@ from support.tallyd import TOP
 sys.path.insert(0, str(TOP / "tests" / "sim"))
 
 import fleet  # noqa: E402
+import one_machine  # noqa: E402
 
 pytestmark = pytest.mark.release_only
 SMALL, LARGE = 1000, 8 * fleet.MIB
@@ -23,7 +27,7 @@ class Exponential:
         self.mean, self.all_alike = mean, all_alike
 
     def draw(self, size, numbers):
-        return self.mean if self.all_alike else numbers.expovariate(1 / self.mean), 0.0, 1.0
+        return self.mean if self.all_alike else numbers.expovariate(1 / self.mean), 0.0
 
 
 def simulate(size, costs=None, cores=1.0, places=MANY, **changes):
@@ -147,10 +151,9 @@ def test_a_seed_gives_the_same_figures_and_another_one_others():
 
 
 def test_costs_are_those_that_were_measured_and_grow_with_the_size():
-    measured = fleet.measured()
-    costs = fleet.Costs(measured)
-    for row in measured["sizes"]:
-        assert costs.mean(costs.core_s, row["bytes"]) == pytest.approx(row["replica_ms"] / 1e3)
+    costs = fleet.measured_costs()
+    for row in fleet.measured()["sizes"]:
+        assert costs.mean(costs.core_s, row["bytes"]) == pytest.approx(row["core_ms"] / 1e3)
     sizes = [1 << power for power in range(10, 30)]
     means = [costs.mean(costs.core_s, size) for size in sizes]
     assert means == sorted(means) and means[0] > 0
@@ -164,3 +167,44 @@ def test_a_retry_that_avoids_a_replica_goes_to_another():
     balancer.set_up(1, True)
     balancer.begin(0)
     assert balancer.least(avoid=-1) == 1
+
+
+# ---- the three replicas that were measured ----
+
+
+def test_what_was_measured_is_foretold_within_a_fifth():
+    assert len(fleet.measured()["loads"]) == 3
+    assert list(one_machine.missed(fleet.measured())) == []
+
+
+def test_a_fleet_that_was_measured_half_as_fast_is_not_foretold():
+    measured = fleet.measured()
+    for load in measured["loads"]:
+        load["quantiles_ms"] = [2 * ms for ms in load["quantiles_ms"]]
+    assert len(list(one_machine.missed(measured))) == 6
+
+
+def test_the_requests_of_a_load_are_replayed(server, tmp_path):
+    """They are those that load_client sends, each at its time."""
+    weights, command = [5, 2, 1], [str(TOP / "build/bin/load_client"), "--port", str(server.port)]
+    command += "--connections 50 --warm 0 --seconds 0.3 --rate 200 --seed 4".split()
+    (tmp_path / "body").write_bytes(b"")
+    for number, weight in enumerate(weights):
+        head = tmp_path / str(number)
+        head.write_text("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        command.append(f"{weight},-,{head},{tmp_path / 'body'}")
+    line, _, data = subprocess.run(command, check=True, capture_output=True).stdout.partition(b"\n")
+    record = struct.Struct("<QQQQQIHH")  # struct record of load_client.c
+    assert json.loads(line)["record_bytes"] == record.size
+    sent = sorted((due, kind) for due, *_, kind in record.iter_unpack(data))
+    foretold = list(one_machine.requests_of(3, 200, 0.3, weights))
+    assert 30 < len(foretold) == len(sent)
+    for (due_ns, kind), (time_s, foretold_kind) in zip(sent, foretold):
+        assert kind == foretold_kind
+        assert (due_ns - sent[0][0]) / 1e9 == pytest.approx(time_s, abs=1e-8)
+
+
+def test_who_needs_little_has_it_and_the_others_have_the_same():
+    assert one_machine.fair_parts([1, 0.2, 1], 2) == pytest.approx([0.9, 0.2, 0.9])
+    assert one_machine.fair_parts([0.5, 0.25], 2) == [0.5, 0.25]
+    assert one_machine.fair_parts([1, 1, 1, 1], 2) == [0.5] * 4

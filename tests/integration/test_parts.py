@@ -598,3 +598,11 @@ def test_more_lines_than_the_budget_holds_are_refused_at_once(start_server):
     split(post(client, dtype, stored, carry, part="last"))
     client.close()
     until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 60)
+
+
+@pytest.mark.parametrize("length", ["1", "64", "100000"])
+def test_a_length_of_a_carry_beside_json_is_refused(pair, length):
+    for client in pair:
+        answer = client.post("/v1/cumsum", b'{"data": [1, 2]}', JSON, {LENGTH: length})
+        assert answer.status == 400 and answer.json()["field"] == LENGTH, answer
+        assert client.post("/v1/cumsum", b'{"data": [1, 2]}', JSON).json()["data"] == [1, 3]

@@ -14,6 +14,7 @@ import pytest
 from support import calls
 from support.calls import BODY, PATH, SUMS, works
 from support.certificates import Tls
+from support.collector import Collector
 from support.tallyd import MODE, TOP
 from support.waiting import until
 
@@ -75,9 +76,12 @@ def test_the_unit_lets_no_such_call_through(name):
 def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path):
     sock = tmp_path / "sock"
     tls = Tls(tmp_path / "tls")
+    collector = Collector()
+    endpoint = collector.url.replace("127.0.0.1", "localhost")
     group = str(os.getgid())
     server = start_server(
         *("--listen", f"unix:{sock}", "--socket-group", group, "--allow-client-shm"),
+        *("--otlp-endpoint", endpoint),
         preexec_fn=filtered(allowed()),
         env={"OCL_ICD_VENDORS": str(tmp_path)},  # other drivers call more: docs/devices.md
         tls=tls,
@@ -104,7 +108,9 @@ def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path
         assert wire.answer().status == 413
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
     assert works(server)
+    until(lambda: server.metric("tally_traces_sent_total") > 0, 60)
     assert pathlib.Path(f"/proc/{server.pid}/status").read_text().count("Seccomp:\t2") == 1
     client.close()
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
+    collector.close()

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from support.tallyd import TOP, Tallyd
 
 CALLERS = ("tallyd", "libmicrohttpd", "libjansson", "other")
 CALLS = ("allocate", "lock", "receive", "send", "epoll_ctl")
-COUNT = 200
+COUNT = 20
 
 
 class Counters:
@@ -54,31 +55,48 @@ DIALECTS = {
 ALLOCATIONS = {"raw": 2, "json": 4, "v2": 5}
 
 
-def per_request(counted, dialect):
-    server, counters = counted
-    client = server.client()
-    for _ in range(20):  # records and connection are there, the kernels loaded
-        assert client.post(*DIALECTS[dialect]).status == 200
-    before = counters.read()
-    for _ in range(COUNT):
-        assert client.post(*DIALECTS[dialect]).status == 200
-    found = (counters.read() - before) / COUNT
-    client.close()
-    return {call: dict(zip(CALLERS, row)) for call, row in zip(CALLS, found)}
+class Rounds:
+    """Rounds of requests on one connection, and what a request of the best round cost in calls: where
+    other programs are at work, the device's thread is not yet asleep again when the next request
+    comes, takes it from the queue and computes it itself, which is some locks more."""
+
+    def __init__(self, counted, dialect):
+        server, self.counters = counted
+        self.client, self.request = server.client(), DIALECTS[dialect]
+        self.round()  # records and connection are there, the kernels loaded
+        self.best = self.round()
+
+    def round(self):
+        before = self.counters.read()
+        for _ in range(COUNT):
+            assert self.client.post(*self.request).status == 200
+        return (self.counters.read() - before) / COUNT
+
+    def within(self, bounds):
+        self.best = np.minimum(self.best, self.round())
+        return all(self.of(*call) <= most for call, most in bounds.items())
+
+    def of(self, call, caller):
+        return self.best[CALLS.index(call), CALLERS.index(caller)]
 
 
 @pytest.mark.release_only
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_small_request_takes_few_allocations_and_system_calls(counted, dialect):
-    found = per_request(counted, dialect)
-    assert found["allocate"]["tallyd"] <= ALLOCATIONS[dialect] + 0.2, found
-    assert found["allocate"]["libjansson"] <= 0.1, found
-    # Two are for the loan of the device to the HTTP thread; two for the worker's record of its batch,
-    # from which it is taken should the driver hang; two more are those of our own OpenCL driver.
-    # Where the machine is busy, the device's thread is not always asleep yet, and computes itself.
-    assert found["lock"]["tallyd"] <= 18, found
-    assert found["send"]["libmicrohttpd"] <= 1.1, found
-    # This client sends header and body apart. Nothing is suspended, which would be an epoll_ctl()
-    # to leave, one to come back and a recv() in vain.
-    assert found["receive"]["libmicrohttpd"] <= 2.2, found
-    assert found["epoll_ctl"]["libmicrohttpd"] <= 0.1, found
+    bounds = {
+        ("allocate", "tallyd"): ALLOCATIONS[dialect] + 0.2,
+        ("allocate", "libjansson"): 0.1,
+        # Two are for the loan of the device to the HTTP thread; two for the worker's record of its
+        # batch, from which it is taken should the driver hang; two more are our own OpenCL driver's.
+        ("lock", "tallyd"): 15.2,
+        ("send", "libmicrohttpd"): 1.1,
+        # This client sends header and body apart. Nothing is suspended, which would be an
+        # epoll_ctl() to leave, one to come back and a recv() in vain.
+        ("receive", "libmicrohttpd"): 2.2,
+        ("epoll_ctl", "libmicrohttpd"): 0.1,
+    }
+    rounds = Rounds(counted, dialect)
+    deadline = time.monotonic() + 60
+    while not rounds.within(bounds):
+        assert time.monotonic() < deadline, rounds.best
+    rounds.client.close()

@@ -186,7 +186,7 @@ def test_a_path_of_the_endpoint_is_used_as_it_is_and_other_urls_are_refused(
     server = start_server("--otlp-endpoint", collector.url + "/api/otlp")
     server.client().get("/livez", {"traceparent": SAMPLED})
     assert collector.trace(TRACE) and collector.requests[0][0] == "/api/otlp"
-    for bad in ("localhost:4317", "ftp://localhost", "http://", "http://host:99999999"):
+    for bad in ("localhost:4317", "ftp://localhost", "http://", "http://host:99999", "https://host"):
         server = start_server("--otlp-endpoint", bad, wait=False)
         assert server.wait() == 2
         assert "--otlp-endpoint" in server.log and bad in server.log

@@ -31,11 +31,20 @@ enum {
     ALL_SHAPES = SHAPES + 3, /* with those that only one test tries */
     JOBS = 4 * SHAPES,
     NARROW_FROM = 7, /* first of the shapes that only some lengths try */
-    ROWS_ONLY = 2    /* shapes that transposed squares run */
+    ROWS_ONLY = 2,   /* shapes that transposed squares run */
+    LONG_ONES = 4095 /* elements */
 };
 
 static bool all; /* --all: every length in every way; without it, in the two plainest ways,
                     without most of the narrow columns, and int64 without what is turned over */
+
+/* What all tests run in. */
+static struct {
+    struct slab *slab;
+    uint64_t *want;
+} memory;
+
+#define MEMORY_BYTES ((size_t)160 << 21)
 
 /* ---- docs/design/numerics.md over any addition whose identity is 0 ---- */
 
@@ -166,8 +175,8 @@ struct job {
 
 struct bench {
     struct scan_device *device;
-    struct slab *slab;
-    uint64_t *want;  /* as much as the slab */
+    struct slab *slab; /* borrowed: all tests share one, whose pages are costly to get */
+    uint64_t *want;    /* as much as the slab */
     bool alone;      /* one job a run: in a batch, small ones are left to the generic kernel */
     size_t first;    /* shape */
     size_t most;     /* shapes: up to here */
@@ -245,6 +254,14 @@ static size_t shapes_of(int64_t length)
     return length <= 600 ? SHAPES : length == SUPER + 1 ? SHAPES - 1 : NARROW_FROM;
 }
 
+/* Two of the four flags of a shape, the others with the next length: for long lines without
+ * --all, where numbers of elements follow each other. */
+static bool turn_of_flags(int64_t length, size_t number)
+{
+    const bool both_or_none = number % 4 == 0 || number % 4 == 3;
+    return all || length < LONG_ONES || both_or_none == ((size_t)length + number / 4) % 2;
+}
+
 /* All shapes and flags of one length as one batch. */
 static void run_length(const struct bench *bench, enum dtype dtype, int64_t length)
 {
@@ -259,7 +276,7 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     size_t want = 0;
     size_t count = 0;
     for (size_t number = 4 * bench->first; number < most; number++) {
-        if (skips(bench, number / 4)) {
+        if (skips(bench, number / 4) || !turn_of_flags(length, number)) {
             continue;
         }
         struct job *job = &jobs[count];
@@ -303,7 +320,7 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     }
 }
 
-static const int64_t long_ones[] = {4095,  4097,  65279, 65280, 65281,  65535, 65536,
+static const int64_t long_ones[] = {LONG_ONES,  4097,  65279, 65280, 65281,  65535, 65536,
                                     65537, 65544, 65791, 65793, 131073, 131329};
 
 /* The lengths that one way tries with one element type. */
@@ -323,8 +340,8 @@ static struct lengths lengths_of(size_t number, int kind)
     if (all) {
         return (struct lengths){few ? 0 : 600, kind == 0 && !few ? 1 : 37, 0, few ? 3 : 1};
     }
-    if (plain && kind == 0) {
-        return (struct lengths){600, 37, 0, 1};
+    if (plain && kind == 0) { /* GPU kernels run every shape alone: a block and two groups */
+        return (struct lengths){options->gpu_kernels ? 272 : 600, 37, 0, 1};
     }
     return (struct lengths){few         ? 0
                             : kind == 0 ? 300
@@ -332,19 +349,12 @@ static struct lengths lengths_of(size_t number, int kind)
                             37, (number + 5 * (size_t)kind) % 6, 6};
 }
 
-static void bench_close(struct bench *bench)
-{
-    scan_device_close(bench->device);
-    slab_destroy(bench->slab);
-    free(bench->want);
-}
-
 static void every_length_gives_the_written_tree(const void *context)
 {
     const struct scan_way *way = context;
     struct bench bench = {.device = scan_case_device(&way->options),
-                          .slab = slab_create((size_t)160 << 21),
-                          .want = malloc((size_t)160 << 21),
+                          .slab = memory.slab,
+                          .want = memory.want,
                           .alone = way->options.gpu_kernels,
                           .most = SHAPES};
     for (int kind = 0; kind < 2 && bench.device != NULL; kind++) {
@@ -360,7 +370,7 @@ static void every_length_gives_the_written_tree(const void *context)
             run_length(&bench, dtype, long_ones[i]);
         }
     }
-    bench_close(&bench);
+    scan_device_close(bench.device);
 }
 
 /* Kernels that are not preferred for every shape they can run. */
@@ -378,20 +388,22 @@ static void other_kernels_give_the_written_tree(const void *context)
     const size_t number = *(const size_t *)context;
     const struct scan_aids options = {.variant = others[number].variant, .stream_bytes = 1};
     struct bench bench = {.device = scan_case_device(&options),
-                          .slab = slab_create((size_t)16 << 20),
-                          .want = malloc((size_t)16 << 20),
+                          .slab = memory.slab,
+                          .want = memory.want,
                           .first = others[number].first,
                           .most = others[number].most};
     for (int64_t n = 2; n <= 1100 && bench.device != NULL; n += n > 70 ? 37 : 1) {
         run_length(&bench, DTYPE_F64, n);
     }
-    bench_close(&bench);
+    scan_device_close(bench.device);
 }
 
 int main(int argc, char **argv)
 {
     char sentence[128];
     all = argc > 1 && strcmp(argv[1], "--all") == 0;
+    memory.slab = slab_create(MEMORY_BYTES);
+    memory.want = malloc(MEMORY_BYTES);
     ktest_run("the trees of docs/design/numerics.md are prefix sums",
               the_written_trees_are_prefix_sums, NULL);
     for (size_t w = 0; w < SCAN_WAYS; w++) {
@@ -403,5 +415,7 @@ int main(int argc, char **argv)
         (void)snprintf(sentence, sizeof sentence, "%s give the written tree", others[i].name);
         ktest_run(sentence, other_kernels_give_the_written_tree, &i);
     }
+    slab_destroy(memory.slab);
+    free(memory.want);
     return ktest_finish();
 }

@@ -29,13 +29,29 @@ struct oracle_line {
 struct small_float {
     int significand;
     int least_unit; /* every value is a multiple of 2^least_unit */
-    int exponent_bias;
     int mantissa_bits;
     double overflow; /* magnitudes from here on round to infinity */
 };
 
-static const struct small_float f16_format = {11, -24, 15, 10, 65520.0};
-static const struct small_float bf16_format = {8, -133, 127, 7, 0x1.FFp127};
+static const struct small_float f16_format = {11, -24, 10, 65520.0};
+static const struct small_float bf16_format = {8, -133, 7, 0x1.FFp127};
+
+/* 2^n, a normal number. */
+static double power_of_two(int n)
+{
+    uint64_t bits = (uint64_t)(n + 1023) << 52;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The n with 2^(n - 1) <= value < 2^n, of a normal number. */
+static int exponent_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (int)(bits >> 52 & 0x7FF) - 1022;
+}
 
 static double small_decode(const struct small_float *f, uint16_t bits)
 {
@@ -47,9 +63,10 @@ static double small_decode(const struct small_float *f, uint16_t bits)
     if (exponent == exponent_mask) {
         value = mantissa != 0 ? (double)NAN : (double)INFINITY;
     } else if (exponent == 0) {
-        value = ldexp(mantissa, f->least_unit);
+        value = mantissa * power_of_two(f->least_unit);
     } else {
-        value = ldexp(mantissa + (1 << f->mantissa_bits), f->least_unit + exponent - 1);
+        value =
+            (mantissa + (1 << f->mantissa_bits)) * power_of_two(f->least_unit + exponent - 1);
     }
     return (bits & 0x8000) != 0 ? -value : value;
 }
@@ -62,20 +79,19 @@ static uint16_t small_encode(const struct small_float *f, double value)
     }
     uint16_t sign = signbit(value) ? 0x8000 : 0;
     double magnitude = fabs(value);
-    if (magnitude < ldexp(1.0, f->least_unit - 1)) {
+    if (magnitude < power_of_two(f->least_unit - 1)) {
         return sign; /* also a zero, which has no exponent */
     }
     if (magnitude >= f->overflow) {
         return sign | infinity;
     }
-    int exponent;
-    (void)frexp(magnitude, &exponent);
-    int unit = exponent - f->significand;
+    int unit = exponent_of(magnitude) - f->significand;
     if (unit < f->least_unit) {
         unit = f->least_unit;
     }
-    /* A whole number of units, at most 2^significand: nearbyint rounds to nearest even. */
-    double units = nearbyint(ldexp(magnitude, -unit));
+    /* A whole number of units, at most 2^significand: numbers from 2^52 on are whole, so this
+     * addition rounds to nearest even, and the subtraction is exact. */
+    double units = magnitude * power_of_two(-unit) + 0x1p52 - 0x1p52;
     int steps = unit - f->least_unit;
     /* units >= 2^mantissa_bits whenever steps > 0: adding them carries into the exponent. */
     return (uint16_t)(sign | ((steps << f->mantissa_bits) + (int)units));
@@ -109,13 +125,23 @@ enum accumulator {
     ACC_INTEGER
 };
 
-static enum accumulator accumulator_of(const struct scan_desc *desc)
+/* What one element is, and what a sum. */
+struct oracle_kind {
+    enum dtype dtype;
+    size_t bytes;
+    enum accumulator acc;
+};
+
+static struct oracle_kind kind_of(const struct scan_desc *desc)
 {
-    if (dtype_info(desc->dtype)->kind != DTYPE_KIND_FLOAT) {
-        return ACC_INTEGER;
+    const struct dtype_info *info = dtype_info(desc->dtype);
+    struct oracle_kind kind = {desc->dtype, info->bytes, ACC_WIDE};
+    if (info->kind != DTYPE_KIND_FLOAT) {
+        kind.acc = ACC_INTEGER;
+    } else if (desc->precision == PRECISION_NATIVE && desc->dtype != DTYPE_F64) {
+        kind.acc = ACC_NATIVE;
     }
-    bool native = desc->precision == PRECISION_NATIVE && desc->dtype != DTYPE_F64;
-    return native ? ACC_NATIVE : ACC_WIDE;
+    return kind;
 }
 
 static union oracle_value add(enum accumulator acc, union oracle_value a, union oracle_value b)
@@ -143,29 +169,28 @@ static union oracle_value zero(enum accumulator acc, bool positive)
     return value;
 }
 
-static union oracle_value load(const struct scan_desc *desc, const void *buffer, ptrdiff_t at)
+static union oracle_value load(const struct oracle_kind *kind, const void *buffer, ptrdiff_t at)
 {
-    size_t bytes = dtype_info(desc->dtype)->bytes;
-    const unsigned char *p = (const unsigned char *)buffer + at * (ptrdiff_t)bytes;
+    const unsigned char *p = (const unsigned char *)buffer + at * (ptrdiff_t)kind->bytes;
     union oracle_value value = {.u = 0};
     double number;
 
-    if (accumulator_of(desc) == ACC_INTEGER) {
-        memcpy(&value.u, p, bytes); /* high bytes are cut off again by the store */
+    if (kind->acc == ACC_INTEGER) {
+        memcpy(&value.u, p, kind->bytes); /* high bytes are cut off again by the store */
         return value;
     }
-    if (desc->dtype == DTYPE_F64) {
+    if (kind->dtype == DTYPE_F64) {
         memcpy(&number, p, sizeof number);
-    } else if (desc->dtype == DTYPE_F32) {
+    } else if (kind->dtype == DTYPE_F32) {
         float single;
         memcpy(&single, p, sizeof single);
         number = (double)single;
     } else {
         uint16_t bits;
         memcpy(&bits, p, sizeof bits);
-        number = desc->dtype == DTYPE_F16 ? oracle_from_f16(bits) : oracle_from_bf16(bits);
+        number = kind->dtype == DTYPE_F16 ? oracle_from_f16(bits) : oracle_from_bf16(bits);
     }
-    if (accumulator_of(desc) == ACC_NATIVE) {
+    if (kind->acc == ACC_NATIVE) {
         value.native = (float)number;
     } else {
         value.wide = number;
@@ -173,28 +198,26 @@ static union oracle_value load(const struct scan_desc *desc, const void *buffer,
     return value;
 }
 
-static void store(const struct scan_desc *desc, void *buffer, ptrdiff_t at,
+static void store(const struct oracle_kind *kind, void *buffer, ptrdiff_t at,
                   union oracle_value value)
 {
-    size_t bytes = dtype_info(desc->dtype)->bytes;
-    unsigned char *p = (unsigned char *)buffer + at * (ptrdiff_t)bytes;
-    enum accumulator acc = accumulator_of(desc);
-    if (acc == ACC_INTEGER) {
-        memcpy(p, &value.u, bytes);
+    unsigned char *p = (unsigned char *)buffer + at * (ptrdiff_t)kind->bytes;
+    if (kind->acc == ACC_INTEGER) {
+        memcpy(p, &value.u, kind->bytes);
         return;
     }
-    double number = acc == ACC_NATIVE ? (double)value.native : value.wide;
-    if (desc->dtype == DTYPE_F64) {
+    double number = kind->acc == ACC_NATIVE ? (double)value.native : value.wide;
+    if (kind->dtype == DTYPE_F64) {
         uint64_t quiet = UINT64_C(0x7FF8000000000000);
-        memcpy(p, isnan(number) ? (void *)&quiet : (void *)&number, bytes);
-    } else if (desc->dtype == DTYPE_F32) {
+        memcpy(p, isnan(number) ? (void *)&quiet : (void *)&number, sizeof number);
+    } else if (kind->dtype == DTYPE_F32) {
         uint32_t quiet = UINT32_C(0x7FC00000);
         float single = (float)number;
-        memcpy(p, isnan(number) ? (void *)&quiet : (void *)&single, bytes);
+        memcpy(p, isnan(number) ? (void *)&quiet : (void *)&single, sizeof single);
     } else {
         uint16_t bits =
-            desc->dtype == DTYPE_F16 ? oracle_to_f16(number) : oracle_to_bf16(number);
-        memcpy(p, &bits, bytes);
+            kind->dtype == DTYPE_F16 ? oracle_to_f16(number) : oracle_to_bf16(number);
+        memcpy(p, &bits, sizeof bits);
     }
 }
 
@@ -202,71 +225,72 @@ static void store(const struct scan_desc *desc, void *buffer, ptrdiff_t at,
 
 /* Everything E(k) is made of, for the group that k lies in. */
 struct prefix {
-    enum accumulator acc;
+    struct oracle_kind kind;
+    uint64_t length;
     union oracle_value superblocks; /* S[s] */
     union oracle_value blocks;      /* B[b] */
     union oracle_value groups;      /* c[g] */
+    union oracle_value base;        /* (S[s] + B[b]) + c[g] */
     union oracle_value q[GROUP];    /* Kogge-Stone prefixes of the group */
 };
 
-static void load_group(const struct scan_desc *desc, const void *in, struct oracle_line line,
-                       uint64_t start, struct prefix *p)
+static void load_group(const void *in, struct oracle_line line, uint64_t start,
+                       struct prefix *p)
 {
-    uint64_t length =
-        (uint64_t)desc->sizes[desc->axis < 0 ? desc->axis + desc->rank : desc->axis];
+    const enum accumulator acc = p->kind.acc;
     for (int i = 0; i < GROUP; i++) {
         uint64_t k = start + (uint64_t)i;
-        p->q[i] = k < length ? load(desc, in, line.first + (ptrdiff_t)k * line.step)
-                             : zero(p->acc, false);
+        p->q[i] = k < p->length ? load(&p->kind, in, line.first + (ptrdiff_t)k * line.step)
+                                : zero(acc, false);
     }
     for (int d = 1; d < GROUP; d *= 2) {
         for (int i = GROUP - 1; i >= d; i--) {
-            p->q[i] = add(p->acc, p->q[i - d], p->q[i]);
+            p->q[i] = add(acc, p->q[i - d], p->q[i]);
         }
     }
+    p->base = add(acc, add(acc, p->superblocks, p->blocks), p->groups);
 }
 
 /* The group that ends before element `start` of the line is complete: pass its total on. */
 static void close_group(struct prefix *p, uint64_t start)
 {
-    p->groups = add(p->acc, p->groups, p->q[GROUP - 1]);
+    const enum accumulator acc = p->kind.acc;
+    p->groups = add(acc, p->groups, p->q[GROUP - 1]);
     if (start % BLOCK == 0) {
-        p->blocks = add(p->acc, p->blocks, p->groups);
-        p->groups = zero(p->acc, false);
+        p->blocks = add(acc, p->blocks, p->groups);
+        p->groups = zero(acc, false);
     }
     if (start % SUPERBLOCK == 0) {
-        p->superblocks = add(p->acc, p->superblocks, p->blocks);
-        p->blocks = zero(p->acc, false);
+        p->superblocks = add(acc, p->superblocks, p->blocks);
+        p->blocks = zero(acc, false);
     }
 }
 
 static union oracle_value prefix_at(const struct prefix *p, uint64_t k)
 {
-    union oracle_value base = add(p->acc, add(p->acc, p->superblocks, p->blocks), p->groups);
-    return k % GROUP == 0 ? base : add(p->acc, base, p->q[k % GROUP - 1]);
+    return k % GROUP == 0 ? p->base : add(p->kind.acc, p->base, p->q[k % GROUP - 1]);
 }
 
 static void scan_line(const struct scan_desc *desc, const void *in, struct oracle_line from,
                       void *out, struct oracle_line to)
 {
-    uint64_t length =
-        (uint64_t)desc->sizes[desc->axis < 0 ? desc->axis + desc->rank : desc->axis];
-    struct prefix p = {.acc = accumulator_of(desc)};
-    p.superblocks = zero(p.acc, desc->exclusive);
-    p.blocks = zero(p.acc, false);
-    p.groups = zero(p.acc, false);
+    struct prefix p = {.kind = kind_of(desc)};
+    p.length = (uint64_t)desc->sizes[desc->axis < 0 ? desc->axis + desc->rank : desc->axis];
+    p.superblocks = zero(p.kind.acc, desc->exclusive);
+    p.blocks = zero(p.kind.acc, false);
+    p.groups = zero(p.kind.acc, false);
 
     /* k counts elements summed: E(k) goes to element k (exclusive) or k - 1 (inclusive). */
-    for (uint64_t k = 0; k <= length; k++) {
+    for (uint64_t k = 0; k <= p.length; k++) {
         if (k % GROUP == 0) {
             if (k > 0) {
                 close_group(&p, k);
             }
-            load_group(desc, in, from, k, &p);
+            load_group(in, from, k, &p);
         }
-        if (desc->exclusive ? k < length : k > 0) {
+        if (desc->exclusive ? k < p.length : k > 0) {
             uint64_t element = desc->exclusive ? k : k - 1;
-            store(desc, out, to.first + (ptrdiff_t)element * to.step, prefix_at(&p, k));
+            store(&p.kind, out, to.first + (ptrdiff_t)element * to.step, prefix_at(&p, k));
         }
     }
 }

@@ -11,16 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned seed = 7;
+static uint64_t state = 7;
 
-void scan_draw_from(unsigned start)
+void scan_draw_from(unsigned seed)
 {
-    seed = start;
+    state = seed;
+}
+
+/* All bits are random: the generator splitmix64. */
+static uint64_t draw_bits(void)
+{
+    state += 0x9E3779B97F4A7C15U;
+    uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
 }
 
 uint32_t scan_draw(uint32_t below)
 {
-    return (uint32_t)rand_r(&seed) % below;
+    return (uint32_t)(draw_bits() >> 32) % below;
 }
 
 struct scan_desc scan_describe(enum dtype dtype, enum precision precision, int rank,
@@ -84,36 +94,34 @@ bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan
     return !scan_device_info(device)->built_in || scan_case_usual(plan);
 }
 
+/* Of many sizes, more of them positive than negative. */
 static double draw_float(bool special)
 {
     static const double specials[] = {-0.0, 0.0, INFINITY, -INFINITY, NAN, 1e-40, 6e-8, 65504};
-    if (special && scan_draw(40) == 0) {
-        return specials[scan_draw(8)];
+    const uint64_t bits = draw_bits();
+    if (special && bits % 40 == 0) {
+        return specials[bits / 40 % 8];
     }
-    return ldexp((double)rand_r(&seed) / RAND_MAX - 0.4, (int)scan_draw(20) - 10);
+    const double size = (double)(1U << (bits >> 8) % 20) / 1024;
+    return ((double)(bits >> 32) * 0x1p-32 - 0.4) * size;
 }
 
 static void put_random(enum dtype dtype, unsigned char *at, bool special)
 {
-    double value = draw_float(special);
-    float narrow = (float)value;
-    uint16_t bits = dtype == DTYPE_F16 ? oracle_to_f16(value) : oracle_to_bf16(value);
-    uint64_t integer =
-        (uint64_t)rand_r(&seed) << 40 ^ (uint64_t)rand_r(&seed) << 20 ^ (uint64_t)rand_r(&seed);
-    switch ((int)dtype) {
-    case DTYPE_F16:
-    case DTYPE_BF16:
-        memcpy(at, &bits, sizeof bits);
-        break;
-    case DTYPE_F32:
-        memcpy(at, &narrow, sizeof narrow);
-        break;
-    case DTYPE_F64:
-        memcpy(at, &value, sizeof value);
-        break;
-    default:
+    if (dtype_info(dtype)->kind != DTYPE_KIND_FLOAT) {
+        const uint64_t integer = draw_bits();
         memcpy(at, &integer, dtype_info(dtype)->bytes);
-        break;
+        return;
+    }
+    const double value = draw_float(special);
+    const float narrow = (float)value;
+    if (dtype == DTYPE_F64) {
+        memcpy(at, &value, sizeof value);
+    } else if (dtype == DTYPE_F32) {
+        memcpy(at, &narrow, sizeof narrow);
+    } else {
+        const uint16_t bits = dtype == DTYPE_F16 ? oracle_to_f16(value) : oracle_to_bf16(value);
+        memcpy(at, &bits, sizeof bits);
     }
 }
 

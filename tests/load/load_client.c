@@ -46,7 +46,8 @@ enum {
     TOGETHER_BYTES = 64 << 10, /* bodies up to this go out with their heads, in one send() */
     EVENTS = 64
 };
-static const uint64_t SWEEP_NS = NS_PER_MS; /* how late a timer of a connection may be */
+static const uint64_t SWEEP_NS = NS_PER_MS; /* how late a timer of a connection may be, ... */
+static const uint64_t SIGNAL_NS = 50 * NS_PER_MS; /* ... and what a signal asks for */
 
 struct options options = {.connections = 1, .seconds = 1, .cool = 1, .random = 1};
 struct kind kinds[MOST_KINDS];
@@ -59,6 +60,7 @@ static struct record *records;
 static size_t record_count, record_room;
 static uint64_t window_ns[2];
 static volatile sig_atomic_t told_to_stop;
+static bool timers = true;   /* that a connection may have; without any nobody looks for them */
 static size_t open_requests; /* that began before the end of the window and are not answered */
 
 uint64_t now_ns(void)
@@ -72,6 +74,11 @@ _Noreturn void die(const char *what)
 {
     fprintf(stderr, "load_client: %s: %s\n", what, strerror(errno));
     exit(2);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 static double random_unit(void) /* xorshift64* */
@@ -156,6 +163,7 @@ static uint64_t arrive(uint64_t now)
         next_ns = now;
     }
     while (next_ns <= now) {
+        timers = true;
         if (idle_count > 0) {
             conn_begin(idle[--idle_count], random_kind(), next_ns);
         } else {
@@ -169,10 +177,12 @@ static uint64_t arrive(uint64_t now)
 
 static void sweep(uint64_t now)
 {
+    timers = false;
     for (unsigned i = 0; i < options.connections; i++) {
         if (conns[i].wake_ns <= now) {
             on_timer(&conns[i], now);
         }
+        timers = timers || conns[i].wake_ns != NEVER;
     }
 }
 
@@ -186,6 +196,7 @@ static void turn(uint64_t until_ns)
         wait.tv_nsec = (long)((until_ns - now) % NS_PER_S);
     }
     int count = epoll_pwait2(conn_poll_fd, events, EVENTS, &wait, NULL);
+    timers = timers || count > 0;
     for (int i = 0; i < count; i++) {
         struct conn *c = events[i].data.ptr;
         conn_on_event(c, events[i].events);
@@ -236,14 +247,16 @@ static void run(double cpu[2], double server[2])
         if (edge == 2 && (now >= end_ns || open_requests == 0)) {
             return;
         }
-        if (now - swept_ns >= SWEEP_NS) {
+        if (timers && now - swept_ns >= SWEEP_NS) {
             sweep(now);
             swept_ns = now;
         }
-        uint64_t until_ns = swept_ns + SWEEP_NS;
+        uint64_t until_ns = earlier(now + SIGNAL_NS, edge < 2 ? window_ns[edge] : end_ns);
         if (options.rate > 0) {
-            uint64_t due_ns = arrive(now);
-            until_ns = due_ns < until_ns ? due_ns : until_ns;
+            until_ns = earlier(until_ns, arrive(now));
+        }
+        if (timers) {
+            until_ns = earlier(until_ns, swept_ns + SWEEP_NS);
         }
         turn(until_ns);
     }

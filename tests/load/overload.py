@@ -434,7 +434,7 @@ def goodput(bench, work):
     times = {
         "seconds": work.seconds * scale,
         "warm": work.warm * scale,
-        "cool": min(work.cool, 1) if quick else work.cool,
+        "cool": min(work.cool, 0.3) if quick else work.cool,
     }
     measured = {}  # load -> runs
 
@@ -543,7 +543,7 @@ def alone(bench, share, rate):
 
 def polite_run(bench, server, rate, address, ours):
     options = {"rate": rate, "from": address, "connections": 512, "warm": 0.2}
-    options |= {"cool": 1 if bench.settings.quick else 3, "seconds": 2 * bench.scale}
+    options |= {"cool": 0.3 if bench.settings.quick else 3, "seconds": 2 * bench.scale}
     return bench.load.run(server, [small()], True, ours, **options)
 
 
@@ -701,7 +701,7 @@ def run_fairness(bench, verdicts):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--quick", action="store_true", help="some 20 s, to see that it runs; no figures to keep")
+    add("--quick", action="store_true", help="some 10 s, to see that it runs; no figures to keep")
     add("--seconds", type=float, default=FULL_SECONDS, help="for all of it, about")
     add("--only", choices=("goodput", "fairness"))
     add("--match", default="", help="only work whose name contains this text")
@@ -715,7 +715,7 @@ def arguments():
     settings = parser.parse_args()
     settings.binary = settings.binary.resolve()
     if settings.quick:
-        settings.seconds = min(settings.seconds, FULL_SECONDS / 6)
+        settings.seconds = min(settings.seconds, FULL_SECONDS / 10)
         settings.patience = 0
     return settings
 

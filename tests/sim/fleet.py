@@ -3,7 +3,7 @@
 A request is a tensor's size. It has `core_s`, seconds of a replica's core, and `latency_s`, what it takes beyond that
 when it is alone (the wire, the balancer, waking up). Both come from tests/sim/measured.json by size.
 
-A replica has `cores`, and two classes of work, as server/sched has: requests up to SMALL_BYTES are served one after
+A replica has `cores`, and two classes of work, as server/sched has: requests up to `small_bytes` are served one after
 the other; of larger ones `places` share the core, more while they are short together, the rest wait outside, first
 come first served. While both classes have work, each has half of the core at least. A large one is refused at once if
 what is before it takes longer than its deadline allows, or if `queue_depth` wait; it leaves the line when its deadline
@@ -48,15 +48,9 @@ BACKOFF_S, BACKOFF_MOST_S = 0.1, 5.0
 class Costs:
     """Seconds by size, from measured ones: between two sizes in proportion, beyond the last by its bytes."""
 
-    def __init__(self, measured, shared=False):
-        """shared: all replicas, balancer and clients were on one machine, and are meant to be. Then a request is a span
-        of time in which it has `width` cores of that machine, and is longer in the measure that there are fewer.
-        """
-        rows = measured["sizes"]
-        self.shared = shared
+    def __init__(self, rows):
         self.sizes = [row["bytes"] for row in rows]
-        self.core_s = [row["replica_ms"] / 1e3 for row in rows]
-        self.all_s = [(row["replica_ms"] + row["else_ms"]) / 1e3 for row in rows]
+        self.core_s = [row["core_ms"] / 1e3 for row in rows]
         self.alone_s = [row["mean_ms"] / 1e3 for row in rows]
         self.spread = []  # a measured time by the mean of its size
         for row in rows:
@@ -69,15 +63,11 @@ class Costs:
         return max(values[at - 1] + (size - low) * slope, values[0] / 2)
 
     def draw(self, size, numbers):
-        """(core seconds, seconds beyond them, cores) of one request."""
+        """(core seconds, seconds beyond them) of one request."""
         at = min(max(bisect.bisect_right(self.sizes, size) - 1, 0), len(self.sizes) - 1)
-        spread = self.spread[at]
-        luck = spread[int(numbers.random() * len(spread))]
-        alone = self.mean(self.alone_s, size)
-        if self.shared:
-            return alone * luck, 0.0, self.mean(self.all_s, size) / alone
+        luck = self.spread[at][int(numbers.random() * len(self.spread[at]))]
         core = self.mean(self.core_s, size) * luck
-        return core, max(alone * luck - core, 0), 1.0
+        return core, max(self.mean(self.alone_s, size) * luck - core, 0)
 
 
 def pareto(numbers, least, most, alpha):
@@ -91,19 +81,19 @@ def pareto(numbers, least, most, alpha):
 
 
 class Request:
-    __slots__ = "size core latency width began deadline client attempt balancer replica".split()
+    __slots__ = "size core latency began deadline client attempt balancer replica".split()
 
     def __init__(self, size, cost, began, deadline, client):
         self.size = size
-        self.core, self.latency, self.width = cost
+        self.core, self.latency = cost
         self.began, self.deadline, self.client, self.attempt = began, deadline, client, 0
 
 
 class Machine:
-    """Cores that replicas share: one replica's own, or all of those that were measured on one machine."""
+    """Whose turn it is to be done next, and how fast replicas are: alone on a machine, as fast as they can be."""
 
-    def __init__(self, env, cores):
-        self.env, self.cores = env, cores
+    def __init__(self, env):
+        self.env = env
         self.replicas = []
         self.last = 0.0
         self.turn = 0
@@ -113,16 +103,11 @@ class Machine:
         elapsed = self.env.now - self.last
         self.last = self.env.now
         if elapsed > 0:
-            for replica in self.replicas:
-                replica.work(elapsed)
+            self.work(elapsed)
 
     def plan(self):
         """After a change: everyone's speed from now on, and when the first request will be done."""
-        wanted = sum(replica.wants() for replica in self.replicas)
-        share = min(1.0, self.cores / wanted) if wanted else 1.0
-        soonest = math.inf
-        for replica in self.replicas:
-            soonest = min(soonest, replica.set_speeds(share))
+        soonest = self.set_speeds()
         self.turn += 1
         if soonest < math.inf:
             event = self.env.timeout(max(soonest, 0.0), self.turn)
@@ -132,9 +117,19 @@ class Machine:
         if event.value != self.turn:
             return
         self.advance()
+        self.finish_due()
+        self.plan()
+
+    def work(self, elapsed):
+        for replica in self.replicas:
+            replica.work(elapsed)
+
+    def set_speeds(self):
+        return min(replica.set_speeds(1.0) for replica in self.replicas)
+
+    def finish_due(self):
         for replica in self.replicas:
             replica.finish_due()
-        self.plan()
 
 
 @dataclasses.dataclass
@@ -145,6 +140,7 @@ class Settings:
     places: int = 4
     queue_depth: int = 1024
     memory_budget: float = 2048 * MIB
+    small_bytes: float = SMALL_BYTES
     deadlines: bool = True  # refuse, and drop, what cannot be in time
     small_first: bool = True  # half of the core is theirs; False: one line for all
 
@@ -160,7 +156,6 @@ class Replica:
         self.small_speed = 0.0
         self.large = []  # heap of (virtual finish, number, request)
         self.large_speed = 0.0  # of all together
-        self.large_width = 0.0
         self.virtual = 0.0
         self.numbers = itertools.count()
         self.waiting = collections.deque()
@@ -170,16 +165,6 @@ class Replica:
         self.since = 0.0
 
     # Speeds
-
-    def wants(self):
-        if not self.alive:
-            return 0.0
-        small, large = self.parts()
-        if small:
-            small *= self.small[0].width
-        if large:
-            large *= self.large_width / len(self.large)
-        return small + large
 
     def parts(self):
         """Cores for the small ones and for the large ones."""
@@ -212,7 +197,7 @@ class Replica:
 
     def take(self, request):
         """It has arrived. What becomes of it is told by done()."""
-        if request.size <= SMALL_BYTES or not self.settings.small_first:
+        if request.size <= self.settings.small_bytes or not self.settings.small_first:
             if len(self.small) >= self.settings.queue_depth:
                 self.done(request, "refused")
                 return
@@ -254,7 +239,6 @@ class Replica:
             self.since = self.machine.env.now
         heapq.heappush(self.large, (self.virtual + request.core, next(self.numbers), request))
         self.active_bytes += request.size
-        self.large_width += request.width
 
     def finish_due(self):
         now = self.machine.env.now
@@ -265,7 +249,6 @@ class Replica:
         while self.large and self.large[0][0] - self.virtual <= 1e-9:
             request = heapq.heappop(self.large)[2]
             self.active_bytes -= request.size
-            self.large_width -= request.width
             self.measure(request, now)
             self.done(request, "answered")
             finished = True
@@ -311,7 +294,6 @@ class Replica:
         self.large.clear()
         self.waiting.clear()
         self.waiting_bytes = self.active_bytes = 0
-        self.large_width = 0.0
         self.machine.plan()
         for request in lost:
             self.done(request, "lost")
@@ -412,7 +394,6 @@ class Scenario:
     deadline_s: float = 1.0  # at least, ...
     deadline_times: float = 20.0  # ... or so many times what the request takes alone; 0: none
     replica: Settings = dataclasses.field(default_factory=Settings)
-    machine_cores: float = 0.0  # all replicas share so many cores; 0: each has its own
     sizes: tuple = (512 * KIB, 256 * MIB, 1.1)  # bounded Pareto
     kinds: tuple = ()  # or (size, weight) each
     seed: int = 1
@@ -457,11 +438,10 @@ class Fleet:
         self.numbers = random.Random(scenario.seed)
         self.env = simpy.Environment()
         self.outcome = Outcome()
-        shared = Machine(self.env, scenario.machine_cores) if scenario.machine_cores else None
         slow = round(scenario.replicas * scenario.slow)
         self.replicas = [
             Replica(
-                shared or Machine(self.env, scenario.replica.cores),
+                self.machine(),
                 scenario.replica,
                 self.on_done,
                 scenario.slow_speed if number < slow else 1.0,
@@ -499,15 +479,13 @@ class Fleet:
         draw, rate = self.numbers.expovariate, self.scenario.rate
         while self.env.now < self.end:
             yield self.env.timeout(draw(rate))
-            self.call()
+            self.call(self.size(), int(self.numbers.random() * self.scenario.clients))
 
-    def call(self):
+    def call(self, size, client):
         scenario, now = self.scenario, self.env.now
-        size = self.size()
-        cost = core, latency, _ = self.costs.draw(size, self.numbers)
+        cost = core, latency = self.costs.draw(size, self.numbers)
         allowed = max(scenario.deadline_s, scenario.deadline_times * (core + latency))
         deadline = now + allowed if scenario.deadline_times else math.inf
-        client = int(self.numbers.random() * scenario.clients)
         if self.counts(now):
             self.outcome.calls += 1
             self.outcome.offered_core_s += core
@@ -531,11 +509,19 @@ class Fleet:
             if self.replicas[number].alive:
                 request.replica = number
                 balancer.begin(number)
-                self.replicas[number].take(request)
+                self.reach(request, self.replicas[number])
                 return
             balancer.refused(number)
             avoid = number
         self.again(request)
+
+    def machine(self):
+        """What a replica runs on."""
+        return Machine(self.env)
+
+    def reach(self, request, replica):
+        """The balancer has chosen: it arrives."""
+        replica.take(request)
 
     def on_done(self, request, outcome):
         request.balancer.end(request.replica)
@@ -620,6 +606,10 @@ class Fleet:
 
 def measured():
     return json.loads(MEASURED.read_text())
+
+
+def measured_costs():
+    return Costs(measured()["sizes"])
 
 
 def simulate(costs, **changes):

@@ -1,8 +1,9 @@
 """Tables and plots of docs/design/scale.md, from simulations with fixed seeds: `make sim`, some minutes on two cores.
 
-    tests/sim/page.py [--quick]
+    tests/sim/page.py [--quick | --check]
 
---quick simulates a tenth of the time, writes nothing, and prints the tables: does it run?"""
+--quick simulates a tenth of the time, writes nothing, and prints the tables: does it run? --check compares with the
+three replicas that were measured and does nothing else: status 1 if a percentile is more than a fifth off."""
 
 import argparse
 import concurrent.futures
@@ -11,6 +12,7 @@ import re
 import sys
 
 import fleet
+import one_machine
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/bench"))
@@ -30,7 +32,7 @@ WARM = 0.3
 def one(arguments):
     """Figures of a scenario; `load` is a part of what all replicas can do."""
     name, load, changes = arguments
-    costs = fleet.Costs(fleet.measured())
+    costs = fleet.measured_costs()
     count = changes.setdefault("replicas", 1000)
     changes.setdefault("clients", 10 * count)
     changes.setdefault("warm", WARM)
@@ -38,26 +40,17 @@ def one(arguments):
     return name, fleet.simulate(costs, rate=rate, **changes).figures()
 
 
-def check(measured):
-    """The three replicas that were measured, on the machine that they shared with clients and HAProxy: ratios."""
-    costs = fleet.Costs(measured, shared=True)
-    kinds = tuple(
-        (row["bytes"], weight) for row, weight in zip(measured["sizes"], measured["weights"])
-    )
-    for run in measured["loads"]:
-        found = fleet.simulate(
-            costs,
-            replicas=measured["replicas"],
-            rate=run["rate"],
-            seconds=120,
-            kinds=kinds,
-            machine_cores=measured["cores"],
-            replica=fleet.Settings(cores=measured["cores"]),
-            deadline_times=0,
-        )
-        quantiles = run["quantiles_ms"]
-        busy = (run["replica_cores"] + run["else_cores"]) / measured["cores"]
-        yield run, busy, (quantiles[100], found.p(50) * 1e3), (quantiles[198], found.p(99) * 1e3)
+def check_table(measured):
+    rows = []
+    for load, percent, real, simulated in one_machine.check(measured):
+        if percent == one_machine.CHECKED[0]:
+            busy = (load["replica_cores"] + load["else_cores"]) / measured["cores"]
+            rows.append([load["rate"], load["requests"], share(busy), load["others"]])
+        rows[-1] += [f"{real:.2f}", f"{simulated:.2f}", f"{simulated / real:.2f}"]
+    heads = ["requests/s", "requests", "cores busy", "others"]
+    for percent in one_machine.CHECKED:
+        heads += [f"p{percent} ms", "simulated", "ratio"]
+    return table(heads, rows)
 
 
 def scenarios(scale):
@@ -117,7 +110,7 @@ def scenarios(scale):
 
 def prepared(name, load, changes):
     """Where the sizes or cores differ, the load is of what they can do."""
-    costs = fleet.Costs(fleet.measured())
+    costs = fleet.measured_costs()
     if "sizes" in changes:
         ratio = fleet.capacity(costs, changes["sizes"], count=50_000) / fleet.capacity(
             costs, SIZES, count=50_000
@@ -134,20 +127,13 @@ def table(heads, rows):
     return "\n".join("| " + " | ".join(str(word) for word in line) + " |" for line in lines)
 
 
-def percent(share):
-    return f"{100 * share:.1f} %" if share < 0.9995 else "100 %"
+def share(part):
+    return f"{100 * part:.1f} %" if part < 0.9995 else "100 %"
 
 
 def tables(found, measured):
     """{mark: text} of the page."""
-    rows = []
-    for run, busy, p50, p99 in check(measured):
-        words = [f"{run['rate']}", f"{run['requests']}", percent(busy), run["others"]]
-        for real, simulated in (p50, p99):
-            words += [f"{real:.1f}", f"{simulated:.1f}", f"{simulated / real:.2f}"]
-        rows.append(words)
-    heads = "requests/s, requests, cores busy, others, p50 ms, simulated, ratio, p99 ms, simulated, ratio"
-    done = {"check": table(heads.split(", "), rows)}
+    done = {"check": check_table(measured)}
     counts = (10, 100, 10_000)
     rows = []
     for choice in CHOICES:
@@ -167,7 +153,7 @@ def tables(found, measured):
             ("rolling", choice),
         ):
             f = found[what]
-            row.append(f"{f['p99_ms']:.0f} ms, {percent(f['good'])}")
+            row.append(f"{f['p99_ms']:.0f} ms, {share(f['good'])}")
         rows.append(row)
     heads = [
         "p99, goodput",
@@ -196,7 +182,7 @@ def tables(found, measured):
                     f"{low['p99_ms']:.0f}",
                     f"{low['small_p99_ms']:.0f}",
                     f"{high['good_work'] * 1.5:.2f}",
-                    percent(high["good"]),
+                    share(high["good"]),
                 ]
             )
     done["knobs"] = table(
@@ -285,7 +271,11 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--check", action="store_true")
     settings = parser.parse_args()
+    if settings.check:
+        print(check_table(fleet.measured()))
+        sys.exit("\n".join(one_machine.missed(fleet.measured())) or 0)
     todo = [prepared(*scenario) for scenario in scenarios(0.1 if settings.quick else 1)]
     with concurrent.futures.ProcessPoolExecutor() as pool:
         found = {}

@@ -68,6 +68,14 @@ static void an_answer_has_a_carry_only_if_a_part_follows(void **state)
     assert_int_equal(carry_answer_size(&part, 0), 0);
 }
 
+static void seal(const struct carry_head *head, unsigned char *bytes, uint64_t count)
+{
+    struct carry_crc crc = {.done = 0};
+    carry_write_head(head, bytes);
+    carry_crc_add(&crc, bytes, count);
+    carry_write_crc(&crc, bytes);
+}
+
 static void what_is_written_is_read(void **state)
 {
     (void)state;
@@ -82,7 +90,7 @@ static void what_is_written_is_read(void **state)
         head.precision = type < 3 && type > 0 ? PRECISION_NATIVE : PRECISION_WIDE;
         assert_true(carry_size(&head, &count) && count <= sizeof bytes);
         memset(bytes, type, sizeof bytes);
-        assert_int_equal(carry_seal(&head, bytes, count, NULL, &err), STATUS_OK);
+        seal(&head, bytes, count);
         assert_int_equal(carry_read_head(bytes, count, &found, &err), STATUS_OK);
         assert_int_equal(found.dtype, type);
         assert_int_equal(found.precision, head.precision);
@@ -101,8 +109,7 @@ static void every_byte_that_is_damaged_is_found(void **state)
     const struct carry_head head = head_of(DTYPE_F32, 2, 3);
     const struct scan_desc part = rows(DTYPE_F32, 2, 5);
     unsigned char bytes[120] = {0};
-    struct error ignored = ERROR_INIT;
-    assert_int_equal(carry_seal(&head, bytes, sizeof bytes, NULL, &ignored), STATUS_OK);
+    seal(&head, bytes, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++) {
         struct error err = ERROR_INIT;
         struct carry_head found;
@@ -124,8 +131,7 @@ static void the_sum_is_the_same_in_any_pieces(void **state)
     const struct carry_head head = head_of(DTYPE_I64, 16, 0);
     unsigned char bytes[192];
     memset(bytes, 0x5A, sizeof bytes);
-    struct error ignored = ERROR_INIT;
-    assert_int_equal(carry_seal(&head, bytes, sizeof bytes, NULL, &ignored), STATUS_OK);
+    seal(&head, bytes, sizeof bytes);
     for (uint64_t step = 1; step < sizeof bytes; step += 7) {
         struct error err = ERROR_INIT;
         struct carry_crc crc = {.done = 0};

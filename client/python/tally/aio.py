@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import inspect
 import math
 import os
 import re
 import time
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, SupportsIndex
-
-import numpy.typing as npt
+from typing import Any, Concatenate, ParamSpec
 
 from tally.call import (
     ERROR_BYTES,
@@ -33,10 +33,12 @@ from tally.call import (
 )
 from tally.client import (
     DEVICES,
+    CarriedSum,
+    Client,
     Device,
     Health,
     Options,
-    Precision,
+    Parts,
     finish,
     prepare,
     raw_request,
@@ -44,7 +46,7 @@ from tally.client import (
 )
 from tally.errors import Busy, ServerError, TallyError
 from tally.layout import Array, Scan
-from tally.parts import PARALLEL, Meter, Progress, apart, chains, part_of, part_scan
+from tally.parts import PARALLEL, Meter, apart, blocks, chains
 
 PIECE_BYTES = 1 << 18  # written, or read, before the loop turns to others
 WAITING_BYTES = 1 << 18  # that came for nobody yet; more is left in the socket
@@ -227,9 +229,39 @@ class _Wire(asyncio.BufferedProtocol):
             self.waiter.set_result(None)
 
 
-class AsyncClient(Options):
+Given = ParamSpec("Given")
+
+
+def taking(
+    method: Callable[Concatenate[Any, Given], Array],
+) -> Callable[
+    [Callable[..., Coroutine[Any, Any, Array]]],
+    Callable[Concatenate[Any, Given], Coroutine[Any, Any, Array]],
+]:
+    """For a coroutine that takes what a method of the other client takes, and shows so."""
+
+    def mark(own: Any) -> Any:
+        own.__signature__ = inspect.signature(method)
+        return own
+
+    return mark
+
+
+class AsyncParts(CarriedSum):
+    """The sum in parts of an :class:`AsyncClient`."""
+
+    @taking(Parts.cumsum)
+    async def cumsum(self, x: Any, **options: Any) -> Array:
+        """The sums of the next part, as :meth:`Parts.cumsum`."""
+        scan, request = self._next(x, **options)
+        self.carry = await self._run(request)
+        return finish(scan)
+
+
+class AsyncClient(Options[AsyncParts]):
     """Sums arrays on a Tally server, for asyncio. Tasks of a loop may share one."""
 
+    _parts = AsyncParts
     _wires: collections.deque[_Wire]
 
     def _open(self, idle_connections: int) -> None:
@@ -255,45 +287,18 @@ class AsyncClient(Options):
             await asyncio.to_thread(self._regions.close)
         self._pool.close()
 
+    @taking(Client.cumsum)
     async def cumsum(
-        self,
-        x: npt.ArrayLike,
-        axis: SupportsIndex | None = None,
-        *,
-        dtype: npt.DTypeLike | None = None,
-        exclusive: bool = False,
-        reverse: bool = False,
-        precision: Precision = "wide",
-        out: Array | None = None,
-        deadline: float | None = None,
-        progress: Progress | bool | None = None,
+        self, x: Any, axis: Any = None, *, progress: Any = None, **options: Any
     ) -> Array:
         """The cumulative sum of ``x`` along ``axis``, as :meth:`Client.cumsum`.
 
         ``x`` and ``out`` are the call's until it is done. Cancelled, it closes its connection and
         leaves both alone from then on; with ``shm`` it first waits for the server.
         """
-        scan = prepare(x, axis, dtype, exclusive, reverse, precision, out, deadline)
-        await self._sum(scan, progress)
-        return finish(scan)
-
-    def parts(
-        self,
-        axis: SupportsIndex,
-        *,
-        exclusive: bool = False,
-        reverse: bool = False,
-        precision: Precision = "wide",
-        carry: bytes = b"",
-    ) -> AsyncParts:
-        """A sum whose array comes in parts along ``axis``, as :meth:`Client.parts`."""
-        return AsyncParts(self, axis, exclusive, reverse, precision, carry)
-
-    async def _sum(self, scan: Scan, progress: Progress | bool | None) -> None:
-        """Fill a scan's output, in parts where it is large."""
+        scan = prepare(x, axis, **options)
         array, _, axis = scan.operand
-        meter = Meter(progress, array.nbytes)
-        try:
+        with Meter(progress, array.nbytes) as meter:
             if self._regions is not None and array.size > 0:
                 work = asyncio.ensure_future(asyncio.to_thread(self._regions.cumsum, scan))
                 try:
@@ -302,38 +307,34 @@ class AsyncClient(Options):
                     await asyncio.wait([work])
                     raise
                 meter.add(array.nbytes)
-                return
-            if array.nbytes <= self._part_bytes:
+            elif array.nbytes <= self._part_bytes:
                 await self._run(raw_request(scan))
                 meter.add(array.nbytes)
-                return
-            scan = apart(scan)
-            reverse = bool(scan.attributes.get("reverse"))
-            left = iter(chains(array, axis, self._part_bytes, reverse))
+            else:
+                await self._sum_in_parts(apart(scan), meter)
+        return finish(scan)
 
-            async def sum_chains() -> None:
-                for chain in left:
-                    carry = b""
-                    for number, index in enumerate(chain):
-                        part = part_of(number, len(chain))
-                        block = part_scan(scan, index, part is None)
-                        carry = await self._run(raw_request(block, part, carry))
-                        finish(block)
-                        meter.add(block.operand.array.nbytes)
+    async def _sum_in_parts(self, scan: Scan, meter: Meter) -> None:
+        array, _, axis = scan.operand
+        reverse = bool(scan.attributes.get("reverse"))
+        left = iter(chains(array, axis, self._part_bytes, reverse))
 
-            tasks = [asyncio.ensure_future(sum_chains()) for _ in range(PARALLEL)]
-            try:
-                await asyncio.gather(*tasks)
-            except BaseException:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
-                raise
-        except TallyError as error:
-            error.output_touched |= meter.done > 0
+        async def sum_chains() -> None:
+            for chain in left:
+                carry = b""
+                for block, part in blocks(scan, chain):
+                    carry = await self._run(raw_request(block, part, carry))
+                    finish(block)
+                    meter.add(block.operand.array.nbytes)
+
+        tasks = [asyncio.ensure_future(sum_chains()) for _ in range(PARALLEL)]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             raise
-        finally:
-            meter.close()
 
     async def devices(self) -> list[Device]:
         """Every OpenCL device of the server: its name, platform, type, state and work done."""
@@ -428,38 +429,6 @@ class AsyncClient(Options):
                 self._wires.append(wire)
             else:
                 wire.close()
-
-
-class AsyncParts:
-    """A sum in parts: :class:`Parts` for asyncio. One call at a time."""
-
-    def __init__(
-        self,
-        client: AsyncClient,
-        axis: SupportsIndex,
-        exclusive: bool,
-        reverse: bool,
-        precision: Precision,
-        carry: bytes,
-    ) -> None:
-        self._client = client
-        self._attributes = (exclusive, reverse, precision)
-        self.axis = axis
-        self.carry = carry
-
-    async def cumsum(
-        self,
-        x: npt.ArrayLike,
-        *,
-        dtype: npt.DTypeLike | None = None,
-        out: Array | None = None,
-        deadline: float | None = None,
-    ) -> Array:
-        """The sums of the next part, as :meth:`Parts.cumsum`."""
-        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
-        request = raw_request(scan, "next" if self.carry else "first", self.carry)
-        self.carry = await self._client._run(request)
-        return finish(scan)
 
 
 class _Stale(Exception):

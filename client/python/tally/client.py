@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
+from typing import Any, Generic, Literal, NamedTuple, SupportsIndex, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tally.address import parse_address
 from tally.call import Call, Caller, Request
-from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError, TallyError
+from tally.errors import BadAnswer, Busy, InvalidArgument, ServerError
 from tally.layout import (
     Array,
     Operand,
@@ -34,15 +34,15 @@ from tally.parts import (
     Part,
     Progress,
     apart,
+    blocks,
     carry_limit,
     chains,
-    part_of,
-    part_scan,
 )
 from tally.shared import Regions
 from tally.transport import Pool, run, tls_context
 
 Precision = Literal["wide", "native"]
+AnyParts = TypeVar("AnyParts", bound="CarriedSum")
 RAW = "application/octet-stream"
 DEVICES = Request("GET", "/v1/devices")
 
@@ -68,8 +68,63 @@ class Device(TypedDict, total=False):
     memory_bytes: int
 
 
-class Options:
-    """How both clients are made."""
+class CarriedSum:
+    """A sum in parts. The server keeps nothing of it: any replica takes the next part, and a part
+    that failed may be sent again. One call at a time.
+
+    Attributes:
+        carry: what the lines sum up to so far, as bytes to keep; empty before the first part.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        axis: SupportsIndex,
+        exclusive: bool,
+        reverse: bool,
+        precision: Precision,
+        carry: bytes,
+    ) -> None:
+        self._run = client._run
+        self._attributes = (exclusive, reverse, precision)
+        self.axis = axis
+        self.carry = carry
+
+    def _next(
+        self,
+        x: npt.ArrayLike,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> tuple[Scan, Request]:
+        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
+        return scan, raw_request(scan, "next" if self.carry else "first", self.carry)
+
+
+class Parts(CarriedSum):
+    """The sum in parts of a :class:`Client`."""
+
+    def cumsum(
+        self,
+        x: npt.ArrayLike,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        deadline: float | None = None,
+    ) -> Array:
+        """The sums of the next part; its arguments are those of :meth:`Client.cumsum`.
+
+        Every part has the same type and, but along the axis, the same shape. Parts whose axis is
+        a multiple of 256 are the cheapest."""
+        scan, request = self._next(x, dtype, out, deadline)
+        self.carry = self._run(request)
+        return finish(scan)
+
+
+class Options(Generic[AnyParts]):
+    """What both clients have alike: how they are made, and how their sums in parts begin."""
+
+    _parts: type[AnyParts]
 
     def __init__(
         self,
@@ -135,12 +190,36 @@ class Options:
     def _open(self, idle_connections: int) -> None:
         self._pool = Pool(idle_connections)  # of connections that block
 
+    def parts(
+        self,
+        axis: SupportsIndex,
+        *,
+        exclusive: bool = False,
+        reverse: bool = False,
+        precision: Precision = "wide",
+        carry: bytes = b"",
+    ) -> AnyParts:
+        """A sum whose array comes in parts along ``axis``, without end if need be.
+
+            parts = client.parts(axis=0)
+            for block in stream:
+                sums = parts.cumsum(block)      # of an AsyncClient: await parts.cumsum(block)
+
+        Args:
+            axis, exclusive, reverse, precision: as for :meth:`cumsum`. With ``reverse`` the last
+                part along the axis comes first.
+            carry: :attr:`Parts.carry` of an earlier sum, to go on with it.
+        """
+        return self._parts(self, axis, exclusive, reverse, precision, carry)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._caller.address.url!r})"
 
 
-class Client(Options):
+class Client(Options[Parts]):
     """Sums arrays on a Tally server. Threads may share one; so may a process and its forks."""
+
+    _parts = Parts
 
     def __enter__(self) -> Client:
         return self
@@ -201,78 +280,46 @@ class Client(Options):
                 overwritten.
         """
         scan = prepare(x, axis, dtype, exclusive, reverse, precision, out, deadline)
-        self._sum(scan, progress)
-        return finish(scan)
-
-    def parts(
-        self,
-        axis: SupportsIndex,
-        *,
-        exclusive: bool = False,
-        reverse: bool = False,
-        precision: Precision = "wide",
-        carry: bytes = b"",
-    ) -> Parts:
-        """A sum whose array comes in parts along ``axis``, without end if need be.
-
-            parts = client.parts(axis=0)
-            for block in stream:
-                sums = parts.cumsum(block)
-
-        Args:
-            axis, exclusive, reverse, precision: as for :meth:`cumsum`. With ``reverse`` the last
-                part along the axis comes first.
-            carry: :attr:`Parts.carry` of an earlier sum, to go on with it.
-        """
-        return Parts(self, axis, exclusive, reverse, precision, carry)
-
-    def _sum(self, scan: Scan, progress: Progress | bool | None) -> None:
-        """Fill a scan's output, in parts where it is large."""
-        array, _, axis = scan.operand
-        meter = Meter(progress, array.nbytes)
-        try:
+        array = scan.operand.array
+        with Meter(progress, array.nbytes) as meter:
             if self._regions is not None and array.size > 0:
                 self._regions.cumsum(scan)
                 meter.add(array.nbytes)
-                return
-            if array.nbytes <= self._part_bytes:
+            elif array.nbytes <= self._part_bytes:
                 self._run(raw_request(scan))
                 meter.add(array.nbytes)
-                return
-            scan = apart(scan)
-            lock = threading.Lock()
-            failed = threading.Event()
+            else:
+                self._sum_in_parts(apart(scan), meter)
+        return finish(scan)
 
-            def work(chain: list[Index]) -> None:
-                carry = b""
-                for number, index in enumerate(chain):
-                    if failed.is_set():
-                        return
-                    part = part_of(number, len(chain))
-                    block = part_scan(scan, index, part is None)
-                    try:
-                        carry = self._run(raw_request(block, part, carry))
-                        finish(block)
-                        with lock:
-                            meter.add(block.operand.array.nbytes)
-                    except BaseException:
-                        failed.set()
-                        raise
+    def _sum_in_parts(self, scan: Scan, meter: Meter) -> None:
+        array, _, axis = scan.operand
+        lock = threading.Lock()
+        failed = threading.Event()
 
-            reverse = bool(scan.attributes.get("reverse"))
-            blocks = chains(array, axis, self._part_bytes, reverse)
-            with ThreadPoolExecutor(min(PARALLEL, len(blocks))) as threads:
+        def work(chain: list[Index]) -> None:
+            carry = b""
+            for block, part in blocks(scan, chain):
+                if failed.is_set():
+                    return
                 try:
-                    for _ in threads.map(work, blocks):
-                        pass
+                    carry = self._run(raw_request(block, part, carry))
+                    finish(block)
+                    with lock:
+                        meter.add(block.operand.array.nbytes)
                 except BaseException:
                     failed.set()
                     raise
-        except TallyError as error:
-            error.output_touched |= meter.done > 0
-            raise
-        finally:
-            meter.close()
+
+        reverse = bool(scan.attributes.get("reverse"))
+        found = chains(array, axis, self._part_bytes, reverse)
+        with ThreadPoolExecutor(min(PARALLEL, len(found))) as threads:
+            try:
+                for _ in threads.map(work, found):
+                    pass
+            except BaseException:
+                failed.set()
+                raise
 
     def devices(self) -> list[Device]:
         """Every OpenCL device of the server: its name, platform, type, state and work done."""
@@ -294,55 +341,15 @@ class Client(Options):
         return True
 
 
-class Parts:
-    """A sum in parts. The server keeps nothing of it: any replica takes the next part, and a part
-    that failed may be sent again. One call at a time.
-
-    Attributes:
-        carry: what the lines sum up to so far, as bytes to keep; empty before the first part.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        axis: SupportsIndex,
-        exclusive: bool,
-        reverse: bool,
-        precision: Precision,
-        carry: bytes,
-    ) -> None:
-        self._client = client
-        self._attributes = (exclusive, reverse, precision)
-        self.axis = axis
-        self.carry = carry
-
-    def cumsum(
-        self,
-        x: npt.ArrayLike,
-        *,
-        dtype: npt.DTypeLike | None = None,
-        out: Array | None = None,
-        deadline: float | None = None,
-    ) -> Array:
-        """The sums of the next part; its arguments are those of :meth:`Client.cumsum`.
-
-        Every part has the same type and, but along the axis, the same shape. Parts whose axis is
-        a multiple of 256 are the cheapest."""
-        scan = prepare(x, self.axis, dtype, *self._attributes, out, deadline, packed=True)
-        request = raw_request(scan, "next" if self.carry else "first", self.carry)
-        self.carry = self._client._run(request)  # pyright: ignore[reportPrivateUsage]
-        return finish(scan)
-
-
 def prepare(
     x: Any,
-    axis: SupportsIndex | None,
-    dtype: Any,
-    exclusive: bool,
-    reverse: bool,
-    precision: Precision,
-    out: Array | None,
-    deadline: float | None,
+    axis: SupportsIndex | None = None,
+    dtype: Any = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    precision: Precision = "wide",
+    out: Array | None = None,
+    deadline: float | None = None,
     packed: bool = False,
 ) -> Scan:
     """Check the arguments of cumsum()."""

@@ -2,7 +2,7 @@
 
     chains()      an array as blocks: between chains nothing is carried, so that several are under
                   way; within one the carry of each block goes with the next
-    part_scan()   the sum of one block
+    blocks()      the sums of a chain's blocks
 
 Blocks follow the array's memory: its outermost dimension is cut first. Only where that is the axis
 do blocks make a chain; each but the last has a multiple of 256 elements along the axis, so that
@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
 
+from tally.errors import TallyError
 from tally.layout import Array, Operand, Scan, output_buffer
 
 PARALLEL = 4  # chains under way at a time
@@ -65,11 +67,12 @@ def _cut(block: Index, dim: int, starts: Any) -> list[Index]:
     ]
 
 
-def part_of(number: int, count: int) -> Part | None:
-    """What a block of a chain is; None: it is alone."""
-    if count == 1:
-        return None
-    return "first" if number == 0 else "last" if number == count - 1 else "next"
+def blocks(scan: Scan, chain: list[Index]) -> Iterator[tuple[Scan, Part | None]]:
+    """The sums of a chain's blocks, and what each is; None: it is alone."""
+    last = len(chain) - 1
+    for number, index in enumerate(chain):
+        part: Part | None = "first" if number == 0 else "last" if number == last else "next"
+        yield part_scan(scan, index, alone=last == 0), part if last > 0 else None
 
 
 def part_scan(scan: Scan, index: Index, alone: bool) -> Scan:
@@ -90,7 +93,8 @@ def apart(scan: Scan) -> Scan:
 
 
 class Meter:
-    """Tells how far a sum is: progress(bytes done, bytes in all), or a bar of tqdm's."""
+    """Tells how far a sum is: progress(bytes done, bytes in all), or a bar of tqdm's. An error that
+    ends it says whether any of the output was written."""
 
     def __init__(self, progress: Progress | bool | None, total: int) -> None:
         self.done, self.total = 0, total
@@ -111,7 +115,17 @@ class Meter:
         if self.bar is not None:
             self.bar.update(count)
 
-    def close(self) -> None:
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, TallyError):
+            error.output_touched |= self.done > 0
         if self.bar is not None:
             self.bar.close()
 

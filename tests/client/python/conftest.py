@@ -1,7 +1,6 @@
 """Fixtures: a real tallyd, the package from the tree, and both of its clients driven alike."""
 
 import asyncio
-import os
 import pathlib
 import sys
 
@@ -11,7 +10,7 @@ TOP = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(TOP / "client" / "python"), str(TOP / "tests" / "integration")]
 
 import tally  # noqa: E402
-from support.tallyd import Tallyd  # noqa: E402
+from support.fixtures import living, log_dir, server  # noqa: E402, F401
 
 
 class Driven:
@@ -61,32 +60,13 @@ def no_environment(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def log_dir(tmp_path_factory):
-    logs = os.environ.get("TALLY_LOGS")
-    if logs is None:
-        return tmp_path_factory.mktemp("logs")
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    directory = pathlib.Path(logs).resolve() / f"python-{worker}"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
-
-
-@pytest.fixture(scope="session")
 def session_server(log_dir, tmp_path_factory):
-    """The server that the tests share. It must live through all of them and leave with status 0."""
     path = tmp_path_factory.mktemp("socket") / "tally.sock"
-    server = Tallyd(log_dir / "session.log", ["--allow-client-shm", "--listen", f"unix:{path}"])
-    server.url, server.unix_url = f"http://127.0.0.1:{server.port}", f"unix:{path}"
-    yield server
-    server.check_alive()
-    server.stop()
-
-
-@pytest.fixture
-def server(session_server):
-    session_server.check_alive()
-    yield session_server
-    session_server.check_alive()
+    with living(
+        log_dir / "python.log", ["--allow-client-shm", "--listen", f"unix:{path}"]
+    ) as server:
+        server.url, server.unix_url = f"http://127.0.0.1:{server.port}", f"unix:{path}"
+        yield server
 
 
 @pytest.fixture

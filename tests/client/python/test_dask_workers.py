@@ -1,7 +1,9 @@
-"""tally.dask on three workers, each with a tallyd of its own: what dies is done without."""
+"""tally.dask on two workers, each with a tallyd of its own: what dies is done without. Workers are
+started by the very line of deploy/dask's unit."""
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,22 +13,45 @@ from support.tallyd import TOP, Tallyd
 from support.waiting import until
 
 
+UNIT = TOP / "deploy" / "dask" / "tally-dask-worker.service"
+INSTALLED = "/opt/tally-dask/bin/dask"  # by deploy/dask/README.md
+DASK = str(pathlib.Path(sys.executable).with_name("dask"))
+
+
+def exec_start(settings, temporary):
+    """What systemd makes of the unit's ExecStart, with these lines in its EnvironmentFile."""
+    (line,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(), re.M)
+    for word in line.replace(INSTALLED, DASK).replace("%T", str(temporary)).split():
+        yield from settings[word[1:]].split() if word.startswith("$") else [word]
+
+
+def test_systemd_takes_the_unit_as_it_is(tmp_path):
+    copy = tmp_path / UNIT.name
+    copy.write_text(UNIT.read_text().replace(INSTALLED, DASK))
+    command = ["systemd-analyze", "verify", copy]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout + done.stderr == ""
+
+
 class Worker:
     """A worker in a process of its own, beside a tallyd of its own."""
 
     def __init__(self, scheduler, number, folder):
-        self.name = f"worker-{number}"
+        name = f"worker-{number}"
         self.server = Tallyd(folder / f"dask-{number}.log")
         self.url = f"http://127.0.0.1:{self.server.port}"
         here = [str(TOP / "client" / "python"), str(pathlib.Path(__file__).parent)]
-        with open(folder / f"{self.name}.log", "wb") as log:
+        settings = {
+            "DASK_SCHEDULER": scheduler,
+            "DASK_WORKER_OPTIONS": f"--no-nanny --nthreads 1 --name {name} --no-dashboard",
+            "TALLY_URL": self.url,
+        }
+        with open(folder / f"{name}.log", "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "distributed.cli.dask_worker", scheduler]
-                + ["--no-nanny", "--nthreads", "1", "--name", self.name, "--no-dashboard"]
-                + ["--local-directory", str(folder)],
+                list(exec_start(settings, folder)),
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "TALLY_URL": self.url, "PYTHONPATH": os.pathsep.join(here)},
+                env={**os.environ, **settings, "PYTHONPATH": os.pathsep.join(here)},
             )
 
     def stop(self):
@@ -37,14 +62,14 @@ class Worker:
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A scheduler in this process and three workers."""
+    """A scheduler in this process and two workers."""
     import distributed  # not with this file, since every process that runs tests reads all files
 
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as scheduler:
-        workers = [Worker(scheduler.scheduler_address, number, tmp_path) for number in range(3)]
+        workers = [Worker(scheduler.scheduler_address, number, tmp_path) for number in range(2)]
         try:
             with distributed.Client(scheduler) as client:
-                client.wait_for_workers(3, timeout=120)
+                client.wait_for_workers(2, timeout=120)
                 client.workers = workers
                 yield client
         finally:
@@ -57,12 +82,12 @@ def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(clu
     import tally.dask
     from dask_blocks import CHUNKS, beside, block_of, lazy
 
-    assert list(cluster.run(beside).values()) == [[1, 2, 3]] * 3
+    assert list(cluster.run(beside).values()) == [[1, 2, 3]] * 2
     for worker in cluster.workers:
         assert worker.server.metric('tally_requests_total{route="cumsum",outcome="ok"}') == 1
 
     x = np.concatenate([block_of(number) for number in range(CHUNKS)], 1)
-    with tally.Client(cluster.workers[2].url) as client:
+    with tally.Client(cluster.workers[1].url) as client:
         expected = client.cumsum(x, 1).tobytes()
     urls = [worker.url for worker in cluster.workers]
     for method, kill in (
@@ -72,7 +97,7 @@ def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(clu
         folder = tmp_path / method
         folder.mkdir()
         future = cluster.compute(tally.dask.cumsum(lazy(folder), 1, urls=urls, method=method))
-        until((folder / f"asked-{CHUNKS // 2}").exists)
+        until((folder / "waits").exists)
         kill()
         (folder / "go").touch()
         assert future.result(timeout=120).tobytes() == expected, method

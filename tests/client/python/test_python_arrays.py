@@ -3,6 +3,7 @@ copied that need not be."""
 
 import array as arrays
 import pickle
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -130,6 +131,24 @@ def test_layouts_are_sent_as_they_are(connect):
     assert body == x[:, 3].tobytes() and "strides" not in query
     body, query = sent_bytes(connect, x[::-1], 0)
     assert body == x[::-1].tobytes() and "strides" not in query
+
+
+def test_no_array_is_copied_on_its_way(client):
+    packed, wide = np.ones((512, 4096), np.float32), np.ones((512, 6000), np.float32)
+    for x in (
+        packed,
+        np.asfortranarray(packed),
+        wide[:, :4096],
+        np.broadcast_to(wide[0], (512, 6000)),
+    ):
+        out = np.empty_like(x, subok=False)
+        tracemalloc.start()
+        try:
+            client.cumsum(x, 1, out=out)
+            assert tracemalloc.get_traced_memory()[1] < x.nbytes / 8
+        finally:
+            tracemalloc.stop()
+        assert (out[7] == np.arange(1, x.shape[1] + 1)).all()
 
 
 def test_broadcast_and_overlapping_arrays_are_summed(client):

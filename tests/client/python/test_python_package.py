@@ -1,6 +1,7 @@
 """The package as users get it: built by its own build system, installed from the wheel into a fresh
-environment that has NumPy and nothing else, and used from there."""
+environment that has NumPy and nothing else, then dask as well, and used from there."""
 
+import email
 import importlib.metadata
 import os
 import pathlib
@@ -11,8 +12,8 @@ import tarfile
 import venv
 import zipfile
 
-import numpy
 import pytest
+from packaging.requirements import Requirement
 
 from support.pages import programs_of
 
@@ -52,6 +53,11 @@ def contents(wheel):
         }
 
 
+def metadata(wheel):
+    (name,) = (name for name in contents(wheel) if name.endswith(".dist-info/METADATA"))
+    return contents(wheel)[name]
+
+
 def test_the_sdist_holds_all_that_the_wheel_is_made_of(built, tmp_path):
     assert contents(built[1]) == contents(build("wheel", PACKAGE, tmp_path))
 
@@ -63,27 +69,50 @@ def test_the_wheel_is_whole_and_of_this_version(built):
     files = [path for path in (PACKAGE / "tally").rglob("*") if path.suffix in (".py", ".typed")]
     sources = {str(path.relative_to(PACKAGE)) for path in files}
     assert sources <= set(names) and {"tally/py.typed", "tally/dask/__init__.py"} <= sources
-    metadata = names[f"tally_client-{version}.dist-info/METADATA"].decode()
-    assert "Requires-Dist: numpy>=" in metadata and "# tally" in metadata
-    assert metadata.count("Requires-Dist:") == 1 + metadata.count("; extra ==")
+    said = metadata(built[1]).decode()
+    assert "Requires-Dist: numpy>=" in said and "# tally" in said
+    assert said.count("Requires-Dist:") == 1 + said.count("; extra ==")
 
 
-def test_the_wheel_works_in_a_fresh_environment(built, server, tmp_path):
-    venv.create(tmp_path / "venv", with_pip=True)
+def link(requirements, extras, fresh):
+    """Have what these words of a package's metadata ask for in an environment: as it is installed
+    here, with all that it needs in turn. No index is asked."""
+    for words in requirements or ():
+        wanted = Requirement(words)
+        if wanted.marker and not any(wanted.marker.evaluate({"extra": one}) for one in extras):
+            continue
+        package = importlib.metadata.distribution(wanted.name)
+        entries = {file.parts[0] for file in package.files} - {"..", "__pycache__"}
+        missing = [entry for entry in entries if not (fresh / entry).exists()]
+        for entry in missing:
+            (fresh / entry).symlink_to(package.locate_file(entry))
+        if missing or wanted.extras:
+            link(package.requires, wanted.extras or [""], fresh)
+
+
+def test_the_wheel_works_in_a_fresh_environment_and_its_extra_for_dask_too(built, server, tmp_path):
+    venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    fresh = pathlib.Path(
-        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    )
-    # NumPy as it is installed here: no index is asked.
-    site = pathlib.Path(numpy.__file__).parents[1]
-    version = importlib.metadata.version("numpy")
-    for name in ("numpy", "numpy.libs", f"numpy-{version}.dist-info"):
-        if (site / name).exists():
-            os.symlink(site / name, fresh / name)
+    (fresh,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     environment = {**os.environ, "PYTHONPATH": "", "TALLY_URL": server.url}
-    run(python, "-m", "pip", "install", "--no-index", built[1], env=environment)
-    run(python, "-m", "pip", "check", env=environment)
-    assert (fresh / "tally" / "__init__.py").exists()
+    requirements = email.message_from_bytes(metadata(built[1])).get_all("Requires-Dist")
+
+    def installed(extra):
+        link(requirements, [extra], fresh)
+        what = f"{built[1]}[{extra}]" if extra else built[1]
+        # Fails where anything that the wheel requires is not there.
+        run(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", what)
+
+    installed("")
+    assert (fresh / "tally" / "__init__.py").exists() and not (fresh / "dask").exists()
     program = programs_of("python")[0]  # of the package's page
     sums = run(python, "-W", "error", "-c", program.text, cwd=tmp_path, env=environment)
     assert sums == program.output
+
+    installed("dask")
+    lines = (
+        "import dask.array as da, distributed, tally.dask",
+        "print(tally.dask.cumsum(da.arange(6, chunks=2), 0).compute(scheduler='sync').tolist())",
+    )
+    sums = run(python, "-c", "\n".join(lines), cwd=tmp_path, env=environment)
+    assert sums == "[0, 1, 3, 6, 10, 15]\n"

@@ -1,5 +1,7 @@
 """Arrays in parts: however they are cut, the bits are those of one request."""
 
+import sys
+
 import numpy as np
 import pytest
 import tally
@@ -77,7 +79,16 @@ def test_progress_is_told(connect, server):
     assert told == [(x.nbytes, x.nbytes)]
     connect(server.url, shm=True).cumsum(x, 1, progress=progress)
     assert told == [(x.nbytes, x.nbytes)] * 2
-    assert connect(server.url).cumsum(x, 1, progress=True)[0, -1] == 64
+
+
+def test_a_bar_is_shown_where_tqdm_is_installed(connect, server, monkeypatch, capsys):
+    x = np.ones((64, 64), np.float32)
+    client = connect(server.url, part_bytes=4096)
+    assert client.cumsum(x, 1, progress=True)[0, -1] == 64
+    assert "100%" in (shown := capsys.readouterr().err) and "16.4k/16.4k" in shown
+    monkeypatch.setitem(sys.modules, "tqdm", None)  # as if it were not
+    assert client.cumsum(x, 1, progress=True)[0, -1] == 64
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("reverse", [False, True])

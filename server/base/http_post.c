@@ -1,0 +1,414 @@
+/* A request in one piece, an answer line by line.
+ *
+ *   http_post_send() -> kept connection, or a new one -> head and text -> status line, fields
+ *
+ * The body of an answer says nothing that is needed. Nobody waits for it: what came of it by the
+ * next request is thrown away then, and a connection on which it is not whole is closed.
+ *
+ * What can go wrong: a name is not known, nobody listens, the deadline passes (in each step), the
+ * other side hangs up or talks nonsense, or it says no. A kept connection that turns out to be
+ * closed before a byte of the answer came is made anew, once: servers close idle ones. */
+#include "server/base/http_post.h"
+
+#include "server/base/clock.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <regex.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    HEAD_MAX = 8192, /* with those of interim answers (1xx) */
+    BODY_MAX = 65536,
+    PORT_MAX = 65535,
+    DEADLINE_SEEN_MS = 100 /* that it was moved */
+};
+
+struct http_post {
+    char *host;      /* owned, as the next three */
+    char *authority; /* host and port, as the URL has them */
+    char *port;
+    char *path;
+    int fd;                              /* -1: not connected */
+    size_t unread;                       /* bytes of the last answer's body */
+    const _Atomic uint64_t *deadline_ns; /* of the call, as all below */
+    bool hung_up;                        /* before a byte of the answer came */
+    size_t received;                     /* bytes of the answer, in `head` */
+    size_t parsed;                       /* of them */
+    char head[HEAD_MAX];
+    char failure[128];
+};
+
+struct answer {
+    unsigned status;
+    bool keep;       /* the connection */
+    bool has_length; /* so many bytes of body follow, else until it ends */
+    size_t length;
+};
+
+PRINTF_LIKE(2, 3)
+static bool fail(struct http_post *post, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(post->failure, sizeof post->failure, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static void disconnect(struct http_post *post)
+{
+    if (post->fd >= 0) {
+        (void)close(post->fd);
+        post->fd = -1;
+    }
+}
+
+/* Whether the socket became ready before the deadline, and before `until_ns`. */
+static bool wait_ready(const struct http_post *post, short events, uint64_t until_ns)
+{
+    for (;;) {
+        uint64_t now_ns = clock_now_ns();
+        uint64_t end_ns = atomic_load(post->deadline_ns);
+        end_ns = until_ns < end_ns ? until_ns : end_ns;
+        if (now_ns >= end_ns) {
+            return false;
+        }
+        uint64_t left_ms = (end_ns - now_ns) / NS_PER_MS + 1;
+        struct pollfd ready = {.fd = post->fd, .events = events};
+        if (poll(&ready, 1, left_ms < DEADLINE_SEEN_MS ? (int)left_ms : DEADLINE_SEEN_MS) > 0) {
+            return true; /* or it failed, as the next call will say */
+        }
+    }
+}
+
+/* ---- connecting ---- */
+
+/* Whether the kept connection can take a request: the last answer has come whole, with no byte too
+ * many, and it was not closed. */
+static bool is_reusable(struct http_post *post)
+{
+    char skipped[4096];
+    for (;;) {
+        ssize_t count = recv(post->fd, skipped, sizeof skipped, MSG_DONTWAIT);
+        if (count <= 0) {
+            return count < 0 && errno == EAGAIN && post->unread == 0;
+        }
+        if ((size_t)count > post->unread) {
+            return false;
+        }
+        post->unread -= (size_t)count;
+    }
+}
+
+static bool connect_to(struct http_post *post, const struct addrinfo *to, uint64_t until_ns)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    post->fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (post->fd < 0) {
+        return fail(post, "no socket: %s", strerrordesc_np(errno));
+    }
+    if (connect(post->fd, to->ai_addr, to->ai_addrlen) == 0) {
+        return true;
+    }
+    if (errno != EINPROGRESS) {
+        error = errno;
+    } else if (!wait_ready(post, POLLOUT, until_ns)) {
+        error = ETIMEDOUT;
+    } else {
+        (void)getsockopt(post->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    if (error != 0) {
+        disconnect(post);
+        return fail(post, "cannot connect to %.40s: %s", post->authority,
+                    strerrordesc_np(error));
+    }
+    return true;
+}
+
+/* To the first of its addresses that answers, each in an equal part of the time. */
+static bool connect_to_any(struct http_post *post)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *all = NULL;
+    int code = getaddrinfo(post->host, post->port, &wanted, &all);
+    if (code != 0) {
+        return fail(post, "cannot find %.40s: %s", post->host, gai_strerror(code));
+    }
+    uint64_t left = 0;
+    for (const struct addrinfo *each = all; each != NULL; each = each->ai_next) {
+        left++;
+    }
+    bool connected = false;
+    for (const struct addrinfo *each = all; each != NULL && !connected; each = each->ai_next) {
+        uint64_t now_ns = clock_now_ns();
+        uint64_t end_ns = atomic_load(post->deadline_ns);
+        uint64_t part_ns = clock_span_ns(now_ns, end_ns) / left--;
+        connected = connect_to(post, each, now_ns + part_ns);
+    }
+    freeaddrinfo(all);
+    post->unread = 0;
+    return connected;
+}
+
+/* ---- the request ---- */
+
+static bool send_bytes(struct http_post *post, const char *from, size_t bytes, int flags)
+{
+    while (bytes > 0) {
+        ssize_t count = send(post->fd, from, bytes, MSG_NOSIGNAL | flags);
+        if (count >= 0) {
+            from += count;
+            bytes -= (size_t)count;
+        } else if (errno != EAGAIN) {
+            post->hung_up = errno == EPIPE || errno == ECONNRESET;
+            return fail(post, "it hung up on a request: %s", strerrordesc_np(errno));
+        } else if (!wait_ready(post, POLLOUT, UINT64_MAX)) {
+            return fail(post, "it did not take a request in time");
+        }
+    }
+    return true;
+}
+
+static bool send_request(struct http_post *post, const char *text, size_t bytes)
+{
+    char *head = NULL;
+    int head_bytes = asprintf(&head,
+                              "POST %s HTTP/1.1\r\n"
+                              "Host: %s\r\n"
+                              "User-Agent: tallyd/" TALLY_VERSION "\r\n"
+                              "Content-Type: application/json\r\n"
+                              "Content-Length: %zu\r\n"
+                              "\r\n",
+                              post->path, post->authority, bytes);
+    if (head_bytes < 0) {
+        return fail(post, "no memory for a request");
+    }
+    bool sent = send_bytes(post, head, (size_t)head_bytes, MSG_MORE) &&
+                send_bytes(post, text, bytes, 0);
+    free(head);
+    return sent;
+}
+
+/* ---- the answer ---- */
+
+/* Visible characters, spaces and tabs, and a CRLF that ends there. */
+static bool is_line(const char *line, const char *end)
+{
+    if (end == line || end[-1] != '\r') {
+        return false;
+    }
+    for (const char *c = line; c < end - 1; c++) {
+        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The next line of the head, without its end; NULL: there is none. */
+static const char *next_line(struct http_post *post)
+{
+    for (;;) {
+        char *line = post->head + post->parsed;
+        char *end = memchr(line, '\n', post->received - post->parsed);
+        if (end != NULL) {
+            post->parsed = (size_t)(end + 1 - post->head);
+            if (!is_line(line, end)) {
+                (void)fail(post, "its answer is not HTTP/1.1");
+                return NULL;
+            }
+            end[-1] = '\0';
+            return line;
+        }
+        if (post->received == HEAD_MAX) {
+            (void)fail(post, "the head of its answer is over %d bytes", HEAD_MAX);
+            return NULL;
+        }
+        ssize_t count =
+            recv(post->fd, post->head + post->received, HEAD_MAX - post->received, 0);
+        if (count > 0) {
+            post->received += (size_t)count;
+        } else if (count == 0 || errno != EAGAIN) {
+            post->hung_up = post->received == 0 && (count == 0 || errno == ECONNRESET);
+            (void)fail(post, "it hung up before its answer was there");
+            return NULL;
+        } else if (!wait_ready(post, POLLIN, UINT64_MAX)) {
+            (void)fail(post, "it did not answer in time");
+            return NULL;
+        }
+    }
+}
+
+/* "HTTP-version SP status-code SP [ reason-phrase ]" (RFC 9112, 4); the second space is often
+ * missing. */
+static bool parse_status(const char *line, struct answer *answer)
+{
+    if (strncmp(line, "HTTP/1.", 7) != 0 || (line[7] != '0' && line[7] != '1') ||
+        line[8] != ' ' || strspn(line + 9, "0123456789") != 3 ||
+        (line[12] != ' ' && line[12] != '\0')) {
+        return false;
+    }
+    answer->keep = line[7] == '1';
+    answer->status = (unsigned)strtoul(line + 9, NULL, 10);
+    return answer->status >= 100 && answer->status < 600 && answer->status != 101;
+}
+
+/* "field-name ":" OWS field-value OWS" (RFC 9112, 5) */
+static bool parse_field(const char *line, struct answer *answer)
+{
+    size_t name_len = strcspn(line, " \t:");
+    if (name_len == 0 || line[name_len] != ':') {
+        return false;
+    }
+    const char *value = line + name_len + 1;
+    value += strspn(value, " \t");
+    if (strncasecmp(line, "Content-Length:", name_len + 1) == 0) {
+        size_t digits = strspn(value, "0123456789");
+        if (answer->has_length || digits == 0 || digits > 18 ||
+            value[digits + strspn(value + digits, " \t")] != '\0') {
+            return false;
+        }
+        answer->has_length = true;
+        answer->length = strtoull(value, NULL, 10);
+    } else if (strncasecmp(line, "Transfer-Encoding:", name_len + 1) == 0 ||
+               (strncasecmp(line, "Connection:", name_len + 1) == 0 &&
+                strncasecmp(value, "keep-alive", strlen("keep-alive")) != 0)) {
+        answer->keep = false; /* where a chunked body ends is not looked for */
+    }
+    return true;
+}
+
+static bool read_answer(struct http_post *post, struct answer *answer)
+{
+    post->received = 0;
+    post->parsed = 0;
+    do { /* "A client MUST be able to parse one or more 1xx responses" (RFC 9110, 15.2) */
+        *answer = (struct answer){0};
+        const char *line = next_line(post);
+        if (line != NULL && !parse_status(line, answer)) {
+            return fail(post, "its answer is not HTTP/1.1");
+        }
+        while (line != NULL && (line = next_line(post)) != NULL && line[0] != '\0') {
+            if (!parse_field(line, answer)) {
+                return fail(post, "its answer is not HTTP/1.1");
+            }
+        }
+        if (line == NULL) {
+            return false;
+        }
+    } while (answer->status < 200);
+    if (answer->status == 204) {
+        answer->has_length = true;
+        answer->length = 0;
+    }
+    size_t of_body = post->received - post->parsed;
+    answer->keep = answer->keep && answer->has_length && answer->length <= BODY_MAX &&
+                   of_body <= answer->length;
+    post->unread = answer->length - of_body;
+    return true;
+}
+
+const char *http_post_send(struct http_post *post, const char *text, size_t bytes,
+                           const _Atomic uint64_t *deadline_ns)
+{
+    struct answer answer;
+    post->deadline_ns = deadline_ns;
+    if (post->fd >= 0 && !is_reusable(post)) {
+        disconnect(post);
+    }
+    bool kept;
+    do {
+        kept = post->fd >= 0;
+        post->hung_up = false;
+        if ((kept || connect_to_any(post)) && send_request(post, text, bytes) &&
+            read_answer(post, &answer)) {
+            if (!answer.keep) {
+                disconnect(post);
+            }
+            (void)fail(post, "it answers %u", answer.status);
+            return answer.status / 100 == 2 ? NULL : post->failure;
+        }
+        disconnect(post);
+    } while (kept && post->hung_up);
+    return post->failure;
+}
+
+/* ---- the URL ---- */
+
+static char *copy_match(const char *text, const regmatch_t *match, const char *otherwise)
+{
+    return match->rm_so == match->rm_eo
+               ? strdup(otherwise)
+               : strndup(text + match->rm_so, (size_t)(match->rm_eo - match->rm_so));
+}
+
+enum status http_post_create(const char *url, const char *path, struct http_post **out)
+{
+    enum {
+        AUTHORITY = 1,
+        HOST_6 = 3,
+        HOST = 4,
+        PORT = 6,
+        PATH = 7,
+        GROUPS
+    };
+    static const char form[] = "^http://((\\[([0-9a-f:.]+)\\]|([a-z0-9._-]+))(:([0-9]{1,5}))?)"
+                               "(/[!\"$-~]*)?$"; /* of visible characters, without # */
+    regex_t regex;
+    regmatch_t match[GROUPS];
+    if (regcomp(&regex, form, REG_EXTENDED | REG_ICASE) != 0) {
+        return STATUS_OUT_OF_MEMORY;
+    }
+    bool matches = regexec(&regex, url, GROUPS, match, 0) == 0;
+    regfree(&regex);
+    if (!matches) {
+        return STATUS_INVALID_FIELD;
+    }
+    struct http_post *post = calloc(1, sizeof *post);
+    if (post == NULL) {
+        return STATUS_OUT_OF_MEMORY;
+    }
+    bool no_path = match[PATH].rm_eo - match[PATH].rm_so <= 1;
+    post->fd = -1;
+    post->authority = copy_match(url, &match[AUTHORITY], "");
+    post->host = copy_match(url, &match[match[HOST].rm_so >= 0 ? HOST : HOST_6], "");
+    post->port = copy_match(url, &match[PORT], "80");
+    post->path = no_path ? strdup(path) : copy_match(url, &match[PATH], "");
+    enum status status = STATUS_OK;
+    if (post->authority == NULL || post->host == NULL || post->port == NULL ||
+        post->path == NULL) {
+        status = STATUS_OUT_OF_MEMORY;
+    } else if (strtoul(post->port, NULL, 10) - 1 >= PORT_MAX) {
+        status = STATUS_INVALID_FIELD;
+    }
+    if (status != STATUS_OK) {
+        http_post_destroy(post);
+        return status;
+    }
+    *out = post;
+    return STATUS_OK;
+}
+
+void http_post_destroy(struct http_post *post)
+{
+    if (post == NULL) {
+        return;
+    }
+    disconnect(post);
+    free(post->host);
+    free(post->authority);
+    free(post->port);
+    free(post->path);
+    free(post);
+}

@@ -1,0 +1,57 @@
+/* Traces as a collector takes them: an ExportTraceServiceRequest of OTLP, in JSON.
+ *
+ * A request is one span of kind SERVER with attributes by OpenTelemetry's semantic conventions
+ * for HTTP, and a span of kind INTERNAL for each of its stages: those of tally_stage_seconds, and
+ * `send`, from the first byte of the answer to its last. Thread: any. */
+#ifndef TALLY_SERVER_TRACE_JSON_H
+#define TALLY_SERVER_TRACE_JSON_H
+
+#include "proto/json/writer.h"
+#include "proto/limits.h"
+#include "server/base/metrics.h"
+#include "server/base/trace_context.h"
+
+#include <arpa/inet.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TRACE_PATH_BYTES = 200,
+    TRACE_TEXT_BYTES = 256
+};
+
+/* A request that has ended. */
+struct trace_record {
+    struct trace_context context;
+    const char *route; /* static, as the next four */
+    const char *method;
+    const char *format;
+    const char *dtype;
+    const char *outcome;
+    char path[TRACE_PATH_BYTES];
+    char client[INET6_ADDRSTRLEN];
+    char id[LIMIT_REQUEST_ID + 1];
+    char shape[TRACE_TEXT_BYTES];
+    char detail[TRACE_TEXT_BYTES];
+    bool tls;
+    unsigned http_status;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    uint32_t batch;
+    int device;
+    struct metrics_times times;
+    uint64_t answered_ns;
+    uint64_t ended_ns;
+};
+
+/* Who sends them. */
+struct trace_sender {
+    char instance[33]; /* service.instance.id */
+    char host[TRACE_TEXT_BYTES];
+};
+
+void trace_json_write(struct json_writer *w, const struct trace_sender *sender,
+                      const struct trace_record *records, size_t count);
+
+#endif
