@@ -264,20 +264,16 @@ def memory_of(process):
                     yield memory.read(end - begin)
 
 
-@pytest.mark.parametrize("secure", [False, True])
-def test_a_token_that_came_is_not_in_the_memory_of_the_process(
-    start_server, tokens, tmp_path, secure
-):
-    """Its own user cannot even look."""
-    server = start_server("--token-file", str(tokens), tls=Tls(tmp_path) if secure else None)
-    process = pathlib.Path(f"/proc/{server.pid}")
+def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
+    """Its own user cannot even look. With TLS, GnuTLS may have it in memory that it has given back."""
+    process = pathlib.Path(f"/proc/{guarded.pid}")
     secrets = [*(secret for secret, _ in SECRETS.values()), "tally_secret-of-nobody"]
-    client = server.client()
+    client = guarded.client()
     for secret in secrets:
         headers = {"Authorization": f"Bearer {secret}"}
         for path in ("/readyz", PATH, "/nowhere", PATH + "&axis=9"):
             client.post(path, BODY, calls.RAW, headers)
-    begun = [server.wire() for _ in range(2)]
+    begun = [guarded.wire() for _ in range(2)]
     for wire, secret in zip(begun, secrets, strict=False):  # one may compute, one may not
         fields = [("Content-Type", calls.RAW), ("Authorization", f"Bearer {secret}")]
         wire.send(post_bytes(PATH, BODY, fields)[:-1]).await_read()
