@@ -209,8 +209,9 @@ $(B)/tests/accuracy/number_text: $(B)/tests/accuracy/number_text.o $(call objs,$
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
 
-# Preloaded, it counts what a process calls: tests/integration/test_small_requests.py.
-$(B)/tests/libcount_calls.so: tests/integration/support/count_calls.c
+# Preloaded, one counts what a process calls (tests/integration/test_small_requests.py), one moves its clock.
+PRELOADED := $(patsubst %,$(B)/tests/lib%.so,count_calls move_clock)
+$(PRELOADED): $(B)/tests/lib%.so: tests/integration/support/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
 
@@ -413,14 +414,14 @@ install-built: all client opencl
 	for unit in deploy/tallyd.service deploy/tallyd.socket; do \
 	    sed 's|/usr/local|$(PREFIX)|' $$unit >$(D)/lib/systemd/system/$${unit#deploy/}; done
 
-unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(B)/tests/libcount_calls.so
+unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOADED)
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
-# What lint compiles; of this only the library that counts calls is linked, which has no object.
+# What lint compiles; of this only the libraries to preload are linked, which have no objects.
 .PHONY: product-objects test-objects
 product-objects: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC) $(CLIENT_SRC) $(CLI_SRC))
 test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c)) \
-    $(TESTING_OBJ) $(B)/tests/libcount_calls.so
+    $(TESTING_OBJ) $(PRELOADED)
 
 test: deps-test
 	@sh tests/run.sh $(MODE)

@@ -15,8 +15,12 @@ enum {
             ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART
 };
 
+/* Before anything has come there are no bytes to point to. */
 static struct byte_view behind(struct byte_view bytes, uint64_t first)
 {
+    if (first == 0) {
+        return bytes;
+    }
     return (struct byte_view){(const char *)bytes.bytes + first, bytes.count - (size_t)first};
 }
 

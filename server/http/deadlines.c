@@ -112,7 +112,8 @@ static void check_progress(const struct conn *conn, uint64_t age_ns)
 
 /* libmicrohttpd before 1.0 neither takes nor refuses a chunk header larger than its buffer, but
  * tries again and again: bytes wait in the socket, and nothing arrives. A connection whose turn
- * did not come between two heartbeats is not stuck: its bytes wait for the others. */
+ * did not come between two heartbeats is not stuck: its bytes wait for the others. Nor is one whose
+ * client reads nothing: there they wait for a 100 Continue to go out. */
 static bool is_stuck(struct conn *conn)
 {
     const struct request_body *body = &conn->exchange->request.body;
@@ -121,7 +122,7 @@ static bool is_stuck(struct conn *conn)
         conn->stuck_sweeps = 0;
         return false;
     }
-    if (!conn_unread(conn)) {
+    if (!conn_unread(conn) || peek_full(conn->fd)) {
         conn->stuck_sweeps = 0;
     } else if (conn->stuck_sweeps == 0 || conn->stuck_runs != conn->daemon->runs) {
         conn->stuck_sweeps++;

@@ -255,8 +255,9 @@ enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t c
     if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !body_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
-    exchange_count_bytes(x, count);
-    if (body_feed(request, bytes, count, &request->error) != STATUS_OK) {
+    request->body.received += count;
+    if (exchange_admit_bytes(x, request->body.received, &request->error) != STATUS_OK ||
+        body_feed(request, bytes, count, &request->error) != STATUS_OK) {
         exchange_refuse(x);
     }
     return EXCHANGE_GO_ON;

@@ -166,9 +166,10 @@ MUST_CHECK enum status exchange_choose_codec(struct exchange *x, struct error *e
 /* exchange_client.c: whose request it is, and whether it may begin: not while the service stops, the
  * queue is full, or its client has reached a limit (QUEUE_FULL, DRAINING, THROTTLED). */
 MUST_CHECK enum status exchange_admit(struct exchange *x, struct error *err);
-/* So many bytes of its body have come that are wanted: what is dropped after a refusal does not
- * count, or Retry-After would not be true. */
-void exchange_count_bytes(struct exchange *x, size_t count);
+/* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
+ * What is dropped after a refusal does not count, or Retry-After would not be true. */
+MUST_CHECK enum status exchange_admit_bytes(struct exchange *x, uint64_t whole,
+                                            struct error *err);
 /* It ends, and counts no more. */
 void exchange_uncount(struct exchange *x);
 
@@ -192,6 +193,9 @@ void respond_early(struct exchange *x);
 
 /* Whether bytes from the client are there that nobody has read yet. */
 bool peek_unread(int fd);
+
+/* Whether nothing more can be sent for now, as the client does not read. */
+bool peek_full(int fd);
 
 /* How many bytes the client has taken so far, up to a constant. A Unix socket does not count: there
  * it is what of `given`, the bytes known to be handed to the socket, has left it. */

@@ -50,18 +50,16 @@ static uint64_t rate_of(const struct exchange *x)
     return x->request.limited ? x->loop->server->config->per_client_bytes_per_s : 0;
 }
 
-/* Count the body for its client; what is chunked counts as it comes. */
-static enum status admit_bytes(struct exchange *x, struct error *err)
+enum status exchange_admit_bytes(struct exchange *x, uint64_t whole, struct error *err)
 {
     uint64_t rate = rate_of(x);
-    int64_t length = x->header.content_length;
-    uint64_t bytes = length > 0 ? (uint64_t)length : 0;
     uint64_t wait_ns = 0;
-    if (rate == 0) {
+    if (rate == 0 || (whole <= x->counted_bytes && whole > 0)) {
         return STATUS_OK;
     }
-    if (client_may_send(x->request.client, bytes, rate, clock_now_ns(), &wait_ns)) {
-        x->counted_bytes = bytes;
+    if (client_may_send(x->request.client, x->request.ticket, whole - x->counted_bytes, rate,
+                        clock_now_ns(), &wait_ns)) {
+        x->counted_bytes = whole;
         return STATUS_OK;
     }
     char limit[32];
@@ -70,23 +68,11 @@ static enum status admit_bytes(struct exchange *x, struct error *err)
     config_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead,
                      sizeof ahead);
     x->request.limit = METRICS_CLIENT_LIMIT_BYTES;
-    x->request.retry_after_s = 1 + (unsigned)((wait_ns - 1) / NS_PER_S);
+    request_retry_after(&x->request, wait_ns);
     return error_set(err, STATUS_THROTTLED,
                      "this client has sent %s more than %s a second allow, the server's "
                      "--per-client-bytes-per-s: try again after Retry-After seconds",
                      ahead, limit);
-}
-
-void exchange_count_bytes(struct exchange *x, size_t count)
-{
-    struct request *request = &x->request;
-    uint64_t rate = rate_of(x);
-    request->body.received += count;
-    if (rate > 0 && request->body.received > x->counted_bytes) {
-        client_has_sent(request->client, request->body.received - x->counted_bytes, rate,
-                        clock_now_ns());
-        x->counted_bytes = request->body.received;
-    }
 }
 
 enum status exchange_admit(struct exchange *x, struct error *err)
@@ -100,9 +86,11 @@ enum status exchange_admit(struct exchange *x, struct error *err)
     x->request.limited =
         x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;
+    uint64_t wait_ns = 0;
     if (most > 0 && x->request.limited) {
-        if (!client_begin_request(x->request.client, most)) {
+        if (!client_begin_request(x->request.client, most, &wait_ns)) {
             x->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+            request_retry_after(&x->request, wait_ns);
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
                              " requests in flight, the server's --per-client-requests: wait "
@@ -112,16 +100,20 @@ enum status exchange_admit(struct exchange *x, struct error *err)
         }
         x->client_counted = true;
     }
-    return admit_bytes(x, err);
+    int64_t length = x->header.content_length;
+    return exchange_admit_bytes(x, length > 0 ? (uint64_t)length : 0, err);
 }
 
 void exchange_uncount(struct exchange *x)
 {
     struct request *request = &x->request;
-    if (x->client_counted) {
-        client_end_request(request->client);
+    if (x->client_counted || request->client_bytes > 0) {
+        const uint64_t took_ns = clock_span_ns(request->times.arrived, clock_now_ns());
+        client_give_memory(request->client, request->client_bytes, took_ns);
+        if (x->client_counted) {
+            client_end_request(request->client, took_ns);
+        }
     }
-    client_give_memory(request->client, request->client_bytes);
     if (x->counted_bytes > request->body.received) {
         client_sends_less(request->client, x->counted_bytes - request->body.received,
                           rate_of(x));

@@ -5,6 +5,7 @@
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -12,6 +13,12 @@ bool peek_unread(int fd)
 {
     int unread = 0;
     return ioctl(fd, FIONREAD, &unread) == 0 && unread > 0;
+}
+
+bool peek_full(int fd)
+{
+    struct pollfd writable = {.fd = fd, .events = POLLOUT};
+    return poll(&writable, 1, 0) == 0;
 }
 
 uint64_t peek_taken(int fd, uint64_t given)

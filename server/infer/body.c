@@ -40,8 +40,10 @@ enum status body_count_memory(struct request *request, uint64_t bytes, struct er
                          "--per-client-memory: " CONFIG_LESS_ADVICE,
                          need, limit);
     }
-    if (!client_take_memory(request->client, bytes - request->client_bytes, most)) {
+    uint64_t wait_ns = 0;
+    if (!client_take_memory(request->client, bytes - request->client_bytes, most, &wait_ns)) {
         request->limit = METRICS_CLIENT_LIMIT_MEMORY;
+        request_retry_after(request, wait_ns);
         return error_set(err, STATUS_THROTTLED,
                          "the request needs %s of memory, which with this client's other "
                          "requests is over %s, the server's --per-client-memory: wait for an "

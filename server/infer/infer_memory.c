@@ -221,7 +221,7 @@ enum status infer_check(struct request *request, struct error *err)
                 (unsigned long long)(clock_span_ns(now_ns, request->deadline_ns) / NS_PER_MS));
         }
     }
-    request->retry_after_s = 1 + (unsigned)(wait_ns / NS_PER_S);
+    request_retry_after(request, wait_ns);
     return status;
 }
 

@@ -183,26 +183,47 @@ void client_release(struct client *client)
     MUST(pthread_mutex_unlock(&clients->lock));
 }
 
-bool client_begin_request(struct client *client, uint64_t most)
+/* ---- requests and memory ---- */
+
+/* Move a mean towards the time for which `part` of `whole` was in use. */
+static void learn(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part, uint64_t whole)
+{
+    double mean = (double)atomic_load_explicit(mean_ns, memory_order_relaxed);
+    double share = part < whole ? (double)part / (double)whole : 1;
+    atomic_store_explicit(mean_ns, (uint64_t)(mean + ((double)ns - mean) * share),
+                          memory_order_relaxed);
+}
+
+/* How long until `part` of `whole` comes back, of which all does within the mean. */
+static uint64_t until_back(const atomic_uint_fast64_t *mean_ns, uint64_t part, uint64_t whole)
+{
+    double mean = (double)atomic_load_explicit(mean_ns, memory_order_relaxed);
+    return (uint64_t)(mean * (double)part / (double)whole);
+}
+
+bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_ns)
 {
     uint64_t before = atomic_fetch_add_explicit(&client->requests, 1, memory_order_relaxed);
     if (before >= most) {
-        client_end_request(client);
+        (void)atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed);
+        *wait_ns = until_back(&client->request_ns, 1, most);
         return false;
     }
     return true;
 }
 
-void client_end_request(struct client *client)
+void client_end_request(struct client *client, uint64_t took_ns)
 {
-    (void)atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed);
+    learn(&client->request_ns, took_ns, 1,
+          atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed));
 }
 
-bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most)
+bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most, uint64_t *wait_ns)
 {
     uint64_t before = atomic_load_explicit(&client->memory_bytes, memory_order_relaxed);
     do {
-        if (before > most || bytes > most - before) {
+        if (bytes > most - before) {
+            *wait_ns = until_back(&client->memory_ns, bytes - (most - before), before);
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&client->memory_bytes, &before,
@@ -211,9 +232,12 @@ bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most)
     return true;
 }
 
-void client_give_memory(struct client *client, uint64_t bytes)
+void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns)
 {
-    (void)atomic_fetch_sub_explicit(&client->memory_bytes, bytes, memory_order_relaxed);
+    if (bytes > 0) {
+        learn(&client->memory_ns, held_ns, bytes,
+              atomic_fetch_sub_explicit(&client->memory_bytes, bytes, memory_order_relaxed));
+    }
 }
 
 /* ---- the rate ---- */
@@ -226,33 +250,27 @@ static uint64_t time_of(uint64_t bytes, uint64_t rate)
     return (uint64_t)(ns < day ? ns : day);
 }
 
-/* Count the bytes, if the client is at most `ahead_ns` ahead; else return by how much more. */
-static uint64_t count_sent(struct client *client, uint64_t ns, uint64_t now_ns,
-                           uint64_t ahead_ns)
+bool client_may_send(struct client *client, uint64_t body, uint64_t bytes, uint64_t rate,
+                     uint64_t now_ns, uint64_t *wait_ns)
 {
+    const uint64_t ns = time_of(bytes, rate);
+    const uint64_t free_ns = now_ns + NS_PER_S; /* who has sent for no longer is not ahead */
     uint64_t until_ns = atomic_load_explicit(&client->sent_until_ns, memory_order_relaxed);
     uint64_t from_ns = 0;
     do {
         from_ns = until_ns > now_ns ? until_ns : now_ns;
-        if (from_ns - now_ns > ahead_ns) {
-            return from_ns - now_ns - ahead_ns;
+        if (from_ns > free_ns &&
+            atomic_load_explicit(&client->ahead, memory_order_relaxed) != body) {
+            *wait_ns = from_ns - free_ns;
+            return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&client->sent_until_ns, &until_ns,
                                                     from_ns + ns, memory_order_relaxed,
                                                     memory_order_relaxed));
-    return 0;
-}
-
-bool client_may_send(struct client *client, uint64_t bytes, uint64_t rate, uint64_t now_ns,
-                     uint64_t *wait_ns)
-{
-    *wait_ns = count_sent(client, time_of(bytes, rate), now_ns, NS_PER_S);
-    return *wait_ns == 0;
-}
-
-void client_has_sent(struct client *client, uint64_t bytes, uint64_t rate, uint64_t now_ns)
-{
-    (void)count_sent(client, time_of(bytes, rate), now_ns, UINT64_MAX);
+    if (from_ns <= free_ns && from_ns + ns > free_ns) {
+        atomic_store_explicit(&client->ahead, body, memory_order_relaxed);
+    }
+    return true;
 }
 
 void client_sends_less(struct client *client, uint64_t bytes, uint64_t rate)

@@ -28,7 +28,10 @@ struct client {
     atomic_uint_fast64_t connections;   /* open */
     atomic_uint_fast64_t requests;      /* under way */
     atomic_uint_fast64_t memory_bytes;  /* that its requests count for */
+    atomic_uint_fast64_t request_ns;    /* how long its requests took lately, ... */
+    atomic_uint_fast64_t memory_ns;     /* ... and how long they held their memory */
     atomic_uint_fast64_t sent_until_ns; /* at its rate, what it has sent takes until then */
+    atomic_uint_fast64_t ahead;         /* ticket of the body that took it past its second */
     uint64_t claimed_bytes; /* of its large requests; guarded by the lock of admission.c */
     struct fair_flow flows[FAIR_LINE_COUNT]; /* guarded by the lock of each line */
     uint64_t key[2];                         /* constant */
@@ -54,22 +57,25 @@ struct client *clients_get(struct clients *clients, const struct sockaddr_storag
 void client_hold(struct client *client);
 void client_release(struct client *client); /* NULL is fine */
 
+/* Where these three refuse, nothing is counted, and *wait_ns is how long the client should wait:
+ * for requests and memory by how long those that it has took lately, 0 if none has ended. */
+
 /* Count one more request, unless it has `most` under way. True: client_end_request() is due. */
-MUST_CHECK bool client_begin_request(struct client *client, uint64_t most);
-void client_end_request(struct client *client);
+MUST_CHECK bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_ns);
+void client_end_request(struct client *client, uint64_t took_ns);
 
-/* Count bytes of memory, unless it then had more than `most`. */
-MUST_CHECK bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most);
-void client_give_memory(struct client *client, uint64_t bytes);
+/* Count bytes of memory, unless it then had more than `most`, which bytes is not. */
+MUST_CHECK bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most,
+                                   uint64_t *wait_ns);
+void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns);
 
-/* Count bytes that it sends. Whoever is no second ahead of `rate` may send a body of any length;
- * the next then waits for it.
- * rate   bytes a second
- * out   *wait_ns   false: it is ahead, and nothing is counted; until it is so no longer */
-MUST_CHECK bool client_may_send(struct client *client, uint64_t bytes, uint64_t rate,
-                                uint64_t now_ns, uint64_t *wait_ns);
-/* The same for bytes that have come already. */
-void client_has_sent(struct client *client, uint64_t bytes, uint64_t rate, uint64_t now_ns);
+/* Count bytes of a body that it sends: all of them before they come, or each piece as it does.
+ * Whoever is no second ahead of `rate` may send a body of any length; then that body may go on,
+ * piece by piece, and all others wait for it.
+ * body   ticket of its request
+ * rate   bytes a second */
+MUST_CHECK bool client_may_send(struct client *client, uint64_t body, uint64_t bytes,
+                                uint64_t rate, uint64_t now_ns, uint64_t *wait_ns);
 /* So many of them never came. */
 void client_sends_less(struct client *client, uint64_t bytes, uint64_t rate);
 

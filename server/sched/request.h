@@ -43,6 +43,7 @@
 
 #include "kernels/plan.h"
 #include "proto/codec.h"
+#include "server/base/clock.h"
 #include "server/base/metrics.h"
 #include "server/memory/memory.h"
 #include "server/memory/shm.h"
@@ -273,6 +274,12 @@ static inline enum status request_verdict(const struct request *request, uint64_
     }
     bool late = request->deadline_ns != 0 && now_ns >= request->deadline_ns;
     return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
+}
+
+/* Whoever is refused may try again after so long: whole seconds, which are the least there is. */
+static inline void request_retry_after(struct request *request, uint64_t wait_ns)
+{
+    request->retry_after_s = 1 + (unsigned)(wait_ns / NS_PER_S);
 }
 
 /* End a chain of requests that request_verdict() expired while they waited for something.

@@ -142,6 +142,23 @@ def test_a_chunked_body_counts_as_it_comes_and_what_never_came_does_not(start_se
     assert post(server, 16).status == 429
 
 
+def test_of_chunked_bodies_beside_each_other_only_the_one_that_is_ahead_goes_on(start_server):
+    """Where their lengths were known the second would be refused at its header."""
+    server = start_server(*RATE)
+    with server.wire() as first, server.wire() as second:
+        for wire in (first, second):
+            wire.send(head(20 * MIB, Transfer_Encoding="chunked"))
+        server.await_active(2)
+        first.send(b"1200000\r\n" + bytes(18 * MIB))
+        until(lambda: server.metric("tally_memory_reserved_bytes") >= 18 * MIB, 20)
+        answer = second.send(b"1\r\nx\r\n0\r\n\r\n").answer()
+        calls.expect_error(answer, 429, "too_many_requests", says=["--per-client-bytes-per-s"])
+        assert 1 < int(answer.headers["Retry-After"]) <= 4  # one second is free
+        first.send(b"\r\n200000\r\n" + bytes(2 * MIB) + b"\r\n0\r\n\r\n")
+        assert first.answer().status == 200
+    until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)
+
+
 def test_each_client_has_a_rate_of_its_own_and_pages_have_none(start_server, tmp_path):
     server = start_server(*RATE, "--trusted-proxies", "127.0.0.1")
     assert post(server, 32 * MIB, X_Forwarded_For="192.0.2.1").status == 200

@@ -37,8 +37,6 @@ from test_limits import (  # noqa: F401
     test_a_body_that_never_ends_is_cut_off,
     test_headers_that_stop_get_a_408_with_an_id_of_its_own,
     test_requests_sent_while_the_one_before_is_computed_are_answered_in_order,
-    test_those_who_send_slowest_give_way_when_memory_is_wanted,
-    tight_server,
 )
 
 from support import calls
@@ -212,8 +210,8 @@ def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_serve
 # What is sent ------------------------------------------------------------------------------------
 
 
-def test_64_mib_both_ways_are_the_same_bytes(server):
-    values = np.random.default_rng(1).integers(-9, 9, 16 * MIB, dtype=np.int32)
+def test_16_mib_both_ways_are_the_same_bytes(server):
+    values = np.random.default_rng(1).integers(-9, 9, 4 * MIB, dtype=np.int32)
     client = server.client()
     answer = client.post(f"/v1/cumsum?dtype=int32&shape={values.size}", values.tobytes(), calls.RAW)
     client.close()
@@ -223,7 +221,7 @@ def test_64_mib_both_ways_are_the_same_bytes(server):
 
 def test_every_size_of_an_answer_arrives_while_others_wait_for_devices(start_server):
     """What MHD sends by itself, in pieces, goes on beside requests that it is made to poll for."""
-    server = start_server("--batch-delay-us", "300000")
+    server = start_server("--batch-delay-us", "100000")
     sizes = [1, 1000, 16384, 16385, 100_000, 500_000, MIB - 64, MIB + 1]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         stop = threading.Event()
@@ -320,7 +318,7 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
     start_server, tls
 ):
     """libmicrohttpd by itself asks for them again and again."""
-    server = start_server("--header-timeout-ms", "3000")
+    server = start_server("--header-timeout-ms", "1500")
     hello = hello_of(tls)
     begun = server.processor_seconds()
     stuck = []
@@ -335,7 +333,7 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
         except ConnectionResetError:
             pass
         raw.close()
-    assert server.processor_seconds() - begun < 1.5
+    assert server.processor_seconds() - begun < 0.75
     assert server.metric("tally_tls_handshake_failures_total") == 40
     assert works(server)
 
@@ -410,13 +408,13 @@ def test_certificates_that_change_under_load_fail_no_request(start_server, chang
         clients = [pool.submit(work) for work in (kept, new, kept, new)]
         try:
             seen = []
-            for _ in range(5):
+            for _ in range(3):
                 serial = changing.rotate()
                 until(lambda serial=serial: serial_of(server, changing) == serial, 60)
                 seen.append(serial)
         finally:
             stop.set()
-        assert seen == [2, 3, 4, 5, 6]
+        assert seen == [2, 3, 4]
         assert all(client.result() > 0 for client in clients)
     assert server.metric("tally_tls_handshake_failures_total") == 0
     server.stop()
@@ -448,7 +446,7 @@ def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_st
 ):
     server = start_server(tls=changing)
     good = changing.certificate.read_bytes()
-    for damaged in (b"", good[: len(good) // 2], b"no certificate\n", None):
+    for damaged in (good[: len(good) // 2], None):
         lines = server.log.count("stays in use")
         if damaged is None:
             put(changing.authority.certificate, changing.certificate)  # not this key's

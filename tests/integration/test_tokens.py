@@ -1,5 +1,6 @@
 """Tokens: who gets in where, what a refusal says, where a secret must never be."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -249,6 +250,44 @@ def test_a_line_that_is_a_token_by_mistake_is_not_in_the_log(start_server, tmp_p
     server = start_server("--token-file", str(path), wait=False)
     assert server.wait() == 2
     assert "the-secret-itself" not in server.log
+
+
+def memory_of(process):
+    """What it may write, piece by piece; no piece of it is a gigabyte, but what it has not touched."""
+    with open(process / "mem", "rb", 0) as memory:
+        for row in (process / "maps").read_text().splitlines():
+            span, rights, *_ = row.split()
+            begin, end = (int(place, 16) for place in span.split("-"))
+            if "w" in rights and end - begin < 1 << 30:
+                memory.seek(begin)
+                with contextlib.suppress(OSError):  # has no pages that could be read
+                    yield memory.read(end - begin)
+
+
+def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
+    """Its own user cannot even look. With TLS, GnuTLS may have it in memory that it has given back."""
+    process = pathlib.Path(f"/proc/{guarded.pid}")
+    secrets = [*(secret for secret, _ in SECRETS.values()), "tally_secret-of-nobody"]
+    client = guarded.client()
+    for secret in secrets:
+        headers = {"Authorization": f"Bearer {secret}"}
+        for path in ("/readyz", PATH, "/nowhere", PATH + "&axis=9"):
+            client.post(path, BODY, calls.RAW, headers)
+    begun = [guarded.wire() for _ in range(2)]
+    for wire, secret in zip(begun, secrets, strict=False):  # one may compute, one may not
+        fields = [("Content-Type", calls.RAW), ("Authorization", f"Bearer {secret}")]
+        wire.send(post_bytes(PATH, BODY, fields)[:-1]).await_read()
+    assert client.get("/livez").status == 200
+    if os.getuid() == 0:
+        pieces = list(memory_of(process))
+        assert any(b"prometheus" in piece for piece in pieces)  # the name of one
+        for secret in secrets:
+            assert not any(secret.encode() in piece for piece in pieces), secret
+    else:
+        with pytest.raises(PermissionError):
+            next(memory_of(process))
+    for connection in (client, *begun):
+        connection.close()
 
 
 def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_process(

@@ -79,8 +79,9 @@ static enum status run_head(const struct codec *codec, const struct codec_reques
         if (head == NULL) {
             return run_no_memory(run);
         }
-        enum status status =
-            codec->head_need(request, (struct byte_view){head, have}, &need, &run->err);
+        const struct byte_view first = {have > 0 ? head : NULL,
+                                        have}; /* as the server has it */
+        enum status status = codec->head_need(request, first, &need, &run->err);
         free(head);
         if (status != STATUS_OK) {
             return status;

@@ -32,6 +32,7 @@ class Authority:
                 "ec_paramgen_curve:prime256v1",
             ),
             *("-nodes", "-days", 2, "-subj", f"/CN={name}"),
+            *("-addext", "keyUsage=keyCertSign,digitalSignature"),
             *("-keyout", self.key, "-out", self.certificate),
         )
 
@@ -41,7 +42,10 @@ class Authority:
         self.signed += 1
         key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={names}\nextendedKeyUsage={purpose}\n")
+        extensions.write_text(
+            f"subjectAltName={names}\nextendedKeyUsage={purpose}\n"
+            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+        )
         openssl(
             *(
                 "req",

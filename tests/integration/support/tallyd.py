@@ -16,6 +16,7 @@ TOP = pathlib.Path(__file__).resolve().parents[3]
 BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
 MODE = os.environ.get("TALLY_MODE", "release")
 READY_SECONDS = 300
+MOVE_CLOCK = TOP / "build/release/tests/libmove_clock.so"
 # The processor by a driver that compiles kernels, for what compiling them and keeping them is about.
 POCL = ("--devices", "portable computing language")
 
@@ -38,11 +39,18 @@ class Tallyd:
         wait=True,
         preexec_fn=None,
         tls=None,
+        moves_clock=False,
     ):
-        """env: None as a value takes the variable away. tls: certificates.Tls, for HTTPS."""
+        """env: None as a value takes the variable away. tls: certificates.Tls, for HTTPS.
+        moves_clock: for pass_time()."""
         self.port = free_port()
         self.context = None if tls is None else tls.shared
         self.log_path = pathlib.Path(log)
+        if moves_clock and MODE == "release":
+            self.clock_path = self.log_path.with_suffix(".clock")
+            self.clock_path.write_bytes(bytes(8))
+            moved = {"LD_PRELOAD": str(MOVE_CLOCK), "MOVED_CLOCK": str(self.clock_path)}
+            env = {**(env or {}), **moved}
         command = [
             binary,
             "--listen",
@@ -122,6 +130,15 @@ class Tallyd:
             return False
 
         until(refused, 60)
+
+    def pass_time(self, seconds):
+        """For the server, as far as it asks what time it is; an instrumented one is waited for."""
+        if MODE != "release":
+            time.sleep(seconds)
+            return
+        ahead_ns = int.from_bytes(self.clock_path.read_bytes(), "little") + int(seconds * 1e9)
+        with open(self.clock_path, "r+b") as clock:
+            clock.write(ahead_ns.to_bytes(8, "little"))
 
     def check_alive(self):
         status = self.process.poll()

@@ -1,0 +1,114 @@
+/* client.h: what is refused to a client, and when it is told to come again. */
+#include "server/base/clock.h"
+#include "server/sched/client.h"
+#include "tests/lib/unit.h"
+
+enum {
+    RATE = 1000, /* bytes a second */
+    NOW_S = 100
+};
+
+static struct client client;
+static uint64_t wait_ns;
+
+static int set_up(void **state)
+{
+    (void)state;
+    client = (struct client){.connections = 0};
+    return 0;
+}
+
+static bool sends(uint64_t body, uint64_t bytes, double at_s)
+{
+    return client_may_send(&client, body, bytes, RATE, (uint64_t)((NOW_S + at_s) * NS_PER_S),
+                           &wait_ns);
+}
+
+static void a_body_of_any_length_is_free_for_who_was_quiet_and_the_next_waits(void **state)
+{
+    (void)state;
+    assert_true(sends(1, 5000, 0));
+    assert_false(sends(2, 1, 1.5));
+    assert_int_equal(wait_ns / NS_PER_MS, 2500);
+    assert_true(sends(2, 1, 4));
+}
+
+static void of_bodies_that_come_in_pieces_only_the_one_that_is_ahead_goes_on(void **state)
+{
+    (void)state;
+    assert_true(sends(1, 600, 0));
+    assert_true(sends(2, 300, 0));
+    assert_true(sends(1, 600, 0)); /* is past its second now */
+    assert_false(sends(2, 300, 0));
+    assert_true(sends(1, 600, 0));
+    assert_false(sends(3, 0, 1));
+    assert_int_equal(wait_ns / NS_PER_MS, 100);
+}
+
+static void who_was_ahead_once_has_no_leave_when_another_is(void **state)
+{
+    (void)state;
+    assert_true(sends(1, 2000, 0));
+    assert_true(sends(2, 2000, 1));
+    assert_false(sends(1, 1, 1));
+    assert_true(sends(2, 1, 1));
+}
+
+static void what_never_came_does_not_count(void **state)
+{
+    (void)state;
+    assert_true(sends(1, 5000, 0));
+    client_sends_less(&client, 4500, RATE);
+    assert_true(sends(2, 1, 0));
+}
+
+static void requests_over_the_limit_wait_as_long_as_those_before_took(void **state)
+{
+    (void)state;
+    assert_true(client_begin_request(&client, 2, &wait_ns));
+    assert_true(client_begin_request(&client, 2, &wait_ns));
+    wait_ns = 1;
+    assert_false(client_begin_request(&client, 2, &wait_ns));
+    assert_int_equal(wait_ns, 0); /* nothing is known yet */
+    client_end_request(&client, 8 * NS_PER_S);
+    client_end_request(&client, 8 * NS_PER_S);
+    assert_true(client_begin_request(&client, 1, &wait_ns));
+    assert_false(client_begin_request(&client, 1, &wait_ns));
+    assert_int_equal(wait_ns / NS_PER_S, 8);
+    client_end_request(&client, NS_PER_MS);
+    assert_true(client_begin_request(&client, 1, &wait_ns));
+    assert_false(client_begin_request(&client, 1, &wait_ns));
+    assert_int_equal(wait_ns / NS_PER_MS, 1);
+}
+
+static void memory_over_the_limit_is_waited_for_in_proportion(void **state)
+{
+    (void)state;
+    assert_true(client_take_memory(&client, 800, 1000, &wait_ns));
+    client_give_memory(&client, 800, 10 * NS_PER_S);
+    assert_true(client_take_memory(&client, 800, 1000, &wait_ns));
+    assert_false(client_take_memory(&client, 400, 1000, &wait_ns));
+    assert_int_equal(wait_ns / NS_PER_MS, 2500); /* for a quarter of what it holds */
+    assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
+    assert_int_equal(wait_ns / NS_PER_S, 10);
+    assert_true(client_take_memory(&client, 8, 1000, &wait_ns));
+    client_give_memory(&client, 8, 0); /* short ones say little of what waits for the long */
+    assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
+    assert_int_equal(wait_ns / NS_PER_MS, 9900);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(
+            a_body_of_any_length_is_free_for_who_was_quiet_and_the_next_waits, set_up),
+        cmocka_unit_test_setup(of_bodies_that_come_in_pieces_only_the_one_that_is_ahead_goes_on,
+                               set_up),
+        cmocka_unit_test_setup(who_was_ahead_once_has_no_leave_when_another_is, set_up),
+        cmocka_unit_test_setup(what_never_came_does_not_count, set_up),
+        cmocka_unit_test_setup(requests_over_the_limit_wait_as_long_as_those_before_took,
+                               set_up),
+        cmocka_unit_test_setup(memory_over_the_limit_is_waited_for_in_proportion, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
