@@ -320,8 +320,8 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     }
 }
 
-static const int64_t long_ones[] = {LONG_ONES,  4097,  65279, 65280, 65281,  65535, 65536,
-                                    65537, 65544, 65791, 65793, 131073, 131329};
+static const int64_t long_ones[] = {LONG_ONES, 4097,  65279, 65280, 65281,  65535, 65536,
+                                    65537,     65544, 65791, 65793, 131073, 131329};
 
 /* The lengths that one way tries with one element type. */
 struct lengths {
