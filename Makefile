@@ -444,11 +444,12 @@ kernel-sanitize: deps-tools
 	@sh tests/sanitizers/kernels.sh $(ARGS)
 oclgrind: deps-tools
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-tools deps-lint $(addprefix $(B)/tests/kernels/,test_monoid test_scan_device test_nasty_shapes test_page_ends test_random)
+kernel-proofs: deps-tools deps-lint $(addprefix $(B)/tests/kernels/,test_monoid test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@$(B)/tests/kernels/test_monoid --all
 	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_nasty_shapes --all
+	@$(B)/tests/kernels/test_nasty_memory --all
 	@$(B)/tests/kernels/test_page_ends --all
 	@$(B)/tests/kernels/test_random --all-types --cases 1000 --log2 20
 	@sh tests/sanitizers/kernels.sh

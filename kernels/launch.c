@@ -4,9 +4,9 @@
  *
  * A table has a row for each piece, then the rows of their dimensions, then what work items of
  * cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: that of the device. */
-#include "kernels/launch.h"
-
 #include "kernels/launcher.h"
+
+#include "kernels/cl/table.cl"
 #include "kernels/split.h"
 #include "proto/macros.h"
 
@@ -171,44 +171,12 @@ void launcher_drop_lookback(struct launcher *launcher)
 
 /* ---- the table of a launch ---- */
 
-/* Rows in the order and units of 64 bits that table.cl declares. */
-struct entry_row {
-    uint64_t first_unit;
-    uint64_t in_first;
-    uint64_t out_first;
-    uint64_t length;
-    uint64_t axis_in;
-    uint64_t axis_out;
-    uint64_t flags;
-    uint64_t block;
-    uint64_t carry;
-    uint64_t dims;
-    uint64_t dim_first;
-    uint64_t lines;
-    uint64_t unit_lines;
-    uint64_t parts;
-    uint64_t part_length;
-    uint64_t lookahead_length;
-    uint64_t wave;
-    uint64_t state;
-    uint64_t state_words;
-    uint64_t inner;
-    uint64_t permuted;
-};
-_Static_assert(sizeof(struct entry_row) == 21 * sizeof(uint64_t), "padding in a table row");
-_Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
-
 enum {
-    ENTRY_EXCLUSIVE = 1,
-    ENTRY_REVERSE = 2,
-    ENTRY_CARRY_IN = 4,
-    ENTRY_CARRY_OUT = 8,
-    ENTRY_STREAM = 16,
-    ENTRY_ZEROES = 32,
     CHAIN_HEAD = 8 /* as in chain.cl */
 };
 
-static struct entry_row make_row(const struct scan_piece *piece, const struct scan_units *units)
+static struct scan_entry make_row(const struct scan_piece *piece,
+                                  const struct scan_units *units)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t flags = 0;
@@ -218,25 +186,25 @@ static struct entry_row make_row(const struct scan_piece *piece, const struct sc
     flags |= piece->carry_out ? ENTRY_CARRY_OUT : 0;
     flags |= units->stream ? ENTRY_STREAM : 0;
     flags |= units->zeroes ? ENTRY_ZEROES : 0;
-    return (struct entry_row){.in_first = piece->in_first,
-                              .out_first = piece->out_first,
-                              .length = plan->axis.size,
-                              .axis_in = plan->axis.in_stride,
-                              .axis_out = plan->axis.out_stride,
-                              .flags = flags,
-                              .block =
-                                  piece->position / SCAN_BLOCK % (SCAN_SUPERBLOCK / SCAN_BLOCK),
-                              .carry = piece->carry_line,
-                              .dims = (uint64_t)plan->dims,
-                              .lines = plan->lines,
-                              .unit_lines = units->lines,
-                              .parts = units->parts > 1 ? units->parts : 1,
-                              .part_length = units->part_length,
-                              .lookahead_length = units->lookahead_length,
-                              .wave = units->wave > 0 ? units->wave : 1,
-                              .state_words = units->state_words,
-                              .inner = units->inner,
-                              .permuted = units->permuted};
+    return (struct scan_entry){.in_first = piece->in_first,
+                               .out_first = piece->out_first,
+                               .length = plan->axis.size,
+                               .axis_in = plan->axis.in_stride,
+                               .axis_out = plan->axis.out_stride,
+                               .flags = flags,
+                               .block = piece->position / SCAN_BLOCK %
+                                        (SCAN_SUPERBLOCK / SCAN_BLOCK),
+                               .carry = piece->carry_line,
+                               .dims = (uint64_t)plan->dims,
+                               .lines = plan->lines,
+                               .unit_lines = units->lines,
+                               .parts = units->parts > 1 ? units->parts : 1,
+                               .part_length = units->part_length,
+                               .lookahead_length = units->lookahead_length,
+                               .wave = units->wave > 0 ? units->wave : 1,
+                               .state_words = units->state_words,
+                               .inner = units->inner,
+                               .permuted = units->permuted};
 }
 
 /* Where the table of a launch is, as its kernel is told. */
@@ -250,9 +218,9 @@ struct launch_table {
 };
 
 /* Units of a piece in the generic kernel: a line each, or more where there are too many. */
-static struct scan_units generic_units(const struct scan_piece *piece, const void *context)
+static struct scan_units generic_units(const struct scan_piece *piece,
+                                       const struct scan_division *division)
 {
-    const struct scan_division *division = context;
     const uint64_t all = piece->plan->lines;
     const uint64_t most = division->units_most;
     const uint64_t lines = all / most + (all % most != 0);
@@ -268,7 +236,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
                               enum scan_variant_id variant, struct launch_table *out,
                               struct error *err)
 {
-    struct scan_units (*units_of)(const struct scan_piece *, const void *) =
+    struct scan_units (*units_of)(const struct scan_piece *, const struct scan_division *) =
         scan_variants[variant].units != NULL ? scan_variants[variant].units : generic_units;
     const struct scan_group *group = division->group;
     size_t dims = 0;
@@ -279,7 +247,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
         words += chain_words(&units);
     }
     words += words > 0 ? CHAIN_HEAD : 0;
-    const size_t dim_at = group->count * sizeof(struct entry_row);
+    const size_t dim_at = group->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
     const size_t chain_bytes = words * sizeof(uint64_t);
     struct table_part part;
@@ -287,7 +255,7 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     if (status != STATUS_OK) {
         return status;
     }
-    struct entry_row *row = (struct entry_row *)(void *)part.host;
+    struct scan_entry *row = (struct scan_entry *)(void *)part.host;
     struct scan_dim *dim = (struct scan_dim *)(void *)(part.host + dim_at);
     uint64_t first_unit = 0;
     uint64_t state = 0;

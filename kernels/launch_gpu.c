@@ -10,15 +10,14 @@
  * A launch's table is as gpu_tile.cl reads it: an index row for each piece, then their
  * shapes. Failures: launch.h. Thread: that of the device. */
 #include "kernels/launcher.h"
+
+#include "kernels/cl/gpu_tile.cl"
 #include "proto/macros.h"
 
 #include <string.h>
 
 enum {
-    LANES = 256, /* work-items of a work-group that works on a tile */
-    SPINE_LOCAL = 64,
-    GROUP = 8,        /* elements of a lane */
-    BLOCK_GROUPS = 32 /* groups of a block: a tile of a longer line holds whole blocks */
+    SPINE_LOCAL = 64
 };
 
 /* From here on it pays (docs/design/kernels.md). */
@@ -45,53 +44,13 @@ enum way {
 
 /* ---- tables ---- */
 
-/* Where the lines of a piece are and how lanes are spread over them; 64-bit words only. What
- * each means is said in gpu_tile.cl. */
-struct shape {
-    uint64_t in_offset;
-    uint64_t out_offset;
-    uint64_t length;
-    uint64_t in_stride;
-    uint64_t out_stride;
-    uint64_t lines;
-    uint64_t tiles;
-    uint64_t tile_groups;
-    uint64_t tile_lines;
-    uint64_t line_divisor;
-    uint64_t group_divisor;
-    uint64_t blocks;
-    uint64_t superblocks;
-    uint64_t block_at;
-    uint64_t superblock_at;
-    uint64_t first_block;
-    uint64_t carry_line;
-    uint64_t carry_lines;
-    uint64_t spine;
-    uint64_t exclusive;
-    uint64_t reverse;
-    uint64_t carry_in;
-    uint64_t carry_out;
-    uint64_t dims;
-    struct scan_dim dim[LIMIT_RANK];
-};
-
-/* A piece's row of the index: where its shape is, its first unit of each kind. */
-struct index_row {
-    uint64_t shape_at;
-    uint64_t first_group;
-    uint64_t first_superblock;
-    uint64_t first_line;
-};
-_Static_assert(sizeof(struct index_row) == 4 * sizeof(uint64_t), "padding in a table row");
-_Static_assert(sizeof(struct scan_dim) == 3 * sizeof(uint64_t), "padding in a table row");
-
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
 }
 
 /* Deal the lanes: neighbours along the line where it is contiguous, across lines where not. */
-static void deal_lanes(const struct scan_plan *plan, struct shape *shape)
+static void deal_lanes(const struct scan_plan *plan, struct gpu_shape *shape)
 {
     uint64_t groups = ceil_div(plan->axis.size, GROUP);
     bool along = plan->axis.in_stride == 1;
@@ -115,7 +74,7 @@ static void deal_lanes(const struct scan_plan *plan, struct shape *shape)
 }
 
 /* Tiles of one contiguous line each. */
-static void deal_tiles(uint64_t tile_groups, struct shape *shape)
+static void deal_tiles(uint64_t tile_groups, struct gpu_shape *shape)
 {
     shape->tile_groups = tile_groups;
     shape->tile_lines = 1;
@@ -126,7 +85,7 @@ static void deal_tiles(uint64_t tile_groups, struct shape *shape)
 
 static size_t shape_bytes(const struct scan_plan *plan)
 {
-    return offsetof(struct shape, dim) + (size_t)plan->dims * sizeof *plan->dim;
+    return offsetof(struct gpu_shape, dim) + (size_t)plan->dims * sizeof *plan->dim;
 }
 
 /* What a table is filled from: pieces with a spine first. */
@@ -139,11 +98,11 @@ struct shape_source {
 };
 
 static void make_shape(const struct shape_source *source, const struct scan_piece *piece,
-                       struct shape *shape)
+                       struct gpu_shape *shape)
 {
     const struct scan_plan *plan = piece->plan;
     const uint64_t superblock_blocks = SCAN_SUPERBLOCK / SCAN_BLOCK;
-    *shape = (struct shape){
+    *shape = (struct gpu_shape){
         .in_offset = piece->in_first,
         .out_offset = piece->out_first,
         .length = plan->axis.size,
@@ -187,7 +146,7 @@ struct shape_table {
 static enum status fill_shapes(struct launcher *launcher, const struct shape_source *source,
                                struct shape_table *out, struct error *err)
 {
-    size_t at = source->count * sizeof(struct index_row);
+    size_t at = source->count * sizeof(struct gpu_index);
     size_t bytes = at;
     for (size_t i = 0; i < source->count; i++) {
         bytes += shape_bytes(source->pieces[i].plan);
@@ -201,12 +160,12 @@ static enum status fill_shapes(struct launcher *launcher, const struct shape_sou
                                .index_at = part.offset / sizeof(cl_ulong),
                                .count = (cl_uint)source->count,
                                .spines = (cl_uint)source->spines};
-    struct index_row *row = (struct index_row *)(void *)part.host;
+    struct gpu_index *row = (struct gpu_index *)(void *)part.host;
     for (size_t i = 0; i < source->count; i++) {
-        struct shape shape;
+        struct gpu_shape shape;
         make_shape(source, &source->pieces[i], &shape);
-        row[i] = (struct index_row){(part.offset + at) / sizeof(cl_ulong), made.groups,
-                                    made.superblocks, made.lines};
+        row[i] = (struct gpu_index){(part.offset + at) / sizeof(cl_ulong),
+                                    {made.groups, made.superblocks, made.lines}};
         const uint64_t groups = ceil_div(shape.lines, shape.tile_lines) * shape.tiles;
         made.groups += groups;
         if (i < source->spines) {
@@ -374,7 +333,7 @@ static enum way choose_way(const struct scan_piece *piece, uint64_t lookback_fro
     const struct scan_plan *plan = piece->plan;
     const bool carries = piece->carry_in || piece->carry_out;
     const bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
-    struct shape shape;
+    struct gpu_shape shape;
     if (plan->pattern != SCAN_ROWS && plan->lines >= generic_from) {
         return WAY_GENERIC;
     }

@@ -6,6 +6,11 @@
 #include "kernels/launch.h"
 #include "kernels/program.h"
 
+#include <sys/types.h> /* ulong: the sources of kernels declare the rows of their tables with it */
+
+_Static_assert(sizeof(ulong) == sizeof(uint64_t), "a row is of 64-bit words");
+_Static_assert(sizeof(struct scan_dim) == 3 * sizeof(ulong), "padding in a table row");
+
 /* ---- table.c: small tables that the host writes and kernels read ---- */
 
 /* Launches take room from it until the queue has been emptied. */

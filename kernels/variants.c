@@ -84,47 +84,33 @@ static int permuted_dim(const struct scan_plan *plan)
 
 /* ---- can ---- */
 
-static bool are_rows(const struct scan_piece *piece, uint64_t columns)
+static bool are_rows(const struct scan_piece *piece)
 {
-    (void)columns;
     return unit_strides(&piece->plan->axis);
 }
 
-static bool are_columns(const struct scan_piece *piece, uint64_t columns)
+static bool are_columns(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
-    (void)columns;
     return !unit_strides(&plan->axis) && plan->dims > 0 &&
            unit_strides(&plan->dim[plan->dims - 1]);
 }
 
-static bool are_any(const struct scan_piece *piece, uint64_t columns)
+static bool are_rows_or_columns(const struct scan_piece *piece)
 {
-    (void)piece;
-    (void)columns;
-    return true;
+    return are_rows(piece) || are_columns(piece);
 }
 
-static bool are_permuted(const struct scan_piece *piece, uint64_t columns)
+static bool are_permuted(const struct scan_piece *piece)
 {
-    (void)columns;
     return permuted_dim(piece->plan) >= 0;
 }
 
-static bool are_narrow(const struct scan_piece *piece, uint64_t columns)
-{
-    return (are_rows(piece, columns) || are_columns(piece, columns)) &&
-           narrow_columns(piece->plan) == columns;
-}
-
 /* Rows side by side, none of them cut. */
-static bool are_uncut_rows(const struct scan_piece *piece, uint64_t columns)
+static bool are_uncut_rows(const struct scan_piece *piece)
 {
-    return are_rows(piece, columns) && piece->plan->dims <= 1 && !piece->carry_in &&
-           !piece->carry_out;
+    return are_rows(piece) && piece->plan->dims <= 1 && !piece->carry_in && !piece->carry_out;
 }
-
-/* ---- prefer, what they can run ---- */
 
 static bool always(const struct scan_piece *piece)
 {
@@ -132,9 +118,11 @@ static bool always(const struct scan_piece *piece)
     return true;
 }
 
+/* ---- prefer, what they can run ---- */
+
 static bool neither_rows_nor_columns(const struct scan_piece *piece)
 {
-    return !are_rows(piece, 0) && !are_columns(piece, 0);
+    return !are_rows_or_columns(piece);
 }
 
 static bool many_strided(const struct scan_piece *piece)
@@ -192,9 +180,8 @@ static uint64_t unit_bytes(const struct scan_piece *piece)
 }
 
 /* Is the output apart from the input, and too large to stay in a cache? */
-static bool streams(const struct scan_piece *piece, const void *context)
+static bool streams(const struct scan_piece *piece, const struct scan_division *division)
 {
-    const struct scan_division *division = context;
     const struct scan_group *group = division->group;
     bool apart = group->in != group->out || piece->in_first != piece->out_first;
     uint64_t least = division->stream_bytes > 0 ? division->stream_bytes : STREAM_BYTES;
@@ -202,11 +189,11 @@ static bool streams(const struct scan_piece *piece, const void *context)
 }
 
 /* Rows that end inside a cache line leave half of it behind, and the next row another. */
-static bool row_streams(const struct scan_piece *piece, const void *context)
+static bool row_streams(const struct scan_piece *piece, const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     bool whole = plan->lines == 1 || plan->axis.size * element_bytes(piece) % LANE_BYTES == 0;
-    return whole && streams(piece, context);
+    return whole && streams(piece, division);
 }
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -289,66 +276,70 @@ static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t
 
 /* Parts of `part` elements of lines, `columns` side by side. */
 static struct scan_units parts_of_lines(const struct scan_piece *piece, uint64_t columns,
-                                        uint64_t part, const void *context)
+                                        uint64_t part, const struct scan_division *division)
 {
     struct scan_units units = {.lines = columns, .state_words = 2 + 2 * columns};
-    cut_lines(piece, columns, part, context, &units);
+    cut_lines(piece, columns, part, division, &units);
     units.count = piece->plan->lines / columns * units.parts;
     units.states = units.count;
     return units;
 }
 
 /* Whole lines, or parts of one. */
-static struct scan_units row_units(const struct scan_piece *piece, const void *context)
+static struct scan_units row_units(const struct scan_piece *piece,
+                                   const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t line_bytes = plan->axis.size * element_bytes(piece);
-    uint64_t part = part_length(piece, 1, context);
+    uint64_t part = part_length(piece, 1, division);
     if (part < plan->axis.size) {
-        struct scan_units units = parts_of_lines(piece, 1, part, context);
-        units.stream = streams(piece, context);
+        struct scan_units units = parts_of_lines(piece, 1, part, division);
+        units.stream = streams(piece, division);
         return units;
     }
     uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
-                               .stream = row_streams(piece, context)};
+                               .stream = row_streams(piece, division)};
 }
 
 /* The same of lines whose elements lie apart: the cache that a part must fit holds what lies
  * between them, too. */
-static struct scan_units step_units(const struct scan_piece *piece, const void *context)
+static struct scan_units step_units(const struct scan_piece *piece,
+                                    const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t part = part_length(piece, 1, context);
+    uint64_t part = part_length(piece, 1, division);
     if (part == plan->axis.size) {
-        return row_units(piece, context);
+        return row_units(piece, division);
     }
     uint64_t spread = LANE_BYTES / element_bytes(piece);
     spread = plan->axis.in_stride < spread ? plan->axis.in_stride : spread;
     uint64_t blocks = part / SCAN_BLOCK / (spread > 0 ? spread : 1);
-    return parts_of_lines(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, context);
+    return parts_of_lines(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division);
 }
 
 /* Whole lines, eight at a time. */
-static struct scan_units transposed_units(const struct scan_piece *piece, const void *context)
+static struct scan_units transposed_units(const struct scan_piece *piece,
+                                          const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
     lines = ceil_div(lines, TRANSPOSED_SIDE) * TRANSPOSED_SIDE;
-    (void)context;
+    (void)division;
     return (struct scan_units){.count = ceil_div(plan->lines, lines), .lines = lines};
 }
 
 /* Whole sets of the columns of a variant. */
-static struct scan_units narrow_units(const struct scan_piece *piece, const void *context)
+static struct scan_units narrow_units(const struct scan_piece *piece,
+                                      const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t columns = narrow_columns(plan);
     assert(columns > 0); /* or the piece would be of another variant */
-    uint64_t part = part_length(piece, columns, context);
+    uint64_t part = part_length(piece, columns, division);
     if (part < plan->axis.size) {
-        return parts_of_lines(piece, columns, part, context);
+        return parts_of_lines(piece, columns, part, division);
     }
     uint64_t set_bytes = plan->axis.size * columns * element_bytes(piece);
     uint64_t sets = ceil_div(unit_bytes(piece), set_bytes);
@@ -392,14 +383,15 @@ static void cut_strips(const struct scan_piece *piece, const struct scan_divisio
 }
 
 /* Strips of columns; the kernel gives the last of a row what is left over, too. */
-static struct scan_units column_units(const struct scan_piece *piece, const void *context)
+static struct scan_units column_units(const struct scan_piece *piece,
+                                      const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t inner = plan->dim[plan->dims - 1].size;
     uint64_t columns = STRIP_COLUMNS;
     uint64_t strips = inner / columns > 0 ? inner / columns : 1;
     struct scan_units units = {.count = plan->lines / inner * strips, .lines = columns};
-    cut_strips(piece, context, &units);
+    cut_strips(piece, division, &units);
     return units;
 }
 
@@ -439,7 +431,8 @@ void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piec
 }
 
 /* Lines, tile by tile. Whole cache lines of them, but every thread some. */
-static struct scan_units strided_units(const struct scan_piece *piece, const void *context)
+static struct scan_units strided_units(const struct scan_piece *piece,
+                                       const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t least = LANE_BYTES / element_bytes(piece);
@@ -450,13 +443,14 @@ static struct scan_units strided_units(const struct scan_piece *piece, const voi
     lines = lines < fair ? lines : fair;
     return (struct scan_units){.count = ceil_div(plan->lines, lines),
                                .lines = lines,
-                               .stream = streams(piece, context),
+                               .stream = streams(piece, division),
                                .zeroes = zeroes(piece),
                                .inner = inner_dim(plan)};
 }
 
 /* Squares of lines, a cache line of both dimensions. */
-static struct scan_units permuted_units(const struct scan_piece *piece, const void *context)
+static struct scan_units permuted_units(const struct scan_piece *piece,
+                                        const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t side = LANE_BYTES / element_bytes(piece);
@@ -471,7 +465,7 @@ static struct scan_units permuted_units(const struct scan_piece *piece, const vo
     uint64_t each = ceil_div(unit_bytes(piece), square_bytes);
     return (struct scan_units){.count = ceil_div(squares, each),
                                .lines = each,
-                               .stream = streams(piece, context),
+                               .stream = streams(piece, division),
                                .inner = inner,
                                .permuted = permuted};
 }
@@ -486,10 +480,10 @@ static struct scan_units permuted_units(const struct scan_piece *piece, const vo
     {                                                     \
         "table", "group", "tile", "tile_buffer", "launch" \
     }
-#define SHORT(inner)                                                   \
-    {                                                                  \
-        CUT("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_narrow, \
-            (inner) == 1 ? ragged_rows : always, narrow_units, (inner) \
+#define SHORT(inner)                                                            \
+    {                                                                           \
+        CUT("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_rows_or_columns, \
+            (inner) == 1 ? ragged_rows : always, narrow_units, (inner)          \
     }
 
 /* clang-format off */
@@ -506,11 +500,11 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
                                  are_rows, always, row_units, 0},
     [SCAN_VARIANT_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
-                                 are_any, neither_rows_nor_columns, step_units, 0},
+                                 always, neither_rows_nor_columns, step_units, 0},
     [SCAN_VARIANT_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
                                  are_columns, always, column_units, 0},
     [SCAN_VARIANT_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
-                                 are_any, many_strided, strided_units, 0},
+                                 always, many_strided, strided_units, 0},
     [SCAN_VARIANT_PERMUTED] = {BUFFERED, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
                                  are_permuted, long_permuted, permuted_units, 0},
     [SCAN_VARIANT_NARROW_1] = SHORT(1),
@@ -528,7 +522,8 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
 bool scan_variant_can(enum scan_variant_id variant, const struct scan_piece *piece)
 {
     const struct scan_variant *v = &scan_variants[variant];
-    return v->can != NULL && v->can(piece, v->columns);
+    return v->can != NULL && v->can(piece) &&
+           (v->columns == 0 || v->columns == narrow_columns(piece->plan));
 }
 
 enum scan_variant_id scan_variant_choose(const struct scan_piece *piece)

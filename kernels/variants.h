@@ -66,9 +66,10 @@ struct scan_variant {
     const char *option; /* beside those of the type; NULL: none */
     /* Of the vector kernels for CPUs, NULL for others. They have one kernel each, which takes
      * the arguments of the generic one, then where the chain of cut lines is. */
-    bool (*can)(const struct scan_piece *piece, uint64_t columns);
+    bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
-    struct scan_units (*units)(const struct scan_piece *piece, const void *division);
+    struct scan_units (*units)(const struct scan_piece *piece,
+                               const struct scan_division *division);
     uint64_t columns; /* that lie side by side, cell by cell; 0: any number */
 };
 

@@ -311,11 +311,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
         for (uint i = 0; i < before; i++) {
             b = acc_add(b, earlier[i]);
         }
-        for (uint i = 0; i < blocks; i++) {
-            acc_t total = own_total[i];
-            own_total[i] = b;
-            b = acc_add(b, total);
-        }
+        b = chain_tile(own_total, blocks, b);
         if (ends && !silent) {
             publish(chain.totals + superblock * SLOT_WORDS, b);
         }

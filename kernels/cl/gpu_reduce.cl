@@ -20,58 +20,68 @@
 
 /* The lane's group: which line, where it begins, how many elements it has (0: none). */
 struct lane_group {
+    __global const struct gpu_shape *shape;
+    index_t in; /* elements to the line's first */
+    index_t out;
     index_t line;
     uint line_in_tile;
     uint group_in_tile;
+    uint group;    /* of all the tile's lines */
     uint mine;     /* the lane has a place in the tile */
     uint count;
     index_t first; /* position of its first element along the line, in traversal order */
 };
 
-static struct lane_group lane_group(__global const struct gpu_shape *shape, index_t work_group)
+static struct lane_group lane_group(__global const ulong *table, ulong index_at, uint count)
 {
     struct lane_group lane;
+    index_t work_group;
+    __global const struct gpu_shape *shape =
+        find_shape(table, index_at, count, BY_GROUP, get_group_id(0), &work_group);
     uint id = (uint)get_local_id(0);
     uint tile_groups = (uint)shape->tile_groups;
     uint tile_lines = (uint)shape->tile_lines;
     index_t tile = work_group % (index_t)shape->tiles;
     lane.line_in_tile = id / (uint)shape->line_divisor % tile_lines;
     lane.group_in_tile = id / (uint)shape->group_divisor % tile_groups;
+    lane.group = lane.line_in_tile * tile_groups + lane.group_in_tile;
     lane.line = work_group / (index_t)shape->tiles * tile_lines + lane.line_in_tile;
     lane.first = (tile * tile_groups + lane.group_in_tile) * GROUP;
     lane.mine = id < tile_lines * tile_groups;
     int active = lane.mine && lane.line < shape->lines && lane.first < shape->length;
     index_t left = active ? (index_t)shape->length - lane.first : 0;
     lane.count = left < GROUP ? (uint)left : GROUP;
+    lane.shape = shape;
+    lane.in = 0;
+    lane.out = 0;
+    if (lane.count > 0) {
+        line_offsets(shape, lane.line, &lane.in, &lane.out);
+    }
     return lane;
 }
 
 /* Load and sum the lane's group; its total goes to local memory. */
-static void sum_lane(__global const elem_t *in, __global const struct gpu_shape *shape,
-                     const struct lane_group *lane, index_t offset, __local acc_t *totals,
-                     acc_t q[GROUP])
+static void sum_lane(__global const elem_t *in, const struct lane_group *lane,
+                     __local acc_t *totals, acc_t q[GROUP])
 {
     for (uint i = 0; i < GROUP; i++) {
         q[i] = ACC_ZERO;
     }
     if (lane->count > 0) {
         elem_t e[GROUP];
-        load_group(in, shape, offset, lane->first, lane->count, e);
+        load_group(in, lane->shape, lane->in, lane->first, lane->count, e);
         group_sums(e, q);
     }
     if (lane->mine) {
-        totals[SLOT(lane->line_in_tile * (uint)shape->tile_groups + lane->group_in_tile)] =
-            q[GROUP - 1];
+        totals[SLOT(lane->group)] = q[GROUP - 1];
     }
 }
 
 /* c of the groups of the block that the lane's group begins; the block's total. */
-static acc_t chain_lane(__global const struct gpu_shape *shape, const struct lane_group *lane,
-                        __local acc_t *totals)
+static acc_t chain_lane(const struct lane_group *lane, __local acc_t *totals)
 {
-    uint left = (uint)shape->tile_groups - lane->group_in_tile;
-    return chain_block(totals, lane->line_in_tile * (uint)shape->tile_groups + lane->group_in_tile,
-                       left < BLOCK_GROUPS ? left : BLOCK_GROUPS);
+    uint left = (uint)lane->shape->tile_groups - lane->group_in_tile;
+    return chain_block(totals, lane->group, left < BLOCK_GROUPS ? left : BLOCK_GROUPS);
 }
 
 /* Total of every block: block_totals[block_at + line * blocks + b]. */
@@ -80,21 +90,14 @@ gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong index_a
            __global acc_t *block_totals)
 {
     __local acc_t totals[SLOTS(LANES)];
-    index_t work_group;
-    __global const struct gpu_shape *shape =
-        find_shape(table, index_at, count, BY_GROUP, get_group_id(0), &work_group);
-    struct lane_group lane = lane_group(shape, work_group);
-    index_t in_offset = 0;
-    index_t out_offset = 0;
+    struct lane_group lane = lane_group(table, index_at, count);
     acc_t q[GROUP];
-    if (lane.count > 0) {
-        line_offsets(shape, lane.line, &in_offset, &out_offset);
-    }
-    sum_lane(in, shape, &lane, in_offset, totals, q);
+    sum_lane(in, &lane, totals, q);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane.count > 0 && lane.group_in_tile % BLOCK_GROUPS == 0) {
+        __global const struct gpu_shape *shape = lane.shape;
         block_totals[(index_t)shape->block_at + lane.line * (index_t)shape->blocks +
-                     lane.first / BLOCK] = chain_lane(shape, &lane, totals);
+                     lane.first / BLOCK] = chain_lane(&lane, totals);
     }
 }
 
@@ -177,17 +180,6 @@ __kernel void gpu_lines(__global const ulong *table, ulong index_at, uint count,
     }
 }
 
-/* B of a line's blocks in a tile that is the whole line; its first lane does it. */
-static void chain_tile(__local acc_t *block_base, uint blocks)
-{
-    acc_t b = ACC_ZERO;
-    for (uint i = 0; i < blocks; i++) {
-        acc_t total = block_base[i];
-        block_base[i] = b;
-        b = acc_add(b, total);
-    }
-}
-
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *table,
          ulong index_at, uint count, __global const acc_t *block_sums,
@@ -195,27 +187,19 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
 {
     __local acc_t totals[SLOTS(LANES)]; /* group totals, then c[g] */
     __local acc_t block_base[LANES];    /* block totals, then B[b]: one row a line in the tile */
-    index_t work_group;
-    __global const struct gpu_shape *shape =
-        find_shape(table, index_at, count, BY_GROUP, get_group_id(0), &work_group);
-    struct lane_group lane = lane_group(shape, work_group);
+    struct lane_group lane = lane_group(table, index_at, count);
+    __global const struct gpu_shape *shape = lane.shape;
     uint tile_blocks = ((uint)shape->tile_groups + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
-    uint slot = lane.line_in_tile * (uint)shape->tile_groups + lane.group_in_tile;
     uint block_slot = lane.line_in_tile * tile_blocks + lane.group_in_tile / BLOCK_GROUPS;
-    index_t in_offset = 0;
-    index_t out_offset = 0;
     acc_t q[GROUP];
-    if (lane.count > 0) {
-        line_offsets(shape, lane.line, &in_offset, &out_offset);
-    }
-    sum_lane(in, shape, &lane, in_offset, totals, q);
+    sum_lane(in, &lane, totals, q);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane.mine && lane.group_in_tile % BLOCK_GROUPS == 0) {
-        block_base[block_slot] = chain_lane(shape, &lane, totals);
+        block_base[block_slot] = chain_lane(&lane, totals);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane.mine && lane.group_in_tile == 0) {
-        chain_tile(block_base + block_slot, tile_blocks);
+        (void)chain_tile(block_base + block_slot, tile_blocks, ACC_ZERO);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane.count == 0) {
@@ -230,5 +214,5 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
                             lane.line * (index_t)shape->superblocks +
                             ((index_t)shape->first_block + block) / BLOCKS];
     }
-    write_group(out, shape, out_offset, lane.first, lane.count, s, b, totals[SLOT(slot)], q);
+    write_group(out, shape, lane.out, lane.first, lane.count, s, b, totals[SLOT(lane.group)], q);
 }

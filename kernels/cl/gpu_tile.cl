@@ -14,25 +14,8 @@
 #define BLOCK        256 /* elements */
 #define BLOCKS       256 /* blocks in a superblock */
 
-/* Place of a group's total in local memory: a gap after each block, so that the lanes that chain
- * blocks side by side use different banks. */
-#define SLOT(group)   ((group) + (group) / BLOCK_GROUPS)
-#define SLOTS(groups) ((groups) + (groups) / BLOCK_GROUPS)
-
-/* Eight neighbours move in words of 16 bytes (8 for one-byte elements) where they are aligned. */
-#if ELEM_BYTES == 1
-typedef uint2 word_t;
-#else
-typedef uint4 word_t;
-#endif
-#define GROUP_WORDS (GROUP * ELEM_BYTES / (int)sizeof(word_t))
-union group_bytes {
-    word_t word[GROUP_WORDS];
-    elem_t element[GROUP];
-};
-
-/* Where the lines of a piece are and how a work-group's lanes are spread over them. Filled by the
- * host (struct scan_shape in scan_shape.h): 64-bit words only, so that both agree on it. */
+/* Where the lines of a piece are and how a work-group's lanes are spread over them: 64-bit words
+ * only. Filled by launch_gpu.c, which includes this for it. */
 struct gpu_shape {
     ulong in_offset;   /* elements from the buffer's start to the line's first element */
     ulong out_offset;
@@ -58,7 +41,7 @@ struct gpu_shape {
     ulong carry_in;
     ulong carry_out;
     ulong dims;
-    ulong dim[3 * 64]; /* size, in_stride, out_stride; outermost first */
+    ulong dim[3 * 64]; /* size, in_stride, out_stride; outermost first: as many as there are */
 };
 
 struct gpu_index {
@@ -68,6 +51,24 @@ struct gpu_index {
 #define BY_GROUP      0
 #define BY_SUPERBLOCK 1
 #define BY_LINE       2
+
+#if defined(__OPENCL_C_VERSION__)
+/* Place of a group's total in local memory: a gap after each block, so that the lanes that chain
+ * blocks side by side use different banks. */
+#define SLOT(group)   ((group) + (group) / BLOCK_GROUPS)
+#define SLOTS(groups) ((groups) + (groups) / BLOCK_GROUPS)
+
+/* Eight neighbours move in words of 16 bytes (8 for one-byte elements) where they are aligned. */
+#if ELEM_BYTES == 1
+typedef uint2 word_t;
+#else
+typedef uint4 word_t;
+#endif
+#define GROUP_WORDS (GROUP * ELEM_BYTES / (int)sizeof(word_t))
+union group_bytes {
+    word_t word[GROUP_WORDS];
+    elem_t element[GROUP];
+};
 
 /* The last piece that begins at or before unit `number`. Leaves the unit's number in the piece. */
 static __global const struct gpu_shape *find_shape(__global const ulong *table, ulong index_at,
@@ -191,6 +192,17 @@ static acc_t chain_block(__local acc_t *totals, uint first, uint groups)
     return c;
 }
 
+/* B of each of some blocks takes the place of its total, from `b` on; returns the sum of all. */
+static acc_t chain_tile(__local acc_t *totals, uint blocks, acc_t b)
+{
+    for (uint i = 0; i < blocks; i++) {
+        acc_t total = totals[i];
+        totals[i] = b;
+        b = acc_add(b, total);
+    }
+    return b;
+}
+
 /* Outputs of one group: s and b are S and B of its superblock and block, c the chain before it. */
 static void write_group(__global elem_t *out, __global const struct gpu_shape *shape,
                         index_t offset, index_t first, uint count, acc_t s, acc_t b, acc_t c,
@@ -222,3 +234,4 @@ static void write_group(__global elem_t *out, __global const struct gpu_shape *s
         }
     }
 }
+#endif

@@ -1,6 +1,6 @@
 /* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch runs
  * units of work, numbered through all its pieces: what a unit is (a line, some lines, a strip of
- * columns, a part of these) its kernel says. Filled by table.c. */
+ * columns, a part of these) its kernel says. Filled by launch.c, which includes this for the rows. */
 
 struct scan_entry {
     ulong first_unit; /* number of its first unit in the launch */
@@ -33,6 +33,7 @@ struct scan_entry {
 #define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
 #define ENTRY_ZEROES    32 /* tile.cl: gaps between the nearest elements of the output too */
 
+#if defined(__OPENCL_C_VERSION__)
 /* The entry that a unit belongs to: the last that begins at or before it. */
 static inline uint find_entry(__global const struct scan_entry *entries, uint count, ulong unit)
 {
@@ -110,3 +111,4 @@ struct launch {
     __global const ulong *dims;
     __global ulong *chain; /* of cut lines (chain.cl) */
 };
+#endif

@@ -177,10 +177,10 @@ struct bench {
     struct scan_device *device;
     struct slab *slab; /* borrowed: all tests share one, whose pages are costly to get */
     uint64_t *want;    /* as much as the slab */
-    bool alone;      /* one job a run: in a batch, small ones are left to the generic kernel */
-    size_t first;    /* shape */
-    size_t most;     /* shapes: up to here */
-    bool few_narrow; /* only three and seven narrow columns */
+    bool alone;        /* one job a run, not all of a length */
+    size_t first;      /* shape */
+    size_t most;       /* shapes: up to here */
+    bool few_narrow;   /* only three and seven narrow columns */
     bool nothing_turned;
 };
 
@@ -320,8 +320,8 @@ static void run_length(const struct bench *bench, enum dtype dtype, int64_t leng
     }
 }
 
-static const int64_t long_ones[] = {LONG_ONES,  4097,  65279, 65280, 65281,  65535, 65536,
-                                    65537, 65544, 65791, 65793, 131073, 131329};
+static const int64_t long_ones[] = {LONG_ONES, 4097,  65279, 65280, 65281,  65535, 65536,
+                                    65537,     65544, 65791, 65793, 131073, 131329};
 
 /* The lengths that one way tries with one element type. */
 struct lengths {
@@ -340,7 +340,7 @@ static struct lengths lengths_of(size_t number, int kind)
     if (all) {
         return (struct lengths){few ? 0 : 600, kind == 0 && !few ? 1 : 37, 0, few ? 3 : 1};
     }
-    if (plain && kind == 0) { /* GPU kernels run every shape alone: a block and two groups */
+    if (plain && kind == 0) {
         return (struct lengths){options->gpu_kernels ? 272 : 600, 37, 0, 1};
     }
     return (struct lengths){few         ? 0
@@ -355,7 +355,7 @@ static void every_length_gives_the_written_tree(const void *context)
     struct bench bench = {.device = scan_case_device(&way->options),
                           .slab = memory.slab,
                           .want = memory.want,
-                          .alone = way->options.gpu_kernels,
+                          .alone = all && way->options.gpu_kernels,
                           .most = SHAPES};
     for (int kind = 0; kind < 2 && bench.device != NULL; kind++) {
         enum dtype dtype = kind == 0 ? DTYPE_F64 : DTYPE_I64;
