@@ -29,7 +29,7 @@ static enum status take_memory(struct request *request, const struct part_sizes 
     }
     const bool carry = came > 0 || s->hands_on || !s->sums_apart;
     const bool taken =
-        (!carry || s->room_bytes <= part->carry.capacity ||
+        (!carry || (part->carry.bytes != NULL && s->room_bytes <= part->carry.capacity) ||
          text_grow(memory, &part->carry, came, (size_t)s->room_bytes)) &&
         (!s->sums_apart || text_grow(memory, &part->own_sums, 0, (size_t)s->sums_bytes + 1));
     if (!taken) {
