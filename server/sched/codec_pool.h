@@ -60,7 +60,8 @@ struct codec_parallel {
     struct codec_pool *pool;
     const struct request *request;
 };
-struct codec_parallel codec_pool_parallel(struct codec_pool *pool, const struct request *request);
+struct codec_parallel codec_pool_parallel(struct codec_pool *pool,
+                                          const struct request *request);
 
 /* Say why the work of a request was given up, whatever its codec made of that: CLIENT_GONE or
  * DEADLINE_PASSED is its error then. False: it was not. Thread: its owner. */
