@@ -47,8 +47,14 @@ for source in tests/kernels/test_corpus.c tests/kernels/test_monoid.c tests/kern
     esac
 done
 export TALLY_BUILD="$build" TALLY_BIN="$bin" TALLY_MODE="$mode" TALLY_LOGS="$logs"
+# What Python makes of the tests and their packages is kept, also where the environment says that it is
+# not to be: else each of pytest's processes compiles all of it again, a dozen seconds of a processor.
+export PYTHONDONTWRITEBYTECODE=
+"$venv/bin/python" -m pytest tests/integration tests/client/python -q --collect-only >"$logs/collected" 2>&1 &
 # shellcheck disable=SC2086  # a list of words
 [ -z "$programs" ] || printf '%s\n' $programs | xargs -P "$jobs" -I{} sh tests/run_one.sh {}
+
+wait # what was collected in vain says why when the tests run
 
 # More processes than cores: many of these tests wait for timeouts to pass.
 status=0

@@ -93,7 +93,7 @@ def faults(start_server, tmp_path):
 def test_every_failing_call_is_answered_clearly_and_survived(faults):
     service = faults(*POCL, "--device-timeout-ms=20000")
     statuses = set()
-    for skip in range(0, 14, 3):  # a warm run makes fewer calls
+    for skip in (0, 2, 6, 12):  # a warm run makes fewer calls
         service.say(f"skip={skip},count=1,code=-5")
         statuses.add(service.ask())
         service.heals()
