@@ -75,8 +75,8 @@ X(shm_key_prefix,      TEXT,   "",               0,          200,              "
 GROUP("Limits on requests")                                                                        \
 X(max_body_bytes,      SIZE,   "4GiB",           1,          64 * CONFIG_TIB,  "bytes",            \
   "Longest request body; a longer one gets 413.")                                                  \
-X(max_header_bytes,    SIZE,   "64KiB",          4096,       16 * CONFIG_MIB,  "bytes",            \
-  "Request line and headers of one request; also the buffer of a connection.")                     \
+X(max_header_bytes,    SIZE,   "16KiB",          4096,       16 * CONFIG_MIB,  "bytes",            \
+  "Request line and headers of one request; also the least buffer of a connection.")               \
 X(max_rank,            UINT,   "64",             1,          LIMIT_RANK,       "dimensions",       \
   "Most dimensions of a tensor.")                                                                  \
 X(memory_budget,       SIZE,   "0",              0,          64 * CONFIG_TIB,  "bytes",            \

@@ -347,12 +347,13 @@ static const struct field {
 #undef KEEP
 };
 
-void header_check_init(struct header_check *check, bool http_1_1)
+void header_check_init(struct header_check *check, bool http_1_1, size_t limit)
 {
     /* Not the error's texts: they are large, and guarded by its status. */
     memset(check, 0, offsetof(struct header_check, error));
     check->error.status = STATUS_OK;
     check->http_1_1 = http_1_1;
+    check->limit = limit;
     check->content_length = -1;
     check->head_bytes = -1;
     check->media_text = "";
@@ -361,6 +362,7 @@ void header_check_init(struct header_check *check, bool http_1_1)
 void header_check_field(struct header_check *check, const char *name, size_t name_bytes,
                         const char *value, size_t value_bytes)
 {
+    check->bytes += name_bytes + value_bytes;
     if (!name_is_token(name, name_bytes)) {
         unframed(check, STATUS_INVALID_REQUEST,
                  "a header name holds a byte that is not allowed there (a blank before the "
@@ -406,6 +408,12 @@ enum status header_check_finish(struct header_check *check, struct error *err)
     if (check->chunked && !check->http_1_1) {
         unframed(check, STATUS_INVALID_REQUEST,
                  "Transfer-Encoding does not exist in HTTP/1.0; send Content-Length");
+    }
+    if (check->bytes > check->limit) {
+        (void)error_set(&check->error, STATUS_HEADERS_TOO_LARGE,
+                        "the headers have %zu bytes, over %zu, the limit (--max-header-bytes); "
+                        "send fewer or shorter ones",
+                        check->bytes, check->limit);
     }
     if (check->codings != 1) {
         check->accept_coding = CODING_IDENTITY;

@@ -68,7 +68,7 @@ static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
     for (size_t i = 0; i < loop->daemon_count; i++) {
         if (loop->daemons[i].crowd == NULL && loop->daemons[i].tls == loop->accepted.tls) {
             unused++;
-            found = &loop->daemons[i];
+            found = found == NULL ? &loop->daemons[i] : found; /* the first have more room */
         }
     }
     if (unused <= least || found != NULL) {

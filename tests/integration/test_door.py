@@ -413,6 +413,17 @@ def test_too_many_header_bytes_are_refused(server):
     client.close()
 
 
+def test_headers_beyond_the_limit_are_431_on_the_first_connection_and_on_the_hundredth(server):
+    wires = [server.wire() for _ in range(100)]
+    try:
+        for wire in wires[0], wires[-1]:
+            assert wire.send(good(headers=[("X-Long", "a" * 12000)])).answer().status == 200
+            assert wire.send(good(headers=[("X-Long", "a" * 17000)])).answer().status == 431
+    finally:
+        for wire in wires:
+            wire.close()
+
+
 def test_a_long_request_line_is_refused(server):
     with server.wire() as wire:
         try:

@@ -9,10 +9,14 @@ struct field {
     const char *value;
 };
 
+enum {
+    ROOM = 4096
+};
+
 static enum status pass(struct header_check *header, bool http_1_1, const struct field *list,
                         size_t count, struct error *err)
 {
-    header_check_init(header, http_1_1);
+    header_check_init(header, http_1_1, ROOM);
     for (size_t i = 0; i < count; i++) {
         header_check_field(header, list[i].name, strlen(list[i].name), list[i].value,
                            strlen(list[i].value));
@@ -44,6 +48,20 @@ static void door_reads_the_fields_it_knows(void **state)
     assert_true(header.expect_continue);
     assert_int_equal(header.accept_formats, 1U << CODEC_FORMAT_JSON);
     assert_true(header_check_has_body(&header));
+}
+
+static void door_refuses_more_bytes_than_its_limit(void **state)
+{
+    char longest[ROOM] = "";
+    struct header_check header;
+    struct error err = ERROR_INIT;
+    (void)state;
+    memset(longest, 'a', ROOM - sizeof "Host" - sizeof "h" + 1); /* "X" is one more byte */
+    assert_int_equal(PASS(&header, &err, {"X", longest}), STATUS_OK);
+    assert_int_equal(header.bytes, ROOM);
+    assert_int_equal(PASS(&header, &err, {"XX", longest}), STATUS_HEADERS_TOO_LARGE);
+    assert_non_null(strstr(err.detail, "4097 bytes, over 4096, the limit (--max-header-bytes)"));
+    assert_false(header.unframed);
 }
 
 static void door_refuses_doubtful_framing(void **state)
@@ -289,6 +307,7 @@ int main(void)
         cmocka_unit_test(door_wants_a_host_from_http_1_1_only),
         cmocka_unit_test(door_drops_blanks_behind_numbers_of_its_own_fields),
         cmocka_unit_test(door_echoes_only_sane_ids),
+        cmocka_unit_test(door_refuses_more_bytes_than_its_limit),
         cmocka_unit_test(door_refuses_bad_numbers_in_its_own_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
