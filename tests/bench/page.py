@@ -15,7 +15,7 @@ from report import geometric_mean, number
 
 PAGE = load.ROOT / "docs" / "performance.md"
 PICTURES = load.ROOT / "docs" / "plots"
-SECTIONS = ("kernels", "peers", "service", "frameworks", "startup", "goodput")
+SECTIONS = ("kernels", "peers", "remote", "service", "frameworks", "startup", "goodput")
 COLUMNS = 118
 LAYOUTS = {
     "rows of 4 to 256": r"rows of (4|16|64|100|256)",
@@ -28,6 +28,7 @@ LAYOUTS = {
     "every second or third": r"every .*",
     "repeated, few lines": r".* repeated.*|one line.*|four lines.*",
 }
+WAYS = ("TCP", "Unix socket", "shared memory")
 MOST_LINES = 2  # of text about where peers are faster
 
 
@@ -143,6 +144,30 @@ def peers(rows):
     return [*table(heads, lines), "", *text]
 
 
+def micros(seconds):
+    return "-" if seconds is None else f"{seconds * 1e6:.0f} us"
+
+
+def remote(rows):
+    """Times by size, and from which size on a remote call takes less than each library's."""
+    rows = [row for row in rows if "seconds" in row]
+    names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
+    lines = [
+        [row["elements"], *(micros(row["seconds"].get(name)) for name in names)] for row in rows
+    ]
+    words = []
+    for engine in [name for name in names if name not in WAYS]:
+        won = [
+            row["elements"]
+            for row in rows
+            if min(row["seconds"].get(way, float("inf")) for way in WAYS)
+            < row["seconds"].get(engine, 0)
+        ]
+        words.append(f"{engine} from {won[0]} elements on" if won else f"{engine} at no size")
+    text = f"A remote call takes less time than a call of {', '.join(words)}."
+    return [*table(["elements", *names], lines), "", *textwrap.wrap(text, COLUMNS)]
+
+
 def in_one_unit(values):
     """In thousands if all of them are many."""
     if values and min(values) >= 1000:
@@ -221,7 +246,7 @@ def goals(sections):
 def blocks(sections):
     """{marker: lines}"""
     found = {"runs": runs(sections), "goals": goals(sections)}
-    makers = (kernels, peers, service, frameworks, startup, goodput)
+    makers = (kernels, peers, remote, service, frameworks, startup, goodput)
     for name, make in zip(SECTIONS, makers):
         if name in sections:
             found[name] = make(sections[name]["rows"])

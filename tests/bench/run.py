@@ -23,6 +23,7 @@ from report import failed, print_table
 SECTIONS = {
     "kernels": "kernels",
     "peers": "compute",
+    "remote": "remote",
     "service": "service",
     "frameworks": "frameworks",
     "startup": "startup",
