@@ -235,6 +235,8 @@ def goals(sections):
     lines = []
     for name, document in sections.items():
         judged = [row for row in document["rows"] if row["verdict"]]
+        if not judged:
+            continue
         missed = sorted((row for row in judged if row["verdict"] == "missed"), key=distance)
         words = "-"
         if missed:

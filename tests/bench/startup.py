@@ -42,7 +42,7 @@ def start_rows(settings):
             time.sleep(0.2)
             idle.append(load.rss_bytes(child.pid) / 1e6)
     yield Row("start to ready, s", "", **spread(seconds), goal=Goal("<", 0.1))
-    yield Row("RSS idle, MB", "", **spread(idle), goal=Goal("<", 25))
+    yield Row("RSS idle, without other drivers, MB", "", **spread(idle), goal=Goal("<", 25))
 
 
 def loaded_rows(settings):

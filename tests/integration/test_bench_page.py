@@ -67,6 +67,13 @@ def peer_rows():
             )
 
 
+def remote_rows():
+    for count, inside in ((1000, 1e-5), (100000, 1e-4), (1000000, 1e-3), (16 << 20, 2e-2)):
+        seconds = {"numpy": inside, "onnxruntime": 1e-6, "TCP": 9e-4, "Unix socket": 8e-4}
+        work = f"{count} elements, Unix socket"
+        yield Row(work, "numpy", inside / 8e-4, elements=count, seconds=seconds)
+
+
 def service_rows():
     names = [work.name for work in (*service.small_works(False), *service.large_works(False))]
     figures = {"requests_per_second": 12345.6, "bare_requests_per_second": 99999.9}
@@ -120,6 +127,7 @@ def goodput_rows():
 MAKERS = {
     "kernels": kernel_rows,
     "peers": peer_rows,
+    "remote": remote_rows,
     "service": service_rows,
     "frameworks": framework_rows,
     "startup": startup_rows,
@@ -141,6 +149,7 @@ def test_a_whole_run_fills_a_page_that_people_can_read(folder):
     text = page.filled(page.PAGE.read_text(), page.blocks(sections))
     lines = text.splitlines()
     assert len(lines) <= 120 and max(map(len, lines)) <= 120
+    assert "numpy from 1000000 elements on, onnxruntime at no size." in text
     assert "Not measured" not in text and "| one row | *0.55* | *0.55* | *0.55* | 0.55 |" in text
     assert text.count("2026-11-22 16:14") == 1  # one run, said once
 
