@@ -39,7 +39,10 @@ static bool answer_field(const struct answer *answer, const char *name, char *va
             wire_fail("a header line without a name: %.*s", (int)(line_end - line), line);
         }
         if ((size_t)(colon - line) == name_bytes && strncasecmp(line, name, name_bytes) == 0) {
-            const char *text = colon + 1 + strspn(colon + 1, " ");
+            const char *text = colon + 1;
+            while (*text == ' ') {
+                text++;
+            }
             size_t bytes = (size_t)(line_end - text);
             bytes = bytes < room ? bytes : room - 1;
             memcpy(value, text, bytes);

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from support import calls, dtypes
+from support.tallyd import MODE
 
 MIB = 1 << 20
 PACK = {"gzip": gzip.compress, "deflate": zlib.compress}
@@ -65,7 +66,8 @@ def test_bombs_are_refused_while_others_are_served(start_server):
         answer = slow.post("/v1/cumsum", bomb, calls.JSON, {"Content-Encoding": "gzip"})
         assert answer.status in (400, 413), answer
         assert fast.post("/v1/cumsum?dtype=int8&shape=1", b"\x05", calls.RAW).body == b"\x05"
-    assert server.rss_bytes() - before < 150 * MIB
+    if MODE == "release":  # sanitizers keep what was given back
+        assert server.rss_bytes() - before < 150 * MIB
     slow.close()
     fast.close()
     server.stop()

@@ -127,15 +127,16 @@ def test_slices_of_a_tensor_take_turns_on_several_devices(start_server):
     server = start_server(*FLAGS, *POCL, env=TWO_DEVICES)
     dtype = dtypes.BY_NAME["float32"]
     client = server.client()
-    for seed in range(40):
-        stored = tensor(dtype, (150001,), seed)
+    stored = tensor(dtype, (150001,))
+
+    def both_had_slices():
         answer = send_by_parts(server, raw_request(dtype, stored), (0.2, 0.4, 0.6, 0.8))
         calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored)
         devices = client.get("/v1/devices").json()["devices"]
-        if len(devices) == 2 and all(device["batches"] > 0 for device in devices):
-            break
+        return [device["batches"] > 0 for device in devices] == [True, True]
+
+    until(both_had_slices, 60)
     client.close()
-    assert [device["batches"] > 0 for device in devices] == [True, True]
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])

@@ -196,8 +196,10 @@ int main(void)
     }
     ktest_run("a kernel that the device lacks is refused",
               a_kernel_that_the_device_lacks_is_refused, NULL);
-    for (size_t i = 0; i < SHAPES * WAYS; i++) {
-        scan_case_deinit(&cases[0][i]);
+    for (size_t i = 0; i < SHAPES; i++) {
+        for (size_t k = 0; k < WAYS; k++) {
+            scan_case_deinit(&cases[i][k]);
+        }
     }
     return ktest_finish();
 }

@@ -586,7 +586,7 @@ static uint64_t check_runs(enum dtype dtype, const char *text, size_t bytes)
         }
         assert_ptr_equal(run.text, after);
         from_runs += run.count;
-        p = strchr(after, ',') + 1;
+        p = (const char *)memchr(after, ',', (size_t)(end - after)) + 1;
     }
     return from_runs;
 }
