@@ -60,7 +60,8 @@ static void door_refuses_more_bytes_than_its_limit(void **state)
     assert_int_equal(PASS(&header, &err, {"X", longest}), STATUS_OK);
     assert_int_equal(header.bytes, ROOM);
     assert_int_equal(PASS(&header, &err, {"XX", longest}), STATUS_HEADERS_TOO_LARGE);
-    assert_non_null(strstr(err.detail, "4097 bytes, over 4096, the limit (--max-header-bytes)"));
+    assert_non_null(
+        strstr(err.detail, "4097 bytes, over 4096, the limit (--max-header-bytes)"));
     assert_false(header.unframed);
 }
 
