@@ -422,12 +422,7 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
     if (count > body->limit - packed->count) {
-        char limit[32];
-        config_size_text(body->limit, limit, sizeof limit);
-        return error_set(
-            err, STATUS_TOO_LARGE,
-            "the packed body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
-            limit);
+        return inflate_too_large("packed", body->limit, err);
     }
     TRY(ensure_packed(request, packed->count + count, err));
     memcpy(packed->text.bytes + packed->count, bytes, count);
