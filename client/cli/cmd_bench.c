@@ -14,6 +14,7 @@
 #include "client/cli/histogram.h"
 #include "client/cli/terminal.h"
 #include "client/lock.h"
+#include "proto/dtype.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -73,25 +74,12 @@ struct bench_thread {
 /* Small numbers: exact in every type (float16 too), and not all the same. */
 static void fill_input(struct bench *bench)
 {
-    /* the highest 16 bits of 0, 1, 2 and 3; the others are zero */
-    static const uint16_t highest[][4] = {
-        [TALLY_FLOAT16] = {0x0000, 0x3C00, 0x4000, 0x4200},
-        [TALLY_BFLOAT16] = {0x0000, 0x3F80, 0x4000, 0x4040},
-        [TALLY_FLOAT32] = {0x0000, 0x3F80, 0x4000, 0x4040},
-        [TALLY_FLOAT64] = {0x0000, 0x3FF0, 0x4000, 0x4008},
-    };
     enum tally_dtype dtype = bench->scan.dtype;
     size_t element = tally_dtype_bytes(dtype);
     uint64_t count = bench->input_bytes / element;
-    memset(bench->input, 0, bench->input_bytes);
     for (uint64_t i = 0; i < count; i++) {
-        unsigned number = (unsigned)((i * 7 + i / 5) % 4);
-        unsigned char *at = bench->input + i * element;
-        if (dtype <= TALLY_FLOAT64) {
-            memcpy(at + element - 2, &highest[dtype][number], 2);
-        } else {
-            at[0] = (unsigned char)number;
-        }
+        uint64_t number = dtype_bits((enum dtype)dtype, (int)((i * 7 + i / 5) % 4));
+        memcpy(bench->input + i * element, &number, element);
     }
 }
 
