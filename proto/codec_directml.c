@@ -337,16 +337,11 @@ static const char *directml_plan_field(const struct scan_call *call, const char 
     return "";
 }
 
-static const struct codec directml_codec = {.name = "directml",
-                                            .head_need = framed_head_need,
-                                            .decode = directml_decode,
-                                            .complete = directml_complete,
-                                            .encode = directml_encode,
-                                            .head_max = directml_head_max,
-                                            .release = directml_release,
-                                            .plan_field = directml_plan_field};
-
-const struct codec *codec_directml(void)
-{
-    return &directml_codec;
-}
+const struct codec codec_directml = {.name = "directml",
+                                     .head_need = framed_head_need,
+                                     .decode = directml_decode,
+                                     .complete = directml_complete,
+                                     .encode = directml_encode,
+                                     .head_max = directml_head_max,
+                                     .release = directml_release,
+                                     .plan_field = directml_plan_field};

@@ -376,7 +376,7 @@ static enum status place_axis(struct kserve *kserve, struct scan_call *call, str
     char path[JSON_PATH_MAX];
     json_path_of(&axis->place, "data", -1, path);
     TRY(framed_axis_from_json(axis, &value, err));
-    return kserve_put_axis(&kserve->attributes, value, path, err);
+    return kserve_put(&kserve->attributes, KSERVE_AXIS, value, path, err);
 }
 
 static enum status place_output(const struct kserve *kserve, struct scan_call *call,
@@ -528,7 +528,7 @@ static enum status complete_axis(struct scan_call *call, const void *input, stru
     const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
                                      : (const void *)call->axis_bytes;
     int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
-    TRY(kserve_put_axis(&kserve->attributes, value, axis->place.path, err));
+    TRY(kserve_put(&kserve->attributes, KSERVE_AXIS, value, axis->place.path, err));
     call->desc.axis = value;
     return STATUS_OK;
 }
@@ -713,16 +713,11 @@ static const char *kserve_plan_field(const struct scan_call *call, const char *f
     return tensor_is_first ? "inputs[0].data" : "inputs[1].data";
 }
 
-static const struct codec kserve_codec = {.name = "kserve",
-                                          .head_need = kserve_head_need,
-                                          .decode = kserve_decode,
-                                          .complete = kserve_complete,
-                                          .encode = kserve_encode,
-                                          .head_max = kserve_head_max,
-                                          .release = kserve_release,
-                                          .plan_field = kserve_plan_field};
-
-const struct codec *codec_kserve(void)
-{
-    return &kserve_codec;
-}
+const struct codec codec_kserve = {.name = "kserve",
+                                   .head_need = kserve_head_need,
+                                   .decode = kserve_decode,
+                                   .complete = kserve_complete,
+                                   .encode = kserve_encode,
+                                   .head_max = kserve_head_max,
+                                   .release = kserve_release,
+                                   .plan_field = kserve_plan_field};

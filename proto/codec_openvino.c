@@ -281,16 +281,11 @@ static const char *openvino_plan_field(const struct scan_call *call, const char 
     return strcmp(field, "axis") == 0 ? "inputs[1].data" : "inputs[0].shape";
 }
 
-static const struct codec openvino_codec = {.name = "openvino",
-                                            .head_need = framed_head_need,
-                                            .decode = openvino_decode,
-                                            .complete = openvino_complete,
-                                            .encode = openvino_encode,
-                                            .head_max = openvino_head_max,
-                                            .release = openvino_release,
-                                            .plan_field = openvino_plan_field};
-
-const struct codec *codec_openvino(void)
-{
-    return &openvino_codec;
-}
+const struct codec codec_openvino = {.name = "openvino",
+                                     .head_need = framed_head_need,
+                                     .decode = openvino_decode,
+                                     .complete = openvino_complete,
+                                     .encode = openvino_encode,
+                                     .head_max = openvino_head_max,
+                                     .release = openvino_release,
+                                     .plan_field = openvino_plan_field};

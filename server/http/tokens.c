@@ -20,8 +20,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define RETRY_NS (60 * NS_PER_S) /* after a file that could not be used */
-
 enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
@@ -39,8 +37,6 @@ struct wrong {
 struct tokens {
     struct log *log;
     struct file_watch watch; /* main's */
-    uint64_t look_ns;        /* the next; main's */
-    uint64_t retry_ns;       /* 0: the file is what is used; main's */
     uint64_t seed;           /* keeps clients from choosing whose place they take */
     pthread_mutex_t lock;
     struct token_list *list;       /* guarded by the lock */
@@ -238,11 +234,11 @@ static enum status load(const char *path, struct token_list **list, struct error
 static enum status take(struct tokens *tokens, struct error *err)
 {
     struct token_list *list = NULL;
-    file_watch_take(&tokens->watch, 1);
-    enum status status = load(tokens->watch.path, &list, err);
+    file_watch_take(&tokens->watch);
+    enum status status = load(tokens->watch.paths[0], &list, err);
     if (status != STATUS_OK) {
         char context[512];
-        (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.path);
+        (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.paths[0]);
         error_prefix(err, context);
         return status;
     }
@@ -253,7 +249,7 @@ static enum status take(struct tokens *tokens, struct error *err)
     MUST(pthread_mutex_unlock(&tokens->lock));
     free(before);
     log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are taken up", count,
-                tokens->watch.path);
+                tokens->watch.paths[0]);
     return STATUS_OK;
 }
 
@@ -269,7 +265,7 @@ enum status tokens_open(const char *path, struct log *log, struct tokens **out,
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
     tokens->log = log;
-    tokens->watch.path = path;
+    tokens->watch = (struct file_watch){.count = 1, .paths = {path}};
     if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
         tokens->seed = (uint64_t)(uintptr_t)tokens;
     }
@@ -294,17 +290,9 @@ void tokens_close(struct tokens *tokens)
 void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
-    if (tokens == NULL || now_ns < tokens->look_ns) {
-        return;
-    }
-    tokens->look_ns = now_ns + FILE_WATCH_MS * NS_PER_MS;
-    bool retry = tokens->retry_ns != 0 && now_ns >= tokens->retry_ns;
-    if (!file_watch_changed(&tokens->watch, 1) && !retry) {
-        return;
-    }
-    tokens->retry_ns = 0;
-    if (take(tokens, &err) != STATUS_OK) {
-        tokens->retry_ns = now_ns + RETRY_NS;
+    if (tokens != NULL && file_watch_due(&tokens->watch, now_ns) &&
+        take(tokens, &err) != STATUS_OK) {
+        file_watch_failed(&tokens->watch, now_ns);
         log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
                     err.detail);
     }
