@@ -232,6 +232,20 @@ static enum status locate(const struct codec_request *request, struct directml *
     return locate_payload(request, dml, call, err);
 }
 
+static enum status read_request(const struct codec_request *request, struct byte_view head,
+                                struct directml *dml, struct scan_call *call, struct error *err)
+{
+    TRY(framed_no_query(request, err));
+    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err));
+    TRY(read_operator(dml->doc.root, &dml->op, err));
+    describe(&dml->op, &call->desc);
+    dml->output_text = json_doc_dump(dml->op.output_member);
+    if (dml->output_text == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
+    }
+    return locate(request, dml, call, err);
+}
+
 static enum status directml_decode(const struct codec_request *request, struct byte_view head,
                                    struct scan_call *call, struct error *err)
 {
@@ -240,23 +254,7 @@ static enum status directml_decode(const struct codec_request *request, struct b
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
     }
     struct scan_call found = {.dialect = dml};
-    enum status status = framed_no_query(request, err);
-    if (status == STATUS_OK) {
-        status = json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_operator(dml->doc.root, &dml->op, err);
-    }
-    if (status == STATUS_OK) {
-        describe(&dml->op, &found.desc);
-        dml->output_text = json_doc_dump(dml->op.output_member);
-        if (dml->output_text == NULL) {
-            status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
-        }
-    }
-    if (status == STATUS_OK) {
-        status = locate(request, dml, &found, err);
-    }
+    enum status status = read_request(request, head, dml, &found, err);
     if (status != STATUS_OK) {
         directml_release(&found);
         return status;

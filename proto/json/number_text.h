@@ -23,9 +23,8 @@ enum number_result {
 };
 
 enum {
-    NUMBER_TEXT_MAX =
-        24,          /* longest text that a number_writer prints, of any type, without NUL */
-    NUMBER_ROOM = 64 /* what it may scribble on: it copies in words */
+    NUMBER_TEXT_MAX = 24, /* longest text of a number_writer, of any type, without NUL */
+    NUMBER_ROOM = 64      /* what it may scribble on: it copies in words */
 };
 
 /* Read the number that begins at text and store it at out (element size, any alignment).

@@ -343,8 +343,8 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
 
 enum status listen_inherit(struct listen_set *set, struct error *err)
 {
-    const char *pid =
-        getenv("LISTEN_PID"); /* NOLINT(concurrency-mt-unsafe): before any thread */
+    /* Before any thread. */
+    const char *pid = getenv("LISTEN_PID"); /* NOLINT(concurrency-mt-unsafe) */
     const char *fds = getenv("LISTEN_FDS"); /* NOLINT(concurrency-mt-unsafe) */
     if (pid == NULL || fds == NULL || strtol(pid, NULL, 10) != (long)getpid()) {
         return STATUS_OK;

@@ -9,7 +9,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <netinet/in.h>
@@ -18,7 +17,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 enum {
     FILE_BYTES_MAX = 1 << 20,
@@ -151,10 +149,7 @@ static enum status add_line(const struct line *line, struct token_list **list, s
     if ((*list)->count == TOKENS_MAX) {
         return bad_line(err, line, "it is one more than 4096 tokens");
     }
-    enum status status = grow(list, room, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(grow(list, room, err));
     struct token *token = &(*list)->tokens[(*list)->count++];
     *token = (struct token){.scopes = 0};
     return parse_line(line, token, err);
@@ -195,20 +190,15 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
 /* Returns the bytes that were read, or a negative number with errno. */
 static ssize_t read_file(const char *path, char *text, size_t room)
 {
-    size_t used = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
         return -1;
     }
-    ssize_t count = 1;
-    while (count > 0 && used < room) {
-        count = read(fd, text + used, room - used);
-        used += count > 0 ? (size_t)count : 0;
-    }
-    int failure = errno;
-    (void)close(fd);
+    size_t bytes = fread(text, 1, room, file);
+    int failure = ferror(file) != 0 ? errno : 0;
+    (void)fclose(file);
     errno = failure;
-    return count < 0 ? -1 : (ssize_t)used;
+    return failure != 0 ? -1 : (ssize_t)bytes;
 }
 
 static enum status load(const char *path, struct token_list **list, struct error *err)
@@ -362,22 +352,13 @@ static bool hash_token(char *authorization, uint8_t *hash)
     return hashed;
 }
 
-static enum status scope_missing(unsigned scopes, const char *name, struct error *err)
-{
-    return error_set_field(err, STATUS_FORBIDDEN, "Authorization",
-                           "the token \"%s\" is not for this: it needs the scope %s in the "
-                           "server's --token-file",
-                           name, route_scope_name(scopes));
-}
-
 enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *peer,
                          char *authorization, unsigned scopes, char *name, struct error *err)
 {
     uint8_t hash[TOKEN_HASH_BYTES];
     uint64_t key = 0;
     uint64_t now_ns = clock_now_ns();
-    bool given = hash_token(authorization, hash);
-    if (!given) {
+    if (!hash_token(authorization, hash)) {
         return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",
                                "this server wants a token: send Authorization: Bearer TOKEN");
     }
@@ -403,5 +384,11 @@ enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *p
                                "the token is not one of this server's: it was mistyped, taken "
                                "away or is another server's");
     }
-    return (has & scopes) != 0 ? STATUS_OK : scope_missing(scopes, name, err);
+    if ((has & scopes) == 0) {
+        return error_set_field(err, STATUS_FORBIDDEN, "Authorization",
+                               "the token \"%s\" is not for this: it needs the scope %s in "
+                               "the server's --token-file",
+                               name, route_scope_name(scopes));
+    }
+    return STATUS_OK;
 }
