@@ -160,12 +160,15 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
     return STATUS_OK;
 }
 
-static enum status read_root(const struct codec_request *request, struct openvino *openvino,
-                             struct scan_call *call, struct error *err)
+static enum status read_request(const struct codec_request *request, struct byte_view head,
+                                struct openvino *openvino, struct scan_call *call,
+                                struct error *err)
 {
     static const char *const known[] = {"attributes", "inputs"};
-    struct json_place root = {.object = openvino->doc.root, .path = ""};
     const struct framed_tensor *data = &openvino->data;
+    TRY(framed_no_query(request, err));
+    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &openvino->doc, err));
+    struct json_place root = {.object = openvino->doc.root, .path = ""};
     TRY(framed_no_parts(&root, err));
     TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&root, &call->desc, err));
@@ -194,13 +197,7 @@ static enum status openvino_decode(const struct codec_request *request, struct b
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
     }
     struct scan_call found = {.dialect = openvino};
-    enum status status = framed_no_query(request, err);
-    if (status == STATUS_OK) {
-        status = json_doc_parse(head.bytes, head.count, request->parallel, &openvino->doc, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_root(request, openvino, &found, err);
-    }
+    enum status status = read_request(request, head, openvino, &found, err);
     if (status != STATUS_OK) {
         openvino_release(&found);
         return status;
@@ -258,9 +255,8 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     json_writer_begin_object(&w);
     json_writer_member_array(&w, "outputs");
     json_writer_begin_object(&w);
-    json_writer_member_string(&w, "precision",
-                              json_string_value(json_field(
-                                  &port->place, "precision"))); /* spelled as the client did */
+    const json_t *precision = json_field(&port->place, "precision");
+    json_writer_member_string(&w, "precision", json_string_value(precision)); /* as it came */
     json_writer_member_int_list(&w, "shape", port->sizes, port->rank);
     if (port->binary) {
         json_writer_member_uint(&w, "binary_data_size", port->bytes);
