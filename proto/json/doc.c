@@ -8,6 +8,7 @@
 #include "proto/json/doc.h"
 
 #include "proto/content_guess.h"
+#include "proto/digits.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -91,13 +92,6 @@ static size_t skip_string(const struct builder *b, size_t at)
         p += b->text[p] == '\\';
     }
     return limit;
-}
-
-static int hex_digit(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *found = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
-    return found != NULL ? (int)(found - digits) : -1;
 }
 
 /* Character at text[*at] of a string, \u escapes of ASCII resolved, anything else as -1. */

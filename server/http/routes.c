@@ -1,6 +1,7 @@
 /* Finding a path's row (route_table.h), and the parsing of request targets. */
 #include "server/http/routes.h"
 
+#include "proto/digits.h"
 #include "server/http/route_table.h"
 
 #include <string.h>
@@ -70,17 +71,6 @@ const char *route_allow(const struct route *route)
 {
     static const char *const allow[] = {"", "GET, HEAD", "POST", "GET, HEAD, POST"};
     return allow[route->methods & (ROUTE_GET | ROUTE_POST)];
-}
-
-static int hex_digit(char digit)
-{
-    if (digit >= '0' && digit <= '9') {
-        return digit - '0';
-    }
-    if (digit >= 'a' && digit <= 'f') {
-        return digit - 'a' + 10;
-    }
-    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
 /* Decode %XX in place; false for a broken escape, a NUL or, in a path, an escaped slash. */
