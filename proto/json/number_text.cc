@@ -140,8 +140,9 @@ bool rounds_up(const token &t, double value, uint64_t rest, uint64_t half, bool 
     return side > 0 || (side == 0 && odd);
 }
 
-/* float16 and bfloat16. */
-template <typename F> __attribute__((noinline)) bool read_narrow(const token &t, uint16_t *out)
+/* Of formats that std::from_chars does not know. */
+template <typename F>
+__attribute__((noinline)) bool read_narrow(const token &t, typename F::bits *out)
 {
     uint64_t bits;
     if (!read_native<binary64>(t, &bits)) {
@@ -165,25 +166,17 @@ template <typename F> __attribute__((noinline)) bool read_narrow(const token &t,
         whole += static_cast<uint64_t>(exponent - 1) << F::EXPLICIT;
     }
     whole += rounds_up(t, value, rest, uint64_t{1} << (shift - 1), (whole & 1) != 0);
-    *out = static_cast<uint16_t>(whole);
+    *out = static_cast<typename F::bits>(whole);
     return whole < static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
 }
 
-inline bool read_bits(const token &t, binary64, uint64_t *bits)
+template <typename F> inline bool read_bits(const token &t, typename F::bits *bits)
 {
-    return read_native<binary64>(t, bits);
-}
-inline bool read_bits(const token &t, binary32, uint32_t *bits)
-{
-    return read_native<binary32>(t, bits);
-}
-inline bool read_bits(const token &t, binary16, uint16_t *bits)
-{
-    return read_narrow<binary16>(t, bits);
-}
-inline bool read_bits(const token &t, bfloat16, uint16_t *bits)
-{
-    return read_narrow<bfloat16>(t, bits);
+    if constexpr (sizeof(*bits) >= sizeof(float)) {
+        return read_native<F>(t, bits);
+    } else {
+        return read_narrow<F>(t, bits);
+    }
 }
 
 const char *refuse(enum number_result reason, enum number_result *result)
@@ -197,7 +190,7 @@ template <typename F>
 __attribute__((always_inline)) inline bool store_float(const token &t, bool negative, void *out)
 {
     typename F::bits bits = 0;
-    bool fits = read_bits(t, F(), &bits);
+    bool fits = read_bits<F>(t, &bits);
     if (fits) {
         uint64_t sign = static_cast<uint64_t>(negative) << (sizeof bits * 8 - 1);
         bits = static_cast<typename F::bits>(bits | sign);
