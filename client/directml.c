@@ -362,8 +362,7 @@ static enum tally_status check_call(struct dml_call *call,
     if (!allowed || (*in_place && input->size_in_bytes != output->size_in_bytes)) {
         return dml_blame(
             err, "OutputTensor",
-            "its bound range overlaps InputTensor's; in place, both ranges must be "
-            "identical");
+            "its bound range overlaps InputTensor's; in place, both ranges must be identical");
     }
     return TALLY_OK;
 }

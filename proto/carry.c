@@ -177,10 +177,9 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     };
     uint64_t expected = 0;
     if (found.position > INT64_MAX) {
-        return REFUSE(err,
-                      "the carry's position is %" PRIu64 ", which is beyond 2^63: send it "
-                      "unchanged",
-                      found.position);
+        return REFUSE(
+            err, "the carry's position is %" PRIu64 ", which is beyond 2^63: send it unchanged",
+            found.position);
     }
     if (!carry_size(&found, &expected) || expected != count) {
         return REFUSE(err,

@@ -62,9 +62,8 @@ static enum status nested_shape_error(const struct scan_desc *desc,
     attribute_shape_text(desc, expected, sizeof expected);
     return error_set_field(
         err, STATUS_INVALID_SHAPE, "shape",
-        "data is nested as [%s], shape says [%s]: they must agree, or data be "
-        "flat",
-        found, expected);
+        "data is nested as [%s], shape says [%s]: they must agree, or data be flat", found,
+        expected);
 }
 
 /* The shape of the tensor: the field's, or the nesting's. */

@@ -178,8 +178,7 @@ static enum status check_carry(const struct framed_tensor *carry, struct error *
     if (carry->dtype != DTYPE_U8 || carry->rank != 1) {
         return json_field_refuse(
             &carry->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
-            "found %s of %d dimensions: the carry is of datatype UINT8 and "
-            "one dimension",
+            "found %s of %d dimensions: the carry is of datatype UINT8 and one dimension",
             dtype_info(carry->dtype)->kserve, carry->rank);
     }
     if (carry->shm.region[0] != '\0') {

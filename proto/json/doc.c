@@ -304,11 +304,10 @@ static enum status load(struct builder *b, json_t **out, struct error *err)
     if (root == NULL) {
         size_t place = trouble.position > 0 ? original(b, (size_t)trouble.position) : 0;
         if (json_error_code(&trouble) == json_error_null_character) {
-            return error_set(
-                err, STATUS_INVALID_JSON,
-                "a string in the body holds \\u0000, which none here may: leave it "
-                "out (byte %zu)",
-                place);
+            return error_set(err, STATUS_INVALID_JSON,
+                             "a string in the body holds \\u0000, which none here may: leave "
+                             "it out (byte %zu)",
+                             place);
         }
         if (json_error_code(&trouble) == json_error_numeric_overflow) {
             return error_set(err, STATUS_INVALID_JSON,

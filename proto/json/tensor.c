@@ -108,8 +108,7 @@ static const char *syntax_hint(const char *p)
         return "which is no JSON number: no zeros may lead";
     case '"':
         return "expected a number; the only strings are \"NaN\", \"Infinity\", \"-Infinity\" "
-               "of "
-               "float types";
+               "of float types";
     case '{':
         return "expected a number, not an object";
     default:
