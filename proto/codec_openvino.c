@@ -44,9 +44,8 @@ static enum status read_precision(struct framed_tensor *port, struct error *err)
     if (!dtype_find(DTYPE_FAMILY_OPENVINO, text, strlen(text), &port->dtype)) {
         return json_field_refuse(
             &port->place, "precision", -1, STATUS_INVALID_DTYPE, err,
-            "\"%.40s\" is no numeric type of whole bytes: expected FP16, BF16, "
-            "FP32, FP64, I8, I16, I32, I64, U8, U16, U32, U64, or the same as "
-            "an element type, f16 to u64",
+            "\"%.40s\" is no numeric type of whole bytes: expected FP16, BF16, FP32, FP64, I8, "
+            "I16, I32, I64, U8, U16, U32, U64, or the same as an element type, f16 to u64",
             text);
     }
     return STATUS_OK;

@@ -59,8 +59,8 @@ enum status directml_read_level(const struct json_place *root,
         if (levels[i].types == 0) {
             return error_set_field(
                 err, STATUS_INVALID_FIELD, "feature_level",
-                "DML_OPERATOR_CUMULATIVE_SUMMATION does not exist at feature "
-                "level %s: it was introduced in DML_FEATURE_LEVEL_2_1",
+                "DML_OPERATOR_CUMULATIVE_SUMMATION does not exist at feature level %s: it was "
+                "introduced in DML_FEATURE_LEVEL_2_1",
                 levels[i].name);
         }
         *out = &levels[i];
@@ -68,9 +68,8 @@ enum status directml_read_level(const struct json_place *root,
     }
     return error_set_field(
         err, STATUS_INVALID_FIELD, "feature_level",
-        "unknown feature level \"%.60s\": expected one of 2_1, 3_0, 3_1, 4_0, "
-        "4_1, 5_0, 5_1, 5_2, 6_0, 6_1, 6_2, 6_3, 6_4 (also with the prefix "
-        "DML_FEATURE_LEVEL_), or 2020_10",
+        "unknown feature level \"%.60s\": expected one of 2_1, 3_0, 3_1, 4_0, 4_1, 5_0, 5_1, "
+        "5_2, 6_0, 6_1, 6_2, 6_3, 6_4 (also with the prefix DML_FEATURE_LEVEL_), or 2020_10",
         text);
 }
 
@@ -84,12 +83,11 @@ enum status directml_read_word(const struct json_place *place, const char *name,
     if (*second || strcmp(word, words->first) == 0) {
         return STATUS_OK;
     }
-    return json_field_refuse(place, name, index, STATUS_INVALID_FIELD, err,
-                             "%s%.60s%s: expected %s or %s, in upper case, with or without "
-                             "the prefix %s",
-                             text == NULL ? "found no string" : "unknown name \"",
-                             text == NULL ? "" : text, text == NULL ? "" : "\"", words->first,
-                             words->second, words->prefix);
+    return json_field_refuse(
+        place, name, index, STATUS_INVALID_FIELD, err,
+        "%s%.60s%s: expected %s or %s, in upper case, with or without the prefix %s",
+        text == NULL ? "found no string" : "unknown name \"", text == NULL ? "" : text,
+        text == NULL ? "" : "\"", words->first, words->second, words->prefix);
 }
 
 /* ---- the members ---- */
@@ -178,8 +176,8 @@ static enum status check_dims(const struct directml_level *level,
     }
     if (level->dims_min == level->dims_max) {
         return json_field_refuse(place, "Sizes", -1, STATUS_INVALID_SHAPE, err,
-                                 "found %d dimensions: feature level %s allows exactly "
-                                 "%" PRIu32 " (4_0 and later allow 1 to 8)",
+                                 "found %d dimensions: feature level %s allows exactly %" PRIu32
+                                 " (4_0 and later allow 1 to 8)",
                                  dims, level->name, level->dims_min);
     }
     return json_field_refuse(place, "Sizes", -1, STATUS_INVALID_SHAPE, err,
@@ -325,25 +323,25 @@ static enum status check_tensor(const struct directml_level *level,
     TRY(check_type(level, tensor->dtype, place, err));
     TRY(check_sizes(tensor, place, err));
     if (directml_reach(tensor) == UINT64_MAX) {
-        return json_field_refuse(place, "Strides", -1, STATUS_INVALID_STRIDES, err,
-                                 "the strides spread the tensor over more than 4294967295 "
-                                 "(2^32-1) elements");
+        return json_field_refuse(
+            place, "Strides", -1, STATUS_INVALID_STRIDES, err,
+            "the strides spread the tensor over more than 4294967295 (2^32-1) elements");
     }
     const uint64_t minimum = directml_minimum_bytes(tensor);
     if (tensor->total_bytes != 0 && tensor->total_bytes < minimum) {
-        return json_field_refuse(
-            place, "TotalTensorSizeInBytes", -1, STATUS_INVALID_FIELD, err,
-            "found %" PRIu64 ", but the tensor needs at least %" PRIu64 " bytes (%" PRIu64
-            " elements of %zu bytes, rounded up to a multiple of 4); 0 or absent means that "
-            "minimum",
-            tensor->total_bytes, minimum, directml_reach(tensor), element);
+        return json_field_refuse(place, "TotalTensorSizeInBytes", -1, STATUS_INVALID_FIELD, err,
+                                 "found %" PRIu64 ", but the tensor needs at least %" PRIu64
+                                 " bytes (%" PRIu64
+                                 " elements of %zu bytes, rounded up to a multiple of 4); 0 or "
+                                 "absent means that minimum",
+                                 tensor->total_bytes, minimum, directml_reach(tensor), element);
     }
     if (alignment != 0 && ((alignment & (alignment - 1)) != 0 || alignment < element)) {
-        return json_field_refuse(place, "GuaranteedBaseOffsetAlignment", -1,
-                                 STATUS_INVALID_FIELD, err,
-                                 "found %" PRIu32 ": expected 0 (no guarantee) or a power of "
-                                 "two of at least the element size, %zu",
-                                 alignment, element);
+        return json_field_refuse(
+            place, "GuaranteedBaseOffsetAlignment", -1, STATUS_INVALID_FIELD, err,
+            "found %" PRIu32
+            ": expected 0 (no guarantee) or a power of two of at least the element size, %zu",
+            alignment, element);
     }
     return STATUS_OK;
 }
@@ -362,11 +360,10 @@ static enum status unwrap(struct json_place *place, struct error *err)
     TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
     TRY(json_require_string(place, "Type", &type, err));
     if (strcmp(strip(type, "DML_TENSOR_TYPE_"), "BUFFER") != 0) {
-        return json_field_refuse(
-            place, "Type", -1, STATUS_INVALID_FIELD, err,
-            "unknown DML_TENSOR_TYPE \"%.60s\": expected DML_TENSOR_TYPE_BUFFER, "
-            "the only kind of tensor there is",
-            type);
+        return json_field_refuse(place, "Type", -1, STATUS_INVALID_FIELD, err,
+                                 "unknown DML_TENSOR_TYPE \"%.60s\": expected "
+                                 "DML_TENSOR_TYPE_BUFFER, the only kind of tensor there is",
+                                 type);
     }
     TRY(json_field_object(place, "Desc", &inner, err));
     if (inner.object == NULL) {

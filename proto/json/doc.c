@@ -36,11 +36,10 @@ struct builder {
 static enum status append(struct builder *b, const char *text, size_t bytes, struct error *err)
 {
     if (bytes > LIMIT_JSON_SKELETON - b->skeleton_bytes) {
-        return error_set(
-            err, STATUS_TOO_LARGE,
-            "the JSON outside of \"data\" arrays is longer than %d KiB, which no setting "
-            "changes: numbers of tensors belong under \"data\"",
-            LIMIT_JSON_SKELETON / 1024);
+        return error_set(err, STATUS_TOO_LARGE,
+                         "the JSON outside of \"data\" arrays is longer than %d KiB, which no "
+                         "setting changes: numbers of tensors belong under \"data\"",
+                         LIMIT_JSON_SKELETON / 1024);
     }
     if (bytes == 0) {
         return STATUS_OK;

@@ -137,8 +137,7 @@ static enum status open_host(struct listen_set *set, const char *address, struct
     if (!split(address, host, sizeof host, &port)) {
         return error_set(
             err, STATUS_INVALID_FIELD,
-            "\"%s\" is no address to listen on; expected ADDR:PORT, [IPV6]:PORT or "
-            "unix:/path",
+            "\"%s\" is no address to listen on; expected ADDR:PORT, [IPV6]:PORT or unix:/path",
             address);
     }
     const struct addrinfo hints = {.ai_family = host[0] == '\0' ? AF_INET : AF_UNSPEC,
@@ -330,11 +329,10 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     int family = option_of(fd, SO_DOMAIN);
     if (option_of(fd, SO_TYPE) != SOCK_STREAM || option_of(fd, SO_ACCEPTCONN) != 1 ||
         (family != AF_INET && family != AF_INET6 && family != AF_UNIX)) {
-        return error_set(
-            err, STATUS_INVALID_FIELD,
-            "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or Unix "
-            "stream socket",
-            fd);
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or "
+                         "Unix stream socket",
+                         fd);
     }
     if (set->count == LISTEN_SOCKETS) {
         return no_room(err);
