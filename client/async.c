@@ -1,8 +1,20 @@
-/* The thread of submitted calls, then the callers' side: tally_submit(), tally_wait(), closing.
+/* The submitting side of a client: one thread that drives any number of submitted calls over a
+ * few connections with curl_multi.
+ *
+ *   tally_submit -> [ waiting ] -> connection free -> [ active ] -> done -> callback
+ *                        ^                                |
+ *                        +------ until retry_at_ms -------+ 503, connection lost
+ *
+ * Failure: what cannot be queued is refused by tally_submit() and its callback never runs. Once
+ * queued, a call ends in its callback, whatever happens: the answer, an error, lack of memory,
+ * or TALLY_CANCELLED when the client is closed.
+ *
+ * Thread: the connections and the multi handle belong to the client's own thread,
+ * which runs the callbacks; `lock` guards what submitters share with it.
+ *
+ * The file has the thread first, then the callers' side: tally_submit(), tally_wait(), closing.
  * The thread sleeps until a socket moves, a back-off is over, or curl_multi_wakeup() says that
  * something was submitted or the client is being closed. */
-#include "client/async.h"
-
 #include "client/cumsum_call.h"
 
 #include <errno.h>
@@ -56,12 +68,12 @@ static void finish_call(struct async *async, struct cumsum_call *cumsum)
         cumsum->done.call(cumsum->done.user, &cumsum->call->error);
     }
     submitted_free(cumsum);
-    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    MUST(pthread_mutex_lock(&async->lock));
     async->pending--;
     if (async->pending == 0) {
-        LOCK_CHECK(pthread_cond_broadcast(&async->all_done));
+        MUST(pthread_cond_broadcast(&async->all_done));
     }
-    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    MUST(pthread_mutex_unlock(&async->lock));
 }
 
 static void cancel_call(struct async *async, struct cumsum_call *cumsum)
@@ -119,9 +131,9 @@ static void settle_call(struct async *async, CURL *easy, CURLcode code)
         finish_call(async, cumsum);
         return;
     }
-    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    MUST(pthread_mutex_lock(&async->lock));
     push_waiting(async, cumsum);
-    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    MUST(pthread_mutex_unlock(&async->lock));
 }
 
 /* Take the first call off the waiting ones whose time has come, or, when the client is being
@@ -129,7 +141,7 @@ static void settle_call(struct async *async, CURL *easy, CURLcode code)
 static struct cumsum_call *take_waiting(struct async *async, bool closing, int *sleep_ms)
 {
     int64_t now = monotonic_ms();
-    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    MUST(pthread_mutex_lock(&async->lock));
     struct cumsum_call **at = &async->waiting;
     while (*at != NULL && !closing && (*at)->call->retry_at_ms > now) {
         int64_t left = (*at)->call->retry_at_ms - now;
@@ -143,15 +155,15 @@ static struct cumsum_call *take_waiting(struct async *async, bool closing, int *
     if (*at == NULL) {
         async->waiting_end = at;
     }
-    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    MUST(pthread_mutex_unlock(&async->lock));
     return taken;
 }
 
 static bool is_stopping(struct async *async)
 {
-    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    MUST(pthread_mutex_lock(&async->lock));
     bool stopping = async->stopping;
-    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    MUST(pthread_mutex_unlock(&async->lock));
     return stopping;
 }
 
@@ -207,8 +219,8 @@ static void async_free(struct async *async)
     }
     (void)curl_multi_cleanup(async->multi);
     free(async->connections);
-    LOCK_CHECK(pthread_mutex_destroy(&async->lock));
-    LOCK_CHECK(pthread_cond_destroy(&async->all_done));
+    MUST(pthread_mutex_destroy(&async->lock));
+    MUST(pthread_cond_destroy(&async->all_done));
     free(async);
 }
 
@@ -222,11 +234,11 @@ static struct async *async_open(struct tally *client)
     }
     async->client = client;
     async->waiting_end = &async->waiting;
-    LOCK_CHECK(pthread_mutex_init(&async->lock, NULL));
-    LOCK_CHECK(pthread_condattr_init(&attributes));
-    LOCK_CHECK(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
-    LOCK_CHECK(pthread_cond_init(&async->all_done, &attributes));
-    LOCK_CHECK(pthread_condattr_destroy(&attributes));
+    MUST(pthread_mutex_init(&async->lock, NULL));
+    MUST(pthread_condattr_init(&attributes));
+    MUST(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
+    MUST(pthread_cond_init(&async->all_done, &attributes));
+    MUST(pthread_condattr_destroy(&attributes));
     async->multi = curl_multi_init();
     async->connections = calloc(connections, sizeof *async->connections);
     if (async->multi != NULL && async->connections != NULL) {
@@ -244,11 +256,11 @@ void async_close(struct async *async)
     if (async == NULL) {
         return;
     }
-    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    MUST(pthread_mutex_lock(&async->lock));
     async->stopping = true;
-    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    MUST(pthread_mutex_unlock(&async->lock));
     (void)curl_multi_wakeup(async->multi);
-    LOCK_CHECK(pthread_join(async->thread, NULL));
+    MUST(pthread_join(async->thread, NULL));
     async_free(async);
 }
 
@@ -257,7 +269,7 @@ static enum tally_status enqueue(struct async *async, struct cumsum_call *cumsum
 {
     enum tally_status status = TALLY_OK;
     int limit = async->client->options.async_queue;
-    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    MUST(pthread_mutex_lock(&async->lock));
     if (async->stopping) {
         status = client_error_set(err, TALLY_CANCELLED, "the client is being closed");
     } else if (async->pending >= limit) {
@@ -269,7 +281,7 @@ static enum tally_status enqueue(struct async *async, struct cumsum_call *cumsum
         async->pending++;
         push_waiting(async, cumsum);
     }
-    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    MUST(pthread_mutex_unlock(&async->lock));
     if (status == TALLY_OK) {
         (void)curl_multi_wakeup(async->multi);
     }
@@ -284,12 +296,12 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
     if (client == NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "the client is NULL");
     }
-    LOCK_CHECK(pthread_mutex_lock(&client->async_lock));
+    MUST(pthread_mutex_lock(&client->async_lock));
     if (client->async == NULL) {
         client->async = async_open(client);
     }
     struct async *async = client->async;
-    LOCK_CHECK(pthread_mutex_unlock(&client->async_lock));
+    MUST(pthread_mutex_unlock(&client->async_lock));
     struct cumsum_call *cumsum = calloc(1, sizeof *cumsum);
     if (async == NULL || cumsum == NULL) {
         free(cumsum);
@@ -325,9 +337,9 @@ enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
     if (client == NULL) {
         return TALLY_INVALID_ARGUMENT;
     }
-    LOCK_CHECK(pthread_mutex_lock(&client->async_lock));
+    MUST(pthread_mutex_lock(&client->async_lock));
     struct async *async = client->async;
-    LOCK_CHECK(pthread_mutex_unlock(&client->async_lock));
+    MUST(pthread_mutex_unlock(&client->async_lock));
     if (async == NULL) {
         return TALLY_OK;
     }
@@ -336,16 +348,16 @@ enum tally_status tally_wait(struct tally *client, int64_t timeout_ms)
     }
     struct timespec until = monotonic_after(timeout_ms < 0 ? 0 : timeout_ms);
     int waited = 0;
-    LOCK_CHECK(pthread_mutex_lock(&async->lock));
+    MUST(pthread_mutex_lock(&async->lock));
     while (async->pending > 0 && waited != ETIMEDOUT) {
         if (timeout_ms < 0) {
-            LOCK_CHECK(pthread_cond_wait(&async->all_done, &async->lock));
+            MUST(pthread_cond_wait(&async->all_done, &async->lock));
             continue;
         }
         waited = pthread_cond_timedwait(&async->all_done, &async->lock, &until);
-        LOCK_CHECK(waited == ETIMEDOUT ? 0 : waited);
+        MUST(waited == ETIMEDOUT ? 0 : waited);
     }
     enum tally_status status = async->pending == 0 ? TALLY_OK : TALLY_TIMEOUT;
-    LOCK_CHECK(pthread_mutex_unlock(&async->lock));
+    MUST(pthread_mutex_unlock(&async->lock));
     return status;
 }

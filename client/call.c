@@ -192,8 +192,7 @@ static enum tally_status begin_answer(struct call *call)
     if (head->ambiguous) {
         return client_error_set(
             err, TALLY_BAD_ANSWER,
-            "the answer has a malformed header, or one twice with different "
-            "values");
+            "the answer has a malformed header, or one twice with different values");
     }
     if (head->content_encoding[0] != '\0' && strcmp(head->content_encoding, "identity") != 0) {
         return client_error_set(err, TALLY_BAD_ANSWER,

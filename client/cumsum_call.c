@@ -114,9 +114,8 @@ static enum tally_status check_scan(const struct tally_scan *scan, struct tally_
     if (scan->axis < -scan->rank || scan->axis >= scan->rank) {
         return client_error_set(
             err, TALLY_INVALID_ARGUMENT,
-            "axis %" PRId64 " of a tensor with %d dimension%s: expected %d to "
-            "%d",
-            scan->axis, scan->rank, scan->rank == 1 ? "" : "s", -scan->rank, scan->rank - 1);
+            "axis %" PRId64 " of a tensor with %d dimension%s: expected %d to %d", scan->axis,
+            scan->rank, scan->rank == 1 ? "" : "s", -scan->rank, scan->rank - 1);
     }
     if (tally_dtype_name(scan->dtype) == NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "there is no element type %d",

@@ -149,8 +149,7 @@ static enum tally_status check_tensor(struct dml_call *call, int which,
     if (desc->TotalTensorSizeInBytes < minimum || desc->TotalTensorSizeInBytes > INT64_MAX) {
         return dml_blame(err, name,
                          "TotalTensorSizeInBytes is %" PRIu64
-                         "; sizes and strides need at least "
-                         "%" PRIu64,
+                         "; sizes and strides need at least %" PRIu64,
                          desc->TotalTensorSizeInBytes, minimum);
     }
     call->tensors[which] = desc;
@@ -177,8 +176,7 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
     if (alignment != 0 && ((alignment & (alignment - 1)) != 0 || alignment < element)) {
         return dml_blame(err, name,
                          "GuaranteedBaseOffsetAlignment is %" PRIu64
-                         "; expected 0 or a power of two "
-                         "of at least %" PRIu64,
+                         "; expected 0 or a power of two of at least %" PRIu64,
                          alignment, element);
     }
     if (alignment != 0 && binding->offset % alignment != 0) {
@@ -362,8 +360,7 @@ static enum tally_status check_call(struct dml_call *call,
     if (!allowed || (*in_place && input->size_in_bytes != output->size_in_bytes)) {
         return dml_blame(
             err, "OutputTensor",
-            "its bound range overlaps InputTensor's; in place, both ranges must be "
-            "identical");
+            "its bound range overlaps InputTensor's; in place, both ranges must be identical");
     }
     return TALLY_OK;
 }

@@ -99,11 +99,11 @@ static bool configure(const struct tally *client, CURL *easy)
 CURL *connection_acquire(struct tally *client)
 {
     CURL *easy = NULL;
-    LOCK_CHECK(pthread_mutex_lock(&client->idle_lock));
+    MUST(pthread_mutex_lock(&client->idle_lock));
     if (client->idle_count > 0) {
         easy = client->idle[--client->idle_count];
     }
-    LOCK_CHECK(pthread_mutex_unlock(&client->idle_lock));
+    MUST(pthread_mutex_unlock(&client->idle_lock));
     if (easy != NULL) {
         return easy;
     }
@@ -117,11 +117,11 @@ CURL *connection_acquire(struct tally *client)
 
 void connection_release(struct tally *client, CURL *easy)
 {
-    LOCK_CHECK(pthread_mutex_lock(&client->idle_lock));
+    MUST(pthread_mutex_lock(&client->idle_lock));
     if (client->idle_count < client->options.idle_connections) {
         client->idle[client->idle_count++] = easy;
         easy = NULL;
     }
-    LOCK_CHECK(pthread_mutex_unlock(&client->idle_lock));
+    MUST(pthread_mutex_unlock(&client->idle_lock));
     curl_easy_cleanup(easy);
 }

@@ -9,7 +9,6 @@
 #ifndef TALLY_CLIENT_INTERNAL_H
 #define TALLY_CLIENT_INTERNAL_H
 
-#include "client/lock.h"
 #include "client/tally.h"
 #include "proto/macros.h"
 
@@ -20,6 +19,8 @@
 enum {
     OWNED_TEXTS = 5 /* the strings of struct tally_options */
 };
+
+struct async;
 
 struct tally {
     struct tally_options options; /* defaults filled in; its strings are in owned_texts */
@@ -54,6 +55,9 @@ enum tally_status client_error_no_memory(struct tally_error *err);
 /* Split a server URL into base_url and socket_path (both owned by the caller). */
 enum tally_status server_url_parse(const char *url, char **base_url, char **socket_path,
                                    struct tally_error *err);
+
+/* Cancel all that was submitted, run the callbacks, end the thread (async.c). NULL is fine. */
+void async_close(struct async *async);
 
 /* A handle with all set that does not change from request to request. NULL: no memory. */
 CURL *connection_acquire(struct tally *client);

@@ -50,11 +50,10 @@ static enum tally_status parse_unix(const char *path, const char *base, char **b
         path += 2;
     }
     if (path[0] != '/' || strlen(path) > SOCKET_PATH_MAX) {
-        return client_error_set(
-            err, TALLY_INVALID_ARGUMENT,
-            "socket path \"%.120s\" must be absolute and at most %d bytes long: "
-            "write unix:/run/tally.sock",
-            path, SOCKET_PATH_MAX);
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "socket path \"%.120s\" must be absolute and at most %d bytes "
+                                "long: write unix:/run/tally.sock",
+                                path, SOCKET_PATH_MAX);
     }
     return hand_over(base, path, base_url, socket_path, err);
 }
@@ -128,11 +127,10 @@ static enum tally_status parse_tcp(const char *url, char **base_url, char **sock
     }
     curl_url_cleanup(parts);
     if (trouble != NULL) {
-        return client_error_set(
-            err, TALLY_INVALID_ARGUMENT,
-            "cannot use \"%.200s\" as the server's URL: %s. Write for example "
-            "http://127.0.0.1:8000 or unix:/run/tally.sock",
-            url, trouble);
+        return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                "cannot use \"%.200s\" as the server's URL: %s. Write for "
+                                "example http://127.0.0.1:8000 or unix:/run/tally.sock",
+                                url, trouble);
     }
     enum tally_status status = hand_over(text, NULL, base_url, socket_path, err);
     curl_free(text);

@@ -8,7 +8,6 @@
  * was built without is TALLY_UNSUPPORTED, and nothing is left allocated.
  *
  * Thread: any; tally_close() comes last. */
-#include "client/async.h"
 #include "client/internal.h"
 
 #include <stdlib.h>
@@ -131,8 +130,8 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
     if (options != NULL) {
         client->options = *options;
     }
-    LOCK_CHECK(pthread_mutex_init(&client->idle_lock, NULL));
-    LOCK_CHECK(pthread_mutex_init(&client->async_lock, NULL));
+    MUST(pthread_mutex_init(&client->idle_lock, NULL));
+    MUST(pthread_mutex_init(&client->async_lock, NULL));
     enum tally_status status = TALLY_OK;
     if (!fill_options(client)) {
         status = client_error_no_memory(err);
@@ -169,7 +168,7 @@ void tally_close(struct tally *client)
     }
     free(client->base_url);
     free(client->socket_path);
-    LOCK_CHECK(pthread_mutex_destroy(&client->idle_lock));
-    LOCK_CHECK(pthread_mutex_destroy(&client->async_lock));
+    MUST(pthread_mutex_destroy(&client->idle_lock));
+    MUST(pthread_mutex_destroy(&client->async_lock));
     free(client);
 }

@@ -156,10 +156,8 @@ static enum status prepare_kind(struct scan_device *device, struct scan_kind kin
 /* Only float32 and narrower floats know two precisions. */
 enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
 {
-    const struct dtype_info *info = dtype_info(dtype);
-    const bool both = info->kind == DTYPE_KIND_FLOAT && info->bytes <= 4;
     enum status status = prepare_kind(device, (struct scan_kind){dtype, PRECISION_WIDE}, err);
-    if (status == STATUS_OK && both) {
+    if (status == STATUS_OK && dtype_has_native(dtype)) {
         status = prepare_kind(device, (struct scan_kind){dtype, PRECISION_NATIVE}, err);
     }
     return status;

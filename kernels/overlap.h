@@ -18,9 +18,8 @@ enum {
 };
 
 struct scan_extent {
-    uint64_t size; /* at least 2 */
-    uint64_t
-        stride; /* elements; (size - 1) * stride of all extents add up to INT64_MAX at most */
+    uint64_t size;   /* at least 2 */
+    uint64_t stride; /* elements; (size - 1) * stride of all extents: INT64_MAX at most */
 };
 
 /* extents[0..count), count <= LIMIT_RANK, is sorted by the call. Exact but for UNKNOWN. */

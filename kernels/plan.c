@@ -278,10 +278,9 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
                            struct error *err)
 {
     const int64_t rank = desc->rank;
-    const bool choice =
-        desc->dtype == DTYPE_F16 || desc->dtype == DTYPE_BF16 || desc->dtype == DTYPE_F32;
+    const bool native = dtype_has_native(desc->dtype);
     struct scan_plan made = {.dtype = desc->dtype,
-                             .precision = choice ? desc->precision : PRECISION_WIDE,
+                             .precision = native ? desc->precision : PRECISION_WIDE,
                              .exclusive = desc->exclusive,
                              .reverse = desc->reverse};
     uint64_t in[LIMIT_RANK] = {0};

@@ -31,36 +31,27 @@ const char *program_source(const char *name, size_t *bytes)
 
 /* ---- what a program is made of ---- */
 
-/* OpenCL spelling of the element types; integers of both signs share a program. */
-static const struct {
-    const char *element;
-    bool wide_float;   /* wide sums are of float64 */
-    bool native_float; /* native sums are of float32 */
-    enum dtype stored; /* the type whose programs serve it */
-} types[] = {
-    [DTYPE_F16] = {"-DELEM_F16", true, true, DTYPE_F16},
-    [DTYPE_BF16] = {"-DELEM_BF16", true, true, DTYPE_BF16},
-    [DTYPE_F32] = {"-DELEM_F32", true, true, DTYPE_F32},
-    [DTYPE_F64] = {"-DELEM_F64", true, false, DTYPE_F64},
-    [DTYPE_I8] = {"-DELEM_I8", false, false, DTYPE_I8},
-    [DTYPE_I16] = {"-DELEM_I16", false, false, DTYPE_I16},
-    [DTYPE_I32] = {"-DELEM_I32", false, false, DTYPE_I32},
-    [DTYPE_I64] = {"-DELEM_I64", false, false, DTYPE_I64},
-    [DTYPE_U8] = {"-DELEM_I8", false, false, DTYPE_I8},
-    [DTYPE_U16] = {"-DELEM_I16", false, false, DTYPE_I16},
-    [DTYPE_U32] = {"-DELEM_I32", false, false, DTYPE_I32},
-    [DTYPE_U64] = {"-DELEM_I64", false, false, DTYPE_I64},
+static const char *const element_options[] = {
+#define X(symbol, ...) [DTYPE_##symbol] = "-DELEM_" #symbol,
+    DTYPE_TABLE(X)
+#undef X
 };
-_Static_assert(ARRAY_COUNT(types) == DTYPE_COUNT, "a dtype has no OpenCL type");
+
+/* The type whose programs serve it: integers of both signs share one. */
+static enum dtype stored_as(enum dtype dtype)
+{
+    const bool without_sign = dtype_info(dtype)->kind == DTYPE_KIND_UNSIGNED;
+    return without_sign ? (enum dtype)(dtype - DTYPE_U8 + DTYPE_I8) : dtype;
+}
 
 static bool is_native(struct scan_type type)
 {
-    return type.precision == PRECISION_NATIVE && types[type.dtype].native_float;
+    return type.precision == PRECISION_NATIVE && dtype_has_native(type.dtype);
 }
 
 static bool sums_float64(struct scan_type type)
 {
-    return types[type.dtype].wide_float && !is_native(type);
+    return dtype_is_float(type.dtype) && !is_native(type);
 }
 
 size_t scan_type_acc_bytes(struct scan_type type)
@@ -99,7 +90,7 @@ void program_spec_make(const struct opencl *device, enum scan_variant_id variant
     }
     *spec = (struct program_spec){.sources = {"soft_f64", "types"}};
     (void)snprintf(spec->options, sizeof spec->options, "%s %s -DINDEX=%s %s%s",
-                   types[type.dtype].element, acc,
+                   element_options[stored_as(type.dtype)], acc,
                    type.index == SCAN_INDEX_32 ? "uint" : "ulong", option != NULL ? option : "",
                    test);
     for (size_t i = 0; i < SCAN_VARIANT_SOURCES; i++) {
@@ -283,7 +274,7 @@ enum status programs_find(struct programs *programs, enum scan_variant_id varian
 {
     type.index = program_wide_only(variant) ? SCAN_INDEX_64 : type.index;
     struct built *found =
-        &programs->built[variant][types[type.dtype].stored][is_native(type)][type.index];
+        &programs->built[variant][stored_as(type.dtype)][is_native(type)][type.index];
     if (found->program == NULL) {
         enum status status = build(programs->device, variant, type, found, err);
         if (status != STATUS_OK) {

@@ -102,26 +102,6 @@ static enum status expect(struct check *check, const char *what, uint64_t got,
                      (unsigned long long)expected);
 }
 
-/* Small numbers -2..3 in bits of the type: floats from a table, integers as they are. */
-static uint64_t small_bits(const struct check *check, int value)
-{
-    static const uint16_t half[] = {0xC000, 0xBC00, 0, 0x3C00, 0x4000, 0x4200};
-    static const uint16_t single[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000, 0x4040};
-    const enum dtype dtype = check->kind.dtype;
-    const double number = value;
-    uint64_t bits = (uint64_t)(int64_t)value;
-    if (dtype == DTYPE_F16) {
-        bits = half[value + 2];
-    } else if (dtype == DTYPE_BF16) {
-        bits = single[value + 2];
-    } else if (dtype == DTYPE_F32) {
-        bits = (uint64_t)single[value + 2] << 16;
-    } else if (dtype == DTYPE_F64) {
-        memcpy(&bits, &number, sizeof bits);
-    }
-    return check->bytes == 8 ? bits : bits & ((UINT64_C(1) << (8 * check->bytes)) - 1);
-}
-
 static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
                                  enum precision precision, bool exclusive, bool reverse)
 {
@@ -159,9 +139,10 @@ static enum status visit_line(struct check *check, const struct scan_plan *plan,
         const uint64_t at = start + index * stride;
         if (compare) {
             const int sum = sums[(plan->exclusive ? k : k + 1) % 4];
-            status = expect(check, "a sum", get(check, at), small_bits(check, sum), err);
+            status =
+                expect(check, "a sum", get(check, at), dtype_bits(check->kind.dtype, sum), err);
         } else {
-            put(check, at, small_bits(check, values[k % 4]));
+            put(check, at, dtype_bits(check->kind.dtype, values[k % 4]));
         }
     }
     return status;
@@ -213,30 +194,25 @@ static enum status check_shape(struct check *check, const struct shape *shape, i
 /* A line of: smallest number, itself again, a NaN with sign and payload. */
 static enum status check_floats(struct check *check, struct error *err)
 {
-    static const struct {
-        uint64_t odd;
-        uint64_t canonical;
-    } nans[] = {[DTYPE_F16] = {0xFE01, 0x7E00},
-                [DTYPE_BF16] = {0xFFC1, 0x7FC0},
-                [DTYPE_F32] = {0xFFC00001, 0x7FC00000},
-                [DTYPE_F64] = {UINT64_C(0xFFF8000000000001), UINT64_C(0x7FF8000000000000)}};
     const enum dtype dtype = check->kind.dtype;
+    const struct dtype_info *info = dtype_info(dtype);
+    const uint64_t sign = UINT64_C(1) << (8 * info->bytes - 1);
+    /* All bits of the exponent and the first of the fraction. */
+    const uint64_t nan = sign - (sign >> (info->exponent_bits + 1));
     const struct scan_desc desc = {
         .dtype = dtype, .precision = check->kind.precision, .rank = 1, .sizes = {3}};
     struct scan_plan plan;
     enum status status = scan_plan_make(&desc, &plan, err);
     put(check, 0, 1);
     put(check, 1, 1);
-    put(check, 2, nans[dtype].odd);
+    put(check, 2, sign | nan | 1);
     if (status == STATUS_OK) {
         status = run_one(check, &plan, err);
     }
     for (uint64_t i = 0; i < 2 && status == STATUS_OK; i++) {
         status = expect(check, "a sum of subnormal numbers", get(check, i), i + 1, err);
     }
-    return status == STATUS_OK
-               ? expect(check, "a NaN", get(check, 2), nans[dtype].canonical, err)
-               : status;
+    return status == STATUS_OK ? expect(check, "a NaN", get(check, 2), nan, err) : status;
 }
 
 /* Kernels that were compiled ahead were tested then. What may be otherwise here is how the

@@ -68,11 +68,11 @@ static enum status integer_error(const char *field, const char *place, struct by
                                "9223372036854775807",
                                place, shown, found);
     }
-    return error_set_field(err, STATUS_INVALID_FIELD, field, "%s is %s%.*s%s, expected %s%s",
-                           place, quote, shown, found, quote, expected,
-                           real ? ", in a query in digits alone, without a point, an exponent "
-                                  "or a plus sign"
-                                : "");
+    return error_set_field(
+        err, STATUS_INVALID_FIELD, field, "%s is %s%.*s%s, expected %s%s", place, quote, shown,
+        found, quote, expected,
+        real ? ", in a query in digits alone, without a point, an exponent or a plus sign"
+             : "");
 }
 
 enum status attribute_int64(const char *field, const char *text, int64_t *out,

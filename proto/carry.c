@@ -41,20 +41,15 @@ enum status carry_part(const char *field, const char *text, enum scan_part *part
         field, text);
 }
 
-static bool is_float(enum dtype dtype)
-{
-    return dtype_info(dtype)->kind == DTYPE_KIND_FLOAT;
-}
-
 /* Where precision makes no difference it is wide. */
 static enum precision canonical(enum dtype dtype, enum precision precision)
 {
-    return is_float(dtype) && dtype != DTYPE_F64 ? precision : PRECISION_WIDE;
+    return dtype_has_native(dtype) ? precision : PRECISION_WIDE;
 }
 
 enum dtype carry_sum_dtype(enum dtype dtype, enum precision precision)
 {
-    if (!is_float(dtype)) {
+    if (!dtype_is_float(dtype)) {
         return dtype;
     }
     return precision == PRECISION_WIDE || dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
@@ -62,12 +57,12 @@ enum dtype carry_sum_dtype(enum dtype dtype, enum precision precision)
 
 uint64_t carry_held(enum dtype dtype, uint64_t position)
 {
-    return is_float(dtype) ? position % CARRY_BLOCK : 0;
+    return dtype_is_float(dtype) ? position % CARRY_BLOCK : 0;
 }
 
 bool carry_size(const struct carry_head *head, uint64_t *bytes)
 {
-    uint64_t sums = (is_float(head->dtype) ? 2 : 1) *
+    uint64_t sums = (dtype_is_float(head->dtype) ? 2 : 1) *
                     dtype_info(carry_sum_dtype(head->dtype, head->precision))->bytes;
     uint64_t held = carry_held(head->dtype, head->position) * dtype_info(head->dtype)->bytes;
     uint64_t made = 0;
@@ -182,10 +177,9 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
     };
     uint64_t expected = 0;
     if (found.position > INT64_MAX) {
-        return REFUSE(err,
-                      "the carry's position is %" PRIu64 ", which is beyond 2^63: send it "
-                      "unchanged",
-                      found.position);
+        return REFUSE(
+            err, "the carry's position is %" PRIu64 ", which is beyond 2^63: send it unchanged",
+            found.position);
     }
     if (!carry_size(&found, &expected) || expected != count) {
         return REFUSE(err,
@@ -262,7 +256,7 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
     const uint64_t rest = possible ? bytes - sums : 0;
     const uint64_t count = possible && plane > 0 ? rest / plane : 0;
     if (!possible || count * plane != rest || count >= CARRY_BLOCK ||
-        (count > 0 && !is_float(part->dtype))) {
+        (count > 0 && !dtype_is_float(part->dtype))) {
         return REFUSE(err,
                       "the carry has %" PRIu64
                       " bytes, which none before this part has: it has "

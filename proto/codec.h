@@ -128,8 +128,8 @@ struct codec {
 /* POST /v1/cumsum, by request format. */
 const struct codec *codec_cumsum(enum codec_format format);
 /* POST /v1/directml/cumulative_summation, /v1/openvino/cumsum-3, /v2/models/{model}/infer. */
-const struct codec *codec_directml(void);
-const struct codec *codec_openvino(void);
-const struct codec *codec_kserve(void);
+extern const struct codec codec_directml;
+extern const struct codec codec_openvino;
+extern const struct codec codec_kserve;
 
 #endif

@@ -62,11 +62,10 @@ enum status cumsum_choose_answer(const struct codec_request *request, struct sca
     call->answer_format = request->answer_format;
     if (request->answer_format == CODEC_FORMAT_NPY &&
         dtype_info(answer_dtype(call))->npy == NULL) {
-        return error_set_field(
-            err, STATUS_INVALID_DTYPE, "dtype",
-            "an NPY answer cannot carry %s: accept application/octet-stream or "
-            "application/json instead",
-            dtype_info(call->desc.dtype)->name);
+        return error_set_field(err, STATUS_INVALID_DTYPE, "dtype",
+                               "an NPY answer cannot carry %s: accept application/octet-stream "
+                               "or application/json instead",
+                               dtype_info(call->desc.dtype)->name);
     }
     return STATUS_OK;
 }
@@ -83,11 +82,10 @@ enum status cumsum_carry_need(const struct codec_request *request, struct byte_v
     const uint64_t count = request->carry_bytes;
     struct carry_head ignored;
     if (count > 0 && request->body_bytes >= 0 && (uint64_t)request->body_bytes < count) {
-        return error_set_field(
-            err, STATUS_LENGTH_MISMATCH, "carry",
-            "the body has %lld bytes, Tally-Carry-Length says that the carry "
-            "alone has %llu: send the carry, and the part behind it",
-            (long long)request->body_bytes, (unsigned long long)count);
+        return error_set_field(err, STATUS_LENGTH_MISMATCH, "carry",
+                               "the body has %lld bytes, Tally-Carry-Length says that the "
+                               "carry alone has %llu: send the carry, and the part behind it",
+                               (long long)request->body_bytes, (unsigned long long)count);
     }
     if (count > 0 && count < CARRY_HEADER_BYTES) {
         return error_set_field(err, STATUS_INVALID_DATA, "carry",
@@ -126,17 +124,15 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                part ? "to a part" : "with totals");
     }
     if (goes_on && !carry) {
-        return error_set_field(
-            err, STATUS_MISSING_FIELD, "carry",
-            "part is %s, but there is no carry: send that of the answer to the "
-            "part before it, or part=first",
-            desc->part == SCAN_PART_NEXT ? "next" : "last");
+        return error_set_field(err, STATUS_MISSING_FIELD, "carry",
+                               "part is %s, but there is no carry: send that of the answer to "
+                               "the part before it, or part=first",
+                               desc->part == SCAN_PART_NEXT ? "next" : "last");
     }
     if (!goes_on && carry) {
         return error_set_field(
             err, STATUS_INVALID_FIELD, "carry",
-            "there is a carry, but %s: leave it out, or say that part is next "
-            "or last",
+            "there is a carry, but %s: leave it out, or say that part is next or last",
             totals ? "totals take none"
             : part ? "the first part takes none"
                    : "part is not given");
@@ -225,13 +221,13 @@ static enum status length_error(const struct scan_call *call, uint64_t found, st
     const struct dtype_info *info = dtype_info(call->desc.dtype);
     uint64_t elements = call->input_bytes / info->bytes;
     attribute_shape_text(&call->desc, shape, sizeof shape);
-    return error_set(
-        err, STATUS_LENGTH_MISMATCH,
-        "the body holds %llu bytes of data, expected %llu: %llu elements (shape %s%s) "
-        "of %zu bytes (%s)",
-        (unsigned long long)found, (unsigned long long)call->input_bytes,
-        (unsigned long long)elements, shape,
-        call->desc.has_strides ? ", reached by its strides" : "", info->bytes, info->name);
+    return error_set(err, STATUS_LENGTH_MISMATCH,
+                     "the body holds %llu bytes of data, expected %llu: %llu elements (shape "
+                     "%s%s) of %zu bytes (%s)",
+                     (unsigned long long)found, (unsigned long long)call->input_bytes,
+                     (unsigned long long)elements, shape,
+                     call->desc.has_strides ? ", reached by its strides" : "", info->bytes,
+                     info->name);
 }
 
 enum status cumsum_size_payload(const struct codec_request *request, uint64_t head_bytes,

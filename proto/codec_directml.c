@@ -11,13 +11,13 @@
  * one whose data, sent along, are bound at initialisation.
  *
  * decode() reads the descriptor's members, innermost first, checks them against
- * directml_rules.h, and finds the input buffer; complete() turns text into it; encode() writes
+ * directml_tensor.h, and finds the input buffer; complete() turns text into it; encode() writes
  * OutputTensor as the client wrote it, then the output buffer.
  *
  * Possible failures: whatever breaks a rule of DirectML blames its member
  * ("desc.InputTensor.Sizes[2]"); LENGTH_MISMATCH for a buffer of another size; OUT_OF_MEMORY. */
 #include "proto/codec.h"
-#include "proto/directml_rules.h"
+#include "proto/directml_tensor.h"
 #include "proto/framed.h"
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
@@ -54,197 +54,6 @@ static void directml_release(struct scan_call *call)
     call->dialect = NULL;
 }
 
-/* ---- one tensor ---- */
-
-/* An integer member in [0, UINT32_MAX]; *out is untouched if it is absent. */
-static enum status uint_field(const struct json_place *place, const char *name, uint32_t *out,
-                              struct error *err)
-{
-    int64_t value = *out;
-    TRY(json_field_int64(place, name, &value, err));
-    if (value < 0 || value > UINT32_MAX) {
-        return json_field_error(place, name, "a UINT, 0 to 4294967295", err);
-    }
-    *out = (uint32_t)value;
-    return STATUS_OK;
-}
-
-/* An array of UINTs, of which the first DIRECTML_DIMS_MAX are kept; *count: how many there are. */
-static enum status uint_list(const struct json_place *place, const char *name, enum status bad,
-                             uint32_t *out, int *count, struct error *err)
-{
-    int64_t values[LIMIT_RANK];
-    TRY(json_field_int64_list(place, name, LIMIT_RANK, values, count, err));
-    for (int i = 0; i < *count; i++) {
-        if (values[i] < 0 || values[i] > UINT32_MAX) {
-            return json_field_refuse(place, name, i, bad, err,
-                                     "found %" PRId64 ": expected a UINT, 0 to 4294967295",
-                                     values[i]);
-        }
-        if (i < DIRECTML_DIMS_MAX) {
-            out[i] = (uint32_t)values[i];
-        }
-    }
-    return STATUS_OK;
-}
-
-static enum status read_data_type(const struct json_place *place,
-                                  struct directml_tensor *tensor, struct error *err)
-{
-    const char *text = NULL;
-    TRY(json_require_string(place, "DataType", &text, err));
-    char path[JSON_PATH_MAX];
-    json_path_of(place, "DataType", -1, path);
-    return directml_data_type_find(text, strlen(text), path, &tensor->dtype, err);
-}
-
-/* One name of Flags; index -1 if it is not in an array. */
-static enum status read_flag(const struct json_place *place, const json_t *flag, int index,
-                             struct directml_tensor *tensor, struct error *err)
-{
-    if (!json_is_string(flag)) {
-        return json_field_error(place, "Flags",
-                                "\"NONE\", \"OWNED_BY_DML\" or an array of them", err);
-    }
-    char path[JSON_PATH_MAX];
-    bool owned = false;
-    json_path_of(place, "Flags", index, path);
-    enum status status = directml_flag_find(json_string_value(flag), json_string_length(flag),
-                                            path, &owned, err);
-    tensor->owned_by_dml = tensor->owned_by_dml || owned;
-    return status;
-}
-
-/* Flags: one name or an array of names. */
-static enum status read_flags(const struct json_place *place, struct directml_tensor *tensor,
-                              struct error *err)
-{
-    const json_t *flags = json_field(place, "Flags");
-    if (flags == NULL) {
-        return STATUS_OK;
-    }
-    if (!json_is_array(flags)) {
-        return read_flag(place, flags, -1, tensor, err);
-    }
-    for (size_t i = 0; i < json_array_size(flags); i++) {
-        TRY(read_flag(place, json_array_get(flags, i), (int)i, tensor, err));
-    }
-    return STATUS_OK;
-}
-
-/* DimensionCount, which must count the Sizes. */
-static enum status read_dimension_count(const struct json_place *place,
-                                        const struct directml_tensor *tensor, struct error *err)
-{
-    uint32_t count = tensor->dims;
-    TRY(uint_field(place, "DimensionCount", &count, err));
-    if (count != tensor->dims) {
-        return json_field_refuse(place, "DimensionCount", -1, STATUS_INVALID_SHAPE, err,
-                                 "found %" PRIu32 ", but Sizes has %" PRIu32 " dimensions",
-                                 count, tensor->dims);
-    }
-    return STATUS_OK;
-}
-
-static enum status read_sizes(const struct directml_level *level,
-                              const struct json_place *place, struct directml_tensor *tensor,
-                              struct error *err)
-{
-    int count = -1;
-    TRY(uint_list(place, "Sizes", STATUS_INVALID_SHAPE, tensor->sizes, &count, err));
-    if (count < 0) {
-        return json_field_missing(place, "Sizes", err);
-    }
-    TRY(directml_check_dims(level, (uint64_t)count, place->path, err));
-    tensor->dims = (uint32_t)count;
-    return read_dimension_count(place, tensor, err);
-}
-
-static enum status read_strides(const struct json_place *place, struct directml_tensor *tensor,
-                                struct error *err)
-{
-    const json_t *strides = json_field(place, "Strides");
-    if (strides == NULL || json_is_null(strides)) {
-        return STATUS_OK; /* as with a null pointer: packed */
-    }
-    int count = 0;
-    TRY(uint_list(place, "Strides", STATUS_INVALID_STRIDES, tensor->strides, &count, err));
-    if ((uint32_t)count != tensor->dims) {
-        return json_field_refuse(place, "Strides", -1, STATUS_INVALID_STRIDES, err,
-                                 "found %d strides: expected one for each of the %" PRIu32
-                                 " dimensions",
-                                 count, tensor->dims);
-    }
-    tensor->has_strides = true;
-    return STATUS_OK;
-}
-
-static enum status read_total(const struct json_place *place, struct directml_tensor *tensor,
-                              struct error *err)
-{
-    int64_t total = 0;
-    TRY(json_field_int64(place, "TotalTensorSizeInBytes", &total, err));
-    if (total < 0) {
-        return json_field_error(place, "TotalTensorSizeInBytes", "a size in bytes, 0 or more",
-                                err);
-    }
-    tensor->total_bytes = (uint64_t)total;
-    return STATUS_OK;
-}
-
-/* From {"Type": ..., "Desc": {...}} to its Desc; a plain descriptor stays. */
-static enum status unwrap(struct json_place *place, struct error *err)
-{
-    if (json_field(place, "Type") == NULL && json_field(place, "Desc") == NULL) {
-        return STATUS_OK;
-    }
-    static const char *const known[] = {"Type", "Desc"};
-    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
-    const char *type = NULL;
-    TRY(json_field_string(place, "Type", &type, err));
-    if (type == NULL) {
-        return json_field_missing(place, "Type", err);
-    }
-    char path[JSON_PATH_MAX];
-    json_path_of(place, "Type", -1, path);
-    TRY(directml_tensor_type_find(type, strlen(type), path, err));
-    struct json_place inner;
-    TRY(json_field_object(place, "Desc", &inner, err));
-    if (inner.object == NULL) {
-        return json_field_missing(place, "Desc", err);
-    }
-    *place = inner;
-    return STATUS_OK;
-}
-
-/* Read and check the tensor descriptor desc.<name>; *place becomes that of its members. */
-static enum status read_tensor(const struct directml_level *level,
-                               const struct json_place *desc, const char *name,
-                               struct json_place *place, struct directml_tensor *tensor,
-                               struct error *err)
-{
-    static const char *const known[] = {"DataType",
-                                        "Flags",
-                                        "DimensionCount",
-                                        "Sizes",
-                                        "Strides",
-                                        "TotalTensorSizeInBytes",
-                                        "GuaranteedBaseOffsetAlignment"};
-    TRY(json_field_object(desc, name, place, err));
-    if (place->object == NULL) {
-        return json_field_missing(desc, name, err);
-    }
-    TRY(unwrap(place, err));
-    TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
-    TRY(read_data_type(place, tensor, err));
-    TRY(read_flags(place, tensor, err));
-    TRY(read_sizes(level, place, tensor, err));
-    TRY(read_strides(place, tensor, err));
-    TRY(read_total(place, tensor, err));
-    TRY(uint_field(place, "GuaranteedBaseOffsetAlignment", &tensor->alignment, err));
-    return directml_check_tensor(level, tensor, place->path, err);
-}
-
 /* ---- the operator ---- */
 
 static enum status read_axis(const struct json_place *desc, struct directml_operator *op,
@@ -269,10 +78,13 @@ static enum status read_axis(const struct json_place *desc, struct directml_oper
 static enum status read_direction(const struct json_place *desc, struct directml_operator *op,
                                   struct error *err)
 {
-    const char *direction = NULL;
-    TRY(json_require_string(desc, "AxisDirection", &direction, err));
-    TRY(directml_direction_find(direction, strlen(direction), "desc.AxisDirection",
-                                &op->decreasing, err));
+    static const struct directml_words words = {"DML_AXIS_DIRECTION_", "INCREASING",
+                                                "DECREASING"};
+    const json_t *direction = json_field(desc, "AxisDirection");
+    if (direction == NULL) {
+        return json_field_missing(desc, "AxisDirection", err);
+    }
+    TRY(directml_read_word(desc, "AxisDirection", -1, direction, &words, &op->decreasing, err));
     if (json_field(desc, "HasExclusiveSum") == NULL) {
         return json_field_missing(desc, "HasExclusiveSum", err);
     }
@@ -287,9 +99,9 @@ static enum status read_desc(const struct directml_level *level, const struct js
     struct json_place input;
     struct json_place output;
     TRY(json_fields_known(desc, known, ARRAY_COUNT(known), err));
-    TRY(read_tensor(level, desc, "InputTensor", &input, &op->input, err));
-    TRY(read_tensor(level, desc, "OutputTensor", &output, &op->output, err));
-    TRY(directml_check_output(&op->input, &op->output, output.path, err));
+    TRY(directml_read_tensor(level, desc, "InputTensor", &input, &op->input, err));
+    TRY(directml_read_tensor(level, desc, "OutputTensor", &output, &op->output, err));
+    TRY(directml_check_output(&op->input, &op->output, &output, err));
     TRY(read_axis(desc, op, err));
     TRY(read_direction(desc, op, err));
     op->output_member = json_field(desc, "OutputTensor");
@@ -303,9 +115,8 @@ static enum status read_operator(const json_t *object, struct directml_operator 
 {
     static const char *const known[] = {"type", "feature_level", "desc", "data"};
     struct json_place root = {.object = object, .path = ""};
-    const struct directml_level *level = directml_level_default();
+    const struct directml_level *level = NULL;
     const char *type = NULL;
-    const char *level_name = NULL;
     struct json_place desc;
     TRY(framed_no_parts(&root, err));
     TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
@@ -315,10 +126,7 @@ static enum status read_operator(const json_t *object, struct directml_operator 
         return error_set_field(err, STATUS_INVALID_FIELD, "type",
                                "this route runs DML_OPERATOR_CUMULATIVE_SUMMATION only");
     }
-    TRY(json_field_string(&root, "feature_level", &level_name, err));
-    if (level_name != NULL) {
-        TRY(directml_level_find(level_name, strlen(level_name), &level, err));
-    }
+    TRY(directml_read_level(&root, &level, err));
     TRY(json_field_object(&root, "desc", &desc, err));
     if (desc.object == NULL) {
         return json_field_missing(&root, "desc", err);
@@ -424,6 +232,20 @@ static enum status locate(const struct codec_request *request, struct directml *
     return locate_payload(request, dml, call, err);
 }
 
+static enum status read_request(const struct codec_request *request, struct byte_view head,
+                                struct directml *dml, struct scan_call *call, struct error *err)
+{
+    TRY(framed_no_query(request, err));
+    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err));
+    TRY(read_operator(dml->doc.root, &dml->op, err));
+    describe(&dml->op, &call->desc);
+    dml->output_text = json_doc_dump(dml->op.output_member);
+    if (dml->output_text == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
+    }
+    return locate(request, dml, call, err);
+}
+
 static enum status directml_decode(const struct codec_request *request, struct byte_view head,
                                    struct scan_call *call, struct error *err)
 {
@@ -432,23 +254,7 @@ static enum status directml_decode(const struct codec_request *request, struct b
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
     }
     struct scan_call found = {.dialect = dml};
-    enum status status = framed_no_query(request, err);
-    if (status == STATUS_OK) {
-        status = json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_operator(dml->doc.root, &dml->op, err);
-    }
-    if (status == STATUS_OK) {
-        describe(&dml->op, &found.desc);
-        dml->output_text = json_doc_dump(dml->op.output_member);
-        if (dml->output_text == NULL) {
-            status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
-        }
-    }
-    if (status == STATUS_OK) {
-        status = locate(request, dml, &found, err);
-    }
+    enum status status = read_request(request, head, dml, &found, err);
     if (status != STATUS_OK) {
         directml_release(&found);
         return status;
@@ -529,16 +335,11 @@ static const char *directml_plan_field(const struct scan_call *call, const char 
     return "";
 }
 
-static const struct codec directml_codec = {.name = "directml",
-                                            .head_need = framed_head_need,
-                                            .decode = directml_decode,
-                                            .complete = directml_complete,
-                                            .encode = directml_encode,
-                                            .head_max = directml_head_max,
-                                            .release = directml_release,
-                                            .plan_field = directml_plan_field};
-
-const struct codec *codec_directml(void)
-{
-    return &directml_codec;
-}
+const struct codec codec_directml = {.name = "directml",
+                                     .head_need = framed_head_need,
+                                     .decode = directml_decode,
+                                     .complete = directml_complete,
+                                     .encode = directml_encode,
+                                     .head_max = directml_head_max,
+                                     .release = directml_release,
+                                     .plan_field = directml_plan_field};

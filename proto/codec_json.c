@@ -62,9 +62,8 @@ static enum status nested_shape_error(const struct scan_desc *desc,
     attribute_shape_text(desc, expected, sizeof expected);
     return error_set_field(
         err, STATUS_INVALID_SHAPE, "shape",
-        "data is nested as [%s], shape says [%s]: they must agree, or data be "
-        "flat",
-        found, expected);
+        "data is nested as [%s], shape says [%s]: they must agree, or data be flat", found,
+        expected);
 }
 
 /* The shape of the tensor: the field's, or the nesting's. */
@@ -74,10 +73,9 @@ static enum status read_shape(const struct json_place *root, const struct json_a
     int given = -1;
     TRY(json_field_int64_list(root, "shape", LIMIT_RANK, desc->sizes, &given, err));
     if (given < 0 && desc->has_strides) {
-        return error_set_field(
-            err, STATUS_MISSING_FIELD, "shape",
-            "the field shape is missing: strides need it, because data is then "
-            "the flat buffer");
+        return error_set_field(err, STATUS_MISSING_FIELD, "shape",
+                               "the field shape is missing: strides need it, because data is "
+                               "then the flat buffer");
     }
     if (given < 0) {
         desc->rank = data->rank;
@@ -154,10 +152,9 @@ static enum status read_carry(const struct codec_request *request,
     const char *ignored = NULL;
     TRY(json_field_string(root, "carry", &ignored, err));
     if (request->carry_bytes > 0) {
-        return error_set_field(
-            err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
-            "Tally-Carry-Length is for raw and NPY bodies: in JSON the carry is "
-            "the member carry, in base64");
+        return error_set_field(err, STATUS_INVALID_FIELD, "Tally-Carry-Length",
+                               "Tally-Carry-Length is for raw and NPY bodies: in JSON the "
+                               "carry is the member carry, in base64");
     }
     if (ignored != NULL && text.text == NULL) {
         return json_field_error(root, "carry", "base64", err);

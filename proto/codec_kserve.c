@@ -178,8 +178,7 @@ static enum status check_carry(const struct framed_tensor *carry, struct error *
     if (carry->dtype != DTYPE_U8 || carry->rank != 1) {
         return json_field_refuse(
             &carry->place, "datatype", -1, STATUS_INVALID_DTYPE, err,
-            "found %s of %d dimensions: the carry is of datatype UINT8 and "
-            "one dimension",
+            "found %s of %d dimensions: the carry is of datatype UINT8 and one dimension",
             dtype_info(carry->dtype)->kserve, carry->rank);
     }
     if (carry->shm.region[0] != '\0') {
@@ -301,9 +300,6 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     out->binary = binary_default;
     out->carry_binary = binary_default;
     TRY(json_field_array(root, "outputs", &list, err));
-    if (json_array_size(list) == 0) {
-        return STATUS_OK;
-    }
     struct json_place place;
     for (size_t i = 0; i < json_array_size(list); i++) { /* no more than 3 */
         TRY(json_array_object(root, "outputs", list, (int)i, &place, err));
@@ -376,7 +372,7 @@ static enum status place_axis(struct kserve *kserve, struct scan_call *call, str
     char path[JSON_PATH_MAX];
     json_path_of(&axis->place, "data", -1, path);
     TRY(framed_axis_from_json(axis, &value, err));
-    return kserve_put_axis(&kserve->attributes, value, path, err);
+    return kserve_put(&kserve->attributes, KSERVE_AXIS, value, path, err);
 }
 
 static enum status place_output(const struct kserve *kserve, struct scan_call *call,
@@ -528,7 +524,7 @@ static enum status complete_axis(struct scan_call *call, const void *input, stru
     const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
                                      : (const void *)call->axis_bytes;
     int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
-    TRY(kserve_put_axis(&kserve->attributes, value, axis->place.path, err));
+    TRY(kserve_put(&kserve->attributes, KSERVE_AXIS, value, axis->place.path, err));
     call->desc.axis = value;
     return STATUS_OK;
 }
@@ -623,46 +619,24 @@ static uint64_t kserve_head_max(const struct scan_call *call)
     return has_text(call) ? json_tensor_write_max(&print, around) : around;
 }
 
-static void write_output(const struct scan_call *call, const void *output, uint64_t bytes,
-                         struct json_writer *w)
+/* One output: its bytes behind the text, as text, or, with neither, in shared memory. */
+static void write_tensor(struct json_writer *w, const char *name,
+                         const struct json_print *print, const int64_t *sizes, int rank,
+                         bool binary, bool text)
 {
-    const struct kserve *kserve = call->dialect;
-    const struct scan_desc *desc = &call->desc;
+    const struct dtype_info *info = dtype_info(print->dtype);
     json_writer_begin_object(w);
-    json_writer_member_string(w, "name", MODEL_OUTPUT);
-    json_writer_member_string(w, "datatype", dtype_info(desc->dtype)->kserve);
-    json_writer_member_int_list(w, "shape", desc->sizes, desc->rank);
-    if (kserve->output.binary) {
+    json_writer_member_string(w, "name", name);
+    json_writer_member_string(w, "datatype", info->kserve);
+    json_writer_member_int_list(w, "shape", sizes, rank);
+    if (binary) {
         /* the only key that may be here: clients take others for an error */
         json_writer_member_object(w, "parameters");
-        json_writer_member_uint(w, "binary_data_size", bytes);
+        json_writer_member_uint(w, "binary_data_size", print->elements * info->bytes);
         json_writer_end_object(w);
-    } else if (call->output_shm.region[0] == '\0') {
-        const struct json_print print = print_of(call, output);
+    } else if (text) {
         json_writer_key(w, "data");
-        json_tensor_write(&print, w);
-    }
-    json_writer_end_object(w);
-}
-
-/* The carry is the head of the answer so far; its bytes go behind the text. */
-static void write_carry(const struct kserve *kserve, const struct answer *answer,
-                        struct json_writer *w)
-{
-    const int64_t size = (int64_t)answer->head_bytes;
-    json_writer_begin_object(w);
-    json_writer_member_string(w, "name", MODEL_CARRY);
-    json_writer_member_string(w, "datatype", dtype_info(DTYPE_U8)->kserve);
-    json_writer_member_int_list(w, "shape", &size, 1);
-    if (kserve->output.carry_binary) {
-        json_writer_member_object(w, "parameters");
-        json_writer_member_uint(w, "binary_data_size", answer->head_bytes);
-        json_writer_end_object(w);
-    } else {
-        const struct json_print print = {
-            .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
-        json_writer_key(w, "data");
-        json_tensor_write(&print, w);
+        json_tensor_write(print, w);
     }
     json_writer_end_object(w);
 }
@@ -684,9 +658,14 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_member_string(&w, "model_version", MODEL_VERSION);
     json_writer_member_array(&w, "outputs");
     if (answer->head_bytes > 0) { /* first: between the text and the output's bytes is room */
-        write_carry(kserve, answer, &w);
+        const int64_t size = (int64_t)answer->head_bytes;
+        const struct json_print print = {
+            .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
+        write_tensor(&w, MODEL_CARRY, &print, &size, 1, kserve->output.carry_binary, true);
     }
-    write_output(call, output, bytes, &w);
+    const struct json_print print = print_of(call, output);
+    write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
+                 kserve->output.binary, has_text(call));
     json_writer_end_array(&w);
     json_writer_end_object(&w);
     const struct byte_view carry = {answer->head,
@@ -713,16 +692,11 @@ static const char *kserve_plan_field(const struct scan_call *call, const char *f
     return tensor_is_first ? "inputs[0].data" : "inputs[1].data";
 }
 
-static const struct codec kserve_codec = {.name = "kserve",
-                                          .head_need = kserve_head_need,
-                                          .decode = kserve_decode,
-                                          .complete = kserve_complete,
-                                          .encode = kserve_encode,
-                                          .head_max = kserve_head_max,
-                                          .release = kserve_release,
-                                          .plan_field = kserve_plan_field};
-
-const struct codec *codec_kserve(void)
-{
-    return &kserve_codec;
-}
+const struct codec codec_kserve = {.name = "kserve",
+                                   .head_need = kserve_head_need,
+                                   .decode = kserve_decode,
+                                   .complete = kserve_complete,
+                                   .encode = kserve_encode,
+                                   .head_max = kserve_head_max,
+                                   .release = kserve_release,
+                                   .plan_field = kserve_plan_field};

@@ -66,10 +66,9 @@ static enum status check_desc(const struct scan_desc *desc, const struct attribu
                               struct error *err)
 {
     if (desc->rank == 0) {
-        return error_set_field(
-            err, STATUS_INVALID_SHAPE, "shape",
-            "the NPY shape is (): a scalar has no axis to sum along, send at "
-            "least one dimension");
+        return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
+                               "the NPY shape is (): a scalar has no axis to sum along, send "
+                               "at least one dimension");
     }
     return attributes_check_strides(desc, lists, err);
 }

@@ -44,9 +44,8 @@ static enum status read_precision(struct framed_tensor *port, struct error *err)
     if (!dtype_find(DTYPE_FAMILY_OPENVINO, text, strlen(text), &port->dtype)) {
         return json_field_refuse(
             &port->place, "precision", -1, STATUS_INVALID_DTYPE, err,
-            "\"%.40s\" is no numeric type of whole bytes: expected FP16, BF16, "
-            "FP32, FP64, I8, I16, I32, I64, U8, U16, U32, U64, or the same as "
-            "an element type, f16 to u64",
+            "\"%.40s\" is no numeric type of whole bytes: expected FP16, BF16, FP32, FP64, I8, "
+            "I16, I32, I64, U8, U16, U32, U64, or the same as an element type, f16 to u64",
             text);
     }
     return STATUS_OK;
@@ -160,12 +159,15 @@ static enum status read_inputs(const struct json_place *root, struct openvino *o
     return STATUS_OK;
 }
 
-static enum status read_root(const struct codec_request *request, struct openvino *openvino,
-                             struct scan_call *call, struct error *err)
+static enum status read_request(const struct codec_request *request, struct byte_view head,
+                                struct openvino *openvino, struct scan_call *call,
+                                struct error *err)
 {
     static const char *const known[] = {"attributes", "inputs"};
-    struct json_place root = {.object = openvino->doc.root, .path = ""};
     const struct framed_tensor *data = &openvino->data;
+    TRY(framed_no_query(request, err));
+    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &openvino->doc, err));
+    struct json_place root = {.object = openvino->doc.root, .path = ""};
     TRY(framed_no_parts(&root, err));
     TRY(json_fields_known(&root, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&root, &call->desc, err));
@@ -194,13 +196,7 @@ static enum status openvino_decode(const struct codec_request *request, struct b
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
     }
     struct scan_call found = {.dialect = openvino};
-    enum status status = framed_no_query(request, err);
-    if (status == STATUS_OK) {
-        status = json_doc_parse(head.bytes, head.count, request->parallel, &openvino->doc, err);
-    }
-    if (status == STATUS_OK) {
-        status = read_root(request, openvino, &found, err);
-    }
+    enum status status = read_request(request, head, openvino, &found, err);
     if (status != STATUS_OK) {
         openvino_release(&found);
         return status;
@@ -258,9 +254,8 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     json_writer_begin_object(&w);
     json_writer_member_array(&w, "outputs");
     json_writer_begin_object(&w);
-    json_writer_member_string(&w, "precision",
-                              json_string_value(json_field(
-                                  &port->place, "precision"))); /* spelled as the client did */
+    const json_t *precision = json_field(&port->place, "precision");
+    json_writer_member_string(&w, "precision", json_string_value(precision)); /* as it came */
     json_writer_member_int_list(&w, "shape", port->sizes, port->rank);
     if (port->binary) {
         json_writer_member_uint(&w, "binary_data_size", port->bytes);
@@ -281,16 +276,11 @@ static const char *openvino_plan_field(const struct scan_call *call, const char 
     return strcmp(field, "axis") == 0 ? "inputs[1].data" : "inputs[0].shape";
 }
 
-static const struct codec openvino_codec = {.name = "openvino",
-                                            .head_need = framed_head_need,
-                                            .decode = openvino_decode,
-                                            .complete = openvino_complete,
-                                            .encode = openvino_encode,
-                                            .head_max = openvino_head_max,
-                                            .release = openvino_release,
-                                            .plan_field = openvino_plan_field};
-
-const struct codec *codec_openvino(void)
-{
-    return &openvino_codec;
-}
+const struct codec codec_openvino = {.name = "openvino",
+                                     .head_need = framed_head_need,
+                                     .decode = openvino_decode,
+                                     .complete = openvino_complete,
+                                     .encode = openvino_encode,
+                                     .head_max = openvino_head_max,
+                                     .release = openvino_release,
+                                     .plan_field = openvino_plan_field};

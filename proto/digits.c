@@ -14,3 +14,12 @@ size_t digits_read(const char *text, size_t bytes, uint64_t *value, bool *fits)
     *fits = !overflow;
     return count;
 }
+
+int hex_digit(char c)
+{
+    const int lower = c | 0x20;
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}

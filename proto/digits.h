@@ -1,4 +1,4 @@
-/* Whole numbers in decimal digits, in query strings, headers, settings and NPY files: the one
+/* Whole numbers in digits, in query strings, headers, settings and NPY files: the one
  * place where a number in text can overflow. (Numbers in JSON are proto/json/number_text.h's.)
  * No sign, no blanks, no prefix: callers know what may stand around the digits. Thread: any. */
 #ifndef TALLY_PROTO_DIGITS_H
@@ -13,5 +13,8 @@
 /* Read the digits that text[0..bytes) begins with, and return how many there are, 0 for none.
  * *value is the number, *fits whether 64 bits hold it. */
 MUST_CHECK size_t digits_read(const char *text, size_t bytes, uint64_t *value, bool *fits);
+
+/* The value of a hexadecimal digit in either case; -1: it is none. */
+int hex_digit(char c);
 
 #endif

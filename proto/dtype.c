@@ -5,15 +5,16 @@
 #include <string.h>
 
 static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
-#define X(symbol, size, type_kind, v1, oip, model, array, dml, ir, ov) \
-    [DTYPE_##symbol] = {.name = v1,                                    \
-                        .kserve = oip,                                 \
-                        .npy = array,                                  \
-                        .directml = dml,                               \
-                        .openvino_ir = ir,                             \
-                        .openvino_type = ov,                           \
-                        .bytes = size,                                 \
-                        .kind = DTYPE_KIND_##type_kind},
+#define X(symbol, size, type_kind, exponent, v1, oip, model, array, dml, ir, ov) \
+    [DTYPE_##symbol] = {.name = v1,                                              \
+                        .kserve = oip,                                           \
+                        .npy = array,                                            \
+                        .directml = dml,                                         \
+                        .openvino_ir = ir,                                       \
+                        .openvino_type = ov,                                     \
+                        .bytes = size,                                           \
+                        .kind = DTYPE_KIND_##type_kind,                          \
+                        .exponent_bits = exponent},
     DTYPE_TABLE(X)
 #undef X
 };
@@ -23,36 +24,38 @@ const struct dtype_info *dtype_info(enum dtype dtype)
     return &dtype_rows[dtype];
 }
 
+bool dtype_is_float(enum dtype dtype)
+{
+    return dtype_rows[dtype].kind == DTYPE_KIND_FLOAT;
+}
+
+bool dtype_has_native(enum dtype dtype)
+{
+    return dtype_is_float(dtype) && dtype_rows[dtype].bytes < 8;
+}
+
+uint64_t dtype_bits(enum dtype dtype, int value)
+{
+    const struct dtype_info *info = &dtype_rows[dtype];
+    const int width = 8 * (int)info->bytes;
+    uint64_t bits = (uint64_t)(int64_t)value;
+    if (info->kind == DTYPE_KIND_FLOAT) {
+        const int fraction = width - 1 - info->exponent_bits;
+        const int bias = (1 << (info->exponent_bits - 1)) - 1;
+        const uint64_t magnitude = value < 0 ? -bits : bits;
+        bits = (uint64_t)(value < 0) << (width - 1);
+        if (magnitude != 0) { /* its leading bit is not stored, but adds one to the exponent */
+            const int power = 63 - __builtin_clzll(magnitude);
+            bits +=
+                ((uint64_t)(bias + power - 1) << fraction) + (magnitude << (fraction - power));
+        }
+    }
+    return width == 64 ? bits : bits & ((UINT64_C(1) << width) - 1);
+}
+
 static bool same(const char *name, const char *text, size_t length)
 {
     return name != NULL && strlen(name) == length && memcmp(name, text, length) == 0;
-}
-
-static bool row_matches(const struct dtype_info *row, enum dtype_family family,
-                        const char *text, size_t length)
-{
-    switch (family) {
-    case DTYPE_FAMILY_NAME:
-        return same(row->name, text, length);
-    case DTYPE_FAMILY_KSERVE:
-        return same(row->kserve, text, length);
-    case DTYPE_FAMILY_DIRECTML:
-        return same(row->directml, text, length);
-    case DTYPE_FAMILY_OPENVINO:
-        return same(row->openvino_ir, text, length) || same(row->openvino_type, text, length);
-    }
-    return false;
-}
-
-bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out)
-{
-    for (int i = 0; i < DTYPE_COUNT; i++) {
-        if (row_matches(&dtype_rows[i], family, text, length)) {
-            *out = (enum dtype)i;
-            return true;
-        }
-    }
-    return false;
 }
 
 static const char *family_name(enum dtype dtype, enum dtype_family family)
@@ -69,6 +72,19 @@ static const char *family_name(enum dtype dtype, enum dtype_family family)
         return info->openvino_ir;
     }
     return NULL;
+}
+
+bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out)
+{
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        if (same(family_name((enum dtype)i, family), text, length) ||
+            (family == DTYPE_FAMILY_OPENVINO &&
+             same(dtype_rows[i].openvino_type, text, length))) {
+            *out = (enum dtype)i;
+            return true;
+        }
+    }
+    return false;
 }
 
 void dtype_list(enum dtype_family family, char *text, size_t size)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum dtype_kind {
     DTYPE_KIND_FLOAT,
@@ -13,20 +14,21 @@ enum dtype_kind {
 };
 
 /* clang-format off */
-/*        symbol bytes kind      name        kserve    model     npy    DirectML   OV IR   OV      */
-#define DTYPE_TABLE(X)                                                                             \
-        X(F16,   2,    FLOAT,    "float16",  "FP16",   "fp16",   "<f2", "FLOAT16", "FP16", "f16")  \
-        X(BF16,  2,    FLOAT,    "bfloat16", "BF16",   "bf16",   NULL,  NULL,      "BF16", "bf16") \
-        X(F32,   4,    FLOAT,    "float32",  "FP32",   "fp32",   "<f4", "FLOAT32", "FP32", "f32")  \
-        X(F64,   8,    FLOAT,    "float64",  "FP64",   "fp64",   "<f8", "FLOAT64", "FP64", "f64")  \
-        X(I8,    1,    SIGNED,   "int8",     "INT8",   "int8",   "|i1", "INT8",    "I8",   "i8")   \
-        X(I16,   2,    SIGNED,   "int16",    "INT16",  "int16",  "<i2", "INT16",   "I16",  "i16")  \
-        X(I32,   4,    SIGNED,   "int32",    "INT32",  "int32",  "<i4", "INT32",   "I32",  "i32")  \
-        X(I64,   8,    SIGNED,   "int64",    "INT64",  "int64",  "<i8", "INT64",   "I64",  "i64")  \
-        X(U8,    1,    UNSIGNED, "uint8",    "UINT8",  "uint8",  "|u1", "UINT8",   "U8",   "u8")   \
-        X(U16,   2,    UNSIGNED, "uint16",   "UINT16", "uint16", "<u2", "UINT16",  "U16",  "u16")  \
-        X(U32,   4,    UNSIGNED, "uint32",   "UINT32", "uint32", "<u4", "UINT32",  "U32",  "u32")  \
-        X(U64,   8,    UNSIGNED, "uint64",   "UINT64", "uint64", "<u8", "UINT64",  "U64",  "u64")
+/* B: bytes; exp: exponent bits of a float. The order is libtally's ABI. */
+/*    symbol B  kind      exp name        kserve    model     npy    DirectML   OV IR   OV     */
+#define DTYPE_TABLE(X)                                                                         \
+    X(F16,  2, FLOAT,    5,  "float16",  "FP16",   "fp16",   "<f2", "FLOAT16", "FP16", "f16")  \
+    X(BF16, 2, FLOAT,    8,  "bfloat16", "BF16",   "bf16",   NULL,  NULL,      "BF16", "bf16") \
+    X(F32,  4, FLOAT,    8,  "float32",  "FP32",   "fp32",   "<f4", "FLOAT32", "FP32", "f32")  \
+    X(F64,  8, FLOAT,    11, "float64",  "FP64",   "fp64",   "<f8", "FLOAT64", "FP64", "f64")  \
+    X(I8,   1, SIGNED,   0,  "int8",     "INT8",   "int8",   "|i1", "INT8",    "I8",   "i8")   \
+    X(I16,  2, SIGNED,   0,  "int16",    "INT16",  "int16",  "<i2", "INT16",   "I16",  "i16")  \
+    X(I32,  4, SIGNED,   0,  "int32",    "INT32",  "int32",  "<i4", "INT32",   "I32",  "i32")  \
+    X(I64,  8, SIGNED,   0,  "int64",    "INT64",  "int64",  "<i8", "INT64",   "I64",  "i64")  \
+    X(U8,   1, UNSIGNED, 0,  "uint8",    "UINT8",  "uint8",  "|u1", "UINT8",   "U8",   "u8")   \
+    X(U16,  2, UNSIGNED, 0,  "uint16",   "UINT16", "uint16", "<u2", "UINT16",  "U16",  "u16")  \
+    X(U32,  4, UNSIGNED, 0,  "uint32",   "UINT32", "uint32", "<u4", "UINT32",  "U32",  "u32")  \
+    X(U64,  8, UNSIGNED, 0,  "uint64",   "UINT64", "uint64", "<u8", "UINT64",  "U64",  "u64")
 /* clang-format on */
 
 enum dtype {
@@ -45,9 +47,18 @@ struct dtype_info {
     const char *openvino_type; /* element type name: "f32" */
     size_t bytes;              /* size of one element */
     enum dtype_kind kind;
+    int exponent_bits; /* of a float, else 0; the fraction has the rest but the sign */
 };
 
 const struct dtype_info *dtype_info(enum dtype dtype);
+
+bool dtype_is_float(enum dtype dtype);
+
+/* A float that is summed in float64 or, where that is asked for, in float32. */
+bool dtype_has_native(enum dtype dtype);
+
+/* The bits of a small whole number: one whose magnitude the fraction has room for. */
+uint64_t dtype_bits(enum dtype dtype, int value);
 
 /* One name family of the table, for dtype_find(). */
 enum dtype_family {

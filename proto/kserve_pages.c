@@ -116,86 +116,61 @@ void kserve_page_config(struct json_writer *w, const struct model *model,
 
 /* ---- statistics, index, shared memory ---- */
 
-static void put_duration(struct json_writer *w, const char *key,
-                         const struct kserve_duration *duration)
+static json_t *duration(const struct kserve_duration *duration)
 {
-    json_writer_member_object(w, key);
-    json_writer_member_uint(w, "count", duration->count);
-    json_writer_member_uint(w, "ns", duration->ns);
-    json_writer_end_object(w);
+    return json_pack("{s:I, s:I}", "count", (json_int_t)duration->count, "ns",
+                     (json_int_t)duration->ns);
 }
 
-static void batch_stats(struct json_writer *w, const struct kserve_model_stats *stats)
-{
-    json_writer_member_array(w, "batch_stats");
-    for (size_t i = 0; i < stats->batch_count; i++) {
-        const struct kserve_batch_stats *batch = &stats->batches[i];
-        json_writer_begin_object(w);
-        json_writer_member_uint(w, "batch_size", batch->batch_size);
-        put_duration(w, "compute_input", &batch->compute_input);
-        put_duration(w, "compute_infer", &batch->compute_infer);
-        put_duration(w, "compute_output", &batch->compute_output);
-        json_writer_end_object(w);
-    }
-    json_writer_end_array(w);
-}
-
-static void model_stats(struct json_writer *w, const struct model *model,
-                        const struct kserve_model_stats *stats)
+static json_t *model_stats(const struct model *model, const struct kserve_model_stats *stats)
 {
     static const struct kserve_duration none = {.count = 0};
-    json_writer_begin_object(w);
-    json_writer_member_string(w, "name", model->name);
-    json_writer_member_string(w, "version", MODEL_VERSION);
-    json_writer_member_uint(w, "last_inference", stats->last_inference_ms);
-    json_writer_member_uint(w, "inference_count", stats->inference_count);
-    json_writer_member_uint(w, "execution_count", stats->execution_count);
-    json_writer_member_object(w, "inference_stats");
-    put_duration(w, "success", &stats->success);
-    put_duration(w, "fail", &stats->fail);
-    put_duration(w, "queue", &stats->queue);
-    put_duration(w, "compute_input", &stats->compute_input);
-    put_duration(w, "compute_infer", &stats->compute_infer);
-    put_duration(w, "compute_output", &stats->compute_output);
-    put_duration(w, "cache_hit", &none);
-    put_duration(w, "cache_miss", &none);
-    json_writer_end_object(w);
-    json_writer_member_object(w, "response_stats");
-    json_writer_end_object(w);
-    batch_stats(w, stats);
-    json_writer_member_array(w, "memory_usage");
-    json_writer_end_array(w);
-    json_writer_end_object(w);
+    json_t *batches = json_array();
+    for (size_t i = 0; i < stats->batch_count; i++) {
+        const struct kserve_batch_stats *batch = &stats->batches[i];
+        json_array_append_new(batches,
+                              json_pack("{s:I, s:o, s:o, s:o}", "batch_size",
+                                        (json_int_t)batch->batch_size, "compute_input",
+                                        duration(&batch->compute_input), "compute_infer",
+                                        duration(&batch->compute_infer), "compute_output",
+                                        duration(&batch->compute_output)));
+    }
+    json_t *sums = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "success", duration(&stats->success),
+        "fail", duration(&stats->fail), "queue", duration(&stats->queue), "compute_input",
+        duration(&stats->compute_input), "compute_infer", duration(&stats->compute_infer),
+        "compute_output", duration(&stats->compute_output), "cache_hit", duration(&none),
+        "cache_miss", duration(&none));
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:{}, s:o, s:[]}", "name", model->name,
+                     "version", MODEL_VERSION, "last_inference",
+                     (json_int_t)stats->last_inference_ms, "inference_count",
+                     (json_int_t)stats->inference_count, "execution_count",
+                     (json_int_t)stats->execution_count, "inference_stats", sums,
+                     "response_stats", "batch_stats", batches, "memory_usage");
 }
 
 void kserve_page_stats(struct json_writer *w, const struct model *model,
                        const struct kserve_model_stats *stats)
 {
-    json_writer_begin_object(w);
-    json_writer_member_array(w, "model_stats");
+    json_t *list = json_array();
     for (size_t i = 0; i < model_count(); i++) {
         if (model == NULL || model == model_at(i)) {
-            model_stats(w, model_at(i), &stats[i]);
+            json_array_append_new(list, model_stats(model_at(i), &stats[i]));
         }
     }
-    json_writer_end_array(w);
-    json_writer_end_object(w);
+    put_packed(w, json_pack("{s:o}", "model_stats", list));
 }
 
 void kserve_page_index(struct json_writer *w, bool ready, bool only_ready)
 {
-    json_writer_begin_array(w);
+    json_t *list = json_array();
     for (size_t i = 0; i < model_count() && (ready || !only_ready); i++) {
-        json_writer_begin_object(w);
-        json_writer_member_string(w, "name", model_at(i)->name);
-        json_writer_member_string(w, "version", MODEL_VERSION);
-        json_writer_member_string(w, "state", ready ? "READY" : "UNAVAILABLE");
-        if (!ready) {
-            json_writer_member_string(w, "reason", "no device is ready");
-        }
-        json_writer_end_object(w);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s*}", "name",
+                                              model_at(i)->name, "version", MODEL_VERSION,
+                                              "state", ready ? "READY" : "UNAVAILABLE",
+                                              "reason", ready ? NULL : "no device is ready"));
     }
-    json_writer_end_array(w);
+    put_packed(w, list);
 }
 
 void kserve_page_shm(struct json_writer *w, const struct kserve_shm_region *regions,

@@ -1,5 +1,5 @@
-/* Reading parameters. Each attribute has a slot; filling one twice with different values is the
- * client's contradiction, whichever spellings it used. */
+/* Reading parameters. An attribute may be spelt in several ways; naming it twice with different
+ * values is the client's contradiction, whichever spellings it used. */
 #include "proto/kserve_parameters.h"
 
 #include "proto/attributes.h"
@@ -9,55 +9,95 @@
 #include <string.h>
 #include <strings.h>
 
-static enum status put_bool(bool *has, bool *slot, bool value, const char *field,
-                            struct error *err)
+enum value_kind {
+    VALUE_INTEGER,
+    VALUE_BOOLEAN,
+    VALUE_DIRECTION, /* from here on words */
+    VALUE_PRECISION,
+    VALUE_PART
+};
+
+static const struct spelling {
+    const char *name;
+    enum kserve_attribute attribute;
+    enum value_kind kind;
+} spellings[] = {
+    {"axis", KSERVE_AXIS, VALUE_INTEGER},
+    {"exclusive", KSERVE_EXCLUSIVE, VALUE_BOOLEAN},
+    {"has_exclusive_sum", KSERVE_EXCLUSIVE, VALUE_BOOLEAN},
+    {"reverse", KSERVE_REVERSE, VALUE_BOOLEAN},
+    {"axis_direction", KSERVE_REVERSE, VALUE_DIRECTION},
+    {"precision", KSERVE_PRECISION, VALUE_PRECISION},
+    {"part", KSERVE_PART, VALUE_PART},
+};
+
+/* As messages list them. */
+#define ATTRIBUTE_NAMES \
+    "axis", "exclusive", "reverse", "precision", "axis_direction", "has_exclusive_sum", "part"
+
+enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribute attribute,
+                       int64_t value, const char *field, struct error *err)
 {
-    if (*has && *slot != value) {
+    int64_t *slot = &attributes->values[attribute];
+    if (attributes->given[attribute] && *slot != value && attribute == KSERVE_AXIS) {
+        return error_set_field(err, STATUS_INVALID_AXIS, field,
+                               "found axis %" PRId64 ", but %" PRId64
+                               " is given elsewhere in the request",
+                               value, *slot);
+    }
+    if (attributes->given[attribute] && *slot != value) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
                                "contradicts another parameter that says the same thing");
     }
-    *has = true;
+    attributes->given[attribute] = true;
     *slot = value;
     return STATUS_OK;
 }
 
-enum status kserve_put_axis(struct kserve_attributes *attributes, int64_t axis,
-                            const char *field, struct error *err)
+/* "increasing", "decreasing", in any case, with DirectML's prefix or without. */
+static enum status read_direction(const char *field, const char *text, bool *down,
+                                  struct error *err)
 {
-    if (attributes->has_axis && attributes->axis != axis) {
-        return error_set_field(err, STATUS_INVALID_AXIS, field,
-                               "found axis %" PRId64 ", but %" PRId64
-                               " is given elsewhere in the request",
-                               axis, attributes->axis);
+    static const char prefix[] = "DML_AXIS_DIRECTION_";
+    const char *name = text;
+    if (strncasecmp(name, prefix, sizeof prefix - 1) == 0) {
+        name += sizeof prefix - 1;
     }
-    attributes->has_axis = true;
-    attributes->axis = axis;
-    return STATUS_OK;
-}
-
-static enum status put_precision(struct kserve_attributes *attributes, enum precision precision,
-                                 const char *field, struct error *err)
-{
-    if (attributes->has_precision && attributes->precision != precision) {
+    *down = strcasecmp(name, "decreasing") == 0;
+    if (!*down && strcasecmp(name, "increasing") != 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "contradicts another precision in the request");
+                               "expected \"increasing\" or \"decreasing\"");
     }
-    attributes->has_precision = true;
-    attributes->precision = precision;
     return STATUS_OK;
 }
 
-static enum status put_part(struct kserve_attributes *attributes, const char *text,
-                            const char *field, struct error *err)
+/* The value of an attribute from a text. */
+static enum status text_value(enum value_kind kind, const char *field, const char *text,
+                              int64_t *out, struct error *err)
 {
+    bool flag = false;
+    enum precision precision = PRECISION_WIDE;
     enum scan_part part = SCAN_PART_WHOLE;
-    TRY(carry_part(field, text, &part, err));
-    if (attributes->has_part && attributes->part != part) {
-        return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "contradicts another part in the request");
+    switch (kind) {
+    case VALUE_INTEGER:
+        return attribute_int64(field, text, out, err);
+    case VALUE_BOOLEAN:
+        TRY(attribute_bool(field, text, &flag, err));
+        *out = flag;
+        return STATUS_OK;
+    case VALUE_DIRECTION:
+        TRY(read_direction(field, text, &flag, err));
+        *out = flag;
+        return STATUS_OK;
+    case VALUE_PRECISION:
+        TRY(attribute_precision(field, text, &precision, err));
+        *out = precision;
+        return STATUS_OK;
+    case VALUE_PART:
+        break;
     }
-    attributes->has_part = true;
-    attributes->part = part;
+    TRY(carry_part(field, text, &part, err));
+    *out = part;
     return STATUS_OK;
 }
 
@@ -73,91 +113,41 @@ static enum status present(const struct json_place *place, const char *name, boo
     return STATUS_OK;
 }
 
-/* One boolean attribute under one name. */
-static enum status read_bool(const struct json_place *place, const char *name, bool *has,
-                             bool *slot, struct error *err)
+/* A boolean; *found is false if it is absent. */
+static enum status read_bool(const struct json_place *place, const char *name, bool *found,
+                             bool *out, struct error *err)
 {
-    bool found = false;
-    bool value = false;
-    char path[JSON_PATH_MAX];
-    TRY(present(place, name, &found, err));
-    if (!found) {
-        return STATUS_OK;
-    }
-    TRY(json_field_bool(place, name, true, &value, err));
-    json_path_of(place, name, -1, path);
-    return put_bool(has, slot, value, path, err);
-}
-
-/* "increasing", "decreasing", in any case, with DirectML's prefix or without. */
-static enum status put_direction(struct kserve_attributes *attributes, const char *text,
-                                 const char *field, struct error *err)
-{
-    static const char prefix[] = "DML_AXIS_DIRECTION_";
-    const char *name = text;
-    if (strncasecmp(name, prefix, sizeof prefix - 1) == 0) {
-        name += sizeof prefix - 1;
-    }
-    bool down = strcasecmp(name, "decreasing") == 0;
-    if (!down && strcasecmp(name, "increasing") != 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "expected \"increasing\" or \"decreasing\"");
-    }
-    return put_bool(&attributes->has_reverse, &attributes->reverse, down, field, err);
-}
-
-static enum status read_axis(const struct json_place *place,
-                             struct kserve_attributes *attributes, struct error *err)
-{
-    bool found = false;
-    int64_t axis = 0;
-    char path[JSON_PATH_MAX];
-    TRY(present(place, "axis", &found, err));
-    if (!found) {
-        return STATUS_OK;
-    }
-    TRY(json_field_int64(place, "axis", &axis, err));
-    json_path_of(place, "axis", -1, path);
-    return kserve_put_axis(attributes, axis, path, err);
-}
-
-static enum status read_words(const struct json_place *place,
-                              struct kserve_attributes *attributes, struct error *err)
-{
-    bool found = false;
-    const char *text = NULL;
-    enum precision precision = PRECISION_WIDE;
-    char path[JSON_PATH_MAX];
-    TRY(present(place, "axis_direction", &found, err));
-    if (found) {
-        json_path_of(place, "axis_direction", -1, path);
-        TRY(json_field_string(place, "axis_direction", &text, err));
-        TRY(put_direction(attributes, text, path, err));
-    }
-    TRY(present(place, "precision", &found, err));
-    if (found) {
-        json_path_of(place, "precision", -1, path);
-        TRY(json_field_precision(place, "precision", &precision, err));
-        TRY(put_precision(attributes, precision, path, err));
-    }
-    TRY(present(place, "part", &found, err));
-    if (found) {
-        json_path_of(place, "part", -1, path);
-        TRY(json_field_string(place, "part", &text, err));
-        TRY(put_part(attributes, text, path, err));
-    }
-    return STATUS_OK;
+    TRY(present(place, name, found, err));
+    return json_field_bool(place, name, true, out, err);
 }
 
 static enum status read_attributes(const struct json_place *place,
                                    struct kserve_attributes *attributes, struct error *err)
 {
-    TRY(read_axis(place, attributes, err));
-    TRY(read_bool(place, "exclusive", &attributes->has_exclusive, &attributes->exclusive, err));
-    TRY(read_bool(place, "has_exclusive_sum", &attributes->has_exclusive,
-                  &attributes->exclusive, err));
-    TRY(read_bool(place, "reverse", &attributes->has_reverse, &attributes->reverse, err));
-    return read_words(place, attributes, err);
+    for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
+        const struct spelling *row = &spellings[i];
+        const char *text = NULL;
+        char path[JSON_PATH_MAX];
+        bool found = false;
+        bool flag = false;
+        int64_t value = 0;
+        TRY(present(place, row->name, &found, err));
+        if (!found) {
+            continue;
+        }
+        json_path_of(place, row->name, -1, path);
+        if (row->kind == VALUE_INTEGER) {
+            TRY(json_field_int64(place, row->name, &value, err));
+        } else if (row->kind == VALUE_BOOLEAN) {
+            TRY(json_field_bool(place, row->name, true, &flag, err));
+            value = flag;
+        } else {
+            TRY(json_field_string(place, row->name, &text, err));
+            TRY(text_value(row->kind, path, text, &value, err));
+        }
+        TRY(kserve_put(attributes, row->attribute, value, path, err));
+    }
+    return STATUS_OK;
 }
 
 /* A count or size: an integer of 0 or more; *found is false if it is absent. */
@@ -208,11 +198,9 @@ enum status kserve_read_request_parameters(const struct json_place *root,
                                            struct kserve_attributes *attributes,
                                            struct error *err)
 {
-    static const char *const known[] = {
-        "axis",           "exclusive",         "reverse",     "precision",
-        "axis_direction", "has_exclusive_sum", "part",        "binary_data_output",
-        "timeout",        "priority",          "sequence_id", "sequence_start",
-        "sequence_end"};
+    static const char *const known[] = {ATTRIBUTE_NAMES, "binary_data_output", "timeout",
+                                        "priority",      "sequence_id",        "sequence_start",
+                                        "sequence_end"};
     struct json_place place;
     TRY(json_field_object(root, "parameters", &place, err));
     if (place.object == NULL) {
@@ -287,17 +275,9 @@ static enum status read_input_parameters(const struct json_place *place,
                                          struct kserve_attributes *attributes,
                                          struct error *err)
 {
-    static const char *const known[] = {"binary_data_size",
-                                        "shared_memory_region",
-                                        "shared_memory_byte_size",
-                                        "shared_memory_offset",
-                                        "axis",
-                                        "exclusive",
-                                        "reverse",
-                                        "precision",
-                                        "axis_direction",
-                                        "has_exclusive_sum",
-                                        "part"};
+    static const char *const known[] = {"binary_data_size", "shared_memory_region",
+                                        "shared_memory_byte_size", "shared_memory_offset",
+                                        ATTRIBUTE_NAMES};
     TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(place, attributes, err));
     TRY(read_size(place, "binary_data_size", &out->has_binary_size, &out->binary_size, err));
@@ -324,30 +304,12 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
                                    struct kserve_attributes *attributes, struct error *err)
 {
     const char *name = pair->name;
-    bool flag = false;
-    if (strcmp(name, "axis") == 0) {
-        int64_t axis = 0;
-        TRY(attribute_int64(name, pair->value, &axis, err));
-        return kserve_put_axis(attributes, axis, name, err);
-    }
-    if (strcmp(name, "precision") == 0) {
-        enum precision precision = PRECISION_WIDE;
-        TRY(attribute_precision(name, pair->value, &precision, err));
-        return put_precision(attributes, precision, name, err);
-    }
-    if (strcmp(name, "part") == 0) {
-        return put_part(attributes, pair->value, name, err);
-    }
-    if (strcmp(name, "axis_direction") == 0) {
-        return put_direction(attributes, pair->value, name, err);
-    }
-    if (strcmp(name, "exclusive") == 0 || strcmp(name, "has_exclusive_sum") == 0) {
-        TRY(attribute_bool(name, pair->value, &flag, err));
-        return put_bool(&attributes->has_exclusive, &attributes->exclusive, flag, name, err);
-    }
-    if (strcmp(name, "reverse") == 0) {
-        TRY(attribute_bool(name, pair->value, &flag, err));
-        return put_bool(&attributes->has_reverse, &attributes->reverse, flag, name, err);
+    for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
+        if (strcmp(name, spellings[i].name) == 0) {
+            int64_t value = 0;
+            TRY(text_value(spellings[i].kind, name, pair->value, &value, err));
+            return kserve_put(attributes, spellings[i].attribute, value, name, err);
+        }
     }
     if (strcmp(name, "binary_data_output") == 0) {
         return attribute_bool(name, pair->value, binary_output, err);
@@ -370,9 +332,12 @@ enum status kserve_read_query(const struct codec_request *request, bool *binary_
 void kserve_apply(const struct kserve_attributes *attributes, const struct model *model,
                   struct scan_desc *desc)
 {
-    desc->axis = attributes->has_axis ? attributes->axis : model->default_axis;
-    desc->exclusive = attributes->has_exclusive ? attributes->exclusive : model->exclusive;
-    desc->reverse = attributes->has_reverse ? attributes->reverse : model->reverse;
-    desc->precision = attributes->has_precision ? attributes->precision : PRECISION_WIDE;
-    desc->part = attributes->part;
+    const bool *given = attributes->given;
+    const int64_t *values = attributes->values;
+    desc->axis = given[KSERVE_AXIS] ? values[KSERVE_AXIS] : model->default_axis;
+    desc->exclusive =
+        given[KSERVE_EXCLUSIVE] ? values[KSERVE_EXCLUSIVE] != 0 : model->exclusive;
+    desc->reverse = given[KSERVE_REVERSE] ? values[KSERVE_REVERSE] != 0 : model->reverse;
+    desc->precision = (enum precision)values[KSERVE_PRECISION];
+    desc->part = (enum scan_part)values[KSERVE_PART];
 }

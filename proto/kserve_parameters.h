@@ -8,18 +8,19 @@
 #include "proto/json/fields.h"
 #include "proto/models.h"
 
+enum kserve_attribute {
+    KSERVE_AXIS,
+    KSERVE_EXCLUSIVE,
+    KSERVE_REVERSE,
+    KSERVE_PRECISION,
+    KSERVE_PART,
+    KSERVE_ATTRIBUTE_COUNT
+};
+
 /* The operator's attributes, as far as the request names them. */
 struct kserve_attributes {
-    bool has_axis;
-    bool has_exclusive;
-    bool has_reverse;
-    bool has_precision;
-    bool has_part;
-    bool exclusive;
-    bool reverse;
-    enum precision precision;
-    enum scan_part part;
-    int64_t axis;
+    bool given[KSERVE_ATTRIBUTE_COUNT];
+    int64_t values[KSERVE_ATTRIBUTE_COUNT];
 };
 
 /* Where a tensor's bytes are, from its parameters. */
@@ -63,9 +64,11 @@ MUST_CHECK enum status kserve_read_query(const struct codec_request *request,
                                          struct kserve_attributes *attributes,
                                          struct error *err);
 
-/* INVALID_AXIS if the axis tensor's value contradicts a parameter. */
-MUST_CHECK enum status kserve_put_axis(struct kserve_attributes *attributes, int64_t axis,
-                                       const char *field, struct error *err);
+/* Set an attribute that `field` gives.
+ * err   INVALID_AXIS, INVALID_FIELD: another value was given before */
+MUST_CHECK enum status kserve_put(struct kserve_attributes *attributes,
+                                  enum kserve_attribute attribute, int64_t value,
+                                  const char *field, struct error *err);
 
 /* The attributes of a request to this model: as given, else the model's. */
 void kserve_apply(const struct kserve_attributes *attributes, const struct model *model,

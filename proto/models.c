@@ -11,7 +11,7 @@ static const struct model model_rows[] = {
     {"cumsum_reverse",            DTYPE_F32, true, false,   -1,   false,    true},
     {"cumsum_exclusive_reverse",  DTYPE_F32, true, false,   -1,   true,     true},
     {"cumsum_onnx",               DTYPE_F32, true, true,     0,   false,    false},
-#define X(symbol, bytes, kind, name, kserve, model, ...) \
+#define X(symbol, bytes, kind, exponent, name, kserve, model, ...) \
     {"cumsum_" model, DTYPE_##symbol, false, false, -1, false, false},
     DTYPE_TABLE(X)
 #undef X

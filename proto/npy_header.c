@@ -151,8 +151,7 @@ static const char *kind_advice(char kind)
         return "text is not supported";
     case 'V':
         return "raw bytes are not supported; bfloat16, which NumPy saves like that, can be "
-               "sent as "
-               "application/octet-stream with dtype=bfloat16";
+               "sent as application/octet-stream with dtype=bfloat16";
     case 'm':
     case 'M':
         return "dates are not supported: send x.view('int64')";

@@ -13,10 +13,12 @@
 #include "client/cli/commands.h"
 #include "client/cli/histogram.h"
 #include "client/cli/terminal.h"
-#include "client/lock.h"
+#include "proto/dtype.h"
+#include "proto/macros.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -73,25 +75,12 @@ struct bench_thread {
 /* Small numbers: exact in every type (float16 too), and not all the same. */
 static void fill_input(struct bench *bench)
 {
-    /* the highest 16 bits of 0, 1, 2 and 3; the others are zero */
-    static const uint16_t highest[][4] = {
-        [TALLY_FLOAT16] = {0x0000, 0x3C00, 0x4000, 0x4200},
-        [TALLY_BFLOAT16] = {0x0000, 0x3F80, 0x4000, 0x4040},
-        [TALLY_FLOAT32] = {0x0000, 0x3F80, 0x4000, 0x4040},
-        [TALLY_FLOAT64] = {0x0000, 0x3FF0, 0x4000, 0x4008},
-    };
     enum tally_dtype dtype = bench->scan.dtype;
     size_t element = tally_dtype_bytes(dtype);
     uint64_t count = bench->input_bytes / element;
-    memset(bench->input, 0, bench->input_bytes);
     for (uint64_t i = 0; i < count; i++) {
-        unsigned number = (unsigned)((i * 7 + i / 5) % 4);
-        unsigned char *at = bench->input + i * element;
-        if (dtype <= TALLY_FLOAT64) {
-            memcpy(at + element - 2, &highest[dtype][number], 2);
-        } else {
-            at[0] = (unsigned char)number;
-        }
+        uint64_t number = dtype_bits((enum dtype)dtype, (int)((i * 7 + i / 5) % 4));
+        memcpy(bench->input + i * element, &number, element);
     }
 }
 
@@ -145,7 +134,7 @@ static double uniform(uint64_t *state)
 /* The next intended start; false when the run is over. */
 static bool next_start(struct bench *bench, int64_t *at_ns)
 {
-    LOCK_CHECK(pthread_mutex_lock(&bench->schedule_lock));
+    MUST(pthread_mutex_lock(&bench->schedule_lock));
     double at_s = bench->next_s;
     bool taken = at_s < bench->seconds;
     if (taken) {
@@ -153,7 +142,7 @@ static bool next_start(struct bench *bench, int64_t *at_ns)
         bench->next_s += bench->settings->poisson ? -log(uniform(&bench->random)) * gap : gap;
         bench->planned++;
     }
-    LOCK_CHECK(pthread_mutex_unlock(&bench->schedule_lock));
+    MUST(pthread_mutex_unlock(&bench->schedule_lock));
     *at_ns = bench->start_ns + (int64_t)(at_s * 1e9);
     return taken;
 }
@@ -235,7 +224,7 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     bench->next_s = 0;
     bench->planned = 0;
     bench->random = 0x9E3779B97F4A7C15U;
-    LOCK_CHECK(pthread_mutex_init(&bench->schedule_lock, NULL));
+    MUST(pthread_mutex_init(&bench->schedule_lock, NULL));
     bench->start_ns = now_ns();
     for (size_t i = 0; i < connections && complete; i++) {
         struct bench_thread *thread = &threads[i];
@@ -247,14 +236,14 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     }
     for (size_t i = 0; i < connections; i++) {
         if (threads[i].started) {
-            LOCK_CHECK(pthread_join(threads[i].thread, NULL));
+            MUST(pthread_join(threads[i].thread, NULL));
             merge(&bench->result, &threads[i].result);
         }
         free(threads[i].output);
     }
     bench->result.planned = bench->planned;
     bench->result.seconds = (double)(now_ns() - bench->start_ns) / 1e9;
-    LOCK_CHECK(pthread_mutex_destroy(&bench->schedule_lock));
+    MUST(pthread_mutex_destroy(&bench->schedule_lock));
     free(threads);
     if (interrupted()) {
         return TALLY_CANCELLED;

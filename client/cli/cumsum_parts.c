@@ -12,11 +12,12 @@
 #include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
 #include "client/cli/terminal.h"
-#include "client/lock.h"
 #include "client/text.h"
+#include "proto/macros.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,9 +76,9 @@ static bool fail_first(struct parts_job *job, int status)
 {
     int none = EXIT_DONE;
     bool first = atomic_compare_exchange_strong(&job->status, &none, status);
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
-    LOCK_CHECK(pthread_cond_broadcast(&job->changed));
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
+    MUST(pthread_cond_broadcast(&job->changed));
+    MUST(pthread_mutex_unlock(&job->lock));
     return first;
 }
 
@@ -223,10 +224,10 @@ static int next_cut(struct worker *worker)
     const struct cutting *cutting = &job->source.cutting;
     bool fresh = !worker->has_lane || worker->step == cutting->steps;
     worker->box.outers = 0;
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
     bool taken = !fresh || take_lane(worker);
     worker->ticket = job->tickets++;
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_mutex_unlock(&job->lock));
     if (!taken) {
         return EXIT_DONE;
     }
@@ -243,12 +244,12 @@ static int next_of_stream(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
-    LOCK_CHECK(pthread_mutex_lock(&job->reading));
+    MUST(pthread_mutex_lock(&job->reading));
     int status = part_source_take(&job->source, &worker->box, worker->input);
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
     worker->ticket = job->tickets++;
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
-    LOCK_CHECK(pthread_mutex_unlock(&job->reading));
+    MUST(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_mutex_unlock(&job->reading));
     bool first = worker->box.outers > 0 && worker->box.at == 0;
     worker->lane = 0;
     worker->step = 0;
@@ -261,11 +262,11 @@ static int next_of_stream(struct worker *worker)
 static bool wait_for_turn(struct worker *worker)
 {
     struct parts_job *job = worker->job;
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
     while (job->in_order && job->turn != worker->ticket && job->status == EXIT_DONE) {
-        LOCK_CHECK(pthread_cond_wait(&job->changed, &job->lock));
+        MUST(pthread_cond_wait(&job->changed, &job->lock));
     }
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_mutex_unlock(&job->lock));
     return job->status == EXIT_DONE;
 }
 
@@ -277,7 +278,7 @@ static int note(struct worker *worker)
     uint64_t carry_bytes = 0;
     const void *carry =
         worker->parts == NULL ? NULL : tally_parts_carry(worker->parts, &carry_bytes);
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
     job->moved += 2 * box_bytes(&job->source.cutting, &worker->box);
     worker->moved = 0;
     job->turn++;
@@ -290,8 +291,8 @@ static int note(struct worker *worker)
         (void)fdatasync(job->sink.destination.fd);
         status = checkpoint_save(job->settings->checkpoint, &job->checkpoint);
     }
-    LOCK_CHECK(pthread_cond_broadcast(&job->changed));
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_cond_broadcast(&job->changed));
+    MUST(pthread_mutex_unlock(&job->lock));
     return status;
 }
 
@@ -314,10 +315,10 @@ static void *work(void *user)
     if (status != EXIT_DONE) {
         (void)fail_first(job, status);
     }
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
     job->running--;
-    LOCK_CHECK(pthread_cond_broadcast(&job->changed));
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_cond_broadcast(&job->changed));
+    MUST(pthread_mutex_unlock(&job->lock));
     return NULL;
 }
 
@@ -328,7 +329,7 @@ static void watch(struct parts_job *job, struct worker *workers, struct progress
 {
     uint64_t bytes = cutting_bytes(&job->source.cutting);
     double total = bytes == OPEN_SIZE ? -1 : (double)bytes;
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
     while (job->running > 0) {
         struct timespec until;
         (void)clock_gettime(CLOCK_REALTIME, &until);
@@ -336,14 +337,14 @@ static void watch(struct parts_job *job, struct worker *workers, struct progress
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
         int waited = pthread_cond_timedwait(&job->changed, &job->lock, &until);
-        LOCK_CHECK(waited == ETIMEDOUT ? 0 : waited);
+        MUST(waited == ETIMEDOUT ? 0 : waited);
         double moved = (double)job->moved;
         for (int i = 0; i < WORKERS; i++) {
             moved += (double)workers[i].moved;
         }
         progress_whole(progress, moved / 2, total);
     }
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_mutex_unlock(&job->lock));
 }
 
 /* False without memory. Pages of megabytes, where the system lends them, are made in a third of
@@ -389,13 +390,13 @@ static int run(struct parts_job *job)
             break;
         }
     }
-    LOCK_CHECK(pthread_mutex_lock(&job->lock));
+    MUST(pthread_mutex_lock(&job->lock));
     job->running -= count - started;
-    LOCK_CHECK(pthread_mutex_unlock(&job->lock));
+    MUST(pthread_mutex_unlock(&job->lock));
     watch(job, workers, &progress);
     for (int i = 0; i < WORKERS; i++) {
         if (i < started) {
-            LOCK_CHECK(pthread_join(workers[i].thread, NULL));
+            MUST(pthread_join(workers[i].thread, NULL));
         }
         tally_parts_close(workers[i].parts);
         free(workers[i].output == workers[i].input ? NULL : workers[i].output);
@@ -526,9 +527,9 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     job->settings = settings;
     job->client = client;
     job->source.bytes = source;
-    LOCK_CHECK(pthread_mutex_init(&job->reading, NULL));
-    LOCK_CHECK(pthread_mutex_init(&job->lock, NULL));
-    LOCK_CHECK(pthread_cond_init(&job->changed, NULL));
+    MUST(pthread_mutex_init(&job->reading, NULL));
+    MUST(pthread_mutex_init(&job->lock, NULL));
+    MUST(pthread_cond_init(&job->changed, NULL));
     int status = open_job(job, input, output);
     if (status == EXIT_DONE && cutting_bytes(&job->source.cutting) > 0) {
         status = run(job);
@@ -542,9 +543,9 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     part_sink_close(&job->sink);
     text_reader_close(&job->source.text);
     checkpoint_free(&job->checkpoint);
-    LOCK_CHECK(pthread_mutex_destroy(&job->reading));
-    LOCK_CHECK(pthread_mutex_destroy(&job->lock));
-    LOCK_CHECK(pthread_cond_destroy(&job->changed));
+    MUST(pthread_mutex_destroy(&job->reading));
+    MUST(pthread_mutex_destroy(&job->lock));
+    MUST(pthread_cond_destroy(&job->changed));
     free(job);
     return status;
 }

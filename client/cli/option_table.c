@@ -1,6 +1,7 @@
 /* The table of options and commands: a new one is a row here, and its use. */
 #include "client/cli/options.h"
 
+#include "proto/dtype.h"
 #include "proto/macros.h"
 
 enum {
@@ -12,12 +13,12 @@ enum {
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
 
-#define TYPES \
-    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
-#define FORMATS   "npy raw json text csv"
-#define AT(field) offsetof(struct settings, field)
-#define ANY       0, 0
-#define TIME      0.001, 1e9 /* seconds, counted in milliseconds: less than one would be none */
+#define TYPE_NAME(symbol, bytes, kind, exponent, name, ...) " " name
+#define TYPES                                               &(DTYPE_TABLE(TYPE_NAME))[1] /* without the first blank */
+#define FORMATS                                             "npy raw json text csv"
+#define AT(field)                                           offsetof(struct settings, field)
+#define ANY                                                 0, 0
+#define TIME                                                0.001, 1e9 /* seconds, counted in milliseconds: less than one would be none */
 
 /* clang-format off */
 const struct option_row option_rows[] = {

@@ -110,10 +110,14 @@ inline u128 multiply(uint64_t a, uint64_t b)
 }
 
 /* What the algorithms must know of a binary format; EXPLICIT is the stored significand bits,
- * MOST_DIGITS those of a shortest decimal, of which ZEROS_BEFORE lack in some normal numbers. */
+ * MOST_DIGITS those of a shortest decimal, of which ZEROS_BEFORE lack in some normal numbers,
+ * TEXT_MAX the characters of the longest (-9007199254740992.0 is a float32), MOST the largest
+ * number as text. */
 struct binary64 {
     using bits = uint64_t;
     static constexpr int EXPLICIT = 52;
+    static constexpr int TEXT_MAX = 24;
+    static constexpr const char *MOST = "1.7976931348623157e308";
     static constexpr int MOST_DIGITS = 17;
     static constexpr int ZEROS_BEFORE = 1;
     static constexpr int BIAS = 1023;
@@ -127,6 +131,8 @@ struct binary64 {
 struct binary32 {
     using bits = uint32_t;
     static constexpr int EXPLICIT = 23;
+    static constexpr int TEXT_MAX = 19;
+    static constexpr const char *MOST = "3.4028235e38";
     static constexpr int MOST_DIGITS = 9;
     static constexpr int ZEROS_BEFORE = 2;
     static constexpr int BIAS = 127;
@@ -139,6 +145,8 @@ struct binary32 {
 struct binary16 {
     using bits = uint16_t;
     static constexpr int EXPLICIT = 10;
+    static constexpr int TEXT_MAX = 11;
+    static constexpr const char *MOST = "65504";
     static constexpr int MOST_DIGITS = 5;
     static constexpr int ZEROS_BEFORE = 1;
     static constexpr int BIAS = 15;
@@ -147,6 +155,8 @@ struct binary16 {
 struct bfloat16 {
     using bits = uint16_t;
     static constexpr int EXPLICIT = 7;
+    static constexpr int TEXT_MAX = 19;
+    static constexpr const char *MOST = "3.39e38";
     static constexpr int MOST_DIGITS = 4;
     static constexpr int ZEROS_BEFORE = 1;
     static constexpr int BIAS = 127;

@@ -8,6 +8,7 @@
 #include "proto/json/doc.h"
 
 #include "proto/content_guess.h"
+#include "proto/digits.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -35,11 +36,10 @@ struct builder {
 static enum status append(struct builder *b, const char *text, size_t bytes, struct error *err)
 {
     if (bytes > LIMIT_JSON_SKELETON - b->skeleton_bytes) {
-        return error_set(
-            err, STATUS_TOO_LARGE,
-            "the JSON outside of \"data\" arrays is longer than %d KiB, which no setting "
-            "changes: numbers of tensors belong under \"data\"",
-            LIMIT_JSON_SKELETON / 1024);
+        return error_set(err, STATUS_TOO_LARGE,
+                         "the JSON outside of \"data\" arrays is longer than %d KiB, which no "
+                         "setting changes: numbers of tensors belong under \"data\"",
+                         LIMIT_JSON_SKELETON / 1024);
     }
     if (bytes == 0) {
         return STATUS_OK;
@@ -91,13 +91,6 @@ static size_t skip_string(const struct builder *b, size_t at)
         p += b->text[p] == '\\';
     }
     return limit;
-}
-
-static int hex_digit(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *found = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
-    return found != NULL ? (int)(found - digits) : -1;
 }
 
 /* Character at text[*at] of a string, \u escapes of ASCII resolved, anything else as -1. */
@@ -310,11 +303,10 @@ static enum status load(struct builder *b, json_t **out, struct error *err)
     if (root == NULL) {
         size_t place = trouble.position > 0 ? original(b, (size_t)trouble.position) : 0;
         if (json_error_code(&trouble) == json_error_null_character) {
-            return error_set(
-                err, STATUS_INVALID_JSON,
-                "a string in the body holds \\u0000, which none here may: leave it "
-                "out (byte %zu)",
-                place);
+            return error_set(err, STATUS_INVALID_JSON,
+                             "a string in the body holds \\u0000, which none here may: leave "
+                             "it out (byte %zu)",
+                             place);
         }
         if (json_error_code(&trouble) == json_error_numeric_overflow) {
             return error_set(err, STATUS_INVALID_JSON,

@@ -140,8 +140,9 @@ bool rounds_up(const token &t, double value, uint64_t rest, uint64_t half, bool 
     return side > 0 || (side == 0 && odd);
 }
 
-/* float16 and bfloat16. */
-template <typename F> __attribute__((noinline)) bool read_narrow(const token &t, uint16_t *out)
+/* Of formats that std::from_chars does not know. */
+template <typename F>
+__attribute__((noinline)) bool read_narrow(const token &t, typename F::bits *out)
 {
     uint64_t bits;
     if (!read_native<binary64>(t, &bits)) {
@@ -165,25 +166,17 @@ template <typename F> __attribute__((noinline)) bool read_narrow(const token &t,
         whole += static_cast<uint64_t>(exponent - 1) << F::EXPLICIT;
     }
     whole += rounds_up(t, value, rest, uint64_t{1} << (shift - 1), (whole & 1) != 0);
-    *out = static_cast<uint16_t>(whole);
+    *out = static_cast<typename F::bits>(whole);
     return whole < static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
 }
 
-inline bool read_bits(const token &t, binary64, uint64_t *bits)
+template <typename F> inline bool read_bits(const token &t, typename F::bits *bits)
 {
-    return read_native<binary64>(t, bits);
-}
-inline bool read_bits(const token &t, binary32, uint32_t *bits)
-{
-    return read_native<binary32>(t, bits);
-}
-inline bool read_bits(const token &t, binary16, uint16_t *bits)
-{
-    return read_narrow<binary16>(t, bits);
-}
-inline bool read_bits(const token &t, bfloat16, uint16_t *bits)
-{
-    return read_narrow<bfloat16>(t, bits);
+    if constexpr (sizeof(*bits) >= sizeof(float)) {
+        return read_native<F>(t, bits);
+    } else {
+        return read_narrow<F>(t, bits);
+    }
 }
 
 const char *refuse(enum number_result reason, enum number_result *result)
@@ -197,7 +190,7 @@ template <typename F>
 __attribute__((always_inline)) inline bool store_float(const token &t, bool negative, void *out)
 {
     typename F::bits bits = 0;
-    bool fits = read_bits(t, F(), &bits);
+    bool fits = read_bits<F>(t, &bits);
     if (fits) {
         uint64_t sign = static_cast<uint64_t>(negative) << (sizeof bits * 8 - 1);
         bits = static_cast<typename F::bits>(bits | sign);
@@ -624,23 +617,36 @@ template <typename F> void store_special(bool negative, bool nan, void *out)
 
 using special_store = void (*)(bool negative, bool nan, void *out);
 
+/* A type of dtype.h by its symbol there. */
+using F16 = binary16;
+using BF16 = bfloat16;
+using F32 = binary32;
+using F64 = binary64;
+using I8 = int8_t;
+using I16 = int16_t;
+using I32 = int32_t;
+using I64 = int64_t;
+using U8 = uint8_t;
+using U16 = uint16_t;
+using U32 = uint32_t;
+using U64 = uint64_t;
+
 /* clang-format off */
-#define FLOATS(F) {read_float<F>, read_run<plain_float<F>>, print_floats<F>, store_special<F>}
-#define INTEGERS(T) {read_int<T>, read_run<plain_integer<T>>, print_integers<T>, nullptr}
+#define FLOAT(F) {read_float<F>, read_run<plain_float<F>>, print_floats<F>, store_special<F>, F::TEXT_MAX, F::MOST}
+#define SIGNED(T) {read_int<T>, read_run<plain_integer<T>>, print_integers<T>, nullptr, integer_max<T>, nullptr}
+#define UNSIGNED(T) SIGNED(T)
+#define X(symbol, bytes, kind, ...) kind(symbol),
+template <typename T> constexpr int integer_max = std::numeric_limits<T>::digits10 + 1 + std::is_signed_v<T>;
 const struct {
     number_reader read;
     number_run_reader read_run;
     number_writer print;
     special_store special; /* null: integers have none */
-} types[DTYPE_COUNT] = {
-    FLOATS(binary16), FLOATS(bfloat16), FLOATS(binary32), FLOATS(binary64),
-    INTEGERS(int8_t), INTEGERS(int16_t), INTEGERS(int32_t), INTEGERS(int64_t),
-    INTEGERS(uint8_t), INTEGERS(uint16_t), INTEGERS(uint32_t), INTEGERS(uint64_t),
-};
+    int text_max;          /* characters of the longest text */
+    const char *most;      /* null: of integers */
+} types[DTYPE_COUNT] = {DTYPE_TABLE(X)};
+#undef X
 /* clang-format on */
-static_assert(DTYPE_F16 == 0 && DTYPE_BF16 == 1 && DTYPE_F32 == 2 && DTYPE_F64 == 3 &&
-                  DTYPE_I8 == 4 && DTYPE_I64 == 7 && DTYPE_U8 == 8 && DTYPE_U64 == 11,
-              "types[] follows DTYPE_TABLE");
 
 } // namespace
 
@@ -657,6 +663,16 @@ number_run_reader number_run_reader_of(enum dtype dtype)
 number_writer number_writer_of(enum dtype dtype)
 {
     return types[dtype].print;
+}
+
+int number_text_max(enum dtype dtype)
+{
+    return types[dtype].text_max;
+}
+
+const char *number_most(enum dtype dtype)
+{
+    return types[dtype].most;
 }
 
 char *number_print(enum dtype dtype, const void *value, char *out)

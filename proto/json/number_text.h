@@ -23,9 +23,8 @@ enum number_result {
 };
 
 enum {
-    NUMBER_TEXT_MAX =
-        24,          /* longest text that a number_writer prints, of any type, without NUL */
-    NUMBER_ROOM = 64 /* what it may scribble on: it copies in words */
+    NUMBER_TEXT_MAX = 24, /* longest text of a number_writer, of any type, without NUL */
+    NUMBER_ROOM = 64      /* what it may scribble on: it copies in words */
 };
 
 /* Read the number that begins at text and store it at out (element size, any alignment).
@@ -55,6 +54,12 @@ number_run_reader number_run_reader_of(enum dtype dtype);
  * "-Infinity", quoted. */
 typedef char *(*number_writer)(const void *values, uint64_t count, char *out);
 number_writer number_writer_of(enum dtype dtype);
+
+/* The longest text of an element that it prints. */
+int number_text_max(enum dtype dtype);
+
+/* The largest finite number of a type of floats as text; NULL for integers. */
+const char *number_most(enum dtype dtype);
 
 /* The text of one element; ends with NUL instead of the comma. Returns its end. */
 char *number_print(enum dtype dtype, const void *value, char out[NUMBER_ROOM]);

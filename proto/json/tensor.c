@@ -108,8 +108,7 @@ static const char *syntax_hint(const char *p)
         return "which is no JSON number: no zeros may lead";
     case '"':
         return "expected a number; the only strings are \"NaN\", \"Infinity\", \"-Infinity\" "
-               "of "
-               "float types";
+               "of float types";
     case '{':
         return "expected a number, not an object";
     default:
@@ -117,24 +116,27 @@ static const char *syntax_hint(const char *p)
     }
 }
 
-/* Bounds of a type as text, for messages. */
-static const char *range_text(enum dtype dtype)
+enum {
+    RANGE_TEXT = 2 * NUMBER_ROOM + 16
+};
+
+/* Bounds of a type as text, for messages: "-128 to 127", "at most 65504". */
+static void range_text(enum dtype dtype, char text[RANGE_TEXT])
 {
-    static const char *const text[DTYPE_COUNT] = {
-        [DTYPE_F16] = "at most 65504",
-        [DTYPE_BF16] = "at most 3.39e38",
-        [DTYPE_F32] = "at most 3.4028235e38",
-        [DTYPE_F64] = "at most 1.7976931348623157e308",
-        [DTYPE_I8] = "-128 to 127",
-        [DTYPE_I16] = "-32768 to 32767",
-        [DTYPE_I32] = "-2147483648 to 2147483647",
-        [DTYPE_I64] = "-9223372036854775808 to 9223372036854775807",
-        [DTYPE_U8] = "0 to 255",
-        [DTYPE_U16] = "0 to 65535",
-        [DTYPE_U32] = "0 to 4294967295",
-        [DTYPE_U64] = "0 to 18446744073709551615",
-    };
-    return text[dtype];
+    const struct dtype_info *info = dtype_info(dtype);
+    const uint64_t all = UINT64_MAX >> (64 - 8 * info->bytes);
+    const bool has_sign = info->kind == DTYPE_KIND_SIGNED;
+    const uint64_t least = has_sign ? (all >> 1) + 1 : 0;
+    const uint64_t most = has_sign ? all >> 1 : all;
+    char low[NUMBER_ROOM];
+    char high[NUMBER_ROOM];
+    if (info->kind == DTYPE_KIND_FLOAT) {
+        (void)snprintf(text, RANGE_TEXT, "at most %s", number_most(dtype));
+        return;
+    }
+    (void)number_print(dtype, &least, low);
+    (void)number_print(dtype, &most, high);
+    (void)snprintf(text, RANGE_TEXT, "%s to %s", low, high);
 }
 
 static enum status element_error(const struct cursor *c, const char *p,
@@ -142,6 +144,7 @@ static enum status element_error(const struct cursor *c, const char *p,
 {
     char path[sizeof err->field];
     char found[EXCERPT + 4];
+    char range[RANGE_TEXT];
     const char *name = dtype_info(c->read->dtype)->name;
     if (c->given_up) {
         return parallel_given_up(err);
@@ -155,9 +158,10 @@ static enum status element_error(const struct cursor *c, const char *p,
                                "element %llu is %s, expected a whole number for %s", n, found,
                                name);
     case NUMBER_RANGE:
+        range_text(c->read->dtype, range);
         return error_set_field(err, STATUS_INVALID_DATA, path,
                                "element %llu is %s, out of range for %s (%s)", n, found, name,
-                               range_text(c->read->dtype));
+                               range);
     case NUMBER_TOO_LONG:
         return error_set_field(err, STATUS_INVALID_DATA, path,
                                "element %llu is a number of more than %d characters", n,
@@ -371,23 +375,11 @@ enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
 
 /* --- printing --- */
 
-/* Longest text of an element with the comma before it. Floats other than float64 are longest in
- * fixed notation: -9007199254740992.0 is a float32. */
-static unsigned text_max(enum dtype dtype)
-{
-    static const unsigned char bytes[DTYPE_COUNT] = {
-        [DTYPE_F16] = 12, [DTYPE_BF16] = 20, [DTYPE_F32] = 20, [DTYPE_F64] = 25,
-        [DTYPE_I8] = 5,   [DTYPE_I16] = 7,   [DTYPE_I32] = 12, [DTYPE_I64] = 21,
-        [DTYPE_U8] = 4,   [DTYPE_U16] = 6,   [DTYPE_U32] = 11, [DTYPE_U64] = 21,
-    };
-    return bytes[dtype];
-}
-
 uint64_t json_tensor_print_max(const struct json_print *print, uint64_t count)
 {
     uint64_t bytes = 0;
     uint64_t span = 1; /* elements of one array at the level */
-    if (__builtin_mul_overflow(count, text_max(print->dtype), &bytes)) {
+    if (__builtin_mul_overflow(count, number_text_max(print->dtype) + 1, &bytes)) {
         return UINT64_MAX;
     }
     for (int d = print->rank > 1 ? print->rank - 1 : 0; d >= 0; d--) {

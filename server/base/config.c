@@ -144,23 +144,15 @@ static enum status set_number(const struct config_row *row, const char *source,
                 ? "a number of bytes; write for example 65536, 64KiB, 512MiB or 4GiB"
                 : "a whole number");
     }
-    enum status status = check_bounds(row, source, text, number, err);
-    if (status == STATUS_OK) {
-        *value = number;
-    }
-    return status;
+    TRY(check_bounds(row, source, text, number, err));
+    *value = number;
+    return STATUS_OK;
 }
 
-static enum status set_bool(const char *source, const char *text, bool *value,
-                            struct error *err)
+static bool parse_bool(const char *text, bool *value)
 {
-    bool yes = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
-    if (!yes && strcmp(text, "false") != 0 && strcmp(text, "0") != 0) {
-        return error_set(err, STATUS_INVALID_REQUEST, "%s: \"%s\" is neither true nor false",
-                         source, text);
-    }
-    *value = yes;
-    return STATUS_OK;
+    *value = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    return *value || strcmp(text, "false") == 0 || strcmp(text, "0") == 0;
 }
 
 static enum status set_choice(const struct config_row *row, const char *source,
@@ -236,7 +228,10 @@ static enum status set(struct config *config, const struct config_row *row, cons
     case CONFIG_SIZE:
         return set_number(row, source, text, field, err);
     case CONFIG_BOOL:
-        return set_bool(source, text, field, err);
+        return parse_bool(text, field)
+                   ? STATUS_OK
+                   : error_set(err, STATUS_INVALID_REQUEST,
+                               "%s: \"%s\" is neither true nor false", source, text);
     case CONFIG_CHOICE:
         return set_choice(row, source, text, field, err);
     case CONFIG_TEXT:
@@ -331,22 +326,17 @@ static const struct config_row *find_row(const char *flag)
     return NULL;
 }
 
-static bool is_bool_word(const char *word)
-{
-    return strcmp(word, "true") == 0 || strcmp(word, "false") == 0 || strcmp(word, "1") == 0 ||
-           strcmp(word, "0") == 0;
-}
-
 /* The value of a flag: after its '=', or the next word. A bare boolean flag is true. */
 static enum status flag_value(const struct config_row *row, const char *flag,
                               const char *inlined, struct arguments *arguments,
                               const char **value, struct error *err)
 {
+    bool given = false;
     const char *next =
         arguments->next < arguments->count ? arguments->words[arguments->next] : NULL;
     if (inlined != NULL) {
         *value = inlined;
-    } else if (row->type == CONFIG_BOOL && (next == NULL || !is_bool_word(next))) {
+    } else if (row->type == CONFIG_BOOL && (next == NULL || !parse_bool(next, &given))) {
         *value = "true";
     } else if (next != NULL) {
         *value = next;
@@ -398,28 +388,12 @@ static enum status parse_word(struct arguments *arguments, struct config *config
         return unknown_flag(flag, err);
     }
     const char *value = NULL;
-    enum status status =
-        flag_value(row, flag, equals == NULL ? NULL : equals + 1, arguments, &value, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(flag_value(row, flag, equals == NULL ? NULL : equals + 1, arguments, &value, err));
     if (row->type == CONFIG_LIST && !cleared[row - config_rows]) {
         clear(config, row); /* the first flag replaces the default */
         cleared[row - config_rows] = true;
     }
     return set(config, row, flag, value, err);
-}
-
-static enum status set_defaults(struct config *config, struct error *err)
-{
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < config_row_count && status == STATUS_OK; i++) {
-        const struct config_row *row = &config_rows[i];
-        if (row->field != NULL) {
-            status = set(config, row, row->field, row->initial, err);
-        }
-    }
-    return status;
 }
 
 /* The value of an environment variable, NULL if unset. */
@@ -434,34 +408,21 @@ static const char *lookup(const char *const *environment, const char *name)
     return NULL;
 }
 
-/* Set one row from its variable, if there is one. */
-static enum status read_variable(const char *const *environment, const struct config_row *row,
-                                 struct config *config, struct error *err)
-{
-    char name[FLAG_BYTES];
-    config_variable_name(row->field, name, sizeof name);
-    const char *value = lookup(environment, name);
-    if (value == NULL) {
-        return STATUS_OK;
-    }
-    if (row->type == CONFIG_LIST) {
-        clear(config, row);
-    }
-    return set(config, row, name, value, err);
-}
-
-/* Variables of the prefix that name no setting are left alone: Kubernetes sets TALLY_PORT and
- * the like for a service called tally. */
+/* Every setting from its variable, or its default. Variables of the prefix that name no setting
+ * are left alone: Kubernetes sets TALLY_PORT and the like for a service called tally. */
 static enum status read_environment(const char *const *environment, struct config *config,
                                     struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < config_row_count && status == STATUS_OK; i++) {
-        if (config_rows[i].field != NULL) {
-            status = read_variable(environment, &config_rows[i], config, err);
+    for (size_t i = 0; i < config_row_count; i++) {
+        const struct config_row *row = &config_rows[i];
+        if (row->field != NULL) {
+            char name[FLAG_BYTES];
+            config_variable_name(row->field, name, sizeof name);
+            const char *value = lookup(environment, name);
+            TRY(set(config, row, name, value == NULL ? row->initial : value, err));
         }
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* Paths are compared with it byte by byte. */
@@ -483,10 +444,7 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
     *config = (struct config){.action = CONFIG_RUN};
     bool cleared[ARRAY_COUNT(config_rows)] = {false};
     struct arguments arguments = {.count = argc, .words = argv, .next = 1};
-    enum status status = set_defaults(config, err);
-    if (status == STATUS_OK) {
-        status = read_environment(environment, config, err);
-    }
+    enum status status = read_environment(environment, config, err);
     while (status == STATUS_OK && arguments.next < argc) {
         status = parse_word(&arguments, config, cleared, err);
     }

@@ -1,7 +1,12 @@
 /* Stamps of files; see file_watch.h. */
 #include "server/base/file_watch.h"
 
+#include "server/base/clock.h"
+
 #include <sys/stat.h>
+
+#define LOOK_NS  (250 * NS_PER_MS)
+#define RETRY_NS (60 * NS_PER_S)
 
 static struct file_stamp stamp_of(const char *path)
 {
@@ -22,22 +27,32 @@ static bool same(const struct file_stamp *a, const struct file_stamp *b)
            a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
-void file_watch_take(struct file_watch *files, size_t count)
+void file_watch_take(struct file_watch *watch)
 {
-    for (size_t i = 0; i < count; i++) {
-        files[i].taken = files[i].seen = stamp_of(files[i].path);
+    for (size_t i = 0; i < watch->count; i++) {
+        watch->taken[i] = watch->seen[i] = stamp_of(watch->paths[i]);
     }
+    watch->retry_ns = 0;
 }
 
-bool file_watch_changed(struct file_watch *files, size_t count)
+void file_watch_failed(struct file_watch *watch, uint64_t now_ns)
+{
+    watch->retry_ns = now_ns + RETRY_NS;
+}
+
+bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
 {
     bool changed = false;
     bool settled = true;
-    for (size_t i = 0; i < count; i++) {
-        struct file_stamp now = stamp_of(files[i].path);
-        settled = settled && same(&now, &files[i].seen);
-        changed = changed || !same(&now, &files[i].taken);
-        files[i].seen = now;
+    if (now_ns < watch->look_ns) {
+        return false;
     }
-    return changed && settled;
+    watch->look_ns = now_ns + LOOK_NS;
+    for (size_t i = 0; i < watch->count; i++) {
+        struct file_stamp now = stamp_of(watch->paths[i]);
+        settled = settled && same(&now, &watch->seen[i]);
+        changed = changed || !same(&now, &watch->taken[i]);
+        watch->seen[i] = now;
+    }
+    return (changed && settled) || (watch->retry_ns != 0 && now_ns >= watch->retry_ns);
 }

@@ -2,7 +2,7 @@
  * change counts when two looks in a row have seen the same, so that a file is not read while
  * somebody writes it, nor a key when its certificate has not come yet. What is read nevertheless
  * in the middle of a change is read again: its stamp was taken before.
- * Thread: one at a time for each array. */
+ * Thread: one at a time for each watch. */
 #ifndef TALLY_SERVER_FILE_WATCH_H
 #define TALLY_SERVER_FILE_WATCH_H
 
@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum {
-    FILE_WATCH_MS = 250 /* between looks */
+    FILE_WATCH_FILES = 3
 };
 
 struct file_stamp { /* all 0: there is no such file */
@@ -23,17 +23,24 @@ struct file_stamp { /* all 0: there is no such file */
     struct timespec changed;
 };
 
+/* Files that belong together. */
 struct file_watch {
-    const char *path; /* borrowed; "": no file */
-    struct file_stamp seen;
-    struct file_stamp taken;
+    size_t count;
+    const char *paths[FILE_WATCH_FILES]; /* borrowed; "": no file */
+    struct file_stamp seen[FILE_WATCH_FILES];
+    struct file_stamp taken[FILE_WATCH_FILES];
+    uint64_t look_ns;  /* the next */
+    uint64_t retry_ns; /* 0: what was taken is in use */
 };
 
 /* The files are about to be read. */
-void file_watch_take(struct file_watch *files, size_t count);
+void file_watch_take(struct file_watch *watch);
 
-/* Look at files that belong together: true if one is not what was taken any more, and all are what
- * they were at the last look. */
-bool file_watch_changed(struct file_watch *files, size_t count);
+/* What was taken could not be used: it is due again in a minute, if nothing changes before. */
+void file_watch_failed(struct file_watch *watch, uint64_t now_ns);
+
+/* Look at the files, some times a second: true if they are to be read, because one is not what was
+ * taken any more, and all are what they were at the last look; or again, after a failure. */
+bool file_watch_due(struct file_watch *watch, uint64_t now_ns);
 
 #endif

@@ -156,20 +156,15 @@ static bool is_bare(const char *value)
     return true;
 }
 
-static void put_key(struct log_line *line, const char *key)
-{
-    put_string(line, line->json ? ",\"" : " ");
-    put_string(line, key);
-    put_string(line, line->json ? "\":" : "=");
-}
-
 /* Keys never begin where their value would not fit at all: see RESERVE and the check here. */
 static bool begin_field(struct log_line *line, const char *key)
 {
     if (!room_for(line, strlen(key) + 32)) {
         return false;
     }
-    put_key(line, key);
+    put_string(line, line->json ? ",\"" : " ");
+    put_string(line, key);
+    put_string(line, line->json ? "\":" : "=");
     return true;
 }
 
@@ -412,39 +407,34 @@ bool log_request_due(struct log *log)
     return !drop;
 }
 
-static void add_fields(struct log_line *line, const struct log_request *request)
-{
-    log_line_text(line, "id", request->id);
-    log_line_text(line, "trace_id", request->trace_id);
-    log_line_text(line, "span_id", request->span_id);
-    log_line_text(line, "client", request->client);
-    log_line_text(line, "token", request->token);
-    log_line_text(line, "method", request->method);
-    log_line_text(line, "path", request->path);
-    log_line_number(line, "status", request->http_status);
-    log_line_text(line, "outcome", request->outcome);
-    log_line_text(line, "format", request->format);
-    log_line_text(line, "dtype", request->dtype);
-    log_line_text(line, "shape", request->shape);
-    log_line_number(line, "bytes_in", request->bytes_in);
-    log_line_number(line, "bytes_out", request->bytes_out);
-    log_line_number(line, "total_us", request->total_us);
-    if (request->batch > 0) {
-        log_line_number(line, "queue_us", request->queue_us);
-        log_line_number(line, "compute_us", request->compute_us);
-        log_line_number(line, "batch", request->batch);
-    }
-    if (request->device >= 0) {
-        log_line_number(line, "device", (uint64_t)request->device);
-    }
-    log_line_text(line, "detail", request->detail);
-}
-
 void log_request(struct log *log, const struct log_request *request)
 {
     struct log_line line;
     log_line_begin(&line, log->options.json, LOG_INFO, "request");
-    add_fields(&line, request);
+    log_line_text(&line, "id", request->id);
+    log_line_text(&line, "trace_id", request->trace_id);
+    log_line_text(&line, "span_id", request->span_id);
+    log_line_text(&line, "client", request->client);
+    log_line_text(&line, "token", request->token);
+    log_line_text(&line, "method", request->method);
+    log_line_text(&line, "path", request->path);
+    log_line_number(&line, "status", request->http_status);
+    log_line_text(&line, "outcome", request->outcome);
+    log_line_text(&line, "format", request->format);
+    log_line_text(&line, "dtype", request->dtype);
+    log_line_text(&line, "shape", request->shape);
+    log_line_number(&line, "bytes_in", request->bytes_in);
+    log_line_number(&line, "bytes_out", request->bytes_out);
+    log_line_number(&line, "total_us", request->total_us);
+    if (request->batch > 0) {
+        log_line_number(&line, "queue_us", request->queue_us);
+        log_line_number(&line, "compute_us", request->compute_us);
+        log_line_number(&line, "batch", request->batch);
+    }
+    if (request->device >= 0) {
+        log_line_number(&line, "device", (uint64_t)request->device);
+    }
+    log_line_text(&line, "detail", request->detail);
     log_line_end(&line);
     submit(log, &line);
 }

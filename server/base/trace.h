@@ -29,8 +29,8 @@ struct tracer_options {
 /* err   INVALID_FIELD: not such a URL; one with https:// is told what to do instead */
 MUST_CHECK enum status tracer_open(const struct tracer_options *options, struct tracer **out,
                                    struct error *err);
-void tracer_close(
-    struct tracer *tracer); /* sends what waits (for up to a second); NULL is fine */
+/* Sends what waits, for up to a second. NULL is fine. */
+void tracer_close(struct tracer *tracer);
 
 /* Whether a request that came at this time and is in no trace begins one. */
 bool tracer_begins(struct tracer *tracer, uint64_t now_ns);

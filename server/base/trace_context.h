@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 enum {
-    TRACE_STATE_MAX =
-        512, /* "propagate at least 512 characters of a combined header" (3.3.1.5) */
+    /* "propagate at least 512 characters of a combined header" (3.3.1.5) */
+    TRACE_STATE_MAX = 512,
     TRACE_PARENT_CHARS = 55,
     TRACE_SAMPLED = 1, /* of flags; "the caller may have recorded trace data" */
     TRACE_RANDOM = 2   /* the right half of the trace's id, at least, was drawn at random */

@@ -1,10 +1,10 @@
 /* Origins, and the fields of answers to them; see cors.h. */
 #include "server/http/cors.h"
 
+#include "proto/digits.h"
 #include "server/base/config.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Header fields of requests that a page may set: all that the service reads, but for those that
@@ -78,9 +78,10 @@ static const char *fault_of(const char *text)
         return NULL;
     }
     const char *port = end + 1;
-    size_t digits = strspn(port, DIGITS);
-    if (end[0] != ':' || digits == 0 || digits > 5 || port[digits] != '\0' || port[0] == '0' ||
-        strtoul(port, NULL, 10) > 65535) {
+    uint64_t number = 0;
+    bool fits = false;
+    if (end[0] != ':' || port[digits_read(port, strlen(port), &number, &fits)] != '\0' ||
+        !fits || number > 65535 || number == 0 || port[0] == '0') {
         return "behind the host comes a colon and a port from 1 to 65535, or nothing";
     }
     return is_own_port(text, scheme, port)

@@ -37,8 +37,7 @@ enum {
     GRACE_S = 10,    /* before the rate of a body or an answer counts */
     EARLY_MS = 1000, /* a refused client that stops sending is answered after this long */
     LINGER_S = 10,   /* after an early answer: how long the client may go on sending */
-    SLOW_BYTES =
-        256 << 10,  /* a heartbeat: a slower body of a large request waits for its client */
+    SLOW_BYTES = 256 << 10, /* a heartbeat: a slower large body waits for its client */
     QUIET_MS = 400, /* a drain waits this long for a request on a connection without one */
     YOUNG_MS = 250, /* shorter phases are not worth a look */
     POLL_BATCH = 128,
@@ -274,8 +273,8 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     case REQUEST_READY:
         check_slice(conn->exchange);
         if (age_ns > YOUNG_MS * NS_PER_MS) {
-            conn->exchange->polls_left =
-                0; /* libmicrohttpd's idle timeout goes on until then */
+            /* libmicrohttpd's idle timeout goes on until then. */
+            conn->exchange->polls_left = 0;
         }
         break;
     }

@@ -107,7 +107,7 @@ enum status exchange_choose_codec(struct exchange *x, struct error *err)
         if (!known && !x->route->any_media) {
             return unsupported_media(x, err);
         }
-        request->codec = x->route->codec();
+        request->codec = x->route->codec;
         return x->segments[0] == NULL ? STATUS_OK : choose_model(x, err);
     }
     if (media == HEADER_MEDIA_OTHER) {

@@ -230,23 +230,25 @@ static size_t without_blanks(struct value value)
     return value.bytes;
 }
 
-/* A number in a field of ours. */
-static bool own_number(struct value value, int64_t *out)
+/* A number of at least `least` in a field of ours. */
+static bool own_number(struct header_check *check, const char *name, struct value value,
+                       int64_t least, const char *expected, int64_t *out)
 {
-    return parse_number(value.text, without_blanks(value), out);
+    if (parse_number(value.text, without_blanks(value), out) && *out >= least) {
+        return true;
+    }
+    (void)error_set_field(&check->error, STATUS_INVALID_FIELD, name,
+                          "%s is \"%.40s\", expected %s", name, value.text, expected);
+    return false;
 }
 
 static void see_timeout(struct header_check *check, struct value value)
 {
     int64_t timeout_ms = 0;
-    if (!own_number(value, &timeout_ms) || timeout_ms == 0) {
-        (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "X-Request-Timeout-Ms",
-                              "X-Request-Timeout-Ms is \"%.40s\", expected a whole number of "
-                              "milliseconds above 0",
-                              value.text);
-        return;
+    if (own_number(check, "X-Request-Timeout-Ms", value, 1,
+                   "a whole number of milliseconds above 0", &timeout_ms)) {
+        check->timeout_ms = (uint64_t)timeout_ms;
     }
-    check->timeout_ms = (uint64_t)timeout_ms;
 }
 
 static void see_priority(struct header_check *check, struct value value)
@@ -262,23 +264,15 @@ static void see_priority(struct header_check *check, struct value value)
 
 static void see_head_bytes(struct header_check *check, struct value value)
 {
-    if (!own_number(value, &check->head_bytes)) {
-        (void)error_set_field(
-            &check->error, STATUS_INVALID_FIELD, "Inference-Header-Content-Length",
-            "Inference-Header-Content-Length is \"%.40s\", expected the number "
-            "of bytes of the JSON part",
-            value.text);
-    }
+    (void)own_number(check, "Inference-Header-Content-Length", value, 0,
+                     "the number of bytes of the JSON part", &check->head_bytes);
 }
 
 static void see_carry_bytes(struct header_check *check, struct value value)
 {
-    if (!own_number(value, &check->carry_bytes)) {
-        (void)error_set_field(&check->error, STATUS_INVALID_FIELD, "Tally-Carry-Length",
-                              "Tally-Carry-Length is \"%.40s\", expected the number of bytes "
-                              "of the carry that the body begins with",
-                              value.text);
-    }
+    (void)own_number(check, "Tally-Carry-Length", value, 0,
+                     "the number of bytes of the carry that the body begins with",
+                     &check->carry_bytes);
 }
 
 /* Other expectations are ignored, as RFC 9110 allows. */

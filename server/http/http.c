@@ -37,11 +37,10 @@ static void raise_descriptor_limit(const struct server *server)
     }
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
-        log_message(
-            server->log, LOG_WARN,
-            "only %llu file descriptors are allowed (ulimit -n): fewer connections than "
-            "--max-connections fit",
-            (unsigned long long)limit.rlim_cur);
+        log_message(server->log, LOG_WARN,
+                    "only %llu file descriptors are allowed (ulimit -n): fewer connections "
+                    "than --max-connections fit",
+                    (unsigned long long)limit.rlim_cur);
     }
 }
 

@@ -1,6 +1,8 @@
 /* Opens listening sockets; see listen.h. */
 #include "server/http/listen.h"
 
+#include "proto/digits.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -103,8 +105,11 @@ static enum status open_tcp(struct listen_set *set, const struct addrinfo *info,
 static bool split(const char *address, char *host, size_t room, const char **port)
 {
     const char *colon = strrchr(address, ':');
+    uint64_t number = 0;
+    bool fits = false;
     if (colon == NULL || colon[1] == '\0' ||
-        strspn(colon + 1, "0123456789") != strlen(colon + 1)) {
+        digits_read(colon + 1, strlen(colon + 1), &number, &fits) != strlen(colon + 1) ||
+        !fits || number > 65535) {
         return false;
     }
     size_t bytes = (size_t)(colon - address);
@@ -115,7 +120,7 @@ static bool split(const char *address, char *host, size_t room, const char **por
     } else if (memchr(address, ':', bytes) != NULL) {
         return false; /* an IPv6 address needs its brackets */
     }
-    if (bytes >= room || strtol(colon + 1, NULL, 10) > 65535) {
+    if (bytes >= room) {
         return false;
     }
     memcpy(host, address, bytes);
@@ -132,8 +137,7 @@ static enum status open_host(struct listen_set *set, const char *address, struct
     if (!split(address, host, sizeof host, &port)) {
         return error_set(
             err, STATUS_INVALID_FIELD,
-            "\"%s\" is no address to listen on; expected ADDR:PORT, [IPV6]:PORT or "
-            "unix:/path",
+            "\"%s\" is no address to listen on; expected ADDR:PORT, [IPV6]:PORT or unix:/path",
             address);
     }
     const struct addrinfo hints = {.ai_family = host[0] == '\0' ? AF_INET : AF_UNSPEC,
@@ -191,14 +195,14 @@ static enum status parse_mode(const char *text, bool grouped, mode_t *out, struc
 
 static enum status find_group(const char *name, gid_t *out, struct error *err)
 {
-    size_t digits = strspn(name, "0123456789");
+    uint64_t number = 0;
+    bool fits = false;
     if (name[0] == '\0') {
         *out = NO_GROUP;
         return STATUS_OK;
     }
-    unsigned long long number = strtoull(name, NULL, 10);
-    if (digits > 0 && name[digits] == '\0') {
-        if (digits > 10 || number >= NO_GROUP) {
+    if (digits_read(name, strlen(name), &number, &fits) == strlen(name)) {
+        if (!fits || number >= NO_GROUP) {
             return error_set(err, STATUS_INVALID_FIELD,
                              "--socket-group: %.40s is no group's number: they end at %u", name,
                              (unsigned)NO_GROUP - 1);
@@ -325,11 +329,10 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     int family = option_of(fd, SO_DOMAIN);
     if (option_of(fd, SO_TYPE) != SOCK_STREAM || option_of(fd, SO_ACCEPTCONN) != 1 ||
         (family != AF_INET && family != AF_INET6 && family != AF_UNIX)) {
-        return error_set(
-            err, STATUS_INVALID_FIELD,
-            "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or Unix "
-            "stream socket",
-            fd);
+        return error_set(err, STATUS_INVALID_FIELD,
+                         "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or "
+                         "Unix stream socket",
+                         fd);
     }
     if (set->count == LISTEN_SOCKETS) {
         return no_room(err);
@@ -343,8 +346,8 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
 
 enum status listen_inherit(struct listen_set *set, struct error *err)
 {
-    const char *pid =
-        getenv("LISTEN_PID"); /* NOLINT(concurrency-mt-unsafe): before any thread */
+    /* Before any thread. */
+    const char *pid = getenv("LISTEN_PID"); /* NOLINT(concurrency-mt-unsafe) */
     const char *fds = getenv("LISTEN_FDS"); /* NOLINT(concurrency-mt-unsafe) */
     if (pid == NULL || fds == NULL || strtol(pid, NULL, 10) != (long)getpid()) {
         return STATUS_OK;

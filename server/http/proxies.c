@@ -1,11 +1,11 @@
 /* Networks, and the list of X-Forwarded-For; see proxies.h. */
 #include "server/http/proxies.h"
 
+#include "proto/digits.h"
 #include "server/base/config.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -95,8 +95,9 @@ static bool parse_network(const char *text, struct proxy_network *out)
     out->bits = all;
     if (text[length] == '/') {
         const char *digits = text + length + 1;
-        size_t count = strspn(digits, "0123456789");
-        unsigned long bits = strtoul(digits, NULL, 10);
+        uint64_t bits = 0;
+        bool fits = false;
+        size_t count = digits_read(digits, strlen(digits), &bits, &fits);
         if (count == 0 || count > 3 || digits[count] != '\0' || bits > all) {
             return false;
         }

@@ -1,6 +1,7 @@
 /* Finding a path's row (route_table.h), and the parsing of request targets. */
 #include "server/http/routes.h"
 
+#include "proto/digits.h"
 #include "server/http/route_table.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@
 #define CUMSUM(pattern, counted_as, totals) \
     {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, false, totals, false},
 #define DIALECT(pattern, counted_as, codec, triton) \
-    {pattern, ROUTE_POST, ROUTE_DIALECT, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, codec, triton, false, triton},
+    {pattern, ROUTE_POST, ROUTE_DIALECT, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, &(codec), triton, false, triton},
 #define PAGE(pattern, methods, scope, counted_as, page) \
     {pattern, methods, ROUTE_PAGE, ROUTE_SCOPE_##scope, METRICS_ROUTE_##counted_as, page, NULL, true, false, false},
 static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE)};
@@ -70,17 +71,6 @@ const char *route_allow(const struct route *route)
 {
     static const char *const allow[] = {"", "GET, HEAD", "POST", "GET, HEAD, POST"};
     return allow[route->methods & (ROUTE_GET | ROUTE_POST)];
-}
-
-static int hex_digit(char digit)
-{
-    if (digit >= '0' && digit <= '9') {
-        return digit - '0';
-    }
-    if (digit >= 'a' && digit <= 'f') {
-        return digit - 'a' + 10;
-    }
-    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
 /* Decode %XX in place; false for a broken escape, a NUL or, in a path, an escaped slash. */

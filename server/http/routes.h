@@ -30,7 +30,7 @@ enum route_scope {
 enum route_kind {
     ROUTE_PAGE,   /* page answers */
     ROUTE_CUMSUM, /* a tensor; codec by Content-Type */
-    ROUTE_DIALECT /* a tensor; codec() whatever the Content-Type */
+    ROUTE_DIALECT /* a tensor; its codec whatever the Content-Type */
 };
 
 struct route {
@@ -40,7 +40,7 @@ struct route {
     unsigned scopes; /* bits of enum route_scope */
     enum metrics_route counted_as;
     page_function *page;
-    const struct codec *(*codec)(void);
+    const struct codec *codec;
     bool any_media;    /* Content-Type is not looked at */
     bool totals;       /* what the superblocks of lines sum up to */
     bool triton_codes; /* a deadline that passed is 503, as Triton says it */

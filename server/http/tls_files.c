@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define RETRY_NS (60 * NS_PER_S) /* after files that could not be used */
-
 enum file {
     FILE_CERT,
     FILE_KEY,
@@ -25,11 +23,9 @@ enum file {
 };
 
 struct tls_files {
-    struct log *log;                     /* borrowed */
-    struct metrics *metrics;             /* borrowed */
-    struct file_watch watch[FILE_COUNT]; /* main's */
-    uint64_t look_ns;                    /* the next; main's */
-    uint64_t retry_ns;                   /* 0: the files are what is used; main's */
+    struct log *log;         /* borrowed */
+    struct metrics *metrics; /* borrowed */
+    struct file_watch watch; /* main's */
     pthread_mutex_t lock;
     struct tls_credentials *current; /* a reference, guarded by the lock */
 };
@@ -61,15 +57,15 @@ static time_t end_of(struct gnutls_certificate_credentials_st *gnutls)
 
 static enum status fill(struct tls_credentials *credentials, struct error *err)
 {
-    const struct file_watch *watch = credentials->files->watch;
-    const char *cert = watch[FILE_CERT].path;
-    const char *ca = watch[FILE_CLIENT_CA].path;
+    const char *const *paths = credentials->files->watch.paths;
+    const char *cert = paths[FILE_CERT];
+    const char *ca = paths[FILE_CLIENT_CA];
     int code = gnutls_certificate_allocate_credentials(&credentials->gnutls);
     if (code != 0) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "TLS: %s", gnutls_strerror(code));
     }
-    code = gnutls_certificate_set_x509_key_file2(
-        credentials->gnutls, cert, watch[FILE_KEY].path, GNUTLS_X509_FMT_PEM, NULL, 0);
+    code = gnutls_certificate_set_x509_key_file2(credentials->gnutls, cert, paths[FILE_KEY],
+                                                 GNUTLS_X509_FMT_PEM, NULL, 0);
     if (code < 0) {
         return cannot_use(err, "--tls-cert, --tls-key", cert, code);
     }
@@ -106,7 +102,7 @@ static enum status take(struct tls_files *files, struct error *err)
     }
     credentials->files = files;
     credentials->references = 1;
-    file_watch_take(files->watch, FILE_COUNT);
+    file_watch_take(&files->watch);
     enum status status = fill(credentials, err);
     if (status != STATUS_OK) {
         credentials_free(credentials);
@@ -123,7 +119,7 @@ static enum status take(struct tls_files *files, struct error *err)
         (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
     }
     log_message(files->log, LOG_INFO, "TLS: %s is taken up, valid until %s",
-                files->watch[FILE_CERT].path, text);
+                files->watch.paths[FILE_CERT], text);
     return STATUS_OK;
 }
 
@@ -157,9 +153,10 @@ enum status tls_files_open(const struct config *config, struct log *log,
     }
     files->log = log;
     files->metrics = metrics;
-    files->watch[FILE_CERT].path = config->tls_cert;
-    files->watch[FILE_KEY].path = config->tls_key;
-    files->watch[FILE_CLIENT_CA].path = config->tls_client_ca;
+    files->watch = (struct file_watch){.count = FILE_COUNT,
+                                       .paths = {[FILE_CERT] = config->tls_cert,
+                                                 [FILE_KEY] = config->tls_key,
+                                                 [FILE_CLIENT_CA] = config->tls_client_ca}};
     status = take(files, err);
     if (status != STATUS_OK) {
         tls_files_close(files);
@@ -182,17 +179,9 @@ void tls_files_close(struct tls_files *files)
 void tls_files_tick(struct tls_files *files, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
-    if (files == NULL || now_ns < files->look_ns) {
-        return;
-    }
-    files->look_ns = now_ns + FILE_WATCH_MS * NS_PER_MS;
-    bool retry = files->retry_ns != 0 && now_ns >= files->retry_ns;
-    if (!file_watch_changed(files->watch, FILE_COUNT) && !retry) {
-        return;
-    }
-    files->retry_ns = 0;
-    if (take(files, &err) != STATUS_OK) {
-        files->retry_ns = now_ns + RETRY_NS;
+    if (files != NULL && file_watch_due(&files->watch, now_ns) &&
+        take(files, &err) != STATUS_OK) {
+        file_watch_failed(&files->watch, now_ns);
         log_message(files->log, LOG_ERROR, "%s; the certificate from before stays in use",
                     err.detail);
     }

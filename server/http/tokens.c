@@ -9,7 +9,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <netinet/in.h>
@@ -18,9 +17,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
-#include <unistd.h>
-
-#define RETRY_NS (60 * NS_PER_S) /* after a file that could not be used */
 
 enum {
     FILE_BYTES_MAX = 1 << 20,
@@ -39,8 +35,6 @@ struct wrong {
 struct tokens {
     struct log *log;
     struct file_watch watch; /* main's */
-    uint64_t look_ns;        /* the next; main's */
-    uint64_t retry_ns;       /* 0: the file is what is used; main's */
     uint64_t seed;           /* keeps clients from choosing whose place they take */
     pthread_mutex_t lock;
     struct token_list *list;       /* guarded by the lock */
@@ -155,10 +149,7 @@ static enum status add_line(const struct line *line, struct token_list **list, s
     if ((*list)->count == TOKENS_MAX) {
         return bad_line(err, line, "it is one more than 4096 tokens");
     }
-    enum status status = grow(list, room, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(grow(list, room, err));
     struct token *token = &(*list)->tokens[(*list)->count++];
     *token = (struct token){.scopes = 0};
     return parse_line(line, token, err);
@@ -199,20 +190,15 @@ enum status tokens_parse(const char *text, size_t bytes, struct token_list **lis
 /* Returns the bytes that were read, or a negative number with errno. */
 static ssize_t read_file(const char *path, char *text, size_t room)
 {
-    size_t used = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
         return -1;
     }
-    ssize_t count = 1;
-    while (count > 0 && used < room) {
-        count = read(fd, text + used, room - used);
-        used += count > 0 ? (size_t)count : 0;
-    }
-    int failure = errno;
-    (void)close(fd);
+    size_t bytes = fread(text, 1, room, file);
+    int failure = ferror(file) != 0 ? errno : 0;
+    (void)fclose(file);
     errno = failure;
-    return count < 0 ? -1 : (ssize_t)used;
+    return failure != 0 ? -1 : (ssize_t)bytes;
 }
 
 static enum status load(const char *path, struct token_list **list, struct error *err)
@@ -238,11 +224,11 @@ static enum status load(const char *path, struct token_list **list, struct error
 static enum status take(struct tokens *tokens, struct error *err)
 {
     struct token_list *list = NULL;
-    file_watch_take(&tokens->watch, 1);
-    enum status status = load(tokens->watch.path, &list, err);
+    file_watch_take(&tokens->watch);
+    enum status status = load(tokens->watch.paths[0], &list, err);
     if (status != STATUS_OK) {
         char context[512];
-        (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.path);
+        (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.paths[0]);
         error_prefix(err, context);
         return status;
     }
@@ -253,7 +239,7 @@ static enum status take(struct tokens *tokens, struct error *err)
     MUST(pthread_mutex_unlock(&tokens->lock));
     free(before);
     log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are taken up", count,
-                tokens->watch.path);
+                tokens->watch.paths[0]);
     return STATUS_OK;
 }
 
@@ -269,7 +255,7 @@ enum status tokens_open(const char *path, struct log *log, struct tokens **out,
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
     tokens->log = log;
-    tokens->watch.path = path;
+    tokens->watch = (struct file_watch){.count = 1, .paths = {path}};
     if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
         tokens->seed = (uint64_t)(uintptr_t)tokens;
     }
@@ -294,17 +280,9 @@ void tokens_close(struct tokens *tokens)
 void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
-    if (tokens == NULL || now_ns < tokens->look_ns) {
-        return;
-    }
-    tokens->look_ns = now_ns + FILE_WATCH_MS * NS_PER_MS;
-    bool retry = tokens->retry_ns != 0 && now_ns >= tokens->retry_ns;
-    if (!file_watch_changed(&tokens->watch, 1) && !retry) {
-        return;
-    }
-    tokens->retry_ns = 0;
-    if (take(tokens, &err) != STATUS_OK) {
-        tokens->retry_ns = now_ns + RETRY_NS;
+    if (tokens != NULL && file_watch_due(&tokens->watch, now_ns) &&
+        take(tokens, &err) != STATUS_OK) {
+        file_watch_failed(&tokens->watch, now_ns);
         log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
                     err.detail);
     }
@@ -374,22 +352,13 @@ static bool hash_token(char *authorization, uint8_t *hash)
     return hashed;
 }
 
-static enum status scope_missing(unsigned scopes, const char *name, struct error *err)
-{
-    return error_set_field(err, STATUS_FORBIDDEN, "Authorization",
-                           "the token \"%s\" is not for this: it needs the scope %s in the "
-                           "server's --token-file",
-                           name, route_scope_name(scopes));
-}
-
 enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *peer,
                          char *authorization, unsigned scopes, char *name, struct error *err)
 {
     uint8_t hash[TOKEN_HASH_BYTES];
     uint64_t key = 0;
     uint64_t now_ns = clock_now_ns();
-    bool given = hash_token(authorization, hash);
-    if (!given) {
+    if (!hash_token(authorization, hash)) {
         return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",
                                "this server wants a token: send Authorization: Bearer TOKEN");
     }
@@ -415,5 +384,11 @@ enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *p
                                "the token is not one of this server's: it was mistyped, taken "
                                "away or is another server's");
     }
-    return (has & scopes) != 0 ? STATUS_OK : scope_missing(scopes, name, err);
+    if ((has & scopes) == 0) {
+        return error_set_field(err, STATUS_FORBIDDEN, "Authorization",
+                               "the token \"%s\" is not for this: it needs the scope %s in "
+                               "the server's --token-file",
+                               name, route_scope_name(scopes));
+    }
+    return STATUS_OK;
 }

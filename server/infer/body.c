@@ -44,12 +44,12 @@ enum status body_count_memory(struct request *request, uint64_t bytes, struct er
     if (!client_take_memory(request->client, bytes - request->client_bytes, most, &wait_ns)) {
         request->limit = METRICS_CLIENT_LIMIT_MEMORY;
         request_retry_after(request, wait_ns);
-        return error_set(err, STATUS_THROTTLED,
-                         "the request needs %s of memory, which with this client's other "
-                         "requests is over %s, the server's --per-client-memory: wait for an "
-                         "answer before the next request, and try again after Retry-After "
-                         "seconds",
-                         need, limit);
+        return error_set(
+            err, STATUS_THROTTLED,
+            "the request needs %s of memory, which with this client's other requests is over "
+            "%s, the server's --per-client-memory: wait for an answer before the next request, "
+            "and try again after Retry-After seconds",
+            need, limit);
     }
     request->client_bytes = bytes;
     return STATUS_OK;
@@ -422,12 +422,7 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
     if (count > body->limit - packed->count) {
-        char limit[32];
-        config_size_text(body->limit, limit, sizeof limit);
-        return error_set(
-            err, STATUS_TOO_LARGE,
-            "the packed body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
-            limit);
+        return inflate_too_large("packed", body->limit, err);
     }
     TRY(ensure_packed(request, packed->count + count, err));
     memcpy(packed->text.bytes + packed->count, bytes, count);
@@ -449,11 +444,10 @@ static enum status check_head(const struct request *request, struct error *err)
     const struct request_body *body = &request->body;
     if (!request->decoded && body->head_need != UINT64_MAX &&
         body->head_need != request->head_bytes) {
-        return error_set(
-            err, STATUS_LENGTH_MISMATCH,
-            "the body ends after %zu bytes, in the middle of its header, which has "
-            "at least %" PRIu64,
-            request->head_bytes, body->head_need);
+        return error_set(err, STATUS_LENGTH_MISMATCH,
+                         "the body ends after %zu bytes, in the middle of its header, which "
+                         "has at least %" PRIu64,
+                         request->head_bytes, body->head_need);
     }
     return STATUS_OK;
 }

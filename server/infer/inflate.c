@@ -83,6 +83,16 @@ static enum status begin_next_member(struct inflate *unpack, struct error *err)
     return STATUS_OK;
 }
 
+enum status inflate_too_large(const char *which, uint64_t max_bytes, struct error *err)
+{
+    char limit[32];
+    config_size_text(max_bytes, limit, sizeof limit);
+    return error_set(
+        err, STATUS_TOO_LARGE,
+        "the %s body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE, which,
+        limit);
+}
+
 /* Unpack until the piece is full or the input used up, and hand the piece on. */
 static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void *context,
                                 struct error *err)
@@ -103,12 +113,7 @@ static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void 
     unpack->ended = code == Z_STREAM_END;
     size_t count = room - stream->avail_out;
     if (count > left) {
-        char limit[32];
-        config_size_text(unpack->max_bytes, limit, sizeof limit);
-        return error_set(
-            err, STATUS_TOO_LARGE,
-            "the unpacked body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE,
-            limit);
+        return inflate_too_large("unpacked", unpack->max_bytes, err);
     }
     unpack->produced += count;
     return count == 0 ? STATUS_OK : sink(context, unpack->piece, count, err);

@@ -30,6 +30,9 @@ void inflate_destroy(struct inflate *unpack); /* NULL is fine */
 MUST_CHECK enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count,
                                     inflate_sink sink, void *context, struct error *err);
 
+/* TOO_LARGE for the "packed" or the "unpacked" body. */
+enum status inflate_too_large(const char *which, uint64_t max_bytes, struct error *err);
+
 /* The body has ended.
  * err   INVALID_ENCODING: the stream has not */
 MUST_CHECK enum status inflate_finish(struct inflate *unpack, struct error *err);

@@ -44,12 +44,11 @@ enum status page_readyz(const struct page_request *request, struct page *page,
         return STATUS_OK;
     }
     page->http_status = PAGE_UNAVAILABLE;
-    page_fixed(page,
-               server_phase(request->server) == SERVER_STARTING
-                   ? "{\"live\":true,\"ready\":false,\"error\":\"starting: no device is ready "
-                     "yet\",\"code\":\"starting\"}"
-                   : "{\"live\":true,\"ready\":false,\"error\":\"the service is draining or "
-                     "has no usable device\",\"code\":\"not_ready\"}");
+    page_fixed(page, server_phase(request->server) == SERVER_STARTING
+                         ? "{\"live\":true,\"ready\":false,\"error\":\"starting: no device is "
+                           "ready yet\",\"code\":\"starting\"}"
+                         : "{\"live\":true,\"ready\":false,\"error\":\"the service is draining "
+                           "or has no usable device\",\"code\":\"not_ready\"}");
     return STATUS_OK;
 }
 
@@ -76,11 +75,11 @@ enum status page_index(const struct page_request *request, struct page *page, st
         page->fields = fields;
         page->field_count = ARRAY_COUNT(fields);
     }
-    page_fixed(page, "{\"name\":\"tally\",\"version\":\"" TALLY_VERSION
-                     "\",\"links\":{\"cumsum\":\"/v1/cumsum\",\"devices\":\"/v1/devices\","
-                     "\"live\":\"/livez\",\"ready\":\"/readyz\",\"metrics\":\"/metrics\","
-                     "\"version\":\"/version\",\"openapi\":\"/openapi.json\","
-                     "\"models\":\"/v2\"}}");
+    page_fixed(
+        page, "{\"name\":\"tally\",\"version\":\"" TALLY_VERSION
+              "\",\"links\":{\"cumsum\":\"/v1/cumsum\",\"devices\":\"/v1/devices\",\"live\":\"/"
+              "livez\",\"ready\":\"/readyz\",\"metrics\":\"/metrics\",\"version\":\"/"
+              "version\",\"openapi\":\"/openapi.json\",\"models\":\"/v2\"}}");
     return STATUS_OK;
 }
 

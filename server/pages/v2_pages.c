@@ -54,8 +54,8 @@ enum status page_v2_model_ready(const struct page_request *request, struct page 
     bool ready = server_ready(request->server);
     if (!ready) {
         page->http_status = PAGE_UNAVAILABLE;
-        page_fixed(page, "{\"error\":\"no device is ready, or the service is draining\","
-                         "\"code\":\"not_ready\"}");
+        page_fixed(page, "{\"error\":\"no device is ready, or the service is "
+                         "draining\",\"code\":\"not_ready\"}");
         return STATUS_OK;
     }
     struct json_writer w;
@@ -148,8 +148,8 @@ enum status page_v2_load(const struct page_request *request, struct page *page,
 {
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
-    return switched_off(page, "{\"error\":\"the models are built in: they are always "
-                              "loaded and cannot be changed\",\"code\":\"unsupported\"}");
+    return switched_off(page, "{\"error\":\"the models are built in: they are always loaded "
+                              "and cannot be changed\",\"code\":\"unsupported\"}");
 }
 
 /* ---- system shared memory ---- */
@@ -206,8 +206,7 @@ enum status page_v2_shm_unregister(const struct page_request *request, struct pa
     if (!request->local) {
         return error_set(
             err, STATUS_FORBIDDEN,
-            "shared memory is for clients on this machine: over loopback or a Unix "
-            "socket");
+            "shared memory is for clients on this machine: over loopback or a Unix socket");
     }
     struct shm_amount gone = shm_unregister(request->server->shm, request->segments[0]);
     metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS,
@@ -262,6 +261,6 @@ enum status page_v2_logging(const struct page_request *request, struct page *pag
     (void)request;
     (void)err;
     return switched_off(page,
-                        "{\"error\":\"the log is set up at start (--log-level, "
-                        "--log-format), not over the network\",\"code\":\"unsupported\"}");
+                        "{\"error\":\"the log is set up at start (--log-level, --log-format), "
+                        "not over the network\",\"code\":\"unsupported\"}");
 }

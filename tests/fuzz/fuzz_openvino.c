@@ -3,5 +3,5 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    return drive(codec_openvino(), data, size);
+    return drive(&codec_openvino, data, size);
 }

@@ -573,7 +573,7 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
                  "\"FP32\",\"parameters\":{\"binary_data_size\":5000}}]}",
                  2000, "");
     memset(payload, 'p', sizeof payload);
-    f->request.codec = codec_kserve();
+    f->request.codec = &codec_kserve;
     f->request.codec_request.head_bytes = head;
     f->request.codec_request.model = "cumsum";
     f->request.body.declared = head + (int)sizeof payload;

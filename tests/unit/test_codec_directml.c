@@ -52,7 +52,7 @@ static enum status run(struct parts parts)
     add(body, sizeof body, "desc", desc);
     add(body, sizeof body, "data", parts.data);
     strcat(body, "}");
-    return probe_json(&probe, codec_directml(), body);
+    return probe_json(&probe, &codec_directml, body);
 }
 
 /* The answer's numbers are these; its type and sizes those of the request. */
@@ -145,7 +145,7 @@ static void every_member_of_the_descriptor_is_required(void **state)
     parts = example;
     parts.data = NULL;
     refused(parts, STATUS_MISSING_FIELD, "data");
-    assert_int_equal(probe_json(&probe, codec_directml(), "{\"data\":[1]}"),
+    assert_int_equal(probe_json(&probe, &codec_directml, "{\"data\":[1]}"),
                      STATUS_MISSING_FIELD);
     assert_string_equal(probe.error.field, "desc");
 }

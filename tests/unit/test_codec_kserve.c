@@ -21,14 +21,14 @@ static const char *request_of(const char *head, const char *inputs, const char *
 
 static void run(const char *json)
 {
-    if (probe_json(&probe, codec_kserve(), json) != STATUS_OK) {
+    if (probe_json(&probe, &codec_kserve, json) != STATUS_OK) {
         fail_msg("%s (%s)", probe.error.detail, probe.error.field);
     }
 }
 
 static void framed(const char *json, const void *payload, size_t bytes)
 {
-    if (probe_framed(&probe, codec_kserve(), json, payload, bytes) != STATUS_OK) {
+    if (probe_framed(&probe, &codec_kserve, json, payload, bytes) != STATUS_OK) {
         fail_msg("%s (%s)", probe.error.detail, probe.error.field);
     }
 }
@@ -48,7 +48,7 @@ static void gives(const char *json, const char *want)
 
 static void refused(const char *json, enum status status, const char *field)
 {
-    if (probe_json(&probe, codec_kserve(), json) == STATUS_OK) {
+    if (probe_json(&probe, &codec_kserve, json) == STATUS_OK) {
         fail_msg("accepted: %s", probe.text);
     }
     assert_string_equal(probe.error.field, field);
@@ -318,8 +318,8 @@ static void binary_lengths_must_agree(void **state)
     for (int chunked = 0; chunked < 2; chunked++) {
         probe.chunked = chunked != 0;
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-            assert_int_equal(probe_framed(&probe, codec_kserve(),
-                                          request_of("", X_BINARY, NULL), payload, bad[i]),
+            assert_int_equal(probe_framed(&probe, &codec_kserve, request_of("", X_BINARY, NULL),
+                                          payload, bad[i]),
                              STATUS_LENGTH_MISMATCH);
             assert_non_null(strstr(probe.error.detail, "Inference-Header-Content-Length"));
         }
@@ -346,7 +346,7 @@ static enum status raw(const char *model, const void *bytes, size_t count)
 {
     probe.model = model;
     probe.head_bytes = 0;
-    enum status status = probe_run(&probe, codec_kserve(), bytes, count);
+    enum status status = probe_run(&probe, &codec_kserve, bytes, count);
     probe.model = "cumsum";
     return status;
 }

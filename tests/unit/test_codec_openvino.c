@@ -21,7 +21,7 @@ static const char *request_of(const char *attributes, const char *data, const ch
 
 static void gives(const char *json, const char *want)
 {
-    if (probe_json(&probe, codec_openvino(), json) != STATUS_OK) {
+    if (probe_json(&probe, &codec_openvino, json) != STATUS_OK) {
         fail_msg("%s (%s)", probe.error.detail, probe.error.field);
     }
     assert_string_equal(probe.text, want);
@@ -30,7 +30,7 @@ static void gives(const char *json, const char *want)
 
 static void refused(const char *json, enum status status, const char *field)
 {
-    if (probe_json(&probe, codec_openvino(), json) == STATUS_OK) {
+    if (probe_json(&probe, &codec_openvino, json) == STATUS_OK) {
         fail_msg("accepted: %s", probe.text);
     }
     assert_string_equal(probe.error.field, field);
@@ -111,7 +111,7 @@ static void attribute_values(const char *name, bool (*of)(void))
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         snprintf(attributes, sizeof attributes, "{\"%s\":%s}", name, good[i].text);
         assert_int_equal(
-            probe_json(&probe, codec_openvino(), request_of(attributes, DATA_INPUT, NULL)),
+            probe_json(&probe, &codec_openvino, request_of(attributes, DATA_INPUT, NULL)),
             STATUS_OK);
         assert_int_equal(of(), good[i].value);
     }
@@ -317,7 +317,7 @@ static void t_axis_is_int64_or_int32(void **state)
 
 static void framed(const char *json, const void *payload, size_t bytes)
 {
-    if (probe_framed(&probe, codec_openvino(), json, payload, bytes) != STATUS_OK) {
+    if (probe_framed(&probe, &codec_openvino, json, payload, bytes) != STATUS_OK) {
         fail_msg("%s (%s)", probe.error.detail, probe.error.field);
     }
 }
@@ -358,7 +358,7 @@ static void the_axis_may_be_binary_too(void **state)
     assert_string_equal(probe.header, "");
     narrow = 2;
     assert_int_equal(
-        probe_framed(&probe, codec_openvino(),
+        probe_framed(&probe, &codec_openvino,
                      request_of(NULL, MATRIX,
                                 "{\"precision\":\"I32\",\"shape\":[],\"binary_data_size\":4}"),
                      &narrow, 4),
@@ -372,7 +372,7 @@ static void binary_sizes_must_fit(void **state)
     for (int chunked = 0; chunked < 2; chunked++) {
         probe.chunked = chunked != 0;
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-            assert_int_equal(probe_framed(&probe, codec_openvino(),
+            assert_int_equal(probe_framed(&probe, &codec_openvino,
                                           request_of(NULL, BINARY_MATRIX, NULL),
                                           "0123456789abcdef0", bad[i]),
                              STATUS_LENGTH_MISMATCH);

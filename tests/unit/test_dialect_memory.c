@@ -54,7 +54,7 @@ static void fail_each(const struct codec *codec, const char *body)
 static void directml_survives_every_failing_allocation(void **state)
 {
     (void)state;
-    fail_each(codec_directml(),
+    fail_each(&codec_directml,
               "{\"feature_level\":\"4_0\",\"desc\":{\"InputTensor\":{\"DataType\":\"FLOAT32\","
               "\"Sizes\":[2],\"Flags\":[\"NONE\"]},\"OutputTensor\":{\"DataType\":\"FLOAT32\","
               "\"Sizes\":[2],\"Strides\":[3]},\"Axis\":0,\"AxisDirection\":\"INCREASING\","
@@ -65,7 +65,7 @@ static void openvino_survives_every_failing_allocation(void **state)
 {
     (void)state;
     fail_each(
-        codec_openvino(),
+        &codec_openvino,
         "{\"attributes\":{\"exclusive\":true},\"inputs\":[{\"precision\":\"FP32\","
         "\"shape\":[2],\"data\":[1,2]},{\"precision\":\"I64\",\"shape\":[1],\"data\":[0]}]}");
 }
@@ -73,7 +73,7 @@ static void openvino_survives_every_failing_allocation(void **state)
 static void kserve_survives_every_failing_allocation(void **state)
 {
     (void)state;
-    fail_each(codec_kserve(),
+    fail_each(&codec_kserve,
               "{\"id\":\"7\",\"parameters\":{\"axis\":0},\"inputs\":[{\"name\":\"x\",\"shape\":"
               "[2],\"datatype\":\"FP32\",\"data\":[1,2]}],\"outputs\":[{\"name\":\"y\"}]}");
 }

@@ -19,7 +19,7 @@ static const char *request_of(const char *input, const char *output, const char 
 
 static void gives(const char *input, const char *output, const char *data, const char *want)
 {
-    if (probe_json(&probe, codec_directml(), request_of(input, output, data)) != STATUS_OK) {
+    if (probe_json(&probe, &codec_directml, request_of(input, output, data)) != STATUS_OK) {
         fail_msg("%s (%s)", probe.error.detail, probe.error.field);
     }
     const char *got = strstr(probe.text, "\"data\":");
@@ -30,7 +30,7 @@ static void gives(const char *input, const char *output, const char *data, const
 static void refused(const char *input, const char *output, const char *data, enum status status,
                     const char *field)
 {
-    if (probe_json(&probe, codec_directml(), request_of(input, output, data)) == STATUS_OK) {
+    if (probe_json(&probe, &codec_directml, request_of(input, output, data)) == STATUS_OK) {
         fail_msg("accepted: %s", probe.text);
     }
     assert_string_equal(probe.error.field, field);
@@ -311,7 +311,7 @@ static void non_finite_data_are_words_in_any_case(void **state)
 
 static void bytes(const char *json, const void *payload, size_t count)
 {
-    if (probe_framed(&probe, codec_directml(), json, payload, count) != STATUS_OK) {
+    if (probe_framed(&probe, &codec_directml, json, payload, count) != STATUS_OK) {
         fail_msg("%s (%s)", probe.error.detail, probe.error.field);
     }
 }
@@ -349,7 +349,7 @@ static void binary_input_is_the_total_or_the_minimum_rounded_or_not(void **state
             assert_memory_equal(probe.bytes, want, 8);
         }
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-            assert_int_equal(probe_framed(&probe, codec_directml(), json, in, bad[i]),
+            assert_int_equal(probe_framed(&probe, &codec_directml, json, in, bad[i]),
                              STATUS_LENGTH_MISMATCH);
         }
     }
@@ -372,7 +372,7 @@ static void data_and_payload_together_are_refused(void **state)
 {
     (void)state;
     const char *json = request_of(F32("\"Sizes\":[2]"), F32("\"Sizes\":[2]"), "[1,2]");
-    assert_int_equal(probe_framed(&probe, codec_directml(), json, "abcdefgh", 8),
+    assert_int_equal(probe_framed(&probe, &codec_directml, json, "abcdefgh", 8),
                      STATUS_LENGTH_MISMATCH);
     /* but the header alone, over a body that is all JSON, is fine */
     bytes(json, "", 0);
@@ -383,7 +383,7 @@ static void a_header_longer_than_the_body_is_refused(void **state)
 {
     (void)state;
     probe.head_bytes = 100;
-    assert_int_equal(probe_run(&probe, codec_directml(), "{}", 2), STATUS_INVALID_REQUEST);
+    assert_int_equal(probe_run(&probe, &codec_directml, "{}", 2), STATUS_INVALID_REQUEST);
     assert_string_equal(probe.error.field, "Inference-Header-Content-Length");
 }
 

@@ -56,6 +56,28 @@ static void names_are_found_in_their_family_only(void **state)
     assert_false(dtype_find(DTYPE_FAMILY_NAME, "", 0, &found));
 }
 
+static void small_whole_numbers_have_the_bits_of_their_type(void **state)
+{
+    (void)state;
+    for (int value = -200; value <= 200; value++) {
+        const float single = (float)value;
+        const double whole = value;
+        uint32_t single_bits = 0;
+        uint64_t whole_bits = 0;
+        memcpy(&single_bits, &single, sizeof single_bits);
+        memcpy(&whole_bits, &whole, sizeof whole_bits);
+        assert_int_equal(dtype_bits(DTYPE_F32, value), single_bits);
+        assert_int_equal(dtype_bits(DTYPE_BF16, value), single_bits >> 16);
+        assert_int_equal(dtype_bits(DTYPE_F64, value), whole_bits);
+        assert_int_equal(dtype_bits(DTYPE_I64, value), (uint64_t)(int64_t)value);
+        assert_int_equal(dtype_bits(DTYPE_U8, value), (uint8_t)value);
+    }
+    assert_int_equal(dtype_bits(DTYPE_F16, 0), 0);
+    assert_int_equal(dtype_bits(DTYPE_F16, 1), 0x3C00);
+    assert_int_equal(dtype_bits(DTYPE_F16, -2), 0xC000);
+    assert_int_equal(dtype_bits(DTYPE_F16, 3), 0x4200);
+}
+
 static void the_list_names_all_of_a_family(void **state)
 {
     (void)state;
@@ -75,6 +97,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_has_its_names_and_a_size_that_its_name_says),
         cmocka_unit_test(names_are_found_in_their_family_only),
+        cmocka_unit_test(small_whole_numbers_have_the_bits_of_their_type),
         cmocka_unit_test(the_list_names_all_of_a_family),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ static const char *request_of(const char *parameters, const char *inputs)
 
 static void run(const char *parameters)
 {
-    if (probe_json(&probe, codec_kserve(), request_of(parameters, "{" X_MEMBERS "}")) !=
+    if (probe_json(&probe, &codec_kserve, request_of(parameters, "{" X_MEMBERS "}")) !=
         STATUS_OK) {
         fail_msg("%s: %s (%s)", parameters, probe.error.detail, probe.error.field);
     }
@@ -28,7 +28,7 @@ static void run(const char *parameters)
 
 static void refused_json(const char *json, enum status status, const char *field)
 {
-    if (probe_json(&probe, codec_kserve(), json) == STATUS_OK) {
+    if (probe_json(&probe, &codec_kserve, json) == STATUS_OK) {
         fail_msg("accepted: %s", json);
     }
     assert_string_equal(probe.error.field, field);
@@ -181,10 +181,10 @@ static void tensor_parameters_are_taken_too_and_must_agree(void **state)
 {
     (void)state;
     const char *input = "{" X_MEMBERS ",\"parameters\":{\"axis\":1,\"reverse\":true}}";
-    assert_int_equal(probe_json(&probe, codec_kserve(), request_of("", input)), STATUS_OK);
+    assert_int_equal(probe_json(&probe, &codec_kserve, request_of("", input)), STATUS_OK);
     assert_int_equal(probe.call.desc.axis, 1);
     assert_true(probe.call.desc.reverse);
-    assert_int_equal(probe_json(&probe, codec_kserve(), request_of("\"axis\":1", input)),
+    assert_int_equal(probe_json(&probe, &codec_kserve, request_of("\"axis\":1", input)),
                      STATUS_OK);
     refused_json(request_of("\"axis\":0", input), STATUS_INVALID_AXIS,
                  "inputs[0].parameters.axis");
@@ -241,15 +241,15 @@ static void an_undeclared_axis_tensor_is_accepted(void **state)
     char inputs[512];
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         snprintf(inputs, sizeof inputs, "{" X_MEMBERS "},%s", forms[i]);
-        assert_int_equal(probe_json(&probe, codec_kserve(), request_of("", inputs)), STATUS_OK);
+        assert_int_equal(probe_json(&probe, &codec_kserve, request_of("", inputs)), STATUS_OK);
         assert_int_equal(probe.call.desc.axis, 1);
         snprintf(inputs, sizeof inputs, "%s,{" X_MEMBERS "}", forms[i]);
-        assert_int_equal(probe_json(&probe, codec_kserve(), request_of("", inputs)), STATUS_OK);
+        assert_int_equal(probe_json(&probe, &codec_kserve, request_of("", inputs)), STATUS_OK);
         assert_int_equal(probe.call.desc.axis, 1);
     }
     snprintf(inputs, sizeof inputs, "{" X_MEMBERS "},%s", forms[0]);
     refused_json(request_of("\"axis\":0", inputs), STATUS_INVALID_AXIS, "inputs[1].data");
-    assert_int_equal(probe_json(&probe, codec_kserve(), request_of("\"axis\":1", inputs)),
+    assert_int_equal(probe_json(&probe, &codec_kserve, request_of("\"axis\":1", inputs)),
                      STATUS_OK);
 }
 
@@ -286,7 +286,7 @@ static void cumsum_onnx_needs_its_axis(void **state)
     refused("", STATUS_MISSING_FIELD, "inputs");
     const char *inputs = "{" X_MEMBERS "}," AXIS("INT64", "[]", "[1]");
     assert_int_equal(
-        probe_json(&probe, codec_kserve(), request_of("\"exclusive\":1,\"reverse\":0", inputs)),
+        probe_json(&probe, &codec_kserve, request_of("\"exclusive\":1,\"reverse\":0", inputs)),
         STATUS_OK);
     assert_non_null(strstr(probe.text, "[0.0,1.0,0.0,3.0]"));
     probe.model = "cumsum";
@@ -313,31 +313,31 @@ static void a_binary_axis_is_found_before_and_behind_the_data(void **state)
     const float want[] = {1, 3, 3, 7};
     const char *parameters = "\"binary_data_output\":true";
     assert_int_equal(
-        probe_framed(&probe, codec_kserve(),
+        probe_framed(&probe, &codec_kserve,
                      request_of(parameters, X_BINARY "," AXIS_BINARY("INT64", "8")), &behind,
                      24),
         STATUS_OK);
     assert_memory_equal(probe.bytes, want, 16);
     assert_int_equal(
-        probe_framed(&probe, codec_kserve(),
+        probe_framed(&probe, &codec_kserve,
                      request_of(parameters, AXIS_BINARY("INT32", "4") "," X_BINARY), &before,
                      20),
         STATUS_OK);
     assert_memory_equal(probe.bytes, want, 16);
     /* beside data in JSON, and contradicting a parameter */
     int64_t axis = 1;
-    assert_int_equal(probe_framed(&probe, codec_kserve(),
+    assert_int_equal(probe_framed(&probe, &codec_kserve,
                                   request_of("", "{" X_MEMBERS "}," AXIS_BINARY("INT64", "8")),
                                   &axis, 8),
                      STATUS_OK);
     assert_non_null(strstr(probe.text, "[1.0,3.0,3.0,7.0]"));
     assert_int_equal(
-        probe_framed(&probe, codec_kserve(),
+        probe_framed(&probe, &codec_kserve,
                      request_of("\"axis\":0", "{" X_MEMBERS "}," AXIS_BINARY("INT64", "8")),
                      &axis, 8),
         STATUS_INVALID_AXIS);
     axis = 5;
-    assert_int_equal(probe_framed(&probe, codec_kserve(),
+    assert_int_equal(probe_framed(&probe, &codec_kserve,
                                   request_of("", "{" X_MEMBERS "}," AXIS_BINARY("INT64", "8")),
                                   &axis, 8),
                      STATUS_INVALID_AXIS);
@@ -349,7 +349,7 @@ static void an_axis_may_lie_in_shared_memory(void **state)
     static const int64_t memory[] = {0, -1};
     probe.shm = memory;
     assert_int_equal(
-        probe_json(&probe, codec_kserve(),
+        probe_json(&probe, &codec_kserve,
                    request_of("",
                               "{" X_MEMBERS "},{\"name\":\"axis\",\"shape\":[1],\"datatype\":"
                               "\"INT64\",\"parameters\":{\"shared_memory_region\":\"r\","

@@ -27,18 +27,15 @@ from tally.errors import InvalidArgument
 Array = npt.NDArray[Any]
 
 GAPS_LIMIT = 2  # bytes sent for a byte of elements, at most
-# Names on the wire by type. bfloat16 joins when one is seen: its type belongs to ml_dtypes.
-_NAMES: dict[np.dtype[Any], str] = {
-    np.dtype(name): name
-    for name in (
-        *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
-        *("uint8", "uint16", "uint32", "uint64"),
-    )
-}
+# Every name on the wire, and that of the Open Inference Protocol.
 V2_NAMES = {
     **{"float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64"},
     **{"int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64"},
     **{"uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64"},
+}
+# Those names by type. bfloat16 joins when one is seen: its type belongs to ml_dtypes.
+_NAMES: dict[np.dtype[Any], str] = {
+    np.dtype(name): name for name in V2_NAMES if name != "bfloat16"
 }
 
 
