@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <libdeflate.h>
 #include <string.h>
+#include <zlib.h>
 
 /* Where the header has what; docs/carry.md. */
 enum {
@@ -276,6 +277,13 @@ void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t e
         crc->value = libdeflate_crc32(crc->value, bytes + from, (size_t)(end - from));
     }
     crc->done = end > crc->done ? end : crc->done;
+}
+
+void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind)
+{
+    crc->value = (uint32_t)crc32_combine(crc->value, behind->value,
+                                         (z_off_t)(behind->done - crc->done));
+    crc->done = behind->done;
 }
 
 enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,

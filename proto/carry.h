@@ -80,6 +80,9 @@ struct carry_crc {
 };
 void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t end);
 
+/* That of the bytes behind those: it began where `crc` ends. */
+void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind);
+
 /* The carry is there with all its bytes, the first crc->done of which are in the sum already.
  * err   INVALID_DATA: it was damaged; CLIENT_GONE: given up by `parallel` */
 MUST_CHECK enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes,

@@ -133,10 +133,17 @@ static void write_fish_text(const char *text)
 static void write_fish(void)
 {
     (void)puts("complete -c tally -f");
+    (void)printf("set -l none 'not __fish_seen_subcommand_from");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        (void)printf(" %s", command_rows[i].name);
+    }
+    (void)puts("'\n"
+               "complete -c tally -n \"$none\" -l help\n"
+               "complete -c tally -n \"$none\" -l version");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const struct command_row *command = &command_rows[i];
         const char *operands = command->operand_choices;
-        (void)printf("complete -c tally -n __fish_use_subcommand -a %s -d ", command->name);
+        (void)printf("complete -c tally -n \"$none\" -a %s -d ", command->name);
         write_fish_text(command->summary);
         (void)putchar('\n');
         if (operands != NULL) {

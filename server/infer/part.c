@@ -12,6 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    PIECE_BYTES = 512 << 10, /* of a carry that is finished */
+    PIECES = 16              /* in a round */
+};
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- before the scan ---- */
 
 /* Have memory for the carry to answer and for the sums; of floats these are in it. A carry that
@@ -59,8 +69,7 @@ static enum status take_sums(const struct request *request, const struct part_si
         return parallel_copy(parallel, sums, came + CARRY_HEADER_BYTES, s->sums_bytes, err);
     }
     for (uint64_t at = 0; at < s->lines; at += PART_SUMS_AT_ONCE) {
-        const uint64_t left = s->lines - at;
-        const uint64_t count = left < PART_SUMS_AT_ONCE ? left : PART_SUMS_AT_ONCE;
+        const uint64_t count = smaller(s->lines - at, PART_SUMS_AT_ONCE);
         part_sums_begin(s, sums + at * s->sum, request->plan.exclusive, count);
         part_sums_begin(s, behind + at * s->sum, false, count);
         for (uint64_t i = at; came != NULL && i < at + count; i++) { /* narrower ones wrap */
@@ -219,6 +228,32 @@ static enum status last_sums(const struct request *request, const struct part_si
     return status;
 }
 
+/* A round of pieces of a carry, which threads finish side by side. */
+struct finishing {
+    unsigned char *bytes;
+    uint64_t end;      /* of the carry */
+    uint64_t sums_end; /* S and B of floats end here: to be settled */
+    size_t sum;
+    struct carry_crc crcs[PIECES]; /* done: where each piece begins, then where it ends */
+};
+
+/* Settle the piece's sums, and sum it up while it is in a cache. */
+static void finish_piece(void *context, int index)
+{
+    struct finishing *f = context;
+    struct carry_crc crc = f->crcs[index];
+    const uint64_t end = smaller(f->end, crc.done + PIECE_BYTES);
+    while (crc.done < end) {
+        const uint64_t next = smaller(end, crc.done + PARALLEL_STEP_BYTES);
+        if (crc.done < f->sums_end) {
+            part_sums_settle(f->bytes + crc.done, f->sum,
+                             (smaller(next, f->sums_end) - crc.done) / f->sum);
+        }
+        carry_crc_add(&crc, f->bytes, next);
+    }
+    f->crcs[index] = crc;
+}
+
 /* The carry has all that it hands on: settle its sums, write its header, and offer it. */
 static enum status answer_carry(struct request *request, const struct part_sizes *s,
                                 const struct parallel *parallel, struct error *err)
@@ -232,23 +267,28 @@ static enum status answer_carry(struct request *request, const struct part_sizes
                                     .position = request->call.carry.position + s->elements};
     struct answer *answer = &request->answer;
     struct text *text = &request->part->carry;
-    unsigned char *bytes = (unsigned char *)text->bytes;
-    uint64_t unsettled = s->is_float ? 2 * s->sums : 0;
+    struct finishing f = {.bytes = (unsigned char *)text->bytes,
+                          .end = s->carry_bytes,
+                          .sums_end = s->is_float ? CARRY_HEADER_BYTES + s->sums_bytes : 0,
+                          .sum = s->sum};
     struct carry_crc crc = {.done = 0};
-    carry_write_head(&head, bytes);
-    carry_crc_add(&crc, bytes, CARRY_HEADER_BYTES);
-    while (crc.done < s->carry_bytes) { /* the sums are summed up while they are in a cache */
-        const uint64_t left = s->carry_bytes - crc.done;
-        const uint64_t step = PART_SUMS_AT_ONCE * s->sum;
-        const uint64_t sums = unsettled < PART_SUMS_AT_ONCE ? unsettled : PART_SUMS_AT_ONCE;
-        part_sums_settle(bytes + crc.done, s->sum, sums);
-        unsettled -= sums;
-        carry_crc_add(&crc, bytes, crc.done + (left < step ? left : step));
-        if (crc.done < s->carry_bytes && !parallel_step(parallel)) {
+    carry_write_head(&head, f.bytes);
+    carry_crc_add(&crc, f.bytes, CARRY_HEADER_BYTES);
+    while (crc.done < f.end) {
+        int count = 0;
+        for (uint64_t at = crc.done; at < f.end && count < PIECES; at += PIECE_BYTES) {
+            f.crcs[count++] = (struct carry_crc){.done = at};
+        }
+        if (count == 1) {
+            finish_piece(&f, 0);
+        } else if (!parallel->run(parallel, count, finish_piece, &f)) {
             return parallel_given_up(err);
         }
+        for (int i = 0; i < count; i++) {
+            carry_crc_join(&crc, &f.crcs[i]);
+        }
     }
-    carry_write_crc(&crc, bytes);
+    carry_write_crc(&crc, f.bytes);
     text_wrote(text, (size_t)s->carry_bytes);
     answer->carry = text->bytes;
     answer->head = text->bytes;

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -725,9 +726,28 @@ class Completion(unittest.TestCase):
             self.assertEqual(done.stderr, "")
             self.assertEqual(set(done.stdout.split()), expected, words)
 
-    @unittest.skipUnless(
-        any(os.access(f"{d}/zsh", os.X_OK) for d in os.environ["PATH"].split(":")), "no zsh"
-    )
+    @unittest.skipUnless(shutil.which("fish"), "no fish")
+    def test_fish_completes(self):
+        cases = {
+            "tally cu": "cumsum",
+            "tally --url unix:/x he": "health",
+            "tally --ver": "--version",
+            "tally cumsum --prec": "--precision",
+            "tally cumsum --precision n": "native",
+            "tally health --ex": "",
+            "tally completion z": "zsh",
+        }
+        asked = [f"echo (complete -C '{line}' | string replace -r '\\t.*' '')" for line in cases]
+        done = subprocess.run(
+            ["fish", "-N", "-c", "; ".join(["source -", *asked])],
+            input=tally("completion", "fish").stdout.decode(),
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
+        self.assertEqual((done.stdout.split("\n")[:-1], done.stderr), (list(cases.values()), ""))
+
+    @unittest.skipUnless(shutil.which("zsh"), "no zsh")
     def test_zsh_loads_it(self):
         script = tally("completion", "zsh").stdout.decode()
         text = "autoload -U compinit && compinit -D -u\n" + script + "\nprint -r -- $_comps[tally]"

@@ -299,23 +299,44 @@ static void totals_are_those_of_65536_elements_each(void **state)
         BLOCKS = 3,
         LENGTH = 2 * 65536 + 5
     };
-    static int64_t input[2 * LENGTH];
-    int64_t totals[2 * BLOCKS] = {0};
-    int64_t expected[2 * BLOCKS] = {0};
+    static const uint64_t float_ones[] = {0x3C00, 0x3F80, 0x3F800000, 0x3FF0000000000000};
+    static char input[2 * LENGTH * sizeof(uint64_t)];
     int64_t sizes[] = {2, LENGTH};
-    uint64_t bytes = 0;
-    struct tally_error err;
-    struct tally_scan scan = {
-        .struct_size = sizeof scan, .dtype = TALLY_INT64, .rank = 2, .sizes = sizes, .axis = 1};
-    for (int i = 0; i < 2 * LENGTH; i++) {
-        input[i] = i * 7 % 1001;
-        expected[i / LENGTH * BLOCKS + i % LENGTH / 65536] += input[i];
+    for (int variant = 0; variant < 2 * 2 * (TALLY_UINT64 + 1); variant++) {
+        const int type = variant / 4;
+        const size_t element = tally_dtype_bytes((enum tally_dtype)type);
+        const uint64_t one = type <= TALLY_FLOAT64 ? float_ones[type] : 1;
+        char totals[2 * BLOCKS * sizeof(double)];
+        uint64_t ones[2 * BLOCKS] = {0};
+        uint64_t bytes = 0;
+        struct tally_error err;
+        struct tally_scan scan = {.struct_size = sizeof scan,
+                                  .dtype = (enum tally_dtype)type,
+                                  .rank = 2,
+                                  .sizes = sizes,
+                                  .axis = 1,
+                                  .reverse = variant & 1,
+                                  .precision = variant & 2 ? TALLY_NATIVE : TALLY_WIDE};
+        for (int i = 0; i < 2 * LENGTH; i++) {
+            const int at = scan.reverse ? LENGTH - 1 - i % LENGTH : i % LENGTH;
+            const uint64_t number = i % 7 == 0 ? one : 0;
+            memcpy(input + (size_t)i * element, &number, element);
+            ones[i / LENGTH * BLOCKS + at / 65536] += i % 7 == 0;
+        }
+        assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
+        const size_t each = bytes / (2 * BLOCKS);
+        if (tally_totals(client, &scan, input, totals, &err) != TALLY_OK)
+            fail_msg("variant %d: %s", variant, err.message);
+        for (int i = 0; i < 2 * BLOCKS; i++) {
+            const double wide = (double)ones[i];
+            const float native = (float)ones[i];
+            const bool is_float = type <= TALLY_FLOAT64;
+            const void *expected = !is_float                ? &ones[i]
+                                   : each == sizeof native ? (const void *)&native
+                                                           : &wide;
+            assert_memory_equal(totals + (size_t)i * each, expected, each);
+        }
     }
-    assert_int_equal(tally_totals_bytes(&scan, &bytes, &err), TALLY_OK);
-    assert_int_equal(bytes, sizeof totals);
-    if (tally_totals(client, &scan, input, totals, &err) != TALLY_OK)
-        fail_msg("%s", err.message);
-    assert_memory_equal(totals, expected, sizeof totals);
 }
 
 static void the_server_s_sentence_is_passed_on(void **state)

@@ -139,6 +139,13 @@ static void the_sum_is_the_same_in_any_pieces(void **state)
             carry_crc_add(&crc, bytes, end);
         }
         assert_int_equal(carry_check_crc(&crc, bytes, sizeof bytes, NULL, &err), STATUS_OK);
+        struct carry_crc front = {.done = 0};
+        struct carry_crc behind = {.done = 64 + step / 2}; /* side by side */
+        carry_crc_add(&front, bytes, behind.done);
+        carry_crc_add(&behind, bytes, sizeof bytes);
+        carry_crc_join(&front, &behind);
+        assert_int_equal(front.done, sizeof bytes);
+        assert_int_equal(carry_check_crc(&front, bytes, sizeof bytes, NULL, &err), STATUS_OK);
     }
 }
 
