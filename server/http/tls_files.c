@@ -185,9 +185,10 @@ void tls_files_tick(struct tls_files *files, uint64_t now_ns)
     if (files == NULL || now_ns < files->look_ns) {
         return;
     }
-    files->look_ns = now_ns + FILE_WATCH_MS * NS_PER_MS;
     bool retry = files->retry_ns != 0 && now_ns >= files->retry_ns;
-    if (!file_watch_changed(files->watch, FILE_COUNT) && !retry) {
+    bool changed = file_watch_changed(files->watch, FILE_COUNT);
+    files->look_ns = clock_now_ns() + FILE_WATCH_MS * NS_PER_MS; /* a tick may come late */
+    if (!changed && !retry) {
         return;
     }
     files->retry_ns = 0;

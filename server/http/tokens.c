@@ -297,9 +297,10 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
     if (tokens == NULL || now_ns < tokens->look_ns) {
         return;
     }
-    tokens->look_ns = now_ns + FILE_WATCH_MS * NS_PER_MS;
     bool retry = tokens->retry_ns != 0 && now_ns >= tokens->retry_ns;
-    if (!file_watch_changed(&tokens->watch, 1) && !retry) {
+    bool changed = file_watch_changed(&tokens->watch, 1);
+    tokens->look_ns = clock_now_ns() + FILE_WATCH_MS * NS_PER_MS; /* a tick may come late */
+    if (!changed && !retry) {
         return;
     }
     tokens->retry_ns = 0;
