@@ -1,9 +1,8 @@
 """Render every overlay of deploy/kubernetes/ and check what comes out: `lint_kubernetes.py [--write-rule]`.
 
 Kubernetes' own kinds against its schemas, those of Prometheus' operator and KEDA against models made from
-theirs, nothing unknown allowed; then checkov, with the exceptions that the files argue. KServe's kinds are
-checked in tests/integration/test_kubernetes.py, for its package wants an environment of its own; here only
-their containers are. --write-rule writes the operator's copy of deploy/monitoring/rules.yaml anew.
+theirs, KServe's against its schemas (kserve_schemas.py), nothing unknown allowed; then checkov, with the
+exceptions that the files argue. --write-rule writes the operator's copy of deploy/monitoring/rules.yaml anew.
 """
 
 import json
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+import jsonschema
 import kubernetes_validate
 import yaml
 from cloudcoil.models.keda import v1alpha1 as keda
@@ -33,6 +33,7 @@ spec:
 """
 BINARIES = pathlib.Path(sys.executable).parent
 VERSION = "1.37"
+KSERVE = json.loads((TOP / "tests" / "kserve.schema.json").read_text())
 MODELS = {
     "ServiceMonitor": operator.ServiceMonitor,
     "PrometheusRule": operator.PrometheusRule,
@@ -85,22 +86,20 @@ def schema_faults(document):
     return []
 
 
-def containers_faults(runtime):
-    """Of a KServe runtime, as if they were a pod's."""
-    containers = runtime["spec"]["containers"]
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
-    return schema_faults({**pod, "spec": {"containers": containers}})
+def kserve_faults(document):
+    """What says what it is called has the same form everywhere, and a schema of KServe leaves it to others."""
+    schema = {"$defs": KSERVE["$defs"], **KSERVE[document["kind"]]}
+    found = jsonschema.Draft202012Validator(schema).iter_errors(document)
+    faults = [f"{error.json_path}: {error.message}" for error in found]
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": document["metadata"]}
+    return faults + schema_faults(named)
 
 
 def faults_of(document):
     kind = document["kind"]
     if kind in MODELS:
         return model_faults(document)
-    if kind == "ClusterServingRuntime":
-        return containers_faults(document)
-    if kind == "InferenceService":
-        return []
-    return schema_faults(document)
+    return kserve_faults(document) if kind in KSERVE else schema_faults(document)
 
 
 def image_faults(text):

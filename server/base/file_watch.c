@@ -47,12 +47,12 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
     if (now_ns < watch->look_ns) {
         return false;
     }
-    watch->look_ns = now_ns + LOOK_NS;
     for (size_t i = 0; i < watch->count; i++) {
         struct file_stamp now = stamp_of(watch->paths[i]);
         settled = settled && same(&now, &watch->seen[i]);
         changed = changed || !same(&now, &watch->taken[i]);
         watch->seen[i] = now;
     }
+    watch->look_ns = clock_now_ns() + LOOK_NS; /* a tick may come late */
     return (changed && settled) || (watch->retry_ns != 0 && now_ns >= watch->retry_ns);
 }

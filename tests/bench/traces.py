@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""What a collector that hangs costs, where every request is sampled: small requests, in short turns.
+"""What a collector that hangs costs, where every request is sampled: processor time a small request.
 
-    make bench-tools && build/venv/bin/python tests/bench/traces.py [--rounds 48]
+    make bench-tools && build/venv/bin/python tests/bench/traces.py [--lives 24]
 
-Three tallyds take turns on one core, whose client has another: two without a collector, whose ratio shows what the
-machine adds by itself, and one whose collector accepts a connection and then nothing.
+Three tallyds are under load at once and share one core, so that whatever else the machine does falls on all of them;
+their clients have another core. Two are without a collector, and their ratio shows what the measure is worth; the
+collector of the third accepts a connection and then nothing. Each life has three new processes, since two of the same
+program can differ by a hundredth for all of theirs. The collector's first batch fills and is sent in the first turn of a
+life, the next ten seconds later: what a batch costs is told by itself, and added in its part.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import contextlib
 import json
 import math
 import socket
+import statistics
 import struct
 import subprocess
 
@@ -19,31 +23,69 @@ import load
 import works
 
 TRACEPARENT = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
-GOAL = 1.01
-SECONDS = 0.25  # of a turn
-CONNECTIONS = 32
+GOAL = 1  # per cent
+TURNS = 4  # of a life, after one in which the first batch fills and is sent
+BATCH_S = 10  # that a batch waits for the collector
+SECONDS = 0.4  # of a turn
+CONNECTIONS = 12  # of each
 RECORD = struct.Struct("=5QIHH")  # tests/load/load_client.h
 
 
-def turn(child, base, files):
-    """Processor time a request in nanoseconds, and requests a second."""
+def begin(child, base, files):
     command = ["taskset", "-c", "1", load.BIN / "load_client", "--port", base.split(":")[2]]
-    command += ["--connections", CONNECTIONS, "--warm", 0.05, "--seconds", SECONDS, "--cool", 1]
+    command += ["--connections", CONNECTIONS, "--warm", 0, "--seconds", SECONDS, "--cool", 1]
     command += ["--server", child.pid, ",".join(["1", "-", *files])]
-    done = subprocess.run(map(str, command), capture_output=True, timeout=30, check=True)
-    line, records = done.stdout.split(b"\n", 1)
+    return load.start(command, stdout=subprocess.PIPE)
+
+
+def end(client):
+    """Processor seconds of the server, and requests that it answered."""
+    try:
+        output = client.communicate(timeout=30)[0]
+    finally:
+        load.end(client, patience=0)
+    line, records = output.split(b"\n", 1)
     window = json.loads(line)
-    begin, end = window["begin_ns"], window["end_ns"]
-    answered = [r for r in RECORD.iter_unpack(records) if begin <= r[2] < end]
+    answered = [
+        record
+        for record in RECORD.iter_unpack(records)
+        if window["begin_ns"] <= record[2] < window["end_ns"]
+    ]
     statuses = {record[6] for record in answered}
     if statuses != {200}:
         raise RuntimeError(f"answers of status {statuses}: {answered[-1:]}, {window}")
-    return {
-        "cpu": window["server_cpu_s"],
-        "requests": len(answered),
-        "request_s": window["server_cpu_s"] / len(answered),
-        "rps": len(answered) / (end - begin) * 1e9,
-    }
+    return window["server_cpu_s"], len(answered)
+
+
+def live(flags, files):
+    """Of new processes by their flags: (processor seconds, requests) of each turn."""
+    with contextlib.ExitStack() as stack:
+        sides = {}
+        for name, more in flags.items():
+            sides[name] = stack.enter_context(load.tallyd("--log-requests", "false", *more))
+            subprocess.run(
+                ["taskset", "-a", "-p", "-c", "0", str(sides[name][0].pid)],
+                capture_output=True,
+                check=True,
+            )
+        turns = {name: [] for name in sides}
+        for number in range(1 + TURNS):
+            names = list(sides)[:: 1 if number % 2 else -1]
+            clients = {name: begin(*sides[name], files) for name in names}
+            for name, client in clients.items():
+                turns[name].append(end(client))
+    return turns
+
+
+def request_s(turns):
+    """Processor time a request, once the first batch is out."""
+    return sum(cpu for cpu, _ in turns[1:]) / sum(count for _, count in turns[1:])
+
+
+def first_s(turns):
+    """What the first turn took more than others."""
+    cpu, count = turns[0]
+    return cpu - count * request_s(turns)
 
 
 def middle(values):
@@ -54,49 +96,40 @@ def middle(values):
     return f"{median:.4f} ({values[low]:.4f} to {values[-1 - low]:.4f})"
 
 
-def told(name, results, other, base):
-    def in_all(side):
-        return sum(r["cpu"] for r in results[side]) / sum(r["requests"] for r in results[side])
-
-    cost = middle(load.ratios(results, other, base, "request_s"))
-    rate = middle(load.ratios(results, other, base, "rps"))
-    print(f"{name}: processor time a request {cost}, in all {in_all(other) / in_all(base):.4f};")
-    print(f"    requests a second {rate}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=48)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--lives", type=int, default=24)
+    count = parser.parse_args().lives
     data = works.raw_body(12)
     path = "/v1/cumsum" + works.raw_query("3,4")
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {works.RAW}\r\n{TRACEPARENT}"
     with contextlib.ExitStack() as stack:
-        hole = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        hole = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=2 * count))
         hanging = ("--otlp-endpoint", f"http://127.0.0.1:{hole.getsockname()[1]}")
         head_file = stack.enter_context(
             load.body_file(f"{head}Content-Length: 48\r\n\r\n".encode())
         )
         files = head_file, stack.enter_context(load.body_file(data))
         flags = {"none": (), "again": (), "hangs": hanging}
-        sides = {}
-        for name in flags:
-            side = load.tallyd("--log-requests", "false", *flags[name])
-            sides[name] = stack.enter_context(side)
-            subprocess.run(
-                ["taskset", "-a", "-p", "-c", "0", str(sides[name][0].pid)],
-                capture_output=True,
-                check=True,
-            )
-            turn(*sides[name], files)
-        results = {name: [] for name in sides}
-        for number in range(rounds):
-            for name in list(sides)[:: 1 if number % 2 else -1]:
-                results[name].append(turn(*sides[name], files))
-    usual = load.median_by(results["none"], "request_s")
-    print(f"no collector: {usual['request_s'] * 1e6:.2f} us, {usual['rps']:.0f} requests a second")
-    told("no collector again ÷ no collector", results, "again", "none")
-    told(f"a collector that hangs ÷ none (goal {GOAL})", results, "hangs", "none")
+        names = list(flags)
+        lives = []
+        for number in range(count):
+            order = names[number % 3 :] + names[: number % 3]
+            lives.append(live({name: flags[name] for name in order}, files))
+    least = min(request_s(life["none"]) for life in lives)
+    print(f"no collector: {least * 1e6:.2f} us of a processor a request, at best")
+    again = [request_s(life["again"]) / request_s(life["none"]) for life in lives]
+    print(f"the one without a collector ÷ the other: {middle(again)}")
+    ratios = [
+        request_s(life["hangs"])
+        / statistics.geometric_mean([request_s(life["none"]), request_s(life["again"])])
+        for life in lives
+    ]
+    print(f"a collector that hangs ÷ no collector: {middle(ratios)}")
+    batches = [1e3 * (first_s(life["hangs"]) - first_s(life["none"])) for life in lives]
+    print(f"a batch, in ms of a processor each {BATCH_S} s: {middle(batches)}")
+    cost = statistics.median(ratios) - 1 + statistics.median(batches) / BATCH_S / 1e3
+    print(f"a collector that hangs costs {100 * cost:.2f} % in all (goal {GOAL} %)")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Certificate and token file replaced every second under load: no request fails, and every new
-connection soon has the new certificate.
+"""Certificate and token file replaced every second under load: no request fails, and each is soon
+in use.
 
     build/venv/bin/python tests/load/rotation.py [--seconds 60]
 
 wrk and two tritonclients keep their connections, one client makes a new one for each request, and
 all send a token that stays valid while others come and go. Prints a line for each replacement's
-certificate and what was served; exit status 1 if a request failed or a certificate was not seen.
+certificate and what was served; exit status 1 if a request failed or a file was not taken up.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from support.certificates import Tls, put  # noqa: E402
 from support.tallyd import Tallyd  # noqa: E402
 
 TOKEN = "tally_rotation"
-SEEN_SECONDS = 20  # a new certificate must be shown by then
+SEEN_SECONDS = 20  # what is new must be in use by then
 TORN_SECONDS = 0.2  # so far apart, a certificate and its key may be looked at as if that was all
 
 
@@ -59,6 +59,7 @@ class Rotation:
 
     def wrk(self, seconds):
         command = ["wrk", "-t1", "-c8", f"-d{seconds}s", "-s", TOP / "tests/load/raw.lua"]
+        command += ["--timeout", "30s"]  # of two by itself: a busy machine is no failure
         command += ["-H", f"Authorization: {self.headers['Authorization']}"]
         said = subprocess.run(
             [*command, f"https://localhost:{self.server.port}"],
@@ -103,17 +104,27 @@ class Rotation:
             with self.tls.context().wrap_socket(raw, server_hostname="localhost") as wire:
                 return int(wire.getpeercert()["serialNumber"], 16)
 
+    def wait(self, seen, what):
+        until = time.monotonic() + SEEN_SECONDS
+        while not seen():
+            if time.monotonic() > until:
+                self.failed.append(f"{what} within {SEEN_SECONDS} s")
+                return
+            time.sleep(0.02)
+
     def rotate(self, seconds):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             begun = time.monotonic()
+            taken = self.server.log.count("tokens: ")
             serial = self.tls.rotate()
             self.torn += self.tls.apart_s > TORN_SECONDS
             write_tokens(self.tokens, serial)
-            while self.shown() != serial and time.monotonic() < begun + SEEN_SECONDS:
-                time.sleep(0.02)
-            if time.monotonic() >= begun + SEEN_SECONDS:
-                self.failed.append(f"certificate {serial} was not shown")
+            self.wait(lambda: self.shown() == serial, f"certificate {serial} was not shown")
+            self.wait(
+                lambda: self.server.log.count("tokens: ") > taken,
+                f"tokens {serial} were not taken up",
+            )
             self.serials.append(serial)
             self.ends.wait(begun + 1 - time.monotonic())
 
@@ -127,11 +138,7 @@ class Rotation:
             at_end.callback(lambda: [thread.join() for thread in threads])
             at_end.callback(self.ends.set)
             self.rotate(seconds)
-        log = self.server.log
-        for file in (self.tls.certificate, self.tokens):
-            if log.count(f"{file} ") + log.count(f"{file} are") <= len(self.serials):
-                self.failed.append(f"{file} was taken up less than {len(self.serials)} times")
-        refused = re.findall(r".* stays? in use", log)
+        refused = re.findall(r".* stays? in use", self.server.log)
         if refused and self.torn == 0:
             self.failed.append(f"whole files were refused: {refused}")
         self.server.stop()
@@ -144,7 +151,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         rotation = Rotation(folder, pathlib.Path(folder) / "log")
         rotation.run(seconds)
-    print(f"{len(rotation.serials)} certificates and token files in {seconds} s, each shown")
+    print(f"{len(rotation.serials)} certificates and token files in {seconds} s, each in use")
     print("requests: " + ", ".join(f"{name} {n}" for name, n in rotation.served.items()))
     for failure in rotation.failed:
         print("FAILED:", failure)
