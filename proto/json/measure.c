@@ -248,6 +248,15 @@ static enum status step(struct walk *walk, size_t *at, const struct masks *m, st
     return STATUS_OK;
 }
 
+#ifdef __SSE2__
+static uint64_t sum_of(__m128i halves)
+{
+    uint64_t both[2];
+    _mm_storeu_si128((__m128i *)(void *)both, halves);
+    return both[0] + both[1];
+}
+#endif
+
 /* Go on from `at` by whole blocks before `stop` in which there are numbers only. */
 static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
 {
@@ -282,9 +291,7 @@ static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
         total = _mm_add_epi64(total, _mm_sad_epu8(commas, none));
     }
     walk->array->integers = integers;
-    uint64_t halves[2] = {0, 0};
-    _mm_storeu_si128((__m128i *)(void *)halves, total);
-    walk->commas[walk->depth] += halves[0] + halves[1];
+    walk->commas[walk->depth] += sum_of(total);
 #else
     (void)walk;
     (void)stop;
@@ -370,12 +377,22 @@ enum dtype json_tensor_infer(const struct json_array *array)
 /* Commas in text[0..bytes). */
 static uint64_t count_commas(const char *text, size_t bytes)
 {
-    const struct walk walk = {.text = text, .bytes = bytes};
     uint64_t commas = 0;
-    for (size_t at = 0; at < bytes; at += BLOCK) {
-        struct masks m;
-        load(&walk, at, &m);
-        commas += (uint64_t)__builtin_popcountll(m.comma);
+    size_t at = 0;
+#ifdef __SSE2__
+    __m128i total = _mm_setzero_si128();
+    for (; bytes - at >= BLOCK; at += BLOCK) {
+        __m128i block = _mm_setzero_si128();
+        for (size_t part = 0; part < BLOCK; part += 16) {
+            __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(text + at + part));
+            block = _mm_sub_epi8(block, _mm_cmpeq_epi8(c, _mm_set1_epi8(',')));
+        }
+        total = _mm_add_epi64(total, _mm_sad_epu8(block, _mm_setzero_si128()));
+    }
+    commas = sum_of(total);
+#endif
+    for (; at < bytes; at++) {
+        commas += text[at] == ',';
     }
     return commas;
 }

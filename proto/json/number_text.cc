@@ -396,9 +396,14 @@ inline int trailing_zeros(uint64_t digits)
     return digits == 0 ? 8 : __builtin_ctzll(__builtin_bswap64(digits)) / 8;
 }
 
-/* Print two numbers below 10^8 with eight digits each; returns how many zeros are at the end. */
+/* The digits of two numbers below 10^8, each as eight_bytes() has them. */
+struct two_eights {
+    uint64_t first;
+    uint64_t second;
+};
+
 #ifdef __SSE2__
-inline int print_sixteen(uint64_t first, uint64_t second, char *out)
+inline __m128i sixteen_bytes(uint64_t first, uint64_t second)
 {
     const __m128i both =
         _mm_set_epi64x(static_cast<int64_t>(second), static_cast<int64_t>(first));
@@ -410,20 +415,38 @@ inline int print_sixteen(uint64_t first, uint64_t second, char *out)
     const __m128i pairs = _mm_or_si128(high, _mm_slli_epi32(low, 16));
     high = _mm_mulhi_epu16(pairs, _mm_set1_epi16(6554));
     low = _mm_sub_epi16(pairs, _mm_mullo_epi16(high, _mm_set1_epi16(10)));
-    const __m128i digits = _mm_or_si128(high, _mm_slli_epi16(low, 8));
+    return _mm_or_si128(high, _mm_slli_epi16(low, 8));
+}
+
+inline two_eights digits_of_two(uint64_t first, uint64_t second)
+{
+    const __m128i digits = sixteen_bytes(first, second);
+    return {static_cast<uint64_t>(_mm_cvtsi128_si64(digits)),
+            static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(digits, digits)))};
+}
+
+/* Print two numbers below 10^8 with eight digits each; returns how many zeros are at the end. */
+inline int print_sixteen(uint64_t first, uint64_t second, char *out)
+{
+    const __m128i digits = sixteen_bytes(first, second);
     _mm_storeu_si128(reinterpret_cast<__m128i *>(out),
                      _mm_or_si128(digits, _mm_set1_epi8('0')));
     const int zeros = _mm_movemask_epi8(_mm_cmpeq_epi8(digits, _mm_setzero_si128()));
     return __builtin_clz(~static_cast<unsigned>(zeros << 16));
 }
 #else
+inline two_eights digits_of_two(uint64_t first, uint64_t second)
+{
+    return {eight_bytes(first), eight_bytes(second)};
+}
+
 inline int print_sixteen(uint64_t first, uint64_t second, char *out)
 {
-    uint64_t low = eight_bytes(first);
-    uint64_t high = eight_bytes(second);
-    store8(out, low | ZEROS);
-    store8(out + 8, high | ZEROS);
-    return high != 0 ? trailing_zeros(high) : 8 + trailing_zeros(low);
+    const two_eights digits = digits_of_two(first, second);
+    store8(out, digits.first | ZEROS);
+    store8(out + 8, digits.second | ZEROS);
+    return digits.second != 0 ? trailing_zeros(digits.second)
+                              : 8 + trailing_zeros(digits.first);
 }
 #endif
 
@@ -591,12 +614,13 @@ template <typename T> char *print_integers(const void *values, uint64_t count, c
             continue;
         }
         bool two = sizeof(T) >= 4 && upper > 0;
-        uint64_t digits = eight_bytes(two ? upper : magnitude);
-        int zeros = __builtin_ctzll(digits | uint64_t{1} << 56) / 8;
-        store8(out, (digits | ZEROS) >> 8 * zeros);
+        const two_eights digits = two ? digits_of_two(upper, magnitude - 100000000 * upper)
+                                      : two_eights{eight_bytes(magnitude), 0};
+        int zeros = __builtin_ctzll(digits.first | uint64_t{1} << 56) / 8;
+        store8(out, (digits.first | ZEROS) >> 8 * zeros);
         out += 8 - zeros;
         if (two) {
-            store8(out, eight_bytes(magnitude - 100000000 * upper) | ZEROS);
+            store8(out, digits.second | ZEROS);
             out += 8;
         }
         *out++ = ',';

@@ -39,8 +39,8 @@ static bool only_numbers(const json_t *tree)
     return only;
 }
 
-/* Reading the parts, last first, gives what reading the whole gave. Of a ragged array a part may
- * fail alone, where the service would read the whole again. */
+/* Reading the parts, last first, gives what reading the whole gave. A ragged array may have been
+ * cut at the wrong numbers, where an array in it is empty: some part is refused then. */
 static void check_parts(const struct json_array *array, const struct json_read *read,
                         const double *whole, bool taken)
 {

@@ -6,6 +6,7 @@
 #include "tests/lib/oracle.h"
 #include "tests/lib/unit.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -422,6 +423,22 @@ static const struct {
     {DTYPE_U64, "0", "-1", "18446744073709551615", "18446744073709551616"},
 };
 
+static void integers_around_every_power_of_ten_print_as_the_c_library_prints_them(void **state)
+{
+    (void)state;
+    char out[NUMBER_ROOM];
+    char expected[NUMBER_ROOM];
+    for (uint64_t power = 1; power <= UINT64_MAX / 10; power *= 10) {
+        for (uint64_t value = power - 1; value <= power + 1; value++) {
+            const int64_t negative = -(int64_t)value;
+            (void)snprintf(expected, sizeof expected, "%" PRIu64, value);
+            assert_string_equal(print(DTYPE_U64, &value, out), expected);
+            (void)snprintf(expected, sizeof expected, "%" PRId64, negative);
+            assert_string_equal(print(DTYPE_I64, &negative, out), expected);
+        }
+    }
+}
+
 static void integers_are_exact_to_the_bounds_of_their_type(void **state)
 {
     (void)state;
@@ -705,6 +722,8 @@ int main(void)
         cmocka_unit_test(hard_decimals_read_as_the_c_library_reads_them),
         cmocka_unit_test(random_floats_print_and_read_back_with_the_fewest_digits),
         cmocka_unit_test(powers_of_two_print_and_read_back),
+        cmocka_unit_test(
+            integers_around_every_power_of_ten_print_as_the_c_library_prints_them),
         cmocka_unit_test(integers_are_exact_to_the_bounds_of_their_type),
         cmocka_unit_test(whole_numbers_with_a_point_or_an_exponent_are_integers),
         cmocka_unit_test(only_json_numbers_are_numbers),
