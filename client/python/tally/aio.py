@@ -18,7 +18,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec
 
 from tally.call import (

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Generic, Literal, NamedTuple, SupportsIndex, TypedDict, TypeVar
 
 import numpy as np

@@ -34,9 +34,7 @@ V2_NAMES = {
     **{"uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64"},
 }
 # Those names by type. bfloat16 joins when one is seen: its type belongs to ml_dtypes.
-_NAMES: dict[np.dtype[Any], str] = {
-    np.dtype(name): name for name in V2_NAMES if name != "bfloat16"
-}
+_NAMES: dict[np.dtype[Any], str] = {np.dtype(name): name for name in V2_NAMES if name != "bfloat16"}
 
 
 class Operand(NamedTuple):
