@@ -80,11 +80,10 @@ static enum status read_direction(const struct json_place *desc, struct directml
 {
     static const struct directml_words words = {"DML_AXIS_DIRECTION_", "INCREASING",
                                                 "DECREASING"};
-    const json_t *direction = json_field(desc, "AxisDirection");
-    if (direction == NULL) {
+    if (json_field(desc, "AxisDirection") == NULL) {
         return json_field_missing(desc, "AxisDirection", err);
     }
-    TRY(directml_read_word(desc, "AxisDirection", -1, direction, &words, &op->decreasing, err));
+    TRY(directml_read_word(desc, "AxisDirection", -1, &words, &op->decreasing, err));
     if (json_field(desc, "HasExclusiveSum") == NULL) {
         return json_field_missing(desc, "HasExclusiveSum", err);
     }

@@ -619,22 +619,28 @@ static uint64_t kserve_head_max(const struct scan_call *call)
     return has_text(call) ? json_tensor_write_max(&print, around) : around;
 }
 
-/* One output: its bytes behind the text, as text, or, with neither, in shared memory. */
+/* Where the elements of an output are. */
+enum elements_at {
+    ELEMENTS_BEHIND, /* the text, as bytes */
+    ELEMENTS_TEXT,
+    ELEMENTS_SHARED /* memory */
+};
+
 static void write_tensor(struct json_writer *w, const char *name,
                          const struct json_print *print, const int64_t *sizes, int rank,
-                         bool binary, bool text)
+                         enum elements_at at)
 {
     const struct dtype_info *info = dtype_info(print->dtype);
     json_writer_begin_object(w);
     json_writer_member_string(w, "name", name);
     json_writer_member_string(w, "datatype", info->kserve);
     json_writer_member_int_list(w, "shape", sizes, rank);
-    if (binary) {
+    if (at == ELEMENTS_BEHIND) {
         /* the only key that may be here: clients take others for an error */
         json_writer_member_object(w, "parameters");
         json_writer_member_uint(w, "binary_data_size", print->elements * info->bytes);
         json_writer_end_object(w);
-    } else if (text) {
+    } else if (at == ELEMENTS_TEXT) {
         json_writer_key(w, "data");
         json_tensor_write(print, w);
     }
@@ -661,11 +667,14 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
         const int64_t size = (int64_t)answer->head_bytes;
         const struct json_print print = {
             .dtype = DTYPE_U8, .data = answer->head, .elements = answer->head_bytes, .rank = 1};
-        write_tensor(&w, MODEL_CARRY, &print, &size, 1, kserve->output.carry_binary, true);
+        write_tensor(&w, MODEL_CARRY, &print, &size, 1,
+                     kserve->output.carry_binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
     }
     const struct json_print print = print_of(call, output);
     write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
-                 kserve->output.binary, has_text(call));
+                 kserve->output.binary ? ELEMENTS_BEHIND
+                 : has_text(call)      ? ELEMENTS_TEXT
+                                       : ELEMENTS_SHARED);
     json_writer_end_array(&w);
     json_writer_end_object(&w);
     const struct byte_view carry = {answer->head,

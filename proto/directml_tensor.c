@@ -74,10 +74,12 @@ enum status directml_read_level(const struct json_place *root,
 }
 
 enum status directml_read_word(const struct json_place *place, const char *name, int index,
-                               const json_t *value, const struct directml_words *words,
-                               bool *second, struct error *err)
+                               const struct directml_words *words, bool *second,
+                               struct error *err)
 {
-    const char *text = json_string_value(value);
+    const json_t *field = json_field(place, name);
+    const char *text =
+        json_string_value(index < 0 ? field : json_array_get(field, (size_t)index));
     const char *word = text == NULL ? "" : strip(text, words->prefix);
     *second = strcmp(word, words->second) == 0;
     if (*second || strcmp(word, words->first) == 0) {
@@ -156,13 +158,11 @@ static enum status read_flags(const struct json_place *place, struct directml_te
         return STATUS_OK;
     }
     if (!json_is_array(flags)) {
-        return directml_read_word(place, "Flags", -1, flags, &words, &tensor->owned_by_dml,
-                                  err);
+        return directml_read_word(place, "Flags", -1, &words, &tensor->owned_by_dml, err);
     }
     for (size_t i = 0; i < json_array_size(flags); i++) {
         bool owned = false;
-        TRY(directml_read_word(place, "Flags", (int)i, json_array_get(flags, i), &words, &owned,
-                               err));
+        TRY(directml_read_word(place, "Flags", (int)i, &words, &owned, err));
         tensor->owned_by_dml = tensor->owned_by_dml || owned;
     }
     return STATUS_OK;

@@ -42,12 +42,11 @@ struct directml_words {
     const char *second;
 };
 
-/* The word that `value` is; `name`, and its element `index` if that is not negative, is to blame
- * if it is neither. */
+/* The word that `name`, or its element `index` if that is not negative, is; it is to blame if it is
+ * neither. */
 MUST_CHECK enum status directml_read_word(const struct json_place *place, const char *name,
-                                          int index, const json_t *value,
-                                          const struct directml_words *words, bool *second,
-                                          struct error *err);
+                                          int index, const struct directml_words *words,
+                                          bool *second, struct error *err);
 
 /* Read and check the tensor descriptor desc.<name>; *place becomes that of its members.
  * err   INVALID_DTYPE, INVALID_SHAPE, INVALID_STRIDES, INVALID_FIELD */

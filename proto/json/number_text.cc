@@ -170,13 +170,17 @@ __attribute__((noinline)) bool read_narrow(const token &t, typename F::bits *out
     return whole < static_cast<uint64_t>(F::INFINITE) << F::EXPLICIT;
 }
 
-template <typename F> inline bool read_bits(const token &t, typename F::bits *bits)
+inline bool read_bits(const token &t, binary64, uint64_t *bits)
 {
-    if constexpr (sizeof(*bits) >= sizeof(float)) {
-        return read_native<F>(t, bits);
-    } else {
-        return read_narrow<F>(t, bits);
-    }
+    return read_native<binary64>(t, bits);
+}
+inline bool read_bits(const token &t, binary32, uint32_t *bits)
+{
+    return read_native<binary32>(t, bits);
+}
+template <typename F> inline bool read_bits(const token &t, F, typename F::bits *bits)
+{
+    return read_narrow<F>(t, bits);
 }
 
 const char *refuse(enum number_result reason, enum number_result *result)
@@ -190,7 +194,7 @@ template <typename F>
 __attribute__((always_inline)) inline bool store_float(const token &t, bool negative, void *out)
 {
     typename F::bits bits = 0;
-    bool fits = read_bits<F>(t, &bits);
+    bool fits = read_bits(t, F(), &bits);
     if (fits) {
         uint64_t sign = static_cast<uint64_t>(negative) << (sizeof bits * 8 - 1);
         bits = static_cast<typename F::bits>(bits | sign);
