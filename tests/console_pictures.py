@@ -17,7 +17,8 @@ from support.waiting import until  # noqa: E402
 
 def picture(driver, name):
     """Once everything stands still."""
-    until(lambda: driver.execute_script("return document.getAnimations().length") == 0)
+    still = "return document.getAnimations().every(a => a.playState === 'finished')"
+    until(lambda: driver.execute_script(still))
     path = TOP / f"docs/plots/console-{name}.png"
     driver.save_screenshot(str(path))
     assert path.stat().st_size < 150_000, f"{path} is large"
