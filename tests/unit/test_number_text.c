@@ -722,8 +722,7 @@ int main(void)
         cmocka_unit_test(hard_decimals_read_as_the_c_library_reads_them),
         cmocka_unit_test(random_floats_print_and_read_back_with_the_fewest_digits),
         cmocka_unit_test(powers_of_two_print_and_read_back),
-        cmocka_unit_test(
-            integers_around_every_power_of_ten_print_as_the_c_library_prints_them),
+        cmocka_unit_test(integers_around_every_power_of_ten_print_as_the_c_library_prints_them),
         cmocka_unit_test(integers_are_exact_to_the_bounds_of_their_type),
         cmocka_unit_test(whole_numbers_with_a_point_or_an_exponent_are_integers),
         cmocka_unit_test(only_json_numbers_are_numbers),
