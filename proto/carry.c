@@ -281,8 +281,8 @@ void carry_crc_add(struct carry_crc *crc, const unsigned char *bytes, uint64_t e
 
 void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind)
 {
-    crc->value = (uint32_t)crc32_combine(crc->value, behind->value,
-                                         (z_off_t)(behind->done - crc->done));
+    crc->value =
+        (uint32_t)crc32_combine(crc->value, behind->value, (z_off_t)(behind->done - crc->done));
     crc->done = behind->done;
 }
 

@@ -5,6 +5,7 @@
 #include "proto/npy_header.h"
 
 #include <assert.h>
+#include <byteswap.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,11 +267,28 @@ uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, ui
 /* The server takes little-endian elements. */
 static void swap_bytes(char *at, uint64_t bytes, size_t element)
 {
-    for (char *end = at + bytes; at < end; at += element) {
-        for (size_t i = 0; i < element / 2; i++) {
-            const char byte = at[i];
-            at[i] = at[element - 1 - i];
-            at[element - 1 - i] = byte;
+    for (uint64_t i = 0; i < bytes; i += element) {
+        uint16_t two = 0;
+        uint32_t four = 0;
+        uint64_t eight = 0;
+        switch (element) {
+        case sizeof two:
+            memcpy(&two, at + i, sizeof two);
+            two = bswap_16(two);
+            memcpy(at + i, &two, sizeof two);
+            break;
+        case sizeof four:
+            memcpy(&four, at + i, sizeof four);
+            four = bswap_32(four);
+            memcpy(at + i, &four, sizeof four);
+            break;
+        case sizeof eight:
+            memcpy(&eight, at + i, sizeof eight);
+            eight = bswap_64(eight);
+            memcpy(at + i, &eight, sizeof eight);
+            break;
+        default:
+            break;
         }
     }
 }

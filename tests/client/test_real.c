@@ -331,7 +331,7 @@ static void totals_are_those_of_65536_elements_each(void **state)
             const double wide = (double)ones[i];
             const float native = (float)ones[i];
             const bool is_float = type <= TALLY_FLOAT64;
-            const void *expected = !is_float                ? &ones[i]
+            const void *expected = !is_float               ? &ones[i]
                                    : each == sizeof native ? (const void *)&native
                                                            : &wide;
             assert_memory_equal(totals + (size_t)i * each, expected, each);
