@@ -29,8 +29,8 @@ enum {
 };
 
 /* A job, or a box of one, and where its cells lie on the host. */
-struct part {
-    const struct scan_plan *plan; /* borrowed: geometry of the part */
+struct region {
+    const struct scan_plan *plan; /* borrowed: geometry of the region */
     struct slab *in_slab;         /* borrowed */
     struct slab *out_slab;        /* borrowed; mostly the same */
     uint64_t element;             /* bytes of one */
@@ -50,7 +50,7 @@ struct part {
 /* What all waves of a batch have in common. */
 struct batch {
     struct scan_device *device;
-    cl_mem carry; /* NULL if no part carries */
+    cl_mem carry; /* NULL if no region carries */
     uint64_t carry_lines;
     struct scan_report *report; /* added to */
 };
@@ -63,27 +63,29 @@ static uint64_t now_ns(void)
 }
 
 /* What follows from the plan and the places. */
-static void part_measure(struct part *part)
+static void region_measure(struct region *region)
 {
-    part->element = dtype_info(part->plan->dtype)->bytes;
-    part->in_bytes = part->plan->in_elements * part->element;
-    part->out_bytes = part->plan->out_elements * part->element;
-    part->in_place = part->in_slab == part->out_slab && part->in_byte == part->out_byte;
+    region->element = dtype_info(region->plan->dtype)->bytes;
+    region->in_bytes = region->plan->in_elements * region->element;
+    region->out_bytes = region->plan->out_elements * region->element;
+    region->in_place =
+        region->in_slab == region->out_slab && region->in_byte == region->out_byte;
 }
 
-/* The piece of a part whose cells of all indices 0 are so many bytes into the buffers. */
-static struct scan_piece part_piece(const struct part *part, uint64_t in_at, uint64_t out_at)
+/* The piece of a region whose cells of all indices 0 are so many bytes into the buffers. */
+static struct scan_piece region_piece(const struct region *region, uint64_t in_at,
+                                      uint64_t out_at)
 {
-    struct scan_piece piece = {.plan = part->plan,
-                               .in_first = in_at / part->element,
-                               .out_first = out_at / part->element,
-                               .position = part->position,
-                               .carry_line = part->carry_line,
-                               .carry_in = part->carry_in,
-                               .carry_out = part->carry_out};
-    if (part->gaps) {
-        unsigned char *out = slab_data(part->out_slab);
-        piece.gaps = out + part->out_byte;
+    struct scan_piece piece = {.plan = region->plan,
+                               .in_first = in_at / region->element,
+                               .out_first = out_at / region->element,
+                               .position = region->position,
+                               .carry_line = region->carry_line,
+                               .carry_in = region->carry_in,
+                               .carry_out = region->carry_out};
+    if (region->gaps) {
+        unsigned char *out = slab_data(region->out_slab);
+        piece.gaps = out + region->out_byte;
     }
     return piece;
 }
@@ -143,19 +145,19 @@ static enum status wrap_slab(struct scan_device *device, struct slab *slab, cl_m
     return status;
 }
 
-static bool same_slabs(const struct part *a, const struct part *b)
+static bool same_slabs(const struct region *a, const struct region *b)
 {
     return a->in_slab == b->in_slab && a->out_slab == b->out_slab;
 }
 
-/* One launch for each slab, or pair of slabs, that the parts lie in. */
-static enum status launch_slabs(struct batch *batch, const struct part *parts, size_t count,
+/* One launch for each slab, or pair of slabs, that the regions lie in. */
+static enum status launch_slabs(struct batch *batch, const struct region *regions, size_t count,
                                 struct scan_piece *pieces, struct error *err)
 {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         size_t before = 0;
-        while (!same_slabs(&parts[before], &parts[i])) {
+        while (!same_slabs(&regions[before], &regions[i])) {
             before++;
         }
         if (before < i) {
@@ -165,13 +167,14 @@ static enum status launch_slabs(struct batch *batch, const struct part *parts, s
         cl_mem out = NULL;
         size_t together = 0;
         for (size_t j = i; j < count; j++) {
-            if (same_slabs(&parts[i], &parts[j])) {
-                pieces[together++] = part_piece(&parts[j], parts[j].in_byte, parts[j].out_byte);
+            if (same_slabs(&regions[i], &regions[j])) {
+                pieces[together++] =
+                    region_piece(&regions[j], regions[j].in_byte, regions[j].out_byte);
             }
         }
-        status = wrap_slab(batch->device, parts[i].in_slab, &in, err);
+        status = wrap_slab(batch->device, regions[i].in_slab, &in, err);
         if (status == STATUS_OK) {
-            status = wrap_slab(batch->device, parts[i].out_slab, &out, err);
+            status = wrap_slab(batch->device, regions[i].out_slab, &out, err);
         }
         if (status == STATUS_OK) {
             status = launch(batch, in, out, pieces, together, err);
@@ -180,34 +183,34 @@ static enum status launch_slabs(struct batch *batch, const struct part *parts, s
     return status;
 }
 
-/* One part of a slab that is too large for a buffer. */
-static enum status launch_window(struct batch *batch, const struct part *part,
+/* One region of a slab that is too large for a buffer. */
+static enum status launch_window(struct batch *batch, const struct region *region,
                                  cl_mem windows[2], struct error *err)
 {
-    const uint64_t in_from = part->in_byte / WINDOW_ALIGN * WINDOW_ALIGN;
-    const uint64_t out_from = part->out_byte / WINDOW_ALIGN * WINDOW_ALIGN;
+    const uint64_t in_from = region->in_byte / WINDOW_ALIGN * WINDOW_ALIGN;
+    const uint64_t out_from = region->out_byte / WINDOW_ALIGN * WINDOW_ALIGN;
     const struct scan_piece piece =
-        part_piece(part, part->in_byte - in_from, part->out_byte - out_from);
-    enum status status = wrap(batch->device, part->in_slab, in_from,
-                              part->in_byte + part->in_bytes - in_from, &windows[0], err);
-    if (status == STATUS_OK && !part->in_place) {
-        status = wrap(batch->device, part->out_slab, out_from,
-                      part->out_byte + part->out_bytes - out_from, &windows[1], err);
+        region_piece(region, region->in_byte - in_from, region->out_byte - out_from);
+    enum status status = wrap(batch->device, region->in_slab, in_from,
+                              region->in_byte + region->in_bytes - in_from, &windows[0], err);
+    if (status == STATUS_OK && !region->in_place) {
+        status = wrap(batch->device, region->out_slab, out_from,
+                      region->out_byte + region->out_bytes - out_from, &windows[1], err);
     }
     if (status == STATUS_OK) {
-        cl_mem out = part->in_place ? windows[0] : windows[1];
+        cl_mem out = region->in_place ? windows[0] : windows[1];
         status = launch(batch, windows[0], out, &piece, 1, err);
     }
     return status;
 }
 
-static bool can_wrap(const struct batch *batch, const struct part *part)
+static bool can_wrap(const struct batch *batch, const struct region *region)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;
-    return slab_bytes(part->in_slab) <= limit && slab_bytes(part->out_slab) <= limit;
+    return slab_bytes(region->in_slab) <= limit && slab_bytes(region->out_slab) <= limit;
 }
 
-static enum status run_in_host_memory(struct batch *batch, const struct part *parts,
+static enum status run_in_host_memory(struct batch *batch, const struct region *regions,
                                       size_t count, struct scan_piece *pieces,
                                       struct error *err)
 {
@@ -215,11 +218,11 @@ static enum status run_in_host_memory(struct batch *batch, const struct part *pa
     const uint64_t start = now_ns();
     const uint32_t before = report->launches;
     cl_mem windows[2] = {NULL, NULL};
-    enum status status = can_wrap(batch, &parts[0])
-                             ? launch_slabs(batch, parts, count, pieces, err)
-                             : launch_window(batch, &parts[0], windows, err);
+    enum status status = can_wrap(batch, &regions[0])
+                             ? launch_slabs(batch, regions, count, pieces, err)
+                             : launch_window(batch, &regions[0], windows, err);
     for (size_t i = 0; i < count && report->launches != before; i++) {
-        report->inputs_intact = report->inputs_intact && !parts[i].in_place;
+        report->inputs_intact = report->inputs_intact && !regions[i].in_place;
     }
     status = wait_after(batch, status, err);
     for (size_t i = 0; i < 2; i++) {
@@ -238,7 +241,7 @@ static uint64_t packed(uint64_t bytes)
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
 }
 
-/* The device buffers of a wave. Parts are packed in the order of `pieces`, those in place
+/* The device buffers of a wave. Regions are packed in the order of `pieces`, those in place
  * first; an output in place is the span of its input. */
 struct packing {
     struct transfer_span *up;    /* inputs, one for each piece */
@@ -251,22 +254,23 @@ struct packing {
     bool gaps; /* an output of the output buffer has cells that no element is written to */
 };
 
-static void pack(struct packing *p, const struct part *part)
+static void pack(struct packing *p, const struct region *region)
 {
-    unsigned char *in = slab_data(part->in_slab);
-    unsigned char *out = slab_data(part->out_slab);
-    const uint64_t out_at = part->in_place ? p->in_total : p->out_total;
-    p->pieces[p->count] = part_piece(part, p->in_total, out_at);
-    p->up[p->count] = (struct transfer_span){in + part->in_byte, p->in_total, part->in_bytes};
-    if (part->in_place) {
+    unsigned char *in = slab_data(region->in_slab);
+    unsigned char *out = slab_data(region->out_slab);
+    const uint64_t out_at = region->in_place ? p->in_total : p->out_total;
+    p->pieces[p->count] = region_piece(region, p->in_total, out_at);
+    p->up[p->count] =
+        (struct transfer_span){in + region->in_byte, p->in_total, region->in_bytes};
+    if (region->in_place) {
         p->placed++;
     } else {
         p->apart[p->count - p->placed] =
-            (struct transfer_span){out + part->out_byte, p->out_total, part->out_bytes};
-        p->out_total += packed(part->out_bytes);
-        p->gaps = p->gaps || part->plan->gaps;
+            (struct transfer_span){out + region->out_byte, p->out_total, region->out_bytes};
+        p->out_total += packed(region->out_bytes);
+        p->gaps = p->gaps || region->plan->gaps;
     }
-    p->in_total += packed(part->in_bytes);
+    p->in_total += packed(region->in_bytes);
     p->count++;
 }
 
@@ -325,7 +329,7 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
     return status;
 }
 
-static enum status run_with_transfers(struct batch *batch, const struct part *parts,
+static enum status run_with_transfers(struct batch *batch, const struct region *regions,
                                       size_t count, struct scan_piece *pieces,
                                       struct error *err)
 {
@@ -336,8 +340,8 @@ static enum status run_with_transfers(struct batch *batch, const struct part *pa
     p.apart = p.up + count;
     for (int placed = 1; placed >= 0; placed--) {
         for (size_t i = 0; i < count; i++) {
-            if (parts[i].in_place == (placed != 0)) {
-                pack(&p, &parts[i]);
+            if (regions[i].in_place == (placed != 0)) {
+                pack(&p, &regions[i]);
             }
         }
     }
@@ -351,8 +355,8 @@ static enum status run_with_transfers(struct batch *batch, const struct part *pa
 
 /* ---- waves ---- */
 
-/* Can the parts share a wave? A part alone that says no has to be cut. */
-static bool wave_fits(const struct batch *batch, const struct part *parts, size_t count)
+/* Can the regions share a wave? A region alone that says no has to be cut. */
+static bool wave_fits(const struct batch *batch, const struct region *regions, size_t count)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;
     uint64_t in_total = 0;
@@ -360,21 +364,22 @@ static bool wave_fits(const struct batch *batch, const struct part *parts, size_
     bool fits = true;
     if (batch->device->transfer == NULL) {
         for (size_t i = 0; i < count; i++) {
-            fits = fits && can_wrap(batch, &parts[i]);
+            fits = fits && can_wrap(batch, &regions[i]);
         }
-        return fits || (count == 1 && parts->in_bytes <= limit - WINDOW_ALIGN &&
-                        parts->out_bytes <= limit - WINDOW_ALIGN);
+        return fits || (count == 1 && regions->in_bytes <= limit - WINDOW_ALIGN &&
+                        regions->out_bytes <= limit - WINDOW_ALIGN);
     }
-    for (size_t i = 0; i < count && fits; i++) { /* no overflow: a part is at most INT64_MAX */
-        in_total += packed(parts[i].in_bytes);
-        out_total += parts[i].in_place ? 0 : packed(parts[i].out_bytes);
-        fits = in_total <= limit && out_total <= limit && !parts[i].holes;
+    for (size_t i = 0; i < count && fits;
+         i++) { /* no overflow: a region is at most INT64_MAX */
+        in_total += packed(regions[i].in_bytes);
+        out_total += regions[i].in_place ? 0 : packed(regions[i].out_bytes);
+        fits = in_total <= limit && out_total <= limit && !regions[i].holes;
     }
     return fits;
 }
 
-/* Run parts that fit and wait for them. */
-static enum status wave_run(struct batch *batch, const struct part *parts, size_t count,
+/* Run regions that fit and wait for them. */
+static enum status wave_run(struct batch *batch, const struct region *regions, size_t count,
                             struct error *err)
 {
     struct scan_piece few[ON_STACK];
@@ -383,8 +388,8 @@ static enum status wave_run(struct batch *batch, const struct part *parts, size_
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
     enum status status = batch->device->transfer == NULL
-                             ? run_in_host_memory(batch, parts, count, pieces, err)
-                             : run_with_transfers(batch, parts, count, pieces, err);
+                             ? run_in_host_memory(batch, regions, count, pieces, err)
+                             : run_with_transfers(batch, regions, count, pieces, err);
     launcher_recycle(batch->device->launcher);
     if (pieces != few) {
         free(pieces);
@@ -422,9 +427,9 @@ static void carry_release(struct batch *batch)
 
 /* ---- boxes ---- */
 
-/* A part that is cut. */
+/* A region that is cut. */
 struct boxes {
-    const struct part *whole;
+    const struct region *whole;
     struct scan_cut cut;
     struct slab *rows; /* owned: elements of a box that are copied together; NULL: none are */
     bool chained;      /* a slice: the carry is there, and has a row for every line */
@@ -432,21 +437,21 @@ struct boxes {
 
 /* A box whose elements are copied together and back. */
 static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
-                                const struct scan_box *box, struct part *part,
+                                const struct scan_box *box, struct region *region,
                                 struct error *err)
 {
-    const struct part *whole = boxes->whole;
+    const struct region *whole = boxes->whole;
     unsigned char *in = slab_data(whole->in_slab);
     unsigned char *out = slab_data(whole->out_slab);
     unsigned char *rows = slab_data(boxes->rows);
     const bool intact = batch->report->inputs_intact;
-    part->in_slab = boxes->rows;
-    part->out_slab = boxes->rows;
-    part->in_byte = 0;
-    part->out_byte = 0;
-    part_measure(part);
+    region->in_slab = boxes->rows;
+    region->out_slab = boxes->rows;
+    region->in_byte = 0;
+    region->out_byte = 0;
+    region_measure(region);
     scan_box_gather(&boxes->cut, box, in + whole->in_byte, rows);
-    enum status status = wave_run(batch, part, 1, err);
+    enum status status = wave_run(batch, region, 1, err);
     batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
     if (status == STATUS_OK) {
         batch->report->inputs_intact = intact && !whole->in_place;
@@ -457,29 +462,29 @@ static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
 
 static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct error *err)
 {
-    const struct part *whole = boxes->whole;
+    const struct region *whole = boxes->whole;
     struct scan_box box;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && scan_cut_next(&boxes->cut, &box)) {
-        struct part part = {.plan = &box.plan,
-                            .in_slab = whole->in_slab,
-                            .out_slab = whole->out_slab,
-                            .in_byte = whole->in_byte + box.in_first * whole->element,
-                            .out_byte = whole->out_byte + box.out_first * whole->element,
-                            .position = whole->position + box.position,
-                            .carry_line =
-                                boxes->chained ? whole->carry_line + box.first_line : 0,
-                            .carry_in = whole->carry_in || !box.first,
-                            .carry_out = whole->carry_out || !box.last};
-        part_measure(&part);
-        status = boxes->rows != NULL ? run_gathered(batch, boxes, &box, &part, err)
-                                     : wave_run(batch, &part, 1, err);
+        struct region region = {.plan = &box.plan,
+                                .in_slab = whole->in_slab,
+                                .out_slab = whole->out_slab,
+                                .in_byte = whole->in_byte + box.in_first * whole->element,
+                                .out_byte = whole->out_byte + box.out_first * whole->element,
+                                .position = whole->position + box.position,
+                                .carry_line =
+                                    boxes->chained ? whole->carry_line + box.first_line : 0,
+                                .carry_in = whole->carry_in || !box.first,
+                                .carry_out = whole->carry_out || !box.last};
+        region_measure(&region);
+        status = boxes->rows != NULL ? run_gathered(batch, boxes, &box, &region, err)
+                                     : wave_run(batch, &region, 1, err);
     }
     return status;
 }
 
-/* A part that does not fit alone. Boxes of a chain that is theirs alone share a carry. */
-static enum status run_cut(struct batch *batch, const struct part *whole, struct error *err)
+/* A region that does not fit alone. Boxes of a chain that is theirs alone share a carry. */
+static enum status run_cut(struct batch *batch, const struct region *whole, struct error *err)
 {
     const struct scan_device *device = batch->device;
     const uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
@@ -516,31 +521,32 @@ static enum status run_cut(struct batch *batch, const struct part *whole, struct
 
 /* ---- batches ---- */
 
-static struct part make_part(const struct scan_job *job)
+static struct region make_region(const struct scan_job *job)
 {
-    struct part part = {.plan = job->plan,
-                        .in_slab = job->slab,
-                        .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
-                        .in_byte = job->in_offset,
-                        .out_byte = job->out_offset,
-                        .position = job->position,
-                        .holes = job->holes,
-                        .carry_in = job->carry != NULL && job->position > 0,
-                        .carry_out = job->carry != NULL && job->more};
-    part_measure(&part);
-    return part;
+    struct region region = {.plan = job->plan,
+                            .in_slab = job->slab,
+                            .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
+                            .in_byte = job->in_offset,
+                            .out_byte = job->out_offset,
+                            .position = job->position,
+                            .holes = job->holes,
+                            .carry_in = job->carry != NULL && job->position > 0,
+                            .carry_out = job->carry != NULL && job->more};
+    region_measure(&region);
+    return region;
 }
 
-static enum status run_neighbours(struct batch *batch, const struct part *part,
+static enum status run_neighbours(struct batch *batch, const struct region *region,
                                   struct error *err)
 {
-    return wave_fits(batch, part, 1) ? wave_run(batch, part, 1, err)
-                                     : run_cut(batch, part, err);
+    return wave_fits(batch, region, 1) ? wave_run(batch, region, 1, err)
+                                       : run_cut(batch, region, err);
 }
 
-/* A part whose lines' sums are in the carry. Boxes are cut from lines that are neighbours there:
+/* A region whose lines' sums are in the carry. Boxes are cut from lines that are neighbours there:
  * what does not fit is run by rows of its innermost dimension. */
-static enum status run_carried(struct batch *batch, const struct part *whole, struct error *err)
+static enum status run_carried(struct batch *batch, const struct region *whole,
+                               struct error *err)
 {
     const struct scan_plan *plan = whole->plan;
     if (plan->dims <= 1 || wave_fits(batch, whole, 1)) {
@@ -555,19 +561,19 @@ static enum status run_carried(struct batch *batch, const struct part *whole, st
     scan_plan_box(plan, size, plan->axis.size, &row);
     row.gaps = false; /* a slice's are left alone */
     for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line += row.lines) {
-        struct part part = *whole;
+        struct region region = *whole;
         uint64_t rest = line / row.lines;
-        part.plan = &row;
+        region.plan = &row;
         for (int i = plan->dims - 2; i >= 0; i--) {
             const struct scan_dim *dim = &plan->dim[i];
-            part.in_byte += rest % dim->size * dim->in_stride * whole->element;
-            part.out_byte += rest % dim->size * dim->out_stride * whole->element;
+            region.in_byte += rest % dim->size * dim->in_stride * whole->element;
+            region.out_byte += rest % dim->size * dim->out_stride * whole->element;
             rest /= dim->size;
         }
-        part.carry_line += line;
-        part.holes = true; /* the other rows' cells */
-        part_measure(&part);
-        status = run_neighbours(batch, &part, err);
+        region.carry_line += line;
+        region.holes = true; /* the other rows' cells */
+        region_measure(&region);
+        status = run_neighbours(batch, &region, err);
     }
     return status;
 }
@@ -576,7 +582,7 @@ static enum status run_carried(struct batch *batch, const struct part *whole, st
  * the lines are some of more, or where a read that fails may have written a part of them. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
-    const struct part part = make_part(job);
+    const struct region region = make_region(job);
     const uint64_t lines = job->plan->lines;
     const size_t bytes = carry_bytes(job->plan, lines);
     const size_t plane = bytes / 2;
@@ -587,19 +593,19 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     if (sums == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the sums of the lines");
     }
-    if (part.carry_in && !direct) {
+    if (region.carry_in && !direct) {
         memcpy(sums, host, plane);
         memcpy(sums + plane, host + to_next, plane);
     }
-    enum status status = carry_create(batch, lines, bytes, part.carry_in ? sums : NULL, err);
+    enum status status = carry_create(batch, lines, bytes, region.carry_in ? sums : NULL, err);
     if (status == STATUS_OK) {
-        status = run_carried(batch, &part, err);
+        status = run_carried(batch, &region, err);
     }
-    if (status == STATUS_OK && part.carry_out) {
+    if (status == STATUS_OK && region.carry_out) {
         status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
                          CL_TRUE, 0, bytes, sums, 0, NULL, NULL);
     }
-    if (status == STATUS_OK && part.carry_out && !direct) {
+    if (status == STATUS_OK && region.carry_out && !direct) {
         memcpy(host, sums, plane);
         memcpy(host + to_next, sums + plane, plane);
     }
@@ -610,15 +616,15 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     return status;
 }
 
-/* Zero a part's gaps, or leave them to its launch: kernels for CPUs zero some themselves. */
-static void settle_gaps(const struct batch *batch, struct part *part)
+/* Zero a region's gaps, or leave them to its launch: kernels for CPUs zero some themselves. */
+static void settle_gaps(const struct batch *batch, struct region *region)
 {
     const struct scan_device *device = batch->device;
-    part->gaps =
-        device->transfer == NULL && !device->cl.gpu_kernels && wave_fits(batch, part, 1);
-    if (!part->gaps) {
-        unsigned char *out = slab_data(part->out_slab);
-        scan_gaps_zero(part->plan, out + part->out_byte);
+    region->gaps =
+        device->transfer == NULL && !device->cl.gpu_kernels && wave_fits(batch, region, 1);
+    if (!region->gaps) {
+        unsigned char *out = slab_data(region->out_slab);
+        scan_gaps_zero(region->plan, out + region->out_byte);
     }
 }
 
@@ -626,33 +632,33 @@ enum status batch_run(struct scan_device *device, const struct scan_job *jobs, s
                       struct scan_report *report, struct error *err)
 {
     struct batch batch = {.device = device, .report = report};
-    struct part few[ON_STACK];
+    struct region few[ON_STACK];
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }
-    struct part *parts = count > ON_STACK ? calloc(count, sizeof *parts) : few;
-    if (parts == NULL) {
+    struct region *regions = count > ON_STACK ? calloc(count, sizeof *regions) : few;
+    if (regions == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
     for (size_t i = 0; i < count; i++) {
-        parts[i] = make_part(&jobs[i]);
+        regions[i] = make_region(&jobs[i]);
         if (jobs[i].plan->gaps) {
-            settle_gaps(&batch, &parts[i]);
+            settle_gaps(&batch, &regions[i]);
         }
     }
     enum status status = STATUS_OK;
     for (size_t done = 0; done < count && status == STATUS_OK;) {
         size_t together = count - done;
-        while (together > 1 && !wave_fits(&batch, parts + done, together)) {
+        while (together > 1 && !wave_fits(&batch, regions + done, together)) {
             together = (together + 1) / 2;
         }
-        status = wave_fits(&batch, parts + done, together)
-                     ? wave_run(&batch, parts + done, together, err)
-                     : run_cut(&batch, parts + done, err);
+        status = wave_fits(&batch, regions + done, together)
+                     ? wave_run(&batch, regions + done, together, err)
+                     : run_cut(&batch, regions + done, err);
         done += together;
     }
-    if (parts != few) {
-        free(parts);
+    if (regions != few) {
+        free(regions);
     }
     return status;
 }

@@ -26,7 +26,7 @@ enum {
  * in the thread that waits for it. Others would compile the kernel anew for each size. */
 enum {
     ALONE_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
-    ALONE_UNITS = 1 << 14
+    ALONE_ITEMS = 1 << 14
 };
 
 /* ---- life ---- */
@@ -175,8 +175,7 @@ enum {
     CHAIN_HEAD = 8 /* as in chain.cl */
 };
 
-static struct scan_entry make_row(const struct scan_piece *piece,
-                                  const struct scan_units *units)
+static struct scan_entry make_row(const struct scan_piece *piece, const struct scan_work *work)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t flags = 0;
@@ -184,8 +183,8 @@ static struct scan_entry make_row(const struct scan_piece *piece,
     flags |= plan->reverse ? ENTRY_REVERSE : 0;
     flags |= piece->carry_in ? ENTRY_CARRY_IN : 0;
     flags |= piece->carry_out ? ENTRY_CARRY_OUT : 0;
-    flags |= units->stream ? ENTRY_STREAM : 0;
-    flags |= units->zeroes ? ENTRY_ZEROES : 0;
+    flags |= work->stream ? ENTRY_STREAM : 0;
+    flags |= work->zeroes ? ENTRY_ZEROES : 0;
     return (struct scan_entry){.in_first = piece->in_first,
                                .out_first = piece->out_first,
                                .length = plan->axis.size,
@@ -197,14 +196,14 @@ static struct scan_entry make_row(const struct scan_piece *piece,
                                .carry = piece->carry_line,
                                .dims = (uint64_t)plan->dims,
                                .lines = plan->lines,
-                               .unit_lines = units->lines,
-                               .parts = units->parts > 1 ? units->parts : 1,
-                               .part_length = units->part_length,
-                               .lookahead_length = units->lookahead_length,
-                               .wave = units->wave > 0 ? units->wave : 1,
-                               .state_words = units->state_words,
-                               .inner = units->inner,
-                               .permuted = units->permuted};
+                               .item_lines = work->lines,
+                               .partitions = work->partitions > 1 ? work->partitions : 1,
+                               .partition_length = work->partition_length,
+                               .lookahead_length = work->lookahead_length,
+                               .wave = work->wave > 0 ? work->wave : 1,
+                               .state_words = work->state_words,
+                               .inner = work->inner,
+                               .permuted = work->permuted};
 }
 
 /* Where the table of a launch is, as its kernel is told. */
@@ -213,76 +212,76 @@ struct launch_table {
     cl_ulong entry_at; /* in 64-bit words */
     cl_uint entry_count;
     cl_ulong dim_at;
-    cl_ulong units;    /* of all pieces */
+    cl_ulong items;    /* of all pieces */
     cl_ulong chain_at; /* tickets and states; 0: no line is cut */
 };
 
-/* Units of a piece in the generic kernel: a line each, or more where there are too many. */
-static struct scan_units generic_units(const struct scan_piece *piece,
-                                       const struct scan_division *division)
+/* Work items of a piece in the generic kernel: a line each, or more where there are too many. */
+static struct scan_work generic_work(const struct scan_piece *piece,
+                                     const struct scan_division *division)
 {
     const uint64_t all = piece->plan->lines;
-    const uint64_t most = division->units_most;
+    const uint64_t most = division->items_most;
     const uint64_t lines = all / most + (all % most != 0);
-    return (struct scan_units){.count = all / lines + (all % lines != 0), .lines = lines};
+    return (struct scan_work){.count = all / lines + (all % lines != 0), .lines = lines};
 }
 
-static uint64_t chain_words(const struct scan_units *units)
+static uint64_t chain_words(const struct scan_work *work)
 {
-    return units->parts > 1 ? units->states * units->state_words : 0;
+    return work->partitions > 1 ? work->states * work->state_words : 0;
 }
 
 static enum status fill_table(struct launcher *launcher, const struct scan_division *division,
                               enum scan_variant_id variant, struct launch_table *out,
                               struct error *err)
 {
-    struct scan_units (*units_of)(const struct scan_piece *, const struct scan_division *) =
-        scan_variants[variant].units != NULL ? scan_variants[variant].units : generic_units;
+    struct scan_work (*work_of)(const struct scan_piece *, const struct scan_division *) =
+        scan_variants[variant].work != NULL ? scan_variants[variant].work : generic_work;
     const struct scan_group *group = division->group;
     size_t dims = 0;
     uint64_t words = 0;
     for (size_t i = 0; i < group->count; i++) {
-        const struct scan_units units = units_of(&group->pieces[i], division);
+        const struct scan_work work = work_of(&group->pieces[i], division);
         dims += (size_t)group->pieces[i].plan->dims;
-        words += chain_words(&units);
+        words += chain_words(&work);
     }
     words += words > 0 ? CHAIN_HEAD : 0;
     const size_t dim_at = group->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
     const size_t chain_bytes = words * sizeof(uint64_t);
-    struct table_part part;
-    enum status status = table_take(&launcher->table, chain_at + chain_bytes, &part, err);
+    struct table_range range;
+    enum status status = table_take(&launcher->table, chain_at + chain_bytes, &range, err);
     if (status != STATUS_OK) {
         return status;
     }
-    struct scan_entry *row = (struct scan_entry *)(void *)part.host;
-    struct scan_dim *dim = (struct scan_dim *)(void *)(part.host + dim_at);
-    uint64_t first_unit = 0;
+    struct scan_entry *row = (struct scan_entry *)(void *)range.host;
+    struct scan_dim *dim = (struct scan_dim *)(void *)(range.host + dim_at);
+    uint64_t first_item = 0;
     uint64_t state = 0;
     size_t dim_first = 0;
     for (size_t i = 0; i < group->count; i++) {
         const struct scan_plan *plan = group->pieces[i].plan;
-        const struct scan_units units = units_of(&group->pieces[i], division);
-        row[i] = make_row(&group->pieces[i], &units);
-        row[i].first_unit = first_unit;
+        const struct scan_work work = work_of(&group->pieces[i], division);
+        row[i] = make_row(&group->pieces[i], &work);
+        row[i].first_item = first_item;
         row[i].dim_first = dim_first;
         row[i].state = state;
         for (int d = 0; d < plan->dims; d++) {
             dim[dim_first++] = plan->dim[d];
         }
-        first_unit += units.count;
-        state += chain_words(&units);
+        first_item += work.count;
+        state += chain_words(&work);
     }
-    memset(part.host + chain_at, 0, chain_bytes);
-    *out = (struct launch_table){.mem = part.mem,
-                                 .entry_at = part.offset / sizeof(cl_ulong),
+    memset(range.host + chain_at, 0, chain_bytes);
+    *out = (struct launch_table){.mem = range.mem,
+                                 .entry_at = range.offset / sizeof(cl_ulong),
                                  .entry_count = (cl_uint)group->count,
-                                 .dim_at = (part.offset + dim_at) / sizeof(cl_ulong),
-                                 .units = first_unit};
+                                 .dim_at = (range.offset + dim_at) / sizeof(cl_ulong),
+                                 .items = first_item};
     if (words > 0) {
-        out->chain_at = (part.offset + chain_at) / sizeof(cl_ulong);
+        out->chain_at = (range.offset + chain_at) / sizeof(cl_ulong);
     }
-    return table_publish(&launcher->table, &part, err);
+    return table_publish(&launcher->table, &range, err);
 }
 
 enum status launcher_run_variant(struct launcher *launcher, const struct scan_group *group,
@@ -296,9 +295,9 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_gr
     struct launch_table table;
     struct scan_division division = {.group = group,
                                      .threads = device->info.compute_units,
-                                     .part_bytes = AID(device, part_bytes),
+                                     .partition_bytes = AID(device, partition_bytes),
                                      .stream_bytes = AID(device, stream_bytes),
-                                     .units_most = device->gpu_kernels ? UINT64_MAX
+                                     .items_most = device->gpu_kernels ? UINT64_MAX
                                                    : group->count < GRID_CPU
                                                        ? GRID_CPU / group->count
                                                        : 1};
@@ -317,13 +316,13 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_gr
     const struct opencl_arg args[] = {
         OPENCL_ARG(group->in),         OPENCL_ARG(group->out),   OPENCL_ARG(group->carry),
         OPENCL_ARG(carry_lines),       OPENCL_ARG(table.mem),    OPENCL_ARG(table.entry_at),
-        OPENCL_ARG(table.entry_count), OPENCL_ARG(table.dim_at), OPENCL_ARG(table.units),
+        OPENCL_ARG(table.entry_count), OPENCL_ARG(table.dim_at), OPENCL_ARG(table.items),
         OPENCL_ARG(table.chain_at), /* of the vector kernels only */
     };
     const bool alone =
-        device->info.built_in && division.bytes <= ALONE_BYTES && table.units <= ALONE_UNITS;
+        device->info.built_in && division.bytes <= ALONE_BYTES && table.items <= ALONE_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
-                                   table.units, alone ? (size_t)table.units : 1};
+                                   table.items, alone ? (size_t)table.items : 1};
     if (generic) {
         launch.local = device->gpu_kernels ? LOCAL_GPU : LOCAL_CPU;
     }

@@ -142,7 +142,7 @@ struct shape_table {
     size_t acc_bytes; /* of a sum in scratch memory */
 };
 
-/* Number the units of each piece on, and its place in scratch memory if it has a spine. */
+/* Number the work items of each piece on, and its place in scratch memory if it has a spine. */
 static enum status fill_shapes(struct launcher *launcher, const struct shape_source *source,
                                struct shape_table *out, struct error *err)
 {
@@ -151,20 +151,20 @@ static enum status fill_shapes(struct launcher *launcher, const struct shape_sou
     for (size_t i = 0; i < source->count; i++) {
         bytes += shape_bytes(source->pieces[i].plan);
     }
-    struct table_part part;
-    enum status status = table_take(&launcher->table, bytes, &part, err);
+    struct table_range range;
+    enum status status = table_take(&launcher->table, bytes, &range, err);
     if (status != STATUS_OK) {
         return status;
     }
-    struct shape_table made = {.mem = part.mem,
-                               .index_at = part.offset / sizeof(cl_ulong),
+    struct shape_table made = {.mem = range.mem,
+                               .index_at = range.offset / sizeof(cl_ulong),
                                .count = (cl_uint)source->count,
                                .spines = (cl_uint)source->spines};
-    struct gpu_index *row = (struct gpu_index *)(void *)part.host;
+    struct gpu_index *row = (struct gpu_index *)(void *)range.host;
     for (size_t i = 0; i < source->count; i++) {
         struct gpu_shape shape;
         make_shape(source, &source->pieces[i], &shape);
-        row[i] = (struct gpu_index){(part.offset + at) / sizeof(cl_ulong),
+        row[i] = (struct gpu_index){(range.offset + at) / sizeof(cl_ulong),
                                     {made.groups, made.superblocks, made.lines}};
         const uint64_t groups = ceil_div(shape.lines, shape.tile_lines) * shape.tiles;
         made.groups += groups;
@@ -177,11 +177,11 @@ static enum status fill_shapes(struct launcher *launcher, const struct shape_sou
             made.lines += shape.lines;
         }
         const size_t own = shape_bytes(source->pieces[i].plan);
-        memcpy(part.host + at, &shape, own);
+        memcpy(range.host + at, &shape, own);
         at += own;
     }
     *out = made;
-    return table_publish(&launcher->table, &part, err);
+    return table_publish(&launcher->table, &range, err);
 }
 
 /* Let scratch memory hold `want` bytes of anything. */

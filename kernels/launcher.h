@@ -19,9 +19,9 @@ struct table {
     struct table_chunk *first;   /* owned: one buffer each, the one in use first */
 };
 
-/* A part of a table: written at `host`, then published, then read by kernels (which may write
+/* A range of a table: written at `host`, then published, then read by kernels (which may write
  * to it, for each other) at `offset` bytes of `mem`, whole 64-bit words. */
-struct table_part {
+struct table_range {
     unsigned char *host;
     cl_mem mem;
     size_t offset;
@@ -29,10 +29,10 @@ struct table_part {
 };
 
 /* bytes > 0 */
-MUST_CHECK enum status table_take(struct table *table, size_t bytes, struct table_part *part,
+MUST_CHECK enum status table_take(struct table *table, size_t bytes, struct table_range *range,
                                   struct error *err);
 /* Make what was written visible to the launches that follow. */
-MUST_CHECK enum status table_publish(struct table *table, const struct table_part *part,
+MUST_CHECK enum status table_publish(struct table *table, const struct table_range *range,
                                      struct error *err);
 /* The queue is empty: everything may be taken again; or given back. */
 void table_recycle(struct table *table);

@@ -56,7 +56,7 @@ static enum status chunk_create(const struct opencl *device, size_t bytes,
     return STATUS_OK;
 }
 
-enum status table_take(struct table *table, size_t bytes, struct table_part *part,
+enum status table_take(struct table *table, size_t bytes, struct table_range *range,
                        struct error *err)
 {
     struct table_chunk *chunk = table->first;
@@ -70,19 +70,20 @@ enum status table_take(struct table *table, size_t bytes, struct table_part *par
         chunk->next = table->first;
         table->first = chunk;
     }
-    *part = (struct table_part){chunk->host + chunk->used, chunk->mem, chunk->used, bytes};
-    /* a chunk's size is whole parts, so is what is left */
+    *range = (struct table_range){chunk->host + chunk->used, chunk->mem, chunk->used, bytes};
+    /* a chunk's size is whole ranges, so is what is left */
     chunk->used += (bytes + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
     return STATUS_OK;
 }
 
-enum status table_publish(struct table *table, const struct table_part *part, struct error *err)
+enum status table_publish(struct table *table, const struct table_range *range,
+                          struct error *err)
 {
     if (table->device->info.host_memory) {
         return STATUS_OK;
     }
-    return CL_CALL(err, clEnqueueWriteBuffer, table->device->queue, part->mem, CL_FALSE,
-                   part->offset, part->bytes, part->host, 0, NULL, NULL);
+    return CL_CALL(err, clEnqueueWriteBuffer, table->device->queue, range->mem, CL_FALSE,
+                   range->offset, range->bytes, range->host, 0, NULL, NULL);
 }
 
 void table_recycle(struct table *table)

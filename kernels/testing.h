@@ -26,7 +26,7 @@ struct scan_aids {
     bool wide_index;          /* 64-bit offsets in every launch, however small */
     bool poison;              /* garbage in scratch memory before it is used */
     bool transfers;           /* copy, although the device works in host memory */
-    uint64_t part_bytes;      /* cut every line into partitions of about so many bytes */
+    uint64_t partition_bytes; /* cut every line into partitions of about so many bytes */
     uint64_t stream_bytes;    /* store outputs of so many bytes past the caches, if apart */
     const char *variant;      /* every job by the variant of this kernel ("scan_rows"), or
                                  UNSUPPORTED */

@@ -1,8 +1,8 @@
-/* What the vector kernels for CPUs can run, what suits them, and their units of work.
+/* What the vector kernels for CPUs can run, what suits them, and their work items.
  *
- * CPU kernels have work-groups of one work-item, each of which runs one unit of the launch's
+ * CPU kernels have work-groups of one work item each, numbered through the launch's
  * table; where a launch is too small to be worth a second thread, our own driver gets one
- * work-group of all (launch.c). Units are large enough to hide what starting one costs
+ * work-group of all (launch.c). Work items are large enough to hide what starting one costs
  * (under a microsecond) and small enough that threads end together. Numbers that are a matter
  * of speed were measured: docs/design/kernels.md, Constants. */
 #include "kernels/variants.h"
@@ -14,15 +14,16 @@
 
 /* What the kernels need. */
 enum {
-    SHORT_COLUMNS = 7,    /* most in a set of narrow.cl */
-    ROW_STEP = 64,        /* elements of a step of line.cl, at most */
-    TRANSPOSED_SIDE = 8,  /* lines and elements of a transposed square of tile.cl */
-    STRIP_MAX = 1024,     /* columns, as in tile.cl */
-    LANE_BYTES = 64,      /* a cache line */
-    PART_BYTES = 1 << 18, /* of a part of a line, at most, but for those that are twice as long:
+    SHORT_COLUMNS = 7,   /* most in a set of narrow.cl */
+    ROW_STEP = 64,       /* elements of a step of line.cl, at most */
+    TRANSPOSED_SIDE = 8, /* lines and elements of a transposed square of tile.cl */
+    STRIP_MAX = 1024,    /* columns, as in tile.cl */
+    LANE_BYTES = 64,     /* a cache line */
+    PARTITION_BYTES =
+        1 << 18, /* of a partition of a line, at most, but for those that are twice as long:
                              the kernels keep as many totals of blocks */
-    STRIP_ALIGN = 64,     /* elements: a cache line, at least */
-    TILE_BLOCKS = 8       /* that are added up side by side */
+    STRIP_ALIGN = 64, /* elements: a cache line, at least */
+    TILE_BLOCKS = 8   /* that are added up side by side */
 };
 
 /* What is a matter of speed. */
@@ -34,18 +35,18 @@ enum {
     STRIDED_LINES = 8,        /* of a gathered tile, at least: fewer leave lanes empty */
     STRIP_COLUMNS = 512,      /* of a strip: their sums stay in a first-level cache */
     STREAM_BYTES = 16 << 20,  /* outputs from here on stay in no cache: past them */
-    UNITS = 32,               /* of a launch that is large enough */
-    UNIT_BYTES = 1 << 17,     /* of elements in a unit, at most */
-    UNIT_BYTES_MIN = 1 << 14, /* and at least: smaller is not worth starting */
-    STRIDED_UNITS = 8,        /* as UNITS, of gathered tiles: they are wide */
+    ITEMS = 32,               /* of a launch that is large enough */
+    ITEM_BYTES = 1 << 17,     /* of elements in a work item, at most */
+    ITEM_BYTES_MIN = 1 << 14, /* and at least: smaller is not worth starting */
+    STRIDED_ITEMS = 8,        /* as ITEMS, of gathered tiles: they are wide */
     CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes */
-    PARTS = 8,                /* of a cut line for each thread, about */
-    PART_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
-    LOOKAHEAD_PERCENT = 130,  /* length of the part in a wave that is not added up */
-    BUSY_PERCENT = 70,        /* of threads' time that whole lines must fill not to be cut */
-    BUSY_LIGHT_PERCENT = 45,  /* the same of elements of 8 bytes, as fast as memory with one
+    PARTITIONS = 8,           /* of a cut line for each thread, about */
+    PARTITION_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
+    LOOKAHEAD_PERCENT = 130,       /* length of the partition in a wave that is not added up */
+    BUSY_PERCENT = 70,       /* of threads' time that whole lines must fill not to be cut */
+    BUSY_LIGHT_PERCENT = 45, /* the same of elements of 8 bytes, as fast as memory with one
                                  thread, and of strips but for 16-bit floats */
-    GAP_STEP = 8              /* longest step between outputs whose gaps the kernel zeroes */
+    GAP_STEP = 8             /* longest step between outputs whose gaps the kernel zeroes */
 };
 
 static bool unit_strides(const struct scan_dim *dim)
@@ -162,21 +163,21 @@ static bool fill_squares(const struct scan_piece *piece)
     return plan->lines >= TRANSPOSED_LINES && (tiny || halves);
 }
 
-/* ---- units ---- */
+/* ---- work items ---- */
 
 static uint64_t element_bytes(const struct scan_piece *piece)
 {
     return dtype_info(piece->plan->dtype)->bytes;
 }
 
-/* Bytes of a unit of a piece: fewer in a small launch, so that every thread gets some. */
-static uint64_t unit_bytes(const struct scan_piece *piece)
+/* Bytes of a work item of a piece: fewer in a small launch, so that every thread gets some. */
+static uint64_t item_bytes(const struct scan_piece *piece)
 {
-    uint64_t bytes = piece->plan->elements * element_bytes(piece) / UNITS;
-    if (bytes < UNIT_BYTES_MIN) {
-        return UNIT_BYTES_MIN;
+    uint64_t bytes = piece->plan->elements * element_bytes(piece) / ITEMS;
+    if (bytes < ITEM_BYTES_MIN) {
+        return ITEM_BYTES_MIN;
     }
-    return bytes < UNIT_BYTES ? bytes : UNIT_BYTES;
+    return bytes < ITEM_BYTES ? bytes : ITEM_BYTES;
 }
 
 /* Is the output apart from the input, and too large to stay in a cache? */
@@ -202,7 +203,7 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 }
 
 /* Would threads that take whole lines of so many bytes be idle for longer than adding up all
- * parts in addition takes? */
+ * partitions in addition takes? */
 static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
                           const struct scan_division *division)
 {
@@ -215,18 +216,18 @@ static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
     return lines * 100 < rounds * division->threads * busy_percent;
 }
 
-static uint64_t part_bytes(const struct scan_division *division)
+static uint64_t partition_bytes(const struct scan_division *division)
 {
-    uint64_t bytes = division->part_bytes;
+    uint64_t bytes = division->partition_bytes;
     if (bytes == 0) {
-        bytes = division->bytes / division->threads / PARTS;
-        bytes = bytes > PART_BYTES_MIN ? bytes : PART_BYTES_MIN;
+        bytes = division->bytes / division->threads / PARTITIONS;
+        bytes = bytes > PARTITION_BYTES_MIN ? bytes : PARTITION_BYTES_MIN;
     }
-    return bytes < PART_BYTES ? bytes : PART_BYTES;
+    return bytes < PARTITION_BYTES ? bytes : PARTITION_BYTES;
 }
 
 /* With elements of 8 bytes one thread comes close to memory's speed, and of strips wider than a
- * set of columns the parts cost too much; but converting and rounding 16-bit floats takes longer than
+ * set of columns the partitions cost too much; but converting and rounding 16-bit floats takes longer than
  * memory. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
 {
@@ -236,115 +237,117 @@ static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
     return heavy ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
 }
 
-/* Elements of the parts that a strip of `columns` lines is cut into, whole blocks; or all. */
-static uint64_t part_length(const struct scan_piece *piece, uint64_t columns,
-                            const struct scan_division *division)
+/* Elements of the partitions that a strip of `columns` lines is cut into, whole blocks; or all. */
+static uint64_t partition_length(const struct scan_piece *piece, uint64_t columns,
+                                 const struct scan_division *division)
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t block_bytes = SCAN_BLOCK * columns * element_bytes(piece);
-    if (division->part_bytes == 0 && !keeps_waiting(length * columns * element_bytes(piece),
-                                                    busy_percent(piece, columns), division)) {
+    if (division->partition_bytes == 0 &&
+        !keeps_waiting(length * columns * element_bytes(piece), busy_percent(piece, columns),
+                       division)) {
         return length;
     }
-    uint64_t blocks = part_bytes(division) / block_bytes;
+    uint64_t blocks = partition_bytes(division) / block_bytes;
     blocks -= blocks > TILE_BLOCKS ? blocks % TILE_BLOCKS : 0;
-    uint64_t part = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
-    return part < length ? part : length;
+    uint64_t partition = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
+    return partition < length ? partition : length;
 }
 
-/* Cut strips of `columns` lines into parts of `part` elements, one in as many as there are
+/* Cut strips of `columns` lines into partitions of `partition` elements, one in as many as there are
  * threads for a strip longer than the others (chain.cl). */
-static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t part,
-                      const struct scan_division *division, struct scan_units *units)
+static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t partition,
+                      const struct scan_division *division, struct scan_work *work)
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
     const uint64_t wave = strips > 0 ? ceil_div(division->threads, strips) : 1;
-    uint64_t blocks = ceil_div(part / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
-    if (part / SCAN_BLOCK > TILE_BLOCKS) { /* which is whole tiles */
+    uint64_t blocks = ceil_div(partition / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
+    if (partition / SCAN_BLOCK > TILE_BLOCKS) { /* which is whole tiles */
         blocks = ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS;
     }
     const uint64_t lookahead = blocks * SCAN_BLOCK;
-    const uint64_t wave_length = lookahead + (wave - 1) * part;
+    const uint64_t wave_length = lookahead + (wave - 1) * partition;
     const uint64_t rest = length % wave_length;
-    units->parts = length / wave_length * wave + (rest > 0);
-    units->parts += rest > lookahead ? ceil_div(rest - lookahead, part) : 0;
-    units->part_length = part;
-    units->lookahead_length = lookahead;
-    units->wave = wave;
+    work->partitions = length / wave_length * wave + (rest > 0);
+    work->partitions += rest > lookahead ? ceil_div(rest - lookahead, partition) : 0;
+    work->partition_length = partition;
+    work->lookahead_length = lookahead;
+    work->wave = wave;
 }
 
-/* Parts of `part` elements of lines, `columns` side by side. */
-static struct scan_units parts_of_lines(const struct scan_piece *piece, uint64_t columns,
-                                        uint64_t part, const struct scan_division *division)
+/* Partitions of `partition` elements of lines, `columns` side by side. */
+static struct scan_work partitions_of_lines(const struct scan_piece *piece, uint64_t columns,
+                                            uint64_t partition,
+                                            const struct scan_division *division)
 {
-    struct scan_units units = {.lines = columns, .state_words = 2 + 2 * columns};
-    cut_lines(piece, columns, part, division, &units);
-    units.count = piece->plan->lines / columns * units.parts;
-    units.states = units.count;
-    return units;
+    struct scan_work work = {.lines = columns, .state_words = 2 + 2 * columns};
+    cut_lines(piece, columns, partition, division, &work);
+    work.count = piece->plan->lines / columns * work.partitions;
+    work.states = work.count;
+    return work;
 }
 
-/* Whole lines, or parts of one. */
-static struct scan_units row_units(const struct scan_piece *piece,
-                                   const struct scan_division *division)
+/* Whole lines, or partitions of one. */
+static struct scan_work row_work(const struct scan_piece *piece,
+                                 const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t line_bytes = plan->axis.size * element_bytes(piece);
-    uint64_t part = part_length(piece, 1, division);
-    if (part < plan->axis.size) {
-        struct scan_units units = parts_of_lines(piece, 1, part, division);
-        units.stream = streams(piece, division);
-        return units;
+    uint64_t partition = partition_length(piece, 1, division);
+    if (partition < plan->axis.size) {
+        struct scan_work work = partitions_of_lines(piece, 1, partition, division);
+        work.stream = streams(piece, division);
+        return work;
     }
-    uint64_t lines = ceil_div(unit_bytes(piece), line_bytes);
-    return (struct scan_units){.count = ceil_div(plan->lines, lines),
-                               .lines = lines,
-                               .stream = row_streams(piece, division)};
+    uint64_t lines = ceil_div(item_bytes(piece), line_bytes);
+    return (struct scan_work){.count = ceil_div(plan->lines, lines),
+                              .lines = lines,
+                              .stream = row_streams(piece, division)};
 }
 
-/* The same of lines whose elements lie apart: the cache that a part must fit holds what lies
+/* The same of lines whose elements lie apart: the cache that a partition must fit holds what lies
  * between them, too. */
-static struct scan_units step_units(const struct scan_piece *piece,
-                                    const struct scan_division *division)
+static struct scan_work step_work(const struct scan_piece *piece,
+                                  const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t part = part_length(piece, 1, division);
-    if (part == plan->axis.size) {
-        return row_units(piece, division);
+    uint64_t partition = partition_length(piece, 1, division);
+    if (partition == plan->axis.size) {
+        return row_work(piece, division);
     }
     uint64_t spread = LANE_BYTES / element_bytes(piece);
     spread = plan->axis.in_stride < spread ? plan->axis.in_stride : spread;
-    uint64_t blocks = part / SCAN_BLOCK / (spread > 0 ? spread : 1);
-    return parts_of_lines(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division);
+    uint64_t blocks = partition / SCAN_BLOCK / (spread > 0 ? spread : 1);
+    return partitions_of_lines(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division);
 }
 
 /* Whole lines, eight at a time. */
-static struct scan_units transposed_units(const struct scan_piece *piece,
-                                          const struct scan_division *division)
+static struct scan_work transposed_work(const struct scan_piece *piece,
+                                        const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    uint64_t lines = ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
     lines = ceil_div(lines, TRANSPOSED_SIDE) * TRANSPOSED_SIDE;
     (void)division;
-    return (struct scan_units){.count = ceil_div(plan->lines, lines), .lines = lines};
+    return (struct scan_work){.count = ceil_div(plan->lines, lines), .lines = lines};
 }
 
 /* Whole sets of the columns of a variant. */
-static struct scan_units narrow_units(const struct scan_piece *piece,
-                                      const struct scan_division *division)
+static struct scan_work narrow_work(const struct scan_piece *piece,
+                                    const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t columns = narrow_columns(plan);
     assert(columns > 0); /* or the piece would be of another variant */
-    uint64_t part = part_length(piece, columns, division);
-    if (part < plan->axis.size) {
-        return parts_of_lines(piece, columns, part, division);
+    uint64_t partition = partition_length(piece, columns, division);
+    if (partition < plan->axis.size) {
+        return partitions_of_lines(piece, columns, partition, division);
     }
     uint64_t set_bytes = plan->axis.size * columns * element_bytes(piece);
-    uint64_t sets = ceil_div(unit_bytes(piece), set_bytes);
-    return (struct scan_units){.count = ceil_div(plan->lines / columns, sets),
-                               .lines = sets * columns};
+    uint64_t sets = ceil_div(item_bytes(piece), set_bytes);
+    return (struct scan_work){.count = ceil_div(plan->lines / columns, sets),
+                              .lines = sets * columns};
 }
 
 /* Elements of a vector of columns. */
@@ -354,19 +357,20 @@ static uint64_t column_lanes(const struct scan_piece *piece)
     return info->kind != DTYPE_KIND_FLOAT && info->bytes <= 2 ? 16 : 8;
 }
 
-/* Cut strips that would keep threads waiting: narrower ones, in parts. Narrower than a vector
+/* Cut strips that would keep threads waiting: narrower ones, in partitions. Narrower than a vector
  * is left whole. */
 static void cut_strips(const struct scan_piece *piece, const struct scan_division *division,
-                       struct scan_units *units)
+                       struct scan_work *work)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t inner = plan->dim[plan->dims - 1].size;
-    uint64_t columns = units->lines < inner ? units->lines : inner;
-    if (part_length(piece, columns, division) == plan->axis.size ||
+    uint64_t columns = work->lines < inner ? work->lines : inner;
+    if (partition_length(piece, columns, division) == plan->axis.size ||
         inner < column_lanes(piece)) {
         return;
     }
-    uint64_t most = PART_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block in a part */
+    uint64_t most =
+        PARTITION_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block in a partition */
     most = most < STRIP_MAX / 2 ? most : STRIP_MAX / 2; /* the last has up to twice as many */
     uint64_t strips = ceil_div(inner, most);
     assert(strips > 0 && strips <= inner); /* a launch has columns, and `most` is not 0 */
@@ -374,25 +378,25 @@ static void cut_strips(const struct scan_piece *piece, const struct scan_divisio
     columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
     strips = inner / columns;
     struct scan_division narrow = *division;
-    narrow.part_bytes = part_bytes(division);
-    cut_lines(piece, columns, part_length(piece, columns, &narrow), division, units);
-    units->lines = columns;
-    units->count = plan->lines / inner * strips * units->parts;
-    units->state_words = 1 + 2 * (inner - (strips - 1) * columns);
-    units->states = units->count;
+    narrow.partition_bytes = partition_bytes(division);
+    cut_lines(piece, columns, partition_length(piece, columns, &narrow), division, work);
+    work->lines = columns;
+    work->count = plan->lines / inner * strips * work->partitions;
+    work->state_words = 1 + 2 * (inner - (strips - 1) * columns);
+    work->states = work->count;
 }
 
 /* Strips of columns; the kernel gives the last of a row what is left over, too. */
-static struct scan_units column_units(const struct scan_piece *piece,
-                                      const struct scan_division *division)
+static struct scan_work column_work(const struct scan_piece *piece,
+                                    const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t inner = plan->dim[plan->dims - 1].size;
     uint64_t columns = STRIP_COLUMNS;
     uint64_t strips = inner / columns > 0 ? inner / columns : 1;
-    struct scan_units units = {.count = plan->lines / inner * strips, .lines = columns};
-    cut_strips(piece, division, &units);
-    return units;
+    struct scan_work work = {.count = plan->lines / inner * strips, .lines = columns};
+    cut_strips(piece, division, &work);
+    return work;
 }
 
 /* The dimension whose lines a gathered tile takes side by side: the one with the
@@ -431,26 +435,26 @@ void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piec
 }
 
 /* Lines, tile by tile. Whole cache lines of them, but every thread some. */
-static struct scan_units strided_units(const struct scan_piece *piece,
-                                       const struct scan_division *division)
+static struct scan_work strided_work(const struct scan_piece *piece,
+                                     const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t least = LANE_BYTES / element_bytes(piece);
     uint64_t lanes = strided_lanes[element_bytes(piece)];
-    uint64_t lines = ceil_div(unit_bytes(piece), plan->axis.size * element_bytes(piece));
+    uint64_t lines = ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
     lines = ceil_div(lines, lanes) * lanes;
-    uint64_t fair = ceil_div(ceil_div(plan->lines, STRIDED_UNITS), least) * least;
+    uint64_t fair = ceil_div(ceil_div(plan->lines, STRIDED_ITEMS), least) * least;
     lines = lines < fair ? lines : fair;
-    return (struct scan_units){.count = ceil_div(plan->lines, lines),
-                               .lines = lines,
-                               .stream = streams(piece, division),
-                               .zeroes = zeroes(piece),
-                               .inner = inner_dim(plan)};
+    return (struct scan_work){.count = ceil_div(plan->lines, lines),
+                              .lines = lines,
+                              .stream = streams(piece, division),
+                              .zeroes = zeroes(piece),
+                              .inner = inner_dim(plan)};
 }
 
 /* Squares of lines, a cache line of both dimensions. */
-static struct scan_units permuted_units(const struct scan_piece *piece,
-                                        const struct scan_division *division)
+static struct scan_work permuted_work(const struct scan_piece *piece,
+                                      const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t side = LANE_BYTES / element_bytes(piece);
@@ -462,12 +466,12 @@ static struct scan_units permuted_units(const struct scan_piece *piece,
     squares *= ceil_div(plan->dim[inner].size, side);
     squares *= ceil_div(plan->dim[permuted].size, side);
     uint64_t square_bytes = side * side * plan->axis.size * element_bytes(piece);
-    uint64_t each = ceil_div(unit_bytes(piece), square_bytes);
-    return (struct scan_units){.count = ceil_div(squares, each),
-                               .lines = each,
-                               .stream = streams(piece, division),
-                               .inner = inner,
-                               .permuted = permuted};
+    uint64_t each = ceil_div(item_bytes(piece), square_bytes);
+    return (struct scan_work){.count = ceil_div(squares, each),
+                              .lines = each,
+                              .stream = streams(piece, division),
+                              .inner = inner,
+                              .permuted = permuted};
 }
 
 /* ---- the table ---- */
@@ -483,13 +487,13 @@ static struct scan_units permuted_units(const struct scan_piece *piece,
 #define SHORT(inner)                                                            \
     {                                                                           \
         CUT("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_rows_or_columns, \
-            (inner) == 1 ? ragged_rows : always, narrow_units, (inner)          \
+            (inner) == 1 ? ragged_rows : always, narrow_work, (inner)           \
     }
 
 /* clang-format off */
 const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     /*                           sources, kernels, option
-     *                           can, prefer, units */
+     *                           can, prefer, work items */
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
                                  NULL, NULL, NULL, 0},
     [SCAN_VARIANT_GPU]         = {{"gpu_tile", "gpu_reduce"},
@@ -498,15 +502,15 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_LOOKBACK]    = {{"gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, NULL, 0},
     [SCAN_VARIANT_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
-                                 are_rows, always, row_units, 0},
+                                 are_rows, always, row_work, 0},
     [SCAN_VARIANT_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
-                                 always, neither_rows_nor_columns, step_units, 0},
+                                 always, neither_rows_nor_columns, step_work, 0},
     [SCAN_VARIANT_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
-                                 are_columns, always, column_units, 0},
+                                 are_columns, always, column_work, 0},
     [SCAN_VARIANT_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
-                                 always, many_strided, strided_units, 0},
+                                 always, many_strided, strided_work, 0},
     [SCAN_VARIANT_PERMUTED] = {BUFFERED, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
-                                 are_permuted, long_permuted, permuted_units, 0},
+                                 are_permuted, long_permuted, permuted_work, 0},
     [SCAN_VARIANT_NARROW_1] = SHORT(1),
     [SCAN_VARIANT_NARROW_2] = SHORT(2),
     [SCAN_VARIANT_NARROW_3] = SHORT(3),
@@ -515,7 +519,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_NARROW_6] = SHORT(6),
     [SCAN_VARIANT_NARROW_7] = SHORT(7),
     [SCAN_VARIANT_TRANSPOSED] = {{"table", "group", "tile", "launch"}, {"scan_transposed"}, "-DVERTICAL -DTRANSPOSED",
-                                 are_uncut_rows, fill_squares, transposed_units, 0},
+                                 are_uncut_rows, fill_squares, transposed_work, 0},
 };
 /* clang-format on */
 

@@ -1,6 +1,6 @@
 /* The table of variants: every variant of kernels that a scan can run by, what it is compiled
  * from, and, for the vector kernels of CPUs, which layouts it can run, which it is preferred
- * for, and how it divides a piece into units of work. A new kernel is its .cl file and a row. */
+ * for, and how it divides a piece into work items. A new kernel is its .cl file and a row. */
 #ifndef TALLY_KERNELS_VARIANTS_H
 #define TALLY_KERNELS_VARIANTS_H
 
@@ -32,18 +32,18 @@ enum scan_variant_id {
     SCAN_VARIANT_COUNT
 };
 
-/* How a kernel divides a piece into units of work. */
-struct scan_units {
+/* How a kernel divides a piece into work items. */
+struct scan_work {
     uint64_t count; /* > 0 */
     uint64_t lines; /* of each but the last */
     bool stream;    /* store past the caches */
     bool zeroes;    /* gaps between the nearest elements too, with the results */
-    /* lines cut into parts (chain.cl): */
-    uint64_t parts;            /* of a line; 0 or 1: units of whole lines */
-    uint64_t part_length;      /* elements of each but the last and those that lead a wave */
+    /* lines cut into partitions (chain.cl): */
+    uint64_t partitions;       /* of a line; 0 or 1: work items of whole lines */
+    uint64_t partition_length; /* elements of each but the last and those that lead a wave */
     uint64_t lookahead_length; /* of those */
-    uint64_t wave;             /* parts: every so many one leads */
-    uint64_t states;           /* for all parts of all lines or strips */
+    uint64_t wave;             /* partitions: every so many one leads */
+    uint64_t states;           /* for all partitions of all lines or strips */
     uint64_t state_words;      /* of each */
     uint64_t inner;            /* dimension whose lines go side by side, where a kernel asks */
     uint64_t permuted;         /* the other such dimension of tile.cl */
@@ -53,10 +53,10 @@ struct scan_units {
 struct scan_division {
     const struct scan_group *group;
     uint64_t threads;
-    uint64_t bytes;        /* of all elements of the launch */
-    uint64_t part_bytes;   /* of a test; 0: as it pays */
-    uint64_t stream_bytes; /* of a test; 0: as it pays */
-    uint64_t units_most;   /* of a piece in the generic kernel */
+    uint64_t bytes;           /* of all elements of the launch */
+    uint64_t partition_bytes; /* of a test; 0: as it pays */
+    uint64_t stream_bytes;    /* of a test; 0: as it pays */
+    uint64_t items_most;      /* of a piece in the generic kernel */
 };
 
 struct scan_variant {
@@ -68,8 +68,8 @@ struct scan_variant {
      * the arguments of the generic one, then where the chain of cut lines is. */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
-    struct scan_units (*units)(const struct scan_piece *piece,
-                               const struct scan_division *division);
+    struct scan_work (*work)(const struct scan_piece *piece,
+                             const struct scan_division *division);
     uint64_t columns; /* that lie side by side, cell by cell; 0: any number */
 };
 

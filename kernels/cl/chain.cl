@@ -1,45 +1,45 @@
 /* Long lines shared by work-items, on a CPU: a line (or a strip of them, side by side) is cut into
- * parts, whole blocks each, small enough for a core's L2 cache. A part whose sums before it are
- * there when its unit begins is scanned at once: the unit
+ * partitions, whole blocks each, small enough for a core's L2 cache. A partition whose sums before it are
+ * there when its work item begins is scanned at once: the work item
  *
- *   1. says that the part is underway,
+ *   1. says that the partition is underway,
  *   2. scans its blocks, and publishes the sums after it.
  *
- * That would let others wait, so the unit of a part whose sums are not there
+ * That would let others wait, so the work item of a partition whose sums are not there
  *
- *   1. adds up its blocks (reading memory), if a part follows it,
+ *   1. adds up its blocks (reading memory), if a partition follows it,
  *   2. waits for the sums of the line before it, adds its blocks' totals to them one after the
  *      other, as docs/design/numerics.md orders them, and publishes the sums after it,
  *   3. scans its blocks (reading the cache) from the sums before it.
  *
- * Adding up is what parts cost more than a whole line. So each part that leads a wave of as many
+ * Adding up is what partitions cost more than a whole line. So each partition that leads a wave of as many
  * as there are threads is waited for and scanned at once, and longer than the others, by as much
  * as they take to be added up meanwhile:
  *
  *      one thread      |     scan 0    |     scan 2    |     scan 4    |
  *      another         |add up 1| scan 1 |add up 3| scan 3 |add up 5|
  *
- * A unit's number is a ticket that its work-item takes when it runs, so the part it waits for is
+ * A work item's number is a ticket that it takes when it runs, so the partition it waits for is
  * held by one that runs already: no assumption about the order of work-groups. Its thread may be
- * put aside by the system all the same, for long: then whoever waits adds up the missing parts
- * himself. Their input is still there, for a part is overwritten, if in place, by its own unit,
+ * put aside by the system all the same, for long: then whoever waits adds up the missing partitions
+ * himself. Their input is still there, for a partition is overwritten, if in place, by its own work item,
  * and only after the sums after it were published: what was added up before they were is right.
- * Or after it was underway: such a part can only be waited for, as a line on one thread would
+ * Or after it was underway: such a partition can only be waited for, as a line on one thread would
  * have to be.
  *
  * In the launch's table, zero when the launch starts: a row of words of which the first counts
- * tickets, then for each line or strip a state for each part: whether the sums before it are
+ * tickets, then for each line or strip a state for each partition: whether the sums before it are
  * there, whether it is underway, then these sums. They are written once, or again with the same
  * bits. */
 
 #define CHAIN_HEAD 8 /* words: states do not share a cache line with the tickets */
 #if !defined(CHAIN_SPINS)
-#define CHAIN_SPINS 4096 /* tens of microseconds: some times what adding up a part takes */
+#define CHAIN_SPINS 4096 /* tens of microseconds: some times what adding up a partition takes */
 #endif
 
 /* A step that tests delay at random (tests/kernels/chain_delay.cl). */
 #if !defined(CHAIN_STEP)
-#define CHAIN_STEP(unit)
+#define CHAIN_STEP(item)
 #endif
 
 #if defined(__has_builtin)
@@ -51,27 +51,27 @@
 #define CHAIN_PAUSE()
 #endif
 
-/* The parts of a line or strip. */
+/* The partitions of a line or strip. */
 struct chain {
     __global ulong *states;
     ulong state_words;
     ulong count;
     ulong all;    /* elements (of a line) */
-    ulong length; /* of a part, */
+    ulong length; /* of a partition, */
     ulong lookahead;   /* and of those that lead a wave */
-    ulong wave;  /* parts */
+    ulong wave;        /* partitions */
     uint block;   /* the line's first one, in its superblock */
 };
 
-/* The unit for this work-item. */
+/* The number of this work item. */
 INLINE ulong chain_ticket(__global ulong *head, bool chained)
 {
     if (!chained) {
         return get_global_id(0);
     }
-    ulong unit = atomic_inc((volatile __global uint *)head);
-    CHAIN_STEP(unit)
-    return unit;
+    ulong item = atomic_inc((volatile __global uint *)head);
+    CHAIN_STEP(item)
+    return item;
 }
 
 /* The chain of an entry's line or strip number `own`. */
@@ -79,104 +79,106 @@ INLINE struct chain chain_of(__global ulong *head, __global const struct scan_en
                              ulong own)
 {
     struct chain c;
-    c.states = head + CHAIN_HEAD + e->state + own * e->parts * e->state_words;
+    c.states = head + CHAIN_HEAD + e->state + own * e->partitions * e->state_words;
     c.state_words = e->state_words;
-    c.count = e->parts;
+    c.count = e->partitions;
     c.all = e->length;
-    c.length = e->part_length;
+    c.length = e->partition_length;
     c.lookahead = e->lookahead_length;
     c.wave = e->wave;
     c.block = (uint)e->block;
     return c;
 }
 
-/* Elements of the line before a part. */
-INLINE ulong chain_before(const struct chain *c, ulong part)
+/* Elements of the line before a partition. */
+INLINE ulong chain_before(const struct chain *c, ulong partition)
 {
-    return part * c->length + (part + c->wave - 1) / c->wave * (c->lookahead - c->length);
+    return partition * c->length +
+           (partition + c->wave - 1) / c->wave * (c->lookahead - c->length);
 }
 
-/* Elements of a part. */
-INLINE ulong chain_length(const struct chain *c, ulong part)
+/* Elements of a partition. */
+INLINE ulong chain_length(const struct chain *c, ulong partition)
 {
-    return part == c->count - 1 ? c->all - chain_before(c, part)
-           : part % c->wave == 0 ? c->lookahead
-                                  : c->length;
+    return partition == c->count - 1  ? c->all - chain_before(c, partition)
+           : partition % c->wave == 0 ? c->lookahead
+                                      : c->length;
 }
 
-/* Elements from a part to that which its thread will add up next; 0: nothing to ask for. */
-INLINE ulong chain_ahead(const struct chain *c, ulong part)
+/* Elements from a partition to that which its thread will add up next; 0: nothing to ask for. */
+INLINE ulong chain_ahead(const struct chain *c, ulong partition)
 {
-    bool next = part % c->wave > 0 && part + c->wave + 1 < c->count;
+    bool next = partition % c->wave > 0 && partition + c->wave + 1 < c->count;
     return next ? c->lookahead + (c->wave - 1) * c->length : 0;
 }
 
-INLINE __global ulong *chain_state(const struct chain *c, ulong part)
+INLINE __global ulong *chain_state(const struct chain *c, ulong partition)
 {
-    return c->states + part * c->state_words;
+    return c->states + partition * c->state_words;
 }
 
-/* Are the sums before a part there? They are to be read as volatile then. */
-INLINE bool chain_ready(const struct chain *c, ulong part)
+/* Are the sums before a partition there? They are to be read as volatile then. */
+INLINE bool chain_ready(const struct chain *c, ulong partition)
 {
-    uint ready = part == 0 ? 1 : ((volatile __global const uint *)chain_state(c, part))[0];
+    uint ready =
+        partition == 0 ? 1 : ((volatile __global const uint *)chain_state(c, partition))[0];
     mem_fence(CLK_GLOBAL_MEM_FENCE);
     return ready != 0;
 }
 
-/* Sums before a part, written as volatile, are there. */
-INLINE void chain_publish(const struct chain *c, ulong part)
+/* Sums before a partition, written as volatile, are there. */
+INLINE void chain_publish(const struct chain *c, ulong partition)
 {
-    CHAIN_STEP((ulong)chain_state(c, part))
+    CHAIN_STEP((ulong)chain_state(c, partition))
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    (void)atomic_xchg((volatile __global uint *)chain_state(c, part), 1);
+    (void)atomic_xchg((volatile __global uint *)chain_state(c, partition), 1);
 }
 
-/* Is a part to be scanned at once, when the sums before it are there? */
-INLINE bool chain_at_once(const struct chain *c, ulong part)
+/* Is a partition to be scanned at once, when the sums before it are there? */
+INLINE bool chain_at_once(const struct chain *c, ulong partition)
 {
-    return part % c->wave == 0 || chain_ready(c, part);
+    return partition % c->wave == 0 || chain_ready(c, partition);
 }
 
-/* From now on a part's input is no longer what it was. */
-INLINE void chain_begin(const struct chain *c, ulong part)
+/* From now on a partition's input is no longer what it was. */
+INLINE void chain_begin(const struct chain *c, ulong partition)
 {
-    (void)atomic_xchg((volatile __global uint *)chain_state(c, part) + 1, 1);
+    (void)atomic_xchg((volatile __global uint *)chain_state(c, partition) + 1, 1);
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    CHAIN_STEP((ulong)chain_state(c, part) + 1)
+    CHAIN_STEP((ulong)chain_state(c, partition) + 1)
 }
 
-INLINE bool chain_underway(const struct chain *c, ulong part)
+INLINE bool chain_underway(const struct chain *c, ulong partition)
 {
-    return ((volatile __global const uint *)chain_state(c, part))[1] != 0;
+    return ((volatile __global const uint *)chain_state(c, partition))[1] != 0;
 }
 
-/* Wait for the sums before a part, for a while; returns the last part, up to this one, that has
+/* Wait for the sums before a partition, for a while; returns the last partition, up to this one, that has
  * them. The first always has. */
-INLINE ulong chain_wait(const struct chain *c, ulong part)
+INLINE ulong chain_wait(const struct chain *c, ulong partition)
 {
-    for (uint i = 0; i < CHAIN_SPINS && !chain_ready(c, part); i++) {
+    for (uint i = 0; i < CHAIN_SPINS && !chain_ready(c, partition); i++) {
         CHAIN_PAUSE();
     }
-    while (!chain_ready(c, part)) {
-        part--;
+    while (!chain_ready(c, partition)) {
+        partition--;
     }
-    CHAIN_STEP((ulong)c->states + part)
-    return part;
+    CHAIN_STEP((ulong)c->states + partition)
+    return partition;
 }
 
-/* Are the sums after a part there, though they were not before? Waits for them if it is underway.
- * What was added up of the part until now is right if not. */
-INLINE bool chain_passed(const struct chain *c, ulong part)
+/* Are the sums after a partition there, though they were not before? Waits for them if it is underway.
+ * What was added up of the partition until now is right if not. */
+INLINE bool chain_passed(const struct chain *c, ulong partition)
 {
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    while (chain_underway(c, part) && !chain_ready(c, part + 1)) {
+    while (chain_underway(c, partition) && !chain_ready(c, partition + 1)) {
         CHAIN_PAUSE();
     }
-    return chain_ready(c, part + 1);
+    return chain_ready(c, partition + 1);
 }
 
-/* The sums after a line go where those before it are: wait until its first part has taken them. Its unit
+/* The sums after a line go where those before it are: wait until its first partition has taken them. Its work item
  * runs, but may have been put aside before it did. Who takes them later goes by the states. */
 INLINE void chain_settle(const struct chain *c)
 {
@@ -197,7 +199,7 @@ struct sums {
     bool turned; /* the last line comes first */
 };
 
-/* Where these sums are kept between launches, in the carry planes, and between parts, in a state:
+/* Where these sums are kept between launches, in the carry planes, and between partitions, in a state:
  * S of each line, and `plane` further B. */
 CALLED void sums_read(struct sums *s, volatile __global const acc_t *from, ulong plane)
 {
@@ -232,9 +234,9 @@ INLINE void sums_begin(struct sums *s, __global const struct scan_entry *e,
     }
 }
 
-/* ---- a part, from its sums to the next part's ---- */
+/* ---- a partition, from its sums to the next partition's ---- */
 
-struct part {
+struct partition {
     ulong number;
     ulong first; /* element of the line */
     ulong length;
@@ -248,19 +250,19 @@ struct part {
 struct lines;
 CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals);
 
-INLINE void state_read(const struct chain *c, ulong part, struct sums *s)
+INLINE void state_read(const struct chain *c, ulong partition, struct sums *s)
 {
-    sums_read(s, (volatile __global acc_t *)(chain_state(c, part) + 1), s->lines);
-    s->block = (uint)((c->block + chain_before(c, part) / BLOCK) % SUPER);
+    sums_read(s, (volatile __global acc_t *)(chain_state(c, partition) + 1), s->lines);
+    s->block = (uint)((c->block + chain_before(c, partition) / BLOCK) % SUPER);
 }
 
-INLINE void state_write(const struct chain *c, ulong part, const struct sums *s)
+INLINE void state_write(const struct chain *c, ulong partition, const struct sums *s)
 {
-    sums_write(s, (volatile __global acc_t *)(chain_state(c, part) + 1), s->lines);
-    chain_publish(c, part);
+    sums_write(s, (volatile __global acc_t *)(chain_state(c, partition) + 1), s->lines);
+    chain_publish(c, partition);
 }
 
-/* Sums before a part to those after it. */
+/* Sums before a partition to those after it. */
 CALLED void sums_pass(struct sums *s, const lane_t *totals, ulong length)
 {
     for (ulong b = 0; b < length / BLOCK; b++, totals += s->lines) {
@@ -276,10 +278,10 @@ CALLED void sums_pass(struct sums *s, const lane_t *totals, ulong length)
     }
 }
 
-/* From the sums before the lines, *s, to those before a part of them. A part that is not scanned
+/* From the sums before the lines, *s, to those before a partition of them. A partition that is not scanned
  * at once is added up, and the sums after it are published. */
-CALLED void part_sums(const struct chain *c, const struct lines *l, const struct part *p,
-                      struct sums *s)
+CALLED void partition_sums(const struct chain *c, const struct lines *l,
+                           const struct partition *p, struct sums *s)
 {
     lane_t own[TOTALS_MAX];
     bool adds_up = !p->at_once && !p->last;
@@ -310,18 +312,18 @@ CALLED void part_sums(const struct chain *c, const struct lines *l, const struct
     }
 }
 
-/* Part `number` of the lines, whole lines if they are not cut. s: sums before the lines, then those
- * before the part. */
-INLINE struct part part_begin(const struct chain *c, const struct lines *l, ulong number,
-                              struct sums *s)
+/* Partition `number` of the lines, whole lines if they are not cut. s: sums before the lines, then those
+ * before the partition. */
+INLINE struct partition partition_begin(const struct chain *c, const struct lines *l,
+                                        ulong number, struct sums *s)
 {
-    struct part p = {number, 0, c->all, false, true};
+    struct partition p = {number, 0, c->all, false, true};
     if (c->count > 1) {
         p.first = chain_before(c, number);
         p.length = chain_length(c, number);
         p.at_once = chain_at_once(c, number);
         p.last = number == c->count - 1;
-        part_sums(c, l, &p, s);
+        partition_sums(c, l, &p, s);
         if (p.at_once) {
             chain_begin(c, number);
         }
@@ -330,9 +332,9 @@ INLINE struct part part_begin(const struct chain *c, const struct lines *l, ulon
 }
 
 /* s: the sums after it. carry: of the first line. */
-INLINE void part_end(const struct chain *c, const struct part *p, const struct sums *s,
-                     __global const struct scan_entry *e, __global acc_t *carry,
-                     ulong carry_lines)
+INLINE void partition_end(const struct chain *c, const struct partition *p,
+                          const struct sums *s, __global const struct scan_entry *e,
+                          __global acc_t *carry, ulong carry_lines)
 {
     if (p->at_once && !p->last) {
         state_write(c, p->number + 1, s);

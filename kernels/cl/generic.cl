@@ -103,17 +103,17 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
 __kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
                            __global acc_t *carry, ulong carry_lines,
                            __global const ulong *table, ulong entry_at, uint entry_count,
-                           ulong dim_at, ulong units)
+                           ulong dim_at, ulong items)
 {
-    ulong unit = get_global_id(0);
-    if (unit >= units) {
+    ulong item = get_global_id(0);
+    if (item >= items) {
         return;
     }
     __global const struct scan_entry *entries =
         (__global const struct scan_entry *)(table + entry_at);
-    __global const struct scan_entry *e = entries + find_entry(entries, entry_count, unit);
-    ulong line = (unit - e->first_unit) * e->unit_lines;
-    ulong end = min(line + e->unit_lines, e->lines);
+    __global const struct scan_entry *e = entries + find_entry(entries, entry_count, item);
+    ulong line = (item - e->first_item) * e->item_lines;
+    ulong end = min(line + e->item_lines, e->lines);
     for (; line < end; line++) {
         scan_line(in, out, carry, carry_lines, e, table + dim_at, line);
     }

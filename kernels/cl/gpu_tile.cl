@@ -70,7 +70,8 @@ union group_bytes {
     elem_t element[GROUP];
 };
 
-/* The last piece that begins at or before unit `number`. Leaves the unit's number in the piece. */
+/* The last piece that begins at or before a number of work-groups, superblocks or lines; *own: what is
+ * left of it in the piece. */
 static __global const struct gpu_shape *find_shape(__global const ulong *table, ulong index_at,
                                                    uint count, uint by, ulong number,
                                                    index_t *own)

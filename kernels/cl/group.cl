@@ -1,13 +1,13 @@
 /* The group of docs/design/numerics.md as vectors, for CPU devices: load, Kogge-Stone, add, store.
  * group_t is eight accumulators; for integers of 8 and 16 bits sixteen elements (integer addition
- * is associative: any grouping gives the same bits). 64-bit accumulators are kept as two parts of
+ * is associative: any grouping gives the same bits). 64-bit accumulators are kept as two vectors of
  * four: shuffles of 512-bit vectors were slower (docs/design/kernels.md), and PoCL's work-group
  * function does not tell the compiler to prefer shorter ones. Where no lane meets another
  * (-DVERTICAL) the whole vectors are faster, conversions above all.
- * -DTRANSPOSED: one part of eight, whatever the type.
+ * -DTRANSPOSED: one vector of eight, whatever the type.
  *
  * lane_t   what a lane holds: acc_t, for integers elem_t
- * part_t   PART lanes; as sum: the same sum in every lane
+ * vec_t    WIDTH lanes; as sum: the same sum in every lane
  * Loads and stores need no more alignment than elem_t has. No function here branches. */
 #define INLINE static inline __attribute__((always_inline))
 #define CALLED static __attribute__((noinline)) /* seldom: not to be part of what runs often */
@@ -36,44 +36,44 @@ typedef acc_t lane_t;
 #endif
 
 #if defined(TRANSPOSED) || (defined(VERTICAL) && defined(ACC_F64))
-#define PART  8
-#define PARTS 1
+#define WIDTH 8
+#define VECS  1
 #elif defined(ACC_F64) || defined(ELEM_I64)
-#define PART  4
-#define PARTS 2
+#define WIDTH 4
+#define VECS  2
 #elif defined(ELEM_I8) || defined(ELEM_I16)
-#define PART  16
-#define PARTS 1
+#define WIDTH 16
+#define VECS  1
 #else
-#define PART  8
-#define PARTS 1
+#define WIDTH 8
+#define VECS  1
 #endif
-#define GROUP (PART * PARTS)
+#define GROUP (WIDTH * VECS)
 
-typedef VECTOR(lane_t, PART) part_t;
-typedef VECTOR(elem_t, PART) elem_part_t;
-typedef elem_part_t elem_part_any_t __attribute__((aligned(ELEM_BYTES)));
+typedef VECTOR(lane_t, WIDTH) vec_t;
+typedef VECTOR(elem_t, WIDTH) elem_vec_t;
+typedef elem_vec_t elem_vec_any_t __attribute__((aligned(ELEM_BYTES)));
 /* Elements that are converted together, loaded and stored as one vector. */
 #if defined(ELEM_F16) || defined(ELEM_BF16)
 #define PACK 8
 #else
-#define PACK PART
+#define PACK WIDTH
 #endif
-#define PACK_PARTS (PACK / PART)
+#define PACK_VECS (PACK / WIDTH)
 typedef VECTOR(elem_t, PACK) elem_pack_t;
 typedef elem_pack_t elem_pack_any_t __attribute__((aligned(ELEM_BYTES)));
 typedef struct {
-    part_t part[PACK_PARTS];
+    vec_t vec[PACK_VECS];
 } pack_t;
 typedef struct {
-    part_t part[PARTS];
+    vec_t vec[VECS];
 } group_t;
 /* Every addition of sums, by name: tests/kernels/test_monoid.c puts another one in its place. */
 #if !defined(PLUS)
 #define PLUS(a, b) ((a) + (b))
 #endif
-#define EACH_PART _Pragma("unroll") for (int i = 0; i < PARTS; i++)
-#define EACH_PACK _Pragma("unroll") for (int i = 0; i < PARTS; i += PACK_PARTS)
+#define EACH_VEC  _Pragma("unroll") for (int i = 0; i < VECS; i++)
+#define EACH_PACK _Pragma("unroll") for (int i = 0; i < VECS; i += PACK_VECS)
 
 /* Element bits that load as LANE_ZERO. */
 #if defined(ACC_INT)
@@ -94,12 +94,12 @@ typedef struct {
 #endif
 
 /* SHIFT(below, v, d): v moved up by d lanes, the last d of `below` moved in. */
-#if PART == 4
+#if WIDTH == 4
 #define SHIFT(below, v, d) __builtin_shufflevector(below, v, 4 - d, 5 - d, 6 - d, 7 - d)
 #define REVERSED(v)        __builtin_shufflevector(v, v, 3, 2, 1, 0)
 #define LAST(v)            __builtin_shufflevector(v, v, 3, 3, 3, 3)
 #define WITH_LAST(v, w)    __builtin_shufflevector(v, w, 0, 1, 2, 7)
-#elif PART == 8
+#elif WIDTH == 8
 #define SHIFT(below, v, d)                                                                     \
     __builtin_shufflevector(below, v, 8 - d, 9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d,    \
                             15 - d)
@@ -118,7 +118,7 @@ typedef struct {
                             15)
 #endif
 
-#if PACK == PART
+#if PACK == WIDTH
 #define REVERSED_PACK(v) REVERSED(v)
 #else
 #define REVERSED_PACK(v) __builtin_shufflevector(v, v, 7, 6, 5, 4, 3, 2, 1, 0)
@@ -183,7 +183,7 @@ INLINE elem_pack_t pack_from_float(float_pack_t x)
 }
 #endif
 
-#if defined(__AVX512F__) && defined(__has_builtin) && PART == 8
+#if defined(__AVX512F__) && defined(__has_builtin) && WIDTH == 8
 #if __has_builtin(__builtin_ia32_cvtpd2ps512_mask)
 #define HARDWARE_TO_ZERO
 #endif
@@ -194,45 +194,45 @@ INLINE elem_pack_t pack_from_float(float_pack_t x)
  * the hardware can round to zero, what is lost is gathered afterwards, in half as many lanes: in
  * the last two bits, because the compiler takes a detour for a single one. Too large a value
  * becomes the largest float, which rounds to infinity like itself. */
-typedef VECTOR(float, PART) float_part_t;
-typedef VECTOR(ulong, PART) ulong_part_t;
-INLINE float_part_t to_odd_float(part_t x)
+typedef VECTOR(float, WIDTH) float_vec_t;
+typedef VECTOR(ulong, WIDTH) ulong_vec_t;
+INLINE float_vec_t to_odd_float(vec_t x)
 {
     const ulong low = (1UL << 29) - 1;
-    ulong_part_t bits = __builtin_astype(x, ulong_part_t);
+    ulong_vec_t bits = __builtin_astype(x, ulong_vec_t);
 #if defined(HARDWARE_TO_ZERO)
     const int to_zero = 11; /* and no exceptions */
-    const float_part_t none = (float_part_t)(0.0f);
+    const float_vec_t none = (float_vec_t)(0.0f);
     uint_pack_t f = AS_UINT(__builtin_ia32_cvtpd2ps512_mask(x, none, 0xFF, to_zero));
     return AS_FLOAT(f | (__builtin_convertvector((bits & low) != 0, uint_pack_t) & 3));
 #else
     bits = (bits | ((bits & low) + low)) & ~low;
-    return __builtin_convertvector(__builtin_astype(bits, part_t), float_part_t);
+    return __builtin_convertvector(__builtin_astype(bits, vec_t), float_vec_t);
 #endif
 }
-#if PACK_PARTS == 1
+#if PACK_VECS == 1
 INLINE pack_t widen(elem_pack_t x)
 {
-    pack_t p = {{__builtin_convertvector(pack_to_float(x), part_t)}};
+    pack_t p = {{__builtin_convertvector(pack_to_float(x), vec_t)}};
     return p;
 }
 INLINE elem_pack_t narrow(pack_t p)
 {
-    return pack_from_float(to_odd_float(p.part[0]));
+    return pack_from_float(to_odd_float(p.vec[0]));
 }
 #else
 INLINE pack_t widen(elem_pack_t x)
 {
     float_pack_t f = pack_to_float(x);
     pack_t p;
-    p.part[0] = __builtin_convertvector(__builtin_shufflevector(f, f, 0, 1, 2, 3), part_t);
-    p.part[1] = __builtin_convertvector(__builtin_shufflevector(f, f, 4, 5, 6, 7), part_t);
+    p.vec[0] = __builtin_convertvector(__builtin_shufflevector(f, f, 0, 1, 2, 3), vec_t);
+    p.vec[1] = __builtin_convertvector(__builtin_shufflevector(f, f, 4, 5, 6, 7), vec_t);
     return p;
 }
 INLINE elem_pack_t narrow(pack_t p)
 {
     return pack_from_float(__builtin_shufflevector(
-        to_odd_float(p.part[0]), to_odd_float(p.part[1]), 0, 1, 2, 3, 4, 5, 6, 7));
+        to_odd_float(p.vec[0]), to_odd_float(p.vec[1]), 0, 1, 2, 3, 4, 5, 6, 7));
 }
 #endif
 #else
@@ -243,18 +243,18 @@ INLINE pack_t widen(elem_pack_t x)
 }
 INLINE elem_pack_t narrow(pack_t p)
 {
-    return pack_from_float(p.part[0]);
+    return pack_from_float(p.vec[0]);
 }
 #endif
 #else
 INLINE pack_t widen(elem_pack_t x)
 {
-    pack_t p = {{__builtin_convertvector(x, part_t)}};
+    pack_t p = {{__builtin_convertvector(x, vec_t)}};
     return p;
 }
 INLINE elem_pack_t narrow(pack_t p)
 {
-    return __builtin_convertvector(p.part[0], elem_pack_t);
+    return __builtin_convertvector(p.vec[0], elem_pack_t);
 }
 #endif
 
@@ -272,27 +272,27 @@ INLINE elem_pack_t narrow(pack_t p)
 #define HERE(p) ((__global elem_t *)(ulong)(p))
 
 /* ---- groups ---- */
-INLINE part_t splat(lane_t x)
+INLINE vec_t splat(lane_t x)
 {
-    return (part_t)(x);
+    return (vec_t)(x);
 }
 
-/* The parts of a group that go together, from part i on. */
+/* The vectors of a group that go together, from vector i on. */
 INLINE void group_put(group_t *g, int i, elem_pack_t x)
 {
     pack_t p = widen(x);
-    g->part[i] = p.part[0];
-#if PACK_PARTS == 2
-    g->part[i + 1] = p.part[1];
+    g->vec[i] = p.vec[0];
+#if PACK_VECS == 2
+    g->vec[i + 1] = p.vec[1];
 #endif
 }
 
 INLINE elem_pack_t group_get(const group_t *g, int i)
 {
     pack_t p;
-    p.part[0] = g->part[i];
-#if PACK_PARTS == 2
-    p.part[1] = g->part[i + 1];
+    p.vec[0] = g->vec[i];
+#if PACK_VECS == 2
+    p.vec[1] = g->vec[i + 1];
 #endif
     elem_pack_t x = narrow(p);
     return CANONICAL(x);
@@ -302,7 +302,7 @@ INLINE elem_pack_t group_get(const group_t *g, int i)
 INLINE group_t group_load(__global const elem_t *p)
 {
     group_t g;
-    EACH_PACK { group_put(&g, i, ((__global const elem_pack_any_t *)(p + i * PART))[0]); }
+    EACH_PACK { group_put(&g, i, ((__global const elem_pack_any_t *)(p + i * WIDTH))[0]); }
     return g;
 }
 
@@ -312,7 +312,7 @@ INLINE group_t group_load_reverse(__global const elem_t *p)
     group_t g;
     EACH_PACK
     {
-        elem_pack_t x = ((__global const elem_pack_any_t *)(p - i * PART - (PACK - 1)))[0];
+        elem_pack_t x = ((__global const elem_pack_any_t *)(p - i * WIDTH - (PACK - 1)))[0];
         group_put(&g, i, REVERSED_PACK(x));
     }
     return g;
@@ -320,7 +320,7 @@ INLINE group_t group_load_reverse(__global const elem_t *p)
 
 INLINE void group_store(__global elem_t *p, group_t g)
 {
-    EACH_PACK { ((__global elem_pack_any_t *)(p + i * PART))[0] = group_get(&g, i); }
+    EACH_PACK { ((__global elem_pack_any_t *)(p + i * WIDTH))[0] = group_get(&g, i); }
 }
 
 INLINE void group_store_reverse(__global elem_t *p, group_t g)
@@ -328,41 +328,39 @@ INLINE void group_store_reverse(__global elem_t *p, group_t g)
     EACH_PACK
     {
         elem_pack_t x = group_get(&g, i);
-        ((__global elem_pack_any_t *)(p - i * PART - (PACK - 1)))[0] = REVERSED_PACK(x);
+        ((__global elem_pack_any_t *)(p - i * WIDTH - (PACK - 1)))[0] = REVERSED_PACK(x);
     }
 }
 
 /* Past the caches; p must be aligned to elem_pack_t. */
 INLINE void group_stream(__global elem_t *p, group_t g)
 {
-    EACH_PACK
-    {
-        STREAM_STORE(group_get(&g, i), (__global elem_pack_t *)(p + i * PART));
-    }
+    EACH_PACK { STREAM_STORE(group_get(&g, i), (__global elem_pack_t *)(p + i * WIDTH)); }
 }
 
 /* Kogge-Stone on `count` groups side by side: while one waits for its shuffles the others add. */
-#define GROUPS_SCAN(q, count)                                                                  \
-    do {                                                                                       \
-        const part_t none_ = splat(LANE_ZERO);                                                 \
-        GROUPS_SCAN_STEPS(q, count)                                                            \
+#define GROUPS_SCAN(q, count)                 \
+    do {                                      \
+        const vec_t none_ = splat(LANE_ZERO); \
+        GROUPS_SCAN_STEPS(q, count)           \
     } while (0)
 #define EACH_GROUP(count) _Pragma("unroll") for (int i = 0; i < (count); i++)
-#define STEP_UP(q, p, below, d) (q)[i].part[p] = PLUS(SHIFT(below, (q)[i].part[p], d), (q)[i].part[p])
-#if PARTS == 2
-#define GROUPS_SCAN_STEPS(q, count)                                                            \
-    EACH_GROUP(count)                                                                          \
-    {                                                                                          \
-        STEP_UP(q, 1, (q)[i].part[0], 1);                                                      \
-        STEP_UP(q, 0, none_, 1);                                                               \
-    }                                                                                          \
-    EACH_GROUP(count)                                                                          \
-    {                                                                                          \
-        STEP_UP(q, 1, (q)[i].part[0], 2);                                                      \
-        STEP_UP(q, 0, none_, 2);                                                               \
-    }                                                                                          \
-    EACH_GROUP(count) { (q)[i].part[1] = PLUS((q)[i].part[0], (q)[i].part[1]); }
-#elif PART == 8
+#define STEP_UP(q, p, below, d) \
+    (q)[i].vec[p] = PLUS(SHIFT(below, (q)[i].vec[p], d), (q)[i].vec[p])
+#if VECS == 2
+#define GROUPS_SCAN_STEPS(q, count)                         \
+    EACH_GROUP(count)                                       \
+    {                                                       \
+        STEP_UP(q, 1, (q)[i].vec[0], 1);                    \
+        STEP_UP(q, 0, none_, 1);                            \
+    }                                                       \
+    EACH_GROUP(count)                                       \
+    {                                                       \
+        STEP_UP(q, 1, (q)[i].vec[0], 2);                    \
+        STEP_UP(q, 0, none_, 2);                            \
+    }                                                       \
+    EACH_GROUP(count) { (q)[i].vec[1] = PLUS((q)[i].vec[0], (q)[i].vec[1]); }
+#elif WIDTH == 8
 #define GROUPS_SCAN_STEPS(q, count)                                                            \
     EACH_GROUP(count) { STEP_UP(q, 0, none_, 1); }                                             \
     EACH_GROUP(count) { STEP_UP(q, 0, none_, 2); }                                             \
@@ -376,27 +374,27 @@ INLINE void group_stream(__global elem_t *p, group_t g)
 #endif
 
 /* A scanned group's total as a sum. */
-INLINE part_t group_total(group_t q)
+INLINE vec_t group_total(group_t q)
 {
-    return LAST(q.part[PARTS - 1]);
+    return LAST(q.vec[VECS - 1]);
 }
 
 /* E() after each element of a scanned group: base is E() before it, next E() after it. */
-INLINE group_t group_results(part_t base, group_t q, part_t next)
+INLINE group_t group_results(vec_t base, group_t q, vec_t next)
 {
-    EACH_PART { q.part[i] = PLUS(base, q.part[i]); }
+    EACH_VEC { q.vec[i] = PLUS(base, q.vec[i]); }
 #if !defined(ACC_INT)
-    q.part[PARTS - 1] = WITH_LAST(q.part[PARTS - 1], next);
+    q.vec[VECS - 1] = WITH_LAST(q.vec[VECS - 1], next);
 #endif
     return q;
 }
 
 /* E() before each element, from E() after each. */
-INLINE group_t group_moved(part_t base, group_t results)
+INLINE group_t group_moved(vec_t base, group_t results)
 {
-#if PARTS == 2
-    results.part[1] = SHIFT(results.part[0], results.part[1], 1);
+#if VECS == 2
+    results.vec[1] = SHIFT(results.vec[0], results.vec[1], 1);
 #endif
-    results.part[0] = SHIFT(base, results.part[0], 1);
+    results.vec[0] = SHIFT(base, results.vec[0], 1);
     return results;
 }

@@ -1,5 +1,5 @@
 /* Lines one by one: contiguous ones (scan_rows), or with -DSTEPS such with any steps between elements,
- * 0 among them, which are moved one by one (scan_steps). A work-item takes some whole lines, or part of
+ * 0 among them, which are moved one by one (scan_steps). A work-item takes some whole lines, or a partition of
  * one (chain.cl), and walks along each: four groups are in flight at once,
  *
  *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
@@ -22,7 +22,7 @@
  * after they are rounded, within 128 bits, of which the hardware does more at a time than of those
  * across. For sums in two vectors of four and elements narrower than they: others would be transposed
  * at twice the cost (docs/design/kernels.md). */
-#if PART == 4 && !defined(QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
+#if WIDTH == 4 && !defined(QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
 #define QUADS(line) true /* does this line go by quads? */
 #endif
 #if defined(QUADS)
@@ -43,14 +43,14 @@ typedef elem_t cell_t;
 #define CELLS_ROUND(v) __builtin_convertvector(v, cell_half_t)
 #endif
 typedef VECTOR(cell_t, GROUP) cells_t;
-typedef VECTOR(cell_t, PART) cell_half_t;
+typedef VECTOR(cell_t, WIDTH) cell_half_t;
 typedef VECTOR(elem_t, GROUP) elem_group_t;
 typedef elem_group_t elem_group_any_t __attribute__((aligned(ELEM_BYTES)));
 
 struct quad {
-    part_t v[GROUP]; /* scanned: q[i] of each group */
-    part_t before;   /* E() before the first element of each */
-    part_t after;    /* E() after the last one */
+    vec_t v[GROUP]; /* scanned: q[i] of each group */
+    vec_t before;   /* E() before the first element of each */
+    vec_t after;    /* E() after the last one */
 };
 
 #define LOW_ONES(a, b)    __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
@@ -109,7 +109,7 @@ INLINE void cells_turn(cells_t t[QUAD])
 
 /* The groups that begin `pitch` elements apart, each at its lowest address: element i of all in
  * v[i]. */
-INLINE void groups_load(part_t v[GROUP], __global const elem_t *in, long pitch, bool reverse)
+INLINE void groups_load(vec_t v[GROUP], __global const elem_t *in, long pitch, bool reverse)
 {
     cells_t t[QUAD];
 #pragma unroll
@@ -123,8 +123,8 @@ INLINE void groups_load(part_t v[GROUP], __global const elem_t *in, long pitch, 
     THROUGH_MEMORY(t);
 #pragma unroll
     for (int i = 0; i < QUAD; i++) {
-        v[i] = __builtin_convertvector(FIRST_HALF(t[i]), part_t);
-        v[i + QUAD] = __builtin_convertvector(SECOND_HALF(t[i]), part_t);
+        v[i] = __builtin_convertvector(FIRST_HALF(t[i]), vec_t);
+        v[i + QUAD] = __builtin_convertvector(SECOND_HALF(t[i]), vec_t);
     }
 }
 
@@ -144,16 +144,16 @@ INLINE void quad_load(struct quad *q, __global const elem_t *in, long pitch)
 
 /* Sums around each group, from the block's start and c[] before the first; returns c[] after
  * the last. Each c[] in all lanes: a chain of additions alone. */
-INLINE part_t quad_sums(struct quad *q, part_t base, part_t c0)
+INLINE vec_t quad_sums(struct quad *q, vec_t base, vec_t c0)
 {
-    part_t total = q->v[GROUP - 1];
-    part_t c1 = PLUS(c0, LANE(total, 0));
-    part_t c2 = PLUS(c1, LANE(total, 1));
-    part_t c3 = PLUS(c2, LANE(total, 2));
-    part_t c4 = PLUS(c3, LANE(total, 3));
-    part_t c01 = __builtin_shufflevector(c0, c1, 0, 5, 2, 3);
-    part_t c23 = __builtin_shufflevector(c2, c3, 0, 1, 2, 7);
-    part_t c = __builtin_shufflevector(c01, c23, 0, 1, 6, 7);
+    vec_t total = q->v[GROUP - 1];
+    vec_t c1 = PLUS(c0, LANE(total, 0));
+    vec_t c2 = PLUS(c1, LANE(total, 1));
+    vec_t c3 = PLUS(c2, LANE(total, 2));
+    vec_t c4 = PLUS(c3, LANE(total, 3));
+    vec_t c01 = __builtin_shufflevector(c0, c1, 0, 5, 2, 3);
+    vec_t c23 = __builtin_shufflevector(c2, c3, 0, 1, 2, 7);
+    vec_t c = __builtin_shufflevector(c01, c23, 0, 1, 6, 7);
     q->before = PLUS(base, c);
     q->after = PLUS(base, PLUS(c, total));
     return c4;
@@ -163,7 +163,7 @@ INLINE part_t quad_sums(struct quad *q, part_t base, part_t c0)
 INLINE void quad_store(const struct quad *q, __global elem_t *out, long pitch, bool exclusive,
                        bool stream)
 {
-    part_t e[GROUP]; /* E() after each element, or before it */
+    vec_t e[GROUP]; /* E() after each element, or before it */
     cells_t t[QUAD];
 #pragma unroll
     for (int i = 0; i < GROUP - 1; i++) {
@@ -290,13 +290,13 @@ INLINE void line_ask(const struct lines *l, __global const elem_t *p, uint count
 
 /* S and B, and E() of the block's start: each the same in all lanes. */
 struct line_sums {
-    part_t supers;
-    part_t blocks;
-    part_t base;
+    vec_t supers;
+    vec_t blocks;
+    vec_t base;
     uint block; /* in its superblock */
 };
 
-INLINE void block_end(struct line_sums *s, part_t groups)
+INLINE void block_end(struct line_sums *s, vec_t groups)
 {
     s->blocks = PLUS(s->blocks, groups);
     s->base = PLUS(s->supers, s->blocks);
@@ -308,8 +308,8 @@ INLINE void block_end(struct line_sums *s, part_t groups)
 }
 
 /* One group or what is left of one, at element k. */
-INLINE void line_group(const struct lines *l, ulong k, part_t base, part_t *groups,
-                       part_t block_base)
+INLINE void line_group(const struct lines *l, ulong k, vec_t base, vec_t *groups,
+                       vec_t block_base)
 {
     uint count = (uint)min(l->length - k, (ulong)GROUP);
     elem_t cells[GROUP];
@@ -336,7 +336,7 @@ INLINE void line_group(const struct lines *l, ulong k, part_t base, part_t *grou
 
 #if defined(QUADS)
 /* The sums around a quad's groups; it ends before element k. */
-INLINE void line_quad_sums(struct line_sums *s, part_t *groups, struct quad *q, ulong k)
+INLINE void line_quad_sums(struct line_sums *s, vec_t *groups, struct quad *q, ulong k)
 {
     *groups = quad_sums(q, s->base, *groups);
     if (k % BLOCK == 0) {
@@ -349,7 +349,7 @@ INLINE void line_quad_sums(struct line_sums *s, part_t *groups, struct quad *q, 
 /* The whole quads of a line, from a block's start on; what is left begins at the element that
  * is returned. While one quad's results are rounded the next one's elements are added: a quad
  * is a chain of some 45 cycles, and the core's schedulers hold less than one. */
-INLINE ulong line_quads(const struct lines *l, struct line_sums *s, part_t *groups)
+INLINE ulong line_quads(const struct lines *l, struct line_sums *s, vec_t *groups)
 {
     ulong end = l->length - l->length % QUAD_STEP;
     long pitch = GROUP * l->in_step;
@@ -382,13 +382,13 @@ INLINE ulong line_quads(const struct lines *l, struct line_sums *s, part_t *grou
 #endif
 
 /* The same by whole flights, their groups one beside the other. */
-INLINE ulong line_flights(const struct lines *l, struct line_sums *s, part_t *groups)
+INLINE ulong line_flights(const struct lines *l, struct line_sums *s, vec_t *groups)
 {
     ulong k = 0;
-    part_t base = s->base;
+    vec_t base = s->base;
     for (; l->length - k >= STEP; k += STEP) {
         group_t q[FLIGHT];
-        part_t before[FLIGHT + 1];
+        vec_t before[FLIGHT + 1];
         line_ask(l, line_in(l, k), STEP);
         EACH_GROUP(FLIGHT) { q[i] = line_load(l, k + i * GROUP); }
         GROUPS_SCAN(q, FLIGHT);
@@ -416,13 +416,13 @@ INLINE ulong line_flights(const struct lines *l, struct line_sums *s, part_t *gr
 /* Scan a line from a block's start on. */
 INLINE void line_scan(const struct lines *l, struct line_sums *s)
 {
-    part_t groups = splat(LANE_ZERO);
+    vec_t groups = splat(LANE_ZERO);
 #if defined(QUADS)
     ulong k = QUADS(l) ? line_quads(l, s, &groups) : line_flights(l, s, &groups);
 #else
     ulong k = line_flights(l, s, &groups);
 #endif
-    part_t base = PLUS(s->base, groups);
+    vec_t base = PLUS(s->base, groups);
     for (; k < l->length; k += GROUP) {
         line_group(l, k, base, &groups, s->base);
         base = PLUS(s->base, groups);
@@ -434,9 +434,9 @@ INLINE void line_scan(const struct lines *l, struct line_sums *s)
 #if defined(ACC_INT)
 #define TOTALS 1
 #else
-#define TOTALS PART /* the blocks lie in the lanes */
+#define TOTALS WIDTH /* the blocks lie in the lanes */
 /* Sums of neighbours in 128 bits, and of these: the hardware does more shuffles within than across. */
-#if PART == 4
+#if WIDTH == 4
 #define ADD_PAIRS(a, b)                                \
     PLUS(__builtin_shufflevector(a, b, 0, 4, 2, 6),    \
          __builtin_shufflevector(a, b, 1, 5, 3, 7))
@@ -453,24 +453,24 @@ INLINE void line_scan(const struct lines *l, struct line_sums *s)
 #endif
 
 /* The totals of groups that begin `pitch` elements apart, the first at element k: lane i that of group i. */
-INLINE part_t groups_total(const struct lines *l, ulong k, ulong pitch)
+INLINE vec_t groups_total(const struct lines *l, ulong k, ulong pitch)
 {
 #if defined(QUADS)
     if (QUADS(l)) {
         const bool reverse = l->in_step < 0;
-        part_t v[GROUP]; /* element i of each: no shuffle of sums */
+        vec_t v[GROUP]; /* element i of each: no shuffle of sums */
         groups_load(v, line_in(l, k) - (reverse ? GROUP - 1 : 0), (long)pitch * l->in_step, reverse);
-        part_t low = PLUS(PLUS(v[0], v[1]), PLUS(v[2], v[3]));
+        vec_t low = PLUS(PLUS(v[0], v[1]), PLUS(v[2], v[3]));
         return PLUS(low, PLUS(PLUS(v[4], v[5]), PLUS(v[6], v[7])));
     }
 #endif
-    part_t v[TOTALS];
+    vec_t v[TOTALS];
 #pragma unroll
     for (int i = 0; i < TOTALS; i++) {
         group_t group = line_load(l, k + (ulong)i * pitch);
-        v[i] = PARTS == 2 ? ADD_PAIRS(group.part[0], group.part[PARTS - 1]) : group.part[0];
+        v[i] = VECS == 2 ? ADD_PAIRS(group.vec[0], group.vec[VECS - 1]) : group.vec[0];
     }
-#if PART == 4
+#if WIDTH == 4
     return ADD_PAIRS(ADD_HALVES(v[0], v[2]), ADD_HALVES(v[1], v[3]));
 #else
     return ADD_HALVES(ADD_PAIRS(ADD_PAIRS(v[0], v[1]), ADD_PAIRS(v[2], v[3])),
@@ -483,33 +483,33 @@ INLINE part_t groups_total(const struct lines *l, ulong k, ulong pitch)
 INLINE void blocks_total(const struct lines *l, ulong k, ulong pitch, lane_t *totals)
 {
 #if defined(ACC_INT) /* any order will do */
-    part_t sum = splat(LANE_ZERO);
+    vec_t sum = splat(LANE_ZERO);
     for (ulong g = 0; g < BLOCK; g += GROUP) {
         group_t v = line_load(l, k + g);
-        EACH_PART { sum = PLUS(sum, v.part[i]); }
+        EACH_VEC { sum = PLUS(sum, v.vec[i]); }
     }
     totals[0] = LANE_ZERO;
-    for (uint i = 0; i < PART; i++) {
+    for (uint i = 0; i < WIDTH; i++) {
         totals[0] += sum[i];
     }
 #else
     const struct lines line = *l; /* whose members stay in registers */
-    part_t c = splat(LANE_ZERO);
+    vec_t c = splat(LANE_ZERO);
 #pragma unroll 2
     for (ulong g = 0; g < BLOCK; g += GROUP) {
 #if !defined(STEPS)
         /* too many streams for the hardware to fetch ahead: ask in order of memory, but not for
          * what is another thread's */
-        const ulong tile = PART * BLOCK;
+        const ulong tile = WIDTH * BLOCK;
         const ulong next = k + 2 * tile <= line.length ? k + tile : k;
 #pragma unroll
-        for (ulong at = 0; at < GROUP * PART; at += 64 / ELEM_BYTES) {
-            __builtin_prefetch((const void *)(ulong)line_in(&line, next + g * PART + at));
+        for (ulong at = 0; at < GROUP * WIDTH; at += 64 / ELEM_BYTES) {
+            __builtin_prefetch((const void *)(ulong)line_in(&line, next + g * WIDTH + at));
         }
 #endif
         c = PLUS(c, groups_total(&line, k + g, pitch));
     }
-    for (uint i = 0; i < PART; i++) {
+    for (uint i = 0; i < WIDTH; i++) {
         totals[i] = c[i];
     }
 #endif
@@ -529,21 +529,21 @@ CALLED void add_up(const struct lines *line, ulong first, ulong length, lane_t *
     }
 }
 
-INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
-    const bool cut = e->parts > 1;
+    const bool cut = e->partitions > 1;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const bool handed = cut || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
     const lane_t reset = (e->flags & ENTRY_EXCLUSIVE) != 0 ? LANE_PLUS_ZERO : LANE_ZERO;
-    ulong line = cut ? unit % e->lines : unit * e->unit_lines; /* neighbours: different lines */
-    ulong end = cut ? line + 1 : min(line + e->unit_lines, e->lines);
+    ulong line = cut ? item % e->lines : item * e->item_lines; /* neighbours: different lines */
+    ulong end = cut ? line + 1 : min(line + e->item_lines, e->lines);
     const struct chain chain = chain_of(w->chain, e, line);
     const struct line_sums begin = {splat(reset), splat(LANE_ZERO), splat(PLUS(reset, LANE_ZERO)),
                                     (uint)e->block};
     lane_t super;
     lane_t blocks;
     struct sums sums = {&super, &blocks, 1, 0, false};
-    struct part part;
+    struct partition partition;
     struct lines l;
     l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
@@ -567,11 +567,11 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
         if (handed) {
             struct lines whole = l; /* a copy: what is passed on does not stay in registers */
             sums_begin(&sums, e, carry, w->carry_lines);
-            part = part_begin(&chain, &whole, cut ? unit / e->lines : 0, &sums);
-            own.in = line_in(&l, part.first);
-            own.out = line_out(&l, part.first);
-            own.length = part.length;
-            own.ahead = cut ? chain_ahead(&chain, part.number) : 0;
+            partition = partition_begin(&chain, &whole, cut ? item / e->lines : 0, &sums);
+            own.in = line_in(&l, partition.first);
+            own.out = line_out(&l, partition.first);
+            own.length = partition.length;
+            own.ahead = cut ? chain_ahead(&chain, partition.number) : 0;
             own.stream = l.stream && (ulong)own.out % STREAM_ALIGN == 0;
             s.supers = splat(super);
             s.blocks = splat(blocks);
@@ -582,7 +582,7 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
         if (handed) {
             super = s.supers[0];
             blocks = s.blocks[0];
-            part_end(&chain, &part, &sums, e, carry, w->carry_lines);
+            partition_end(&chain, &partition, &sums, e, carry, w->carry_lines);
         }
         if (todo > 1) {
             walk_on(&at, e, w->dims, reverse);

@@ -5,14 +5,14 @@
  *
  *      INNER 3, vectors of 4, group of 8:    a0 b0 c0 a1 | b1 c1 a2 b2 | c2 ... c7
  *
- * Some columns' lines are a set: one run of memory. A work-item takes some sets, or part of one
+ * Some columns' lines are a set: one run of memory. A work-item takes some sets, or a partition of one
  * (chain.cl). Groups are loaded whole, also where a set ends: what lies behind it reaches only results
  * behind it. Those are stored as well, into a private buffer, where the next set overwrites them; whole
  * sets, or blocks of one, go from there to memory. Backwards, all of memory runs backwards, columns too.
  * In place is fine: cells are read before the buffer that they went through is written out. */
 #define KERNEL_NAME scan_narrow
 
-#define VECTORS     (INNER * PARTS)
+#define VECTORS     (INNER * VECS)
 #define CELLS       (INNER * GROUP) /* of a group */
 #define STAGE_BYTES 8192            /* of the buffer: small enough for L1 */
 #if BLOCK * INNER * ELEM_BYTES > STAGE_BYTES
@@ -22,13 +22,13 @@
 #endif
 
 typedef struct {
-    part_t v[VECTORS];
+    vec_t v[VECTORS];
 } cells_t;
 
 /* do_(j) for each vector j as a literal: shuffles want that. */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
-#if PARTS == 1
+#if VECS == 1
 #define ALSO(do_, i) do_(i)
 #else
 #define ALSO(do_, i) do_(2 * (i)) do_(2 * (i) + 1)
@@ -45,9 +45,9 @@ typedef struct {
 #define ALL_VECTORS _Pragma("unroll") for (int j = 0; j < VECTORS; j++)
 
 /* One lane index per lane of vector j. */
-#if PART == 4
+#if WIDTH == 4
 #define LANES(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3)
-#elif PART == 8
+#elif WIDTH == 8
 #define LANES(f, j) f(j, 0), f(j, 1), f(j, 2), f(j, 3), f(j, 4), f(j, 5), f(j, 6), f(j, 7)
 #else
 #define LANES(f, j)                                                                            \
@@ -72,8 +72,8 @@ INLINE cells_t cells_add(cells_t a, cells_t b)
 
 /* Vector j of x moved up by `rows` rows, zeros moved in: the vectors it comes from, and how many
  * lanes of the lower one. */
-#define DISTANCE(rows) (((rows)*INNER + PART - 1) / PART)
-#define AMOUNT(rows)   ((rows)*INNER - (DISTANCE(rows) - 1) * PART)
+#define DISTANCE(rows) (((rows)*INNER + WIDTH - 1) / WIDTH)
+#define AMOUNT(rows)   ((rows)*INNER - (DISTANCE(rows) - 1) * WIDTH)
 #define BELOW(x, j)    ((j) < 0 ? splat(LANE_ZERO) : (x).v[(j) < 0 ? 0 : (j)])
 #define MOVED(x, j, rows)                                                                      \
     SHIFT(BELOW(x, (j)-DISTANCE(rows)), BELOW(x, (j)-DISTANCE(rows) + 1), AMOUNT(rows))
@@ -101,7 +101,7 @@ INLINE cells_t cells_network(cells_t x)
 INLINE cells_t cells_totals(cells_t q)
 {
     cells_t totals;
-#define TOTAL_LANE(j, l) 2 * PART - INNER + (PART * (j) + (l)) % INNER
+#define TOTAL_LANE(j, l) 2 * WIDTH - INNER + (WIDTH * (j) + (l)) % INNER
 #define TOTAL(j)                                                                               \
     totals.v[j] = __builtin_shufflevector(q.v[VECTORS > 1 ? VECTORS - 2 : 0],                  \
                                           q.v[VECTORS - 1], LANES(TOTAL_LANE, j));
@@ -114,7 +114,7 @@ INLINE cells_t cells_results(cells_t base, cells_t q, cells_t next)
 {
     q = cells_add(base, q);
 #if !defined(ACC_INT)
-#define RESULT_LANE(j, l) PART *(j) + (l) >= (GROUP - 1) * INNER ? PART + (l) : (l)
+#define RESULT_LANE(j, l) WIDTH *(j) + (l) >= (GROUP - 1) * INNER ? WIDTH + (l) : (l)
 #define RESULT(j) q.v[j] = __builtin_shufflevector(q.v[j], next.v[j], LANES(RESULT_LANE, j));
     EACH_VECTOR(RESULT)
 #endif
@@ -146,9 +146,8 @@ struct lines {
 };
 
 /* The packs of a group that have cells: all, or the first alone. */
-#define EACH_PACK_OF(first)                                             \
-    _Pragma("unroll") for (int j = 0; j < VECTORS; j += PACK_PARTS) \
-        if (!(first) || j == 0)
+#define EACH_PACK_OF(first) \
+    _Pragma("unroll") for (int j = 0; j < VECTORS; j += PACK_VECS) if (!(first) || j == 0)
 
 /* The group whose first cell is *p. */
 INLINE cells_t cells_load(const bool backwards, const bool first, __global const elem_t *p)
@@ -156,12 +155,12 @@ INLINE cells_t cells_load(const bool backwards, const bool first, __global const
     cells_t g = cells_splat(LANE_ZERO);
     EACH_PACK_OF(first)
     {
-        __global const elem_t *at = backwards ? p - j * PART - (PACK - 1) : p + j * PART;
+        __global const elem_t *at = backwards ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
         elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];
         pack_t packed = widen(backwards ? REVERSED_PACK(x) : x);
-        g.v[j] = packed.part[0];
-#if PACK_PARTS == 2
-        g.v[j + 1] = packed.part[1];
+        g.v[j] = packed.vec[0];
+#if PACK_VECS == 2
+        g.v[j + 1] = packed.vec[1];
 #endif
     }
     return g;
@@ -184,11 +183,11 @@ INLINE void cells_store(const bool backwards, const bool first, elem_t *p, cells
 {
     EACH_PACK_OF(first)
     {
-        elem_t *at = backwards ? p - j * PART - (PACK - 1) : p + j * PART;
+        elem_t *at = backwards ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
         pack_t packed;
-        packed.part[0] = g.v[j];
-#if PACK_PARTS == 2
-        packed.part[1] = g.v[j + 1];
+        packed.vec[0] = g.v[j];
+#if PACK_VECS == 2
+        packed.vec[1] = g.v[j + 1];
 #endif
         elem_pack_t x = narrow(packed);
         x = backwards ? REVERSED_PACK(x) : x;
@@ -286,8 +285,9 @@ INLINE void block_scan(const int kind, const struct lines *l, __global const ele
 /* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. leaves: of sets that have at
  * most a block, and leave together; else of one, which leaves block by block. sums: before the sets, then
  * those after it. */
-INLINE void sets_scan(const int kind, const struct lines *lines, const struct part *p, ulong from,
-                      uint count, bool leaves, uint block, struct set_sums *sums, elem_t *stage)
+INLINE void sets_scan(const int kind, const struct lines *lines, const struct partition *p,
+                      ulong from, uint count, bool leaves, uint block, struct set_sums *sums,
+                      elem_t *stage)
 {
     const bool backwards = (kind & BACKWARDS) != 0;
     const bool brief = !(kind & ANY) || leaves;
@@ -347,7 +347,7 @@ CALLED cells_t cells_spread(const lane_t sums[INNER])
     return g;
 }
 
-/* ---- parts of a set ---- */
+/* ---- partitions of a set ---- */
 
 /* Those of a set that begins at l->in. */
 CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals)
@@ -367,16 +367,16 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
     }
 }
 
-INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
     /* dimensions: sets, if there is more than one, then the columns, if more than one */
     __global const ulong *outer = w->dims + e->dim_first * 3;
     const bool many = e->dims > (INNER > 1);
-    const bool cut = e->parts > 1;
+    const bool cut = e->partitions > 1;
     const bool brief = e->length <= BLOCK && !(e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT));
     ulong sets = many ? outer[0] : 1;
-    ulong each = e->unit_lines / INNER;
-    ulong begin = cut ? unit % sets : unit * each; /* neighbours are of different sets */
+    ulong each = e->item_lines / INNER;
+    ulong begin = cut ? item % sets : item * each; /* neighbours are of different sets */
     ulong end = cut ? begin + 1 : min(begin + each, sets);
 
     struct lines l;
@@ -395,7 +395,7 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     lane_t blocks[INNER];
     struct sums sums = {supers, blocks, INNER, (uint)e->block, l.backwards};
     struct chain chain = chain_of(w->chain, e, begin);
-    struct part part = {0, 0, e->length, false, true};
+    struct partition partition = {0, 0, e->length, false, true};
     struct set_sums s = sums_init(l.exclusive);
     const ulong room = brief ? max(STAGE / (l.rows * INNER), 1UL) : 1;
     /* sets whose last group may reach out of what may be read: at the end of memory, or at its beginning */
@@ -414,7 +414,7 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
             struct lines set = l;
             set.in += from * l.in_pitch;
             sums_begin(&sums, e, carry, w->carry_lines);
-            part = part_begin(&chain, &set, cut ? unit / sets : 0, &sums);
+            partition = partition_begin(&chain, &set, cut ? item / sets : 0, &sums);
             s.supers = cells_spread(supers);
             s.blocks = cells_spread(blocks);
             s.base = cells_add(s.supers, s.blocks);
@@ -422,7 +422,7 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
         }
         struct set_sums after = s;
 #define SCAN(kind) \
-    sets_scan(kind, &l, &part, from, (uint)count, brief, sums.block, &after, stage)
+    sets_scan(kind, &l, &partition, from, (uint)count, brief, sums.block, &after, stage)
         if (any && l.backwards) {
             SCAN(ANY | BACKWARDS);
         } else if (any) {
@@ -431,7 +431,7 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
             SCAN(BACKWARDS | SINGLE);
         } else if (l.backwards) {
             SCAN(BACKWARDS);
-#if PACK >= 4 * INNER && VECTORS > PACK_PARTS
+#if PACK >= 4 * INNER && VECTORS > PACK_VECS
         } else if (l.rows * INNER <= PACK) {
             SCAN(SINGLE | FIRST);
 #endif
@@ -445,7 +445,7 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
                 supers[i] = ((const lane_t *)&after.supers)[i];
                 blocks[i] = ((const lane_t *)&after.blocks)[i];
             }
-            part_end(&chain, &part, &sums, e, carry, w->carry_lines);
+            partition_end(&chain, &partition, &sums, e, carry, w->carry_lines);
         }
     }
 }

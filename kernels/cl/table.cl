@@ -1,9 +1,9 @@
 /* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch runs
- * units of work, numbered through all its pieces: what a unit is (a line, some lines, a strip of
- * columns, a part of these) its kernel says. Filled by launch.c, which includes this for the rows. */
+ * work items, numbered through all its pieces: what a work item is (a line, some lines, a strip of
+ * columns, a partition of these) its kernel says. Filled by launch.c, which includes this for the rows. */
 
 struct scan_entry {
-    ulong first_unit; /* number of its first unit in the launch */
+    ulong first_item; /* number of its first work item in the launch */
     ulong in_first;   /* elements to its cell with all indices 0 */
     ulong out_first;
     ulong length; /* of a line */
@@ -15,11 +15,11 @@ struct scan_entry {
     ulong dims;
     ulong dim_first; /* its rows in the table of dimensions: size, input and output stride */
     ulong lines;
-    ulong unit_lines; /* lines of a unit, or columns of it */
-    ulong parts;      /* that a line is cut into (chain.cl); 1: whole lines */
-    ulong part_length;
-    ulong lookahead_length; /* of parts that lead a wave */
-    ulong wave;       /* parts */
+    ulong item_lines; /* lines of a work item, or columns of it */
+    ulong partitions; /* that a line is cut into (chain.cl); 1: whole lines */
+    ulong partition_length;
+    ulong lookahead_length; /* of partitions that lead a wave */
+    ulong wave;             /* partitions */
     ulong state; /* words from the first state of the launch to its first */
     ulong state_words;
     ulong inner;    /* tile.cl: the dimension whose lines go side by side */
@@ -34,14 +34,14 @@ struct scan_entry {
 #define ENTRY_ZEROES    32 /* tile.cl: gaps between the nearest elements of the output too */
 
 #if defined(__OPENCL_C_VERSION__)
-/* The entry that a unit belongs to: the last that begins at or before it. */
-static inline uint find_entry(__global const struct scan_entry *entries, uint count, ulong unit)
+/* The entry that a work item belongs to: the last that begins at or before it. */
+static inline uint find_entry(__global const struct scan_entry *entries, uint count, ulong item)
 {
     uint low = 0;
     uint high = count;
     while (high - low > 1) {
         uint middle = low + (high - low) / 2;
-        if (entries[middle].first_unit <= unit) {
+        if (entries[middle].first_item <= item) {
             low = middle;
         } else {
             high = middle;

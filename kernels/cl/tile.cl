@@ -14,8 +14,8 @@
  *                                   output, the axis on neither: squares of these two dimensions
  *
  * Rows that come through no buffer stay in registers. In place is fine, rows are read before they are
- * written; -DPERMUTED is never in place. A work-item takes a strip of columns of one outer index, or part of it
- * (chain.cl); some lines of -DTRANSPOSED and -DGATHER; some squares. */
+ * written; -DPERMUTED is never in place. A work item is a strip of columns of one outer index, or a partition of
+ * it (chain.cl); some lines of -DTRANSPOSED and -DGATHER; some squares. */
 #if defined(TRANSPOSED)
 #define KERNEL_NAME scan_transposed
 #elif defined(PERMUTED)
@@ -68,13 +68,13 @@ struct column_sums {
 INLINE group_t group_splat(lane_t x)
 {
     group_t g;
-    EACH_PART { g.part[i] = splat(x); }
+    EACH_VEC { g.vec[i] = splat(x); }
     return g;
 }
 
 INLINE group_t group_add(group_t a, group_t b)
 {
-    EACH_PART { a.part[i] = PLUS(a.part[i], b.part[i]); }
+    EACH_VEC { a.vec[i] = PLUS(a.vec[i], b.vec[i]); }
     return a;
 }
 
@@ -143,8 +143,8 @@ INLINE void sums_init(struct column_sums *s, bool exclusive)
 /* What is known of lane i's sums before the lines. */
 INLINE void sums_set(struct column_sums *s, uint i, lane_t supers, lane_t blocks)
 {
-    s->supers.part[i / PART][i % PART] = supers;
-    s->blocks.part[i / PART][i % PART] = blocks;
+    s->supers.vec[i / WIDTH][i % WIDTH] = supers;
+    s->blocks.vec[i / WIDTH][i % WIDTH] = blocks;
 }
 
 /* ---- elements that are not whole vectors ---- */
@@ -391,23 +391,23 @@ INLINE void rows_ask(const struct lines *l, ulong row, uint column)
     }
 }
 #elif defined(GATHER) || defined(PERMUTED)
-/* Cells that will be needed soon, in items: what a tile has of a line or of a row, whichever is denser in
+/* Cells that will be needed soon, in requests: what a tile has of a line or of a row, whichever is denser in
  * memory. The hardware does not see them coming: a tile is a few cache lines here and a few there. They are
- * asked for item by item, in between additions, and into L2: where lines are a power of two apart their
+ * asked for one by one, in between additions, and into L2: where lines are a power of two apart their
  * cells share a few sets of L1 and would drive each other out. */
 struct ahead {
-    __global const elem_t *row; /* of the next item, but for the line's offset */
+    __global const elem_t *row; /* of the next request, but for the line's offset */
     const struct line_set *line_set;
-    long pitch; /* from row to row, where items are rows, */
+    long pitch; /* from row to row, where requests are of rows, */
     long next;  /* or lines of one (-DPERMUTED) */
-    uint line;  /* of the next item */
-    uint items; /* left */
+    uint line;  /* of the next request */
+    uint requests; /* left */
     uint each;  /* of one step */
-    uint hop;   /* elements from one request of an item to the next */
-    uint span;  /* elements of an item */
+    uint hop;   /* elements from one prefetch of a request to the next */
+    uint span;  /* elements of a request */
     bool by_line;
 };
-INLINE __global const elem_t *item_next(struct ahead *a);
+INLINE __global const elem_t *request_next(struct ahead *a);
 
 INLINE void ask_for(__global const elem_t *p)
 {
@@ -417,8 +417,8 @@ INLINE void ask_for(__global const elem_t *p)
 INLINE void rows_ask(const struct lines *l, ulong row, uint column)
 {
     struct ahead *a = l->ahead;
-    for (uint i = 0; i < a->each && a->items > 0; i++, a->items--) {
-        __global const elem_t *p = item_next(a);
+    for (uint i = 0; i < a->each && a->requests > 0; i++, a->requests--) {
+        __global const elem_t *p = request_next(a);
         for (ulong k = 0; k < a->span; k += a->hop) {
             ask_for(p + k);
         }
@@ -501,13 +501,13 @@ INLINE uint vector_column(const struct lines *l, uint j)
     return (j + 1) * GROUP <= l->columns ? j * GROUP : rest_column(l);
 }
 
-/* Totals of all blocks of a part of a strip of at least GROUP columns. */
+/* Totals of all blocks of a partition of a strip of at least GROUP columns. */
 CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals)
 {
-    struct lines part = *l;
-    part.in += (long)first * l->in_step;
-    part.out_far = false;
-    part.rows = length;
+    struct lines partition = *l;
+    partition.in += (long)first * l->in_step;
+    partition.out_far = false;
+    partition.rows = length;
     uint vectors = (l->columns + GROUP - 1) / GROUP;
     for (ulong block = 0; block < length; block += BLOCK, totals += l->columns) {
         group_t sums[VECTORS_MAX];
@@ -517,13 +517,14 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
         for (ulong row = block; row < block + BLOCK; row += ROWS) {
             for (uint j = 0; j < vectors; j++) {
                 const uint column = vector_column(l, j);
-                __global const elem_t *in = part.in + (long)row * part.in_step + column;
+                __global const elem_t *in =
+                    partition.in + (long)row * partition.in_step + column;
                 group_t v[ROWS];
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) { /* not rows_load(): whole vectors need no test */
-                    v[r] = group_load(in + r * part.in_step);
+                    v[r] = group_load(in + r * partition.in_step);
                 }
-                rows_ask(&part, row, column);
+                rows_ask(&partition, row, column);
                 group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
                 group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
                 sums[j] = group_add(sums[j], group_add(low, high));
@@ -531,26 +532,26 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
         }
         for (uint j = 0; j < vectors; j++) {
             for (uint i = 0; i < GROUP; i++) {
-                totals[vector_column(l, j) + i] = sums[j].part[i / PART][i % PART];
+                totals[vector_column(l, j) + i] = sums[j].vec[i / WIDTH][i % WIDTH];
             }
         }
     }
 }
 
-INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     ulong inner = w->dims[(e->dim_first + e->dims - 1) * 3];
-    ulong strips = max(inner / e->unit_lines, 1UL); /* the last takes what is left over */
+    ulong strips = max(inner / e->item_lines, 1UL); /* the last takes what is left over */
     ulong all = strips * (e->lines / inner);
-    ulong own = unit % all; /* neighbours are of different strips */
+    ulong own = item % all; /* neighbours are of different strips */
     ulong strip = own % strips;
-    ulong line = own / strips * inner + strip * e->unit_lines;
+    ulong line = own / strips * inner + strip * e->item_lines;
     ulong last = reverse ? e->length - 1 : 0;
     struct line_walk at = walk_from(e, w->dims, line);
 
     struct lines l;
-    l.columns = (uint)(strip == strips - 1 ? inner - strip * e->unit_lines : e->unit_lines);
+    l.columns = (uint)(strip == strips - 1 ? inner - strip * e->item_lines : e->item_lines);
     l.rows = e->length;
     l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
@@ -566,15 +567,16 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     lane_t blocks[STRIP_MAX];
     struct sums flat = {supers, blocks, l.columns, (uint)e->block, false};
     struct chain chain = chain_of(w->chain, e, own);
-    struct part part = {0, 0, e->length, false, true};
+    struct partition partition = {0, 0, e->length, false, true};
     __global acc_t *carry = w->carry + e->carry + line;
-    const bool handed = e->parts > 1 || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
+    const bool handed =
+        e->partitions > 1 || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
     if (handed) {
         sums_begin(&flat, e, carry, w->carry_lines);
-        part = part_begin(&chain, &l, unit / all, &flat);
-        l.in += (long)part.first * l.in_step;
-        l.out += (long)part.first * l.out_step;
-        l.rows = part.length;
+        partition = partition_begin(&chain, &l, item / all, &flat);
+        l.in += (long)partition.first * l.in_step;
+        l.out += (long)partition.first * l.out_step;
+        l.rows = partition.length;
     }
     l.at = (ulong)flat.block * BLOCK;
 
@@ -593,12 +595,12 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
     lines_scan(&l, sums);
     for (uint j = 0; j < vectors && handed; j++) {
         for (uint i = 0; i < lanes; i++) {
-            supers[vector_column(&l, j) + i] = sums[j].supers.part[i / PART][i % PART];
-            blocks[vector_column(&l, j) + i] = sums[j].blocks.part[i / PART][i % PART];
+            supers[vector_column(&l, j) + i] = sums[j].supers.vec[i / WIDTH][i % WIDTH];
+            blocks[vector_column(&l, j) + i] = sums[j].blocks.vec[i / WIDTH][i % WIDTH];
         }
     }
     if (handed) {
-        part_end(&chain, &part, &flat, e, carry, w->carry_lines);
+        partition_end(&chain, &partition, &flat, e, carry, w->carry_lines);
     }
 }
 #elif defined(TRANSPOSED)
@@ -650,14 +652,14 @@ INLINE void packed_scan(const int length, const bool backwards, const struct lin
     }
 }
 
-INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
     __global const ulong *outer = w->dims + e->dim_first * 3; /* the lines, if many */
     ulong in_pitch = e->dims > 0 ? outer[1] : 0;
     ulong out_pitch = e->dims > 0 ? outer[2] : 0;
     ulong length = e->length;
-    ulong begin = unit * e->unit_lines;
-    ulong end = min(begin + e->unit_lines, e->lines);
+    ulong begin = item * e->item_lines;
+    ulong end = min(begin + e->item_lines, e->lines);
     struct lines l;
     l.backwards = (e->flags & ENTRY_REVERSE) != 0;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;

@@ -1,6 +1,6 @@
 /* Tiles that go through a buffer in L1 (-DGATHER, -DPERMUTED; goes after tile.cl, which walks down them): elements
  * are gathered there line by line, scanned, and put back where they belong. While one tile is scanned the next is
- * asked for. A work-item takes some line_sets of lines; with -DPERMUTED squares of two dimensions. */
+ * asked for. A work-item takes some sets of lines; with -DPERMUTED squares of two dimensions. */
 
 #if defined(PERMUTED)
 #define LANES (LINE * LINE)  /* lines of a tile: [permuted][inner] */
@@ -26,7 +26,7 @@
 #define PITCH LANES
 #endif
 
-/* What is the same for all line_sets of a unit. */
+/* What is the same for all sets of lines of a work item. */
 struct layout {
     __global const elem_t *in; /* row 0 */
     __global elem_t *out;
@@ -370,10 +370,10 @@ INLINE void tile_store(const struct layout *w, const struct line_set *b, ulong r
 
 /* ---- what comes next ---- */
 
-INLINE __global const elem_t *item_next(struct ahead *a)
+INLINE __global const elem_t *request_next(struct ahead *a)
 {
     const struct line_set *b = a->line_set;
-#if defined(PERMUTED) /* an item: what a tile has of a row and a inner line */
+#if defined(PERMUTED) /* a request: what a tile has of a row and an inner line */
     __global const elem_t *p = a->row + b->in + (long)a->line * a->next;
     const bool row_ends = ++a->line == b->inner;
 #else
@@ -400,24 +400,24 @@ INLINE struct ahead ahead_of(const struct layout *w, const struct line_set *b, u
     a.row = w->in + (long)row * w->in_step;
 #if defined(PERMUTED)
     a.by_line = false;
-    a.items = rows * b->inner;
+    a.requests = rows * b->inner;
     a.hop = LINE;
     a.span = b->permuted - 1;
 #else
     ulong along = abs(w->in_step);
     ulong across = (ulong)w->in_next;
     a.by_line = along <= across || b->lines == 1;
-    a.items = a.by_line ? b->lines : rows;
+    a.requests = a.by_line ? b->lines : rows;
     ulong near = a.by_line ? along : across;
     a.hop = (uint)min(max(near, (ulong)LINE), (ulong)0x7FFFFFFF);
     a.span = (uint)min(near * (a.by_line ? rows - 1 : b->lines - 1), (ulong)0x7FFFFFFF);
     a.row -= a.by_line && w->in_step < 0 ? a.span : 0;
 #endif
-    a.each = (a.items + steps - 1) / steps;
+    a.each = (a.requests + steps - 1) / steps;
     return a;
 }
 
-/* ---- line_sets ---- */
+/* ---- sets of lines ---- */
 
 /* next: the one that follows, or this one if none does. */
 static void line_set_scan(const struct launch *w, __global const struct scan_entry *e,
@@ -464,8 +464,8 @@ static void line_set_scan(const struct launch *w, __global const struct scan_ent
             const struct column_sums *s = &sums[lane / GROUP];
             uint i = lane % GROUP;
             ulong number = lane_number(b, lane);
-            carry[number] = s->supers.part[i / PART][i % PART];
-            carry[w->carry_lines + number] = s->blocks.part[i / PART][i % PART];
+            carry[number] = s->supers.vec[i / WIDTH][i % WIDTH];
+            carry[w->carry_lines + number] = s->blocks.vec[i / WIDTH][i % WIDTH];
         }
     }
 }
@@ -596,7 +596,7 @@ INLINE bool streams(const struct layout *w, __global const struct scan_entry *e,
     return aligned && first % LINE == 0;
 }
 
-INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e, ulong unit)
+INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
     __global const ulong *dim = w->dims + (e->dim_first + e->inner) * 3;
     __global const ulong *permuted = w->dims + (e->dim_first + e->permuted) * 3;
@@ -619,8 +619,8 @@ INLINE void run_unit(const struct launch *w, __global const struct scan_entry *e
         ((side_t *)(cells + i))[0] = (side_t)(ELEM_ZERO);
     }
     struct line_set line_sets[2];
-    ulong at = unit * e->unit_lines;
-    const ulong end = min(at + e->unit_lines, line_sets_end(e, w->dims));
+    ulong at = item * e->item_lines;
+    const ulong end = min(at + e->item_lines, line_sets_end(e, w->dims));
     at = line_set_fill(&layout, e, w->dims, at, end, &line_sets[0]);
     for (uint turn = 0;; turn = 1 - turn) {
         const bool more = at < end;

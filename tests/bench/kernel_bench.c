@@ -3,7 +3,7 @@
  * noise: medians, and the quartiles of the ratio.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
- *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--part-bytes N] [--apart]
+ *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--partition-bytes N] [--apart]
  *                [--gpu-kernels] [--lookback on|off|both] [--variant KERNEL]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
@@ -46,7 +46,7 @@ struct settings {
     const char *lookback;      /* NULL: on, off or both were not asked for */
     uint64_t sizes[SIZES_MAX]; /* bytes of the input */
     size_t size_count;
-    size_t part_bytes; /* of parts that lines are cut into; 0: as the device would */
+    size_t partition_bytes; /* of partitions that lines are cut into; 0: as the device would */
     int rounds;
     const char *only;
     const char *json;
@@ -311,8 +311,8 @@ static bool parse_option(const char *name, const char *value, struct settings *s
         return s->rounds > 0 && s->rounds <= ROUNDS_MAX;
     } else if (strcmp(name, "--only") == 0) {
         s->only = value;
-    } else if (strcmp(name, "--part-bytes") == 0) {
-        s->part_bytes = strtoul(value, NULL, 10);
+    } else if (strcmp(name, "--partition-bytes") == 0) {
+        s->partition_bytes = strtoul(value, NULL, 10);
     } else if (strcmp(name, "--json") == 0) {
         s->json = value;
     } else if (strcmp(name, "--variant") == 0) {
@@ -384,7 +384,7 @@ static bool bench_way(struct bench *b, enum scan_lookback lookback)
     struct scan_aids options = {.gpu_kernels = b->settings.gpu_kernels,
                                 .lookback = lookback,
                                 .variant = b->settings.variant,
-                                .part_bytes = b->settings.part_bytes};
+                                .partition_bytes = b->settings.partition_bytes};
     if (device_aids_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return false;
@@ -419,12 +419,12 @@ int main(int argc, char **argv)
 {
     struct bench b = {.device = NULL};
     if (!parse(argc, argv, &b.settings)) {
-        (void)fprintf(stderr,
-                      "usage: kernel_bench [--device N] [--quick] [--only TEXT] "
-                      "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
-                      "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
-                      "[--output-strides N,N,N]] [--part-bytes N] [--apart] [--gpu-kernels] "
-                      "[--lookback on|off|both] [--variant KERNEL]\n");
+        (void)fprintf(
+            stderr, "usage: kernel_bench [--device N] [--quick] [--only TEXT] "
+                    "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
+                    "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
+                    "[--output-strides N,N,N]] [--partition-bytes N] [--apart] [--gpu-kernels] "
+                    "[--lookback on|off|both] [--variant KERNEL]\n");
         return 2;
     }
     case_count = bench_cases_make(&b.settings.shape, cases);

@@ -355,17 +355,18 @@ static void run_device(size_t number, const struct scan_aids *flags, enum amount
         size_t skew;
         bool in_place;
         uint64_t max_alloc_bytes;
-        uint64_t part_bytes;
+        uint64_t partition_bytes;
         bool tiny; /* one of the few for an interpreter */
     } ways[] = {
         {"alone", 1, 0, false, 0, 0, false},
         {"alone, in place, misaligned", 1, 3, true, 0, 0, true},
         {"in batches", BATCH, 0, true, 0, 0, false},
         {"in batches, misaligned", BATCH, 1, false, 0, 0, true},
-        {"in parts of a block, in place", 1, 0, true, 0, 1, false},
-        {"in batches in parts of 20 KiB", BATCH, 1, false, 0, 20480, false},
+        {"in partitions of a block, in place", 1, 0, true, 0, 1, false},
+        {"in batches in partitions of 20 KiB", BATCH, 1, false, 0, 20480, false},
         {"cut to pieces of 64 KiB", 1, 0, false, 65536, 0, false},
-        {"cut to pieces of 64 KiB in parts of a block, in place", 1, 0, true, 65536, 1, true},
+        {"cut to pieces of 64 KiB in partitions of a block, in place", 1, 0, true, 65536, 1,
+         true},
     };
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
         if (way != 0 ? w + 1 != way : amount == AMOUNT_TINY && !ways[w].tiny) {
@@ -373,7 +374,7 @@ static void run_device(size_t number, const struct scan_aids *flags, enum amount
         }
         struct scan_aids options = *flags;
         options.max_alloc_bytes = ways[w].max_alloc_bytes;
-        options.part_bytes = ways[w].part_bytes;
+        options.partition_bytes = ways[w].partition_bytes;
         struct run run = {.slab = slab,
                           .most = ways[w].most,
                           .skew = ways[w].skew,

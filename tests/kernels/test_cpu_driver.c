@@ -499,7 +499,7 @@ static bool scan(struct scan_device *opened)
 
 static struct scan_device *open_first(void)
 {
-    const struct scan_aids options = {.part_bytes = 0};
+    const struct scan_aids options = {.partition_bytes = 0};
     struct scan_device *opened = NULL;
     struct error err = ERROR_INIT;
     return device_aids_open(0, &options, &opened, &err) == STATUS_OK ? opened : NULL;

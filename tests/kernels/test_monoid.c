@@ -335,8 +335,10 @@ struct lengths {
 static struct lengths lengths_of(size_t number, int kind)
 {
     const struct scan_aids *options = &scan_ways[number].options;
-    bool few = options->max_alloc_bytes != 0 || options->transfers || options->part_bytes > 1;
-    bool plain = !few && options->part_bytes == 0 && options->lookback == SCAN_LOOKBACK_AUTO;
+    bool few =
+        options->max_alloc_bytes != 0 || options->transfers || options->partition_bytes > 1;
+    bool plain =
+        !few && options->partition_bytes == 0 && options->lookback == SCAN_LOOKBACK_AUTO;
     if (all) {
         return (struct lengths){few ? 0 : 600, kind == 0 && !few ? 1 : 37, 0, few ? 3 : 1};
     }

@@ -30,7 +30,7 @@ static struct {
 
 static const struct {
     uint32_t compute_units;
-    uint64_t part_bytes;
+    uint64_t partition_bytes;
     uint64_t max_alloc_bytes;
     bool transfers;
 } devices[] = {{1, 0, 0, false},         {2, 0, 0, false},  {3, 18432, 0, false},
@@ -152,7 +152,7 @@ static void random_tensors_are_right(const void *context)
 {
     const size_t number = *(const size_t *)context;
     struct scan_aids options = {.compute_units = devices[number].compute_units,
-                                .part_bytes = devices[number].part_bytes,
+                                .partition_bytes = devices[number].partition_bytes,
                                 .max_alloc_bytes = devices[number].max_alloc_bytes,
                                 .transfers = devices[number].transfers,
                                 .gpu_kernels = arguments.gpu_kernels};
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
             sentence, sizeof sentence,
             "%u random tensors on %u compute units, parts of %llu, buffers of %llu%s",
             arguments.cases, devices[d].compute_units,
-            (unsigned long long)devices[d].part_bytes,
+            (unsigned long long)devices[d].partition_bytes,
             (unsigned long long)devices[d].max_alloc_bytes,
             devices[d].transfers ? ", with transfers" : "");
         ktest_run(sentence, random_tensors_are_right, &d);

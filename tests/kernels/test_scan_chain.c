@@ -1,5 +1,5 @@
-/* Lines cut into parts, with units that stop at random (chain_delay.cl) and more threads than
- * cores: whoever waits for a part in vain adds it up himself, while its own unit may wake up
+/* Lines cut into partitions, with work items that stop at random (chain_delay.cl) and more threads than
+ * cores: whoever waits for a partition in vain adds it up himself, while its own work item may wake up
  * and overwrite it. Hundreds of launches end, each with the oracle's bytes. */
 #include "kernels/device.h"
 #include "tests/lib/ktest.h"
@@ -38,7 +38,7 @@ static const struct {
 } kinds[] = {
     {DTYPE_F32, PRECISION_WIDE}, {DTYPE_F32, PRECISION_NATIVE}, {DTYPE_I8, PRECISION_WIDE}};
 
-/* The same tensor as three jobs of one launch, in place and apart, so that units of one line
+/* The same tensor as three jobs of one launch, in place and apart, so that work items of one line
  * wait while those of others run. */
 static void run_round(struct scan_device *device, const struct scan_case *t, struct slab *slab,
                       const char *name)
@@ -103,8 +103,8 @@ static void delayed_units_change_nothing(const void *context)
 
 int main(void)
 {
-    static const struct scan_aids whole = {.part_bytes = 1};
-    static const struct scan_aids pieces = {.part_bytes = 1, .max_alloc_bytes = 65536};
+    static const struct scan_aids whole = {.partition_bytes = 1};
+    static const struct scan_aids pieces = {.partition_bytes = 1, .max_alloc_bytes = 65536};
     (void)setenv("TALLY_OPENCL_THREADS", "5", 1); /* more threads than cores */
     ktest_run("units that stop at random change no byte, and every launch ends",
               delayed_units_change_nothing, &whole);

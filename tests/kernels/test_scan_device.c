@@ -483,7 +483,7 @@ static void a_batch_on_a_gpu_takes_four_launches(const void *context)
 static void devices_that_do_not_exist_are_refused(const void *context)
 {
     (void)context;
-    struct scan_aids options = {.part_bytes = 0};
+    struct scan_aids options = {.partition_bytes = 0};
     struct scan_device *device = NULL;
     struct error err = ERROR_INIT;
     ktest_check(device_aids_open(4711, &options, &device, &err) == STATUS_NO_DEVICE,
@@ -516,7 +516,7 @@ int main(int argc, char **argv)
         const struct scan_aids *way = &scan_ways[w].options;
         (void)snprintf(sentence, sizeof sentence, "preparing tests a device with its types, %s",
                        scan_ways[w].name);
-        if (way->max_alloc_bytes == 0 && way->part_bytes == 0 && !way->transfers) {
+        if (way->max_alloc_bytes == 0 && way->partition_bytes == 0 && !way->transfers) {
             ktest_run(sentence, preparing_tests_a_device_with_its_types, &scan_ways[w]);
         } /* the others have the same kernels */
     }

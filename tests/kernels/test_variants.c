@@ -163,7 +163,7 @@ static void parts_past_the_caches(const void *context)
 {
     const size_t variant = *(const size_t *)context;
     every_layout(variant, &(struct scan_aids){.variant = variants[variant].kernel,
-                                              .part_bytes = 1,
+                                              .partition_bytes = 1,
                                               .stream_bytes = 1});
 }
 

@@ -154,8 +154,8 @@ void scan_case_deinit(struct scan_case *t)
 const struct scan_way scan_ways[SCAN_WAYS] = {
     {"in host memory", {.max_alloc_bytes = 0}},
     {"with transfers", {.transfers = true}},
-    {"in parts of a block", {.part_bytes = 1}},
-    {"in parts of some blocks", {.part_bytes = 18432}},
+    {"in partitions of a block", {.partition_bytes = 1}},
+    {"in partitions of some blocks", {.partition_bytes = 18432}},
     {"cut in host memory", {.max_alloc_bytes = 20000}},
     {"cut with transfers", {.max_alloc_bytes = 20000, .transfers = true, .poison = true}},
     {"by GPU kernels", {.gpu_kernels = true, .poison = true}},
