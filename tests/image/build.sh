@@ -29,9 +29,12 @@ done
 
 revision=$(git rev-parse HEAD)
 created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
-# build FLAG ...: the first one's layers serve the second one, too.
+# build FLAG ...: the first one's layers serve the second one, too. Labels are flags, too: buildah takes a label's
+# layer from its cache, whatever arguments it was made of.
 build() {
-    set -- --build-arg REVISION="$revision" --build-arg CREATED="$created" "$@"
+    set -- --build-arg REVISION="$revision" --build-arg CREATED="$created" \
+        --label org.opencontainers.image.revision="$revision" \
+        --label org.opencontainers.image.created="$created" "$@"
     # shellcheck disable=SC2086  # lists of flags
     case $tool in
     buildah)
