@@ -29,21 +29,25 @@ done
 
 revision=$(git rev-parse HEAD)
 created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
-# build FLAG ...: the first one's layers serve the second one, too. Labels are flags, too: buildah takes a label's
-# layer from its cache, whatever arguments it was made of.
+# build TAG FLAG ...: the first one's layers serve the second one, too.
 build() {
-    set -- --build-arg REVISION="$revision" --build-arg CREATED="$created" \
-        --label org.opencontainers.image.revision="$revision" \
-        --label org.opencontainers.image.created="$created" "$@"
+    tag=$1
+    shift
+    set -- --build-arg REVISION="$revision" --build-arg CREATED="$created" "$@" -t "$tag"
     # shellcheck disable=SC2086  # lists of flags
     case $tool in
     buildah)
         buildah ${BUILDAH_STORAGE:-} bud --layers --isolation "${BUILDAH_ISOLATION:-chroot}" \
             --format docker ${CONTAINER_BUILD_FLAGS:-} "$@" . >&2
+        # It takes labels from its cache, whatever arguments they were made of.
+        container=$(buildah ${BUILDAH_STORAGE:-} from --pull-never "$tag")
+        buildah ${BUILDAH_STORAGE:-} config --label org.opencontainers.image.revision="$revision" \
+            --label org.opencontainers.image.created="$created" "$container"
+        buildah ${BUILDAH_STORAGE:-} commit --quiet --rm --format docker "$container" "$tag" >&2
         ;;
     *) "$tool" build ${CONTAINER_BUILD_FLAGS:-} "$@" . >&2 ;;
     esac
 }
-build --target debian -t "$image:debian"
-build -t "$image:latest"
+build "$image:debian" --target debian
+build "$image:latest"
 echo "$tool"
