@@ -163,8 +163,8 @@ def remote(rows):
             if min(row["seconds"].get(way, float("inf")) for way in WAYS)
             < row["seconds"].get(engine, 0)
         ]
-        words.append(f"{engine} from {won[0]} elements on" if won else f"{engine} at no size")
-    text = f"A remote call takes less time than a call of {', '.join(words)}."
+        words.append(f"{engine} from {won[0]} elements" if won else f"{engine} at no size")
+    text = f"A remote call is faster than {', '.join(words)}."
     return [*table(["elements", *names], lines), "", *textwrap.wrap(text, COLUMNS)]
 
 
