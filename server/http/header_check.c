@@ -341,12 +341,14 @@ static const struct field {
 #undef KEEP
 };
 
-void header_check_init(struct header_check *check, bool http_1_1, size_t limit)
+void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,
+                       size_t limit)
 {
     /* Not the error's texts: they are large, and guarded by its status. */
     memset(check, 0, offsetof(struct header_check, error));
     check->error.status = STATUS_OK;
     check->http_1_1 = http_1_1;
+    check->bytes = target_bytes;
     check->limit = limit;
     check->content_length = -1;
     check->head_bytes = -1;
@@ -405,8 +407,8 @@ enum status header_check_finish(struct header_check *check, struct error *err)
     }
     if (check->bytes > check->limit) {
         (void)error_set(&check->error, STATUS_HEADERS_TOO_LARGE,
-                        "the headers have %zu bytes, over %zu, the limit (--max-header-bytes); "
-                        "send fewer or shorter ones",
+                        "the request's target and headers have %zu bytes, over %zu, the limit "
+                        "(--max-header-bytes); send fewer or shorter ones",
                         check->bytes, check->limit);
     }
     if (check->codings != 1) {

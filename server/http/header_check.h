@@ -2,7 +2,7 @@
  * parsers in a row (a proxy's and ours) from disagreeing about where a request ends, and the few
  * fields that this service reads. Pure: it is fed one field at a time and knows no HTTP library.
  *
- *     header_check_init(&check, http_1_1, limit);
+ *     header_check_init(&check, http_1_1, target_bytes, limit);
  *     header_check_field(&check, name, name_bytes, value, value_bytes)     for every field
  *     if (header_check_finish(&check, &err) != STATUS_OK) ...
  *         refuse; if check.unframed, close the connection, too
@@ -10,7 +10,7 @@
  * Refused are field names with a byte that no token has (a space before the colon, a folded line
  * that the library glued to the name), control bytes in values, two Content-Lengths or one that is
  * no number, Transfer-Encoding next to Content-Length or other than one `chunked`; and more bytes
- * of names and values than the limit.
+ * of target, names and values than the limit.
  * Thread: any, one at a time for each check. */
 #ifndef TALLY_SERVER_HEADER_CHECK_H
 #define TALLY_SERVER_HEADER_CHECK_H
@@ -38,7 +38,7 @@ enum header_media {
 
 struct header_check {
     bool http_1_1;
-    size_t bytes;           /* of names and values that came */
+    size_t bytes;           /* of target, names and values that came */
     size_t limit;           /* of these bytes */
     bool unframed;          /* where the request ends is in doubt: close after the answer */
     bool chunked;           /* Transfer-Encoding: chunked */
@@ -70,7 +70,8 @@ struct header_check {
     struct error error;     /* first thing wrong; last, as it is not cleared whole */
 };
 
-void header_check_init(struct header_check *check, bool http_1_1, size_t limit);
+void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,
+                       size_t limit);
 
 /* One header field; value is NUL-terminated, both live as long as the check is read. */
 void header_check_field(struct header_check *check, const char *name, size_t name_bytes,

@@ -42,7 +42,7 @@
 enum {
     TURN_US = 500,
     HTTP_STOP_RUNS = 16,
-    ROOMY_DAEMONS = 2, /* the first of a loop: the few connections that large bodies come by */
+    ROOMY_DAEMONS = 4, /* the first of a loop: the few connections that large bodies come by */
     ROOMY_BUFFER = 64 << 10,
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
@@ -186,12 +186,13 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     daemon->progress = true;
     if (request_state(&x->request) == REQUEST_HEADER) {
         header_check_init(&x->header, strcmp(version, MHD_HTTP_VERSION_1_0) != 0,
-                          (size_t)x->loop->server->config->max_header_bytes);
+                          strlen(x->target), (size_t)x->loop->server->config->max_header_bytes);
         (void)MHD_get_connection_values_n(x->connection, MHD_HEADER_KIND, on_field, &x->header);
         return take_step(x, exchange_header(x, method));
     }
     if (*data_bytes > 0) {
         size_t count = *data_bytes;
+        daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
         enum exchange_step step = exchange_data(x, data, count);
         *data_bytes = step == EXCHANGE_PAUSE ? count : 0;
         bool left = request_state(&x->request) == REQUEST_BODY && deadline_left_inside_body(x);
@@ -330,12 +331,24 @@ static void run_once(struct http_daemon *daemon)
 {
     daemon->need_run = false;
     daemon->progress = false;
+    daemon->reading = false;
     daemon->handshake = NULL;
     daemon->loop->fresh -= daemon->fresh;
     daemon->fresh = 0;
     (void)MHD_run(daemon->mhd);
     daemon->runs++;
     daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
+}
+
+/* A run reads once from each connection, by half a buffer. Where buffers are small a long body has
+ * several runs, so that all bodies on the loop come at the same pace. */
+static void run_in_turn(struct http_daemon *daemon)
+{
+    size_t runs = 0;
+    do {
+        run_once(daemon);
+        runs++;
+    } while (daemon->reading && runs * daemon->buffer_bytes < ROOMY_BUFFER);
 }
 
 /* Run daemons that need it until the turn is over; true if one still does. */
@@ -349,7 +362,7 @@ static bool run_daemons(struct http_loop *loop)
         if (daemon == NULL) {
             return false;
         }
-        run_once(daemon);
+        run_in_turn(daemon);
         daemon->need_run = has_pending(daemon);
         now_ns = clock_now_ns();
         http_daemon_served(daemon, now_ns - run_ns);
@@ -473,10 +486,10 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
 {
     struct http_loop *loop = daemon->loop;
     const struct config *config = loop->server->config;
-    size_t buffer_bytes = buffer_size(daemon);
+    daemon->buffer_bytes = buffer_size(daemon);
     struct MHD_OptionItem options[] = {
-        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)buffer_bytes, NULL},
-        {MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (intptr_t)buffer_bytes, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)daemon->buffer_bytes, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (intptr_t)daemon->buffer_bytes, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)loop->conn_limit, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)config->idle_timeout_s, NULL},
         {MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, NULL},

@@ -21,6 +21,7 @@ struct http_daemon {
     struct http_loop *loop;
     struct MHD_Daemon *mhd; /* NULL: not started yet */
     bool tls;               /* it speaks HTTPS, else HTTP */
+    size_t buffer_bytes;    /* of each of its connections */
     uv_poll_t poll;         /* on its epoll descriptor */
     struct crowd *crowd;    /* whose connections it has; NULL: it has none */
     size_t conn_count;
@@ -28,6 +29,7 @@ struct http_daemon {
     bool need_run;
     uint64_t runs;       /* so far: who has waited for one was looked at in it */
     bool progress;       /* since the run began: somebody was called with something new */
+    bool reading;        /* since the run began: a body that fills its buffer */
     unsigned quiet_runs; /* in a row, without */
     size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
     size_t answering;    /* and in REQUEST_ANSWERING */

@@ -130,8 +130,9 @@ static bool is_hopeless(const struct admission *admission, const struct request 
                         uint64_t now_ns)
 {
     const struct admission_hold *hold = &request->admission;
-    uint64_t before = hold->wanted + admission->active_bytes / 2; /* half done, on average */
-    uint64_t needs_ns = (uint64_t)((double)before * admission->ns_per_byte * CAUTION);
+    /* Bodies come side by side, and who takes the place of one that is through shares, too. */
+    uint64_t beside = hold->wanted + admission->active_bytes;
+    uint64_t needs_ns = (uint64_t)((double)beside * admission->ns_per_byte * CAUTION);
     return request->deadline_ns != 0 && now_ns + needs_ns > request->deadline_ns;
 }
 

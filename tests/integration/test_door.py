@@ -419,6 +419,9 @@ def test_headers_beyond_the_limit_are_431_on_the_first_connection_and_on_the_hun
         for wire in wires[0], wires[-1]:
             assert wire.send(good(headers=[("X-Long", "a" * 12000)])).answer().status == 200
             assert wire.send(good(headers=[("X-Long", "a" * 17000)])).answer().status == 431
+        for wire in wires[1], wires[-2]:  # the target counts, too
+            long = good(PATH + "&x=" + "a" * 9000, headers=[("X-Long", "a" * 9000)])
+            assert wire.send(long).answer().status == 431
     finally:
         for wire in wires:
             wire.close()

@@ -128,7 +128,8 @@ def test_only_answers_in_their_deadline_are_goodput_and_those_at_an_edge_count_i
     assert (run.offered, run.good, run.late) == (8, 2, 2)
     assert (run.refused_before, run.refused_later, run.errors, run.unsent) == (1, 1, 1, 1)
     assert run.p(0) == 200 and run.p(99) == 201 and run.p(99, "server_ms") == 0.25
-    assert run.p(99, lost=1) == float("inf") and run.p(0, lost=1) == 200
+    assert [sorted(piece) for piece in run.pieces] == [[200, 201] + 5 * [float("inf")], [200]]
+    assert run.piece_p(99) == 200  # the lower one of two is the median
     assert (run.cpu, run.server_cpu) == (0.5, 1)
 
 
