@@ -28,6 +28,7 @@
 enum {
     WORKERS = 2,
     SHOW_MS = 100,
+    GATHER_SHARE = 2, /* of --flush-ms; the rest is for the part under way and for the answer */
     HUGE_PAGE = 2 << 20,
     PAUSE_MS = 200, /* between attempts while the server is away */
     PATIENCE_S = 600
@@ -511,7 +512,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     job->source.cutting =
         cutting_of(tensor, tensor->fortran_order ? rank - 1 - axis : axis, settings->reverse,
                    job->turned ? UINT64_MAX : (uint64_t)settings->part_bytes, job->in_order);
-    job->source.flush_ms = job->turned ? -1 : (int)settings->flush_ms;
+    job->source.gather_ms = job->turned ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->source.cutting;
     describe_job(job, output);
     return open_output(job, output);

@@ -56,7 +56,7 @@ const struct option_row option_rows[] = {
     {"part-bytes", 0, OPTION_INTEGER, "N", NULL, AT(part_bytes), 1, 1 << 30, ON_CUMSUM,
      "send what is larger in parts of that size (default 67108864)"},
     {"flush-ms", 0, OPTION_INTEGER, "N", NULL, AT(flush_ms), 0, 1e6, ON_CUMSUM,
-     "sum what a pipe has brought when no more came for that long (default 100)"},
+     "answer what a pipe brings within that time, waiting half of it for more (default 100)"},
     {"checkpoint", 0, OPTION_FILE, "FILE", NULL, AT(checkpoint), ANY, ON_CUMSUM,
      "keep there how far the job is, and the result so far as OUTPUT.partial"},
     {"resume", 0, OPTION_FLAG, NULL, NULL, AT(resume), ANY, ON_CUMSUM,

@@ -340,8 +340,8 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     uint64_t lines = 0;
     int status =
         parts->is_text
-            ? text_reader_take(&parts->text, to, most, parts->flush_ms, &lines)
-            : source_take(parts->bytes, to, most * unit, unit, parts->flush_ms, &taken);
+            ? text_reader_take(&parts->text, to, most, parts->gather_ms, &lines)
+            : source_take(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken);
     if (status != EXIT_DONE) {
         return status;
     }

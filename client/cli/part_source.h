@@ -67,7 +67,7 @@ struct part_source {
     struct box next;         /* of a stream: where it is */
     struct text_reader text; /* of FORMAT_TEXT and FORMAT_CSV */
     bool is_text;
-    int flush_ms;
+    int gather_ms; /* how long a stream's part waits for more; -1: until it is full */
 };
 
 /* What the input is; raw input by the settings. */

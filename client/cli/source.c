@@ -87,7 +87,7 @@ void source_drop(struct source *source, size_t count)
     memmove(source->memory, source->memory + count, (size_t)source->bytes);
 }
 
-int source_some(struct source *source, char *to, size_t room, int flush_ms, size_t *got)
+int source_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
 {
     *got = source->bytes < room ? (size_t)source->bytes : room;
     if (*got > 0) {
@@ -95,15 +95,24 @@ int source_some(struct source *source, char *to, size_t room, int flush_ms, size
         source_drop(source, *got);
         return EXIT_DONE;
     }
-    while (!source->ended && !wait_readable(source, flush_ms < 0 ? WAIT_MS : flush_ms)) {
+    while (!source->ended && !wait_readable(source, wait_ms < 0 ? WAIT_MS : wait_ms)) {
         if (interrupted()) {
             return complain(EXIT_INTERRUPTED, "interrupted");
         }
-        if (flush_ms >= 0) {
+        if (wait_ms >= 0) {
             return EXIT_DONE;
         }
     }
     return source->ended ? EXIT_DONE : read_some(source, to, room, got);
+}
+
+int source_wait_ms(int64_t since_ns, int gather_ms)
+{
+    if (gather_ms < 0) {
+        return -1;
+    }
+    int64_t left_ms = gather_ms - (now_ns() - since_ns) / 1000000;
+    return left_ms > 0 ? (int)left_ms : 0;
 }
 
 void source_as_stream(struct source *source)
@@ -114,15 +123,20 @@ void source_as_stream(struct source *source)
     }
 }
 
-int source_take(struct source *source, char *to, size_t room, size_t unit, int flush_ms,
+int source_take(struct source *source, char *to, size_t room, size_t unit, int gather_ms,
                 size_t *taken)
 {
     size_t have = 0;
     size_t got = 1;
+    int64_t since_ns = 0;
     assert(unit > 0);
     int status = EXIT_DONE;
     while (status == EXIT_DONE && have < room && got > 0) {
-        status = source_some(source, to + have, room - have, have < unit ? -1 : flush_ms, &got);
+        int wait_ms = have < unit ? -1 : source_wait_ms(since_ns, gather_ms);
+        status = source_some(source, to + have, room - have, wait_ms, &got);
+        if (have < unit && have + got >= unit) {
+            since_ns = now_ns();
+        }
         have += got;
     }
     size_t rest = source->ended ? 0 : have % unit;

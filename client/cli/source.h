@@ -42,14 +42,18 @@ int source_pread(struct source *source, uint64_t offset, void *to, size_t count)
 /* Forget bytes that are in memory. */
 void source_drop(struct source *source, size_t count);
 
-/* Take the next bytes of a stream: `room` of them, fewer at its end, or when none came for
- * flush_ms (-1: wait) and there are `unit` of them: then a multiple of that. */
-int source_take(struct source *source, char *to, size_t room, size_t unit, int flush_ms,
+/* Take the next bytes of a stream: `room` of them, fewer at its end, or when there is nothing to
+ * read gather_ms (-1: wait) after the first `unit` of them came: then a multiple of that. */
+int source_take(struct source *source, char *to, size_t room, size_t unit, int gather_ms,
                 size_t *taken);
 
-/* Read a stream once: what has come, 0 bytes at its end, or when none came for flush_ms (-1:
+/* Read a stream once: what has come, 0 bytes at its end, or when none came for wait_ms (-1:
  * wait). */
-int source_some(struct source *source, char *to, size_t room, int flush_ms, size_t *got);
+int source_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got);
+
+/* How long source_some() may wait for more, for what came at since_ns to be gathered for
+ * gather_ms: however often something comes, the time runs from the first of it. */
+int source_wait_ms(int64_t since_ns, int gather_ms);
 
 /* Read a file like a stream, from its start. */
 void source_as_stream(struct source *source);

@@ -160,8 +160,8 @@ static char *next_line(struct text_reader *reader, char **end)
     return start;
 }
 
-/* Read on, once; *came is false if nothing came for flush_ms (-1: wait). */
-static int read_more(struct text_reader *reader, int flush_ms, bool *came)
+/* Read on, once; *came is false if nothing came for wait_ms (-1: wait). */
+static int read_more(struct text_reader *reader, int wait_ms, bool *came)
 {
     size_t got = 0;
     if (reader->at > 0) {
@@ -179,7 +179,7 @@ static int read_more(struct text_reader *reader, int flush_ms, bool *came)
         reader->room = room;
     }
     int status =
-        source_some(reader->bytes, reader->text + reader->have, READ_BYTES, flush_ms, &got);
+        source_some(reader->bytes, reader->text + reader->have, READ_BYTES, wait_ms, &got);
     reader->have += got;
     *came = got > 0 || reader->bytes->ended;
     return status;
@@ -265,10 +265,11 @@ void text_reader_close(struct text_reader *reader)
     free(reader->header);
 }
 
-int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int flush_ms,
+int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
                      uint64_t *count)
 {
     size_t row = reader->columns * tally_dtype_bytes(reader->dtype);
+    int64_t since_ns = 0; /* when there was a first line */
     int status = EXIT_DONE;
     *count = 0;
     while (status == EXIT_DONE && *count < lines) {
@@ -279,7 +280,8 @@ int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int f
             if (reader->bytes->ended) {
                 break;
             }
-            status = read_more(reader, *count > 0 ? flush_ms : -1, &came);
+            status =
+                read_more(reader, *count > 0 ? source_wait_ms(since_ns, gather_ms) : -1, &came);
             if (!came) {
                 break;
             }
@@ -292,6 +294,9 @@ int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int f
                             "%s: line %" PRIu64 " has %" PRIu64
                             " numbers, the first one %" PRIu64,
                             reader->bytes->name, reader->line, columns, reader->columns);
+        }
+        if (*count == 0) {
+            since_ns = now_ns();
         }
         *count += columns > 0;
     }

@@ -35,9 +35,9 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
                      struct source *source);
 void text_reader_close(struct text_reader *reader);
 
-/* The numbers of the next whole lines, at most `lines` of them: *count lines. They are waited
- * for until none came for flush_ms and there is one; 0 lines at the end. */
-int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int flush_ms,
+/* The numbers of the next whole lines, at most `lines` of them: *count lines, fewer when there is
+ * nothing to read gather_ms (-1: wait) after the first of them; 0 lines at the end. */
+int text_reader_take(struct text_reader *reader, char *to, uint64_t lines, int gather_ms,
                      uint64_t *count);
 
 #endif

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import resource
+import select
 import signal
 import socket
 import struct
@@ -507,6 +508,38 @@ class Text(Directory):
         process.stdin.close()
         self.assertEqual((process.stdout.read(), process.wait()), (b"", 0))
         process.stdout.close()
+
+    def test_a_complete_line_is_answered_within_flush_ms(self):
+        flush_s = 3
+        raw = ["-f", "raw", "-d", "int64", "-s", "-1"]
+        for name, arguments, line, answer, unbroken in (
+            ("a line and then none", ["-f", "csv"], b"1\n", b"1\n", False),
+            ("lines without a pause", ["-f", "csv"], b"1\n", b"1\n", True),
+            ("raw numbers without a pause", raw, int64s(1), int64s(1), True),
+        ):
+            with self.subTest(name):
+                process = subprocess.Popen(
+                    [TALLY, "cumsum", "-u", URL, *arguments, "--flush-ms", str(1000 * flush_s)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,
+                )
+                try:
+                    start = time.monotonic()
+                    sent = 0
+                    while sent == 0 or time.monotonic() - start < 2 * flush_s:
+                        if sent == 0 or unbroken:
+                            process.stdin.write(line)
+                            sent += 1
+                        if select.select([process.stdout], [], [], 0.02)[0]:
+                            break
+                    self.assertLess(time.monotonic() - start, flush_s)
+                    self.assertEqual(process.stdout.read(len(answer)), answer)
+                finally:
+                    process.kill()
+                    process.wait()
+                    process.stdin.close()
+                    process.stdout.close()
 
     def test_spellings_of_numbers(self):
         for text, flags, expected in (
