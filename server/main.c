@@ -1,5 +1,6 @@
 /* tallyd: read the settings, then serve or do what else they say. */
 #include "kernels/device.h"
+#include "proto/byte_size.h"
 #include "server/base/config.h"
 #include "server/sched/device_pool.h"
 #include "server/service.h"
@@ -70,7 +71,7 @@ static int list_devices(FILE *out)
     }
     for (size_t i = 0; i < count; i++) {
         char memory[32];
-        config_size_text(infos[i].memory_bytes, memory, sizeof memory);
+        byte_size_text(infos[i].memory_bytes, memory, sizeof memory);
         (void)fprintf(out, "%zu: %s\n   %s; %s; driver %s; %u compute units; %s%s%s\n", i,
                       infos[i].name, infos[i].platform, kinds[infos[i].kind], infos[i].driver,
                       infos[i].compute_units, memory,

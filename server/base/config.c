@@ -3,13 +3,13 @@
 #include "server/base/config.h"
 
 #include "kernels/machine.h"
+#include "proto/byte_size.h"
 #include "proto/digits.h"
 #include "proto/edit_distance.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 const struct config_row config_rows[] = {
 /* clang-format off */
@@ -56,59 +56,6 @@ void config_variable_name(const char *field, char *text, size_t room)
     }
 }
 
-static const struct {
-    const char *suffix;
-    uint64_t factor;
-} size_suffixes[] = {
-    {"", 1},
-    {"B", 1},
-    {"KiB", CONFIG_KIB},
-    {"K", CONFIG_KIB},
-    {"MiB", CONFIG_MIB},
-    {"M", CONFIG_MIB},
-    {"GiB", CONFIG_GIB},
-    {"G", CONFIG_GIB},
-    {"TiB", CONFIG_TIB},
-    {"T", CONFIG_TIB},
-};
-
-void config_size_text(uint64_t bytes, char *text, size_t room)
-{
-    static const struct {
-        uint64_t factor;
-        const char *unit;
-    } units[] = {
-        {CONFIG_TIB, "TiB"}, {CONFIG_GIB, "GiB"}, {CONFIG_MIB, "MiB"}, {CONFIG_KIB, "KiB"}};
-    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
-        uint64_t factor = units[i].factor;
-        if (bytes >= factor && bytes % factor == 0) {
-            (void)snprintf(text, room, "%llu %s", (unsigned long long)(bytes / factor),
-                           units[i].unit);
-            return;
-        }
-        if (bytes >= 10 * CONFIG_KIB && bytes >= factor) {
-            (void)snprintf(text, room, "%.1f %s", (double)bytes / (double)factor,
-                           units[i].unit);
-            return;
-        }
-    }
-    (void)snprintf(text, room, "%llu byte%s", (unsigned long long)bytes, bytes == 1 ? "" : "s");
-}
-
-/* The factor of a size suffix, 0 if it is none. */
-static uint64_t suffix_factor(const char *suffix)
-{
-    while (*suffix == ' ') {
-        suffix++;
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(size_suffixes); i++) {
-        if (strcasecmp(suffix, size_suffixes[i].suffix) == 0) {
-            return size_suffixes[i].factor;
-        }
-    }
-    return 0;
-}
-
 static enum status check_bounds(const struct config_row *row, const char *source,
                                 const char *text, uint64_t value, struct error *err)
 {
@@ -118,8 +65,8 @@ static enum status check_bounds(const struct config_row *row, const char *source
     if (row->type == CONFIG_SIZE) {
         char low[32];
         char high[32];
-        config_size_text(row->min, low, sizeof low);
-        config_size_text(row->max, high, sizeof high);
+        byte_size_text(row->min, low, sizeof low);
+        byte_size_text(row->max, high, sizeof high);
         return error_set(err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not from %s to %s", source,
                          text, low, high);
     }
@@ -128,16 +75,20 @@ static enum status check_bounds(const struct config_row *row, const char *source
                      row->unit);
 }
 
+static bool read_whole_number(const char *text, uint64_t *number)
+{
+    bool fits = false;
+    size_t digits = digits_read(text, strlen(text), number, &fits);
+    return digits > 0 && fits && text[digits] == '\0';
+}
+
 static enum status set_number(const struct config_row *row, const char *source,
                               const char *text, uint64_t *value, struct error *err)
 {
     uint64_t number = 0;
-    bool fits = false;
-    size_t digits = digits_read(text, strlen(text), &number, &fits);
-    uint64_t factor =
-        row->type == CONFIG_SIZE ? suffix_factor(text + digits) : text[digits] == '\0';
-    if (digits == 0 || !fits || factor == 0 ||
-        __builtin_mul_overflow(number, factor, &number)) {
+    bool right = row->type == CONFIG_SIZE ? byte_size_read(text, &number)
+                                          : read_whole_number(text, &number);
+    if (!right) {
         return error_set(
             err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
             row->type == CONFIG_SIZE

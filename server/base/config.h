@@ -65,9 +65,6 @@ void config_print_man(FILE *out); /* tallyd(8) */
     "send less at once (a tensor may be cut along any axis, along the summed one in " \
     "parts), or ask the operator"
 
-/* Text of a byte count as a person writes it: "64 MiB", "1.5 GiB", "17 bytes". */
-void config_size_text(uint64_t bytes, char *text, size_t room);
-
 /* ---- the table as data: for config_text.c and tests ---- */
 
 enum config_type {

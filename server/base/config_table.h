@@ -11,10 +11,7 @@
 #ifndef TALLY_SERVER_CONFIG_TABLE_H
 #define TALLY_SERVER_CONFIG_TABLE_H
 
-#define CONFIG_KIB UINT64_C(1024)
-#define CONFIG_MIB (CONFIG_KIB * 1024)
-#define CONFIG_GIB (CONFIG_MIB * 1024)
-#define CONFIG_TIB (CONFIG_GIB * 1024)
+#include "proto/byte_size.h"
 
 /* clang-format off */
 /*      field               type    default           min         max               unit
@@ -52,10 +49,10 @@ X(max_connections,     UINT,   "4096",           1,          1000000,          "
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
   "Requests of one client at a time; beyond them it gets 429. A client is a token's name, else the " \
   "subject of a certificate, else an address. 0: no limit.")                                       \
-X(per_client_bytes_per_s, SIZE, "0",             0,          CONFIG_TIB,       "bytes/s",          \
+X(per_client_bytes_per_s, SIZE, "0",             0,          SIZE_TIB,         "bytes/s",          \
   "Bytes of bodies that one client may send, over time; who is ahead gets 429 before the next body. " \
   "0: no limit.")                                                                                  \
-X(per_client_memory,   SIZE,   "0",              0,          64 * CONFIG_TIB,  "bytes",            \
+X(per_client_memory,   SIZE,   "0",              0,          64 * SIZE_TIB,    "bytes",            \
   "Memory that the requests of one client may have together; beyond it 429, and 413 for a request " \
   "that alone needs more. 0: no limit but its part of --memory-budget.")                           \
 X(trusted_proxies,     LIST,   "",               0,          16,               "network",          \
@@ -73,19 +70,19 @@ X(shm_zero_copy,       BOOL,   "false",          0,          1,                "
 X(shm_key_prefix,      TEXT,   "",               0,          200,              "text",             \
   "Names of shared memory objects that clients may register must begin with this.")                \
 GROUP("Limits on requests")                                                                        \
-X(max_body_bytes,      SIZE,   "4GiB",           1,          64 * CONFIG_TIB,  "bytes",            \
+X(max_body_bytes,      SIZE,   "4GiB",           1,          64 * SIZE_TIB,    "bytes",            \
   "Longest request body; a longer one gets 413.")                                                  \
-X(max_header_bytes,    SIZE,   "16KiB",          4096,       16 * CONFIG_MIB,  "bytes",            \
+X(max_header_bytes,    SIZE,   "16KiB",          4096,       16 * SIZE_MIB,    "bytes",            \
   "Request line and headers of one request; also the least buffer of a connection.")               \
 X(max_rank,            UINT,   "64",             1,          LIMIT_RANK,       "dimensions",       \
   "Most dimensions of a tensor.")                                                                  \
-X(memory_budget,       SIZE,   "0",              0,          64 * CONFIG_TIB,  "bytes",            \
+X(memory_budget,       SIZE,   "0",              0,          64 * SIZE_TIB,    "bytes",            \
   "Memory for the tensors and texts of all requests together; large requests wait for it, small ones " \
   "get 503 beyond it. 0: half of what is available to the process at start.")                      \
 X(queue_depth,         UINT,   "1024",           1,          1000000,          "requests",         \
   "Requests that may wait for a device, and large ones that may wait to begin; beyond them clients " \
   "get 503, before their bodies are read.")                                                        \
-X(inline_json_bytes,   SIZE,   "16KiB",          0,          CONFIG_GIB,       "bytes",            \
+X(inline_json_bytes,   SIZE,   "16KiB",          0,          SIZE_GIB,         "bytes",            \
   "JSON texts up to this size are parsed and printed on the HTTP thread, longer ones in the codec " \
   "pool.")                                                                                         \
 GROUP("Deadlines")                                                                                 \
@@ -93,7 +90,7 @@ X(header_timeout_ms,   UINT,   "10000",          1,          86400000,         "
   "From the first byte of a request to the end of its headers.")                                   \
 X(body_timeout_ms,     UINT,   "600000",         1,          86400000,         "ms",               \
   "From the end of the headers to the end of the body.")                                           \
-X(min_upload_rate,     SIZE,   "16KiB",          0,          CONFIG_GIB,       "bytes/s",          \
+X(min_upload_rate,     SIZE,   "16KiB",          0,          SIZE_GIB,         "bytes/s",          \
   "A body that arrives slower than this, after ten seconds of grace, is cut off, and an answer "   \
   "that is read slower, after the time an idle connection has. 0: no minimum.")                    \
 X(answer_timeout_ms,   UINT,   "600000",         1,          86400000,         "ms",               \
@@ -122,11 +119,11 @@ X(gpu_lookback,        CHOICE, "auto",           0,          0,                "
   "on: untried; off: always in two.")                                                              \
 X(batch_max_requests,  UINT,   "256",            1,          4096,             "requests",         \
   "Most requests in one launch.")                                                                  \
-X(batch_max_bytes,     SIZE,   "16MiB",          1,          CONFIG_TIB,       "bytes",            \
+X(batch_max_bytes,     SIZE,   "16MiB",          1,          SIZE_TIB,         "bytes",            \
   "Most tensor bytes in one launch of several requests.")                                          \
 X(batch_delay_us,      UINT,   "0",              0,          1000000,          "us",               \
   "How long an idle device waits for more requests before it runs a batch that is not full.")      \
-X(slice_bytes,         SIZE,   "4MiB",           0,          CONFIG_TIB,       "bytes",            \
+X(slice_bytes,         SIZE,   "4MiB",           0,          SIZE_TIB,         "bytes",            \
   "A tensor of twice this or more is scanned in slices of at least this while its body still "     \
   "arrives, one of eight times this or more also when it is complete, about 5 ms at a time, so "  \
   "that others run between them; where its layout and the axis allow. 0: never.")                  \

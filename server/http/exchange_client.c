@@ -1,5 +1,6 @@
 /* Whose request it is, and what the limits of one client and of the queue say of it; see
  * exchange.h. What is counted for a client goes back at the request's end. Thread: the loop. */
+#include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/http/exchange.h"
@@ -64,9 +65,8 @@ enum status exchange_admit_bytes(struct exchange *x, uint64_t whole, struct erro
     }
     char limit[32];
     char ahead[32];
-    config_size_text(rate, limit, sizeof limit);
-    config_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead,
-                     sizeof ahead);
+    byte_size_text(rate, limit, sizeof limit);
+    byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
     x->request.limit = METRICS_CLIENT_LIMIT_BYTES;
     request_retry_after(&x->request, wait_ns);
     return error_set(err, STATUS_THROTTLED,

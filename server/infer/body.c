@@ -1,6 +1,7 @@
 /* Receives bodies; see body.h. */
 #include "server/infer/body.h"
 
+#include "proto/byte_size.h"
 #include "server/base/config.h"
 #include "server/infer/infer.h"
 #include "server/infer/infer_memory.h"
@@ -32,8 +33,8 @@ enum status body_count_memory(struct request *request, uint64_t bytes, struct er
     if (most == 0 || !request->limited || bytes <= request->client_bytes) {
         return STATUS_OK;
     }
-    config_size_text(most, limit, sizeof limit);
-    config_size_text(bytes, need, sizeof need);
+    byte_size_text(most, limit, sizeof limit);
+    byte_size_text(bytes, need, sizeof need);
     if (bytes > most) {
         return error_set(err, STATUS_TOO_LARGE,
                          "the request needs %s of memory, over %s, the server's "
@@ -80,7 +81,7 @@ static enum status too_large(const struct request *request, uint64_t bytes, cons
 {
     char limit[32];
     char has[64] = "is longer than it may be";
-    config_size_text(request->body.limit, limit, sizeof limit);
+    byte_size_text(request->body.limit, limit, sizeof limit);
     if (bytes > 0) {
         (void)snprintf(has, sizeof has, "has %" PRIu64 " bytes", bytes);
     }

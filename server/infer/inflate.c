@@ -2,6 +2,7 @@
 #define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/infer/inflate.h"
 
+#include "proto/byte_size.h"
 #include "server/base/config.h"
 
 #include <limits.h>
@@ -86,7 +87,7 @@ static enum status begin_next_member(struct inflate *unpack, struct error *err)
 enum status inflate_too_large(const char *which, uint64_t max_bytes, struct error *err)
 {
     char limit[32];
-    config_size_text(max_bytes, limit, sizeof limit);
+    byte_size_text(max_bytes, limit, sizeof limit);
     return error_set(
         err, STATUS_TOO_LARGE,
         "the %s body is over %s, the server's --max-body-bytes: " CONFIG_LESS_ADVICE, which,

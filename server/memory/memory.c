@@ -12,6 +12,7 @@
  * lock. */
 #include "server/memory/memory.h"
 
+#include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/machine.h"
@@ -197,8 +198,8 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
 {
     char need[32];
     char whole[32];
-    config_size_text(bytes, need, sizeof need);
-    config_size_text(memory->options.budget_bytes, whole, sizeof whole);
+    byte_size_text(bytes, need, sizeof need);
+    byte_size_text(memory->options.budget_bytes, whole, sizeof whole);
     return error_set(
         err, STATUS_TOO_LARGE,
         "the request needs %s of memory, and all requests together may have %s, the server's "
@@ -215,9 +216,9 @@ static enum status refuse(const struct memory *memory, uint64_t bytes, uint64_t 
     if (bytes > memory->options.budget_bytes) {
         return memory_never_fits(memory, bytes, err);
     }
-    config_size_text(bytes, need, sizeof need);
-    config_size_text(left, free_now, sizeof free_now);
-    config_size_text(memory->options.budget_bytes, whole, sizeof whole);
+    byte_size_text(bytes, need, sizeof need);
+    byte_size_text(left, free_now, sizeof free_now);
+    byte_size_text(memory->options.budget_bytes, whole, sizeof whole);
     return error_set(err, STATUS_OUT_OF_MEMORY,
                      "the request needs %s of memory, and only %s of %s, the server's "
                      "--memory-budget, are free now: try again after Retry-After seconds, or "
@@ -355,7 +356,7 @@ enum status memory_prepare(struct memory *memory, struct error *err)
     if (grow_shared(memory)) {
         return STATUS_OK;
     }
-    config_size_text(memory->options.small_slab_bytes, need, sizeof need);
+    byte_size_text(memory->options.small_slab_bytes, need, sizeof need);
     return error_set(err, STATUS_OUT_OF_MEMORY,
                      "the system has no %s of memory for the first tensors (ulimit -v, or the "
                      "limit of a container?)",
