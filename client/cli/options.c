@@ -4,6 +4,7 @@
 
 #include "client/cli/terminal.h"
 #include "client/text.h"
+#include "proto/byte_size.h"
 #include "proto/edit_distance.h"
 #include "proto/macros.h"
 
@@ -91,6 +92,16 @@ static bool parse_integer(const struct option_row *row, const char *text, int64_
     return errno == 0 && end != text && *end == '\0' && in_bounds(row, (double)*number);
 }
 
+static bool parse_size(const struct option_row *row, const char *text, int64_t *number)
+{
+    uint64_t bytes = 0;
+    if (!byte_size_read(text, &bytes) || !in_bounds(row, (double)bytes)) {
+        return false;
+    }
+    *number = (int64_t)bytes; /* every size has a bound */
+    return true;
+}
+
 static bool parse_number(const struct option_row *row, const char *text, double *number)
 {
     char *end = NULL;
@@ -139,6 +150,16 @@ static const char *type_of_alias(const char *word)
     return word;
 }
 
+/* A bound in digits, whatever its size, as who reads it would write it. */
+static void bound_text(const struct option_row *row, double bound, char *text, size_t room)
+{
+    if (row->kind == OPTION_SIZE) {
+        byte_size_text((uint64_t)bound, text, room);
+    } else {
+        (void)snprintf(text, room, "%.15g", bound);
+    }
+}
+
 /* Store an option's value, NULL of a flag, or complain. */
 static int take_value(enum command_id command, const struct option_row *row, const char *value,
                       struct settings *settings)
@@ -170,6 +191,10 @@ static int take_value(enum command_id command, const struct option_row *row, con
         expected = "an integer";
         right = parse_integer(row, value, to);
         break;
+    case OPTION_SIZE:
+        expected = "a size (65536, 64KiB, 64MiB)";
+        right = parse_size(row, value, to);
+        break;
     case OPTION_NUMBER:
         expected = "a number";
         right = parse_number(row, value, to);
@@ -186,8 +211,12 @@ static int take_value(enum command_id command, const struct option_row *row, con
         return EXIT_DONE;
     }
     if (row->least < row->most) {
-        return complain(EXIT_USAGE, "--%s %s: expected %s from %g to %g", row->name, value,
-                        expected, row->least, row->most);
+        char least[WORD_TEXT];
+        char most[WORD_TEXT];
+        bound_text(row, row->least, least, sizeof least);
+        bound_text(row, row->most, most, sizeof most);
+        return complain(EXIT_USAGE, "--%s %s: expected %s from %s to %s", row->name, value,
+                        expected, least, most);
     }
     return complain(EXIT_USAGE, "--%s %s: expected %s%s", row->name, value, expected,
                     suggestion.text);

@@ -86,6 +86,7 @@ enum option_kind {
     OPTION_FILE,    /* const char *, completed as a file name */
     OPTION_CHOICE,  /* const char *, one of `choices` */
     OPTION_INTEGER, /* int64_t, from least to most */
+    OPTION_SIZE,    /* int64_t, the same in bytes, with or without a unit */
     OPTION_NUMBER,  /* double, from least to most */
     OPTION_LIST     /* struct number_list */
 };

@@ -398,6 +398,14 @@ class Cumsum(Directory):
             (["cumsum", source, "--axis"], "--axis N"),
             (["cumsum", source, "--precision", "half"], "wide native"),
             (["cumsum", source, "--exclusive=yes"], "no value"),
+            (["cumsum", source, "--part-bytes", "0"], "from 1 byte to 1 GiB"),
+            (["cumsum", source, "--part-bytes", "1073741825"], "from 1 byte to 1 GiB"),
+            (["cumsum", source, "--part-bytes", "2GiB"], "2GiB: expected a size (65536, 64KiB, 64MiB) from"),
+            (["cumsum", source, "--part-bytes", "99999999TiB"], "from 1 byte to 1 GiB"),
+            (["cumsum", source, "--part-bytes", "-1"], "-1: expected a size"),
+            (["cumsum", source, "--part-bytes", "64MB"], "64MB: expected a size"),
+            (["cumsum", source, "--flush-ms", "-1"], "an integer from 0 to 1000000"),
+            (["cumsum", source, "--deadline", "0"], "a number from 0.001 to 1000000000"),
             (["cumsum", source, "two"], "unexpected"),
             (["cumsum", source, "--dtype", "float32", "--shape", "2"], "NPY"),
             (["cumsum", raw], "--dtype float32 --shape 3,4"),
@@ -422,6 +430,24 @@ class Cumsum(Directory):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
         self.assert_failed(tally("cumsum", source, "-o", "/nonexistent/x"), 7, "/nonexistent/x")
         self.assert_failed(tally("cumsum", source, "-o", "/dev/full"), 7, "No space left")
+
+    def test_parts_have_the_size_that_was_asked_for_in_any_unit(self):
+        source = self.path("in.npy", npy("<i8", (4, 128), bytes(4096)))
+        for size, part_bytes in (
+            ("1024", 1024),
+            ("1KiB", 1024),
+            ("1 kib", 1024),
+            ("2K", 2048),
+            ("1MiB", 4096),
+            ("64M", 4096),
+            ("1GiB", 4096),
+        ):
+            with self.subTest(size), Server(
+                lambda *_: answer(b'{"error":"no","code":"no"}', status="400 X")
+            ) as s:
+                done = tally("cumsum", source, "-a", "1", "--part-bytes", size, url=s.url)
+                self.assert_failed(done, 1, "no")
+                self.assertRegex(s.heads[0].lower(), rf"content-length: {part_bytes}\b")
 
     def test_nobody_listening(self):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
