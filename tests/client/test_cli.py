@@ -400,7 +400,10 @@ class Cumsum(Directory):
             (["cumsum", source, "--exclusive=yes"], "no value"),
             (["cumsum", source, "--part-bytes", "0"], "from 1 byte to 1 GiB"),
             (["cumsum", source, "--part-bytes", "1073741825"], "from 1 byte to 1 GiB"),
-            (["cumsum", source, "--part-bytes", "2GiB"], "2GiB: expected a size (65536, 64KiB, 64MiB) from"),
+            (
+                ["cumsum", source, "--part-bytes", "2GiB"],
+                "2GiB: expected a size (65536, 64KiB, 64MiB) from",
+            ),
             (["cumsum", source, "--part-bytes", "99999999TiB"], "from 1 byte to 1 GiB"),
             (["cumsum", source, "--part-bytes", "-1"], "-1: expected a size"),
             (["cumsum", source, "--part-bytes", "64MB"], "64MB: expected a size"),
