@@ -42,7 +42,7 @@
 enum {
     TURN_US = 500,
     HTTP_STOP_RUNS = 16,
-    ROOMY_DAEMONS = 4, /* the first of a loop: the few connections that large bodies come by */
+    ROOMY_DAEMONS = 4, /* of a loop, the first: most large bodies come by their connections */
     ROOMY_BUFFER = 64 << 10,
     DRAIN_BEAT_MS = 10 /* between heartbeats of a drain: nobody waits long for an exit */
 };
@@ -340,8 +340,8 @@ static void run_once(struct http_daemon *daemon)
     daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
 }
 
-/* A run reads once from each connection, by half a buffer. Where buffers are small a long body has
- * several runs, so that all bodies on the loop come at the same pace. */
+/* A run reads once from each connection, half a buffer at most. Where buffers are small, a body that
+ * fills them has several runs, so that all bodies on the loop come at the same pace. */
 static void run_in_turn(struct http_daemon *daemon)
 {
     size_t runs = 0;

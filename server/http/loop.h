@@ -29,7 +29,7 @@ struct http_daemon {
     bool need_run;
     uint64_t runs;       /* so far: who has waited for one was looked at in it */
     bool progress;       /* since the run began: somebody was called with something new */
-    bool reading;        /* since the run began: a body that fills its buffer */
+    bool reading;        /* since the run began: a body that filled its share of a buffer */
     unsigned quiet_runs; /* in a row, without */
     size_t polled;       /* exchanges whose answer MHD asks for: away, and not held */
     size_t answering;    /* and in REQUEST_ANSWERING */

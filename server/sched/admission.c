@@ -125,15 +125,21 @@ static bool grant(struct admission *admission, struct request *request, uint64_t
     return true;
 }
 
+/* Until claims of so many bytes are through, where the last of them shares the loop with all that
+ * are active: bodies come side by side, and who takes a place that became free shares, too. */
+static uint64_t time_for(const struct admission *admission, uint64_t bytes)
+{
+    bytes += admission->active_bytes;
+    return (uint64_t)((double)bytes * admission->ns_per_byte * CAUTION);
+}
+
 /* Its deadline comes before it can be through, were it to begin now. */
 static bool is_hopeless(const struct admission *admission, const struct request *request,
                         uint64_t now_ns)
 {
     const struct admission_hold *hold = &request->admission;
-    /* Bodies come side by side, and who takes the place of one that is through shares, too. */
-    uint64_t beside = hold->wanted + admission->active_bytes;
-    uint64_t needs_ns = (uint64_t)((double)beside * admission->ns_per_byte * CAUTION);
-    return request->deadline_ns != 0 && now_ns + needs_ns > request->deadline_ns;
+    return request->deadline_ns != 0 &&
+           now_ns + time_for(admission, hold->wanted) > request->deadline_ns;
 }
 
 /* Requests that leave the line, oldest first, to be handed on outside the lock. */
@@ -218,10 +224,10 @@ static void hand_on(struct leaving *leaving)
 
 /* ---- before the body ---- */
 
-/* Claims in the line that go before one more of this client and priority: its own, and as much
+/* Its claim and those in the line that go before it: of its own client and priority, and as much
  * of each other client, as turns go. Thread: a holder of the lock. */
-static uint64_t bytes_before(struct admission *admission, const struct request *request,
-                             uint64_t claim)
+static uint64_t bytes_in_line(struct admission *admission, const struct request *request,
+                              uint64_t claim)
 {
     const struct client *client = request->client;
     uint64_t own = claim;
@@ -244,7 +250,7 @@ static uint64_t bytes_before(struct admission *admission, const struct request *
     }
     others += flow < own ? flow : own;
     uint64_t late = request->high ? (own + others - claim) / FAIR_AHEAD : 0; /* of the others */
-    return own + others + late + admission->active_bytes / 2;
+    return own + others + late;
 }
 
 enum status admission_check(struct admission *admission, const struct request *request,
@@ -257,8 +263,7 @@ enum status admission_check(struct admission *admission, const struct request *r
     MUST(pthread_mutex_lock(&admission->lock));
     size_t waiting = admission->line.count;
     bool crowd = waiting > 0 || admission->active >= ADMISSION_PLACES;
-    uint64_t before = crowd ? bytes_before(admission, request, claim) : 0;
-    *wait_ns = (uint64_t)((double)before * admission->ns_per_byte * CAUTION);
+    *wait_ns = crowd ? time_for(admission, bytes_in_line(admission, request, claim)) : 0;
     MUST(pthread_mutex_unlock(&admission->lock));
     if (waiting >= admission->max_waiting) {
         return error_set(err, STATUS_QUEUE_FULL,

@@ -398,8 +398,7 @@ static void who_cannot_be_through_in_time_is_refused_before_its_body(void **stat
     assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, &err),
                      STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "deadline"));
-    assert_true(wait_ns >
-                100 * NS_PER_MS); /* five in the line, two of work left of the others */
+    assert_true(wait_ns > 100 * NS_PER_MS); /* five in the line, four that are active */
     new->deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
     assert_int_equal(admission_check(f->admission, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
     struct request *late = crowd[2 * ADMISSION_PLACES];
@@ -414,6 +413,44 @@ static void who_cannot_be_through_in_time_is_refused_before_its_body(void **stat
     expect_admitted(f, crowd[2 * ADMISSION_PLACES + 2]);
     expect_admitted(f, crowd[2 * ADMISSION_PLACES + 3]);
     for (int i = 2 * ADMISSION_PLACES + 1; i < CROWD; i++) {
+        leave(f, crowd[i]);
+    }
+}
+
+/* Bodies come side by side: who begins beside three others is through when four are, not when
+ * what is left of the three is. The header is judged by the same time as who waits. */
+static void who_begins_needs_the_time_of_all_that_are_active(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct error err = ERROR_INIT;
+    uint64_t next_ns = 0;
+    uint64_t behind_one_ns = 0;
+    struct request *crowd[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    struct request *late = request_of(f, &client);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        crowd[i] = request_of(f, &client);
+        assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        (void)usleep(20000); /* it takes so long */
+        admission_finish(f->admission, crowd[i]);
+        expect_admitted(f, crowd[i + ADMISSION_PLACES]);
+    }
+    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &next_ns, NULL), STATUS_OK);
+    late->deadline_ns = clock_now_ns() + next_ns * 8 / 10;
+    assert_int_equal(admission_check(f->admission, late, 100 * MIB, &next_ns, &err),
+                     STATUS_QUEUE_FULL);
+    assert_false(enter(f, late, 100 * MIB));
+    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &behind_one_ns, NULL),
+                     STATUS_OK);
+    uint64_t one_ns = next_ns / (ADMISSION_PLACES + 1);
+    assert_in_range(behind_one_ns, next_ns + one_ns - 1000, next_ns + one_ns + 1000);
+    (void)admission_sweep(f->admission, clock_now_ns());
+    expect_ended(f, late, STATUS_DEADLINE_PASSED);
+    free(new);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
         leave(f, crowd[i]);
     }
 }
@@ -435,6 +472,7 @@ int main(void)
         T(the_line_is_bounded_and_says_so_before_a_body_is_read),
         T(a_claim_beyond_the_budget_is_refused_for_good),
         T(who_cannot_be_through_in_time_is_refused_before_its_body),
+        T(who_begins_needs_the_time_of_all_that_are_active),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
