@@ -23,7 +23,7 @@ ROOT = HERE.parent.parent
 BIN = ROOT / os.environ.get("TALLY_BIN", "build/bin")
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
-QUIET = 0.5  # load average: beside more, figures are off, ratios less so
+QUIET = 0.2  # processors that others keep busy: beside more, figures are off, ratios less so
 PREFIX = f"tally_bench_{os.getpid()}_"  # of files in shared folders
 
 
@@ -31,6 +31,20 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def machine_busy():
+    """Processor seconds that the machine, and the one it runs on, has spent since it began."""
+    words = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    ticks = [int(word) for word in words]
+    return (sum(ticks[:8]) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def others_busy(seconds=1):
+    """Processors that are busy while this program rests."""
+    began, before = time.monotonic(), machine_busy()
+    time.sleep(seconds)
+    return (machine_busy() - before) / (time.monotonic() - began)
 
 
 def cpu_seconds(pid):

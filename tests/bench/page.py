@@ -61,13 +61,14 @@ def runs(sections):
     lines = [f"Machine: {facts['cores']} cores of an {facts['cpu']}, {caches}; {facts['system']}."]
     together = {}
     for name, document in sections.items():
-        about = document["machine"]
-        key = (about["began"], about["command"], f"load {about['load_average']:.1f} before it")
-        together.setdefault(key, []).append(f"{name} ({about['seconds']:.0f} s)")
-    for (began, command, busy), names in together.items():
-        words = f"- {began}, `{command}`, {busy}: {', '.join(names)}."
-        lines += textwrap.wrap(words, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
-    if max(document["machine"]["load_average"] for document in sections.values()) > load.QUIET:
+        run = document["run"]
+        day, minute = run["began"].split()
+        key = " ".join([day + ",", "`tests/bench/run.py", *run["options"]]) + "`"
+        together.setdefault(key, []).append(f"{name} {minute} ({run['seconds']:.0f} s)")
+    for how, names in together.items():
+        words = f"{how}: {', '.join(names)}."
+        lines += textwrap.wrap(words, COLUMNS, break_on_hyphens=False)
+    if max(document["run"]["others"] for document in sections.values()) > load.QUIET:
         lines += [
             "",
             "**Other programs were at work on the machine: a trial run, no figures to go by.**",

@@ -65,9 +65,6 @@ def machine():
         "cores": os.cpu_count(),
         "caches": caches(),
         "system": system(),
-        "load_average": os.getloadavg()[0],
-        "began": time.strftime("%Y-%m-%d %H:%M"),
-        "command": " ".join(["tests/bench/run.py", *sys.argv[1:]]),
     }
 
 
@@ -94,6 +91,16 @@ def arguments():
     return settings
 
 
+def options_of(settings):
+    """What makes a section another one, as on the command line."""
+    words = ["--quick"] * settings.quick + ["--cpu-time"] * settings.cpu_time
+    for name in ("match", "rounds", "bytes", "engines"):
+        value = getattr(settings, name)
+        if value is not None:
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return words
+
+
 def section_rows(name, settings):
     """The rows of a section; one that fails as a whole does not take the others along."""
     try:
@@ -112,18 +119,20 @@ def main():
     settings = arguments()
     settings.out.mkdir(parents=True, exist_ok=True)
     facts = machine()
-    print(
-        f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.2f} before the run"
-    )
-    if facts["load_average"] > load.QUIET:
-        print("bench: the machine is busy; figures will be off, ratios less so", file=sys.stderr)
+    print(f"{facts['cpu']}, {facts['cores']} cores")
     tables = {}
     for name in settings.only or (QUICK if settings.quick else SECTIONS):
+        run = {"options": options_of(settings), "began": time.strftime("%Y-%m-%d %H:%M")}
+        run["others"] = round(load.others_busy(), 2)
+        if run["others"] > load.QUIET:
+            settings.note(
+                f"{name}: others keep {run['others']} processors busy; figures will be off"
+            )
         began = time.monotonic()
         rows = section_rows(name, settings)
         tables[name] = rows
-        facts["seconds"] = round(time.monotonic() - began, 1)
-        document = {"machine": facts, "rows": [row.as_json() for row in rows]}
+        run["seconds"] = round(time.monotonic() - began, 1)
+        document = {"machine": facts, "run": run, "rows": [row.as_json() for row in rows]}
         (settings.out / f"{name}.json").write_text(json.dumps(document, indent=1))
     print_table(tables)
     plots.draw_all(page.read_sections(settings.out), settings.out)

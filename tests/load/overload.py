@@ -49,7 +49,6 @@ MULTIPLES = (1, 2, 4, 8)
 LEAST_OF_PEAK = 0.95
 MOST_OF_ALONE = 2.0
 POLITE_SHARE = 0.1
-QUIET = 0.2  # processors that others may take: what is measured beside more is measured again
 NOISY = 0.5  # beside more than this nothing is proved
 PIECE = 0.5  # seconds, of which one percentile each is taken
 PATIENCE_AT_ONCE = 0.02  # so that there is some for every measurement
@@ -227,13 +226,6 @@ def summed_up(output, kinds):
     return run
 
 
-def machine_busy():
-    """Processor seconds that the machine, and the one it runs on, has spent since it began."""
-    words = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    ticks = [int(word) for word in words]
-    return (sum(ticks[:8]) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
-
-
 def cpu_of(pid):
     """Processor seconds of a process, from its clock."""
     return time.clock_gettime((~pid << 3) | 2)
@@ -298,7 +290,7 @@ class Load:
         """`ours` are further processes that belong to the measurement."""
         command = self.command(server, kinds, **options)
         ours = [server.pid, *ours]
-        began, busy, times = time.monotonic(), machine_busy(), os.times()
+        began, busy, times = time.monotonic(), load.machine_busy(), os.times()
         before = sum(map(cpu_of, ours))
         with under_way(command) as child:
             if important:
@@ -309,7 +301,7 @@ class Load:
         after = os.times()
         spent = sum(after[:4]) - sum(times[:4]) + sum(map(cpu_of, ours)) - before
         run = summed_up(output, kinds)
-        run.others_cpu = max(0, (machine_busy() - busy - spent) / (time.monotonic() - began))
+        run.others_cpu = max(0, (load.machine_busy() - busy - spent) / (time.monotonic() - began))
         return run
 
 
@@ -333,18 +325,18 @@ class Bench:
         """While other programs on the machine are busy, for a small part of the patience."""
         others = math.inf
         least = self.patience - self.settings.patience * PATIENCE_AT_ONCE
-        while self.patience > max(0, least) and others > QUIET:
-            busy, began = machine_busy(), time.monotonic()
+        while self.patience > max(0, least) and others > load.QUIET:
+            busy, began = load.machine_busy(), time.monotonic()
             time.sleep(0.25)
-            others = (machine_busy() - busy) / (time.monotonic() - began)
-            self.patience -= 0.25 * (others > QUIET)
+            others = (load.machine_busy() - busy) / (time.monotonic() - began)
+            self.patience -= 0.25 * (others > load.QUIET)
 
     def quietly(self, measure):
         """The runs of a measurement; of several measurements if others took part of the machine
         during the first of its runs, and then the quietest."""
         tries = []
         while not tries or (
-            tries[-1][0].others_cpu > QUIET and self.patience > 0 and len(tries) < MOST_TRIES
+            tries[-1][0].others_cpu > load.QUIET and self.patience > 0 and len(tries) < MOST_TRIES
         ):
             self.await_quiet()
             began = time.monotonic()
@@ -658,7 +650,7 @@ class Verdict:
         return "unclear" if self.others_cpu > NOISY else "reached" if self.met else "MISSED"
 
     def __str__(self):
-        others = f" (others took {self.others_cpu:.1f} processors)" * (self.others_cpu > QUIET)
+        others = f" (others took {self.others_cpu:.1f} processors)" * (self.others_cpu > load.QUIET)
         return f"{self.word():7}  {self.text}{others}"
 
 
