@@ -90,7 +90,7 @@ static void keep_secrets(const struct config *config)
     }
 }
 
-static int act(struct config *config, struct error *err)
+static int run_action(struct config *config, struct error *err)
 {
     switch (config->action) {
     case CONFIG_HELP:
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     tune_malloc();
     if (config_parse(argc, (const char *const *)argv, (const char *const *)environ, &config,
                      &err) == STATUS_OK) {
-        code = act(&config, &err);
+        code = run_action(&config, &err);
     } else {
         (void)fprintf(stderr, "tallyd: %s\n", err.detail);
     }

@@ -59,8 +59,8 @@ static enum status open_tracer(const struct config *config, struct server *serve
                                             : tracer_open(&options, &server->tracer, err);
 }
 
-static enum status build(struct config *config, struct server *server, struct http **http,
-                         struct error *err)
+static enum status build_server(struct config *config, struct server *server,
+                                struct http **http, struct error *err)
 {
     const struct log_options log = {.fd = STDERR_FILENO,
                                     .json = config->log_format == 1,
@@ -179,7 +179,7 @@ static enum server_phase phase_of(const struct run *run)
     return server_phase(run->server);
 }
 
-static void enter(struct run *run, enum server_phase phase)
+static void enter_phase(struct run *run, enum server_phase phase)
 {
     atomic_store_explicit(&run->server->phase, phase, memory_order_relaxed);
 }
@@ -200,7 +200,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 }
 
 /* Duties of every tick, in every phase. */
-static void tick(struct run *run, uint64_t now_ns)
+static void do_every_tick(struct run *run, uint64_t now_ns)
 {
     run->deadline_ns = earlier(queue_sweep(run->server->queue, now_ns),
                                codec_pool_sweep(run->server->codecs, now_ns));
@@ -225,11 +225,11 @@ static int follow_devices(struct run *run)
     enum device_pool_health health = device_pool_health(run->server->devices);
     struct log *log = run->server->log;
     if (phase_of(run) == SERVER_STARTING && health == DEVICE_POOL_USABLE) {
-        enter(run, SERVER_READY);
+        enter_phase(run, SERVER_READY);
         run->was_ready = true;
         log_message(log, LOG_INFO, "ready");
     } else if (phase_of(run) == SERVER_READY && health == DEVICE_POOL_BROKEN) {
-        enter(run, SERVER_STARTING);
+        enter_phase(run, SERVER_STARTING);
         log_message(log, LOG_ERROR, "not ready: no device is in working order");
     } else if (!run->was_ready && health == DEVICE_POOL_BROKEN) {
         log_message(log, LOG_ERROR, "none of the OpenCL devices can be used; giving up");
@@ -250,7 +250,7 @@ static void begin_drain(struct run *run, int signal_number, uint64_t now_ns)
     const struct config *config = run->server->config;
     bool waits = signal_number == SIGTERM && is_balanced(run, now_ns);
     uint64_t delay_ms = waits ? config->drain_delay_ms : 0;
-    enter(run, SERVER_DRAINING);
+    enter_phase(run, SERVER_DRAINING);
     run->close_ns = now_ns + delay_ms * NS_PER_MS;
     if (delay_ms > 0) {
         log_message(run->server->log, LOG_INFO,
@@ -262,7 +262,7 @@ static void begin_drain(struct run *run, int signal_number, uint64_t now_ns)
 static void begin_closing(struct run *run, uint64_t now_ns)
 {
     uint64_t timeout_s = run->server->config->drain_timeout_s;
-    enter(run, SERVER_CLOSING);
+    enter_phase(run, SERVER_CLOSING);
     run->give_up_ns = now_ns + timeout_s * NS_PER_S;
     http_drain(run->http);
     log_message(run->server->log, LOG_INFO,
@@ -292,7 +292,7 @@ static int follow_drain(struct run *run, uint64_t now_ns)
 }
 
 /* Serve until a signal and drain. Returns the exit code. */
-static int serve(struct server *server, struct http *http)
+static int serve_until_signal(struct server *server, struct http *http)
 {
     struct run run = {.server = server, .http = http};
     sigset_t signals;
@@ -302,7 +302,7 @@ static int serve(struct server *server, struct http *http)
         struct timespec wait = clock_timespec(wait_ns(&run, clock_now_ns()));
         int caught = sigtimedwait(&signals, NULL, &wait);
         uint64_t now_ns = clock_now_ns();
-        tick(&run, now_ns);
+        do_every_tick(&run, now_ns);
         if (caught > 0 && phase_of(&run) >= SERVER_DRAINING) {
             log_message(server->log, LOG_WARN, "second signal: stopping at once");
             code = EXIT_CODE_FAILED;
@@ -314,7 +314,7 @@ static int serve(struct server *server, struct http *http)
                                                     : follow_drain(&run, now_ns);
         }
     }
-    enter(&run, SERVER_STOPPING);
+    enter_phase(&run, SERVER_STOPPING);
     return code;
 }
 
@@ -323,8 +323,8 @@ int service_run(struct config *config, struct error *err)
     struct server server = {.config = config, .phase = SERVER_STARTING};
     struct http *http = NULL;
     service_block_signals();
-    enum status status = build(config, &server, &http, err);
-    int code = status == STATUS_OK ? serve(&server, http) : exit_code_of(status);
+    enum status status = build_server(config, &server, &http, err);
+    int code = status == STATUS_OK ? serve_until_signal(&server, http) : exit_code_of(status);
     if (status != STATUS_OK) {
         (void)fprintf(stderr, "tallyd: %s\n", err->detail);
     }

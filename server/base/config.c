@@ -170,8 +170,8 @@ static enum status extend_list(const struct config_row *row, const char *source,
     }
 }
 
-static enum status set(struct config *config, const struct config_row *row, const char *source,
-                       const char *text, struct error *err)
+static enum status set_field(struct config *config, const struct config_row *row,
+                             const char *source, const char *text, struct error *err)
 {
     void *field = (char *)config + row->offset;
     switch (row->type) {
@@ -193,7 +193,7 @@ static enum status set(struct config *config, const struct config_row *row, cons
     return error_set(err, STATUS_INTERNAL, "%s has no type", source);
 }
 
-static void clear(struct config *config, const struct config_row *row)
+static void clear_field(struct config *config, const struct config_row *row)
 {
     void *field = (char *)config + row->offset;
     if (row->type == CONFIG_TEXT) {
@@ -341,14 +341,14 @@ static enum status parse_word(struct arguments *arguments, struct config *config
     const char *value = NULL;
     TRY(flag_value(row, flag, equals == NULL ? NULL : equals + 1, arguments, &value, err));
     if (row->type == CONFIG_LIST && !cleared[row - config_rows]) {
-        clear(config, row); /* the first flag replaces the default */
+        clear_field(config, row); /* the first flag replaces the default */
         cleared[row - config_rows] = true;
     }
-    return set(config, row, flag, value, err);
+    return set_field(config, row, flag, value, err);
 }
 
 /* The value of an environment variable, NULL if unset. */
-static const char *lookup(const char *const *environment, const char *name)
+static const char *environment_value(const char *const *environment, const char *name)
 {
     size_t length = strlen(name);
     for (; environment != NULL && *environment != NULL; environment++) {
@@ -369,8 +369,8 @@ static enum status read_environment(const char *const *environment, struct confi
         if (row->field != NULL) {
             char name[FLAG_BYTES];
             config_variable_name(row->field, name, sizeof name);
-            const char *value = lookup(environment, name);
-            TRY(set(config, row, name, value == NULL ? row->initial : value, err));
+            const char *value = environment_value(environment, name);
+            TRY(set_field(config, row, name, value == NULL ? row->initial : value, err));
         }
     }
     return STATUS_OK;
@@ -418,7 +418,7 @@ void config_deinit(struct config *config)
 {
     for (size_t i = 0; i < config_row_count; i++) {
         if (config_rows[i].field != NULL) {
-            clear(config, &config_rows[i]);
+            clear_field(config, &config_rows[i]);
         }
     }
 }

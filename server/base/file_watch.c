@@ -21,7 +21,7 @@ static struct file_stamp stamp_of(const char *path)
     return stamp;
 }
 
-static bool same(const struct file_stamp *a, const struct file_stamp *b)
+static bool stamps_equal(const struct file_stamp *a, const struct file_stamp *b)
 {
     return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
            a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
@@ -49,8 +49,8 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
     }
     for (size_t i = 0; i < watch->count; i++) {
         struct file_stamp now = stamp_of(watch->paths[i]);
-        settled = settled && same(&now, &watch->seen[i]);
-        changed = changed || !same(&now, &watch->taken[i]);
+        settled = settled && stamps_equal(&now, &watch->seen[i]);
+        changed = changed || !stamps_equal(&now, &watch->taken[i]);
         watch->seen[i] = now;
     }
     watch->look_ns = clock_now_ns() + LOOK_NS; /* a tick may come late */

@@ -56,7 +56,7 @@ struct answer {
 };
 
 PRINTF_LIKE(2, 3)
-static bool fail(struct http_post *post, const char *format, ...)
+static bool post_fail(struct http_post *post, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -65,7 +65,7 @@ static bool fail(struct http_post *post, const char *format, ...)
     return false;
 }
 
-static void disconnect(struct http_post *post)
+static void post_disconnect(struct http_post *post)
 {
     if (post->fd >= 0) {
         (void)close(post->fd);
@@ -116,7 +116,7 @@ static bool connect_to(struct http_post *post, const struct addrinfo *to, uint64
     socklen_t size = sizeof error;
     post->fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (post->fd < 0) {
-        return fail(post, "no socket: %s", strerrordesc_np(errno));
+        return post_fail(post, "no socket: %s", strerrordesc_np(errno));
     }
     if (connect(post->fd, to->ai_addr, to->ai_addrlen) == 0) {
         return true;
@@ -129,9 +129,9 @@ static bool connect_to(struct http_post *post, const struct addrinfo *to, uint64
         (void)getsockopt(post->fd, SOL_SOCKET, SO_ERROR, &error, &size);
     }
     if (error != 0) {
-        disconnect(post);
-        return fail(post, "cannot connect to %.40s: %s", post->authority,
-                    strerrordesc_np(error));
+        post_disconnect(post);
+        return post_fail(post, "cannot connect to %.40s: %s", post->authority,
+                         strerrordesc_np(error));
     }
     return true;
 }
@@ -143,7 +143,7 @@ static bool connect_to_any(struct http_post *post)
     struct addrinfo *all = NULL;
     int code = getaddrinfo(post->host, post->port, &wanted, &all);
     if (code != 0) {
-        return fail(post, "cannot find %.40s: %s", post->host, gai_strerror(code));
+        return post_fail(post, "cannot find %.40s: %s", post->host, gai_strerror(code));
     }
     uint64_t left = 0;
     for (const struct addrinfo *each = all; each != NULL; each = each->ai_next) {
@@ -172,9 +172,9 @@ static bool send_bytes(struct http_post *post, const char *from, size_t bytes, i
             bytes -= (size_t)count;
         } else if (errno != EAGAIN) {
             post->hung_up = errno == EPIPE || errno == ECONNRESET;
-            return fail(post, "it hung up on a request: %s", strerrordesc_np(errno));
+            return post_fail(post, "it hung up on a request: %s", strerrordesc_np(errno));
         } else if (!wait_ready(post, POLLOUT, UINT64_MAX)) {
-            return fail(post, "it did not take a request in time");
+            return post_fail(post, "it did not take a request in time");
         }
     }
     return true;
@@ -192,7 +192,7 @@ static bool send_request(struct http_post *post, const char *text, size_t bytes)
                               "\r\n",
                               post->path, post->authority, bytes);
     if (head_bytes < 0) {
-        return fail(post, "no memory for a request");
+        return post_fail(post, "no memory for a request");
     }
     bool sent = send_bytes(post, head, (size_t)head_bytes, MSG_MORE) &&
                 send_bytes(post, text, bytes, 0);
@@ -225,14 +225,14 @@ static const char *next_line(struct http_post *post)
         if (end != NULL) {
             post->parsed = (size_t)(end + 1 - post->head);
             if (!is_line(line, end)) {
-                (void)fail(post, "its answer is not HTTP/1.1");
+                (void)post_fail(post, "its answer is not HTTP/1.1");
                 return NULL;
             }
             end[-1] = '\0';
             return line;
         }
         if (post->received == HEAD_MAX) {
-            (void)fail(post, "the head of its answer is over %d bytes", HEAD_MAX);
+            (void)post_fail(post, "the head of its answer is over %d bytes", HEAD_MAX);
             return NULL;
         }
         ssize_t count =
@@ -241,10 +241,10 @@ static const char *next_line(struct http_post *post)
             post->received += (size_t)count;
         } else if (count == 0 || errno != EAGAIN) {
             post->hung_up = post->received == 0 && (count == 0 || errno == ECONNRESET);
-            (void)fail(post, "it hung up before its answer was there");
+            (void)post_fail(post, "it hung up before its answer was there");
             return NULL;
         } else if (!wait_ready(post, POLLIN, UINT64_MAX)) {
-            (void)fail(post, "it did not answer in time");
+            (void)post_fail(post, "it did not answer in time");
             return NULL;
         }
     }
@@ -297,11 +297,11 @@ static bool read_answer(struct http_post *post, struct answer *answer)
         *answer = (struct answer){0};
         const char *line = next_line(post);
         if (line != NULL && !parse_status(line, answer)) {
-            return fail(post, "its answer is not HTTP/1.1");
+            return post_fail(post, "its answer is not HTTP/1.1");
         }
         while (line != NULL && (line = next_line(post)) != NULL && line[0] != '\0') {
             if (!parse_field(line, answer)) {
-                return fail(post, "its answer is not HTTP/1.1");
+                return post_fail(post, "its answer is not HTTP/1.1");
             }
         }
         if (line == NULL) {
@@ -325,7 +325,7 @@ const char *http_post_send(struct http_post *post, const char *text, size_t byte
     struct answer answer;
     post->deadline_ns = deadline_ns;
     if (post->fd >= 0 && !is_reusable(post)) {
-        disconnect(post);
+        post_disconnect(post);
     }
     bool kept;
     do {
@@ -334,12 +334,12 @@ const char *http_post_send(struct http_post *post, const char *text, size_t byte
         if ((kept || connect_to_any(post)) && send_request(post, text, bytes) &&
             read_answer(post, &answer)) {
             if (!answer.keep) {
-                disconnect(post);
+                post_disconnect(post);
             }
-            (void)fail(post, "it answers %u", answer.status);
+            (void)post_fail(post, "it answers %u", answer.status);
             return answer.status / 100 == 2 ? NULL : post->failure;
         }
-        disconnect(post);
+        post_disconnect(post);
     } while (kept && post->hung_up);
     return post->failure;
 }
@@ -405,7 +405,7 @@ void http_post_destroy(struct http_post *post)
     if (post == NULL) {
         return;
     }
-    disconnect(post);
+    post_disconnect(post);
     free(post->host);
     free(post->authority);
     free(post->port);

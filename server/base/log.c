@@ -59,7 +59,7 @@ static bool room_for(const struct log_line *line, size_t bytes)
     return line->used + bytes + RESERVE <= LOG_LINE_BYTES;
 }
 
-static void put(struct log_line *line, const char *bytes, size_t count)
+static void line_put(struct log_line *line, const char *bytes, size_t count)
 {
     if (room_for(line, count)) {
         memcpy(line->text + line->used, bytes, count);
@@ -69,7 +69,7 @@ static void put(struct log_line *line, const char *bytes, size_t count)
 
 static void put_string(struct log_line *line, const char *text)
 {
-    put(line, text, strlen(text));
+    line_put(line, text, strlen(text));
 }
 
 /* Length of the sequence that this byte begins; 0 if it begins none. */
@@ -123,7 +123,7 @@ static void put_byte_escape(struct log_line *line, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
     put_string(line, !line->json ? "\\x" : byte < 0x80 ? "\\u00" : "\\\\x");
-    put(line, (const char[]){hex[byte >> 4], hex[byte & 15]}, 2);
+    line_put(line, (const char[]){hex[byte >> 4], hex[byte & 15]}, 2);
 }
 
 static void put_escaped(struct log_line *line, const char *text)
@@ -134,9 +134,9 @@ static void put_escaped(struct log_line *line, const char *text)
         if (length == 0) {
             put_byte_escape(line, *s++);
         } else if (*s == '"' || *s == '\\') {
-            put(line, (const char[]){'\\', (char)*s++}, 2);
+            line_put(line, (const char[]){'\\', (char)*s++}, 2);
         } else {
-            put(line, (const char *)s, length);
+            line_put(line, (const char *)s, length);
             s += length;
         }
     }
@@ -301,7 +301,7 @@ static void *writer_main(void *argument)
     return NULL;
 }
 
-static void destroy(struct log *log)
+static void log_free(struct log *log)
 {
     MUST(pthread_cond_destroy(&log->changed));
     MUST(pthread_mutex_destroy(&log->lock));
@@ -326,7 +326,7 @@ enum status log_open(const struct log_options *options, struct log **out, struct
                       ? ENOMEM
                       : pthread_create(&log->writer, NULL, writer_main, log);
     if (failure != 0) {
-        destroy(log);
+        log_free(log);
         return error_set(err, STATUS_INTERNAL, "cannot start the log: %s",
                          strerrordesc_np(failure));
     }
@@ -351,13 +351,13 @@ void log_close(struct log *log)
     MUST(pthread_mutex_unlock(&log->lock));
     if (finished) {
         MUST(pthread_join(log->writer, NULL));
-        destroy(log);
+        log_free(log);
     } else {
         MUST(pthread_detach(log->writer)); /* stuck in write(); it keeps the log */
     }
 }
 
-static void submit(struct log *log, const struct log_line *line)
+static void submit_line(struct log *log, const struct log_line *line)
 {
     MUST(pthread_mutex_lock(&log->lock));
     if (log->filled + line->used > BUFFER_BYTES) {
@@ -385,7 +385,7 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
     struct log_line line;
     log_line_begin(&line, log->options.json, level, message);
     log_line_end(&line);
-    submit(log, &line);
+    submit_line(log, &line);
 }
 
 bool log_request_due(struct log *log)
@@ -436,7 +436,7 @@ void log_request(struct log *log, const struct log_request *request)
     }
     log_line_text(&line, "detail", request->detail);
     log_line_end(&line);
-    submit(log, &line);
+    submit_line(log, &line);
 }
 
 uint64_t log_dropped(struct log *log)

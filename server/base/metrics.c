@@ -29,20 +29,20 @@ void metrics_destroy(struct metrics *metrics)
     free(metrics);
 }
 
-static void add(metrics_cell *cell, uint64_t n)
+static void cell_add(metrics_cell *cell, uint64_t n)
 {
     (void)atomic_fetch_add_explicit(cell, n, memory_order_relaxed);
 }
 
 static void add_event(struct metrics_sum *sum, uint64_t ns)
 {
-    add(&sum->count, 1);
-    add(&sum->ns, ns);
+    cell_add(&sum->count, 1);
+    cell_add(&sum->ns, ns);
 }
 
 void metrics_add(struct metrics *metrics, enum metrics_counter counter, uint64_t n)
 {
-    add(&metrics->counters[counter], n);
+    cell_add(&metrics->counters[counter], n);
 }
 
 void metrics_gauge_add(struct metrics *metrics, enum metrics_gauge gauge, int64_t n)
@@ -57,12 +57,12 @@ void metrics_gauge_set(struct metrics *metrics, enum metrics_gauge gauge, int64_
 
 void metrics_outcome(struct metrics *metrics, enum metrics_route route, enum status outcome)
 {
-    add(&metrics->outcomes[route][outcome], 1);
+    cell_add(&metrics->outcomes[route][outcome], 1);
 }
 
 void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit)
 {
-    add(&metrics->client_refusals[limit], 1);
+    cell_add(&metrics->client_refusals[limit], 1);
 }
 
 static size_t bucket_of(const double *bounds, size_t count, double value)
@@ -85,8 +85,8 @@ static void observe_stage(struct metrics *metrics, enum metrics_stage stage, uin
     uint64_t ns = end_ns - begin_ns;
     size_t bucket = bucket_of(metrics_seconds_bounds, METRICS_SECONDS_BUCKETS,
                               (double)ns / (double)NS_PER_S);
-    add(&histogram->buckets[bucket], 1);
-    add(&histogram->sum, ns);
+    cell_add(&histogram->buckets[bucket], 1);
+    cell_add(&histogram->sum, ns);
 }
 
 static enum metrics_failure failure_reason(enum status status)
@@ -113,7 +113,7 @@ static void record_model(struct metrics_model_cells *model,
     uint64_t total_ns = clock_span_ns(times->arrived, times->finished);
     if (request->outcome != STATUS_OK) {
         add_event(&model->fail, total_ns);
-        add(&model->failures[failure_reason(request->outcome)], 1);
+        cell_add(&model->failures[failure_reason(request->outcome)], 1);
         return;
     }
     add_event(&model->success, total_ns);
@@ -123,7 +123,7 @@ static void record_model(struct metrics_model_cells *model,
     add_event(&model->compute_infer, request->launch.compute_ns);
     add_event(&model->compute_output,
               clock_span_ns(times->computed, times->finished) + request->launch.download_ns);
-    add(&model->inference_count, 1);
+    cell_add(&model->inference_count, 1);
     atomic_store_explicit(&model->last_inference_ms, clock_ns(CLOCK_REALTIME) / NS_PER_MS,
                           memory_order_relaxed);
 }
@@ -167,11 +167,11 @@ static void record_launch(struct metrics_model_cells *model, size_t count,
 {
     size_t size = count < METRICS_BATCH_MAX ? count : METRICS_BATCH_MAX;
     struct metrics_batch_cells *batch = &model->batches[size - 1];
-    add(&model->execution_count, 1);
-    add(&batch->count, 1);
-    add(&batch->upload_ns, launch->upload_ns);
-    add(&batch->compute_ns, launch->compute_ns);
-    add(&batch->download_ns, launch->download_ns);
+    cell_add(&model->execution_count, 1);
+    cell_add(&batch->count, 1);
+    cell_add(&batch->upload_ns, launch->upload_ns);
+    cell_add(&batch->compute_ns, launch->compute_ns);
+    cell_add(&batch->download_ns, launch->download_ns);
     raise_to(&model->largest_batch, size);
 }
 
@@ -179,8 +179,8 @@ void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch)
 {
     size_t bucket =
         bucket_of(metrics_batch_bounds, METRICS_BATCH_BUCKETS, (double)batch->requests);
-    add(&metrics->batch_sizes.buckets[bucket], 1);
-    add(&metrics->batch_sizes.sum, batch->requests);
+    cell_add(&metrics->batch_sizes.buckets[bucket], 1);
+    cell_add(&metrics->batch_sizes.sum, batch->requests);
     metrics_add(metrics, METRICS_COUNTER_BATCHES, 1);
     uint64_t counted = 0; /* models of this batch seen so far */
     for (size_t i = 0; i < batch->requests; i++) {

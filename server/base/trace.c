@@ -82,7 +82,7 @@ static void report_batch(struct tracer *tracer, size_t count, const char *failur
     tracer->failing = failure != NULL;
 }
 
-static void destroy(struct tracer *tracer)
+static void tracer_free(struct tracer *tracer)
 {
     http_post_destroy(tracer->post);
     MUST(pthread_cond_destroy(&tracer->changed));
@@ -132,7 +132,7 @@ static void *sender_main(void *argument)
     MUST(pthread_cond_broadcast(&tracer->changed));
     MUST(pthread_mutex_unlock(&tracer->lock));
     if (abandoned) {
-        destroy(tracer);
+        tracer_free(tracer);
     }
     return NULL;
 }
@@ -201,7 +201,7 @@ enum status tracer_open(const struct tracer_options *options, struct tracer **ou
         status = error_set(err, STATUS_INTERNAL, "no thread for traces");
     }
     if (status != STATUS_OK) {
-        destroy(tracer);
+        tracer_free(tracer);
         return status;
     }
     *out = tracer;
@@ -229,7 +229,7 @@ void tracer_close(struct tracer *tracer)
     MUST(pthread_mutex_unlock(&tracer->lock));
     if (finished) {
         MUST(pthread_join(sender, NULL));
-        destroy(tracer);
+        tracer_free(tracer);
     } else {
         MUST(pthread_detach(sender));
     }
@@ -261,7 +261,7 @@ static void copy_text(char *to, size_t room, const char *from)
     to[count] = '\0';
 }
 
-static void fill(struct trace_record *record, const struct trace_request *request)
+static void fill_record(struct trace_record *record, const struct trace_request *request)
 {
     const struct log_request *line = request->line;
     record->context = *request->context;
@@ -303,7 +303,7 @@ void tracer_add(struct tracer *tracer, const struct trace_request *request)
     MUST(pthread_mutex_lock(&tracer->lock));
     bool room = tracer->filled < BUFFER_TRACES;
     if (room) {
-        fill(&tracer->filling[tracer->filled++], request);
+        fill_record(&tracer->filling[tracer->filled++], request);
         if (tracer->filled == 1 || tracer->filled == WAKE_TRACES) {
             MUST(pthread_cond_signal(&tracer->changed));
         }

@@ -207,8 +207,8 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
         need, whole);
 }
 
-static enum status refuse(const struct memory *memory, uint64_t bytes, uint64_t left,
-                          struct error *err)
+static enum status refuse_for_now(const struct memory *memory, uint64_t bytes, uint64_t left,
+                                  struct error *err)
 {
     char need[32];
     char free_now[32];
@@ -227,7 +227,7 @@ static enum status refuse(const struct memory *memory, uint64_t bytes, uint64_t 
 }
 
 /* Commit bytes up to a limit; *left is what was free otherwise. */
-static bool commit(struct memory *memory, uint64_t bytes, uint64_t limit, uint64_t *left)
+static bool commit_bytes(struct memory *memory, uint64_t bytes, uint64_t limit, uint64_t *left)
 {
     uint64_t committed = atomic_load(&memory->committed);
     do {
@@ -247,8 +247,8 @@ static bool commit(struct memory *memory, uint64_t bytes, uint64_t limit, uint64
 enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err)
 {
     uint64_t left = 0;
-    if (!commit(memory, bytes, memory->options.budget_bytes, &left)) {
-        return refuse(memory, bytes, left, err);
+    if (!commit_bytes(memory, bytes, memory->options.budget_bytes, &left)) {
+        return refuse_for_now(memory, bytes, left, err);
     }
     (void)atomic_fetch_add(&memory->reserved, bytes);
     return STATUS_OK;
@@ -283,7 +283,7 @@ uint64_t memory_budget_large(const struct memory *memory)
 bool memory_promise(struct memory *memory, uint64_t bytes)
 {
     uint64_t left = 0;
-    return commit(memory, bytes, memory_budget_large(memory), &left);
+    return commit_bytes(memory, bytes, memory_budget_large(memory), &left);
 }
 
 void memory_unpromise(struct memory *memory, uint64_t bytes)

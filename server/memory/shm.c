@@ -182,7 +182,7 @@ static enum status open_object(const struct shm_registry *registry,
 }
 
 /* Position of the name, or count. Under the lock. */
-static size_t find(const struct shm_registry *registry, const char *name)
+static size_t find_region(const struct shm_registry *registry, const char *name)
 {
     size_t i = 0;
     while (i < registry->count && strcmp(registry->regions[i]->info.name, name) != 0) {
@@ -192,10 +192,10 @@ static size_t find(const struct shm_registry *registry, const char *name)
 }
 
 /* Under the lock. */
-static enum status insert(struct shm_registry *registry, struct shm_region *region,
-                          struct error *err)
+static enum status insert_region(struct shm_registry *registry, struct shm_region *region,
+                                 struct error *err)
 {
-    if (find(registry, region->info.name) < registry->count) {
+    if (find_region(registry, region->info.name) < registry->count) {
         return error_set(err, STATUS_SHM_ERROR,
                          "a region of that name is already registered: unregister it first");
     }
@@ -245,7 +245,7 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
         entry->map = shm_map_create(fd, region->offset, region->byte_size);
     }
     MUST(pthread_mutex_lock(&registry->lock));
-    status = insert(registry, entry, err);
+    status = insert_region(registry, entry, err);
     MUST(pthread_mutex_unlock(&registry->lock));
     if (status != STATUS_OK) {
         shm_release(entry);
@@ -268,7 +268,7 @@ struct shm_amount shm_unregister(struct shm_registry *registry, const char *name
 {
     struct shm_amount amount = {.regions = 0};
     MUST(pthread_mutex_lock(&registry->lock));
-    size_t row = name == NULL ? 0 : find(registry, name);
+    size_t row = name == NULL ? 0 : find_region(registry, name);
     while (row < registry->count) {
         struct shm_region *region = take_out(registry, row);
         amount.regions++;
@@ -306,7 +306,7 @@ enum status shm_acquire(struct shm_registry *registry, const struct shm_window *
 {
     struct shm_region *region = NULL;
     MUST(pthread_mutex_lock(&registry->lock));
-    size_t row = find(registry, window->region);
+    size_t row = find_region(registry, window->region);
     if (row < registry->count) {
         region = registry->regions[row];
         atomic_fetch_add(&region->users, 1);
@@ -432,9 +432,9 @@ static enum status copy_on(const struct shm_region *region, const struct shm_win
     return STATUS_OK;
 }
 
-static enum status copy(const struct shm_region *region, const struct shm_window *window,
-                        const struct transfer *transfer, const struct parallel *parallel,
-                        struct error *err)
+static enum status copy_window(const struct shm_region *region, const struct shm_window *window,
+                               const struct transfer *transfer, const struct parallel *parallel,
+                               struct error *err)
 {
     uint64_t done = 0;
     enum status status = check_copy(region, window, transfer->bytes, err);
@@ -451,7 +451,7 @@ enum status shm_read(const struct shm_region *region, const struct shm_window *w
                      uint64_t bytes, const struct parallel *parallel, struct error *err)
 {
     const struct transfer transfer = {.to = to, .bytes = bytes};
-    return copy(region, window, &transfer, parallel, err);
+    return copy_window(region, window, &transfer, parallel, err);
 }
 
 enum status shm_write(const struct shm_region *region, const struct shm_window *window,
@@ -459,7 +459,7 @@ enum status shm_write(const struct shm_region *region, const struct shm_window *
                       struct error *err)
 {
     const struct transfer transfer = {.from = from, .bytes = bytes};
-    return copy(region, window, &transfer, parallel, err);
+    return copy_window(region, window, &transfer, parallel, err);
 }
 
 size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_shm_region *out,

@@ -58,7 +58,7 @@ static uintptr_t end_of_map(uintptr_t address, struct entry **found)
 }
 
 /* Zeroes from the page of the address to the end of its map. */
-static bool patch(uintptr_t address)
+static bool map_zeroes(uintptr_t address)
 {
     struct entry *entry = NULL;
     uintptr_t end = end_of_map(address, &entry);
@@ -76,7 +76,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)context;
     int saved = errno;
     bool missing = info->si_code == BUS_ADRERR;
-    if (!missing || !patch((uintptr_t)info->si_addr)) {
+    if (!missing || !map_zeroes((uintptr_t)info->si_addr)) {
         (void)sigaction(number, atomic_exchange(&passed_on, true) ? &by_default : &previous,
                         NULL);
         if (info->si_code <= 0) {
@@ -88,7 +88,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 
 /* A driver may have put a handler of its own in the place of ours since the last map. Thread: a
  * holder of the lock. */
-static void install(void)
+static void install_handler(void)
 {
     struct sigaction action;
     if (sigaction(SIGBUS, NULL, &action) == 0 && action.sa_sigaction == on_bus_error) {
@@ -107,7 +107,7 @@ static struct entry *take_entry(size_t bytes)
 {
     struct entry *entry = NULL;
     MUST(pthread_mutex_lock(&lock));
-    install();
+    install_handler();
     bool fits = bytes <= SHM_MAP_BYTES_MAX - mapped_bytes;
     for (size_t i = 0; fits && entry == NULL && i < SHM_MAPS_MAX; i++) {
         if (!taken[i]) {

@@ -102,7 +102,7 @@ static bool over_its_part(const struct admission *admission, const struct reques
 }
 
 /* Take the memory, and a place if it has none and needs one. False: not now. */
-static bool grant(struct admission *admission, struct request *request, uint64_t now_ns)
+static bool grant_memory(struct admission *admission, struct request *request, uint64_t now_ns)
 {
     struct admission_hold *hold = &request->admission;
     uint64_t more = hold->wanted - hold->claim;
@@ -176,7 +176,7 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
     while (cursor.current != NULL) {
         struct request *request = cursor.current;
         bool begun = is_active(request) || is_slow(request);
-        if (begun && grant(admission, request, now_ns)) {
+        if (begun && grant_memory(admission, request, now_ns)) {
             leave_line(admission, &cursor, &leaving->admitted);
         } else {
             fair_step(&cursor);
@@ -185,7 +185,7 @@ static void go_on(struct admission *admission, uint64_t now_ns, struct leaving *
 }
 
 /* Admit as many as can begin. Thread: a holder of the lock. */
-static void admit(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
+static void admit_waiting(struct admission *admission, uint64_t now_ns, struct leaving *leaving)
 {
     go_on(admission, now_ns, leaving);
     struct fair_cursor cursor = fair_begin(&admission->line);
@@ -196,7 +196,7 @@ static void admit(struct admission *admission, uint64_t now_ns, struct leaving *
         } else if (is_active(request) || is_slow(request) ||
                    over_its_part(admission, request)) {
             fair_step(&cursor);
-        } else if (grant(admission, request, now_ns)) {
+        } else if (grant_memory(admission, request, now_ns)) {
             leave_line(admission, &cursor, &leaving->admitted);
             cursor = fair_begin(&admission->line); /* turns have passed */
         } else {
@@ -294,7 +294,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
     MUST(pthread_mutex_lock(&admission->lock));
     hold->wanted = claim;
     bool in_turn = admission->line.count == 0 || is_active(request);
-    bool granted = in_turn && grant(admission, request, clock_now_ns());
+    bool granted = in_turn && grant_memory(admission, request, clock_now_ns());
     if (!granted) {
         request->cost = claim;
         hold->goes_on = is_active(request);
@@ -359,7 +359,7 @@ void admission_slow(struct admission *admission, struct request *request)
 
 /* One more is through: how long did its bytes take? Only in a crowd, as alone it shows how fast
  * its client is. Thread: a holder of the lock. */
-static void measure(struct admission *admission, uint64_t claim, uint64_t now_ns)
+static void measure_rate(struct admission *admission, uint64_t claim, uint64_t now_ns)
 {
     uint64_t since_ns = admission->last_finish_ns > admission->busy_since_ns
                             ? admission->last_finish_ns
@@ -386,7 +386,7 @@ void admission_finish(struct admission *admission, struct request *request)
     }
     MUST(pthread_mutex_lock(&admission->lock));
     if (is_active(request) && request->error.status == STATUS_OK) {
-        measure(admission, hold->claim, clock_now_ns());
+        measure_rate(admission, hold->claim, clock_now_ns());
     }
     lose_place(admission, request, ADMISSION_FINISHED);
     MUST(pthread_mutex_unlock(&admission->lock));
@@ -414,7 +414,7 @@ void admission_wake(struct admission *admission)
     }
     struct leaving leaving = {0};
     MUST(pthread_mutex_lock(&admission->lock));
-    admit(admission, clock_now_ns(), &leaving);
+    admit_waiting(admission, clock_now_ns(), &leaving);
     MUST(pthread_mutex_unlock(&admission->lock));
     hand_on(&leaving);
 }
@@ -475,7 +475,7 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
         fair_step(&cursor);
     }
     struct request *stuck = break_deadlock(admission, now_ns);
-    admit(admission, now_ns, &leaving);
+    admit_waiting(admission, now_ns, &leaving);
     MUST(pthread_mutex_unlock(&admission->lock));
     request_end_expired(expired.first, now_ns, "other large requests");
     if (stuck != NULL) {

@@ -125,7 +125,8 @@ static struct client *client_make(const char *name)
     return client;
 }
 
-static struct client *get(struct clients *clients, const uint64_t key[2], const char *name)
+static struct client *client_get(struct clients *clients, const uint64_t key[2],
+                                 const char *name)
 {
     MUST(pthread_mutex_lock(&clients->lock));
     drop_unused(bucket_of(clients, key), clock_now_ns());
@@ -150,7 +151,7 @@ struct client *clients_get(struct clients *clients, const struct sockaddr_storag
 {
     uint64_t key[2];
     key_of(address, key);
-    return get(clients, key, NULL);
+    return client_get(clients, key, NULL);
 }
 
 struct client *clients_named(struct clients *clients, enum client_kind kind, const char *name)
@@ -159,7 +160,7 @@ struct client *clients_named(struct clients *clients, enum client_kind kind, con
     for (const char *at = name; *at != '\0'; at++) {
         key[1] = (key[1] ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
     }
-    return get(clients, key, name);
+    return client_get(clients, key, name);
 }
 
 void client_hold(struct client *client)
@@ -186,7 +187,8 @@ void client_release(struct client *client)
 /* ---- requests and memory ---- */
 
 /* Move a mean towards the time for which `part` of `whole` was in use. */
-static void learn(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part, uint64_t whole)
+static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part,
+                       uint64_t whole)
 {
     double mean = (double)atomic_load_explicit(mean_ns, memory_order_relaxed);
     double share = part < whole ? (double)part / (double)whole : 1;
@@ -214,8 +216,8 @@ bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_n
 
 void client_end_request(struct client *client, uint64_t took_ns)
 {
-    learn(&client->request_ns, took_ns, 1,
-          atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed));
+    learn_time(&client->request_ns, took_ns, 1,
+               atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed));
 }
 
 bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most, uint64_t *wait_ns)
@@ -235,8 +237,9 @@ bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most, ui
 void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns)
 {
     if (bytes > 0) {
-        learn(&client->memory_ns, held_ns, bytes,
-              atomic_fetch_sub_explicit(&client->memory_bytes, bytes, memory_order_relaxed));
+        learn_time(
+            &client->memory_ns, held_ns, bytes,
+            atomic_fetch_sub_explicit(&client->memory_bytes, bytes, memory_order_relaxed));
     }
 }
 

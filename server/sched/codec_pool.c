@@ -135,7 +135,7 @@ static struct request *next_request(struct codec_pool *pool, enum work_class kin
 }
 
 /* A thread has done so much, in so much time of its own. Thread: a holder of the lock. */
-static void book(struct codec_pool *pool, uint64_t bytes, uint64_t own_ns)
+static void book_time(struct codec_pool *pool, uint64_t bytes, uint64_t own_ns)
 {
     struct account *account = &pool->account;
     account->bytes += bytes;
@@ -165,7 +165,7 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
     uint64_t whole_ns = clock_span_ns(start_ns, clock_now_ns());
     MUST(pthread_mutex_lock(&pool->lock));
     pool->begun[kind] -= cost;
-    book(pool, cost, whole_ns - worker.nested_ns);
+    book_time(pool, cost, whole_ns - worker.nested_ns);
     worker.nested_ns = interrupted_ns + whole_ns;
 }
 
@@ -196,7 +196,7 @@ static bool others_wait(const struct codec_pool *pool, enum work_class kind)
     return false;
 }
 
-static bool step(const struct parallel *parallel)
+static bool piece_step(const struct parallel *parallel)
 {
     const struct codec_parallel *codecs = (const struct codec_parallel *)(const void *)parallel;
     enum work_class kind = class_of(codecs->request->cost);
@@ -282,7 +282,7 @@ struct codec_parallel codec_pool_parallel(struct codec_pool *pool,
                                           const struct request *request)
 {
     return (struct codec_parallel){
-        .parallel = {.grain = GRAIN_BYTES, .run = run_pieces, .step = step},
+        .parallel = {.grain = GRAIN_BYTES, .run = run_pieces, .step = piece_step},
         .pool = pool,
         .request = request};
 }
@@ -297,7 +297,7 @@ static bool take_turn(struct codec_pool *pool, enum work_class kind)
     if (job != NULL) {
         uint64_t start_ns = clock_now_ns(); /* of a job that another thread has begun */
         run_piece(pool, job);
-        book(pool, 0, clock_span_ns(start_ns, clock_now_ns()));
+        book_time(pool, 0, clock_span_ns(start_ns, clock_now_ns()));
         return true;
     }
     bool any = pool->lines[kind].count > 0;

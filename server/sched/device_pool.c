@@ -58,7 +58,7 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
 }
 
 /* Two workers of a device divide the work if both are ready. */
-static void divide(struct device_pool *pool, size_t device)
+static void divide_work(struct device_pool *pool, size_t device)
 {
     struct worker *small = &pool->workers[pool->first[device]];
     struct worker *large = small + 1;
@@ -79,7 +79,7 @@ static void on_changed(void *argument)
     struct device_pool *pool = argument;
     MUST(pthread_mutex_lock(&pool->changing));
     for (size_t i = 0; i < pool->device_count; i++) {
-        divide(pool, i);
+        divide_work(pool, i);
     }
     enum device_pool_health health = device_pool_health(pool);
     queue_set_usable(pool->plan.queue,
@@ -124,7 +124,7 @@ static bool next_word(const char **text, char *word, size_t room)
     return length > 0;
 }
 
-static bool contains(const char *text, const char *part)
+static bool name_contains(const char *text, const char *part)
 {
     return strcasestr(text, part) != NULL;
 }
@@ -147,8 +147,8 @@ static bool is_second(const struct scan_device_info *info, bool own)
     return own && info->kind == SCAN_DEVICE_CPU && !info->built_in;
 }
 
-static bool matches(const char *word, size_t number, const struct scan_device_info *info,
-                    bool own)
+static bool word_matches(const char *word, size_t number, const struct scan_device_info *info,
+                         bool own)
 {
     if (strcasecmp(word, "all") == 0) {
         return !is_second(info, own);
@@ -164,13 +164,13 @@ static bool matches(const char *word, size_t number, const struct scan_device_in
         (void)snprintf(digits, sizeof digits, "%zu", number);
         return strcmp(word, digits) == 0;
     }
-    return contains(info->name, word) || contains(info->platform, word) ||
-           contains(info->vendor, word);
+    return name_contains(info->name, word) || name_contains(info->platform, word) ||
+           name_contains(info->vendor, word);
 }
 
 /* "0 (name), 1 (name)" */
-static void describe(const struct scan_device_info *infos, size_t count, char *text,
-                     size_t room)
+static void describe_devices(const struct scan_device_info *infos, size_t count, char *text,
+                             size_t room)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -183,14 +183,14 @@ static void describe(const struct scan_device_info *infos, size_t count, char *t
 
 /* The devices that one word names; false: none. A name that the processor has with every driver
  * (its model, say) means Tally's own. */
-static bool choose(const char *word, const struct scan_device_info *infos, size_t count,
-                   bool own, bool *chosen)
+static bool choose_by_word(const char *word, const struct scan_device_info *infos, size_t count,
+                           bool own, bool *chosen)
 {
     bool found = false;
     bool found_own = false;
     for (size_t i = 0; i < count; i++) {
         bool match =
-            matches(word, i, &infos[i], own) && !(found_own && is_second(&infos[i], own));
+            word_matches(word, i, &infos[i], own) && !(found_own && is_second(&infos[i], own));
         chosen[i] = chosen[i] || match;
         found = found || match;
         found_own = found_own || (match && infos[i].built_in);
@@ -232,16 +232,16 @@ enum status device_select(const char *text, const struct scan_device_info *infos
     }
     while (next_word(&text, word, sizeof word)) {
         any = true;
-        if (!choose(word, infos, count, own, chosen)) {
+        if (!choose_by_word(word, infos, count, own, chosen)) {
             char devices[300];
-            describe(infos, count, devices, sizeof devices);
+            describe_devices(infos, count, devices, sizeof devices);
             return error_set(err, STATUS_NO_DEVICE,
                              "--devices: \"%.100s\" names no OpenCL device; there is %s", word,
                              devices);
         }
         for (size_t i = 0; i < count; i++) {
             named = named || (infos[i].built_in && !is_general(word) &&
-                              matches(word, i, &infos[i], own));
+                              word_matches(word, i, &infos[i], own));
         }
     }
     if (!any) {
@@ -254,9 +254,9 @@ enum status device_select(const char *text, const struct scan_device_info *infos
 /* ---- making the pool ---- */
 
 /* The pool with its workers for every chosen device. */
-static enum status build(const struct worker_plan *plan, const struct scan_device_info *infos,
-                         const bool *chosen, size_t count, struct device_pool **out,
-                         struct error *err)
+static enum status build_pool(const struct worker_plan *plan,
+                              const struct scan_device_info *infos, const bool *chosen,
+                              size_t count, struct device_pool **out, struct error *err)
 {
     struct device_pool *pool = calloc(1, sizeof *pool + 2 * count * sizeof(struct worker));
     if (pool == NULL) {
@@ -387,7 +387,7 @@ enum status device_pool_create(const struct device_pool_parts *parts,
             device_select(parts->config->devices, listing->infos, listing->count, chosen, err);
     }
     if (status == STATUS_OK) {
-        status = build(&plan, listing->infos, chosen, listing->count, out, err);
+        status = build_pool(&plan, listing->infos, chosen, listing->count, out, err);
     }
     listing_destroy(listing);
     return status;

@@ -75,7 +75,7 @@ static struct request **place_of(struct fair_flow *flow, const struct request *r
     return link;
 }
 
-static void push(struct fair_line *line, struct request *request, bool by_ticket)
+static void line_push(struct fair_line *line, struct request *request, bool by_ticket)
 {
     struct fair_flow *flow = flow_of(line, request);
     struct request **link = place_of(flow, request, by_ticket);
@@ -102,12 +102,12 @@ static void push(struct fair_line *line, struct request *request, bool by_ticket
 
 void fair_push(struct fair_line *line, struct request *request)
 {
-    push(line, request, false);
+    line_push(line, request, false);
 }
 
 void fair_push_by_ticket(struct fair_line *line, struct request *request)
 {
-    push(line, request, true);
+    line_push(line, request, true);
 }
 
 const struct request *fair_first(const struct fair_flow *flow, bool high)

@@ -73,7 +73,7 @@ static enum lane_kind lane_of(const struct request *request)
 }
 
 /* again: it was here before, and has its old place. Thread: a holder of the lock. */
-static void insert(struct queue *queue, struct request *request, bool again)
+static void lane_insert(struct queue *queue, struct request *request, bool again)
 {
     enum lane_kind lane = lane_of(request);
     request->cost = request_bytes(request);
@@ -87,14 +87,14 @@ static void insert(struct queue *queue, struct request *request, bool again)
 }
 
 /* Take the request at the cursor out of its lane: served. Thread: a holder of the lock. */
-static struct request *take(struct queue *queue, struct fair_cursor *cursor)
+static struct request *lane_take(struct queue *queue, struct fair_cursor *cursor)
 {
     (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
     return fair_take(cursor);
 }
 
 /* The same, dropped unserved. */
-static struct request *drop(struct queue *queue, struct fair_cursor *cursor)
+static struct request *lane_drop(struct queue *queue, struct fair_cursor *cursor)
 {
     (void)atomic_fetch_sub_explicit(&queue->waiting, 1, memory_order_relaxed);
     return fair_drop(cursor);
@@ -147,7 +147,7 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
         status = no_device(err);
     } else {
         request->times.queued = clock_now_ns();
-        insert(queue, request, request->slice.of != NULL);
+        lane_insert(queue, request, request->slice.of != NULL);
         many = atomic_fetch_add_explicit(&queue->unannounced[lane_of(request)], 1,
                                          memory_order_relaxed) +
                    1 >=
@@ -196,7 +196,7 @@ void queue_return(struct queue *queue, struct request *first)
         atomic_load_explicit(&queue->usable, memory_order_relaxed) && !queue->closed;
     while (accepted && first != NULL) {
         struct request *next = first->next;
-        insert(queue, first, true);
+        lane_insert(queue, first, true);
         first = next;
     }
     wake_everybody(queue);
@@ -216,7 +216,7 @@ static struct request *take_everything(struct queue *queue)
     for (int i = 0; i < LANE_COUNT; i++) {
         struct fair_cursor cursor = fair_begin(&queue->lanes[i]);
         while (cursor.current != NULL) {
-            struct request *request = drop(queue, &cursor);
+            struct request *request = lane_drop(queue, &cursor);
             request->next = chain;
             chain = request;
         }
@@ -327,7 +327,7 @@ static void drop_expired(struct queue *queue, struct fair_line *lane, uint64_t n
 {
     struct fair_cursor cursor = fair_begin(lane);
     while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
-        struct request *request = drop(queue, &cursor);
+        struct request *request = lane_drop(queue, &cursor);
         request->next = *expired;
         *expired = request;
     }
@@ -355,8 +355,8 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
     batch->bytes += request_bytes(request);
 }
 
-static bool fits(const struct batch *batch, const struct request *request,
-                 const struct batcher_options *options)
+static bool batch_has_room(const struct batch *batch, const struct request *request,
+                           const struct batcher_options *options)
 {
     return batch->first->slice.of == NULL && request->slice.of == NULL && /* run alone */
            batch->bytes < options->max_bytes &&
@@ -366,22 +366,22 @@ static bool fits(const struct batch *batch, const struct request *request,
 
 /* Move the request whose turn it is and its peers to the batch, what is expired to its
  * chain. */
-static void form(struct queue *queue, struct fair_line *lane,
-                 const struct batcher_options *options, struct batch *batch,
-                 struct request **expired)
+static void batch_form(struct queue *queue, struct fair_line *lane,
+                       const struct batcher_options *options, struct batch *batch,
+                       struct request **expired)
 {
     uint64_t now_ns = clock_now_ns();
     struct fair_cursor cursor = fair_begin(lane);
-    batch_add(batch, take(queue, &cursor), now_ns);
+    batch_add(batch, lane_take(queue, &cursor), now_ns);
     size_t looked_at = 0;
     while (cursor.current != NULL && batch->count < options->max_requests &&
            looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
         if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
-            struct request *request = drop(queue, &cursor);
+            struct request *request = lane_drop(queue, &cursor);
             request->next = *expired;
             *expired = request;
-        } else if (fits(batch, cursor.current, options)) {
-            batch_add(batch, take(queue, &cursor), now_ns);
+        } else if (batch_has_room(batch, cursor.current, options)) {
+            batch_add(batch, lane_take(queue, &cursor), now_ns);
         } else {
             fair_step(&cursor);
         }
@@ -409,9 +409,9 @@ static void wait_until(struct queue *queue, enum batcher_taker taker, uint64_t u
 
 /* One look at the queue. Thread: a holder of the lock.
  * returns true if there is a batch; else *wait_ns is when to look again, 0: at any time */
-static bool look(struct queue *queue, enum batcher_taker taker,
-                 const struct batcher_options *options, struct batch *batch,
-                 struct request **expired, uint64_t *wait_ns)
+static bool look_at_lanes(struct queue *queue, enum batcher_taker taker,
+                          const struct batcher_options *options, struct batch *batch,
+                          struct request **expired, uint64_t *wait_ns)
 {
     uint64_t now_ns = clock_now_ns();
     for (int i = 0; i < LANE_COUNT; i++) {
@@ -432,7 +432,7 @@ static bool look(struct queue *queue, enum batcher_taker taker,
         *wait_ns = until_ns;
         return false;
     }
-    form(queue, lane, options, batch, expired);
+    batch_form(queue, lane, options, batch, expired);
     if (lane->count == 0) { /* nobody need be woken for it any more */
         atomic_store_explicit(&queue->unannounced[kind], 0, memory_order_relaxed);
     }
@@ -458,7 +458,7 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
     MUST(pthread_mutex_lock(&queue->lock));
     const enum batcher_taker takes = taker_of(options);
     const unsigned shakes = queue->shakes;
-    for (uint64_t look_ns; !look(queue, takes, options, &batch, &expired, &look_ns);) {
+    for (uint64_t look_ns; !look_at_lanes(queue, takes, options, &batch, &expired, &look_ns);) {
         if (look_ns == 0 && queue->closed) {
             result = BATCHER_CLOSED;
             break;

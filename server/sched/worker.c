@@ -1,4 +1,4 @@
-/* The life of a device's thread; one batch's way is in run_batch.c. */
+/* The life of a device thread, and the way of its batches: from the queue through the driver to their completion. */
 #include "server/sched/worker.h"
 
 #include "server/base/clock.h"
@@ -85,7 +85,7 @@ static void set_state(struct worker *worker, enum device_state state, const char
 }
 
 /* The device is out of use: FAILED. */
-static void fail(struct worker *worker, const char *reason)
+static void worker_fail(struct worker *worker, const char *reason)
 {
     MUST(pthread_mutex_lock(&worker->lock));
     bool was_ready = worker_state(worker) == DEVICE_READY;
@@ -100,8 +100,8 @@ static void fail(struct worker *worker, const char *reason)
 }
 
 /* Put requests into the record, both chains linked by next; it holds none. */
-static void hold(struct worker *worker, struct request *batch, size_t count,
-                 struct request *rest)
+static void hold_batch(struct worker *worker, struct request *batch, size_t count,
+                       struct request *rest)
 {
     MUST(pthread_mutex_lock(&worker->lock));
     assert(worker->batch == NULL && worker->rest == NULL);
@@ -112,7 +112,7 @@ static void hold(struct worker *worker, struct request *batch, size_t count,
 }
 
 /* Take them out again; NULL where worker_watch() was faster. */
-static struct request *let_go(struct worker *worker, struct request **rest)
+static struct request *let_batch_go(struct worker *worker, struct request **rest)
 {
     MUST(pthread_mutex_lock(&worker->lock));
     struct request *batch = worker->batch;
@@ -295,8 +295,8 @@ static void post_chain(struct request *first)
 }
 
 /* The batch is computed: count it and hand it on. */
-static void finish(struct worker *worker, struct request *first, size_t count,
-                   const struct scan_report *report)
+static void finish_batch(struct worker *worker, struct request *first, size_t count,
+                         const struct scan_report *report)
 {
     const struct metrics_launch launch = {.upload_ns = report->upload_ns,
                                           .compute_ns = report->compute_ns,
@@ -338,7 +338,7 @@ static void fail_failed(struct worker *worker, struct request *request, const ch
 
 /* Run requests elsewhere that this device, which is out of use, has not changed, or end those
  * that were moved before. */
-static void move(struct worker *worker, struct request *first, const char *reason)
+static void run_elsewhere(struct worker *worker, struct request *first, const char *reason)
 {
     struct request *again = NULL;
     struct request **again_tail = &again;
@@ -370,15 +370,15 @@ enum outcome {
 /* The device failed and is out of use from now on. */
 static void give_up(struct worker *worker, bool intact, const struct error *err)
 {
-    fail(worker, err->detail);
+    worker_fail(worker, err->detail);
     struct request *rest = NULL;
-    struct request *first = let_go(worker, &rest);
+    struct request *first = let_batch_go(worker, &rest);
     while (first != NULL && !intact) {
         struct request *next = first->next;
         fail_failed(worker, first, err->detail);
         first = next;
     }
-    move(worker, first, err->detail);
+    run_elsewhere(worker, first, err->detail);
     put_back(worker, rest);
 }
 
@@ -396,7 +396,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
         worker->plan->driver->run(worker->device, worker->jobs, count, &report, &err);
     if (!call_end(worker)) {
         /* All requests were taken away but for a slice. */
-        struct request *slice = let_go(worker, &(struct request *){NULL});
+        struct request *slice = let_batch_go(worker, &(struct request *){NULL});
         if (slice != NULL) {
             completion_fail(slice, STATUS_DEVICE_ERROR,
                             "device %zu (%s) did not answer in time", worker->number,
@@ -411,9 +411,9 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     if (status != STATUS_OK && count > 1 && report.inputs_intact) {
         return OUTCOME_TOO_MUCH;
     }
-    (void)let_go(worker, rest);
+    (void)let_batch_go(worker, rest);
     if (status == STATUS_OK) {
-        finish(worker, first, count, &report);
+        finish_batch(worker, first, count, &report);
         return OUTCOME_DONE;
     }
     log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
@@ -432,14 +432,14 @@ static bool run_batch(struct worker *worker)
     struct request *rest = NULL;
     enum outcome outcome = run_once(worker, &rest);
     if (outcome == OUTCOME_TOO_MUCH) {
-        rest = let_go(worker, &(struct request *){NULL});
+        rest = let_batch_go(worker, &(struct request *){NULL});
         outcome = OUTCOME_DONE;
     }
     while (rest != NULL && outcome == OUTCOME_DONE) { /* one by one */
         struct request *first = rest;
         struct request *others = first->next;
         first->next = NULL;
-        hold(worker, first, 1, others);
+        hold_batch(worker, first, 1, others);
         outcome = run_once(worker, &rest);
     }
     return outcome == OUTCOME_DONE;
@@ -479,7 +479,7 @@ static bool open_device(struct worker *worker)
         }
     }
     if (status != STATUS_OK) {
-        fail(worker, err.detail);
+        worker_fail(worker, err.detail);
         return false;
     }
     const char *lookback = plan->driver->info(worker->device)->lookback; /* is known now */
@@ -517,7 +517,7 @@ static bool end_waiting(struct worker *worker)
     return !broken;
 }
 
-static bool borrow(struct worker *worker)
+static bool borrow_device(struct worker *worker)
 {
     MUST(pthread_mutex_lock(&worker->lock));
     const bool free = worker->waiting && !worker->lent && !worker->broken;
@@ -549,14 +549,14 @@ bool worker_run_here(struct worker *worker)
     size_t count = 0;
     bool ran = false;
     bool works = true;
-    if (!borrow(worker)) {
+    if (!borrow_device(worker)) {
         return false;
     }
     struct queue *queue = worker->plan->queue;
     for (int i = 0; works && i < HERE_BATCHES && queue_waits(queue) &&
                     batcher_take(queue, &batching, 0, &first, &count) == BATCHER_TAKEN;
          i++) {
-        hold(worker, first, count, NULL);
+        hold_batch(worker, first, count, NULL);
         works = run_batch(worker);
         ran = true;
     }
@@ -565,7 +565,7 @@ bool worker_run_here(struct worker *worker)
 }
 
 /* Returns when the queue is closed (true) or the device is out of use (false). */
-static bool serve(struct worker *worker)
+static bool serve_queue(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
     for (;;) {
@@ -582,7 +582,7 @@ static bool serve(struct worker *worker)
             return true;
         }
         if (result == BATCHER_TAKEN) {
-            hold(worker, first, count, NULL);
+            hold_batch(worker, first, count, NULL);
             if (!run_batch(worker)) {
                 return false;
             }
@@ -617,7 +617,7 @@ static void *worker_main(void *argument)
     machine_step_back(STEPS_BACK); /* with the threads that its driver starts */
     bool leave = false;
     while (!leave) {
-        leave = open_device(worker) ? serve(worker) || is_stopping(worker) : false;
+        leave = open_device(worker) ? serve_queue(worker) || is_stopping(worker) : false;
         call_begin(worker, WORKER_CALL_CLOSE, 0);
         worker->plan->driver->close(worker->device);
         (void)call_end(worker);
