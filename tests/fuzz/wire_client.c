@@ -95,7 +95,7 @@ static char *unpack(struct answer *answer)
         !answer_field(answer, "Content-Encoding", coding, sizeof coding)) {
         return NULL;
     }
-    char *bytes = malloc(MOST_UNPACKED);
+    char *bytes = calloc(1, MOST_UNPACKED + 1);
     z_stream stream = {.next_in = (Bytef *)(uintptr_t)answer->body,
                        .avail_in = (uInt)answer->body_bytes,
                        .next_out = (Bytef *)(void *)bytes,

@@ -12,13 +12,14 @@ void wire_text_add(struct wire_text *text, const void *bytes, size_t count)
     if (count == 0) {
         return;
     }
-    if (text->count + count > text->room) {
+    if (text->count + count >= text->room) {
         text->room = 2 * (text->count + count);
         text->bytes = realloc(text->bytes, text->room);
         WIRE_REQUIRE(text->bytes != NULL);
     }
     memcpy(text->bytes + text->count, bytes, count);
     text->count += count;
+    text->bytes[text->count] = '\0';
 }
 
 void wire_text_print(struct wire_text *text, const char *format, ...)
@@ -36,7 +37,7 @@ void wire_text_drop(struct wire_text *text, size_t count)
 {
     text->count -= count;
     if (text->count > 0) {
-        memmove(text->bytes, text->bytes + count, text->count);
+        memmove(text->bytes, text->bytes + count, text->count + 1);
     }
 }
 

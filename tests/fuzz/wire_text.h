@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that grow. */
+/* Bytes that grow; a NUL follows what was added last, for those who read numbers. */
 struct wire_text {
     char *bytes; /* owned */
     size_t count;
