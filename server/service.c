@@ -109,7 +109,7 @@ static void take_down(struct server *server, struct http *http, int code)
     }
     bool stopped = code != EXIT_CODE_FAILED && device_pool_destroy(server->devices);
     if (!stopped) {
-        log_close(server->log);
+        (void)log_finish(server->log); /* threads that go on may still write to it */
         _exit(code);
     }
     codec_pool_destroy(server->codecs);

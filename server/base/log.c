@@ -334,10 +334,10 @@ enum status log_open(const struct log_options *options, struct log **out, struct
     return STATUS_OK;
 }
 
-void log_close(struct log *log)
+bool log_finish(struct log *log)
 {
     if (log == NULL) {
-        return;
+        return true;
     }
     struct timespec until = clock_timespec(clock_now_ns() + NS_PER_S);
     int waited = 0;
@@ -349,7 +349,15 @@ void log_close(struct log *log)
     }
     bool finished = log->finished;
     MUST(pthread_mutex_unlock(&log->lock));
-    if (finished) {
+    return finished;
+}
+
+void log_close(struct log *log)
+{
+    if (log == NULL) {
+        return;
+    }
+    if (log_finish(log)) {
         MUST(pthread_join(log->writer, NULL));
         log_free(log);
     } else {

@@ -31,7 +31,12 @@ struct log; /* opaque */
 
 MUST_CHECK enum status log_open(const struct log_options *options, struct log **out,
                                 struct error *err);
-void log_close(struct log *log); /* writes what waits (for up to a second); NULL is fine */
+/* Have what waits written, for up to a second; what is said from now on is not. For a process that
+ * ends while other threads go on, which keep the log. False: the reader stalls. NULL is fine. */
+bool log_finish(struct log *log);
+
+/* The same, and destroy it: no other thread has it any more. NULL is fine. */
+void log_close(struct log *log);
 
 /* A free text line. A NULL log swallows it, so that parts can be tested without one. */
 void log_message(struct log *log, enum log_level level, const char *format, ...)

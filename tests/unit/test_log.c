@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 struct fixture {
     int fds[2];
     struct log *log;
+    atomic_bool enough;
     char text[1 << 20];
     size_t length;
 };
@@ -227,6 +229,30 @@ static void *write_lines(void *argument)
     return NULL;
 }
 
+static void *go_on(void *argument)
+{
+    struct fixture *fixture = argument;
+    while (!atomic_load(&fixture->enough)) {
+        log_message(fixture->log, LOG_INFO, "still here");
+    }
+    return NULL;
+}
+
+static void a_thread_that_goes_on_may_write_to_a_log_that_is_finished(void **state)
+{
+    struct fixture *fixture = open_fixture(text_form);
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, go_on, fixture), 0);
+    log_message(fixture->log, LOG_ERROR, "the end");
+    assert_true(log_finish(fixture->log));
+    assert_true(log_finish(fixture->log)); /* once more does nothing */
+    atomic_store(&fixture->enough, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_non_null(strstr(text_of(fixture), "the end"));
+    close_fixture(fixture);
+}
+
 static void lines_of_many_threads_stay_whole(void **state)
 {
     (void)state;
@@ -257,6 +283,7 @@ int main(void)
         cmocka_unit_test(lines_above_the_level_are_left_out),
         cmocka_unit_test(request_lines_are_bounded_per_second_and_the_rest_counted),
         cmocka_unit_test(a_reader_that_stalls_stops_nobody),
+        cmocka_unit_test(a_thread_that_goes_on_may_write_to_a_log_that_is_finished),
         cmocka_unit_test(lines_of_many_threads_stay_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
