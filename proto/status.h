@@ -35,6 +35,7 @@
         X(TOO_LARGE,           TOO_LARGE,   "too_large")                            \
         X(UNSUPPORTED_MEDIA,   MEDIA_TYPE,  "unsupported_media_type")               \
         X(HEADERS_TOO_LARGE,   HEADERS,     "headers_too_large")                    \
+        X(HTTP_VERSION,        VERSION,     "http_version")                         \
         X(THROTTLED,           THROTTLED,   "too_many_requests")                    \
         X(INTERNAL,            INTERNAL,    "internal_error")                       \
         X(UNSUPPORTED,         UNSUPPORTED, "unsupported")                          \
@@ -66,6 +67,7 @@ enum status_category {
     CATEGORY_TOO_LARGE,
     CATEGORY_MEDIA_TYPE,
     CATEGORY_HEADERS,
+    CATEGORY_VERSION,
     CATEGORY_THROTTLED,
     CATEGORY_INTERNAL,
     CATEGORY_UNSUPPORTED,

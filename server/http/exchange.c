@@ -142,7 +142,7 @@ static void choose_deadline(struct exchange *x)
 }
 
 /* All that is checked while nothing of the body was read. */
-static enum status open_exchange(struct exchange *x)
+static enum status open_exchange(struct exchange *x, const char *method)
 {
     struct request *request = &x->request;
     struct error *err = &request->error;
@@ -152,7 +152,7 @@ static enum status open_exchange(struct exchange *x)
         request->local = address_is_local(&x->address);
     }
     if (status == STATUS_OK) {
-        status = exchange_find_route(x, err);
+        status = exchange_find_route(x, method, err);
     }
     trace_exchange_begin(x);
     if (status != STATUS_OK) {
@@ -208,7 +208,7 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
         exchange_make_id(x);
     }
     request_enter(&x->request, REQUEST_BODY);
-    if (open_exchange(x) == STATUS_OK) {
+    if (open_exchange(x, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
     if (header->unframed || (header->expect_continue && header_check_has_body(header))) {

@@ -160,7 +160,8 @@ enum exchange_step exchange_body_end(struct exchange *x);
 
 /* exchange_route.c: by its header, which route it is for, whether it may use that, and with which
  * codec. Both say why not. */
-MUST_CHECK enum status exchange_find_route(struct exchange *x, struct error *err);
+MUST_CHECK enum status exchange_find_route(struct exchange *x, const char *method,
+                                           struct error *err);
 MUST_CHECK enum status exchange_choose_codec(struct exchange *x, struct error *err);
 
 /* exchange_client.c: whose request it is, and whether it may begin: not while the service stops, the
@@ -196,6 +197,9 @@ bool peek_unread(int fd);
 
 /* Whether nothing more can be sent for now, as the client does not read. */
 bool peek_full(int fd);
+
+/* Whether a byte has ever come from the client; true, too, where that is not known. */
+bool peek_received(int fd);
 
 /* How many bytes the client has taken so far, up to a constant. A Unix socket does not count: there
  * it is what of `given`, the bytes known to be handed to the socket, has left it. */

@@ -45,7 +45,7 @@ static enum status authorize(struct exchange *x, struct error *err)
                         err);
 }
 
-enum status exchange_find_route(struct exchange *x, struct error *err)
+enum status exchange_find_route(struct exchange *x, const char *method, struct error *err)
 {
     struct codec_request *codec_request = &x->request.codec_request;
     struct target target = {.params = codec_request->params};
@@ -67,7 +67,8 @@ enum status exchange_find_route(struct exchange *x, struct error *err)
     }
     unsigned allowed = match.route->methods;
     if (!(x->post && (allowed & ROUTE_POST) != 0) && !(x->get && (allowed & ROUTE_GET) != 0)) {
-        return error_set(err, STATUS_METHOD_NOT_ALLOWED, "this path takes %s",
+        return error_set(err, STATUS_METHOD_NOT_ALLOWED,
+                         "the method is %.20s, this path takes %s", method,
                          route_allow(match.route));
     }
     return STATUS_OK;
@@ -77,9 +78,10 @@ static enum status unsupported_media(const struct exchange *x, struct error *err
 {
     return error_set_field(
         err, STATUS_UNSUPPORTED_MEDIA, "Content-Type",
-        "Content-Type is \"%.100s\"; this path understands application/json, "
-        "application/octet-stream%s",
-        x->header.media_text, x->route->kind == ROUTE_CUMSUM ? " and application/x-npy" : "");
+        "Content-Type is \"%.100s\"; this path understands application/json%s",
+        x->header.media_text,
+        x->route->kind == ROUTE_CUMSUM ? ", application/octet-stream and application/x-npy"
+                                       : " and application/octet-stream");
 }
 
 static enum status choose_model(struct exchange *x, struct error *err)

@@ -53,11 +53,19 @@ static void on_mhd_log(void *cls, const char *format, va_list args) PRINTF_LIKE(
 
 static void on_mhd_log(void *cls, const char *format, va_list args)
 {
-    const struct http_loop *loop = cls;
+    static const char refusal[] = "Error processing request (HTTP response code is %u ('%s'))";
+    struct http_daemon *daemon = cls;
     char text[256];
-    (void)vsnprintf(text, sizeof text, format, args);
+    va_list again;
+    va_copy(again, args);
+    (void)vsnprintf(text, sizeof text, format, again);
+    va_end(again);
     text[strcspn(text, "\r\n")] = '\0';
-    log_message(loop->server->log, LOG_DEBUG, "microhttpd: %s", text);
+    log_message(daemon->loop->server->log, LOG_DEBUG, "microhttpd: %s", text);
+    if (strncmp(format, refusal, sizeof refusal - 1) == 0) {
+        unsigned http_status = va_arg(args, unsigned);
+        unreadable_answer(daemon, http_status, va_arg(args, const char *));
+    }
 }
 
 static struct conn *conn_of(struct MHD_Connection *connection)
@@ -513,7 +521,7 @@ enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
     flags |= MHD_USE_NO_THREAD_SAFETY;
 #endif
     daemon->mhd = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_access, daemon, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, loop,
+        flags, 0, NULL, NULL, on_access, daemon, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, daemon,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, daemon, MHD_OPTION_URI_LOG_CALLBACK,
         on_request_line, daemon, MHD_OPTION_NOTIFY_COMPLETED, on_completed, daemon,
         MHD_OPTION_ARRAY, options, MHD_OPTION_END);

@@ -141,6 +141,9 @@ struct http_daemon *http_daemons_next(struct http_loop *loop);
 /* It ran for so long. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
+/* unreadable.c: libmicrohttpd is about to refuse somebody's request with this page of HTML. */
+void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page);
+
 /* accepting.c: accept on a copy of the socket. */
 MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);

@@ -46,6 +46,7 @@ static const struct {
     [CATEGORY_TOO_LARGE] = {413, "Content Too Large"},
     [CATEGORY_MEDIA_TYPE] = {415, "Unsupported Media Type"},
     [CATEGORY_HEADERS] = {431, "Request Header Fields Too Large"},
+    [CATEGORY_VERSION] = {505, "HTTP Version Not Supported"},
     [CATEGORY_THROTTLED] = {429, "Too Many Requests"},
     [CATEGORY_INTERNAL] = {500, "Internal Server Error"},
     [CATEGORY_UNSUPPORTED] = {501, "Not Implemented"},

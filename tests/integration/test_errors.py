@@ -275,7 +275,7 @@ def test_wrong_method_is_405_and_names_the_right_one(client, path, method):
     if method == METHODS[path]:
         return
     answer = client.request(method, path)
-    calls.expect_error(answer, 405, "method_not_allowed")
+    calls.expect_error(answer, 405, "method_not_allowed", says=method)
     allowed = [name.strip() for name in answer.headers["Allow"].split(",")]
     assert METHODS[path] in allowed and method not in allowed
 

@@ -1,0 +1,127 @@
+/* What libmicrohttpd refuses by itself, because it cannot be read as a request: a request line, a
+ * header or a chunk that is malformed or too long. Its own answer would be HTML and have no id, so
+ * a client gets ours instead, as every other error: it is written to the socket, and our side
+ * closed, when libmicrohttpd writes to its log that it is about to answer.
+ *
+ * The log does not say which connection it is about. It is one of the daemon's that libmicrohttpd
+ * reads a header or chunks from, mostly the only one. Of several it is the likeliest, where all are
+ * of one client; else the answer stays libmicrohttpd's, and nobody gets that of another client.
+ *
+ * Thread: the loop. */
+#include "server/http/loop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SHOWN = 256
+};
+
+static const struct {
+    unsigned http_status;
+    enum status status;
+    const char *advice;
+} refusals[] = {
+    {400, STATUS_INVALID_REQUEST,
+     "expected METHOD /path HTTP/1.1 (a blank in the path is %20), then lines of the form "
+     "Name: "
+     "value, and a body of Content-Length bytes or in chunks"},
+    {413, STATUS_TOO_LARGE, "the server's --max-body-bytes is less: send less at once"},
+    {414, STATUS_HEADERS_TOO_LARGE, "the limit is the server's --max-header-bytes"},
+    {431, STATUS_HEADERS_TOO_LARGE,
+     "the limit is the server's --max-header-bytes: send fewer or shorter headers"},
+    {501, STATUS_UNSUPPORTED, "send the body with Content-Length, or chunked"},
+    {505, STATUS_HTTP_VERSION, "expected HTTP/1.1 or HTTP/1.0"},
+};
+
+/* May libmicrohttpd be reading a header or a chunk from it? begun: of a request whose first line it
+ * has read. */
+static bool is_read(const struct conn *conn, bool begun)
+{
+    const struct exchange *x = conn->exchange;
+    if (x == NULL || request_state(&x->request) == REQUEST_HEADER) {
+        return x != NULL || !begun;
+    }
+    enum request_state state = request_state(&x->request);
+    return x->header.chunked && (state == REQUEST_BODY || state == REQUEST_PAUSED ||
+                                 state == REQUEST_REFUSED || state == REQUEST_LINGERING);
+}
+
+/* How likely it is that one. */
+static int likelihood(const struct conn *conn)
+{
+    if (conn->exchange != NULL) {
+        return 2; /* in the midst of a request */
+    }
+    return conn->used ? 0 : 1; /* idle most of the time, or new and no request line has come */
+}
+
+/* The connection of the daemon that is meant; NULL: it may be that of one client or another. */
+static struct conn *find_culprit(const struct http_daemon *daemon, const char *page)
+{
+    const bool begun = strstr(page, "Content-Length") != NULL || strstr(page, "chunk") != NULL;
+    struct conn *found = NULL;
+    bool equal = false;
+    for (struct conn *conn = daemon->loop->conns; conn != NULL; conn = conn->next) {
+        if (conn->daemon != daemon || !is_read(conn, begun) ||
+            (!conn->used && !peek_received(conn->fd))) {
+            continue;
+        }
+        if (found != NULL && found->client != conn->client) {
+            return NULL;
+        }
+        if (found == NULL || likelihood(conn) > likelihood(found)) {
+            found = conn;
+            equal = false;
+        } else if (likelihood(conn) == likelihood(found)) {
+            equal = true;
+        }
+    }
+    return equal ? NULL : found;
+}
+
+/* What the page says, without tags, entities and the last full stop. */
+static void page_text(const char *page, char text[SHOWN])
+{
+    const char *body = strstr(page, "<body>");
+    size_t used = 0;
+    for (const char *at = body != NULL ? body : page; *at != '\0' && used < SHOWN - 1; at++) {
+        if (*at == '<' || *at == '&') {
+            at += strcspn(at, *at == '<' ? ">" : ";");
+            if (*at == '\0') {
+                break;
+            }
+        } else {
+            text[used++] = *at;
+        }
+    }
+    text[used - (used > 0 && text[used - 1] == '.')] = '\0';
+}
+
+void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page)
+{
+    struct conn *conn = find_culprit(daemon, page);
+    size_t row = 0;
+    while (row < ARRAY_COUNT(refusals) && refusals[row].http_status != http_status) {
+        row++;
+    }
+    if (conn == NULL || conn->cut || row == ARRAY_COUNT(refusals)) {
+        return;
+    }
+    struct exchange *x = conn->exchange;
+    if (x == NULL) { /* not even a request line has come */
+        x = exchange_begin(conn, NULL, "");
+    }
+    if (x == NULL || request_state(&x->request) == REQUEST_LINGERING ||
+        request_state(&x->request) == REQUEST_PAUSED) {
+        return;
+    }
+    char text[SHOWN];
+    page_text(page, text);
+    const char *field = strstr(text, "Content-Length") != NULL ? "Content-Length"
+                        : strstr(text, "Host:") != NULL        ? "Host"
+                                                               : "";
+    (void)error_set_field(&x->request.error, refusals[row].status, field, "%s: %s", text,
+                          refusals[row].advice);
+    respond_early(x);
+}
