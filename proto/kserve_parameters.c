@@ -167,6 +167,20 @@ static enum status read_size(const struct json_place *place, const char *name, b
     return STATUS_OK;
 }
 
+/* The same, in which more than 2^63-1 means no less: from 2^53 on every number is whole. */
+static enum status read_count(const struct json_place *place, const char *name, uint64_t *out,
+                              struct error *err)
+{
+    bool found = false;
+    int64_t value = INT64_MAX;
+    if (json_real_value(json_field(place, name)) < 0x1p53) {
+        value = 0;
+        TRY(read_size(place, name, &found, &value, err));
+    }
+    *out = (uint64_t)value;
+    return STATUS_OK;
+}
+
 /* The operator keeps nothing between requests: sequence parameters are fine as long as they say
  * that there is no sequence. */
 static enum status check_sequence(const struct json_place *place, struct error *err)
@@ -206,16 +220,11 @@ enum status kserve_read_request_parameters(const struct json_place *root,
     if (place.object == NULL) {
         return STATUS_OK;
     }
-    bool found = false;
-    int64_t number = 0;
     TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&place, attributes, err));
     TRY(check_sequence(&place, err));
-    TRY(read_size(&place, "priority", &found, &number, err));
-    out->priority = (uint64_t)number;
-    number = 0;
-    TRY(read_size(&place, "timeout", &found, &number, err));
-    out->timeout_us = (uint64_t)number;
+    TRY(read_count(&place, "priority", &out->priority, err));
+    TRY(read_count(&place, "timeout", &out->timeout_us, err));
     bool has = false;
     return read_bool(&place, "binary_data_output", &has, &out->binary_output, err);
 }

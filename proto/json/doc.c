@@ -290,12 +290,61 @@ char *json_doc_dump(const json_t *value)
     return text;
 }
 
+/* The skeleton as jansson takes it: to an integer that may not fit into 64 bits, which it refuses, an
+ * exponent makes no difference, but that it becomes a number of the other kind, and the field that
+ * it is for can say what it expects. False: no memory. */
+static bool widen_integers(struct builder *b)
+{
+    enum {
+        LEAST = 19 /* digits of 2^63 */
+    };
+    char *text = allocate(2 * b->skeleton_bytes);
+    size_t used = 0;
+    size_t digits = 0; /* of the number that ends here; SIZE_MAX: it is no integer */
+    bool quoted = false;
+    for (size_t at = 0; text != NULL && at < b->skeleton_bytes; at++) {
+        const char c = b->skeleton[at];
+        const bool escape = quoted && c == '\\' && at + 1 < b->skeleton_bytes;
+        if (!quoted && c >= '0' && c <= '9') {
+            digits += digits != SIZE_MAX;
+        } else if (!quoted && c != '\0' && strchr("+.eE", c) != NULL) {
+            digits = SIZE_MAX;
+        } else if (c != '-' || digits != SIZE_MAX) {
+            if (digits >= LEAST && digits != SIZE_MAX) {
+                memcpy(text + used, "e0", 2);
+                used += 2;
+            }
+            digits = 0;
+        }
+        quoted = quoted != (c == '"');
+        text[used++] = c;
+        if (escape) {
+            text[used++] = b->skeleton[++at];
+        }
+    }
+    if (text != NULL) {
+        b->skeleton = text;
+        b->skeleton_bytes = used;
+    }
+    return text != NULL;
+}
+
+static json_t *load_skeleton(const struct builder *b, json_error_t *trouble)
+{
+    return json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, trouble);
+}
+
 static enum status load(struct builder *b, json_t **out, struct error *err)
 {
     json_error_t trouble;
+    json_error_t again;
     watch_allocations();
     filling = &b->arena;
-    json_t *root = json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, &trouble);
+    json_t *root = load_skeleton(b, &trouble);
+    if (root == NULL && json_error_code(&trouble) == json_error_numeric_overflow &&
+        widen_integers(b)) {
+        root = load_skeleton(b, &again);
+    }
     filling = NULL;
     if (allocation_failed) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");

@@ -172,9 +172,10 @@ bool json_integer_of(const json_t *value, int64_t *out)
 /* What to expect where an integer belongs. */
 static const char *integer_expected(const json_t *value)
 {
-    return json_is_real(value) && is_whole(json_real_value(value))
-               ? "an integer, without a point or an exponent from 2^53 on"
-               : "an integer";
+    double real = json_real_value(value); /* 0: it is none */
+    return fabs(real) >= 0x1p63  ? "an integer of 64 bits"
+           : fabs(real) < 0x1p53 ? "an integer"
+                                 : "an integer, without a point or an exponent from 2^53 on";
 }
 
 enum status json_field_int64(const struct json_place *place, const char *name, int64_t *out,

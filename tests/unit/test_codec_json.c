@@ -164,6 +164,8 @@ static const struct {
     {"{\"data\":[1,2],\"axis\":null}", STATUS_INVALID_FIELD, "axis", "null"},
     {"{\"data\":[1,2],\"axis\":0.5}", STATUS_INVALID_FIELD, "axis", "axis is 0.5,"},
     {"{\"data\":[1,2],\"axis\":1.0}", STATUS_INVALID_AXIS, "axis", ""},
+    {"{\"data\":[1,2],\"axis\":9223372036854775808}", STATUS_INVALID_FIELD, "axis",
+     "axis is 9.223372036854776e18, expected an integer of 64 bits"},
     {"{\"data\":[1,2],\"axis\":1e400}", STATUS_INVALID_JSON, "",
      "a number that does not fit into 64 bits"},
     {"{\"data\":[1,2],\"exclusive\":1}", STATUS_INVALID_FIELD, "exclusive", "true or false"},

@@ -144,6 +144,11 @@ static void timeout_is_in_microseconds(void **state)
     run("");
     assert_int_equal(probe.call.timeout_us, 0);
     refused("\"timeout\":-1", STATUS_INVALID_FIELD, "parameters.timeout");
+    run("\"timeout\":18446744073709551615,\"priority\":18446744073709551615");
+    assert_int_equal(probe.call.timeout_us, INT64_MAX);
+    run("\"timeout\":1e300");
+    assert_int_equal(probe.call.timeout_us, INT64_MAX);
+    refused("\"timeout\":-1e300", STATUS_INVALID_FIELD, "parameters.timeout");
 }
 
 static void priority_is_as_in_triton(void **state)
