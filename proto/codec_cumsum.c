@@ -131,11 +131,10 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
     }
     if (!goes_on && carry) {
         return error_set_field(
-            err, STATUS_INVALID_FIELD, "carry",
-            "there is a carry, but %s: leave it out, or say that part is next or last",
-            totals ? "totals take none"
-            : part ? "the first part takes none"
-                   : "part is not given");
+            err, STATUS_INVALID_FIELD, "carry", "there is a carry, but %s",
+            totals ? "totals take none: leave it out"
+            : part ? "the first part takes none: leave it out, or say that part is next or last"
+                   : "part is not given: leave it out, or say that part is next or last");
     }
     return STATUS_OK;
 }

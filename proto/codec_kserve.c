@@ -108,7 +108,7 @@ static enum status take_json(const struct json_doc *doc, const json_t *data, boo
 {
     TRY(framed_tensor_take_data(doc, data, axis, input, err));
     if (input->array != NULL && input->array->elements != input->elements) {
-        return json_field_refuse(&input->place, "data", -1, STATUS_INVALID_DATA, err,
+        return json_field_refuse(&input->place, "data", -1, STATUS_LENGTH_MISMATCH, err,
                                  "found %" PRIu64 " elements, but the shape has %" PRIu64,
                                  input->array->elements, input->elements);
     }

@@ -94,11 +94,11 @@ enum status framed_check_flat(const struct json_array *array, const char *field,
         return STATUS_OK;
     }
     if (least == most) {
-        return error_set_field(err, STATUS_INVALID_DATA, field,
+        return error_set_field(err, STATUS_LENGTH_MISMATCH, field,
                                "found %" PRIu64 " elements: expected %" PRIu64, array->elements,
                                least);
     }
-    return error_set_field(err, STATUS_INVALID_DATA, field,
+    return error_set_field(err, STATUS_LENGTH_MISMATCH, field,
                            "found %" PRIu64 " elements: expected %" PRIu64 " to %" PRIu64,
                            array->elements, least, most);
 }
@@ -197,7 +197,9 @@ enum status framed_tensor_check_axis(const struct framed_tensor *tensor,
     }
     if (tensor->rank > 1 || tensor->elements != 1) {
         return json_field_refuse(&tensor->place, "shape", -1, STATUS_INVALID_SHAPE, err,
-                                 "the axis is a scalar: expected the shape [] or [1]");
+                                 "found %d dimensions with %" PRIu64 " elements: the axis is "
+                                 "a scalar, of the shape [] or [1]",
+                                 tensor->rank, tensor->elements);
     }
     return STATUS_OK;
 }

@@ -47,7 +47,9 @@ enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribu
     }
     if (attributes->given[attribute] && *slot != value) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "contradicts another parameter that says the same thing");
+                               "%s contradicts another parameter of the request: say the same "
+                               "in both, or leave one of them out",
+                               field);
     }
     attributes->given[attribute] = true;
     *slot = value;
@@ -66,7 +68,8 @@ static enum status read_direction(const char *field, const char *text, bool *dow
     *down = strcasecmp(name, "decreasing") == 0;
     if (!*down && strcasecmp(name, "increasing") != 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "expected \"increasing\" or \"decreasing\"");
+                               "found \"%.40s\", expected \"increasing\" or \"decreasing\"",
+                               text);
     }
     return STATUS_OK;
 }
@@ -324,9 +327,10 @@ static enum status read_query_pair(const struct codec_param *pair, bool *binary_
         return attribute_bool(name, pair->value, binary_output, err);
     }
     return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
-                           "unknown query parameter of a raw binary request: known are axis, "
-                           "exclusive, reverse, precision, axis_direction, has_exclusive_sum, "
-                           "part, binary_data_output");
+                           "a raw binary request has no query parameter '%.60s'; known are: "
+                           "axis, exclusive, reverse, precision, axis_direction, "
+                           "has_exclusive_sum, part, binary_data_output",
+                           name);
 }
 
 enum status kserve_read_query(const struct codec_request *request, bool *binary_output,

@@ -346,9 +346,10 @@ static bool hash_token(char *authorization, uint8_t *hash)
     }
     char *token = authorization + bytes + strspn(authorization + bytes, " ");
     size_t token_bytes = strcspn(token, " \t");
-    bool hashed =
-        token_bytes > 0 && gnutls_hash_fast(GNUTLS_DIG_SHA256, token, token_bytes, hash) == 0;
-    memset(token, '*', token_bytes);
+    bool alone = token[token_bytes + strspn(token + token_bytes, " \t")] == '\0';
+    bool hashed = alone && token_bytes > 0 &&
+                  gnutls_hash_fast(GNUTLS_DIG_SHA256, token, token_bytes, hash) == 0;
+    memset(token, '*', strlen(token));
     return hashed;
 }
 

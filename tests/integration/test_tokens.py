@@ -132,7 +132,10 @@ def test_the_operator_is_computed_with_a_token(guarded):
     assert "token=worker" in guarded.log
 
 
-@pytest.mark.parametrize("value", ["Bearer", "Bearer ", "Bearerx", "", "tally_secret-of-a-worker"])
+@pytest.mark.parametrize(
+    "value",
+    ["Bearer", "Bearer ", "Bearerx", "", SECRETS["worker"][0], f"Bearer {SECRETS['worker'][0]} x"],
+)
 def test_what_is_no_token_is_refused_as_none(guarded, value):
     client = guarded.client()
     answer = client.post(PATH, BODY, calls.RAW, {"Authorization": value})

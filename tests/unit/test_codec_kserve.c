@@ -77,7 +77,7 @@ static void data_may_be_nested_anyhow_as_long_as_the_count_fits(void **state)
     refused(request_of(
                 "", "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"data\":[1,2,3]}",
                 NULL),
-            STATUS_INVALID_DATA, "inputs[0].data");
+            STATUS_LENGTH_MISMATCH, "inputs[0].data");
 }
 
 static void ids_are_echoed_and_empty_ones_are_absent(void **state)

@@ -188,7 +188,7 @@ static void input_1_is_flat_and_fits_its_shape(void **state)
 {
     (void)state;
     refused(request_of(NULL, "{\"precision\":\"FP32\",\"shape\":[2],\"data\":[1]}", NULL),
-            STATUS_INVALID_DATA, "inputs[0].data");
+            STATUS_LENGTH_MISMATCH, "inputs[0].data");
     refused(request_of(NULL, "{\"precision\":\"FP32\",\"shape\":[1,2],\"data\":[[1,2]]}", NULL),
             STATUS_INVALID_DATA, "inputs[0].data");
     refused(request_of(NULL, "{\"precision\":\"FP32\",\"shape\":[1],\"data\":1}", NULL),
@@ -253,7 +253,7 @@ static void the_axis_is_a_scalar_or_one_element(void **state)
     refused(request_of(NULL, MATRIX, "{\"precision\":\"I64\",\"shape\":[1,1],\"data\":[1]}"),
             STATUS_INVALID_SHAPE, "inputs[1].shape");
     refused(request_of(NULL, MATRIX, "{\"precision\":\"I64\",\"shape\":[1],\"data\":[1,0]}"),
-            STATUS_INVALID_DATA, "inputs[1].data");
+            STATUS_LENGTH_MISMATCH, "inputs[1].data");
     gives(request_of(NULL, MATRIX, "{\"precision\":\"I64\",\"shape\":[],\"data\":1.0}"),
           MATRIX_OUTPUT("[1.0,3.0,3.0,7.0]"));
     gives(request_of(NULL, MATRIX, "{\"precision\":\"I32\",\"shape\":[1.0],\"data\":[-1e0]}"),

@@ -127,7 +127,7 @@ static void a_tensor_has_at_most_2_to_32_minus_1_elements(void **state)
     input_refused(F32("\"Sizes\":[2,2],\"Strides\":[4294967295,1]"), STATUS_INVALID_STRIDES,
                   "desc.InputTensor.Strides");
     /* as many as there may be: only its missing data are to blame */
-    input_refused(F32("\"Sizes\":[65535,65537]"), STATUS_INVALID_DATA, "data");
+    input_refused(F32("\"Sizes\":[65535,65537]"), STATUS_LENGTH_MISMATCH, "data");
 }
 
 static void strides_are_one_per_dimension(void **state)
@@ -233,7 +233,7 @@ static void a_larger_total_size_leaves_room_behind_the_elements(void **state)
     gives(F32("\"Sizes\":[2],\"TotalTensorSizeInBytes\":16"), F32("\"Sizes\":[2]"), "[1,2,9]",
           "[1.0,3.0]}");
     refused(F32("\"Sizes\":[2],\"TotalTensorSizeInBytes\":16"), F32("\"Sizes\":[2]"),
-            "[1,2,9,9,9]", STATUS_INVALID_DATA, "data");
+            "[1,2,9,9,9]", STATUS_LENGTH_MISMATCH, "data");
 }
 
 static void alignment_is_zero_or_a_power_of_two_of_at_least_the_element(void **state)
@@ -290,8 +290,8 @@ static void data_must_be_flat_and_cover_the_layout(void **state)
     (void)state;
     const char *tensor = F32("\"Sizes\":[2,2]");
     refused(tensor, tensor, "[[1,2],[3,4]]", STATUS_INVALID_DATA, "data");
-    refused(tensor, tensor, "[1,2,3]", STATUS_INVALID_DATA, "data");
-    refused(tensor, tensor, "[1,2,3,4,5]", STATUS_INVALID_DATA, "data");
+    refused(tensor, tensor, "[1,2,3]", STATUS_LENGTH_MISMATCH, "data");
+    refused(tensor, tensor, "[1,2,3,4,5]", STATUS_LENGTH_MISMATCH, "data");
     refused(tensor, tensor, "7", STATUS_INVALID_FIELD, "data");
     refused(tensor, tensor, "[1,2,3,\"x\"]", STATUS_INVALID_DATA, "data[3]");
 }
