@@ -99,6 +99,8 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
     json_writer_member_string(w, "opencl", info->version);
     json_writer_member_string(w, "type", kinds[info->kind]);
     json_writer_member_string(w, "state", device_state_name(stats->state));
+    json_writer_member_uint(w, "kernels_built", stats->prepared);
+    json_writer_member_uint(w, "kernels_to_build", DTYPE_COUNT - stats->prepared);
     json_writer_member_uint(w, "compute_units", info->compute_units);
     json_writer_member_uint(w, "memory_bytes", info->memory_bytes);
     json_writer_member_uint(w, "max_allocation_bytes", info->max_alloc_bytes);

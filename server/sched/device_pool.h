@@ -101,6 +101,7 @@ struct device_stats {
     struct scan_device_info info; /* as listed */
     char lookback[160];           /* as in struct scan_device_info, now */
     enum device_state state;
+    uint64_t prepared;    /* element types whose kernels are built and tested */
     char last_error[512]; /* "" if it never failed */
     uint64_t batches;
     uint64_t requests;

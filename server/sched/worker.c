@@ -477,6 +477,9 @@ static bool open_device(struct worker *worker)
         if (!call_end(worker)) {
             return false;
         }
+        MUST(pthread_mutex_lock(&worker->lock));
+        worker->stats.prepared = (uint64_t)type + (status == STATUS_OK);
+        MUST(pthread_mutex_unlock(&worker->lock));
     }
     if (status != STATUS_OK) {
         worker_fail(worker, err.detail);

@@ -52,6 +52,7 @@ def test_devices_are_listed_with_their_state(client):
             assert isinstance(device[key], str) and device[key], device
         for key in ("requests", "batches", "elements", "bytes", "errors", "running"):
             assert isinstance(device[key], int) and device[key] >= 0, device
+        assert device["kernels_built"] > 0 and device["kernels_to_build"] == 0, device
     assert document["queue_depth"] >= 0  # one queue for all devices
     assert sum(device["requests"] for device in devices) >= 1
 
