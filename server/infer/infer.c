@@ -73,7 +73,7 @@ static enum status check_rank(const struct request *request, struct error *err)
         request->codec->plan_field(&request->call, field) != NULL) {
         field = request->codec->plan_field(&request->call, field);
     }
-    return error_set_field(err, STATUS_INVALID_SHAPE, field,
+    return error_set_field(err, STATUS_TOO_LARGE, field,
                            "the tensor has %d dimensions, it may have at most %llu, the "
                            "server's --max-rank: merge neighbours that are not summed, or ask "
                            "the operator",
