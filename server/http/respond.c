@@ -55,13 +55,11 @@ static const struct {
     [CATEGORY_CLIENT_GONE] = {503, "Service Unavailable"},
 };
 
-static unsigned http_status_of(enum status status, const struct route *route)
+static enum status_category category_of(const struct exchange *x)
 {
-    enum status_category category = status_category(status);
-    if (category == CATEGORY_DEADLINE && route != NULL && route->triton_codes) {
-        category = CATEGORY_BUSY;
-    }
-    return answers[category].code;
+    enum status_category category = status_category(x->request.error.status);
+    bool triton = x->route != NULL && x->route->triton_codes;
+    return category == CATEGORY_DEADLINE && triton ? CATEGORY_BUSY : category;
 }
 
 static void write_error(struct json_writer *w, const struct error *error)
@@ -181,7 +179,7 @@ static struct MHD_Response *error_response(struct exchange *x)
         return NULL;
     }
     request->answer.head = text; /* freed with the request */
-    x->http_status = http_status_of(request->error.status, x->route);
+    x->http_status = answers[category_of(x)].code;
     x->conn->answer_bytes = bytes;
     return make_response((struct byte_view){text, bytes});
 }
@@ -348,9 +346,7 @@ bool respond(struct exchange *x)
 /* The bytes of the head; -1: it has no room. */
 static int early_head(const struct exchange *x, char *text, size_t room, size_t body_bytes)
 {
-    const enum status_category category = status_category(x->request.error.status);
-    const char *reason =
-        answers[category].code == x->http_status ? answers[category].reason : "Refused";
+    const enum status_category category = category_of(x);
     char date[64] = "";
     struct tm tm;
     time_t now = time(NULL);
@@ -363,7 +359,7 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
     int used = snprintf(text, room,
                         "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                         "Content-Length: %zu\r\n",
-                        x->http_status, reason, date, body_bytes);
+                        answers[category].code, answers[category].reason, date, body_bytes);
     for (size_t i = 0; i <= fields.count && used >= 0; i++) {
         const bool last = i == fields.count;
         int count = snprintf(text + used, room - (size_t)used, "%s%s%s\r\n",
@@ -384,7 +380,7 @@ void respond_early(struct exchange *x)
     if (x->request.id[0] == '\0') { /* the header is not there yet, or never will be */
         exchange_make_id(x);
     }
-    x->http_status = http_status_of(x->request.error.status, x->route);
+    x->http_status = answers[category_of(x)].code;
     json_writer_init_fixed(&w, body, sizeof body);
     write_error(&w, &x->request.error);
     if (!json_writer_ok(&w)) {

@@ -265,21 +265,6 @@ static void door_drops_blanks_behind_numbers_of_its_own_fields(void **state)
                      STATUS_INVALID_FIELD);
 }
 
-static void door_takes_a_timeout_beyond_64_bits_for_one_without_end(void **state)
-{
-    struct header_check header;
-    struct error err = ERROR_INIT;
-    (void)state;
-    assert_int_equal(PASS(&header, &err, {"X-Request-Timeout-Ms", "18446744073709551615"}),
-                     STATUS_OK);
-    assert_int_equal(header.timeout_ms, INT64_MAX);
-    assert_int_equal(PASS(&header, &err, {"X-Request-Timeout-Ms", "99999999999999999999999 "}),
-                     STATUS_OK);
-    assert_int_equal(header.timeout_ms, INT64_MAX);
-    assert_int_equal(PASS(&header, &err, {"Tally-Carry-Length", "18446744073709551615"}),
-                     STATUS_INVALID_FIELD);
-}
-
 static void door_echoes_only_sane_ids(void **state)
 {
     char longest[LIMIT_REQUEST_ID + 2];
@@ -324,7 +309,6 @@ int main(void)
         cmocka_unit_test(door_reads_media_types),
         cmocka_unit_test(door_wants_a_host_from_http_1_1_only),
         cmocka_unit_test(door_drops_blanks_behind_numbers_of_its_own_fields),
-        cmocka_unit_test(door_takes_a_timeout_beyond_64_bits_for_one_without_end),
         cmocka_unit_test(door_echoes_only_sane_ids),
         cmocka_unit_test(door_refuses_more_bytes_than_its_limit),
         cmocka_unit_test(door_refuses_bad_numbers_in_its_own_fields),
