@@ -311,8 +311,8 @@ static bool widen_integers(struct builder *b)
             digits = SIZE_MAX;
         } else if (c != '-' || digits != SIZE_MAX) {
             if (digits >= LEAST && digits != SIZE_MAX) {
-                memcpy(text + used, "e0", 2);
-                used += 2;
+                text[used++] = 'e';
+                text[used++] = '0';
             }
             digits = 0;
         }

@@ -8,6 +8,7 @@
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void page_fixed(struct page *page, const char *text)
@@ -66,7 +67,20 @@ enum status page_version(const struct page_request *request, struct page *page,
 enum status page_index(const struct page_request *request, struct page *page, struct error *err)
 {
     static const struct page_field fields[] = {{"Vary", "Accept"}};
-    (void)err;
+    static const struct {
+        const char *name;
+        const char *path;
+    } links[] = {{"cumsum", "/v1/cumsum"},
+                 {"totals", "/v1/cumsum/totals"},
+                 {"directml", "/v1/directml/cumulative_summation"},
+                 {"openvino", "/v1/openvino/cumsum-3"},
+                 {"models", "/v2"},
+                 {"devices", "/v1/devices"},
+                 {"live", "/livez"},
+                 {"ready", "/readyz"},
+                 {"metrics", "/metrics"},
+                 {"version", "/version"},
+                 {"openapi", "/openapi.json"}};
     if (request->server->config->console) {
         if (request->html) {
             page_console(request, page);
@@ -75,12 +89,21 @@ enum status page_index(const struct page_request *request, struct page *page, st
         page->fields = fields;
         page->field_count = ARRAY_COUNT(fields);
     }
-    page_fixed(
-        page, "{\"name\":\"tally\",\"version\":\"" TALLY_VERSION
-              "\",\"links\":{\"cumsum\":\"/v1/cumsum\",\"devices\":\"/v1/devices\",\"live\":\"/"
-              "livez\",\"ready\":\"/readyz\",\"metrics\":\"/metrics\",\"version\":\"/"
-              "version\",\"openapi\":\"/openapi.json\",\"models\":\"/v2\"}}");
-    return STATUS_OK;
+    char path[320]; /* the longest --base-path, and more */
+    struct json_writer w;
+    json_writer_init(&w);
+    json_writer_begin_object(&w);
+    json_writer_member_string(&w, "name", "tally");
+    json_writer_member_string(&w, "version", TALLY_VERSION);
+    json_writer_member_object(&w, "links");
+    for (size_t i = 0; i < ARRAY_COUNT(links); i++) {
+        (void)snprintf(path, sizeof path, "%s%s", request->server->config->base_path,
+                       links[i].path);
+        json_writer_member_string(&w, links[i].name, path);
+    }
+    json_writer_end_object(&w);
+    json_writer_end_object(&w);
+    return page_json(page, &w, err);
 }
 
 /* ---- devices ---- */

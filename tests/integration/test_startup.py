@@ -189,6 +189,10 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
     client = server.client()
     assert client.post("/tally" + PATH, BODY, calls.RAW).body == SUMS
     assert client.get("/tally/livez").status == 200
+    links = client.get("/tally/").json()["links"]
+    assert {"cumsum", "totals", "directml", "openvino", "openapi"} <= set(links)
+    for path in links.values():
+        assert path.startswith("/tally/") and client.get(path).status in (200, 405), path
     client.close()
     server.stop()
 
