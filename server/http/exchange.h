@@ -198,6 +198,9 @@ bool peek_unread(int fd);
 /* Whether nothing more can be sent for now, as the client does not read. */
 bool peek_full(int fd);
 
+/* Whether the client has closed its side. */
+bool peek_closed(int fd);
+
 /* Whether a byte has ever come from the client; true, too, where that is not known. */
 bool peek_received(int fd);
 

@@ -21,6 +21,12 @@ bool peek_full(int fd)
     return poll(&writable, 1, 0) == 0;
 }
 
+bool peek_closed(int fd)
+{
+    struct pollfd closed = {.fd = fd, .events = POLLRDHUP};
+    return poll(&closed, 1, 0) > 0;
+}
+
 bool peek_received(int fd)
 {
     struct tcp_info info = {0};

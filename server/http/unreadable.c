@@ -47,37 +47,44 @@ static bool is_read(const struct conn *conn, bool begun)
                                  state == REQUEST_REFUSED || state == REQUEST_LINGERING);
 }
 
-/* How likely it is that one. */
+/* How likely it is that one, where several may be. 0: no answer must go there, to an idle connection or
+ * one of which more is still to be read. */
 static int likelihood(const struct conn *conn)
 {
-    if (conn->exchange != NULL) {
-        return 2; /* in the midst of a request */
+    if (peek_unread(conn->fd) || (conn->used && conn->exchange == NULL)) {
+        return 0;
     }
-    return conn->used ? 0 : 1; /* idle most of the time, or new and no request line has come */
+    if (conn->exchange != NULL) {
+        return 3; /* in the midst of a request */
+    }
+    return peek_closed(conn->fd) ? 1 : 2; /* no request line has come, and perhaps none will */
 }
 
-/* The connection of the daemon that is meant; NULL: it may be that of one client or another. */
+/* The connection of the daemon that is meant; NULL: it may be one or another. */
 static struct conn *find_culprit(const struct http_daemon *daemon, const char *page)
 {
     const bool begun = strstr(page, "Content-Length") != NULL || strstr(page, "chunk") != NULL;
-    struct conn *found = NULL;
-    bool equal = false;
+    struct conn *any = NULL;
+    struct conn *likeliest = NULL;
+    size_t count = 0;
+    int most = 0;
     for (struct conn *conn = daemon->loop->conns; conn != NULL; conn = conn->next) {
         if (conn->daemon != daemon || !is_read(conn, begun) ||
             (!conn->used && !peek_received(conn->fd))) {
             continue;
         }
-        if (found != NULL && found->client != conn->client) {
+        if (any != NULL && any->client != conn->client) {
             return NULL;
         }
-        if (found == NULL || likelihood(conn) > likelihood(found)) {
-            found = conn;
-            equal = false;
-        } else if (likelihood(conn) == likelihood(found)) {
-            equal = true;
+        any = conn;
+        count++;
+        int likely = likelihood(conn);
+        if (likely >= most) {
+            likeliest = likely > most ? conn : NULL;
+            most = likely;
         }
     }
-    return equal ? NULL : found;
+    return count == 1 ? any : likeliest;
 }
 
 /* What the page says, without tags, entities and the last full stop. */
