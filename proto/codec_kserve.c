@@ -299,6 +299,9 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     const json_t *list = NULL;
     out->binary = binary_default;
     out->carry_binary = binary_default;
+    if (json_is_null(json_field(root, "outputs"))) {
+        return STATUS_OK;
+    }
     TRY(json_field_array(root, "outputs", &list, err));
     struct json_place place;
     for (size_t i = 0; i < json_array_size(list); i++) { /* no more than 3 */

@@ -219,6 +219,9 @@ enum status kserve_read_request_parameters(const struct json_place *root,
                                         "priority",      "sequence_id",        "sequence_start",
                                         "sequence_end"};
     struct json_place place;
+    if (json_is_null(json_field(root, "parameters"))) {
+        return STATUS_OK;
+    }
     TRY(json_field_object(root, "parameters", &place, err));
     if (place.object == NULL) {
         return STATUS_OK;
@@ -303,6 +306,9 @@ enum status kserve_read_tensor_parameters(const struct json_place *tensor,
                                           struct error *err)
 {
     struct json_place place;
+    if (json_is_null(json_field(tensor, "parameters"))) {
+        return STATUS_OK;
+    }
     TRY(json_field_object(tensor, "parameters", &place, err));
     if (place.object == NULL) {
         return STATUS_OK;

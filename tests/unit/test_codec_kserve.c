@@ -134,6 +134,16 @@ static void other_datatypes_are_refused(void **state)
     }
 }
 
+static void optional_members_that_are_null_are_absent(void **state)
+{
+    (void)state;
+    gives(request_of("\"id\":null,\"parameters\":null,\"outputs\":null,",
+                     "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\","
+                     "\"parameters\":null,\"data\":[1,2,3,4]}",
+                     NULL),
+          Y_2X2("[1.0,2.0,4.0,6.0]"));
+}
+
 static void non_finite_numbers_are_taken_bare_quoted_or_null(void **state)
 {
     (void)state;
@@ -459,6 +469,7 @@ int main(void)
         cmocka_unit_test(unknown_top_level_keys_are_ignored),
         cmocka_unit_test(every_datatype_goes_through_json),
         cmocka_unit_test(other_datatypes_are_refused),
+        cmocka_unit_test(optional_members_that_are_null_are_absent),
         cmocka_unit_test(non_finite_numbers_are_taken_bare_quoted_or_null),
         cmocka_unit_test(integers_take_no_fraction_no_null_and_nothing_out_of_range),
         cmocka_unit_test(inputs_are_checked_by_name),
