@@ -198,11 +198,11 @@ bool peek_unread(int fd);
 /* Whether nothing more can be sent for now, as the client does not read. */
 bool peek_full(int fd);
 
-/* Whether the client has closed its side. */
-bool peek_closed(int fd);
-
 /* Whether a byte has ever come from the client; true, too, where that is not known. */
 bool peek_received(int fd);
+
+/* For how long nothing has come; 0 where that is not known. */
+uint64_t peek_silent_ms(int fd);
 
 /* How many bytes the client has taken so far, up to a constant. A Unix socket does not count: there
  * it is what of `given`, the bytes known to be handed to the socket, has left it. */

@@ -21,18 +21,20 @@ bool peek_full(int fd)
     return poll(&writable, 1, 0) == 0;
 }
 
-bool peek_closed(int fd)
-{
-    struct pollfd closed = {.fd = fd, .events = POLLRDHUP};
-    return poll(&closed, 1, 0) > 0;
-}
-
 bool peek_received(int fd)
 {
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
            info.tcpi_bytes_received > 0;
+}
+
+uint64_t peek_silent_ms(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ? 0
+                                                                     : info.tcpi_last_data_recv;
 }
 
 uint64_t peek_taken(int fd, uint64_t given)

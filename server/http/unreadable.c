@@ -4,17 +4,20 @@
  * closed, when libmicrohttpd writes to its log that it is about to answer.
  *
  * The log does not say which connection it is about. It is one of the daemon's that libmicrohttpd
- * reads a header or chunks from, mostly the only one. Of several it is the likeliest, where all are
- * of one client; else the answer stays libmicrohttpd's, and nobody gets that of another client.
+ * reads a header or chunks from, and of which something has come: mostly there is only one. Where
+ * there are several the answer stays libmicrohttpd's, so that nobody gets what is meant for another.
  *
  * Thread: the loop. */
+#include "server/base/clock.h"
 #include "server/http/loop.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    SHOWN = 256
+    SHOWN = 256,
+    KNOWN_MS = 50, /* of silence */
+    COARSE_MS = 8
 };
 
 static const struct {
@@ -24,8 +27,7 @@ static const struct {
 } refusals[] = {
     {400, STATUS_INVALID_REQUEST,
      "expected METHOD /path HTTP/1.1 (a blank in the path is %20), then lines of the form "
-     "Name: "
-     "value, and a body of Content-Length bytes or in chunks"},
+     "Name: value, and a body of Content-Length bytes or in chunks"},
     {413, STATUS_TOO_LARGE, "the server's --max-body-bytes is less: send less at once"},
     {414, STATUS_HEADERS_TOO_LARGE, "the limit is the server's --max-header-bytes"},
     {431, STATUS_HEADERS_TOO_LARGE,
@@ -47,44 +49,31 @@ static bool is_read(const struct conn *conn, bool begun)
                                  state == REQUEST_REFUSED || state == REQUEST_LINGERING);
 }
 
-/* How likely it is that one, where several may be. 0: no answer must go there, to an idle connection or
- * one of which more is still to be read. */
-static int likelihood(const struct conn *conn)
+/* Nothing has come since the last request on it ended. The system counts in milliseconds, and coarsely:
+ * where that is not long ago nobody knows. */
+static bool is_silent(const struct conn *conn)
 {
-    if (peek_unread(conn->fd) || (conn->used && conn->exchange == NULL)) {
-        return 0;
-    }
-    if (conn->exchange != NULL) {
-        return 3; /* in the midst of a request */
-    }
-    return peek_closed(conn->fd) ? 1 : 2; /* no request line has come, and perhaps none will */
+    const uint64_t idle_ms = clock_span_ns(conn->since_ns, clock_now_ns()) / NS_PER_MS;
+    return conn->used && conn->exchange == NULL && idle_ms >= KNOWN_MS &&
+           peek_silent_ms(conn->fd) + COARSE_MS >= idle_ms;
 }
 
 /* The connection of the daemon that is meant; NULL: it may be one or another. */
 static struct conn *find_culprit(const struct http_daemon *daemon, const char *page)
 {
     const bool begun = strstr(page, "Content-Length") != NULL || strstr(page, "chunk") != NULL;
-    struct conn *any = NULL;
-    struct conn *likeliest = NULL;
-    size_t count = 0;
-    int most = 0;
+    struct conn *found = NULL;
     for (struct conn *conn = daemon->loop->conns; conn != NULL; conn = conn->next) {
-        if (conn->daemon != daemon || !is_read(conn, begun) ||
+        if (conn->daemon != daemon || !is_read(conn, begun) || is_silent(conn) ||
             (!conn->used && !peek_received(conn->fd))) {
             continue;
         }
-        if (any != NULL && any->client != conn->client) {
+        if (found != NULL) {
             return NULL;
         }
-        any = conn;
-        count++;
-        int likely = likelihood(conn);
-        if (likely >= most) {
-            likeliest = likely > most ? conn : NULL;
-            most = likely;
-        }
+        found = conn;
     }
-    return count == 1 ? any : likeliest;
+    return found;
 }
 
 /* What the page says, without tags, entities and the last full stop. */

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import fcntl
+import re
 import socket
 import struct
 import subprocess
@@ -345,13 +346,34 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_what_cannot_be_read_is_refused_in_json_with_an_id(server, name):
-    data, status, code, field, word = UNREADABLE[name]
-    with server.wire() as wire:
-        answer = wire.send(data).answer()
-        calls.expect_error(answer, status, code, field, word)
-        assert answer.headers["X-Request-Id"]
+def is_alone(wire):
+    """No other connection is left with the service; this one has had a request."""
+    page = wire.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body.decode()
+    return re.search(r"^tally_connections (\S+)$", page, re.M)[1] == "1"
+
+
+def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
+    server = start_server("--http-loops", "1")
+    for name, (data, status, code, field, word) in UNREADABLE.items():
+        with server.wire() as wire:
+            until(lambda: is_alone(wire))
+            answer = wire.send(data).answer()
+            calls.expect_error(answer, status, code, field, word)
+            assert answer.headers["X-Request-Id"], name
+
+
+def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):
+    server = start_server("--http-loops", "1")
+    head = CHUNKED.replace(b"cumsum HTTP", b"cumsum?dtype=int8&shape=4 HTTP").replace(
+        b"Host: x", b"Host: x\r\nContent-Type: application/octet-stream"
+    )
+    with server.wire() as good, server.wire() as bad:
+        good.send(head + b"2\r\n\1\2\r\n")
+        server.await_active(1)
+        answer = bad.send(MALFORMED["version 9"]).answer()
+        assert answer.status == 505
+        answer = good.send(b"2\r\n\1\1\r\n0\r\n\r\n").answer()
+        assert (answer.status, answer.body) == (200, b"\1\3\4\5")
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
