@@ -54,6 +54,8 @@ def parse_address(url: str | None) -> Address:
         raise _unusable(url, "it has a blank, a control character or one that is not ASCII")
     if parts.scheme == "http+unix":
         return _unix(url, urllib.parse.unquote(parts.netloc), prefix)
+    if port == 0:
+        raise _unusable(url, "its port is 0")
     if parts.scheme not in ("http", "https"):
         raise _unusable(url, "its scheme must be http, https, unix or http+unix")
     try:

@@ -213,7 +213,7 @@ class Call:
             head += f"Content-Type: {request.content_type}\r\nContent-Length: {length}\r\n"
         if request.deadline != math.inf:
             left = math.ceil((request.deadline - time.monotonic()) * 1000)
-            head += f"X-Request-Timeout-Ms: {max(left, 1)}\r\n"
+            head += f"X-Request-Timeout-Ms: {min(max(left, 1), 10**12)}\r\n"
         if request.carry:
             head += f"Tally-Carry-Length: {len(request.carry)}\r\n"
         return f"{head}\r\n".encode("ascii") + request.carry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import ssl
 import threading
 import time
@@ -168,6 +169,9 @@ class Options(Generic[AnyParts]):
             InvalidArgument: the URL is not usable, a file is missing.
         """
         address = parse_address(url)
+        for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
+            if not (seconds is None and name == "timeout" or _is_positive(seconds)):
+                raise InvalidArgument(f"{name} is {seconds!r}, expected seconds", field=name)
         for name, text in (("token", token), ("user_agent", user_agent)):
             if text is not None and not (text.isascii() and text.isprintable() and text):
                 raise InvalidArgument(f"{name} is empty, or not printable ASCII", field=name)
@@ -352,10 +356,14 @@ def prepare(
     attributes = attributes_of(exclusive, reverse, precision)
     due = math.inf
     if deadline is not None:
-        if not deadline > 0:
-            raise InvalidArgument(f"deadline is {deadline!r} seconds", field="deadline")
+        if not _is_positive(deadline):
+            raise InvalidArgument(f"deadline is {deadline!r}, expected seconds", field="deadline")
         due = time.monotonic() + deadline
     return Scan(operand, output_buffer(out, operand, packed), attributes, due)
+
+
+def _is_positive(seconds: Any) -> bool:
+    return isinstance(seconds, numbers.Real) and seconds > 0
 
 
 def attributes_of(exclusive: bool, reverse: bool, precision: Precision) -> dict[str, str | bool]:

@@ -50,7 +50,10 @@ def as_operand(x: Any, axis: SupportsIndex | None, dtype: Any) -> Operand:
     if type(x) is not np.ndarray:
         if isinstance(x, np.ma.MaskedArray):
             raise InvalidArgument("x is a masked array: fill it first (x.filled(0))", field="x")
-        x = np.asarray(memoryview(x) if isinstance(x, (bytes, bytearray)) else x)
+        try:
+            x = np.asarray(memoryview(x) if isinstance(x, (bytes, bytearray)) else x)
+        except ValueError as error:  # rows of different lengths, say
+            raise InvalidArgument(f"x cannot be an array: {error}", field="x") from error
     array: Array = x
     if dtype is not None:
         array = array.astype(_wanted(dtype), copy=False)

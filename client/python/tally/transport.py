@@ -34,6 +34,7 @@ from tally.call import ERROR_BYTES, HEAD_BYTES, TEXT_BYTES, Call, Head, not_http
 from tally.errors import TallyError
 
 JOINED_BYTES = 1 << 14  # of the body that travel in one piece with the head
+LONGEST = 1e6  # seconds; poll() counts milliseconds in 31 bits
 PIECE_BYTES = 1 << 30  # of the body for one call of send(); TLS takes less than 2 GiB
 
 
@@ -44,7 +45,7 @@ def seconds_left(give_up: float) -> float | None:
     left = give_up - time.monotonic()
     if left <= 0:
         raise TimeoutError("no time is left")
-    return left
+    return min(left, LONGEST)
 
 
 class HeadCut(ConnectionError):

@@ -249,6 +249,8 @@ READ_ONLY.flags.writeable = False
         ("reverse", GOOD, 0, {"reverse": "true"}),
         ("deadline", GOOD, 0, {"deadline": 0}),
         ("deadline", GOOD, 0, {"deadline": float("nan")}),
+        ("deadline", GOOD, 0, {"deadline": "5"}),
+        ("x", [[1], [2, 3]], 0, {}),
     ],
 )
 def test_arguments_that_cannot_be_are_refused_here(connect, field, x, axis, options):
@@ -257,11 +259,33 @@ def test_arguments_that_cannot_be_are_refused_here(connect, field, x, axis, opti
     assert caught.value.field == field and isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "5"])
+def test_times_that_cannot_be_are_refused(connect, name, seconds):
+    with pytest.raises(tally.InvalidArgument, match=name) as caught:
+        connect(**{name: seconds})
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize("seconds", [1e7, 1e300])
+def test_a_time_may_be_longer_than_the_system_counts(connect, server, seconds):
+    client = connect(server.url, timeout=seconds, connect_timeout=seconds)
+    x = np.ones(1 << 20, np.uint8)
+    assert client.cumsum(x, dtype=np.int64, deadline=seconds)[-1] == 1 << 20
+
+
 @pytest.mark.parametrize(
     "url",
     ["", "ftp://h", "http://", "http://h:x", "http://h?q", "http://h#f", "unix:relative"]
     + ["http://" + "a" * 64 + ".org"]
-    + ["http://u:p@h", "unix:/" + "a" * 200, "http://h/a b", "http://h\r\nX: 1", "http://é"],
+    + [
+        "http://u:p@h",
+        "http://h:0",
+        "unix:/" + "a" * 200,
+        "http://h/a b",
+        "http://h\r\nX: 1",
+        "http://é",
+    ],
 )
 def test_urls_that_cannot_be_are_refused(connect, url):
     if url == "":
