@@ -82,6 +82,26 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
     return status;
 }
 
+int checkpoint_check(const char *name, const char *output)
+{
+    char magic[sizeof MAGIC] = "";
+    const size_t count = strlen(output);
+    FILE *file = fopen(name, "re");
+    bool foreign = file != NULL && fread(magic, 1, sizeof magic, file) > 0 &&
+                   memcmp(magic, MAGIC, sizeof magic) != 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (foreign) {
+        return complain(EXIT_USAGE,
+                        "--checkpoint %s: the file is there and is not a checkpoint", name);
+    }
+    bool same = strncmp(name, output, count) == 0 &&
+                (name[count] == '\0' || strcmp(name + count, ".partial") == 0);
+    return same ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
+                : EXIT_DONE;
+}
+
 static bool take_number(FILE *file, uint64_t *number)
 {
     return fread(number, sizeof *number, 1, file) == 1;

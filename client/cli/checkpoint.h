@@ -37,6 +37,9 @@ struct checkpoint {
 int checkpoint_save(const char *name, const struct checkpoint *checkpoint);
 /* checkpoint->job says what is expected. */
 int checkpoint_load(const char *name, struct checkpoint *checkpoint);
+
+/* Refuse to begin one where another file is, or where the result will be. */
+int checkpoint_check(const char *name, const char *output);
 void checkpoint_free(struct checkpoint *checkpoint);
 
 /* Keep a copy of a lane's state. */

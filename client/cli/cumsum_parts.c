@@ -414,9 +414,13 @@ static void describe_job(struct parts_job *job, enum format format)
     const struct cutting *cutting = &job->source.cutting;
     const struct tensor *tensor = &job->source.tensor;
     char *text = job->checkpoint.job;
-    text_append(text, JOB_TEXT, "%.1000s (%" PRIu64 " bytes) to %.1000s, format %d, %s of ",
-                job->source.bytes->name, job->source.bytes->bytes, settings->output,
-                (int)format, tally_dtype_name(tensor->dtype));
+    const struct source *source = job->source.bytes;
+    text_append(text, JOB_TEXT,
+                "%.1000s (%" PRIu64 " bytes, changed at %" PRId64 ".%09ld) to %.1000s, "
+                "format %d, %s of ",
+                source->name, source->bytes, (int64_t)source->changed.tv_sec,
+                source->changed.tv_nsec, settings->output, (int)format,
+                tally_dtype_name(tensor->dtype));
     text_append_list(text, JOB_TEXT, tensor->shape.numbers, tensor->shape.count);
     text_append(text, JOB_TEXT,
                 ", axis %" PRId64 "%s%s%s, parts of %" PRIu64 ",%" PRIu64 ",%" PRIu64,
@@ -432,16 +436,23 @@ static int check_job(const struct parts_job *job)
     const struct cutting *cutting = &job->source.cutting;
     bool stream = job->source.bytes->stream;
     if (job->in_order && settings->reverse && cutting->steps > 1) {
-        return complain(EXIT_USAGE,
-                        "--reverse sums from the end, and a line is larger than a part: that "
-                        "needs a file as input and as output (-o FILE)");
+        return complain(
+            EXIT_USAGE,
+            job->source.is_text
+                ? "--reverse sums from the end, and text is read from its start: "
+                  "reverse the lines (tac), or give an NPY or raw file"
+                : "--reverse sums from the end, and a line is larger than a part: that "
+                  "needs a file as input and as output (-o FILE)");
     }
     if (settings->checkpoint != NULL && (stream || job->in_order)) {
         return complain(EXIT_USAGE, "--checkpoint needs a file as input and a raw or NPY file "
                                     "as output (-o FILE)");
     }
-    return settings->resume && settings->checkpoint == NULL
-               ? complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE")
+    if (settings->resume && settings->checkpoint == NULL) {
+        return complain(EXIT_USAGE, "--resume goes on from a checkpoint: --checkpoint FILE");
+    }
+    return settings->checkpoint != NULL && !settings->resume
+               ? checkpoint_check(settings->checkpoint, settings->output)
                : EXIT_DONE;
 }
 

@@ -8,8 +8,10 @@
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     TOKEN_TEXT = 8192
@@ -62,7 +64,19 @@ static struct tally *open_client(const struct settings *settings, const char *ur
     return client;
 }
 
-static int run(enum command_id command, const struct settings *settings)
+/* A standard stream that the caller closed stays unusable: else the next file or socket would take
+ * its number, and the result would go there. */
+static void keep_standard_numbers(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            /* This way round a read from standard input, and a write to the others, fails. */
+            (void)open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+        }
+    }
+}
+
+static int call_command(enum command_id command, const struct settings *settings)
 {
     static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
         [COMMAND_CUMSUM] = command_cumsum,   [COMMAND_DEVICES] = command_devices,
@@ -83,7 +97,7 @@ static int run(enum command_id command, const struct settings *settings)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     options_command_first(argc, argv);
     const char *name = argc > 1 ? argv[1] : "--help";
@@ -109,15 +123,19 @@ int main(int argc, char **argv)
         .flush_ms = 100,
     };
     int status = options_parse(command, argc - 1, argv + 1, &settings);
-    if (status != EXIT_DONE) {
-        return status;
-    }
-    if (settings.help) {
+    if (status == EXIT_DONE && settings.help) {
         options_help(command, stdout);
-        return EXIT_DONE;
+    } else if (status == EXIT_DONE) {
+        catch_interrupts();
+        status = call_command(command, &settings);
     }
-    catch_interrupts();
-    status = run(command, &settings);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    keep_standard_numbers();
+    int status = run(argc, argv);
     if (fflush(stdout) != 0 && status == EXIT_DONE) {
         status = complain(EXIT_LOCAL, "standard output: it could not be written");
     }

@@ -167,6 +167,7 @@ int source_open(const char *name, struct source *source)
     }
     if (S_ISREG(about.st_mode) && (!standard || lseek(source->fd, 0, SEEK_CUR) == 0)) {
         source->bytes = (uint64_t)about.st_size;
+        source->changed = about.st_mtim;
         return EXIT_DONE;
     }
     source->stream = true;

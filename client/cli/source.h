@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 struct npz_stream;
 
@@ -17,10 +18,11 @@ struct source {
     int fd;       /* owned unless standard input; -1 once closed */
     char *memory; /* owned: read ahead of a stream; all of what was loaded; else NULL */
     size_t room;
-    uint64_t bytes; /* of the file, or in memory */
-    bool stream;    /* more may come behind what is in memory */
-    bool ended;     /* no more comes */
-    uint64_t base;  /* of a file: where its bytes begin; those of an archive's member (npz.h) */
+    uint64_t bytes;          /* of the file, or in memory */
+    bool stream;             /* more may come behind what is in memory */
+    bool ended;              /* no more comes */
+    struct timespec changed; /* of a file: when it was written to last */
+    uint64_t base; /* of a file: where its bytes begin; those of an archive's member (npz.h) */
     struct npz_stream *npz; /* owned: a member that is packed; else NULL */
     const char *name;       /* borrowed, for messages */
 };

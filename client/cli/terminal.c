@@ -25,15 +25,24 @@ enum {
     LINE_TEXT = 256
 };
 
-#define REDRAW_NS INT64_C(100000000)
-#define APPEAR_NS INT64_C(300000000) /* what is quicker needs no bar */
+#define SECOND_INTERRUPT_NS INT64_C(500000000)
+#define REDRAW_NS           INT64_C(100000000)
+#define APPEAR_NS           INT64_C(300000000) /* what is quicker needs no bar */
 
 static volatile sig_atomic_t interrupt_seen;
+static int64_t interrupt_ns; /* of the first; used by the handler only */
 
+/* One interrupt may come twice at once, to the process and to its group, as timeout(1) sends it:
+ * only one that comes later is a second one. */
 static void on_interrupt(int number)
 {
-    (void)number;
-    interrupt_seen = 1;
+    if (interrupt_seen == 0) {
+        interrupt_ns = now_ns();
+        interrupt_seen = 1;
+    } else if (now_ns() - interrupt_ns > SECOND_INTERRUPT_NS) {
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
 }
 
 void catch_interrupts(void)
@@ -41,12 +50,11 @@ void catch_interrupts(void)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_interrupt;
-    action.sa_flags = (int)SA_RESETHAND; /* a second one ends the process */
+    (void)sigfillset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
     action.sa_handler = SIG_IGN;
-    action.sa_flags = 0;
     (void)sigaction(SIGPIPE, &action, NULL); /* a closed pipe is an error of write() */
 }
 

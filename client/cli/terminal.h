@@ -34,8 +34,8 @@ int complain_error(const struct tally_error *err);
 /* Whether standard output may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
 bool colour_allowed(int fd);
 
-/* SIGINT, SIGTERM and SIGHUP make interrupted() true from now on, a second one ends the
- * process. A closed pipe is an error of write() instead of a signal. */
+/* SIGINT, SIGTERM and SIGHUP make interrupted() true from now on, a second one half a second
+ * later ends the process. A closed pipe is an error of write() instead of a signal. */
 void catch_interrupts(void);
 bool interrupted(void);
 

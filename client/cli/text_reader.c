@@ -85,13 +85,17 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
 
 static int refuse_number(const struct text_reader *reader, const char *text, size_t count)
 {
-    bool integer = reader->dtype >= TALLY_INT8;
-    return complain(
-        EXIT_USAGE, "%s: line %" PRIu64 ": '%.*s' is not a number of type %s%s",
-        reader->bytes->name, reader->line, (int)(count < QUOTE_BYTES ? count : QUOTE_BYTES),
-        text, tally_dtype_name(reader->dtype),
-        integer && !reader->typed ? ", which the first line made it; give --dtype float64"
-                                  : "");
+    char stored[ELEMENT_MOST];
+    struct text_reader wider = *reader;
+    wider.dtype = TALLY_FLOAT64;
+    bool guessed = !reader->typed && reader->dtype != wider.dtype;
+    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%.*s' is not a number of type %s%s",
+                    reader->bytes->name, reader->line,
+                    (int)(count < QUOTE_BYTES ? count : QUOTE_BYTES), text,
+                    tally_dtype_name(reader->dtype),
+                    guessed && read_odd_number(&wider, text, count, stored)
+                        ? ", which the first line made it; give --dtype float64"
+                        : "");
 }
 
 /* The numbers of a line that ends at end[0] == '\n', to room for reader->columns; *count is how
@@ -171,7 +175,12 @@ static int read_more(struct text_reader *reader, int wait_ms, bool *came)
     }
     if (reader->room < reader->have + READ_BYTES + NUMBER_ROOM) {
         size_t room = 2 * reader->have + READ_BYTES + NUMBER_ROOM;
-        char *larger = room > LINE_MOST ? NULL : realloc(reader->text, room);
+        if (room > LINE_MOST) {
+            return complain(EXIT_USAGE,
+                            "%s: line %" PRIu64 " has more than %zu bytes: is it text?",
+                            reader->bytes->name, reader->line + 1, reader->have);
+        }
+        char *larger = realloc(reader->text, room);
         if (larger == NULL) {
             return no_memory(reader);
         }
@@ -193,6 +202,22 @@ static int first_line(struct text_reader *reader, char **line, char **end)
     while (status == EXIT_DONE && (*line = next_line(reader, end)) == NULL &&
            !reader->bytes->ended) {
         status = read_more(reader, -1, &came);
+    }
+    return status;
+}
+
+/* Spreadsheets begin their CSV in UTF-8 with one. */
+static int skip_byte_order_mark(struct text_reader *reader)
+{
+    static const char mark[] = {'\xEF', '\xBB', '\xBF'};
+    char *line = NULL;
+    char *end = NULL;
+    int status = first_line(reader, &line, &end);
+    if (line != NULL) { /* it is read again */
+        bool marked =
+            end - line >= (ptrdiff_t)sizeof mark && memcmp(line, mark, sizeof mark) == 0;
+        reader->at = (size_t)(line - reader->text) + (marked ? sizeof mark : 0);
+        reader->line--;
     }
     return status;
 }
@@ -252,7 +277,10 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
     if (reader->typed && tally_dtype_find(settings->dtype, &reader->dtype) != 0) {
         return complain(EXIT_USAGE, "there is no element type %s", settings->dtype);
     }
-    int status = settings->header ? keep_header(reader) : EXIT_DONE;
+    int status = skip_byte_order_mark(reader);
+    if (status == EXIT_DONE && settings->header) {
+        status = keep_header(reader);
+    }
     if (status == EXIT_DONE) {
         status = look_at_first_line(reader);
     }

@@ -433,6 +433,13 @@ class Cumsum(Directory):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
         self.assert_failed(tally("cumsum", source, "-o", "/nonexistent/x"), 7, "/nonexistent/x")
         self.assert_failed(tally("cumsum", source, "-o", "/dev/full"), 7, "No space left")
+        numbers = "echo 1 | $TALLY cumsum -f text"
+        for line in ("$TALLY --help", "$TALLY cumsum --help", "$TALLY --version", numbers):
+            for lost in (">/dev/full", ">&-"):
+                with self.subTest(line=line, lost=lost):
+                    done = subprocess.run(["sh", "-c", f"{line} {lost}"], capture_output=True)
+                    self.assertEqual(done.returncode, 7)
+                    self.assertIn(b"standard output", done.stderr)
 
     def test_parts_have_the_size_that_was_asked_for_in_any_unit(self):
         source = self.path("in.npy", npy("<i8", (4, 128), bytes(4096)))
@@ -544,6 +551,11 @@ class Cumsum(Directory):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self.interrupt(number)
 
+    def is_pending(self, process):
+        """Whether a signal was not delivered yet."""
+        with open(f"/proc/{process.pid}/status") as status:
+            return any(line.startswith("ShdPnd") and int(line[7:], 16) for line in status)
+
     def interrupt(self, number):
         source = self.path("in.npy", npy("|u1", (1 << 22,), bytes(1 << 22)))
         with Server(lambda *_: None) as s:
@@ -554,6 +566,9 @@ class Cumsum(Directory):
             while s.count == 0:
                 time.sleep(0.01)
             process.send_signal(number)
+            while self.is_pending(process):
+                time.sleep(0.001)
+            process.send_signal(number)  # timeout(1) signals the process, and then its group
             _, shown = process.communicate(timeout=30)
             self.assertEqual(process.returncode, 130)
             self.assertIn(b"interrupted", shown)

@@ -367,6 +367,32 @@ class Servers(Directory):
             self.path("job", content)
             self.assert_failed(tally("cumsum", source, *out, *job), 2, "job is ")
         self.assert_failed(tally("cumsum", *out[:2], *job, stdin=b""), 2, "")
+
+    def test_a_checkpoint_takes_the_place_of_no_other_file(self):
+        content = npy("<i8", (4,), bytes(32))
+        source, out = self.path("in.npy", content), self.path("out.npy")
+        for taken in (source, out, out + ".partial"):
+            done = tally("cumsum", source, "-o", out, "--checkpoint", taken)
+            self.assert_failed(done, 2, "--checkpoint " + taken)
+        self.assertEqual((self.files(), self.read("in.npy")), (["in.npy"], content))
+
+    def test_a_job_does_not_go_on_with_an_input_that_was_changed(self):
+        data, _ = running_sums(MIB // 2)
+        source = self.path("in.npy", npy("<i8", (MIB // 2,), data))
+        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
+        with Tallyd() as server:
+            process = self.start(server, *arguments)
+            self.wait_for(process, lambda: self.written() > len(data) // 4)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            os.utime(source)
+            other = self.start(server, *arguments, "--resume")
+            _, shown = other.communicate(timeout=60)
+        self.assertEqual(other.returncode, 2)
+        self.assertIn(b"another job", shown)
+
+    def test_a_checkpoint_needs_files(self):
+        source = self.path("in.npy", npy("<i8", (4,), bytes(32)))
         self.assert_failed(tally("cumsum", source, "--checkpoint", "x"), 2, "needs a file")
 
 
@@ -556,12 +582,15 @@ class Text(Directory):
             ("1\ninf\n-Infinity\n", ["-d", "float64"], "1.0\nInfinity\nNaN\n"),
             ("9223372036854775806\n1\n", [], "9223372036854775806\n9223372036854775807\n"),
             ("18446744073709551615\n", ["-d", "uint64"], "18446744073709551615\n"),
+            ("\ufeff1\n2\n", [], "1\n3\n"),
             ("", [], ""),
             ("\n\n", [], ""),
         ):
             with self.subTest(text=text, flags=flags):
                 self.assertEqual(self.sums(text, "-f", "text", *flags), expected)
-        self.assertEqual(self.sums("x,y\n1,2\n3,4\n", "-f", "csv", "--header"), "x,y\n1,2\n4,6\n")
+        for mark in ("", "\ufeff"):
+            table = mark + "x,y\n1,2\n3,4\n"
+            self.assertEqual(self.sums(table, "-f", "csv", "--header"), "x,y\n1,2\n4,6\n")
 
     def test_text_becomes_other_formats_and_they_become_text(self):
         source = self.path("in.csv", b"1,2\n3,4\n5,6\n")
@@ -583,7 +612,8 @@ class Text(Directory):
             ("1\n2.5\n", [], "line 2", "'2.5'", "--dtype float64"),
             ("1\n2.5\n", ["-d", "int64"], "line 2", "'2.5'"),
             ("1 2\n3\n", [], "line 2 has 1 numbers, the first one 2"),
-            ("1,,2\n", [], "line 1", "''"),
+            ("1,,2\n", [], "line 1", "'' is not a number of type int64\n"),
+            ("1\n", ["--reverse"], "text is read from its start"),
             ("1,2,\n", [], "line 1", "''"),
             ("300\n", ["-d", "int8"], "'300'"),
             ("1;2\n", [], "'1;2'"),
