@@ -18,7 +18,8 @@
 enum {
     STALE_MAX = 8,                    /* closed connections of the pool that a call may meet */
     RETRY_AFTER_LONGEST = 1000000000, /* seconds; more is as good as never */
-    NAP_MS = 100                      /* how often a waiting call asks whether to go on */
+    REASON_TEXT = 128,
+    NAP_MS = 100 /* how often a waiting call asks whether to go on */
 };
 
 int64_t monotonic_ms(void)
@@ -361,6 +362,12 @@ static void transport_error(struct call *call, CURLcode code)
     struct tally_error *err = &call->error;
     const char *words =
         call->curl_message[0] != '\0' ? call->curl_message : curl_easy_strerror(code);
+    char reason[REASON_TEXT];
+    long number = 0;
+    if (client->socket_path != NULL && code == CURLE_COULDNT_CONNECT &&
+        curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number) == CURLE_OK && number != 0) {
+        words = strerror_r((int)number, reason, sizeof reason); /* libcurl speaks of port 80 */
+    }
     switch ((int)code) {
     case CURLE_OPERATION_TIMEDOUT:
         timeout_error(call);
@@ -375,7 +382,8 @@ static void transport_error(struct call *call, CURLcode code)
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
         (void)client_error_set(
-            err, TALLY_CONNECT, "cannot reach %s: %s%s",
+            err, TALLY_CONNECT, "cannot reach %s%s: %s%s",
+            client->socket_path != NULL ? "unix:" : "",
             client->socket_path != NULL ? client->socket_path : client->base_url, words,
             code == CURLE_COULDNT_CONNECT
                 ? ". Is tallyd running there? Give its address as the URL or in TALLY_URL"

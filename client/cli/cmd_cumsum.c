@@ -6,8 +6,7 @@
  * Failure: what is wrong with the input is said before it is sent; a failed call leaves the
  * output as it was. Thread: the main one. */
 #include "client/cli/commands.h"
-#include "client/cli/cumsum_parts.h"
-#include "client/cli/cumsum_whole.h"
+#include "client/cli/cumsum.h"
 #include "client/cli/npz.h"
 #include "client/cli/terminal.h"
 

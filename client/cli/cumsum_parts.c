@@ -7,7 +7,7 @@
  * from a stream, or written to one, is so in its order: then lanes of several parts are summed
  * by one thread. When the server goes away in the middle, a part is given again until it is
  * back, or --timeout has passed. The main thread shows the progress of all. */
-#include "client/cli/cumsum_parts.h"
+#include "client/cli/cumsum.h"
 
 #include "client/cli/checkpoint.h"
 #include "client/cli/part_sink.h"
@@ -486,7 +486,7 @@ static int open_output(struct parts_job *job, enum format output)
     }
     if (status == EXIT_DONE && reader->header != NULL &&
         (output == FORMAT_TEXT || output == FORMAT_CSV)) {
-        status = part_sink_line(&job->sink, reader->header, reader->header_bytes);
+        status = part_sink_append(&job->sink, reader->header, reader->header_bytes);
     }
     return status == EXIT_DONE && job->saves
                ? checkpoint_save(settings->checkpoint, &job->checkpoint)

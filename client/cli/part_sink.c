@@ -23,7 +23,7 @@ static int blame_destination(const struct part_sink *sink)
                     sink->destination.trouble);
 }
 
-static int append(struct part_sink *sink, const char *bytes, size_t count)
+int part_sink_append(struct part_sink *sink, const char *bytes, size_t count)
 {
     if (destination_place(&sink->destination, sink->written, bytes, count) != 0) {
         return blame_destination(sink);
@@ -122,18 +122,13 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             at++;
         }
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
-            if (append(sink, sink->text, (size_t)(at - sink->text)) != EXIT_DONE) {
+            if (part_sink_append(sink, sink->text, (size_t)(at - sink->text)) != EXIT_DONE) {
                 return EXIT_LOCAL;
             }
             at = sink->text;
         }
     }
     return EXIT_DONE;
-}
-
-int part_sink_line(struct part_sink *sink, const char *line, size_t count)
-{
-    return append(sink, line, count);
 }
 
 /* An array without elements has brackets only: [] for each index of the sizes before the first
@@ -155,7 +150,7 @@ static int write_empty_json(struct part_sink *sink)
         memset(text, '[', (size_t)opening + 1);
         memset(text + opening + 1, ']', (size_t)closing + 1);
         text[opening + closing + 2] = i + 1 == count ? '\n' : ',';
-        status = append(sink, text, (size_t)(opening + closing) + 3);
+        status = part_sink_append(sink, text, (size_t)(opening + closing) + 3);
     }
     return status;
 }
@@ -163,9 +158,10 @@ static int write_empty_json(struct part_sink *sink)
 static int finish_json(struct part_sink *sink)
 {
     if (sink->tensor->shape.numbers[0] < 0) {
-        return append(sink, sink->printed == 0 ? "[]\n" : "]\n", sink->printed == 0 ? 3 : 2);
+        return part_sink_append(sink, sink->printed == 0 ? "[]\n" : "]\n",
+                                sink->printed == 0 ? 3 : 2);
     }
-    return sink->printed == 0 ? write_empty_json(sink) : append(sink, "\n", 1);
+    return sink->printed == 0 ? write_empty_json(sink) : part_sink_append(sink, "\n", 1);
 }
 
 /* ---- a sink's life ---- */

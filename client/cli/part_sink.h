@@ -34,8 +34,8 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
                    const struct tensor *tensor, bool partial, bool resume);
 int part_sink_write(struct part_sink *sink, const struct box *box, const char *sums);
 
-/* A line of text that is passed on as it is: the header of CSV. */
-int part_sink_line(struct part_sink *sink, const char *line, size_t count);
+/* Text that is passed on as it is: the header of CSV. */
+int part_sink_append(struct part_sink *sink, const char *bytes, size_t count);
 
 /* All parts are there. */
 int part_sink_finish(struct part_sink *sink, const struct box *end);

@@ -77,9 +77,7 @@ int tensor_of_raw(const struct settings *settings, struct source *source, struct
 {
     char hint[HINT_TEXT] = "";
     *tensor = (struct tensor){.shape = settings->shape};
-    if (tally_dtype_find(settings->dtype, &tensor->dtype) != 0) {
-        return complain(EXIT_USAGE, "there is no element type %s", settings->dtype);
-    }
+    (void)tally_dtype_find(settings->dtype, &tensor->dtype); /* it is one of the choices */
     if (!source->stream) {
         format_hint(source, FORMAT_RAW, hint, sizeof hint);
     }
@@ -184,7 +182,6 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
                               .reverse = reverse,
                               .element = tally_dtype_bytes(tensor->dtype)};
     const struct number_list *shape = &tensor->shape;
-    axis = axis < 0 ? axis + shape->count : axis;
     for (int i = 0; i < shape->count; i++) {
         uint64_t *size = i < axis    ? &cutting.outer
                          : i == axis ? &cutting.length

@@ -274,8 +274,8 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
     if (settings->delimiter != NULL) {
         reader->delimiter = settings->delimiter[0];
     }
-    if (reader->typed && tally_dtype_find(settings->dtype, &reader->dtype) != 0) {
-        return complain(EXIT_USAGE, "there is no element type %s", settings->dtype);
+    if (reader->typed) {
+        (void)tally_dtype_find(settings->dtype, &reader->dtype); /* it is one of the choices */
     }
     int status = skip_byte_order_mark(reader);
     if (status == EXIT_DONE && settings->header) {

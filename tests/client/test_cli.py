@@ -459,6 +459,11 @@ class Cumsum(Directory):
                 self.assert_failed(done, 1, "no")
                 self.assertRegex(s.heads[0].lower(), rf"content-length: {part_bytes}\b")
 
+    def test_a_socket_that_is_not_there_is_named(self):
+        url = "unix:" + self.path("tally.sock")
+        done = tally("health", url=url)
+        self.assert_failed(done, 3, f"cannot reach {url}: No such file or directory.")
+
     def test_nobody_listening(self):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
         self.assert_failed(done, 3, "TALLY_URL", "http://127.0.0.1:1")

@@ -363,7 +363,7 @@ def prepare(
 
 
 def _is_positive(seconds: Any) -> bool:
-    return isinstance(seconds, numbers.Real) and seconds > 0
+    return isinstance(seconds, numbers.Real) and float(seconds) > 0
 
 
 def attributes_of(exclusive: bool, reverse: bool, precision: Precision) -> dict[str, str | bool]:
