@@ -35,28 +35,43 @@ static int reserve(struct source *source, size_t room)
     return EXIT_DONE;
 }
 
-/* Read once; *got is 0 at the end. */
-static int read_some(struct source *source, char *to, size_t room, size_t *got)
+/* Wait until there is something to read; false after `ms`, and when interrupted. */
+static bool wait_readable(struct source *source, int ms)
 {
-    if (source->npz != NULL) {
-        int status = npz_inflate(source, to, room, got);
-        source->ended = status != EXIT_DONE || *got == 0;
-        return status;
-    }
-    for (;;) {
+    struct pollfd about = {.fd = source->fd, .events = POLLIN};
+    return source->npz != NULL || poll(&about, 1, ms) > 0;
+}
+
+/* Read once; *got is 0 at the end, and if nothing came for wait_ms (-1: wait). After a failure
+ * there is nothing more to read, nor to say. */
+static int read_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
+{
+    *got = 0;
+    while (source->status == EXIT_DONE) {
+        if (!wait_readable(source, wait_ms < 0 ? WAIT_MS : wait_ms)) {
+            if (interrupted()) {
+                source->status = complain(EXIT_INTERRUPTED, "interrupted");
+            } else if (wait_ms >= 0) {
+                break;
+            }
+            continue;
+        }
+        if (source->npz != NULL) {
+            source->status = npz_inflate(source, to, room, got);
+            source->ended = *got == 0;
+            break;
+        }
         ssize_t count = read(source->fd, to, room);
         if (count >= 0) {
             *got = (size_t)count;
             source->ended = count == 0;
-            return EXIT_DONE;
-        }
-        if (interrupted()) {
-            return complain(EXIT_INTERRUPTED, "interrupted");
+            break;
         }
         if (errno != EINTR) {
-            return complain(EXIT_LOCAL, "%s: %s", source->name, errno_text());
+            source->status = complain(EXIT_LOCAL, "%s: %s", source->name, errno_text());
         }
     }
+    return source->status;
 }
 
 int source_peek(struct source *source, size_t count)
@@ -68,17 +83,11 @@ int source_peek(struct source *source, size_t count)
     }
     status = reserve(source, count);
     while (status == EXIT_DONE && source->bytes < count && !source->ended) {
-        status = read_some(source, source->memory + source->bytes, count - source->bytes, &got);
+        status =
+            read_some(source, source->memory + source->bytes, count - source->bytes, -1, &got);
         source->bytes += got;
     }
     return status;
-}
-
-/* Wait until there is something to read; false after `ms` (-1: never), and when interrupted. */
-static bool wait_readable(struct source *source, int ms)
-{
-    struct pollfd about = {.fd = source->fd, .events = POLLIN};
-    return source->npz != NULL || poll(&about, 1, ms) > 0;
 }
 
 void source_drop(struct source *source, size_t count)
@@ -95,15 +104,7 @@ int source_some(struct source *source, char *to, size_t room, int wait_ms, size_
         source_drop(source, *got);
         return EXIT_DONE;
     }
-    while (!source->ended && !wait_readable(source, wait_ms < 0 ? WAIT_MS : wait_ms)) {
-        if (interrupted()) {
-            return complain(EXIT_INTERRUPTED, "interrupted");
-        }
-        if (wait_ms >= 0) {
-            return EXIT_DONE;
-        }
-    }
-    return source->ended ? EXIT_DONE : read_some(source, to, room, got);
+    return source->ended ? EXIT_DONE : read_some(source, to, room, wait_ms, got);
 }
 
 int source_wait_ms(int64_t since_ns, int gather_ms)

@@ -24,6 +24,7 @@ struct source {
     struct timespec changed; /* of a file: when it was written to last */
     uint64_t base; /* of a file: where its bytes begin; those of an archive's member (npz.h) */
     struct npz_stream *npz; /* owned: a member that is packed; else NULL */
+    int status;             /* of a stream: the exit status after a read that failed */
     const char *name;       /* borrowed, for messages */
 };
 

@@ -579,6 +579,24 @@ class Cumsum(Directory):
             self.assertIn(b"interrupted", shown)
             self.assertEqual(self.files(), ["in.npy"])
 
+    def test_waiting_for_input_ends_with_a_signal(self):
+        for flags in (["-f", "json"], ["-f", "text"], ["-f", "npy"], ["-d", "f4", "-s", "-1"], []):
+            with self.subTest(flags=flags):
+                pipe = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {}}
+                process = subprocess.Popen([TALLY, "cumsum", *flags], **pipe)
+                while not self.is_caught(process, signal.SIGTERM):
+                    time.sleep(0.001)
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.wait(timeout=60), 130)
+                self.assertEqual(process.stderr.read(), b"tally: error: interrupted\n")
+                process.stdin.close()
+                process.stderr.close()
+
+    def is_caught(self, process, number):
+        with open(f"/proc/{process.pid}/status") as status:
+            caught = next(line for line in status if line.startswith("SigCgt"))
+            return int(caught[7:], 16) >> (number - 1) & 1
+
     def test_tokens_are_sent_and_not_on_the_command_line(self):
         with Server(lambda *_: answer(b'{"data":[1]}')) as s:
             tally("cumsum", stdin=b"[1]", url=s.url, env={"TALLY_TOKEN": "one"})
