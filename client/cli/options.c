@@ -27,8 +27,8 @@ enum {
 /* The name nearest to a word that is none. */
 struct suggestion {
     const char *word;
-    size_t limit;         /* a name must be nearer than that */
-    char text[WORD_TEXT]; /* "; did you mean NAME?", or "" */
+    size_t limit;                                     /* a name must be nearer than that */
+    char text[WORD_TEXT + sizeof "; did you mean ?"]; /* "; did you mean NAME?", or "" */
 };
 
 static struct suggestion suggestion_for(const char *word)
