@@ -3,9 +3,11 @@
 #include "client/cli/terminal.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char MAGIC[8] = "TALLYJOB";
@@ -82,10 +84,40 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
     return status;
 }
 
+/* The folder that a name leads to, and what follows it. */
+static bool find_folder(const char *name, struct stat *folder, const char **last)
+{
+    char text[PATH_MAX] = ".";
+    const char *slash = strrchr(name, '/');
+    size_t count = slash == NULL ? 0 : (size_t)(slash - name) + 1;
+    *last = name + count;
+    if (count >= sizeof text) {
+        return false;
+    }
+    memcpy(text, name, count);
+    text[count == 0 ? 1 : count] = '\0';
+    return stat(text, folder) == 0;
+}
+
+/* Is it the file of the result, or of the result so far, however it is spelled? */
+static bool is_output(const char *name, const char *output)
+{
+    struct stat folder;
+    struct stat of_output;
+    const char *last = NULL;
+    const char *output_last = NULL;
+    if (!find_folder(name, &folder, &last) || !find_folder(output, &of_output, &output_last)) {
+        return false;
+    }
+    size_t count = strlen(output_last);
+    return folder.st_dev == of_output.st_dev && folder.st_ino == of_output.st_ino &&
+           strncmp(last, output_last, count) == 0 &&
+           (last[count] == '\0' || strcmp(last + count, ".partial") == 0);
+}
+
 int checkpoint_check(const char *name, const char *output)
 {
     char magic[sizeof MAGIC] = "";
-    const size_t count = strlen(output);
     FILE *file = fopen(name, "re");
     bool foreign = file != NULL && fread(magic, 1, sizeof magic, file) > 0 &&
                    memcmp(magic, MAGIC, sizeof magic) != 0;
@@ -96,10 +128,9 @@ int checkpoint_check(const char *name, const char *output)
         return complain(EXIT_USAGE,
                         "--checkpoint %s: the file is there and is not a checkpoint", name);
     }
-    bool same = strncmp(name, output, count) == 0 &&
-                (name[count] == '\0' || strcmp(name + count, ".partial") == 0);
-    return same ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
-                : EXIT_DONE;
+    return is_output(name, output)
+               ? complain(EXIT_USAGE, "--checkpoint %s: the result is written there", name)
+               : EXIT_DONE;
 }
 
 static bool take_number(FILE *file, uint64_t *number)

@@ -371,7 +371,7 @@ class Servers(Directory):
     def test_a_checkpoint_takes_the_place_of_no_other_file(self):
         content = npy("<i8", (4,), bytes(32))
         source, out = self.path("in.npy", content), self.path("out.npy")
-        for taken in (source, out, out + ".partial"):
+        for taken in (source, out, out + ".partial", self.path("./out.npy")):
             done = tally("cumsum", source, "-o", out, "--checkpoint", taken)
             self.assert_failed(done, 2, "--checkpoint " + taken)
         self.assertEqual((self.files(), self.read("in.npy")), (["in.npy"], content))
