@@ -47,6 +47,7 @@ from tally.errors import (
 TEXT_BYTES = 1 << 20  # a longer text is no answer to a question about the server
 ERROR_BYTES = 1 << 16  # of the text of an error
 HEAD_BYTES = 1 << 16  # of an answer's head
+LONGEST_MS = 10**12  # that the service is told: 30 years
 RETRY_AFTER_MAX = 30.0  # seconds; who is asked to wait longer gives up at once
 BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
 
@@ -213,7 +214,7 @@ class Call:
             head += f"Content-Type: {request.content_type}\r\nContent-Length: {length}\r\n"
         if request.deadline != math.inf:
             left = math.ceil((request.deadline - time.monotonic()) * 1000)
-            head += f"X-Request-Timeout-Ms: {min(max(left, 1), 10**12)}\r\n"
+            head += f"X-Request-Timeout-Ms: {min(max(left, 1), LONGEST_MS)}\r\n"
         if request.carry:
             head += f"Tally-Carry-Length: {len(request.carry)}\r\n"
         return f"{head}\r\n".encode("ascii") + request.carry

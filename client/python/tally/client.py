@@ -171,7 +171,9 @@ class Options(Generic[AnyParts]):
         address = parse_address(url)
         for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
             if not (seconds is None and name == "timeout" or _is_positive(seconds)):
-                raise InvalidArgument(f"{name} is {seconds!r}, expected seconds", field=name)
+                raise InvalidArgument(
+                    f"{name} is {seconds!r}, expected seconds, more than 0", field=name
+                )
         for name, text in (("token", token), ("user_agent", user_agent)):
             if text is not None and not (text.isascii() and text.isprintable() and text):
                 raise InvalidArgument(f"{name} is empty, or not printable ASCII", field=name)
@@ -357,7 +359,9 @@ def prepare(
     due = math.inf
     if deadline is not None:
         if not _is_positive(deadline):
-            raise InvalidArgument(f"deadline is {deadline!r}, expected seconds", field="deadline")
+            raise InvalidArgument(
+                f"deadline is {deadline!r}, expected seconds, more than 0", field="deadline"
+            )
         due = time.monotonic() + deadline
     return Scan(operand, output_buffer(out, operand, packed), attributes, due)
 
