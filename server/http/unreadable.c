@@ -5,13 +5,12 @@
  *
  * The log does not say which connection it is about. It is one of the daemon's that libmicrohttpd
  * reads a header or chunks from, and of which something has come: mostly there is only one. Where
- * there are several the answer stays libmicrohttpd's, so that nobody gets what is meant for another.
+ * there are several the answer stays libmicrohttpd's: nobody gets what is meant for another.
  *
  * Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/http/loop.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -49,8 +48,8 @@ static bool is_read(const struct conn *conn, bool begun)
                                  state == REQUEST_REFUSED || state == REQUEST_LINGERING);
 }
 
-/* Nothing has come since the last request on it ended. The system counts in milliseconds, and coarsely:
- * where that is not long ago nobody knows. */
+/* Nothing has come since the last request on it ended. The system counts in milliseconds, and
+ * coarsely: where that is not long ago nobody knows. */
 static bool is_silent(const struct conn *conn)
 {
     const uint64_t idle_ms = clock_span_ns(conn->since_ns, clock_now_ns()) / NS_PER_MS;

@@ -1,4 +1,5 @@
-/* The life of a device thread, and the way of its batches: from the queue through the driver to their completion. */
+/* The life of a device's thread, and the way of a batch: from the queue through the driver to the
+ * completion of its requests. */
 #include "server/sched/worker.h"
 
 #include "server/base/clock.h"
