@@ -213,13 +213,9 @@ static void hand_on(struct leaving *leaving)
         completion_post(request->completion, request);
         request = next;
     }
-    for (struct request *request = leaving->hopeless.first; request != NULL;) {
-        struct request *next = request->next;
-        completion_fail(request, STATUS_DEADLINE_PASSED,
-                        "the request waited for other large ones until its deadline could not "
-                        "be kept any more; its body was not read");
-        request = next;
-    }
+    completion_fail(leaving->hopeless.first, STATUS_DEADLINE_PASSED,
+                    "the request waited for other large ones until its deadline could not "
+                    "be kept any more; its body was not read");
 }
 
 /* ---- before the body ---- */
@@ -478,11 +474,9 @@ uint64_t admission_sweep(struct admission *admission, uint64_t now_ns)
     admit_waiting(admission, now_ns, &leaving);
     MUST(pthread_mutex_unlock(&admission->lock));
     request_end_expired(expired.first, now_ns, "other large requests");
-    if (stuck != NULL) {
-        completion_fail(stuck, STATUS_OUT_OF_MEMORY,
-                        "this request and the others that began with it need more memory than "
-                        "the server's --memory-budget: try again, or send less at once");
-    }
+    completion_fail(stuck, STATUS_OUT_OF_MEMORY,
+                    "this request and the others that began with it need more memory than "
+                    "the server's --memory-budget: try again, or send less at once");
     hand_on(&leaving);
     return earliest;
 }
@@ -499,11 +493,7 @@ void admission_close(struct admission *admission)
         leave_line(admission, &cursor, &chain);
     }
     MUST(pthread_mutex_unlock(&admission->lock));
-    for (struct request *request = chain.first; request != NULL;) {
-        struct request *next = request->next;
-        completion_fail(request, STATUS_DRAINING, "the server is shutting down");
-        request = next;
-    }
+    completion_fail(chain.first, STATUS_DRAINING, "the server is shutting down");
 }
 
 void admission_stats(struct admission *admission, struct admission_stats *out)

@@ -96,20 +96,11 @@ bool codec_pool_explain(struct request *request)
     return true;
 }
 
-/* End a chain of requests that never had their turn. Thread: not a holder of the lock. */
-static void end_chain(struct request *first)
+/* End a chain of requests whose time was over before their turn came. Thread: not a holder of the
+ * lock. */
+static void end_expired(struct request *first)
 {
-    while (first != NULL) {
-        struct request *next = first->next;
-        if (atomic_load_explicit(&first->cancelled, memory_order_relaxed)) {
-            completion_fail(first, STATUS_CLIENT_GONE, "the client closed the connection");
-        } else {
-            completion_fail(first, STATUS_DEADLINE_PASSED,
-                            "the deadline passed while the request or its answer waited to be "
-                            "converted");
-        }
-        first = next;
-    }
+    request_end_expired(first, clock_now_ns(), "a thread that converts it or its answer");
 }
 
 /* ---- one after the other ---- */
@@ -156,7 +147,7 @@ static void run_next(struct codec_pool *pool, enum work_class kind)
     uint64_t interrupted_ns = worker.nested_ns;
     pool->begun[kind] += cost;
     MUST(pthread_mutex_unlock(&pool->lock));
-    end_chain(expired);
+    end_expired(expired);
     uint64_t start_ns = clock_now_ns();
     worker.nested_ns = 0;
     if (request != NULL) {
@@ -411,7 +402,7 @@ uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
         earliest = at != 0 && (earliest == 0 || at < earliest) ? at : earliest;
     }
     MUST(pthread_mutex_unlock(&pool->lock));
-    end_chain(expired);
+    end_expired(expired);
     return earliest;
 }
 

@@ -61,23 +61,28 @@ void completion_post(struct completion *completion, struct request *first)
     }
 }
 
-void completion_fail(struct request *request, enum status status, const char *format, ...)
+void completion_fail(struct request *first, enum status status, const char *format, ...)
 {
-    char detail[sizeof request->error.detail];
+    char detail[sizeof first->error.detail];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    (void)error_set(&request->error, status, "%s", detail);
-    request->times.finished = clock_now_ns();
-    request->next = NULL;
-    completion_post(request->completion, request);
+    while (first != NULL) {
+        struct request *next = first->next;
+        first->next = NULL;
+        (void)error_set(&first->error, status, "%s", detail);
+        first->times.finished = clock_now_ns();
+        completion_post(first->completion, first);
+        first = next;
+    }
 }
 
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for)
 {
     while (first != NULL) {
         struct request *next = first->next;
+        first->next = NULL;
         if (request_verdict(first, now_ns) == STATUS_CLIENT_GONE) {
             completion_fail(first, STATUS_CLIENT_GONE, "the client closed the connection");
         } else {

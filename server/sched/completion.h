@@ -29,8 +29,9 @@ void completion_post(struct completion *completion, struct request *first);
 /* Wake the loop without a request: it looks at its heartbeat work now. Thread: any. */
 void completion_wake(struct completion *completion);
 
-/* End a request with an error (the first one it had wins) and post it. Thread: its owner. */
-void completion_fail(struct request *request, enum status status, const char *format, ...)
+/* End a chain of requests with the same error (the first one that each had wins) and post them;
+ * NULL is fine. Thread: their owner. */
+void completion_fail(struct request *first, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
 /* Everything posted, oldest first; NULL if nothing. Clears the eventfd. Thread: the loop. */

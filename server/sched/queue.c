@@ -1,5 +1,6 @@
-/* The two lanes and their bounds, and what a worker takes of them at once. Requests that leave without being computed are collected
- * under the lock and ended after it, so that nobody waits for a wake-up of a loop. */
+/* The two lanes and their bounds, and what a worker takes of them at once. Requests that leave
+ * without being computed are collected under the lock and ended after it, so that nobody waits for
+ * a wake-up of a loop. */
 #include "server/sched/queue.h"
 
 #include "server/base/clock.h"
@@ -201,12 +202,8 @@ void queue_return(struct queue *queue, struct request *first)
     }
     wake_everybody(queue);
     MUST(pthread_mutex_unlock(&queue->lock));
-    while (first != NULL) {
-        struct request *next = first->next;
-        completion_fail(first, STATUS_DEVICE_ERROR,
-                        "the device failed and no other one is in working order; try again");
-        first = next;
-    }
+    completion_fail(first, STATUS_DEVICE_ERROR,
+                    "the device failed and no other one is in working order; try again");
 }
 
 /* Everything that waits, as one chain. Thread: a holder of the lock. */
@@ -230,12 +227,8 @@ void queue_set_usable(struct queue *queue, bool usable)
     atomic_store_explicit(&queue->usable, usable, memory_order_relaxed);
     struct request *chain = usable ? NULL : take_everything(queue);
     MUST(pthread_mutex_unlock(&queue->lock));
-    while (chain != NULL) {
-        struct request *next = chain->next;
-        completion_fail(chain, STATUS_NO_DEVICE,
-                        "no device is in working order any more; GET /v1/devices says why");
-        chain = next;
-    }
+    completion_fail(chain, STATUS_NO_DEVICE,
+                    "no device is in working order any more; GET /v1/devices says why");
 }
 
 uint64_t queue_sweep(struct queue *queue, uint64_t now_ns)
@@ -407,12 +400,18 @@ static void wait_until(struct queue *queue, enum batcher_taker taker, uint64_t u
     (void)pthread_cond_timedwait(&queue->arrived[taker], &queue->lock, &until);
 }
 
+static enum batcher_taker taker_of(const struct batcher_options *options)
+{
+    return options->takes == NULL ? BATCHER_BOTH
+                                  : (enum batcher_taker)atomic_load(options->takes);
+}
+
 /* One look at the queue. Thread: a holder of the lock.
  * returns true if there is a batch; else *wait_ns is when to look again, 0: at any time */
-static bool look_at_lanes(struct queue *queue, enum batcher_taker taker,
-                          const struct batcher_options *options, struct batch *batch,
-                          struct request **expired, uint64_t *wait_ns)
+static bool look_at_lanes(struct queue *queue, const struct batcher_options *options,
+                          struct batch *batch, struct request **expired, uint64_t *wait_ns)
 {
+    const enum batcher_taker taker = taker_of(options); /* it may have changed since the last */
     uint64_t now_ns = clock_now_ns();
     for (int i = 0; i < LANE_COUNT; i++) {
         drop_expired(queue, &queue->lanes[i], now_ns, expired);
@@ -442,12 +441,6 @@ static bool look_at_lanes(struct queue *queue, enum batcher_taker taker,
     return true;
 }
 
-static enum batcher_taker taker_of(const struct batcher_options *options)
-{
-    return options->takes == NULL ? BATCHER_BOTH
-                                  : (enum batcher_taker)atomic_load(options->takes);
-}
-
 enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
                                  uint64_t timeout_ns, struct request **first, size_t *count)
 {
@@ -456,9 +449,8 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
     struct batch batch = {0};
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->lock));
-    const enum batcher_taker takes = taker_of(options);
     const unsigned shakes = queue->shakes;
-    for (uint64_t look_ns; !look_at_lanes(queue, takes, options, &batch, &expired, &look_ns);) {
+    for (uint64_t look_ns; !look_at_lanes(queue, options, &batch, &expired, &look_ns);) {
         if (look_ns == 0 && queue->closed) {
             result = BATCHER_CLOSED;
             break;
@@ -468,7 +460,7 @@ enum batcher_result batcher_take(struct queue *queue, const struct batcher_optio
             result = BATCHER_TIMEOUT; /* at once with the expired: they wait for their answer */
             break;
         }
-        wait_until(queue, takes, look_ns != 0 ? look_ns : give_up_ns);
+        wait_until(queue, taker_of(options), look_ns != 0 ? look_ns : give_up_ns);
     }
     MUST(pthread_mutex_unlock(&queue->lock));
     if (expired != NULL) {

@@ -106,6 +106,7 @@ size_t queue_count_model(struct queue *queue, int model);
  * for by the client that it came from. A batch is bounded in requests and bytes, so each of the
  * waits is bounded too. Companions come from the same lane only: the large ones gain nothing
  * from sharing, and would make small ones wait for their bytes. Thread: any. */
+
 /* What a worker takes. */
 enum batcher_taker {
     BATCHER_SMALL, /* the lane of small requests */
@@ -119,7 +120,7 @@ struct batcher_options {
     uint64_t max_bytes;  /* most slab bytes of one batch, but the first request always goes */
     uint64_t max_first_bytes; /* 0: that, whatever it has; else no more than this */
     uint64_t delay_ns;        /* --batch-delay-us: how long an unfilled batch waits for more */
-    const atomic_int *takes;  /* borrowed; enum batcher_taker: which lanes, read at every call.
+    const atomic_int *takes;  /* borrowed; enum batcher_taker: which lanes, read at every look.
                                 Whoever changes it calls queue_shake(). NULL: both */
 };
 
@@ -132,8 +133,8 @@ enum batcher_result {
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless BATCHER_TAKEN
- * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns, or queue_shake(); BATCHER_CLOSED: nothing will
- * come any more for this taker */
+ * returns BATCHER_TIMEOUT: nothing to run came for timeout_ns, or queue_shake(); BATCHER_CLOSED:
+ *         nothing will come any more for this taker */
 enum batcher_result batcher_take(struct queue *queue, const struct batcher_options *options,
                                  uint64_t timeout_ns, struct request **first, size_t *count);
 

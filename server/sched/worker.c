@@ -75,7 +75,7 @@ void worker_deinit(struct worker *worker)
     MUST(pthread_mutex_destroy(&worker->lock));
 }
 
-/* Thread: a holder of the lock; follow with plan->changed() outside it. */
+/* Thread: a holder of the lock; follow with plan->changed(), which takes no worker's lock. */
 static void set_state(struct worker *worker, enum device_state state, const char *error)
 {
     atomic_store(&worker->state, state);
@@ -236,12 +236,8 @@ void worker_watch(struct worker *worker, uint64_t now_ns)
     metrics_add(worker->plan->metrics, METRICS_COUNTER_DEVICE_FAILURES, 1);
     log_message(log_of(worker), LOG_ERROR, "device %zu (%s) hangs: %s", worker->number,
                 worker->info.name, reason);
-    while (lost != NULL) {
-        struct request *next = lost->next;
-        completion_fail(lost, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
-                        worker->number, worker->info.name, reason);
-        lost = next;
-    }
+    completion_fail(lost, STATUS_DEVICE_ERROR, "device %zu (%s) hangs: %s; try again",
+                    worker->number, worker->info.name, reason);
     put_back(worker, rest);
 }
 
@@ -331,9 +327,9 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
     post_chain(first);
 }
 
-static void fail_failed(struct worker *worker, struct request *request, const char *reason)
+static void fail_failed(struct worker *worker, struct request *first, const char *reason)
 {
-    completion_fail(request, STATUS_DEVICE_ERROR, "device %zu (%s) failed: %s; try again",
+    completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) failed: %s; try again",
                     worker->number, worker->info.name, reason);
 }
 
@@ -374,12 +370,11 @@ static void give_up(struct worker *worker, bool intact, const struct error *err)
     worker_fail(worker, err->detail);
     struct request *rest = NULL;
     struct request *first = let_batch_go(worker, &rest);
-    while (first != NULL && !intact) {
-        struct request *next = first->next;
+    if (intact) {
+        run_elsewhere(worker, first, err->detail);
+    } else {
         fail_failed(worker, first, err->detail);
-        first = next;
     }
-    run_elsewhere(worker, first, err->detail);
     put_back(worker, rest);
 }
 
@@ -398,11 +393,8 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     if (!call_end(worker)) {
         /* All requests were taken away but for a slice. */
         struct request *slice = let_batch_go(worker, &(struct request *){NULL});
-        if (slice != NULL) {
-            completion_fail(slice, STATUS_DEVICE_ERROR,
-                            "device %zu (%s) did not answer in time", worker->number,
-                            worker->info.name);
-        }
+        completion_fail(slice, STATUS_DEVICE_ERROR, "device %zu (%s) did not answer in time",
+                        worker->number, worker->info.name);
         return OUTCOME_OUT;
     }
     if (status == STATUS_DEVICE_ERROR) {
@@ -419,11 +411,7 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     }
     log_message(worker->plan->log, LOG_WARN, "device %zu (%s): %s", worker->number,
                 worker->info.name, err.detail);
-    while (first != NULL) {
-        struct request *next = first->next;
-        completion_fail(first, err.status, "%s", err.detail);
-        first = next;
-    }
+    completion_fail(first, err.status, "%s", err.detail);
     return OUTCOME_DONE;
 }
 
@@ -490,8 +478,8 @@ static bool open_device(struct worker *worker)
     MUST(pthread_mutex_lock(&worker->lock));
     (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s", lookback);
     set_state(worker, DEVICE_READY, NULL);
+    plan->changed(plan->pool); /* whoever reads the state finds the work divided */
     MUST(pthread_mutex_unlock(&worker->lock));
-    plan->changed(plan->pool);
     log_message(
         log_of(worker), LOG_INFO, "device %zu (%s, %s) is ready after %llu ms; look-back: %s",
         worker->number, worker->info.name, worker->info.platform,
@@ -678,8 +666,8 @@ void worker_stats(struct worker *worker, struct device_stats *out)
     MUST(pthread_mutex_lock(&worker->lock));
     *out = worker->stats;
     out->running = worker->batch_count;
+    out->state = worker_state(worker);
     MUST(pthread_mutex_unlock(&worker->lock));
     out->number = worker->number;
     out->info = worker->info;
-    out->state = worker_state(worker);
 }

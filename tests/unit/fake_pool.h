@@ -7,12 +7,14 @@
 
 /* Short times: a device hangs after 50 ms, a failed one is tried again after 50 ms and more. */
 static const char *const quick[] = {"--device-timeout-ms=50", NULL};
+/* Where none is to hang, however busy the machine is. */
+static const char *const patient[] = {"--device-timeout-ms=60000", NULL};
 
-/* A pool of the devices of `fake`, when they are ready. */
-static inline void start_as_set(struct fake_server *fakes)
+/* A pool of the devices of `fake` with these times, when they are ready. */
+static inline void start_with(struct fake_server *fakes, const char *const *times)
 {
     struct error err = ERROR_INIT;
-    assert_true(fake_server_init(fakes, quick, &err));
+    assert_true(fake_server_init(fakes, times, &err));
     const size_t count = device_pool_count(fakes->server.devices);
     assert_int_equal(device_pool_start(fakes->server.devices, &err), STATUS_OK);
     for (size_t i = 0; i < count; i++) {
@@ -28,7 +30,7 @@ static inline void start_as_set(struct fake_server *fakes)
 static inline void start(struct fake_server *fakes, size_t count)
 {
     fake_reset(count);
-    start_as_set(fakes);
+    start_with(fakes, quick);
 }
 
 static inline struct device_stats stats_of(struct fake_server *fakes, size_t index)

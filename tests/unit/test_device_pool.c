@@ -8,7 +8,8 @@ static void a_request_is_computed_and_timed(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    start(&fakes, 1);
+    fake_reset(1);
+    start_with(&fakes, patient);
     struct request *request = push(&fakes, DTYPE_F32);
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_OK);
@@ -35,7 +36,8 @@ static void every_type_is_prepared_before_the_device_is_ready(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    start(&fakes, 1);
+    fake_reset(1);
+    start_with(&fakes, patient);
     assert_int_equal(atomic_load(&fake.prepared), DTYPE_COUNT);
     assert_true(fake_server_deinit(&fakes));
 }
@@ -136,7 +138,8 @@ static void a_batch_that_is_too_much_is_run_one_by_one(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    start(&fakes, 1);
+    fake_reset(1);
+    start_with(&fakes, patient);
     atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment: so that a batch piles up */
     struct request *first = push(&fakes, DTYPE_F32);
     while (stats_of(&fakes, 0).running == 0) {
@@ -242,7 +245,7 @@ static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own
     struct fake_server fakes;
     fake_reset(1);
     fake.built_in = true;
-    start_as_set(&fakes);
+    start_with(&fakes, patient);
     assert_int_equal(device_pool_count(fakes.server.devices), 1);
     atomic_store(&fake.mode[0], FAKE_LARGE_HANGS);
     struct request *large = push_elements(&fakes, DTYPE_F32, 3 * FAKE_LARGE);
@@ -280,7 +283,7 @@ static void what_is_short_is_computed_where_it_is_called_on_a_device_of_our_own(
     struct fake_server fakes;
     fake_reset(1);
     fake.built_in = true;
-    start_as_set(&fakes);
+    start_with(&fakes, patient);
     bool here = false;
     unsigned tries = 0;
     do { /* its thread may not wait yet */
@@ -303,7 +306,7 @@ static void what_is_long_or_on_other_devices_is_not_computed_where_it_is_called(
         struct fake_server fakes;
         fake_reset(1);
         fake.built_in = own > 0;
-        start_as_set(&fakes);
+        start_with(&fakes, patient);
         struct request *request = fake_tensor(&fakes, DTYPE_F32, own > 0 ? FAKE_LARGE : 16);
         assert_int_equal(queue_push(fakes.server.queue, request, &request->error), STATUS_OK);
         assert_false(device_pool_run_here(fakes.server.devices));
@@ -320,7 +323,7 @@ static void a_device_that_fails_where_it_is_called_is_opened_again(void **state)
     struct fake_server fakes;
     fake_reset(1);
     fake.built_in = true;
-    start_as_set(&fakes);
+    start_with(&fakes, quick);
     const unsigned opens = atomic_load(&fake.opens[0]);
     bool here = false;
     while (!here) { /* its thread may not wait yet */
@@ -350,7 +353,7 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
     struct fake_server fakes;
     fake_reset(1);
     fake.built_in = true;
-    start_as_set(&fakes);
+    start_with(&fakes, quick);
     atomic_store(&fake.mode[0], FAKE_LARGE_HANGS);
     struct request *lost = push_elements(&fakes, DTYPE_F32, 3 * FAKE_LARGE);
     while (stats_of(&fakes, 0).state != DEVICE_HUNG) {
@@ -423,7 +426,7 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
     struct fake_server fakes;
     fake_reset(4);
     fake.built_in = true; /* the pushers compute what is short on it, too */
-    start_as_set(&fakes);
+    start_with(&fakes, quick);
     atomic_bool stop = false;
     pthread_t pushers[PUSHERS];
     pthread_t trouble;
