@@ -67,7 +67,8 @@ struct worker {
     bool started;
     _Atomic int state; /* enum device_state; written under lock */
 
-    pthread_mutex_t lock;   /* guards everything down to `Thread's own` */
+    /* Guards everything down to `Thread's own`. Taken before the locks of the pool and the queue. */
+    pthread_mutex_t lock;
     pthread_cond_t changed; /* monotonic clock: stopping, exited */
     bool stopping;
     bool exited;
