@@ -13,6 +13,9 @@
  * Signed integers are summed as unsigned: wrapping is then defined, and the bits are the same.
  * float16 needs no cl_khr_fp16: its conversions are integer arithmetic without branches. */
 #pragma OPENCL FP_CONTRACT OFF
+#ifdef __clang__ /* wider vectors than the processor's go from function to function of one program */
+#pragma clang diagnostic ignored "-Wpsabi"
+#endif
 #if defined(ACC_F64)
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
