@@ -29,19 +29,19 @@ enum {
 #define LOWER  "abcdefghijklmnopqrstuvwxyz"
 #define DIGITS "0123456789"
 
-static bool is_any(const struct config_list *origins)
+static bool allows_all(const struct config_list *origins)
 {
     return origins->count == 1 && strcmp(origins->items[0], "*") == 0;
 }
 
-static bool is_own_port(const char *text, size_t scheme_bytes, const char *port)
+static bool is_default_port(const char *text, size_t scheme_bytes, const char *port)
 {
     return (scheme_bytes == 4 && memcmp(text, "http", 4) == 0 && strcmp(port, "80") == 0) ||
            (scheme_bytes == 5 && memcmp(text, "https", 5) == 0 && strcmp(port, "443") == 0);
 }
 
 /* Why no browser ever sends this as Origin; NULL: one may. */
-static const char *fault_of(const char *text)
+static const char *origin_fault(const char *text)
 {
     if (strcmp(text, "null") == 0) {
         return "every sandboxed page and every file has this origin, so it names nobody";
@@ -84,15 +84,15 @@ static const char *fault_of(const char *text)
         !fits || number > 65535 || number == 0 || port[0] == '0') {
         return "behind the host comes a colon and a port from 1 to 65535, or nothing";
     }
-    return is_own_port(text, scheme, port)
+    return is_default_port(text, scheme, port)
                ? "browsers leave out port 80 of http and 443 of https"
                : NULL;
 }
 
 enum status cors_check(const struct config_list *origins, struct error *err)
 {
-    for (size_t i = 0; !is_any(origins) && i < origins->count; i++) {
-        const char *fault = fault_of(origins->items[i]);
+    for (size_t i = 0; !allows_all(origins) && i < origins->count; i++) {
+        const char *fault = origin_fault(origins->items[i]);
         if (fault != NULL) {
             return error_set(err, STATUS_INVALID_FIELD,
                              "--cors-origins: \"%.80s\" cannot be on the list: %s; expected "
@@ -106,7 +106,7 @@ enum status cors_check(const struct config_list *origins, struct error *err)
 
 const char *cors_allowed(const struct config_list *origins, const char *origin)
 {
-    if (origin == NULL || is_any(origins)) {
+    if (origin == NULL || allows_all(origins)) {
         return origin == NULL ? NULL : "*";
     }
     for (size_t i = 0; i < origins->count; i++) {
@@ -121,7 +121,7 @@ size_t cors_fields(const struct config_list *origins, const char *allowed, const
                    struct page_field fields[CORS_FIELDS_MAX])
 {
     size_t count = 0;
-    if (origins->count > 0 && !is_any(origins)) {
+    if (origins->count > 0 && !allows_all(origins)) {
         /* "If Access-Control-Allow-Origin is set ... dynamically, include Origin in Vary" (Fetch,
          * CORS protocol and HTTP caches): also where it is not set. */
         fields[count++] = (struct page_field){"Vary", "Origin"};

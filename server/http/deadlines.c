@@ -93,13 +93,13 @@ static void refuse_and_cut(struct conn *conn, enum status status, const char *wh
     cut_conn(conn, why);
 }
 
-static void time_out(struct conn *conn, const char *why)
+static void time_out_request(struct conn *conn, const char *why)
 {
     refuse_and_cut(conn, STATUS_REQUEST_TIMEOUT, why);
 }
 
 /* A client that has a place among the large requests and sends nothing gives it up. */
-static void check_progress(const struct conn *conn, uint64_t age_ns)
+static void give_up_place(const struct conn *conn, uint64_t age_ns)
 {
     struct exchange *x = conn->exchange;
     if (x->request.admission.state == ADMISSION_ACTIVE &&
@@ -113,7 +113,7 @@ static void check_progress(const struct conn *conn, uint64_t age_ns)
  * tries again and again: bytes wait in the socket, and nothing arrives. A connection whose turn
  * did not come between two heartbeats is not stuck: its bytes wait for the others. Nor is one whose
  * client reads nothing: there they wait for a 100 Continue to go out. */
-static bool is_stuck(struct conn *conn)
+static bool chunks_are_stuck(struct conn *conn)
 {
     const struct request_body *body = &conn->exchange->request.body;
     if (body->declared >= 0 || body->received != conn->seen_bytes) {
@@ -131,14 +131,14 @@ static bool is_stuck(struct conn *conn)
 }
 
 /* True if `bytes` in `age_ns` is slower than the minimum rate. */
-static bool too_slow(const struct config *config, uint64_t bytes, uint64_t age_ns)
+static bool body_is_too_slow(const struct config *config, uint64_t bytes, uint64_t age_ns)
 {
     uint64_t seconds = age_ns / NS_PER_S;
     return config->min_upload_rate > 0 && seconds > GRACE_S &&
            bytes / seconds < config->min_upload_rate;
 }
 
-static void check_drain(struct exchange *x, uint64_t now_ns)
+static void check_dropping(struct exchange *x, uint64_t now_ns)
 {
     uint64_t age_ns = clock_span_ns(x->refused_ns, now_ns);
     if (request_state(&x->request) == REQUEST_REFUSED) {
@@ -167,25 +167,26 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
     struct exchange *x = conn->exchange;
-    check_progress(conn, age_ns);
+    give_up_place(conn, age_ns);
     if (progress_is_due(conn, now_ns)) {
         note_progress(conn, now_ns, x->request.body.received);
     }
-    if (is_stuck(conn)) {
+    if (chunks_are_stuck(conn)) {
         refuse_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
     } else if (request_state(&x->request) != REQUEST_BODY) {
-        check_drain(x, now_ns);
+        check_dropping(x, now_ns);
     } else if (request_verdict(&x->request, now_ns) == STATUS_DEADLINE_PASSED) {
         (void)error_set(&x->request.error, STATUS_DEADLINE_PASSED,
                         "the deadline passed while the body arrived, of which %llu bytes came",
                         (unsigned long long)x->request.body.received);
         exchange_refuse(x);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
-        time_out(conn, "the body did not arrive in the time of the server's "
-                       "--body-timeout-ms: " CONFIG_LESS_ADVICE);
-    } else if (too_slow(config, x->request.body.received, age_ns)) {
-        time_out(conn, "the body arrives more slowly than the server's --min-upload-rate: try "
-                       "again over a faster connection, or ask the operator");
+        time_out_request(conn, "the body did not arrive in the time of the server's "
+                               "--body-timeout-ms: " CONFIG_LESS_ADVICE);
+    } else if (body_is_too_slow(config, x->request.body.received, age_ns)) {
+        time_out_request(
+            conn, "the body arrives more slowly than the server's --min-upload-rate: try "
+                  "again over a faster connection, or ask the operator");
     }
 }
 
@@ -244,8 +245,8 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     switch (request_state(&conn->exchange->request)) {
     case REQUEST_HEADER:
         if (age_ns > header_ns) {
-            time_out(conn, "the headers did not arrive in the time of the server's "
-                           "--header-timeout-ms");
+            time_out_request(conn, "the headers did not arrive in the time of the server's "
+                                   "--header-timeout-ms");
         }
         break;
     case REQUEST_BODY:
@@ -363,9 +364,9 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         struct conn *conn = slowest.conns[i];
         freed += conn->exchange->request.reserved_bytes;
         if (is_receiving(conn)) {
-            time_out(conn,
-                     "others want memory, and this request, which holds some, arrives too "
-                     "slowly to keep it");
+            time_out_request(
+                conn, "others want memory, and this request, which holds some, arrives too "
+                      "slowly to keep it");
         } else {
             cut_conn(conn, "others want memory, and the answer is read too slowly to keep it");
         }
@@ -377,7 +378,7 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
 
 /* The client has closed its side, or is `gone`. libmicrohttpd 0.9.75 can miss that, and does
  * not look at all while a connection is suspended. */
-static void hung_up(struct conn *conn, bool gone)
+static void client_hung_up(struct conn *conn, bool gone)
 {
     struct exchange *x = conn->exchange;
     if (is_answering(conn)) {
@@ -424,7 +425,7 @@ static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds
     }
     for (nfds_t i = 0; i < count; i++) {
         if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
-            hung_up(conns[i], (fds[i].revents & (POLLHUP | POLLERR)) != 0);
+            client_hung_up(conns[i], (fds[i].revents & (POLLHUP | POLLERR)) != 0);
         }
     }
 }

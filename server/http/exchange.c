@@ -40,7 +40,7 @@ enum {
 
 /* ---- records, kept between requests ---- */
 
-static struct exchange *take_record(struct http_loop *loop)
+static struct exchange *take_kept_record(struct http_loop *loop)
 {
     struct exchange *x = loop->free_exchanges;
     if (x == NULL) {
@@ -83,7 +83,7 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
                                 const char *target)
 {
     struct http_loop *loop = conn->loop;
-    struct exchange *x = take_record(loop);
+    struct exchange *x = take_kept_record(loop);
     if (x == NULL || !copy_target(x, target)) {
         exchange_free(x);
         return NULL;
@@ -142,7 +142,7 @@ static void choose_deadline(struct exchange *x)
 }
 
 /* All that is checked while nothing of the body was read. */
-static enum status open_exchange(struct exchange *x, const char *method)
+static enum status check_header(struct exchange *x, const char *method)
 {
     struct request *request = &x->request;
     struct error *err = &request->error;
@@ -173,7 +173,7 @@ static enum status open_exchange(struct exchange *x, const char *method)
 }
 
 /* The request is refused while its body is still to come, or coming. */
-static void begin_drain(struct exchange *x, uint64_t left)
+static void begin_dropping(struct exchange *x, uint64_t left)
 {
     request_enter(&x->request, REQUEST_REFUSED);
     x->refused_ns = clock_now_ns();
@@ -186,7 +186,7 @@ static void begin_drain(struct exchange *x, uint64_t left)
 void exchange_refuse(struct exchange *x)
 {
     int64_t length = x->header.content_length;
-    begin_drain(x, length < 0 ? 0 : (uint64_t)length - x->request.body.received);
+    begin_dropping(x, length < 0 ? 0 : (uint64_t)length - x->request.body.received);
 }
 
 enum exchange_step exchange_header(struct exchange *x, const char *method)
@@ -208,14 +208,14 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
         exchange_make_id(x);
     }
     request_enter(&x->request, REQUEST_BODY);
-    if (open_exchange(x, method) == STATUS_OK) {
+    if (check_header(x, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
     if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
         x->close = true;
         return EXCHANGE_ANSWER;
     }
-    begin_drain(x, header->content_length > 0 ? (uint64_t)header->content_length : 0);
+    begin_dropping(x, header->content_length > 0 ? (uint64_t)header->content_length : 0);
     return EXCHANGE_GO_ON;
 }
 

@@ -18,7 +18,7 @@ enum {
 
 /* Whom shares and limits count the request for: the name of its token, else the subject of its
  * certificate, else its address. Requests of a connection mostly have the same. */
-static enum status identify(struct exchange *x, struct error *err)
+static enum status identify_client(struct exchange *x, struct error *err)
 {
     struct conn *conn = x->conn;
     struct clients *clients = x->loop->server->clients;
@@ -78,7 +78,7 @@ enum status exchange_admit_bytes(struct exchange *x, uint64_t whole, struct erro
 enum status exchange_admit(struct exchange *x, struct error *err)
 {
     const struct server *server = x->loop->server;
-    TRY(identify(x, err));
+    TRY(identify_client(x, err));
     TRY(queue_admits(server->queue, err));
     if (server_phase(server) >= SERVER_STOPPING) {
         return error_set(err, STATUS_DRAINING, "the service is shutting down");

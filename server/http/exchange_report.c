@@ -9,7 +9,7 @@
 
 #include <arpa/inet.h>
 
-static void count(struct exchange *x)
+static void count_outcome(struct exchange *x)
 {
     struct metrics *metrics = x->loop->server->metrics;
     struct request *request = &x->request;
@@ -46,7 +46,7 @@ void exchange_report(struct exchange *x)
     char shape[256] = "";
     char trace_id[33] = "";
     char span_id[17] = "";
-    count(x);
+    count_outcome(x);
     if (!logged && !traced) {
         return;
     }

@@ -8,18 +8,13 @@
 
 #include <string.h>
 
-/* "/base/v1/cumsum" -> "/v1/cumsum"; NULL if the prefix is not there. */
-static char *strip_base(const struct exchange *x, char *path)
+/* "/base/v1/cumsum" -> "/v1/cumsum"; a path without the prefix stays: health checks come so. */
+static char *strip_base_path(const struct exchange *x, char *path)
 {
     const char *base = x->loop->server->config->base_path;
     size_t bytes = strlen(base);
-    if (bytes == 0) {
-        return path;
-    }
-    if (strncmp(path, base, bytes) != 0) {
-        return path; /* health checks come without it */
-    }
-    return path[bytes] == '/' ? path + bytes : path;
+    bool there = strncmp(path, base, bytes) == 0 && path[bytes] == '/';
+    return there ? path + bytes : path;
 }
 
 /* A browser asks for the console, which asks for a token then. It holds no secret. */
@@ -30,7 +25,7 @@ static bool wants_console(const struct exchange *x)
 }
 
 /* Has it a token for this route, or for any where there is none? */
-static enum status authorize(struct exchange *x, struct error *err)
+static enum status check_token(struct exchange *x, struct error *err)
 {
     unsigned scopes = x->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : x->route->scopes;
     if (x->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN || wants_console(x)) {
@@ -50,7 +45,7 @@ enum status exchange_find_route(struct exchange *x, const char *method, struct e
     struct codec_request *codec_request = &x->request.codec_request;
     struct target target = {.params = codec_request->params};
     TRY(target_parse(x->target, &target, err));
-    char *path = strip_base(x, target.path);
+    char *path = strip_base_path(x, target.path);
     struct route_match match = route_find(path);
     codec_request->param_count = target.param_count;
     x->path = path;
@@ -60,7 +55,7 @@ enum status exchange_find_route(struct exchange *x, const char *method, struct e
     if (x->preflight) {
         return STATUS_OK; /* browsers ask without a token, which the request itself needs */
     }
-    TRY(authorize(x, err));
+    TRY(check_token(x, err));
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET / lists what there is", path);
@@ -74,7 +69,7 @@ enum status exchange_find_route(struct exchange *x, const char *method, struct e
     return STATUS_OK;
 }
 
-static enum status unsupported_media(const struct exchange *x, struct error *err)
+static enum status refuse_media(const struct exchange *x, struct error *err)
 {
     return error_set_field(
         err, STATUS_UNSUPPORTED_MEDIA, "Content-Type",
@@ -107,13 +102,13 @@ enum status exchange_choose_codec(struct exchange *x, struct error *err)
     if (x->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != HEADER_MEDIA_NPY;
         if (!known && !x->route->any_media) {
-            return unsupported_media(x, err);
+            return refuse_media(x, err);
         }
         request->codec = x->route->codec;
         return x->segments[0] == NULL ? STATUS_OK : choose_model(x, err);
     }
     if (media == HEADER_MEDIA_OTHER) {
-        return unsupported_media(x, err);
+        return refuse_media(x, err);
     }
     enum codec_format format = formats[media];
     unsigned accepted = x->header.accept_formats;

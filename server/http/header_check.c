@@ -61,7 +61,7 @@ bool header_check_id_sane(const char *text, size_t bytes)
 }
 
 /* The framing of the body is in doubt: nothing after this request may be believed. */
-static void unframed(struct header_check *check, enum status status, const char *sentence)
+static void refuse_framing(struct header_check *check, enum status status, const char *sentence)
 {
     check->unframed = true;
     (void)error_set(&check->error, status, "%s", sentence);
@@ -133,17 +133,18 @@ struct value {
 static void see_content_length(struct header_check *check, struct value value)
 {
     if (!parse_number(value.text, value.bytes, &check->content_length)) {
-        unframed(check, STATUS_INVALID_REQUEST,
-                 "the Content-Length header is not a decimal number below 2^63");
+        refuse_framing(check, STATUS_INVALID_REQUEST,
+                       "the Content-Length header is not a decimal number below 2^63");
     }
 }
 
 static void see_transfer_encoding(struct header_check *check, struct value value)
 {
     if (strcasecmp(value.text, "chunked") != 0) {
-        unframed(check, STATUS_UNSUPPORTED,
-                 "the only Transfer-Encoding understood is a single \"chunked\"; send gzip or "
-                 "deflate as Content-Encoding");
+        refuse_framing(
+            check, STATUS_UNSUPPORTED,
+            "the only Transfer-Encoding understood is a single \"chunked\"; send gzip or "
+            "deflate as Content-Encoding");
         return;
     }
     check->chunked = true;
@@ -231,8 +232,8 @@ static size_t without_blanks(struct value value)
 }
 
 /* A number of at least `least` in a field of ours. */
-static bool own_number(struct header_check *check, const char *name, struct value value,
-                       int64_t least, const char *expected, int64_t *out)
+static bool read_own_number(struct header_check *check, const char *name, struct value value,
+                            int64_t least, const char *expected, int64_t *out)
 {
     if (parse_number(value.text, without_blanks(value), out) && *out >= least) {
         return true;
@@ -245,8 +246,8 @@ static bool own_number(struct header_check *check, const char *name, struct valu
 static void see_timeout(struct header_check *check, struct value value)
 {
     int64_t timeout_ms = 0;
-    if (own_number(check, "X-Request-Timeout-Ms", value, 1,
-                   "a whole number of milliseconds, 1 to 2^63-1", &timeout_ms)) {
+    if (read_own_number(check, "X-Request-Timeout-Ms", value, 1,
+                        "a whole number of milliseconds, 1 to 2^63-1", &timeout_ms)) {
         check->timeout_ms = (uint64_t)timeout_ms;
     }
 }
@@ -264,15 +265,15 @@ static void see_priority(struct header_check *check, struct value value)
 
 static void see_head_bytes(struct header_check *check, struct value value)
 {
-    (void)own_number(check, "Inference-Header-Content-Length", value, 0,
-                     "the number of bytes of the JSON part", &check->head_bytes);
+    (void)read_own_number(check, "Inference-Header-Content-Length", value, 0,
+                          "the number of bytes of the JSON part", &check->head_bytes);
 }
 
 static void see_carry_bytes(struct header_check *check, struct value value)
 {
-    (void)own_number(check, "Tally-Carry-Length", value, 0,
-                     "the number of bytes of the carry that the body begins with",
-                     &check->carry_bytes);
+    (void)read_own_number(check, "Tally-Carry-Length", value, 0,
+                          "the number of bytes of the carry that the body begins with",
+                          &check->carry_bytes);
 }
 
 /* Other expectations are ignored, as RFC 9110 allows. */
@@ -360,13 +361,15 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
 {
     check->bytes += name_bytes + value_bytes;
     if (!name_is_token(name, name_bytes)) {
-        unframed(check, STATUS_INVALID_REQUEST,
-                 "a header name holds a byte that is not allowed there (a blank before the "
-                 "colon, a folded line?)");
+        refuse_framing(
+            check, STATUS_INVALID_REQUEST,
+            "a header name holds a byte that is not allowed there (a blank before the "
+            "colon, a folded line?)");
         return;
     }
     if (!value_is_clean(value, value_bytes)) {
-        unframed(check, STATUS_INVALID_REQUEST, "a header value holds a control character");
+        refuse_framing(check, STATUS_INVALID_REQUEST,
+                       "a header value holds a control character");
         return;
     }
     size_t at = 0;
@@ -398,12 +401,12 @@ enum status header_check_finish(struct header_check *check, struct error *err)
                               "the header Host is missing, which HTTP/1.1 requires");
     }
     if (check->chunked && check->content_length >= 0) {
-        unframed(check, STATUS_INVALID_REQUEST,
-                 "Transfer-Encoding and Content-Length are both there; send one of them");
+        refuse_framing(check, STATUS_INVALID_REQUEST,
+                       "Transfer-Encoding and Content-Length are both there; send one of them");
     }
     if (check->chunked && !check->http_1_1) {
-        unframed(check, STATUS_INVALID_REQUEST,
-                 "Transfer-Encoding does not exist in HTTP/1.0; send Content-Length");
+        refuse_framing(check, STATUS_INVALID_REQUEST,
+                       "Transfer-Encoding does not exist in HTTP/1.0; send Content-Length");
     }
     if (check->bytes > check->limit) {
         (void)error_set(&check->error, STATUS_HEADERS_TOO_LARGE,

@@ -59,7 +59,7 @@ static enum status open_sockets(struct http *http, struct error *err)
     return STATUS_OK;
 }
 
-static enum status start(struct http *http, struct error *err)
+static enum status start_loops(struct http *http, struct error *err)
 {
     struct server *server = http->server;
     const struct config *config = server->config;
@@ -93,7 +93,7 @@ enum status http_start(struct server *server, struct http **out, struct error *e
     }
     http->server = server;
     http->loop_count = loops;
-    enum status status = start(http, err);
+    enum status status = start_loops(http, err);
     if (status != STATUS_OK) {
         http_stop(http);
         return status;

@@ -59,6 +59,15 @@ static struct http_daemon *emptiest_of(struct http_loop *loop, const struct crow
     return emptiest;
 }
 
+enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err)
+{
+    struct http_daemon *daemon = &loop->daemons[loop->daemon_count];
+    *daemon = (struct http_daemon){.loop = loop, .tls = tls};
+    TRY(http_daemon_start(daemon, err));
+    loop->daemon_count++;
+    return STATUS_OK;
+}
+
 /* A daemon that nobody has, perhaps a new one; NULL: there are no more than `least`, or it does
  * not start. */
 static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
@@ -74,14 +83,10 @@ static struct http_daemon *unused_daemon(struct http_loop *loop, size_t least)
     if (unused <= least || found != NULL) {
         return unused <= least ? NULL : found;
     }
-    struct error err;
-    struct http_daemon *daemon = &loop->daemons[loop->daemon_count];
-    *daemon = (struct http_daemon){.loop = loop, .tls = loop->accepted.tls};
-    if (http_daemon_start(daemon, &err) != STATUS_OK) {
-        return NULL;
-    }
-    loop->daemon_count++;
-    return daemon;
+    struct error ignored = ERROR_INIT;
+    return http_daemons_add(loop, loop->accepted.tls, &ignored) == STATUS_OK
+               ? &loop->daemons[loop->daemon_count - 1]
+               : NULL;
 }
 
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client)

@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-static void list(const char *kind, unsigned methods, const char *pattern, unsigned scopes)
+static void print_route(const char *kind, unsigned methods, const char *pattern,
+                        unsigned scopes)
 {
     static const char *const names[] = {"", "GET", "POST", "GET,POST"};
     static const char *const of_scopes[] = {
@@ -15,8 +16,9 @@ static void list(const char *kind, unsigned methods, const char *pattern, unsign
            of_scopes[scopes & ROUTE_SCOPE_ANY]);
 }
 
-#define TENSOR(pattern, ...)               list("tensor", ROUTE_POST, pattern, ROUTE_SCOPE_INFER);
-#define PAGE(pattern, methods, scope, ...) list("page", methods, pattern, ROUTE_SCOPE_##scope);
+#define TENSOR(pattern, ...) print_route("tensor", ROUTE_POST, pattern, ROUTE_SCOPE_INFER);
+#define PAGE(pattern, methods, scope, ...) \
+    print_route("page", methods, pattern, ROUTE_SCOPE_##scope);
 
 int main(void)
 {

@@ -42,7 +42,7 @@ static enum status system_error(struct error *err, const char *call, const char 
 }
 
 /* "127.0.0.1:8000", "[::1]:8000", "unix:/path" of a bound socket. */
-static bool name_of(int fd, char *name, size_t room)
+static bool socket_name(int fd, char *name, size_t room)
 {
     struct sockaddr_storage address = {0};
     socklen_t bytes = sizeof address;
@@ -66,11 +66,11 @@ static bool name_of(int fd, char *name, size_t room)
     return true;
 }
 
-static void add(struct listen_set *set, int fd, bool local, bool unlink_path)
+static void add_socket(struct listen_set *set, int fd, bool local, bool unlink_path)
 {
     struct listen_socket *socket = &set->sockets[set->count++];
     *socket = (struct listen_socket){.fd = fd, .local = local, .unlink = unlink_path};
-    if (!name_of(fd, socket->name, sizeof socket->name)) {
+    if (!socket_name(fd, socket->name, sizeof socket->name)) {
         (void)snprintf(socket->name, sizeof socket->name, "fd %d", fd);
     }
 }
@@ -97,12 +97,12 @@ static enum status open_tcp(struct listen_set *set, const struct addrinfo *info,
         (void)close(fd);
         return status;
     }
-    add(set, fd, false, false);
+    add_socket(set, fd, false, false);
     return STATUS_OK;
 }
 
 /* Take "host:port" or "[host]:port" apart. */
-static bool split(const char *address, char *host, size_t room, const char **port)
+static bool split_host_port(const char *address, char *host, size_t room, const char **port)
 {
     const char *colon = strrchr(address, ':');
     uint64_t number = 0;
@@ -134,7 +134,7 @@ static enum status open_host(struct listen_set *set, const char *address, struct
     char host[NI_MAXHOST];
     const char *port = NULL;
     struct addrinfo *list = NULL;
-    if (!split(address, host, sizeof host, &port)) {
+    if (!split_host_port(address, host, sizeof host, &port)) {
         return error_set(
             err, STATUS_INVALID_FIELD,
             "\"%s\" is no address to listen on; expected ADDR:PORT, [IPV6]:PORT or unix:/path",
@@ -159,7 +159,7 @@ static enum status open_host(struct listen_set *set, const char *address, struct
 }
 
 /* True if the path is a socket that nobody listens on any more. */
-static bool is_stale(const struct sockaddr_un *address)
+static bool socket_is_stale(const struct sockaddr_un *address)
 {
     struct stat info;
     if (lstat(address->sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) {
@@ -175,7 +175,8 @@ static bool is_stale(const struct sockaddr_un *address)
     return stale;
 }
 
-static enum status parse_mode(const char *text, bool grouped, mode_t *out, struct error *err)
+static enum status parse_socket_mode(const char *text, bool grouped, mode_t *out,
+                                     struct error *err)
 {
     size_t digits = strspn(text, "01234567");
     if (strcmp(text, "auto") == 0) {
@@ -233,7 +234,7 @@ enum status listen_access_parse(const char *mode, const char *group, struct list
 {
     struct listen_access found = {.mode = OWNER_MODE};
     TRY(find_group(group, &found.group, err));
-    TRY(parse_mode(mode, found.group != NO_GROUP, &found.mode, err));
+    TRY(parse_socket_mode(mode, found.group != NO_GROUP, &found.mode, err));
     *out = found;
     return STATUS_OK;
 }
@@ -274,7 +275,7 @@ static enum status open_unix(struct listen_set *set, const char *path,
                          sizeof address.sun_path - 1, strlen(path));
     }
     memcpy(address.sun_path, path, strlen(path));
-    if (is_stale(&address)) {
+    if (socket_is_stale(&address)) {
         (void)unlink(path);
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -301,7 +302,7 @@ static enum status open_unix(struct listen_set *set, const char *path,
         (void)close(fd);
         return status;
     }
-    add(set, fd, true, true);
+    add_socket(set, fd, true, true);
     return STATUS_OK;
 }
 
@@ -317,7 +318,7 @@ enum status listen_open(struct listen_set *set, const char *address,
     return open_host(set, address, err);
 }
 
-static int option_of(int fd, int name)
+static int socket_option(int fd, int name)
 {
     int value = -1;
     socklen_t bytes = sizeof value;
@@ -326,8 +327,8 @@ static int option_of(int fd, int name)
 
 static enum status inherit_one(struct listen_set *set, int fd, struct error *err)
 {
-    int family = option_of(fd, SO_DOMAIN);
-    if (option_of(fd, SO_TYPE) != SOCK_STREAM || option_of(fd, SO_ACCEPTCONN) != 1 ||
+    int family = socket_option(fd, SO_DOMAIN);
+    if (socket_option(fd, SO_TYPE) != SOCK_STREAM || socket_option(fd, SO_ACCEPTCONN) != 1 ||
         (family != AF_INET && family != AF_INET6 && family != AF_UNIX)) {
         return error_set(err, STATUS_INVALID_FIELD,
                          "file descriptor %d, passed by LISTEN_FDS, is no listening TCP or "
@@ -339,7 +340,7 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     }
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
-    add(set, fd, family == AF_UNIX, false);
+    add_socket(set, fd, family == AF_UNIX, false);
     set->sockets[set->count - 1].inherited = true;
     return STATUS_OK;
 }
@@ -365,7 +366,7 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
     return STATUS_OK;
 }
 
-static void unlink_path(struct listen_socket *socket)
+static void unlink_socket(struct listen_socket *socket)
 {
     if (socket->unlink) {
         (void)unlink(socket->name + strlen("unix:"));
@@ -399,7 +400,7 @@ void listen_end(struct listen_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         struct listen_socket *socket = &set->sockets[i];
-        unlink_path(socket);
+        unlink_socket(socket);
         if (!socket->local && !socket->inherited) {
             drop_new_handshakes(socket->fd);
         }
@@ -410,7 +411,7 @@ void listen_close(struct listen_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         (void)close(set->sockets[i].fd);
-        unlink_path(&set->sockets[i]);
+        unlink_socket(&set->sockets[i]);
     }
     set->count = 0;
 }

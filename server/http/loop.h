@@ -111,7 +111,8 @@ struct http_loop {
 
 enum {
     LOOP_MAGIC = 0x7a11100,
-    HEARTBEAT_MS = 250
+    HEARTBEAT_MS = 250,
+    ROOMY_BUFFER = 64 << 10 /* of a connection, in which a body comes fast */
 };
 
 /* Start a loop whose server, orders and limit are set, on copies of the sockets. Whatever the
@@ -123,16 +124,15 @@ void loop_join(struct http_loop *loop);
 /* The thread was joined: end what is left, free everything that is not in use. Thread: main. */
 void loop_stop(struct http_loop *loop);
 
-/* Run the daemons before the loop sleeps. */
-void loop_wake(struct http_loop *loop);
-
 /* The request of an exchange that was away is through: its answer can be sent. */
 void loop_resume(struct exchange *x);
 
-/* http_loop.c: have libmicrohttpd make a daemon, and libuv watch it. */
+/* http_callbacks.c: have libmicrohttpd make a daemon, and libuv watch it. */
 MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);
 
-/* http_daemons.c: the daemon that a new connection of the client is with, until it leaves;
+/* http_daemons.c: start one more; the loop has fewer than DAEMONS_MAX. */
+MUST_CHECK enum status http_daemons_add(struct http_loop *loop, bool tls, struct error *err);
+/* The daemon that a new connection of the client is with, until it leaves;
  * NULL: there is none. */
 struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
 void http_daemon_leave(struct http_daemon *daemon);

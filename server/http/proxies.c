@@ -30,7 +30,8 @@ static bool parse_address(const char *text, struct sockaddr_storage *out)
 
 /* The address's bytes, and how many bits they are: 0 if it is no address. One of IPv4 that is
  * written as IPv6 counts as what it is. */
-static unsigned bits_of(const struct sockaddr_storage *address, uint8_t bytes[16], int *family)
+static unsigned address_bits(const struct sockaddr_storage *address, uint8_t bytes[16],
+                             int *family)
 {
     *family = address->ss_family;
     if (*family == AF_INET) {
@@ -68,7 +69,7 @@ static bool is_trusted(const struct proxies *proxies, const struct sockaddr_stor
     if (address->ss_family == AF_UNIX) {
         return proxies->local;
     }
-    unsigned all = bits_of(address, bytes, &family);
+    unsigned all = address_bits(address, bytes, &family);
     for (size_t i = 0; all > 0 && i < proxies->count; i++) {
         const struct proxy_network *network = &proxies->networks[i];
         if (network->family == family && same_bits(network->bytes, bytes, network->bits)) {
@@ -91,7 +92,7 @@ static bool parse_network(const char *text, struct proxy_network *out)
     if (!parse_address(address, &parsed)) {
         return false;
     }
-    unsigned all = bits_of(&parsed, out->bytes, &out->family);
+    unsigned all = address_bits(&parsed, out->bytes, &out->family);
     out->bits = all;
     if (text[length] == '/') {
         const char *digits = text + length + 1;
@@ -128,8 +129,8 @@ enum status proxies_parse(const struct config_list *list, struct proxies *out,
 
 /* The last entry of the first `bytes` of a list, an address perhaps with a port; false if it is
  * none. *left is what is before it. */
-static bool last_entry(const char *list, size_t bytes, struct sockaddr_storage *out,
-                       size_t *left)
+static bool read_last_entry(const char *list, size_t bytes, struct sockaddr_storage *out,
+                            size_t *left)
 {
     char text[ADDRESS_TEXT];
     size_t begin = bytes;
@@ -173,7 +174,7 @@ struct sockaddr_storage proxies_client(const struct proxies *proxies,
     size_t left = forwarded == NULL ? 0 : strlen(forwarded);
     while (left > 0 && is_trusted(proxies, &client)) {
         struct sockaddr_storage before;
-        if (!last_entry(forwarded, left, &before, &left)) {
+        if (!read_last_entry(forwarded, left, &before, &left)) {
             break; /* who wrote that is the last who is known */
         }
         client = before;

@@ -22,17 +22,17 @@ enum {
 /* ---- bytes ---- */
 
 /* One connection of a daemon gets on with its handshake in each run: the first that has bytes. */
-static bool must_wait(const struct conn *conn)
+static bool handshake_must_wait(const struct conn *conn)
 {
     const struct conn *other = conn->daemon->handshake;
     return conn->handshaking && other != NULL && other != conn;
 }
 
-static ssize_t pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
+static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
 {
     struct conn *conn = arg;
     struct http_daemon *daemon = conn->daemon;
-    if (must_wait(conn)) {
+    if (handshake_must_wait(conn)) {
         daemon->progress = true; /* there is something to do in the next run */
         errno = EAGAIN;
         return -1;
@@ -45,7 +45,7 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     return count;
 }
 
-static ssize_t push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int count)
+static ssize_t tls_push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int count)
 {
     struct conn *conn = arg;
     struct iovec copies[PIECES];
@@ -88,7 +88,7 @@ static int on_finished(gnutls_session_t session, unsigned type, unsigned when,
 }
 
 /* Cut the oldest handshake of the client that has most connections. */
-static void make_room(struct http_loop *loop)
+static void make_handshake_room(struct http_loop *loop)
 {
     struct conn *chosen = NULL;
     uint64_t most = 0;
@@ -144,8 +144,8 @@ void tls_begin(struct conn *conn, struct MHD_Connection *connection)
     conn->daemon->handshaking++;
     loop->handshaking++;
     gnutls_transport_set_ptr(session, conn);
-    gnutls_transport_set_pull_function(session, pull);
-    gnutls_transport_set_vec_push_function(session, push);
+    gnutls_transport_set_pull_function(session, tls_pull);
+    gnutls_transport_set_vec_push_function(session, tls_push);
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
                                        on_finished);
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, conn->credentials->gnutls) !=
@@ -156,7 +156,7 @@ void tls_begin(struct conn *conn, struct MHD_Connection *connection)
         gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
     }
     if (loop->handshaking > MOST_HANDSHAKES) {
-        make_room(loop);
+        make_handshake_room(loop);
     }
 }
 

@@ -4,8 +4,8 @@
  *   - Credentials are those that are valid when the connection begins (tls_files.h), not those of
  *     libmicrohttpd's daemon, which would keep them for ever.
  *   - libmicrohttpd asks for a handshake again and again while it waits for its client, and has no
- *     end of bytes to announce. The loop sleeps by what was moved (http_loop.c, has_pending()):
- *     what goes in or out of a session's socket is progress.
+ *     end of bytes to announce. The loop sleeps by what was moved (daemon_has_pending() in
+ *     http_loop.c): what goes in or out of a session's socket is progress.
  *   - A handshake costs a signature, a thousand times what a small request does. In one run of a
  *     daemon one connection gets on with its own, so that others come between.
  *   - Connections in their handshake are limited. Beyond that one of the client that has most

@@ -30,14 +30,14 @@ struct tls_files {
     struct tls_credentials *current; /* a reference, guarded by the lock */
 };
 
-static enum status cannot_use(struct error *err, const char *flag, const char *path, int code)
+static enum status refuse_file(struct error *err, const char *flag, const char *path, int code)
 {
     return error_set_field(err, STATUS_INVALID_FIELD, flag, "%s %s: %s", flag, path,
                            gnutls_strerror(code));
 }
 
 /* When the first of the certificates that are shown ends, 0 if none can be read. */
-static time_t end_of(struct gnutls_certificate_credentials_st *gnutls)
+static time_t first_expiry(struct gnutls_certificate_credentials_st *gnutls)
 {
     gnutls_datum_t raw;
     gnutls_x509_crt_t certificate;
@@ -55,7 +55,7 @@ static time_t end_of(struct gnutls_certificate_credentials_st *gnutls)
     return first;
 }
 
-static enum status fill(struct tls_credentials *credentials, struct error *err)
+static enum status load_credentials(struct tls_credentials *credentials, struct error *err)
 {
     const char *const *paths = credentials->files->watch.paths;
     const char *cert = paths[FILE_CERT];
@@ -67,7 +67,7 @@ static enum status fill(struct tls_credentials *credentials, struct error *err)
     code = gnutls_certificate_set_x509_key_file2(credentials->gnutls, cert, paths[FILE_KEY],
                                                  GNUTLS_X509_FMT_PEM, NULL, 0);
     if (code < 0) {
-        return cannot_use(err, "--tls-cert, --tls-key", cert, code);
+        return refuse_file(err, "--tls-cert, --tls-key", cert, code);
     }
     credentials->ask_clients = ca[0] != '\0';
     if (!credentials->ask_clients) {
@@ -75,8 +75,8 @@ static enum status fill(struct tls_credentials *credentials, struct error *err)
     }
     code = gnutls_certificate_set_x509_trust_file(credentials->gnutls, ca, GNUTLS_X509_FMT_PEM);
     if (code <= 0) {
-        return cannot_use(err, "--tls-client-ca", ca,
-                          code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code);
+        return refuse_file(err, "--tls-client-ca", ca,
+                           code == 0 ? GNUTLS_E_NO_CERTIFICATE_FOUND : code);
     }
     tls_verify_clients(credentials->gnutls);
     return STATUS_OK;
@@ -92,7 +92,7 @@ static void credentials_free(struct tls_credentials *credentials)
 }
 
 /* Read the files, and give new connections what they say. */
-static enum status take(struct tls_files *files, struct error *err)
+static enum status take_up_files(struct tls_files *files, struct error *err)
 {
     char text[32] = "";
     struct tm tm;
@@ -103,7 +103,7 @@ static enum status take(struct tls_files *files, struct error *err)
     credentials->files = files;
     credentials->references = 1;
     file_watch_take(&files->watch);
-    enum status status = fill(credentials, err);
+    enum status status = load_credentials(credentials, err);
     if (status != STATUS_OK) {
         credentials_free(credentials);
         return status;
@@ -113,7 +113,7 @@ static enum status take(struct tls_files *files, struct error *err)
     files->current = credentials;
     MUST(pthread_mutex_unlock(&files->lock));
     tls_credentials_release(before);
-    time_t end = end_of(credentials->gnutls);
+    time_t end = first_expiry(credentials->gnutls);
     metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, end);
     if (gmtime_r(&end, &tm) != NULL) {
         (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
@@ -157,7 +157,7 @@ enum status tls_files_open(const struct config *config, struct log *log,
                                        .paths = {[FILE_CERT] = config->tls_cert,
                                                  [FILE_KEY] = config->tls_key,
                                                  [FILE_CLIENT_CA] = config->tls_client_ca}};
-    status = take(files, err);
+    status = take_up_files(files, err);
     if (status != STATUS_OK) {
         tls_files_close(files);
         return status;
@@ -180,7 +180,7 @@ void tls_files_tick(struct tls_files *files, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (files != NULL && file_watch_due(&files->watch, now_ns) &&
-        take(files, &err) != STATUS_OK) {
+        take_up_files(files, &err) != STATUS_OK) {
         file_watch_failed(&files->watch, now_ns);
         log_message(files->log, LOG_ERROR, "%s; the certificate from before stays in use",
                     err.detail);

@@ -27,7 +27,7 @@ enum {
 };
 
 /* An address that has presented wrong tokens. */
-struct wrong {
+struct offender {
     uint64_t key;
     uint64_t free_ns; /* when all is forgotten: each wrong token moves it */
 };
@@ -37,8 +37,8 @@ struct tokens {
     struct file_watch watch; /* main's */
     uint64_t seed;           /* keeps clients from choosing whose place they take */
     pthread_mutex_t lock;
-    struct token_list *list;       /* guarded by the lock */
-    struct wrong wrong[ADDRESSES]; /* likewise */
+    struct token_list *list;              /* guarded by the lock */
+    struct offender offenders[ADDRESSES]; /* likewise */
 };
 
 /* ---- the file ---- */
@@ -127,7 +127,7 @@ static enum status parse_line(const struct line *line, struct token *token, stru
 }
 
 /* Room for one token more. */
-static enum status grow(struct token_list **list, size_t *room, struct error *err)
+static enum status reserve_token(struct token_list **list, size_t *room, struct error *err)
 {
     size_t wanted = *room == 0 ? 16 : 2 * *room;
     if ((*list)->count < *room) {
@@ -149,7 +149,7 @@ static enum status add_line(const struct line *line, struct token_list **list, s
     if ((*list)->count == TOKENS_MAX) {
         return bad_line(err, line, "it is one more than 4096 tokens");
     }
-    TRY(grow(list, room, err));
+    TRY(reserve_token(list, room, err));
     struct token *token = &(*list)->tokens[(*list)->count++];
     *token = (struct token){.scopes = 0};
     return parse_line(line, token, err);
@@ -201,7 +201,7 @@ static ssize_t read_file(const char *path, char *text, size_t room)
     return failure != 0 ? -1 : (ssize_t)bytes;
 }
 
-static enum status load(const char *path, struct token_list **list, struct error *err)
+static enum status load_tokens(const char *path, struct token_list **list, struct error *err)
 {
     char why[128] = "";
     char *text = malloc(FILE_BYTES_MAX);
@@ -221,11 +221,11 @@ static enum status load(const char *path, struct token_list **list, struct error
     return status;
 }
 
-static enum status take(struct tokens *tokens, struct error *err)
+static enum status take_up_tokens(struct tokens *tokens, struct error *err)
 {
     struct token_list *list = NULL;
     file_watch_take(&tokens->watch);
-    enum status status = load(tokens->watch.paths[0], &list, err);
+    enum status status = load_tokens(tokens->watch.paths[0], &list, err);
     if (status != STATUS_OK) {
         char context[512];
         (void)snprintf(context, sizeof context, "--token-file %.400s", tokens->watch.paths[0]);
@@ -259,7 +259,7 @@ enum status tokens_open(const char *path, struct log *log, struct tokens **out,
     if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
         tokens->seed = (uint64_t)(uintptr_t)tokens;
     }
-    enum status status = take(tokens, err);
+    enum status status = take_up_tokens(tokens, err);
     if (status != STATUS_OK) {
         tokens_close(tokens);
         return status;
@@ -281,7 +281,7 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (tokens != NULL && file_watch_due(&tokens->watch, now_ns) &&
-        take(tokens, &err) != STATUS_OK) {
+        take_up_tokens(tokens, &err) != STATUS_OK) {
         file_watch_failed(&tokens->watch, now_ns);
         log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
                     err.detail);
@@ -290,10 +290,10 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 
 /* ---- a request ---- */
 
-/* The place of an address, of an IPv6 one its /64 network, and its key there.
- * Thread: a holder of the lock. */
-static struct wrong *wrong_of(struct tokens *tokens, const struct sockaddr_storage *peer,
-                              uint64_t *key)
+/* The place of an address, of an IPv6 one its /64 network, and its key there; another address may
+ * have it. Thread: a holder of the lock. */
+static struct offender *find_offender(struct tokens *tokens,
+                                      const struct sockaddr_storage *peer, uint64_t *key)
 {
     uint64_t number = 0;
     if (peer->ss_family == AF_INET) {
@@ -307,25 +307,26 @@ static struct wrong *wrong_of(struct tokens *tokens, const struct sockaddr_stora
     }
     uint64_t hash = (number ^ tokens->seed) * UINT64_C(0x9e3779b97f4a7c15) + peer->ss_family;
     *key = hash;
-    return &tokens->wrong[(hash >> 32) % ADDRESSES];
+    return &tokens->offenders[(hash >> 32) % ADDRESSES];
 }
 
-/* How many wrong tokens of the address are remembered. Thread: a holder of the lock. */
-static bool must_wait(const struct wrong *wrong, uint64_t key, uint64_t now_ns)
+/* So many wrong tokens came from the address that no other is looked at yet. */
+static bool address_must_wait(const struct offender *offender, uint64_t key, uint64_t now_ns)
 {
     const uint64_t every_ns = WRONG_EVERY_MS * NS_PER_MS;
-    return wrong->key == key && wrong->free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
+    return offender->key == key && offender->free_ns > now_ns + (WRONG_AT_ONCE - 1) * every_ns;
 }
 
-static void count_wrong(struct wrong *wrong, uint64_t key, uint64_t now_ns)
+static void count_wrong_token(struct offender *offender, uint64_t key, uint64_t now_ns)
 {
-    uint64_t from_ns = wrong->key == key && wrong->free_ns > now_ns ? wrong->free_ns : now_ns;
-    *wrong = (struct wrong){.key = key, .free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS};
+    uint64_t from_ns =
+        offender->key == key && offender->free_ns > now_ns ? offender->free_ns : now_ns;
+    *offender = (struct offender){.key = key, .free_ns = from_ns + WRONG_EVERY_MS * NS_PER_MS};
 }
 
 /* The token with this hash, compared with all in a time that does not depend on them. Thread: a
  * holder of the lock. */
-static const struct token *find(const struct token_list *list, const uint8_t *hash)
+static const struct token *find_token(const struct token_list *list, const uint8_t *hash)
 {
     const struct token *found = NULL;
     for (size_t i = 0; i < list->count; i++) {
@@ -364,15 +365,15 @@ enum status tokens_check(struct tokens *tokens, const struct sockaddr_storage *p
                                "this server wants a token: send Authorization: Bearer TOKEN");
     }
     MUST(pthread_mutex_lock(&tokens->lock));
-    struct wrong *wrong = wrong_of(tokens, peer, &key);
-    bool waits = must_wait(wrong, key, now_ns);
-    const struct token *token = waits ? NULL : find(tokens->list, hash);
+    struct offender *offender = find_offender(tokens, peer, &key);
+    bool waits = address_must_wait(offender, key, now_ns);
+    const struct token *token = waits ? NULL : find_token(tokens->list, hash);
     unsigned has = 0;
     if (token != NULL) {
         memcpy(name, token->name, TOKEN_NAME_BYTES);
         has = token->scopes;
     } else if (!waits) {
-        count_wrong(wrong, key, now_ns);
+        count_wrong_token(offender, key, now_ns);
     }
     MUST(pthread_mutex_unlock(&tokens->lock));
     if (waits) {

@@ -13,7 +13,7 @@ enum {
     TARGET_BYTES = 256
 };
 
-static uint64_t draw(struct http_loop *loop)
+static uint64_t draw_random(struct http_loop *loop)
 {
     struct trace_random *random = &loop->trace_random;
     if (random->left == 0) {
@@ -33,7 +33,7 @@ void trace_exchange_begin(struct exchange *x)
     bool there = header->traceparents > 0;
     /* Two of them are as good as none. */
     if (header->traceparents == 1 &&
-        trace_context_read(header->traceparent, draw(loop), &x->trace)) {
+        trace_context_read(header->traceparent, draw_random(loop), &x->trace)) {
         if (header->tracestates <= HEADER_TRACESTATES) {
             trace_context_read_state(header->tracestate, header->tracestates, &x->trace);
         }
@@ -42,7 +42,7 @@ void trace_exchange_begin(struct exchange *x)
     bool tensor = x->route != NULL && x->route->kind != ROUTE_PAGE;
     bool sampled = (there || tensor) && tracer_begins(tracer, x->request.times.arrived);
     if (there || sampled) {
-        const uint64_t random[] = {draw(loop), draw(loop), draw(loop)};
+        const uint64_t random[] = {draw_random(loop), draw_random(loop), draw_random(loop)};
         trace_context_begin(&x->trace, random);
         x->trace.flags |= sampled ? TRACE_SAMPLED : 0;
     }

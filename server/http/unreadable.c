@@ -37,7 +37,7 @@ static const struct {
 
 /* May libmicrohttpd be reading a header or a chunk from it? begun: of a request whose first line it
  * has read. */
-static bool is_read(const struct conn *conn, bool begun)
+static bool may_be_read(const struct conn *conn, bool begun)
 {
     const struct exchange *x = conn->exchange;
     if (x == NULL || request_state(&x->request) == REQUEST_HEADER) {
@@ -50,7 +50,7 @@ static bool is_read(const struct conn *conn, bool begun)
 
 /* Nothing has come since the last request on it ended. The system counts in milliseconds, and
  * coarsely: where that is not long ago nobody knows. */
-static bool is_silent(const struct conn *conn)
+static bool nothing_came(const struct conn *conn)
 {
     const uint64_t idle_ms = clock_span_ns(conn->since_ns, clock_now_ns()) / NS_PER_MS;
     return conn->used && conn->exchange == NULL && idle_ms >= KNOWN_MS &&
@@ -63,7 +63,7 @@ static struct conn *find_culprit(const struct http_daemon *daemon, const char *p
     const bool begun = strstr(page, "Content-Length") != NULL || strstr(page, "chunk") != NULL;
     struct conn *found = NULL;
     for (struct conn *conn = daemon->loop->conns; conn != NULL; conn = conn->next) {
-        if (conn->daemon != daemon || !is_read(conn, begun) || is_silent(conn) ||
+        if (conn->daemon != daemon || !may_be_read(conn, begun) || nothing_came(conn) ||
             (!conn->used && !peek_received(conn->fd))) {
             continue;
         }

@@ -1,0 +1,265 @@
+/* What libmicrohttpd calls on a loop's thread, from a connection's begin to its end, and how one of
+ * its daemons is started with that.
+ *
+ *     on_connection      begins              conn_create()
+ *     on_request_line    a request begins    exchange_begin()
+ *     on_access          header, body, end   exchange_header(), _data(), _body_end(), respond()
+ *     on_completed       the request is over exchange_end()
+ *     on_connection      ends                conn_destroy()
+ *
+ * Once a request is away on_access() is asked for its answer now and again; it says neither yes nor
+ * no, and in the end suspends the connection, until loop_resume() (http_loop.c).
+ *
+ * Possible failures: no memory, and libmicrohttpd closes the connection; a daemon does not start.
+ * Thread: the loop. */
+#include "server/http/loop.h"
+
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/http/tls.h"
+
+#include <assert.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ROOMY_DAEMONS = 4 /* of a loop, the first: most large bodies come by their connections */
+};
+
+/* ---- MHD's callbacks ---- */
+
+static void on_mhd_log(void *cls, const char *format, va_list args) PRINTF_LIKE(2, 0);
+
+static void on_mhd_log(void *cls, const char *format, va_list args)
+{
+    static const char refusal[] = "Error processing request (HTTP response code is %u ('%s'))";
+    struct http_daemon *daemon = cls;
+    char text[256];
+    va_list again;
+    va_copy(again, args);
+    (void)vsnprintf(text, sizeof text, format, again);
+    va_end(again);
+    text[strcspn(text, "\r\n")] = '\0';
+    log_message(daemon->loop->server->log, LOG_DEBUG, "microhttpd: %s", text);
+    if (strncmp(format, refusal, sizeof refusal - 1) == 0) {
+        unsigned http_status = va_arg(args, unsigned);
+        unreadable_answer(daemon, http_status, va_arg(args, const char *));
+    }
+}
+
+static struct conn *conn_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info == NULL ? NULL : info->socket_context;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct http_daemon *daemon = cls;
+    daemon->progress = true;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct conn *conn = info == NULL ? NULL : conn_create(daemon, info->connect_fd);
+        if (conn != NULL && daemon->tls) {
+            tls_begin(conn, connection);
+        }
+        *socket_context = conn;
+    } else {
+        conn_destroy(*socket_context);
+        *socket_context = NULL;
+    }
+}
+
+static void *on_request_line(void *cls, const char *uri, struct MHD_Connection *connection)
+{
+    struct http_daemon *daemon = cls;
+    struct conn *conn = conn_of(connection);
+    daemon->progress = true;
+    return conn == NULL ? NULL : exchange_begin(conn, connection, uri);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
+                         enum MHD_RequestTerminationCode how)
+{
+    struct http_daemon *daemon = cls;
+    daemon->progress = true;
+    (void)connection;
+    (void)how;
+    if (*con_cls != NULL) {
+        exchange_end(*con_cls);
+        *con_cls = NULL;
+    }
+}
+
+static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *name,
+                                size_t name_bytes, const char *value, size_t value_bytes)
+{
+    (void)kind;
+    header_check_field(cls, name, name_bytes, value == NULL ? "" : value, value_bytes);
+    return MHD_YES;
+}
+
+/* Handed over already: whoever has the request gives it back to this very thread, which cannot
+ * take it before this call is over.
+ *
+ * A connection is never suspended in the call that ends its body. MHD would take up reading
+ * where it was when that is resumed, and close where the client has closed its side, which is
+ * free to do so and still waits for the answer. From the next call on MHD waits for us, not for
+ * bytes. */
+static void hand_away(struct exchange *x, unsigned polls)
+{
+    x->polls_left = polls;
+    x->loop->completion.expected++;
+    x->conn->daemon->polled++;
+    conn_begin(x->conn);
+}
+
+/* Have MHD leave the connection alone until it is resumed. */
+static void suspend_connection(struct exchange *x)
+{
+    x->held = true;
+    x->conn->daemon->polled--;
+    MHD_suspend_connection(x->connection);
+}
+
+static enum MHD_Result carry_out(struct exchange *x, enum exchange_step step)
+{
+    switch (step) {
+    case EXCHANGE_GO_ON:
+        return MHD_YES;
+    case EXCHANGE_SUSPEND:
+        hand_away(x, 0);
+        return MHD_YES;
+    case EXCHANGE_PAUSE:
+        x->conn->body_ns = clock_span_ns(x->conn->since_ns, clock_now_ns());
+        hand_away(x, 0);
+        suspend_connection(x); /* at once: MHD still has bytes that are not taken */
+        return MHD_YES;
+    case EXCHANGE_AWAIT:
+        hand_away(x, EXCHANGE_MOST_POLLS);
+        return MHD_YES;
+    case EXCHANGE_ANSWER:
+        return respond(x) ? MHD_YES : MHD_NO;
+    case EXCHANGE_CLOSE:
+        break;
+    }
+    return MHD_NO;
+}
+
+/* NOLINTNEXTLINE(readability-function-size): MHD's signature */
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, const char *url,
+                                 const char *method, const char *version, const char *data,
+                                 size_t *data_bytes, void **con_cls)
+{
+    struct exchange *x = *con_cls;
+    struct http_daemon *daemon = cls;
+    (void)connection;
+    (void)url;
+    if (x == NULL) {
+        return MHD_NO;
+    }
+    assert(x->magic == EXCHANGE_MAGIC);
+    if (request_is_away(&x->request)) {
+        if (x->polls_left == 0) {
+            suspend_connection(x);
+        } else {
+            x->polls_left--;
+        }
+        return MHD_YES;
+    }
+    daemon->progress = true;
+    if (request_state(&x->request) == REQUEST_HEADER) {
+        header_check_init(&x->header, strcmp(version, MHD_HTTP_VERSION_1_0) != 0,
+                          strlen(x->target), (size_t)x->loop->server->config->max_header_bytes);
+        (void)MHD_get_connection_values_n(x->connection, MHD_HEADER_KIND, on_field, &x->header);
+        return carry_out(x, exchange_header(x, method));
+    }
+    if (*data_bytes > 0) {
+        size_t count = *data_bytes;
+        daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
+        enum exchange_step step = exchange_data(x, data, count);
+        *data_bytes = step == EXCHANGE_PAUSE ? count : 0;
+        bool left = request_state(&x->request) == REQUEST_BODY && deadline_left_inside_body(x);
+        return carry_out(x, left ? EXCHANGE_CLOSE : step);
+    }
+    if (request_state(&x->request) == REQUEST_READY) {
+        return carry_out(x, EXCHANGE_ANSWER);
+    }
+    return carry_out(x, exchange_body_end(x));
+}
+
+/* ---- a daemon ---- */
+
+static void on_daemon_readable(uv_poll_t *poll, int status, int events)
+{
+    struct http_daemon *daemon = poll->data;
+    (void)status;
+    (void)events;
+    daemon->need_run = true;
+}
+
+/* Of each of the daemon's connections. libmicrohttpd reads a body by half a buffer, so large ones
+ * are faster, and clears all of it after each request: with hundreds of connections they do not
+ * stay in the processor's cache. */
+static size_t buffer_size(const struct http_daemon *daemon)
+{
+    const struct http_loop *loop = daemon->loop;
+    size_t bytes = (size_t)loop->server->config->max_header_bytes;
+    bool roomy = daemon < &loop->daemons[ROOMY_DAEMONS];
+    return roomy && bytes < ROOMY_BUFFER ? ROOMY_BUFFER : bytes;
+}
+
+enum status http_daemon_start(struct http_daemon *daemon, struct error *err)
+{
+    struct http_loop *loop = daemon->loop;
+    const struct config *config = loop->server->config;
+    daemon->buffer_bytes = buffer_size(daemon);
+    struct MHD_OptionItem options[] = {
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)daemon->buffer_bytes, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (intptr_t)daemon->buffer_bytes, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)loop->conn_limit, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)config->idle_timeout_s, NULL},
+        {MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, NULL},
+#if MHD_VERSION >= 0x00097701
+        {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
+#else
+        /* What 1 would refuse, without Host or with blanks in the target, the header check and
+         * target_parse() refuse as well, in JSON. */
+        {MHD_OPTION_STRICT_FOR_CLIENT, 0, NULL},
+#endif
+        {daemon->tls ? MHD_OPTION_HTTPS_PRIORITIES : MHD_OPTION_END, 0, tls_priorities()},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, tls_no_certificate()},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    flags |= daemon->tls ? (unsigned)MHD_USE_TLS : 0;
+#if MHD_VERSION >= 0x00097707
+    /* Without it MHD_add_connection() only queues the connection, and on_connection() comes when
+     * nothing is known any more of who was accepted. */
+    flags |= MHD_USE_NO_THREAD_SAFETY;
+#endif
+    daemon->mhd = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_access, daemon, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, daemon,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, daemon, MHD_OPTION_URI_LOG_CALLBACK,
+        on_request_line, daemon, MHD_OPTION_NOTIFY_COMPLETED, on_completed, daemon,
+        MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    if (daemon->mhd == NULL) {
+        return error_set(err, STATUS_INTERNAL, "libmicrohttpd cannot start");
+    }
+    daemon->poll.data = daemon;
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(daemon->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info == NULL || uv_poll_init(&loop->uv, &daemon->poll, info->epoll_fd) != 0 ||
+        uv_poll_start(&daemon->poll, UV_READABLE, on_daemon_readable) != 0) {
+        MHD_stop_daemon(daemon->mhd);
+        daemon->mhd = NULL;
+        return error_set(err, STATUS_INTERNAL, "libuv cannot watch connections");
+    }
+    return STATUS_OK;
+}
