@@ -206,11 +206,8 @@ static enum status json_decode(const struct codec_request *request, struct byte_
                                "a JSON request takes no query parameters: put %s into the body",
                                request->params[0].name);
     }
-    enum status status = json_doc_parse(head.bytes, head.count, request->parallel, &doc, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    status = read_call(request, &doc, &found, err);
+    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &doc, err));
+    enum status status = read_call(request, &doc, &found, err);
     if (status == STATUS_OK) {
         status = cumsum_choose_answer(request, &found, err);
     }

@@ -483,16 +483,14 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
                                  struct scan_call *call, struct error *err)
 {
     const struct model *model = NULL;
-    enum status status = model_require(request->model, NULL, &model, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    TRY(model_require(request->model, NULL, &model, err));
     struct kserve *kserve = calloc(1, sizeof *kserve);
     if (kserve == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request");
     }
     kserve->model = model;
     struct scan_call found = {.dialect = kserve};
+    enum status status = STATUS_OK;
     if (request->head_bytes == 0) {
         status = read_raw(request, head, kserve, &found, err);
     } else {

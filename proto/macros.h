@@ -3,6 +3,7 @@
 #define TALLY_PROTO_MACROS_H
 
 #include <assert.h>
+#include <stdint.h>
 
 /* The result says whether the call worked: ignoring it is a bug. */
 #define MUST_CHECK __attribute__((warn_unused_result))
@@ -18,6 +19,16 @@ static inline void must_succeed(int code)
 {
     assert(code == 0);
     (void)code;
+}
+
+static inline uint64_t smaller_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t larger_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 #endif

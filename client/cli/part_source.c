@@ -152,16 +152,6 @@ int tensor_of_text(const struct settings *settings, struct part_source *parts)
 
 /* ---- where it is cut ---- */
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static uint64_t parts_of(uint64_t size, uint64_t step)
 {
     assert(step > 0);
@@ -188,22 +178,22 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
                                      : &cutting.inner;
         *size = shape->numbers[i] < 0 ? OPEN_SIZE : *size * (uint64_t)shape->numbers[i];
     }
-    uint64_t room = larger(part_bytes / cutting.element, 1); /* elements of a part */
-    uint64_t line = larger(cutting.inner, 1);
+    uint64_t room = larger_of(part_bytes / cutting.element, 1); /* elements of a part */
+    uint64_t line = larger_of(cutting.inner, 1);
     bool integer = tensor->dtype >= TALLY_INT8;
-    uint64_t block = smaller(cutting.length, integer ? INTEGER_BLOCK : BLOCK);
+    uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : BLOCK);
     cutting.outer_step = 1;
     cutting.inner_step = line;
     if (cutting.length <= room / line) { /* whole lines */
-        cutting.length_step = larger(cutting.length, 1);
+        cutting.length_step = larger_of(cutting.length, 1);
         cutting.outer_step =
-            larger(smaller(room / (cutting.length_step * line), cutting.outer), 1);
+            larger_of(smaller_of(room / (cutting.length_step * line), cutting.outer), 1);
     } else if (!in_order && room / line < block) { /* some columns */
-        cutting.inner_step = larger(room / block, 1);
+        cutting.inner_step = larger_of(room / block, 1);
         cutting.length_step =
-            smaller(whole_blocks(larger(room / cutting.inner_step, 1)), cutting.length);
+            smaller_of(whole_blocks(larger_of(room / cutting.inner_step, 1)), cutting.length);
     } else { /* a stretch of the axis */
-        cutting.length_step = whole_blocks(larger(room / line, 1));
+        cutting.length_step = whole_blocks(larger_of(room / line, 1));
     }
     cutting.lanes = parts_of(cutting.outer, cutting.outer_step) *
                     parts_of(cutting.inner, cutting.inner_step);
@@ -224,9 +214,9 @@ struct box cutting_box(const struct cutting *cutting, uint64_t lane, uint64_t st
     struct box box = {.outer = lane / blocks * cutting->outer_step,
                       .at = step * cutting->length_step,
                       .column = lane % blocks * cutting->inner_step};
-    box.outers = smaller(cutting->outer_step, cutting->outer - box.outer);
-    box.count = smaller(cutting->length_step, cutting->length - box.at);
-    box.columns = smaller(cutting->inner_step, cutting->inner - box.column);
+    box.outers = smaller_of(cutting->outer_step, cutting->outer - box.outer);
+    box.count = smaller_of(cutting->length_step, cutting->length - box.at);
+    box.columns = smaller_of(cutting->inner_step, cutting->inner - box.column);
     if (cutting->reverse) { /* the last part of the axis is summed first */
         box.at = cutting->length - box.at - box.count;
     }
@@ -327,7 +317,7 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     uint64_t unit =
         (chain ? cutting->inner : cutting->length * cutting->inner) * cutting->element;
     uint64_t left = chain ? cutting->length - next->at : cutting->outer - next->outer;
-    uint64_t most = smaller(chain ? cutting->length_step : cutting->outer_step, left);
+    uint64_t most = smaller_of(chain ? cutting->length_step : cutting->outer_step, left);
     *box = *next;
     box->outers = 0;
     box->columns = cutting->inner;

@@ -73,16 +73,11 @@ struct round {
     size_t bytes[JSON_ROUND_PIECES];
 };
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void print_piece(void *context, int index)
 {
     struct round *round = context;
     uint64_t first = round->first + (uint64_t)index * round->piece;
-    uint64_t count = smaller(round->piece, round->print->elements - first);
+    uint64_t count = smaller_of(round->piece, round->print->elements - first);
     char *to = round->room + (size_t)index * round->piece_room;
     round->bytes[index] = (size_t)(json_tensor_print(round->print, first, count, to) - to);
 }
@@ -121,9 +116,9 @@ void json_tensor_write_pieces(const struct json_print *print, struct json_writer
     round.piece_room = (size_t)piece_room;
     while (round.first < print->elements && json_writer_ok(w)) {
         uint64_t left = print->elements - round.first;
-        int count = (int)smaller((left - 1) / round.piece + 1, JSON_ROUND_PIECES);
+        int count = (int)smaller_of((left - 1) / round.piece + 1, JSON_ROUND_PIECES);
         uint64_t before_last = (uint64_t)(count - 1);
-        uint64_t last = smaller(left - before_last * round.piece, round.piece);
+        uint64_t last = smaller_of(left - before_last * round.piece, round.piece);
         round.room = json_writer_space(
             w, (size_t)(before_last * round.piece_room + json_tensor_print_max(print, last)));
         if (round.room == NULL || !parallel->run(parallel, count, print_piece, &round)) {
@@ -131,6 +126,6 @@ void json_tensor_write_pieces(const struct json_print *print, struct json_writer
             return;
         }
         json_writer_advance(w, close_up(&round, count));
-        round.first += smaller(left, (uint64_t)count * round.piece);
+        round.first += smaller_of(left, (uint64_t)count * round.piece);
     }
 }

@@ -76,8 +76,8 @@ enum status body_reserve(struct request *request, uint64_t bytes, struct error *
     return STATUS_OK;
 }
 
-static enum status too_large(const struct request *request, uint64_t bytes, const char *what,
-                             struct error *err)
+static enum status refuse_too_large(const struct request *request, uint64_t bytes,
+                                    const char *what, struct error *err)
 {
     char limit[32];
     char has[64] = "is longer than it may be";
@@ -121,7 +121,7 @@ static size_t head_end(const struct request *request)
 }
 
 /* Make room for a head of `want` bytes and its NUL. */
-static enum status ensure_head(struct request *request, size_t want, struct error *err)
+static enum status reserve_head(struct request *request, size_t want, struct error *err)
 {
     struct request_body *body = &request->body;
     if (want > 0 && want <= body->head_reserved && want < request->head.capacity) {
@@ -154,7 +154,7 @@ static bool head_is_whole_body(const struct request *request)
 }
 
 /* The head holds what was last asked for: ask again; decode it if it is complete. */
-static enum status head_step(struct request *request, struct error *err)
+static enum status ask_head(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
     if (request->codec == NULL) {
@@ -188,12 +188,12 @@ enum status body_begin(struct request *request, struct error *err)
         request->codec == NULL ? BODY_PAGE_BYTES : request->server->config->max_body_bytes;
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
-        return too_large(request, (uint64_t)declared, "body", err);
+        return refuse_too_large(request, (uint64_t)declared, "body", err);
     }
     if (packed && unknown) {
         TRY(inflate_create(body->coding, body->limit, &body->inflate, err));
     }
-    return head_step(request, err);
+    return ask_head(request, err);
 }
 
 enum status body_forget_text(struct request *request, struct json_cut text,
@@ -226,20 +226,20 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     struct request_body *body = &request->body;
     uint64_t wanted = body->head_need - request->head_bytes;
     size_t take = count < wanted ? count : (size_t)wanted;
-    TRY(ensure_head(request, request->head_bytes + take, err));
+    TRY(reserve_head(request, request->head_bytes + take, err));
     memcpy(request->head.bytes + request->head_bytes, bytes, take);
     request->head_bytes += take;
     request->head.bytes[request->head_bytes] = '\0';
     *used = take;
-    return request->head_bytes == body->head_need ? head_step(request, err) : STATUS_OK;
+    return request->head_bytes == body->head_need ? ask_head(request, err) : STATUS_OK;
 }
 
 /* Have room for so much more that is kept for later. */
-static enum status ensure_spill(struct request *request, size_t count, struct error *err)
+static enum status reserve_spill(struct request *request, size_t count, struct error *err)
 {
     struct request_body *body = &request->body;
     body->head_need = UINT64_MAX; /* the buffer grows as if this were text */
-    enum status status = ensure_head(request, head_end(request) + count, err);
+    enum status status = reserve_head(request, head_end(request) + count, err);
     body->head_need = request->head_bytes;
     return status;
 }
@@ -249,14 +249,14 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
                               struct error *err)
 {
     struct request_body *body = &request->body;
-    TRY(ensure_spill(request, count, err));
+    TRY(reserve_spill(request, count, err));
     memcpy(request->head.bytes + head_end(request), bytes, count);
     body->spilled += count;
     return STATUS_OK;
 }
 
 /* Have a place for the payload before `end`. */
-static enum status make_room(struct request *request, uint64_t end, struct error *err)
+static enum status reserve_payload(struct request *request, uint64_t end, struct error *err)
 {
     const struct request_body *body = &request->body;
     if (end <= body->payload_room || body->payload_room >= request->call.payload_max) {
@@ -268,7 +268,7 @@ static enum status make_room(struct request *request, uint64_t end, struct error
 }
 
 /* Room for so much of a packed body. */
-static enum status ensure_packed(struct request *request, size_t want, struct error *err)
+static enum status reserve_packed(struct request *request, size_t want, struct error *err)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
@@ -293,19 +293,19 @@ static enum status ensure_packed(struct request *request, size_t want, struct er
 }
 
 /* Have a place for the next `count` bytes of the body, as sent. */
-static enum status make_place(struct request *request, size_t count, struct error *err)
+static enum status reserve_landing(struct request *request, size_t count, struct error *err)
 {
     struct request_body *body = &request->body;
     if (body->inflate != NULL) {
-        return ensure_packed(request, body->packed.count + count, err);
+        return reserve_packed(request, body->packed.count + count, err);
     }
     if (body->head_need != request->head_bytes) {
         const uint64_t wanted = body->head_need - request->head_bytes;
-        return ensure_head(
+        return reserve_head(
             request, request->head_bytes + (count < wanted ? count : (size_t)wanted), err);
     }
-    return body->spill ? ensure_spill(request, count, err)
-                       : make_room(request, request->payload_received + count, err);
+    return body->spill ? reserve_spill(request, count, err)
+                       : reserve_payload(request, request->payload_received + count, err);
 }
 
 /* The block where the next bytes land, from `at` on and before `most`. */
@@ -356,7 +356,7 @@ bool body_has_pages(struct request *request, size_t count)
     struct error ignored = ERROR_INIT; /* what it says is said again when the bytes land */
     const bool known = request->decoded || request->body.inflate != NULL ||
                        request->body.head_need != request->head_bytes || request->body.spill;
-    if (!known || make_place(request, count, &ignored) != STATUS_OK) {
+    if (!known || reserve_landing(request, count, &ignored) != STATUS_OK) {
         return true;
     }
     const struct landing landing = landing_of(request);
@@ -382,7 +382,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
                          " bytes that the request describes",
                          request->decoded ? request->call.payload_max : request->head_bytes);
     }
-    TRY(make_room(request, end, err));
+    TRY(reserve_payload(request, end, err));
     /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
     if (request->payload_received < body->payload_room) {
         size_t room = body->payload_room - (size_t)request->payload_received;
@@ -402,7 +402,7 @@ static enum status land_bytes(void *context, const void *data, size_t count, str
     const char *bytes = data;
     body->unpacked += count;
     if (body->unpacked > body->limit) {
-        return too_large(request, 0, "body", err);
+        return refuse_too_large(request, 0, "body", err);
     }
     while (count > 0) {
         size_t used = count;
@@ -425,7 +425,7 @@ static enum status keep_packed(struct request *request, const void *bytes, size_
     if (count > body->limit - packed->count) {
         return inflate_too_large("packed", body->limit, err);
     }
-    TRY(ensure_packed(request, packed->count + count, err));
+    TRY(reserve_packed(request, packed->count + count, err));
     memcpy(packed->text.bytes + packed->count, bytes, count);
     packed->count += count;
     return STATUS_OK;
@@ -440,7 +440,7 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
     return land_bytes(request, bytes, count, err);
 }
 
-static enum status check_head(const struct request *request, struct error *err)
+static enum status check_head_is_whole(const struct request *request, struct error *err)
 {
     const struct request_body *body = &request->body;
     if (!request->decoded && body->head_need != UINT64_MAX &&
@@ -466,8 +466,8 @@ void body_release(struct request *request)
 }
 
 /* Unpack what is kept in steps of about a millisecond, and give its memory back. */
-static enum status unpack(struct request *request, uint64_t most,
-                          const struct parallel *parallel, struct error *err)
+static enum status unpack_kept(struct request *request, uint64_t most,
+                               const struct parallel *parallel, struct error *err)
 {
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
@@ -499,14 +499,15 @@ enum status body_unpack(struct request *request, uint64_t most, const struct par
     if (body->inflate == NULL) {
         return STATUS_OK;
     }
-    enum status status = unpack(request, most, parallel, err);
-    return status == STATUS_OK && body->inflate == NULL ? check_head(request, err) : status;
+    enum status status = unpack_kept(request, most, parallel, err);
+    return status == STATUS_OK && body->inflate == NULL ? check_head_is_whole(request, err)
+                                                        : status;
 }
 
 enum status body_finish(struct request *request, struct error *err)
 {
     if (request->body.inflate == NULL) {
-        return check_head(request, err);
+        return check_head_is_whole(request, err);
     }
     return request->codec == NULL ? body_unpack(request, UINT64_MAX, NULL, err) : STATUS_OK;
 }

@@ -54,14 +54,15 @@ struct packed {
     size_t count;
 };
 
-static void give_back(const struct packed *packed, size_t bytes)
+static void release_packed(const struct packed *packed, size_t bytes)
 {
     memory_release(packed->request->server->memory, bytes);
     packed->request->reserved_bytes -= bytes;
 }
 
 /* inflate_sink */
-static enum status append(void *context, const void *bytes, size_t count, struct error *err)
+static enum status append_packed(void *context, const void *bytes, size_t count,
+                                 struct error *err)
 {
     struct packed *packed = context;
     struct text *text = &packed->text;
@@ -70,12 +71,9 @@ static enum status append(void *context, const void *bytes, size_t count, struct
         size_t capacity = text->capacity > 0 ? 2 * text->capacity : FIRST_BYTES;
         capacity = capacity < need ? need : capacity;
         const size_t more = capacity - text->capacity;
-        enum status status = body_reserve(packed->request, more, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(body_reserve(packed->request, more, err));
         if (!text_grow(packed->request->server->memory, text, packed->count, capacity)) {
-            give_back(packed, more);
+            release_packed(packed, more);
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the packed answer");
         }
     }
@@ -91,8 +89,9 @@ static enum status pack_view(struct deflate *pack, struct byte_view view,
     enum status status = STATUS_OK;
     for (size_t at = 0; status == STATUS_OK && at < view.count; at += STEP_BYTES) {
         size_t left = view.count - at;
-        status = deflate_feed(pack, (const char *)view.bytes + at,
-                              left < STEP_BYTES ? left : STEP_BYTES, append, packed, err);
+        status =
+            deflate_feed(pack, (const char *)view.bytes + at,
+                         left < STEP_BYTES ? left : STEP_BYTES, append_packed, packed, err);
         if (status == STATUS_OK && !parallel_step(parallel)) {
             status = parallel_given_up(err);
         }
@@ -114,11 +113,11 @@ static enum status pack_views(struct request *request, const struct byte_view vi
         status = pack_view(pack, views[i], parallel, &packed, err);
     }
     if (status == STATUS_OK) {
-        status = deflate_finish(pack, append, &packed, err);
+        status = deflate_finish(pack, append_packed, &packed, err);
     }
     deflate_destroy(pack);
     if (status != STATUS_OK) {
-        give_back(&packed, packed.text.capacity);
+        release_packed(&packed, packed.text.capacity);
         text_free(request->server->memory, &packed.text);
         return status;
     }
@@ -130,7 +129,7 @@ static enum status pack_views(struct request *request, const struct byte_view vi
 /* ---- encoding ---- */
 
 /* The head of the answer is not to be sent. Of a text at least its length is reserved. */
-static void drop_head(struct request *request)
+static void discard_head(struct request *request)
 {
     struct answer *answer = &request->answer;
     uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
@@ -142,8 +141,8 @@ static void drop_head(struct request *request)
 
 /* Compress the answer if there is memory for that; else leave it.
  * err   CLIENT_GONE: given up */
-static enum status pack(struct request *request, const struct parallel *parallel,
-                        struct error *err)
+static enum status compress_answer(struct request *request, const struct parallel *parallel,
+                                   struct error *err)
 {
     struct answer *answer = &request->answer;
     struct packed packed = {.count = 0};
@@ -153,11 +152,11 @@ static enum status pack(struct request *request, const struct parallel *parallel
         pack_views(request, (const struct byte_view[]){bytes.head, bytes.payload}, parallel,
                    &packed, &trouble);
     if (status == STATUS_CLIENT_GONE) {
-        drop_head(request);
+        discard_head(request);
         return parallel_given_up(err);
     }
     if (status == STATUS_OK) {
-        drop_head(request);
+        discard_head(request);
         request->answer_text = packed.text;
         answer->room = packed.text.bytes;
         answer->head = answer->room;
@@ -169,8 +168,8 @@ static enum status pack(struct request *request, const struct parallel *parallel
 }
 
 /* A long text is printed to memory of ours. */
-static enum status encode(struct request *request, const struct parallel *parallel,
-                          struct error *err)
+static enum status print_answer(struct request *request, const struct parallel *parallel,
+                                struct error *err)
 {
     struct answer *answer = &request->answer;
     struct text *text = &request->answer_text;
@@ -209,7 +208,7 @@ void infer_encode(struct request *request)
             infer_shm_write_output(request, output, request->out_bytes, &codecs.parallel, err);
     }
     if (status == STATUS_OK) {
-        status = encode(request, &codecs.parallel, err);
+        status = print_answer(request, &codecs.parallel, err);
     }
     if (status == STATUS_OK) { /* a text may be shorter than what was reserved for it */
         uint64_t reserved = infer_text_bytes(request);
@@ -220,7 +219,7 @@ void infer_encode(struct request *request)
         }
     }
     if (status == STATUS_OK && request->accept_coding != CODING_IDENTITY) {
-        status = pack(request, &codecs.parallel, err);
+        status = compress_answer(request, &codecs.parallel, err);
     }
     if (status != STATUS_OK) {
         /* A text that was given up is one that could not be printed, for the codec. */

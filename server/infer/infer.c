@@ -27,13 +27,21 @@ enum {
 
 /* ---- decoding ---- */
 
-static enum status plan(struct request *request, struct error *err)
+/* What the request's dialect calls a field of the description. */
+static const char *dialect_field(const struct request *request, const char *field)
 {
-    struct scan_call *call = &request->call;
-    enum status status = scan_plan_make(&call->desc, &request->plan, err);
-    if (status != STATUS_OK && request->codec->plan_field != NULL && err->field[0] != '\0') {
-        const char *field = request->codec->plan_field(call, err->field);
-        if (field != NULL) {
+    const struct codec *codec = request->codec;
+    const char *name =
+        codec->plan_field == NULL ? NULL : codec->plan_field(&request->call, field);
+    return name != NULL ? name : field;
+}
+
+static enum status plan_scan(struct request *request, struct error *err)
+{
+    enum status status = scan_plan_make(&request->call.desc, &request->plan, err);
+    if (status != STATUS_OK && err->field[0] != '\0') {
+        const char *field = dialect_field(request, err->field);
+        if (field != err->field) {
             (void)snprintf(err->field, sizeof err->field, "%s", field);
         }
     }
@@ -41,7 +49,7 @@ static enum status plan(struct request *request, struct error *err)
     return status;
 }
 
-static void set_deadline(struct request *request)
+static void apply_body_timeout(struct request *request)
 {
     uint64_t timeout_us = request->call.timeout_us;
     uint64_t at = 0;
@@ -55,7 +63,7 @@ static void set_deadline(struct request *request)
 }
 
 /* What the body says goes before the header. */
-static void set_priority(struct request *request)
+static void apply_body_priority(struct request *request)
 {
     const uint64_t priority = request->call.priority;
     request->high = priority == 0 ? request->high : priority == 1;
@@ -68,12 +76,7 @@ static enum status check_rank(const struct request *request, struct error *err)
     if (rank < 0 || (uint64_t)rank <= most) {
         return STATUS_OK;
     }
-    const char *field = "shape";
-    if (request->codec->plan_field != NULL &&
-        request->codec->plan_field(&request->call, field) != NULL) {
-        field = request->codec->plan_field(&request->call, field);
-    }
-    return error_set_field(err, STATUS_TOO_LARGE, field,
+    return error_set_field(err, STATUS_TOO_LARGE, dialect_field(request, "shape"),
                            "the tensor has %d dimensions, it may have at most %llu, the "
                            "server's --max-rank: merge neighbours that are not summed, or ask "
                            "the operator",
@@ -85,15 +88,15 @@ enum status infer_decode(struct request *request, struct error *err)
     const struct byte_view head = {request->head.bytes, request->head_bytes};
     TRY(request->codec->decode(&request->codec_request, head, &request->call, err));
     request->decoded = true;
-    set_deadline(request);
-    set_priority(request);
+    apply_body_timeout(request);
+    apply_body_priority(request);
     if (request->call.axis_pending) {
         /* Sizes do not depend on it; the plan is made again when it is known. */
         request->call.desc.axis = 0;
     }
     TRY(check_rank(request, err));
     TRY(infer_shm_hold(request, err));
-    TRY(plan(request, err));
+    TRY(plan_scan(request, err));
     TRY(infer_measure(request, err));
     uint64_t need = infer_needed_bytes(request, 0);
     if (need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory)) {
@@ -112,14 +115,14 @@ static uint64_t computed_bytes(const struct request *request)
 }
 
 /* What is to be said of work that was given up: why. */
-static enum status explained(struct request *request, enum status status)
+static enum status explain_given_up(struct request *request, enum status status)
 {
     return status == STATUS_CLIENT_GONE && codec_pool_explain(request) ? request->error.status
                                                                        : status;
 }
 
 /* Understand a complete body, if that was not done yet. Thread: the owner. */
-static enum status decode(struct request *request)
+static enum status decode_body(struct request *request)
 {
     if (request->decoded) {
         return STATUS_OK;
@@ -128,12 +131,12 @@ static enum status decode(struct request *request)
     request->codec_request.parallel = &codecs.parallel;
     enum status status = infer_decode(request, &request->error);
     request->codec_request.parallel = NULL;
-    return explained(request, status);
+    return explain_given_up(request, status);
 }
 
 /* The steps from a decoded body to a request that a device can take. */
-static enum status complete(struct request *request, const struct parallel *parallel,
-                            struct error *err)
+static enum status complete_input(struct request *request, const struct parallel *parallel,
+                                  struct error *err)
 {
     const struct request_body *body = &request->body;
     struct scan_call *call = &request->call;
@@ -152,7 +155,7 @@ static enum status complete(struct request *request, const struct parallel *para
     }
     TRY(infer_shm_read_input(request, input, parallel, err));
     if (call->axis_pending) {
-        TRY(plan(request, err));
+        TRY(plan_scan(request, err));
     }
     if (part_is_one(request)) {
         TRY(part_prepare(request, parallel, err));
@@ -163,13 +166,13 @@ static enum status complete(struct request *request, const struct parallel *para
 }
 
 /* Complete it, or say why that was given up. Thread: the owner. */
-static enum status prepare(struct request *request)
+static enum status prepare_scan(struct request *request)
 {
     struct codec_parallel codecs = codec_pool_parallel(request->server->codecs, request);
     request->call.parallel = &codecs.parallel;
-    enum status status = complete(request, &codecs.parallel, &request->error);
+    enum status status = complete_input(request, &codecs.parallel, &request->error);
     request->call.parallel = NULL;
-    return explained(request, status);
+    return explain_given_up(request, status);
 }
 
 /* ---- what is long ---- */
@@ -249,7 +252,7 @@ static uint64_t encode_cost(const struct request *request)
 /* Prepare, and answer if there is nothing to compute. Thread: the owner. */
 static bool prepare_to_queue(struct request *request)
 {
-    if (prepare(request) != STATUS_OK) {
+    if (prepare_scan(request) != STATUS_OK) {
         return false;
     }
     if (request->plan.pattern == SCAN_EMPTY) {
@@ -261,7 +264,7 @@ static bool prepare_to_queue(struct request *request)
 
 /* Queue a prepared request, whose takers are to be woken. Thread: the loop, if
  * slices_wanted(); else the owner. */
-static enum infer_place launch(struct request *request)
+static enum infer_place queue_or_slice(struct request *request)
 {
     if (slices_begun(request) || slices_start(request)) {
         return slices_end(request) ? INFER_AWAY : INFER_ENDED;
@@ -310,7 +313,7 @@ static void parse_job(struct request *request)
     if (request->body.inflate != NULL && !unpack_all(request)) {
         return;
     }
-    bool decoded = decode(request) == STATUS_OK;
+    bool decoded = decode_body(request) == STATUS_OK;
     if (decoded && !infer_is_covered(request)) {
         completion_post(completion, request);
         return;
@@ -318,7 +321,7 @@ static void parse_job(struct request *request)
     bool ready = decoded && prepare_to_queue(request);
     if (ready && (request->slices != NULL || slices_wanted(request))) {
         request_enter(request, REQUEST_PARSED);
-    } else if (ready && launch(request) != INFER_ENDED) {
+    } else if (ready && queue_or_slice(request) != INFER_ENDED) {
         queue_wake(queue);
         return;
     } else {
@@ -341,7 +344,7 @@ enum infer_place infer_submit(struct request *request)
         body_unpack(request, UINT64_MAX, NULL, &request->error) != STATUS_OK) {
         return INFER_ENDED;
     }
-    if (head_is_short(request) && decode(request) != STATUS_OK) {
+    if (head_is_short(request) && decode_body(request) != STATUS_OK) {
         return INFER_ENDED;
     }
     if (!infer_may_go_on(request, 0, REQUEST_WAITING)) {
@@ -353,11 +356,11 @@ enum infer_place infer_submit(struct request *request)
         codec_pool_submit(request->server->codecs, request, prepare_cost(request), parse_job);
         return INFER_AWAY;
     }
-    return prepare_to_queue(request) ? launch(request) : INFER_ENDED;
+    return prepare_to_queue(request) ? queue_or_slice(request) : INFER_ENDED;
 }
 
 /* It is computed. False: its answer is here, or it has failed. */
-static bool print(struct request *request)
+static bool answer_computed(struct request *request)
 {
     if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {
         (void)error_set(&request->error, STATUS_DEADLINE_PASSED,
@@ -383,11 +386,11 @@ bool infer_advance(struct request *request)
     case REQUEST_PARSING:
         return infer_submit(request) != INFER_ENDED;
     case REQUEST_PARSED:
-        return launch(request) != INFER_ENDED;
+        return queue_or_slice(request) != INFER_ENDED;
     case REQUEST_QUEUED:
     case REQUEST_RUNNING:
     case REQUEST_SLICED:
-        return print(request);
+        return answer_computed(request);
     case REQUEST_PRINTING:
     case REQUEST_HEADER:
     case REQUEST_BODY:

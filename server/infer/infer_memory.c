@@ -30,26 +30,21 @@ uint64_t infer_text_bytes(const struct request *request)
     return text ? request->codec->head_max(&request->call) : 0;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 enum status infer_measure(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
     const struct scan_call *call = &request->call;
     uint64_t planned = request->plan.out_elements * dtype_info(call->desc.dtype)->bytes;
     uint64_t total = 0;
-    request->out_bytes = larger(planned, call->output_bytes);
+    request->out_bytes = larger_of(planned, call->output_bytes);
     infer_shm_place(request);
     bool shared_in = request->shm[SHM_INPUT].in_use.slab != NULL;
     bool shared_out = request->shm[SHM_OUTPUT].in_use.slab != NULL;
     bool one_place = request->plan.in_place && !shared_in && !shared_out;
-    uint64_t input = larger(shared_in ? 0 : call->input_bytes, call->payload_max);
+    uint64_t input = larger_of(shared_in ? 0 : call->input_bytes, call->payload_max);
     uint64_t output = shared_out ? 0 : request->out_bytes;
     if (one_place) {
-        total = larger(input, output);
+        total = larger_of(input, output);
     } else if (__builtin_add_overflow(input, MEMORY_ALIGN - 1, &input) ||
                __builtin_add_overflow(input & ~(uint64_t)(MEMORY_ALIGN - 1), output, &total)) {
         total = UINT64_MAX;
@@ -103,7 +98,8 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
 {
     struct request_body *body = &request->body;
     uint64_t most = request->call.payload_max;
-    uint64_t room = larger(bytes, larger(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
+    uint64_t room =
+        larger_of(bytes, larger_of(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = room < most ? room : most;
     uint64_t used = used_of_block(request, room);
     TRY(body_reserve(request, used - body->block_reserved, err));
@@ -138,7 +134,7 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
     }
     uint64_t sent = body->received + more;
     uint64_t declared = body->declared > 0 ? (uint64_t)body->declared : 0;
-    uint64_t guess = larger(sent, declared);
+    uint64_t guess = larger_of(sent, declared);
     if (body->inflate != NULL) {
         bool long_one = guess > body->limit / INFLATE_FACTOR;
         guess = long_one ? body->limit : guess * INFLATE_FACTOR;
@@ -201,10 +197,8 @@ enum status infer_check(struct request *request, struct error *err)
     uint64_t need = known                        ? infer_needed_bytes(request, 0)
                     : request->body.declared > 0 ? (uint64_t)request->body.declared
                                                  : 0; /* that it has at least */
-    enum status status = body_count_memory(request, need, err);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    enum status status = STATUS_OK;
+    TRY(body_count_memory(request, need, err));
     if (claim > 0) {
         claim = claim < most ? claim : most; /* what never fits was refused: this is a guess */
         status = admission_check(server->admission, request, claim, &wait_ns, err);

@@ -5,8 +5,8 @@
 #include "server/memory/shm.h"
 #include "server/sched/server.h"
 
-static enum status hold(struct request *request, const struct shm_window *window,
-                        enum shm_use which, struct error *err)
+static enum status acquire_window(struct request *request, const struct shm_window *window,
+                                  enum shm_use which, struct error *err)
 {
     struct shm_registry *registry = request->server->shm;
     if (window->region[0] == '\0') {
@@ -28,12 +28,12 @@ static enum status hold(struct request *request, const struct shm_window *window
 enum status infer_shm_hold(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->call;
-    TRY(hold(request, &call->input_shm, SHM_INPUT, err));
-    TRY(hold(request, &call->axis_shm, SHM_AXIS, err));
-    return hold(request, &call->output_shm, SHM_OUTPUT, err);
+    TRY(acquire_window(request, &call->input_shm, SHM_INPUT, err));
+    TRY(acquire_window(request, &call->axis_shm, SHM_AXIS, err));
+    return acquire_window(request, &call->output_shm, SHM_OUTPUT, err);
 }
 
-static bool in_use(const struct shm_tensor *shm)
+static bool device_works_there(const struct shm_tensor *shm)
 {
     return shm->in_use.slab != NULL;
 }
@@ -45,7 +45,7 @@ static void place_input(struct request *request, size_t align)
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {
         in->in_use = shm_place(in->region, &call->input_shm, align);
-        request->shm_bytes += in_use(in) ? call->input_bytes : 0;
+        request->shm_bytes += device_works_there(in) ? call->input_bytes : 0;
     }
 }
 
@@ -61,13 +61,13 @@ static void place_output(struct request *request, size_t align)
         return;
     }
     enum shm_overlap overlap = SHM_APART;
-    if (in_use(in)) {
+    if (device_works_there(in)) {
         overlap = shm_overlap(in->region, &call->input_shm, call->input_bytes, out->region,
                               &call->output_shm, request->out_bytes);
     }
     if (overlap == SHM_APART) {
         out->in_use = shm_place(out->region, &call->output_shm, align);
-        request->shm_bytes += in_use(out) ? request->out_bytes : 0;
+        request->shm_bytes += device_works_there(out) ? request->out_bytes : 0;
     } else if (overlap == SHM_SAME && request->plan.in_place &&
                request->out_bytes <= call->input_bytes) {
         out->in_use = in->in_use;
@@ -84,11 +84,6 @@ void infer_shm_place(struct request *request)
     place_output(request, align);
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 enum status infer_shm_read_axis(struct request *request, struct error *err)
 {
     struct scan_call *call = &request->call;
@@ -97,7 +92,7 @@ enum status infer_shm_read_axis(struct request *request, struct error *err)
         return STATUS_OK;
     }
     return shm_read(region, &call->axis_shm, call->axis_bytes,
-                    smaller(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err);
+                    smaller_of(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err);
 }
 
 enum status infer_shm_read_input(struct request *request, void *input,
@@ -118,14 +113,14 @@ enum status infer_shm_read_input(struct request *request, void *input,
 }
 
 /* What a device worked on is what the client shared. */
-static enum status verify(const struct request *request, struct error *err)
+static enum status verify_windows(const struct request *request, struct error *err)
 {
     const struct shm_tensor *in = &request->shm[SHM_INPUT];
     const struct shm_tensor *out = &request->shm[SHM_OUTPUT];
-    if (in_use(in)) {
+    if (device_works_there(in)) {
         TRY(shm_verify(in->region, &request->call.input_shm, err));
     }
-    if (in_use(out)) {
+    if (device_works_there(out)) {
         TRY(shm_verify(out->region, &request->call.output_shm, err));
     }
     return STATUS_OK;
@@ -136,7 +131,7 @@ enum status infer_shm_write_output(struct request *request, const void *output, 
 {
     const struct scan_call *call = &request->call;
     const struct shm_region *region = request->shm[SHM_OUTPUT].region;
-    TRY(verify(request, err));
+    TRY(verify_windows(request, err));
     if (!infer_shm_copies(request, SHM_OUTPUT)) {
         return STATUS_OK;
     }
@@ -158,5 +153,5 @@ bool infer_shm_used(const struct request *request)
 bool infer_shm_copies(const struct request *request, enum shm_use tensor)
 {
     const struct shm_tensor *shm = &request->shm[tensor];
-    return shm->region != NULL && !in_use(shm);
+    return shm->region != NULL && !device_works_there(shm);
 }

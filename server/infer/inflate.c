@@ -64,7 +64,8 @@ void inflate_destroy(struct inflate *unpack)
     }
 }
 
-static enum status corrupt(const struct inflate *unpack, const char *what, struct error *err)
+static enum status refuse_stream(const struct inflate *unpack, const char *what,
+                                 struct error *err)
 {
     return error_set_field(err, STATUS_INVALID_ENCODING, "Content-Encoding",
                            "the body is no valid %s stream: %s", coding_name(unpack->coding),
@@ -75,7 +76,7 @@ static enum status corrupt(const struct inflate *unpack, const char *what, struc
 static enum status begin_next_member(struct inflate *unpack, struct error *err)
 {
     if (unpack->coding != CODING_GZIP) {
-        return corrupt(unpack, "more bytes follow its end", err);
+        return refuse_stream(unpack, "more bytes follow its end", err);
     }
     unpack->ended = false;
     if (inflateReset(&unpack->stream) != Z_OK) {
@@ -109,7 +110,7 @@ static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void 
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory to unpack the body");
     }
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
-        return corrupt(unpack, "it is corrupt", err);
+        return refuse_stream(unpack, "it is corrupt", err);
     }
     unpack->ended = code == Z_STREAM_END;
     size_t count = room - stream->avail_out;
@@ -143,7 +144,7 @@ enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count
 
 enum status inflate_finish(struct inflate *unpack, struct error *err)
 {
-    return unpack->ended ? STATUS_OK : corrupt(unpack, "it is cut short", err);
+    return unpack->ended ? STATUS_OK : refuse_stream(unpack, "it is cut short", err);
 }
 
 struct deflate {

@@ -7,15 +7,15 @@
 #include "server/infer/part_sizes.h"
 
 /* Elements first..first + length - 1 of the axis of a plan, where the tensor is. */
-struct part_phase *part_phase_add(struct request *request, const struct part_sizes *s,
+struct part_phase *part_phase_add(struct request *request, const struct part_sizes *sizes,
                                   const struct scan_plan *plan, uint64_t first,
                                   uint64_t length);
 
 /* So many planes of all lines' elements aside.
  * err   what scan_plan_make() says */
-MUST_CHECK enum status part_phase_add_aside(struct request *request, const struct part_sizes *s,
-                                            uint64_t planes, struct part_phase **phase,
-                                            struct error *err);
+MUST_CHECK enum status part_phase_add_aside(struct request *request,
+                                            const struct part_sizes *sizes, uint64_t planes,
+                                            struct part_phase **phase, struct error *err);
 
 /* Where those are. */
 char *part_aside(const struct request *request);

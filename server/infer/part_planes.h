@@ -18,7 +18,7 @@ struct part_planes {
 };
 
 /* err   CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status part_planes_move(const struct part_planes *planes,
+MUST_CHECK enum status part_planes_move(const struct part_planes *move,
                                         const struct parallel *parallel, struct error *err);
 
 #endif

@@ -3,11 +3,12 @@
 
 #include <string.h>
 
-void part_sums_begin(const struct part_sizes *s, unsigned char *sums, bool plus, uint64_t count)
+void part_sums_begin(const struct part_sizes *sizes, unsigned char *sums, bool plus,
+                     uint64_t count)
 {
-    memset(sums, 0, count * s->sum);
-    for (uint64_t i = 0; s->is_float && !plus && i < count; i++) {
-        sums[(i + 1) * s->sum - 1] = 0x80; /* -0.0 */
+    memset(sums, 0, count * sizes->sum_bytes);
+    for (uint64_t i = 0; sizes->is_float && !plus && i < count; i++) {
+        sums[(i + 1) * sizes->sum_bytes - 1] = 0x80; /* -0.0 */
     }
 }
 

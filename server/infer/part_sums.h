@@ -11,7 +11,7 @@ enum {
 };
 
 /* Sums that nothing was added to yet. plus: +0.0 instead of -0.0, as S of an exclusive scan. */
-void part_sums_begin(const struct part_sizes *s, unsigned char *sums, bool plus,
+void part_sums_begin(const struct part_sizes *sizes, unsigned char *sums, bool plus,
                      uint64_t count);
 
 /* `bytes` bytes, little-endian. */

@@ -10,71 +10,66 @@ enum {
     LINES_AT_ONCE = 1024 /* whose totals are written between two steps */
 };
 
-/* Elements that change nothing. */
-static void begin_elements(const struct part_sizes *s, char *elements, uint64_t count)
+/* With the zeros that change no sum. */
+static void fill_with_zeros(const struct part_sizes *sizes, char *elements, uint64_t count)
 {
-    memset(elements, 0, count * s->element);
-    for (uint64_t i = 0; s->is_float && i < count; i++) {
-        elements[(i + 1) * s->element - 1] = (char)0x80; /* -0.0 in every type */
+    memset(elements, 0, count * sizes->element_bytes);
+    for (uint64_t i = 0; sizes->is_float && i < count; i++) {
+        elements[(i + 1) * sizes->element_bytes - 1] = (char)0x80; /* -0.0 in every type */
     }
 }
 
-enum status part_totals_prepare(struct request *request, const struct part_sizes *s,
+enum status part_totals_prepare(struct request *request, const struct part_sizes *sizes,
                                 const struct parallel *parallel, struct error *err)
 {
     struct part *part = request->part;
     const struct scan_plan *plan = &request->plan;
-    const uint64_t whole = s->superblocks * SCAN_SUPERBLOCK;
-    unsigned char *rest = part->sums + 2 * s->superblocks * s->lines * s->sum;
+    const uint64_t whole = sizes->superblocks * SCAN_SUPERBLOCK;
+    unsigned char *rest = part->sums + 2 * sizes->superblocks * sizes->lines * sizes->sum_bytes;
     struct part_phase *phase = NULL;
     if (plan->pattern == SCAN_EMPTY) {
         return STATUS_OK;
     }
-    if (s->superblocks > 0) {
-        const uint64_t before = plan->reverse ? s->elements - whole : 0;
+    if (sizes->superblocks > 0) {
+        const uint64_t before = plan->reverse ? sizes->elements - whole : 0;
         scan_plan_superblocks(plan, &part->superblocks);
         part->superblocks.gaps = false; /* what is left over lies there */
-        phase = part_phase_add(request, s, &part->superblocks, 0, SCAN_SUPERBLOCK);
-        phase->in_offset += before * plan->axis.in_stride * s->element;
-        phase->out_offset += before * plan->axis.out_stride * s->element;
-        phase->sum_lines = s->superblocks * s->lines;
+        phase = part_phase_add(request, sizes, &part->superblocks, 0, SCAN_SUPERBLOCK);
+        phase->in_offset += before * plan->axis.in_stride * sizes->element_bytes;
+        phase->out_offset += before * plan->axis.out_stride * sizes->element_bytes;
+        phase->sum_lines = sizes->superblocks * sizes->lines;
         phase->more = true;
     }
-    if (s->blocks > 0) {
-        phase = part_phase_add(request, s, plan, whole, s->blocks);
+    if (sizes->block_elements > 0) {
+        phase = part_phase_add(request, sizes, plan, whole, sizes->block_elements);
         phase->sums = rest;
         phase->more = true;
     }
-    if (s->tail > 0) {
+    if (sizes->tail > 0) {
         char *aside = part_aside(request);
-        begin_elements(s, aside + s->tail * s->lines * s->element,
-                       (SCAN_BLOCK - s->tail) * s->lines);
-        enum status status =
-            part_read_planes(request, whole + s->blocks, s->tail, aside, parallel, err);
-        if (status == STATUS_OK) {
-            status = part_phase_add_aside(request, s, SCAN_BLOCK, &phase, err);
-        }
-        if (status != STATUS_OK) {
-            return status;
-        }
+        fill_with_zeros(sizes, aside + sizes->tail * sizes->lines * sizes->element_bytes,
+                        (SCAN_BLOCK - sizes->tail) * sizes->lines);
+        TRY(part_read_planes(request, whole + sizes->block_elements, sizes->tail, aside,
+                             parallel, err));
+        TRY(part_phase_add_aside(request, sizes, SCAN_BLOCK, &phase, err));
         phase->sums = rest;
-        phase->position = s->blocks;
+        phase->position = sizes->block_elements;
         phase->more = true;
     }
     return STATUS_OK;
 }
 
 /* S and B of one superblock: one of them is all that there is. */
-static uint64_t total_of(const struct part_sizes *s, const unsigned char *sums, uint64_t count,
-                         uint64_t row)
+static uint64_t total_of(const struct part_sizes *sizes, const unsigned char *sums,
+                         uint64_t count, uint64_t row)
 {
-    const unsigned char *at = sums + row * s->sum;
-    const unsigned char *behind = at + count * s->sum;
+    const unsigned char *at = sums + row * sizes->sum_bytes;
+    const unsigned char *behind = at + count * sizes->sum_bytes;
     uint64_t total = 0;
-    if (!s->is_float) {
-        return part_load(at, s->element) + part_load(behind, s->element);
+    if (!sizes->is_float) {
+        return part_load(at, sizes->element_bytes) + part_load(behind, sizes->element_bytes);
     }
-    if (s->sum == sizeof(double)) {
+    if (sizes->sum_bytes == sizeof(double)) {
         double parts[2];
         memcpy(&parts[0], at, sizeof parts[0]);
         memcpy(&parts[1], behind, sizeof parts[1]);
@@ -87,35 +82,37 @@ static uint64_t total_of(const struct part_sizes *s, const unsigned char *sums, 
         const float sum = parts[0] + parts[1];
         memcpy(&total, &sum, sizeof sum);
     }
-    return part_sum_settled(total, s->sum);
+    return part_sum_settled(total, sizes->sum_bytes);
 }
 
-enum status part_totals_finish(struct request *request, const struct part_sizes *s,
+enum status part_totals_finish(struct request *request, const struct part_sizes *sizes,
                                const struct parallel *parallel, struct error *err)
 {
     const struct scan_desc *desc = &request->call.desc;
     const struct part *part = request->part;
-    const size_t bytes = dtype_info(carry_sum_dtype(s->dtype, request->plan.precision))->bytes;
-    const uint64_t each = s->superblocks + (s->blocks + s->tail > 0 ? 1 : 0);
-    const unsigned char *rest = part->sums + 2 * s->superblocks * s->lines * s->sum;
+    const size_t bytes =
+        dtype_info(carry_sum_dtype(sizes->dtype, request->plan.precision))->bytes;
+    const unsigned char *rest =
+        part->sums + 2 * sizes->superblocks * sizes->lines * sizes->sum_bytes;
     char *out = request_output_bytes(request);
     uint64_t inner = 1;
     for (int64_t d = desc->rank - 1;
          d > (desc->axis < 0 ? desc->axis + desc->rank : desc->axis); d--) {
         inner *= (uint64_t)desc->sizes[d];
     }
-    for (uint64_t line = 0; line < s->lines && request->plan.pattern != SCAN_EMPTY; line++) {
-        for (uint64_t k = 0; k < each; k++) {
+    for (uint64_t line = 0; line < sizes->lines && request->plan.pattern != SCAN_EMPTY;
+         line++) {
+        for (uint64_t k = 0; k < sizes->totals_per_line; k++) {
             uint64_t total = 0;
-            if (k == s->superblocks) {
-                total = total_of(s, rest, s->lines, line);
+            if (k == sizes->superblocks) {
+                total = total_of(sizes, rest, sizes->lines, line);
             } else {
-                const uint64_t at = request->plan.reverse ? s->superblocks - 1 - k : k;
+                const uint64_t at = request->plan.reverse ? sizes->superblocks - 1 - k : k;
                 const uint64_t row =
-                    (line / inner * s->superblocks + at) * inner + line % inner;
-                total = total_of(s, part->sums, s->superblocks * s->lines, row);
+                    (line / inner * sizes->superblocks + at) * inner + line % inner;
+                total = total_of(sizes, part->sums, sizes->superblocks * sizes->lines, row);
             }
-            memcpy(out + (line * each + k) * bytes, &total, bytes);
+            memcpy(out + (line * sizes->totals_per_line + k) * bytes, &total, bytes);
         }
         if (line % LINES_AT_ONCE == LINES_AT_ONCE - 1 && !parallel_step(parallel)) {
             return parallel_given_up(err);

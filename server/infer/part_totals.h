@@ -9,12 +9,14 @@
 
 /* The input is complete, and the sums have their memory: make the phases.
  * err   CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status part_totals_prepare(struct request *request, const struct part_sizes *s,
+MUST_CHECK enum status part_totals_prepare(struct request *request,
+                                           const struct part_sizes *sizes,
                                            const struct parallel *parallel, struct error *err);
 
 /* It is scanned: the totals are the output.
  * err   CLIENT_GONE: given up by `parallel` */
-MUST_CHECK enum status part_totals_finish(struct request *request, const struct part_sizes *s,
+MUST_CHECK enum status part_totals_finish(struct request *request,
+                                          const struct part_sizes *sizes,
                                           const struct parallel *parallel, struct error *err);
 
 #endif

@@ -62,19 +62,19 @@ static uint64_t carry_bytes(const struct scan_slicing *slicing)
     return slicing->blocks > 1 ? slicing->lines * 2 * sizeof(uint64_t) : 0;
 }
 
-static bool has_room(const struct scan_slicing *slicing)
+static bool carry_is_small(const struct scan_slicing *slicing)
 {
     return carry_bytes(slicing) <= CARRY_BYTES;
 }
 
 /* While it arrives. */
-static bool worth_beginning(struct request *request, struct scan_slicing *slicing)
+static bool worth_slicing_early(struct request *request, struct scan_slicing *slicing)
 {
     uint64_t least = request->server->config->slice_bytes;
     uint64_t bytes = tensor_bytes(&request->plan);
     return !part_is_one(request) && least > 0 && bytes / 2 >= least &&
            request->call.payload_max >= bytes && lands_as_it_is(request) &&
-           scan_slicing_make(&request->plan, true, slicing) && has_room(slicing);
+           scan_slicing_make(&request->plan, true, slicing) && carry_is_small(slicing);
 }
 
 /* When it is complete. */
@@ -83,7 +83,7 @@ static bool worth_slicing(const struct request *request, struct scan_slicing *sl
     uint64_t least = request->server->config->slice_bytes;
     return least > 0 && tensor_bytes(&request->plan) / WHOLE_SLICES >= least &&
            !infer_shm_used(request) && scan_slicing_make(&request->plan, false, slicing) &&
-           has_room(slicing);
+           carry_is_small(slicing);
 }
 
 bool slices_wanted(const struct request *request)
@@ -102,7 +102,7 @@ static void set_slicing(struct slices *slices, const struct scan_slicing *slicin
     slices->most = 1 + config->slice_bytes * FIRST_SLICES / slices->step_bytes;
 }
 
-static bool create(struct request *request, const struct scan_slicing *slicing)
+static bool create_slices(struct request *request, const struct scan_slicing *slicing)
 {
     struct error ignored = ERROR_INIT;
     size_t carry = part_is_one(request) ? 0 : (size_t)carry_bytes(slicing);
@@ -135,15 +135,16 @@ static bool create(struct request *request, const struct scan_slicing *slicing)
 void slices_begin(struct request *request)
 {
     struct scan_slicing slicing;
-    if (request->slices == NULL && worth_beginning(request, &slicing)) {
-        (void)create(request, &slicing);
+    if (request->slices == NULL && worth_slicing_early(request, &slicing)) {
+        (void)create_slices(request, &slicing);
     }
 }
 
 /* ---- handing over ---- */
 
 /* Where a slice's cells are, and the sums of its lines. */
-static void place(struct slices *slices, const struct scan_slice *cut, struct request *slice)
+static void place_slice(struct slices *slices, const struct scan_slice *cut,
+                        struct request *slice)
 {
     const struct request *whole = slices->whole;
     const uint64_t bytes = dtype_info(whole->plan.dtype)->bytes;
@@ -171,7 +172,7 @@ static void place(struct slices *slices, const struct scan_slice *cut, struct re
 }
 
 /* Queue what there is up to step `end`, or the first of it. */
-static enum status push(struct slices *slices, uint64_t end, struct error *err)
+static enum status push_slice(struct slices *slices, uint64_t end, struct error *err)
 {
     const struct request *whole = slices->whole;
     struct request *slice = &slices->slice;
@@ -182,7 +183,7 @@ static enum status push(struct slices *slices, uint64_t end, struct error *err)
     slice->block = (struct memory_block){.slab = whole->block.slab,
                                          .offset = whole->block.offset,
                                          .bytes = (size_t)tensor_bytes(&slice->plan)};
-    place(slices, &cut, slice);
+    place_slice(slices, &cut, slice);
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
     slice->model = slice->slice.last ? whole->model : -1; /* counted once */
     slice->retries = 0;
@@ -210,7 +211,7 @@ void slices_feed(struct request *request)
         (arrived - slices->done) * slices->step_bytes < least) {
         return; /* the last slice waits for the verdict on the whole body */
     }
-    if (push(slices, arrived, &ignored) != STATUS_OK) {
+    if (push_slice(slices, arrived, &ignored) != STATUS_OK) {
         slices->next_bytes = received + least;
     }
 }
@@ -226,14 +227,14 @@ bool slices_start(struct request *request)
 {
     struct scan_slicing slicing;
     if (part_is_one(request)) {
-        return create(request, &request->part->phases[0].slicing);
+        return create_slices(request, &request->part->phases[0].slicing);
     }
     return worth_slicing(request, &slicing) &&
-           (request->slices != NULL || create(request, &slicing));
+           (request->slices != NULL || create_slices(request, &slicing));
 }
 
 /* The slice that came back last was lost: then its error is the request's. */
-static bool is_lost(const struct slices *slices, struct request *whole)
+static bool take_slice_error(const struct slices *slices, struct request *whole)
 {
     if (slices->out > 0 || slices->slice.error.status == STATUS_OK) {
         return false;
@@ -244,21 +245,22 @@ static bool is_lost(const struct slices *slices, struct request *whole)
 
 bool slices_lost(struct request *request)
 {
-    return request->slices != NULL && is_lost(request->slices, request);
+    return request->slices != NULL && take_slice_error(request->slices, request);
 }
 
 bool slices_end(struct request *request)
 {
     struct slices *slices = request->slices;
     request_enter(request, REQUEST_SLICED);
-    return slices->out > 0 || (!is_lost(slices, request) && push(slices, slices->slicing.steps,
-                                                                 &request->error) == STATUS_OK);
+    return slices->out > 0 ||
+           (!take_slice_error(slices, request) &&
+            push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
 }
 
 /* ---- coming back ---- */
 
 /* A slice is computed: what its request has of it, and how much a device gets next. */
-static void account(struct slices *slices, uint64_t steps)
+static void account_slice(struct slices *slices, uint64_t steps)
 {
     struct request *whole = slices->whole;
     const struct request *slice = &slices->slice;
@@ -277,7 +279,7 @@ static void account(struct slices *slices, uint64_t steps)
     whole->batch = slice->batch;
 }
 
-static void destroy(struct slices *slices)
+static void destroy_slices(struct slices *slices)
 {
     struct memory *memory = slices->slice.server->memory;
     memory_give(memory, &slices->block);
@@ -289,7 +291,7 @@ static void destroy(struct slices *slices)
     free(slices);
 }
 
-static bool is_through(const struct slices *slices)
+static bool all_computed(const struct slices *slices)
 {
     const struct part *part = slices->part;
     return slices->done == slices->slicing.steps &&
@@ -297,19 +299,20 @@ static bool is_through(const struct slices *slices)
 }
 
 /* A slice of a request that waits for nothing but its slices. */
-static struct request *go_on(struct slices *slices)
+static struct request *push_next_slice(struct slices *slices)
 {
     struct request *whole = slices->whole;
-    if (!is_through(slices) && atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
+    if (!all_computed(slices) &&
+        atomic_load_explicit(&whole->cancelled, memory_order_relaxed)) {
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
         return whole;
     }
-    if (slices->done == slices->slicing.steps && !is_through(slices)) {
+    if (slices->done == slices->slicing.steps && !all_computed(slices)) {
         slices->part->phase++;
         set_slicing(slices, &slices->part->phases[slices->part->phase].slicing);
     }
     if (slices->done < slices->slicing.steps) {
-        bool more = push(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
+        bool more = push_slice(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
         return more ? NULL : whole;
     }
     /* As if its slices had waited and run one after the other at the end. */
@@ -327,18 +330,19 @@ struct request *slices_take_back(struct request *slice)
     slice->completion->expected--;
     slices->out = 0;
     if (whole == NULL) {
-        destroy(slices);
+        destroy_slices(slices);
         return NULL;
     }
     enum request_state state = request_state(whole);
     bool ours = state == REQUEST_BODY || state == REQUEST_SLICED;
     if (slice->error.status != STATUS_OK) {
-        return ours && is_lost(slices, whole) ? whole : NULL; /* else seen by slices_lost() */
+        return ours && take_slice_error(slices, whole) ? whole
+                                                       : NULL; /* else seen by slices_lost() */
     }
     slices->done += steps;
-    account(slices, steps);
+    account_slice(slices, steps);
     if (state == REQUEST_SLICED) {
-        return go_on(slices);
+        return push_next_slice(slices);
     }
     if (state == REQUEST_BODY || state == REQUEST_PAUSED) {
         slices_feed(whole);
@@ -367,7 +371,7 @@ void slices_release(struct request *request)
     }
     slices->part = part;
     if (slices->out == 0) {
-        destroy(slices);
+        destroy_slices(slices);
         return;
     }
     atomic_store_explicit(&slices->slice.cancelled, true, memory_order_relaxed);

@@ -39,27 +39,27 @@ static const char *const stage_names[] = {
 static const char *const failure_names[METRICS_FAILURE_COUNT] = {"REJECTED", "CANCELED",
                                                                  "BACKEND", "OTHER"};
 
-static void family(FILE *out, const char *name, const char *type, const char *help)
+static void write_family(FILE *out, const char *name, const char *type, const char *help)
 {
     (void)fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void single(FILE *out, const char *name, const char *type, const char *help,
-                   uint64_t value)
+static void write_integer(FILE *out, const char *name, const char *type, const char *help,
+                          uint64_t value)
 {
-    family(out, name, type, help);
+    write_family(out, name, type, help);
     (void)fprintf(out, "%s %" PRIu64 "\n", name, value);
 }
 
-static void seconds(FILE *out, const char *name, const char *type, const char *help,
-                    double value)
+static void write_seconds(FILE *out, const char *name, const char *type, const char *help,
+                          double value)
 {
-    family(out, name, type, help);
+    write_family(out, name, type, help);
     (void)fprintf(out, "%s %.9g\n", name, value);
 }
 
 /* A label value; device names come from drivers. */
-static void put_label(FILE *out, const char *value)
+static void write_label(FILE *out, const char *value)
 {
     for (; *value != '\0'; value++) {
         if (*value == '\n' || *value == '"' || *value == '\\') {
@@ -70,8 +70,9 @@ static void put_label(FILE *out, const char *value)
 }
 
 /* The samples of one histogram. `label` is empty or `key="value"`. */
-static void histogram(FILE *out, const char *name, const char *label,
-                      const struct metrics_histogram *data, const double *bounds, size_t count)
+static void write_histogram(FILE *out, const char *name, const char *label,
+                            const struct metrics_histogram *data, const double *bounds,
+                            size_t count)
 {
     uint64_t total = 0;
     const char *comma = label[0] == '\0' ? "" : ",";
@@ -94,7 +95,7 @@ static void histogram(FILE *out, const char *name, const char *label,
  * with 1. */
 static void write_requests(FILE *out, const struct metrics *metrics)
 {
-    family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
+    write_family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
     for (int route = 0; route < METRICS_ROUTE_COUNT; route++) {
         for (int status = 0; status < STATUS_COUNT; status++) {
             (void)fprintf(out,
@@ -108,7 +109,8 @@ static void write_requests(FILE *out, const struct metrics *metrics)
 static void write_client_refusals(FILE *out, const struct metrics *metrics)
 {
     static const char name[] = "tally_client_refusals_total";
-    family(out, name, "counter", "Requests refused with 429, by the limit of one client.");
+    write_family(out, name, "counter",
+                 "Requests refused with 429, by the limit of one client.");
     for (int i = 0; i < METRICS_CLIENT_LIMIT_COUNT; i++) {
         (void)fprintf(out, "%s{limit=\"%s\"} %" PRIu64 "\n", name, client_limit_names[i],
                       metrics_read(&metrics->client_refusals[i]));
@@ -117,29 +119,30 @@ static void write_client_refusals(FILE *out, const struct metrics *metrics)
 
 static void write_histograms(FILE *out, const struct metrics *metrics)
 {
-    family(out, "tally_stage_seconds", "histogram", "Time tensor requests spend per stage.");
+    write_family(out, "tally_stage_seconds", "histogram",
+                 "Time tensor requests spend per stage.");
     for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
         char label[64];
         (void)snprintf(label, sizeof label, "stage=\"%s\"", stage_names[stage]);
-        histogram(out, "tally_stage_seconds", label, &metrics->stages[stage],
-                  metrics_seconds_bounds, METRICS_SECONDS_BUCKETS);
+        write_histogram(out, "tally_stage_seconds", label, &metrics->stages[stage],
+                        metrics_seconds_bounds, METRICS_SECONDS_BUCKETS);
     }
-    family(out, "tally_batch_requests", "histogram", "Requests that shared a launch.");
-    histogram(out, "tally_batch_requests", "", &metrics->batch_sizes, metrics_batch_bounds,
-              METRICS_BATCH_BUCKETS);
+    write_family(out, "tally_batch_requests", "histogram", "Requests that shared a launch.");
+    write_histogram(out, "tally_batch_requests", "", &metrics->batch_sizes,
+                    metrics_batch_bounds, METRICS_BATCH_BUCKETS);
 }
 
 static void write_counters(FILE *out, const struct metrics *metrics)
 {
-#define X(symbol, name, help)          \
-    single(out, name, "counter", help, \
-           metrics_read(&metrics->counters[METRICS_COUNTER_##symbol]));
+#define X(symbol, name, help)                 \
+    write_integer(out, name, "counter", help, \
+                  metrics_read(&metrics->counters[METRICS_COUNTER_##symbol]));
     METRICS_COUNTER_TABLE(X)
 #undef X
-#define X(symbol, name, help)          \
-    family(out, name, "gauge", help);  \
-    (void)fprintf(                     \
-        out, "%s %" PRId64 "\n", name, \
+#define X(symbol, name, help)               \
+    write_family(out, name, "gauge", help); \
+    (void)fprintf(                          \
+        out, "%s %" PRId64 "\n", name,      \
         atomic_load_explicit(&metrics->gauges[METRICS_GAUGE_##symbol], memory_order_relaxed));
     METRICS_GAUGE_TABLE(X)
 #undef X
@@ -181,7 +184,7 @@ static void write_models(FILE *out, const struct metrics *metrics)
 {
     for (size_t i = 0; i < ARRAY_COUNT(model_families); i++) {
         const struct model_family *row = &model_families[i];
-        family(out, row->name, "counter", row->help);
+        write_family(out, row->name, "counter", row->help);
         for (size_t m = 0; m < metrics->model_count; m++) {
             const char *cells = (const char *)&metrics->models[m];
             uint64_t value =
@@ -191,7 +194,7 @@ static void write_models(FILE *out, const struct metrics *metrics)
         }
     }
     static const char failures[] = "nv_inference_request_failure";
-    family(out, failures, "counter", "Number of failed inference requests by reason.");
+    write_family(out, failures, "counter", "Number of failed inference requests by reason.");
     for (size_t m = 0; m < metrics->model_count; m++) {
         for (int i = 0; i < METRICS_FAILURE_COUNT; i++) {
             (void)fprintf(out, "%s{model=\"%s\",version=\"%s\",reason=\"%s\"} %" PRIu64 "\n",
@@ -206,27 +209,29 @@ static void write_queue(FILE *out, const struct server *server)
     struct queue_stats stats;
     queue_stats(server->queue, &stats);
     uint64_t now_ns = clock_now_ns();
-    single(out, "tally_queue_requests", "gauge", "Requests waiting for a device.",
-           stats.requests);
-    single(out, "tally_queue_limit_requests", "gauge",
-           "Requests that may wait for a device, and large ones unread (--queue-depth).",
-           server->config->queue_depth);
-    single(out, "tally_queue_bytes", "gauge", "Tensor memory of waiting requests.",
-           stats.bytes);
-    seconds(out, "tally_queue_oldest_seconds", "gauge", "Wait of the longest waiting request.",
-            (double)clock_span_ns(stats.oldest_ns, now_ns) * 1e-9);
+    write_integer(out, "tally_queue_requests", "gauge", "Requests waiting for a device.",
+                  stats.requests);
+    write_integer(out, "tally_queue_limit_requests", "gauge",
+                  "Requests that may wait for a device, and large ones unread (--queue-depth).",
+                  server->config->queue_depth);
+    write_integer(out, "tally_queue_bytes", "gauge", "Tensor memory of waiting requests.",
+                  stats.bytes);
+    write_seconds(out, "tally_queue_oldest_seconds", "gauge",
+                  "Wait of the longest waiting request.",
+                  (double)clock_span_ns(stats.oldest_ns, now_ns) * 1e-9);
     struct admission_stats admission;
     admission_stats(server->admission, &admission);
-    single(out, "tally_admission_waiting", "gauge",
-           "Large requests that wait with their bodies unread.", admission.waiting);
-    single(out, "tally_admission_active", "gauge", "Large requests that have begun.",
-           admission.active);
-    single(out, "tally_codec_waiting", "gauge",
-           "Requests waiting for a codec thread: to be parsed, unpacked, printed or packed.",
-           codec_pool_waiting(server->codecs));
+    write_integer(out, "tally_admission_waiting", "gauge",
+                  "Large requests that wait with their bodies unread.", admission.waiting);
+    write_integer(out, "tally_admission_active", "gauge", "Large requests that have begun.",
+                  admission.active);
+    write_integer(
+        out, "tally_codec_waiting", "gauge",
+        "Requests waiting for a codec thread: to be parsed, unpacked, printed or packed.",
+        codec_pool_waiting(server->codecs));
     static const char pending[] = "nv_inference_pending_request_count";
-    family(out, pending, "gauge",
-           "Instantaneous number of pending requests awaiting execution.");
+    write_family(out, pending, "gauge",
+                 "Instantaneous number of pending requests awaiting execution.");
     for (size_t m = 0; m < server->metrics->model_count; m++) {
         (void)fprintf(out, "%s{model=\"%s\",version=\"%s\"} %zu\n", pending, model_at(m)->name,
                       MODEL_VERSION, queue_count_model(server->queue, (int)m));
@@ -237,22 +242,23 @@ static void write_memory(FILE *out, const struct server *server)
 {
     struct memory_stats stats;
     memory_stats(server->memory, &stats);
-    single(out, "tally_memory_budget_bytes", "gauge", "Memory that all requests may reserve.",
-           stats.budget_bytes);
-    single(out, "tally_memory_reserved_bytes", "gauge", "Memory that requests have reserved.",
-           stats.reserved_bytes);
-    single(out, "tally_memory_promised_bytes", "gauge",
-           "Memory kept for large requests that have begun, not taken yet.",
-           stats.promised_bytes);
-    single(out, "tally_memory_slab_bytes", "gauge", "Memory held in slabs, idle ones included.",
-           stats.slab_bytes);
-    single(out, "tally_memory_blocks", "gauge", "Slab ranges in use.", stats.block_count);
+    write_integer(out, "tally_memory_budget_bytes", "gauge",
+                  "Memory that all requests may reserve.", stats.budget_bytes);
+    write_integer(out, "tally_memory_reserved_bytes", "gauge",
+                  "Memory that requests have reserved.", stats.reserved_bytes);
+    write_integer(out, "tally_memory_promised_bytes", "gauge",
+                  "Memory kept for large requests that have begun, not taken yet.",
+                  stats.promised_bytes);
+    write_integer(out, "tally_memory_slab_bytes", "gauge",
+                  "Memory held in slabs, idle ones included.", stats.slab_bytes);
+    write_integer(out, "tally_memory_blocks", "gauge", "Slab ranges in use.",
+                  stats.block_count);
 }
 
-static void device_sample(FILE *out, const char *name, const struct device_stats *device)
+static void begin_device_sample(FILE *out, const char *name, const struct device_stats *device)
 {
     (void)fprintf(out, "%s{device=\"%zu\",name=\"", name, device->number);
-    put_label(out, device->info.name);
+    write_label(out, device->info.name);
     (void)fputc('"', out);
 }
 
@@ -282,10 +288,10 @@ static const struct device_family device_families[] = {
 static void write_device_family(FILE *out, const struct device_family *row,
                                 const struct device_stats *devices, size_t count)
 {
-    family(out, row->name, row->type, row->help);
+    write_family(out, row->name, row->type, row->help);
     for (size_t i = 0; i < count; i++) {
         const char *bytes = (const char *)&devices[i];
-        device_sample(out, row->name, &devices[i]);
+        begin_device_sample(out, row->name, &devices[i]);
         (void)fprintf(out, "} %" PRIu64 "\n",
                       *(const uint64_t *)(const void *)(bytes + row->offset));
     }
@@ -294,19 +300,19 @@ static void write_device_family(FILE *out, const struct device_family *row,
 static void write_device_states(FILE *out, const struct device_stats *devices, size_t count)
 {
     static const char name[] = "tally_device_state";
-    family(out, name, "gauge", "1 for the state that the device is in.");
+    write_family(out, name, "gauge", "1 for the state that the device is in.");
     for (size_t i = 0; i < count; i++) {
         for (int state = 0; state < DEVICE_STATE_COUNT; state++) {
-            device_sample(out, name, &devices[i]);
+            begin_device_sample(out, name, &devices[i]);
             (void)fprintf(out, ",state=\"%s\"} %d\n",
                           device_state_name((enum device_state)state),
                           devices[i].state == (enum device_state)state);
         }
     }
     static const char busy[] = "tally_device_busy_seconds_total";
-    family(out, busy, "counter", "Time the device spent on batches.");
+    write_family(out, busy, "counter", "Time the device spent on batches.");
     for (size_t i = 0; i < count; i++) {
-        device_sample(out, busy, &devices[i]);
+        begin_device_sample(out, busy, &devices[i]);
         (void)fprintf(out, "} %.9g\n", (double)devices[i].busy_ns * 1e-9);
     }
 }
@@ -332,33 +338,35 @@ static void write_process(FILE *out, const struct server *server)
 {
     struct machine_usage usage;
     machine_usage(&usage);
-    single(out, "tally_ready", "gauge", "1 while /readyz answers 200.", server_ready(server));
-    single(out, "tally_draining", "gauge", "1 from the signal to stop on.",
-           server_phase(server) >= SERVER_DRAINING);
-    single(out, "tally_connections_limit", "gauge",
-           "Most open connections (--max-connections).", server->config->max_connections);
-    single(out, "tally_log_dropped_total", "counter", "Log lines left out.",
-           log_dropped(server->log));
-    family(out, "tally_build_info", "gauge", "Always 1; the labels name the build.");
+    write_integer(out, "tally_ready", "gauge", "1 while /readyz answers 200.",
+                  server_ready(server));
+    write_integer(out, "tally_draining", "gauge", "1 from the signal to stop on.",
+                  server_phase(server) >= SERVER_DRAINING);
+    write_integer(out, "tally_connections_limit", "gauge",
+                  "Most open connections (--max-connections).",
+                  server->config->max_connections);
+    write_integer(out, "tally_log_dropped_total", "counter", "Log lines left out.",
+                  log_dropped(server->log));
+    write_family(out, "tally_build_info", "gauge", "Always 1; the labels name the build.");
     (void)fprintf(out, "tally_build_info{version=\"%s\"} 1\n", TALLY_VERSION);
-    single(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
-           usage.resident_bytes);
-    single(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
-           usage.virtual_bytes);
-    single(out, "process_open_fds", "gauge", "Number of open file descriptors.",
-           usage.open_files);
-    single(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
-           usage.max_files);
-    single(out, "process_threads", "gauge", "Number of threads.", usage.threads);
-    seconds(out, "process_cpu_seconds_total", "counter",
-            "Total user and system CPU time spent in seconds.", usage.cpu_seconds);
-    family(out, "process_start_time_seconds", "gauge",
-           "Start time of the process since unix epoch in seconds.");
+    write_integer(out, "process_resident_memory_bytes", "gauge",
+                  "Resident memory size in bytes.", usage.resident_bytes);
+    write_integer(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
+                  usage.virtual_bytes);
+    write_integer(out, "process_open_fds", "gauge", "Number of open file descriptors.",
+                  usage.open_files);
+    write_integer(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
+                  usage.max_files);
+    write_integer(out, "process_threads", "gauge", "Number of threads.", usage.threads);
+    write_seconds(out, "process_cpu_seconds_total", "counter",
+                  "Total user and system CPU time spent in seconds.", usage.cpu_seconds);
+    write_family(out, "process_start_time_seconds", "gauge",
+                 "Start time of the process since unix epoch in seconds.");
     (void)fprintf(out, "process_start_time_seconds %.3f\n", usage.start_time_seconds);
-    single(out, "nv_cpu_memory_total_bytes", "gauge", "CPU total memory (RAM), in bytes.",
-           usage.memory_total_bytes);
-    single(out, "nv_cpu_memory_used_bytes", "gauge", "CPU used memory (RAM), in bytes.",
-           usage.memory_used_bytes);
+    write_integer(out, "nv_cpu_memory_total_bytes", "gauge",
+                  "CPU total memory (RAM), in bytes.", usage.memory_total_bytes);
+    write_integer(out, "nv_cpu_memory_used_bytes", "gauge", "CPU used memory (RAM), in bytes.",
+                  usage.memory_used_bytes);
 }
 
 enum status page_metrics(const struct page_request *request, struct page *page,

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-static struct kserve_server describe(const struct server *server)
+static struct kserve_server describe_server(const struct server *server)
 {
     struct kserve_server info = {.version = TALLY_VERSION,
                                  .shared_memory = server->shm != NULL,
@@ -28,7 +28,7 @@ static struct kserve_server describe(const struct server *server)
 enum status page_v2_server(const struct page_request *request, struct page *page,
                            struct error *err)
 {
-    struct kserve_server info = describe(request->server);
+    struct kserve_server info = describe_server(request->server);
     struct json_writer w;
     json_writer_init(&w);
     kserve_page_server(&w, &info);
@@ -69,7 +69,7 @@ enum status page_v2_config(const struct page_request *request, struct page *page
 {
     const struct model *model = NULL;
     TRY(model_require(request->segments[0], request->segments[1], &model, err));
-    struct kserve_server info = describe(request->server);
+    struct kserve_server info = describe_server(request->server);
     struct json_writer w;
     json_writer_init(&w);
     kserve_page_config(&w, model, &info);
@@ -107,11 +107,7 @@ enum status page_v2_stats(const struct page_request *request, struct page *page,
 {
     const struct model *model = NULL;
     if (request->segments[0] != NULL) {
-        enum status status =
-            model_require(request->segments[0], request->segments[1], &model, err);
-        if (status != STATUS_OK) {
-            return status;
-        }
+        TRY(model_require(request->segments[0], request->segments[1], &model, err));
     }
     struct kserve_model_stats *stats = read_stats(request->server->metrics, err);
     if (stats == NULL) {
