@@ -138,14 +138,14 @@ enum status attribute_precision(const char *field, const char *text, enum precis
     return STATUS_OK;
 }
 
-enum status attribute_dtype(const char *field, const char *text, enum dtype_family family,
-                            enum dtype *out, struct error *err)
+static enum status read_dtype(const char *field, const char *text, enum dtype *out,
+                              struct error *err)
 {
-    if (dtype_find(family, text, strlen(text), out)) {
+    if (dtype_find(DTYPE_FAMILY_NAME, text, strlen(text), out)) {
         return STATUS_OK;
     }
     char names[200];
-    dtype_list(family, names, sizeof names);
+    dtype_list(DTYPE_FAMILY_NAME, names, sizeof names);
     return error_set_field(err, STATUS_INVALID_DTYPE, field, "%s is '%.40s', expected %s",
                            field, text, names);
 }
@@ -189,15 +189,15 @@ static enum status unknown_parameter(const char *name, unsigned known, struct er
                            "there is no query parameter '%s' here; known are: %s", field, list);
 }
 
-static enum status store(unsigned attribute, const struct codec_param *param,
-                         struct scan_desc *desc, struct attribute_lists *lists,
-                         struct error *err)
+static enum status store_attribute(unsigned attribute, const struct codec_param *param,
+                                   struct scan_desc *desc, struct attribute_lists *lists,
+                                   struct error *err)
 {
     const char *name = param->name;
     const char *value = param->value;
     switch ((enum attribute)attribute) {
     case ATTRIBUTE_DTYPE:
-        return attribute_dtype(name, value, DTYPE_FAMILY_NAME, &desc->dtype, err);
+        return read_dtype(name, value, &desc->dtype, err);
     case ATTRIBUTE_SHAPE:
         return attribute_int64_list(name, value, LIMIT_RANK, desc->sizes, &desc->rank, err);
     case ATTRIBUTE_AXIS:
@@ -238,14 +238,14 @@ enum status attributes_from_query(const struct codec_request *request, unsigned 
                                    "the query parameter %s is given twice", param->name);
         }
         found |= attribute;
-        TRY(store(attribute, param, desc, lists, err));
+        TRY(store_attribute(attribute, param, desc, lists, err));
     }
     *seen = found;
     return STATUS_OK;
 }
 
-static enum status check_count(const char *field, bool given, int count, int rank,
-                               struct error *err)
+static enum status check_stride_count(const char *field, bool given, int count, int rank,
+                                      struct error *err)
 {
     if (!given || count == rank) {
         return STATUS_OK;
@@ -258,9 +258,9 @@ static enum status check_count(const char *field, bool given, int count, int ran
 enum status attributes_check_strides(const struct scan_desc *desc,
                                      const struct attribute_lists *lists, struct error *err)
 {
-    TRY(check_count("strides", desc->has_strides, lists->strides, desc->rank, err));
-    return check_count("output_strides", desc->has_output_strides, lists->output_strides,
-                       desc->rank, err);
+    TRY(check_stride_count("strides", desc->has_strides, lists->strides, desc->rank, err));
+    return check_stride_count("output_strides", desc->has_output_strides, lists->output_strides,
+                              desc->rank, err);
 }
 
 /* Product of the sizes, 0 if one is 0 whatever the others are. */
@@ -313,4 +313,15 @@ bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t
     }
     *elements = found;
     return true;
+}
+
+bool input_reach(const struct scan_desc *desc, uint64_t *elements)
+{
+    return desc->rank > 0 &&
+           buffer_reach(desc, desc->has_strides ? desc->strides : NULL, elements);
+}
+
+bool output_reach(const struct scan_desc *desc, uint64_t *elements)
+{
+    return buffer_reach(desc, desc->has_output_strides ? desc->output_strides : NULL, elements);
 }

@@ -26,9 +26,6 @@ MUST_CHECK enum status attribute_int64(const char *field, const char *text, int6
                                        struct error *err);
 MUST_CHECK enum status attribute_precision(const char *field, const char *text,
                                            enum precision *out, struct error *err);
-MUST_CHECK enum status attribute_dtype(const char *field, const char *text,
-                                       enum dtype_family family, enum dtype *out,
-                                       struct error *err);
 /* "1,3,4"; "" is the empty list. */
 MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int max,
                                             int64_t *out, int *count, struct error *err);
@@ -58,5 +55,8 @@ MUST_CHECK enum status attributes_check_strides(const struct scan_desc *desc,
  * sum of (size - 1) * stride + 1. False for what scan_plan_make() will refuse: a negative size
  * or stride, more than INT64_MAX bytes. */
 bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements);
+/* Of the input, false for a tensor without dimensions, too; and of the output. */
+bool input_reach(const struct scan_desc *desc, uint64_t *elements);
+bool output_reach(const struct scan_desc *desc, uint64_t *elements);
 
 #endif

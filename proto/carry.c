@@ -1,6 +1,8 @@
 /* Sizes, checks, and the header of a carry; see carry.h. */
 #include "proto/carry.h"
 
+#include "proto/little_endian.h"
+
 #include <inttypes.h>
 #include <libdeflate.h>
 #include <string.h>
@@ -43,7 +45,7 @@ enum status carry_part(const char *field, const char *text, enum scan_part *part
 }
 
 /* Where precision makes no difference it is wide. */
-static enum precision canonical(enum dtype dtype, enum precision precision)
+static enum precision canonical_precision(enum dtype dtype, enum precision precision)
 {
     return dtype_has_native(dtype) ? precision : PRECISION_WIDE;
 }
@@ -101,7 +103,7 @@ bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *ele
 uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held)
 {
     struct carry_head head = {.dtype = part->dtype,
-                              .precision = canonical(part->dtype, part->precision)};
+                              .precision = canonical_precision(part->dtype, part->precision)};
     uint64_t bytes = 0;
     if (part->part != SCAN_PART_FIRST && part->part != SCAN_PART_NEXT) {
         return 0;
@@ -112,22 +114,6 @@ uint64_t carry_answer_size(const struct scan_desc *part, uint64_t held)
 }
 
 /* ---- the header ---- */
-
-static uint64_t get(const unsigned char *bytes, size_t count)
-{
-    uint64_t value = 0;
-    for (size_t i = count; i > 0; i--) {
-        value = value << 8 | bytes[i - 1];
-    }
-    return value;
-}
-
-static void put(unsigned char *bytes, size_t count, uint64_t value)
-{
-    for (size_t i = 0; i < count; i++) {
-        bytes[i] = (unsigned char)(value >> 8 * i);
-    }
-}
 
 static bool all_zero(const unsigned char *bytes, size_t count)
 {
@@ -143,7 +129,7 @@ static bool all_zero(const unsigned char *bytes, size_t count)
 enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct carry_head *head,
                             struct error *err)
 {
-    const uint64_t version = get(bytes + AT_VERSION, 4);
+    const uint64_t version = little_endian_load(bytes + AT_VERSION, 4);
     const unsigned type = bytes[AT_TYPE];
     const unsigned precision = bytes[AT_PRECISION];
     const unsigned flags = bytes[AT_FLAGS];
@@ -164,7 +150,7 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
         !all_zero(bytes + AT_ZERO, AT_LINES - AT_ZERO) ||
         !all_zero(bytes + AT_REST, CARRY_HEADER_BYTES - AT_REST) ||
         (precision == 1 &&
-         canonical((enum dtype)(type - 1), PRECISION_NATIVE) != PRECISION_NATIVE)) {
+         canonical_precision((enum dtype)(type - 1), PRECISION_NATIVE) != PRECISION_NATIVE)) {
         return REFUSE(err, "the carry's header holds a type, a precision or flags that do not "
                            "exist: send it unchanged");
     }
@@ -173,8 +159,8 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
         .precision = precision == 1 ? PRECISION_NATIVE : PRECISION_WIDE,
         .exclusive = (flags & FLAG_EXCLUSIVE) != 0,
         .reverse = (flags & FLAG_REVERSE) != 0,
-        .lines = get(bytes + AT_LINES, 8),
-        .position = get(bytes + AT_POSITION, 8),
+        .lines = little_endian_load(bytes + AT_LINES, 8),
+        .position = little_endian_load(bytes + AT_POSITION, 8),
     };
     uint64_t expected = 0;
     if (found.position > INT64_MAX) {
@@ -196,7 +182,7 @@ enum status carry_read_head(const unsigned char *bytes, uint64_t count, struct c
 enum status carry_check_head(const struct carry_head *found, const struct scan_desc *part,
                              struct error *err)
 {
-    const enum precision precision = canonical(part->dtype, part->precision);
+    const enum precision precision = canonical_precision(part->dtype, part->precision);
     uint64_t lines = 0;
     uint64_t elements = 0;
     if (found->dtype != part->dtype) {
@@ -246,7 +232,7 @@ enum status carry_guess_held(const struct scan_desc *part, uint64_t bytes, uint6
                              struct error *err)
 {
     struct carry_head head = {.dtype = part->dtype,
-                              .precision = canonical(part->dtype, part->precision)};
+                              .precision = canonical_precision(part->dtype, part->precision)};
     uint64_t elements = 0;
     uint64_t sums = 0;
     if (!carry_geometry(part, &head.lines, &elements)) {
@@ -289,7 +275,7 @@ void carry_crc_join(struct carry_crc *crc, const struct carry_crc *behind)
 enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, uint64_t count,
                             const struct parallel *parallel, struct error *err)
 {
-    const uint64_t told = get(bytes + AT_CRC, 4);
+    const uint64_t told = little_endian_load(bytes + AT_CRC, 4);
     while (crc->done < count) {
         const uint64_t left = count - crc->done;
         carry_crc_add(crc, bytes,
@@ -311,16 +297,17 @@ void carry_write_head(const struct carry_head *head, unsigned char *bytes)
 {
     memset(bytes, 0, CARRY_HEADER_BYTES);
     memcpy(bytes + AT_MAGIC, magic, MAGIC_BYTES);
-    put(bytes + AT_VERSION, 4, CARRY_VERSION);
+    little_endian_store(bytes + AT_VERSION, 4, CARRY_VERSION);
     bytes[AT_TYPE] = (unsigned char)(head->dtype + 1);
-    bytes[AT_PRECISION] = canonical(head->dtype, head->precision) == PRECISION_NATIVE ? 1 : 0;
+    bytes[AT_PRECISION] =
+        canonical_precision(head->dtype, head->precision) == PRECISION_NATIVE ? 1 : 0;
     bytes[AT_FLAGS] = (unsigned char)((head->exclusive ? FLAG_EXCLUSIVE : 0) |
                                       (head->reverse ? FLAG_REVERSE : 0));
-    put(bytes + AT_LINES, 8, head->lines);
-    put(bytes + AT_POSITION, 8, head->position);
+    little_endian_store(bytes + AT_LINES, 8, head->lines);
+    little_endian_store(bytes + AT_POSITION, 8, head->position);
 }
 
 void carry_write_crc(const struct carry_crc *crc, unsigned char *bytes)
 {
-    put(bytes + AT_CRC, 4, crc->value);
+    little_endian_store(bytes + AT_CRC, 4, crc->value);
 }

@@ -10,32 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void answer_deinit(struct answer *answer)
-{
-    if (answer->head != answer->room && answer->head != answer->carry) {
-        free(answer->head);
-    }
-    answer->head = NULL;
-    answer->head_bytes = 0;
-}
-
-void answer_begin_text(const struct answer *answer, struct json_writer *w, uint64_t most)
-{
-    if (answer->room != NULL && most < answer->room_bytes) {
-        json_writer_init_fixed(w, answer->room, answer->room_bytes);
-    } else {
-        json_writer_init_sized(w, most);
-    }
-}
-
-bool answer_end_text(struct answer *answer, struct json_writer *w)
-{
-    answer_deinit(answer);
-    answer->head = json_writer_take(w, &answer->head_bytes);
-    json_writer_deinit(w);
-    return answer->head != NULL;
-}
-
 const struct codec *codec_cumsum(enum codec_format format)
 {
     switch (format) {
@@ -206,8 +180,7 @@ static const struct scan_call *shown_call(const struct scan_call *call, struct s
 static bool input_bytes(const struct scan_desc *desc, uint64_t *bytes)
 {
     uint64_t elements = 0;
-    if (desc->rank == 0 ||
-        !buffer_reach(desc, desc->has_strides ? desc->strides : NULL, &elements)) {
+    if (!input_reach(desc, &elements)) {
         return false;
     }
     *bytes = elements * dtype_info(desc->dtype)->bytes;
@@ -286,14 +259,13 @@ enum status cumsum_complete_payload(struct scan_call *call, void *input, uint64_
     return call->byte_swap ? swap_payload(call, input, err) : STATUS_OK;
 }
 
-enum status cumsum_output_elements(const struct scan_call *call, uint64_t output_bytes,
+/* Elements of the answer: the output buffer's, gaps of output_strides included. */
+static enum status output_elements(const struct scan_call *call, uint64_t output_bytes,
                                    uint64_t *elements, struct error *err)
 {
     const struct scan_desc *desc = &call->desc;
     uint64_t found = 0;
-    const int64_t *strides = desc->has_output_strides ? desc->output_strides : NULL;
-    if (!buffer_reach(desc, strides, &found) ||
-        found > output_bytes / dtype_info(desc->dtype)->bytes) {
+    if (!output_reach(desc, &found) || found > output_bytes / dtype_info(desc->dtype)->bytes) {
         return error_set(err, STATUS_INTERNAL, "the output buffer is smaller than the answer");
     }
     *elements = found;
@@ -306,7 +278,7 @@ enum status cumsum_encode(const struct scan_call *call, const void *output,
     struct scan_call totals;
     const struct scan_call *shown = shown_call(call, &totals);
     uint64_t elements = 0;
-    TRY(cumsum_output_elements(shown, output_bytes, &elements, err));
+    TRY(output_elements(shown, output_bytes, &elements, err));
     if (answer->head_bytes > 0 && call->answer_format != CODEC_FORMAT_JSON) {
         struct answer_header *header = &answer->headers[answer->header_count++];
         header->name = "Tally-Carry-Length";
@@ -327,14 +299,11 @@ uint64_t cumsum_head_max(const struct scan_call *call)
 {
     struct scan_call totals;
     const struct scan_call *shown = shown_call(call, &totals);
-    const struct scan_desc *desc = &shown->desc;
     uint64_t elements = 0;
     switch (call->answer_format) {
     case CODEC_FORMAT_JSON:
-        return buffer_reach(desc, desc->has_output_strides ? desc->output_strides : NULL,
-                            &elements)
-                   ? answer_json_max(shown, elements)
-                   : UINT64_MAX;
+        return output_reach(&shown->desc, &elements) ? answer_json_max(shown, elements)
+                                                     : UINT64_MAX;
     case CODEC_FORMAT_NPY:
         return NPY_HEADER_MAX;
     case CODEC_FORMAT_RAW:

@@ -53,12 +53,6 @@ MUST_CHECK enum status cumsum_size_payload(const struct codec_request *request,
 MUST_CHECK enum status cumsum_complete_payload(struct scan_call *call, void *input,
                                                uint64_t payload_bytes, struct error *err);
 
-/* Elements of the answer: the output buffer's, gaps of output_strides included.
- * err   INTERNAL: the buffer is smaller */
-MUST_CHECK enum status cumsum_output_elements(const struct scan_call *call,
-                                              uint64_t output_bytes, uint64_t *elements,
-                                              struct error *err);
-
 /* codec->encode, codec->head_max and codec->release of all three. */
 MUST_CHECK enum status cumsum_encode(const struct scan_call *call, const void *output,
                                      uint64_t output_bytes, struct answer *answer,
@@ -66,7 +60,8 @@ MUST_CHECK enum status cumsum_encode(const struct scan_call *call, const void *o
 uint64_t cumsum_head_max(const struct scan_call *call);
 void cumsum_release(struct scan_call *call);
 
-/* The answer in one format. `elements` as cumsum_output_elements() says. */
+/* The answer in one format. `elements` of the output buffer, gaps of output_strides
+ * included. */
 MUST_CHECK enum status answer_json(const struct scan_call *call, const void *output,
                                    uint64_t elements, struct answer *answer, struct error *err);
 uint64_t answer_json_max(const struct scan_call *call, uint64_t elements); /* of its head */

@@ -59,11 +59,9 @@ static void directml_release(struct scan_call *call)
 static enum status read_axis(const struct json_place *desc, struct directml_operator *op,
                              struct error *err)
 {
-    if (json_field(desc, "Axis") == NULL) {
-        return json_field_missing(desc, "Axis", err);
-    }
     int64_t axis = 0;
     uint32_t dims = op->input.dims;
+    TRY(json_require(desc, "Axis", err));
     TRY(json_field_int64(desc, "Axis", &axis, err));
     if (axis < 0 || axis >= (int64_t)dims) {
         return error_set_field(err, STATUS_INVALID_AXIS, "desc.Axis",
@@ -80,13 +78,9 @@ static enum status read_direction(const struct json_place *desc, struct directml
 {
     static const struct directml_words words = {"DML_AXIS_DIRECTION_", "INCREASING",
                                                 "DECREASING"};
-    if (json_field(desc, "AxisDirection") == NULL) {
-        return json_field_missing(desc, "AxisDirection", err);
-    }
+    TRY(json_require(desc, "AxisDirection", err));
     TRY(directml_read_word(desc, "AxisDirection", -1, &words, &op->decreasing, err));
-    if (json_field(desc, "HasExclusiveSum") == NULL) {
-        return json_field_missing(desc, "HasExclusiveSum", err);
-    }
+    TRY(json_require(desc, "HasExclusiveSum", err));
     return json_field_bool(desc, "HasExclusiveSum", false, &op->exclusive, err);
 }
 
@@ -138,7 +132,7 @@ static enum status read_operator(const json_t *object, struct directml_operator 
 
 /* ---- the request ---- */
 
-static void describe(const struct directml_operator *op, struct scan_desc *scan)
+static void fill_desc(const struct directml_operator *op, struct scan_desc *scan)
 {
     scan->dtype = op->input.dtype;
     scan->precision = PRECISION_WIDE;
@@ -213,12 +207,12 @@ static enum status locate_text(const struct codec_request *request, struct direc
     return STATUS_OK;
 }
 
-static enum status locate(const struct codec_request *request, struct directml *dml,
-                          struct scan_call *call, struct error *err)
+static enum status locate_input(const struct codec_request *request, struct directml *dml,
+                                struct scan_call *call, struct error *err)
 {
     struct json_place root = {.object = dml->doc.root, .path = ""};
-    const json_t *data = json_field(&root, "data");
-    if (data != NULL && !json_is_null(data)) {
+    const json_t *data = json_field_given(&root, "data");
+    if (data != NULL) {
         dml->array = json_doc_array(&dml->doc, data);
         if (dml->array == NULL) {
             return json_field_error(&root, "data", "a flat array of numbers", err);
@@ -237,12 +231,12 @@ static enum status read_request(const struct codec_request *request, struct byte
     TRY(framed_no_query(request, err));
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->doc, err));
     TRY(read_operator(dml->doc.root, &dml->op, err));
-    describe(&dml->op, &call->desc);
+    fill_desc(&dml->op, &call->desc);
     dml->output_text = json_doc_dump(dml->op.output_member);
     if (dml->output_text == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
     }
-    return locate(request, dml, call, err);
+    return locate_input(request, dml, call, err);
 }
 
 static enum status directml_decode(const struct codec_request *request, struct byte_view head,
@@ -277,22 +271,13 @@ static enum status directml_complete(struct scan_call *call, void *input,
     return json_tensor_read(&read, call->data, dml->array->elements, input, err);
 }
 
-static struct json_print print_of(const struct scan_call *call, const void *output)
-{
-    return (struct json_print){.dtype = call->desc.dtype,
-                               .data = output,
-                               .elements =
-                                   call->output_bytes / dtype_info(call->desc.dtype)->bytes,
-                               .parallel = call->parallel};
-}
-
 static uint64_t directml_head_max(const struct scan_call *call)
 {
     enum {
         KEYS = 50 /* bytes of keys and of what stands between them */
     };
     const struct directml *dml = call->dialect;
-    const struct json_print print = print_of(call, NULL);
+    const struct json_print print = framed_print(call, NULL, call->output_bytes);
     uint64_t around = KEYS + strlen(dml->output_text);
     return call->source == CALL_SOURCE_PAYLOAD ? around : json_tensor_write_max(&print, around);
 }
@@ -309,7 +294,7 @@ static enum status directml_encode(const struct scan_call *call, const void *out
     json_writer_key(&w, "OutputTensor");
     json_writer_raw(&w, dml->output_text, strlen(dml->output_text));
     if (!framed) {
-        const struct json_print print = print_of(call, output);
+        const struct json_print print = framed_print(call, output, call->output_bytes);
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }

@@ -99,8 +99,7 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
                                "data is nested, expected a flat array: with strides or "
                                "output_strides it is the buffer in memory order");
     }
-    if (desc->rank == 0 ||
-        !buffer_reach(desc, desc->has_strides ? desc->strides : NULL, &need)) {
+    if (!input_reach(desc, &need)) {
         return STATUS_OK; /* scan_plan_make() says what is wrong */
     }
     bool enough = desc->has_strides ? data->elements >= need : data->elements == need;

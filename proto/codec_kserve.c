@@ -84,13 +84,6 @@ static enum status kserve_head_need(const struct codec_request *request, struct 
 static const char *const input_names[] = {
     [TENSOR_X] = MODEL_INPUT, [TENSOR_AXIS] = MODEL_AXIS, [TENSOR_CARRY] = MODEL_CARRY};
 
-/* Data that is there: null counts as absent, as some clients send it beside binary data. */
-static const json_t *data_of(const struct json_place *place)
-{
-    const json_t *data = json_field(place, "data");
-    return json_is_null(data) ? NULL : data;
-}
-
 static enum status read_dtype(struct framed_tensor *input, struct error *err)
 {
     bool found = false;
@@ -128,11 +121,12 @@ static enum status take_shm(const struct kserve_location *location, struct frame
     return STATUS_OK;
 }
 
-static enum status locate(const struct json_doc *doc, const struct kserve_location *location,
-                          bool axis, struct framed_tensor *input, uint64_t *payload,
-                          struct error *err)
+static enum status locate_tensor(const struct json_doc *doc,
+                                 const struct kserve_location *location, bool axis,
+                                 struct framed_tensor *input, uint64_t *payload,
+                                 struct error *err)
 {
-    const json_t *data = data_of(&input->place);
+    const json_t *data = json_field_given(&input->place, "data");
     bool shm = location->shm.region[0] != '\0';
     int places = (data != NULL) + location->has_binary_size + shm;
     if (places > 1 || (places == 0 && input->elements > 0)) {
@@ -150,7 +144,7 @@ static enum status locate(const struct json_doc *doc, const struct kserve_locati
     }
     return location->has_binary_size
                ? framed_tensor_take_payload(input, "parameters.binary_data_size",
-                                            location->binary_size, payload, err)
+                                            (int64_t)location->binary_size, payload, err)
                : STATUS_OK;
 }
 
@@ -169,7 +163,7 @@ static enum status read_input(const struct json_doc *doc, const struct json_plac
     TRY(read_dtype(input, err));
     TRY(framed_tensor_read_shape(input, err));
     TRY(kserve_read_tensor_parameters(place, KSERVE_INPUT, &location, attributes, err));
-    return locate(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err);
+    return locate_tensor(doc, &location, which == TENSOR_AXIS, input, &out->payload_bytes, err);
 }
 
 /* The carry is a row of bytes, in the body. */
@@ -299,7 +293,7 @@ static enum status read_outputs(const struct json_place *root, bool binary_defau
     const json_t *list = NULL;
     out->binary = binary_default;
     out->carry_binary = binary_default;
-    if (json_is_null(json_field(root, "outputs"))) {
+    if (json_field_given(root, "outputs") == NULL) {
         return STATUS_OK;
     }
     TRY(json_field_array(root, "outputs", &list, err));
@@ -324,13 +318,10 @@ static enum status read_id(const struct json_place *root, struct scan_call *call
                            struct error *err)
 {
     const char *id = NULL;
-    if (json_is_null(json_field(root, "id"))) {
+    if (json_field_given(root, "id") == NULL) {
         return STATUS_OK;
     }
     TRY(json_field_string(root, "id", &id, err));
-    if (id == NULL) {
-        return STATUS_OK;
-    }
     if (strlen(id) >= sizeof call->id) {
         return error_set_field(err, STATUS_INVALID_FIELD, "id",
                                "the id has %zu bytes: at most %d are echoed", strlen(id),
@@ -592,22 +583,13 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
 
 /* ---- encode ---- */
 
-static struct json_print print_of(const struct scan_call *call, const void *output)
-{
-    enum dtype dtype = call->desc.dtype;
-    return (struct json_print){.dtype = dtype,
-                               .data = output,
-                               .elements = call->input_bytes / dtype_info(dtype)->bytes,
-                               .parallel = call->parallel};
-}
-
 static uint64_t kserve_head_max(const struct scan_call *call)
 {
     enum {
         KEYS = 250, /* bytes of keys, names and sizes, and of what stands between them */
         ESCAPED = 6 /* most bytes for one of the id's */
     };
-    const struct json_print print = print_of(call, NULL);
+    const struct json_print print = framed_print(call, NULL, call->input_bytes);
     uint64_t around =
         KEYS + ESCAPED * strlen(call->id) + JSON_INT_MAX * (uint64_t)call->desc.rank;
     const uint64_t carry = carry_answer_size(&call->desc, call->carry.held);
@@ -671,7 +653,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
         write_tensor(&w, MODEL_CARRY, &print, &size, 1,
                      kserve->output.carry_binary ? ELEMENTS_BEHIND : ELEMENTS_TEXT);
     }
-    const struct json_print print = print_of(call, output);
+    const struct json_print print = framed_print(call, output, call->input_bytes);
     write_tensor(&w, MODEL_OUTPUT, &print, call->desc.sizes, call->desc.rank,
                  kserve->output.binary ? ELEMENTS_BEHIND
                  : has_text(call)      ? ELEMENTS_TEXT

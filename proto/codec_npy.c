@@ -16,7 +16,7 @@ enum {
 };
 
 /* Before anything has come there are no bytes to point to. */
-static struct byte_view behind(struct byte_view bytes, uint64_t first)
+static struct byte_view bytes_behind(struct byte_view bytes, uint64_t first)
 {
     if (first == 0) {
         return bytes;
@@ -34,7 +34,7 @@ static enum status npy_head_need(const struct codec_request *request, struct byt
         return STATUS_OK;
     }
     const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)carry;
-    TRY(npy_header_need(behind(head, carry), &found, err));
+    TRY(npy_header_need(bytes_behind(head, carry), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
         *need = carry + (uint64_t)file; /* decode() says what it is instead */
         return STATUS_OK;
@@ -82,7 +82,7 @@ static enum status npy_decode(const struct codec_request *request, struct byte_v
     struct npy_header header;
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, desc, &lists, &seen, err));
-    TRY(npy_header_parse(behind(head, request->carry_bytes), &header, err));
+    TRY(npy_header_parse(bytes_behind(head, request->carry_bytes), &header, err));
     desc->dtype = header.dtype;
     desc->rank = header.rank;
     memcpy(desc->sizes, header.sizes, sizeof desc->sizes);

@@ -56,12 +56,9 @@ static enum status read_location(const struct json_doc *doc, bool axis,
                                  struct framed_tensor *port, uint64_t *payload,
                                  struct error *err)
 {
-    const json_t *data = json_field(&port->place, "data");
+    const json_t *data = json_field_given(&port->place, "data");
     int64_t size = -1;
     TRY(json_field_int64(&port->place, "binary_data_size", &size, err));
-    if (json_is_null(data)) {
-        data = NULL;
-    }
     bool binary = json_field(&port->place, "binary_data_size") != NULL;
     if ((data != NULL) == binary) {
         return error_set_field(err, data != NULL ? STATUS_INVALID_FIELD : STATUS_MISSING_FIELD,
@@ -222,22 +219,13 @@ static enum status openvino_complete(struct scan_call *call, void *input,
     return json_tensor_read(&read, call->data, openvino->data.elements, input, err);
 }
 
-static struct json_print print_of(const struct scan_call *call, const void *output)
-{
-    const struct openvino *openvino = call->dialect;
-    return (struct json_print){.dtype = openvino->data.dtype,
-                               .data = output,
-                               .elements = openvino->data.elements,
-                               .parallel = call->parallel};
-}
-
 static uint64_t openvino_head_max(const struct scan_call *call)
 {
     enum {
         KEYS = 200 /* bytes of keys, names and sizes, and of what stands between them */
     };
     const struct openvino *openvino = call->dialect;
-    const struct json_print print = print_of(call, NULL);
+    const struct json_print print = framed_print(call, NULL, call->input_bytes);
     uint64_t around = KEYS + JSON_INT_MAX * (uint64_t)openvino->data.rank;
     return openvino->data.binary ? around : json_tensor_write_max(&print, around);
 }
@@ -260,7 +248,7 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     if (port->binary) {
         json_writer_member_uint(&w, "binary_data_size", port->bytes);
     } else {
-        const struct json_print print = print_of(call, output);
+        const struct json_print print = framed_print(call, output, call->input_bytes);
         json_writer_key(&w, "data");
         json_tensor_write(&print, &w);
     }

@@ -22,12 +22,12 @@ enum {
     NPY_USUAL_MAX = 256 /*   and hardly ever more */
 };
 
-static enum status missing(const char *name, const char *example, struct error *err)
+static enum status refuse_missing(const char *name, struct error *err)
 {
     return error_set_field(err, STATUS_MISSING_FIELD, name,
                            "the query parameter %s is missing: raw bytes need dtype and shape, "
-                           "such as %s",
-                           name, example);
+                           "such as ?dtype=float32&shape=2,3",
+                           name);
 }
 
 /* Add to a refusal for its length what the body may be instead: by the bytes of it that are
@@ -62,10 +62,10 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     unsigned seen = 0;
     TRY(attributes_from_query(request, KNOWN, &found.desc, &lists, &seen, err));
     if ((seen & ATTRIBUTE_DTYPE) == 0) {
-        return missing("dtype", "?dtype=float32&shape=2,3", err);
+        return refuse_missing("dtype", err);
     }
     if ((seen & ATTRIBUTE_SHAPE) == 0) {
-        return missing("shape", "?dtype=float32&shape=2,3", err);
+        return refuse_missing("shape", err);
     }
     TRY(attributes_check_strides(&found.desc, &lists, err));
     TRY(cumsum_take_part(request, carry, &found, err));
@@ -79,7 +79,7 @@ static enum status raw_decode(const struct codec_request *request, struct byte_v
     return status;
 }
 
-static const char *param(const struct codec_request *request, const char *name)
+static const char *find_param(const struct codec_request *request, const char *name)
 {
     for (int i = 0; i < request->param_count; i++) {
         if (strcmp(request->params[i].name, name) == 0) {
@@ -93,12 +93,12 @@ static const char *param(const struct codec_request *request, const char *name)
  * will refuse it. False if that is not known for sure. */
 static bool has_wrong_length(const struct codec_request *request)
 {
-    const char *dtype_name = param(request, "dtype");
-    const char *shape = param(request, "shape");
+    const char *dtype_name = find_param(request, "dtype");
+    const char *shape = find_param(request, "shape");
     int64_t sizes[LIMIT_RANK];
     int rank = 0;
     enum dtype dtype = DTYPE_F32;
-    if (dtype_name == NULL || shape == NULL || param(request, "strides") != NULL ||
+    if (dtype_name == NULL || shape == NULL || find_param(request, "strides") != NULL ||
         !dtype_find(DTYPE_FAMILY_NAME, dtype_name, strlen(dtype_name), &dtype) ||
         attribute_int64_list("shape", shape, LIMIT_RANK, sizes, &rank, NULL) != STATUS_OK) {
         return false;

@@ -36,7 +36,7 @@ static const struct directml_level levels[] = {
 static const char *const other_types[] = {"UNKNOWN", "UINT4", "INT4"};
 
 /* `text` without `prefix`, if more follows that. */
-static const char *strip(const char *text, const char *prefix)
+static const char *strip_prefix(const char *text, const char *prefix)
 {
     const size_t length = strlen(prefix);
     return strncmp(text, prefix, length) == 0 && text[length] != '\0' ? text + length : text;
@@ -51,7 +51,7 @@ enum status directml_read_level(const struct json_place *root,
         *out = &level_5_0;
         return STATUS_OK;
     }
-    const char *name = strip(text, "DML_FEATURE_LEVEL_");
+    const char *name = strip_prefix(text, "DML_FEATURE_LEVEL_");
     for (size_t i = 0; i < ARRAY_COUNT(levels); i++) {
         if (strcmp(name, levels[i].name) != 0) {
             continue;
@@ -80,7 +80,7 @@ enum status directml_read_word(const struct json_place *place, const char *name,
     const json_t *field = json_field(place, name);
     const char *text =
         json_string_value(index < 0 ? field : json_array_get(field, (size_t)index));
-    const char *word = text == NULL ? "" : strip(text, words->prefix);
+    const char *word = text == NULL ? "" : strip_prefix(text, words->prefix);
     *second = strcmp(word, words->second) == 0;
     if (*second || strcmp(word, words->first) == 0) {
         return STATUS_OK;
@@ -95,8 +95,8 @@ enum status directml_read_word(const struct json_place *place, const char *name,
 /* ---- the members ---- */
 
 /* An integer member in [0, UINT32_MAX]; *out is untouched if it is absent. */
-static enum status uint_field(const struct json_place *place, const char *name, uint32_t *out,
-                              struct error *err)
+static enum status read_uint(const struct json_place *place, const char *name, uint32_t *out,
+                             struct error *err)
 {
     int64_t value = *out;
     TRY(json_field_int64(place, name, &value, err));
@@ -108,8 +108,8 @@ static enum status uint_field(const struct json_place *place, const char *name, 
 }
 
 /* An array of UINTs, of which the first DIRECTML_DIMS_MAX are kept; *count: how many there are. */
-static enum status uint_list(const struct json_place *place, const char *name, enum status bad,
-                             uint32_t *out, int *count, struct error *err)
+static enum status read_uint_list(const struct json_place *place, const char *name,
+                                  enum status bad, uint32_t *out, int *count, struct error *err)
 {
     int64_t values[LIMIT_RANK];
     TRY(json_field_int64_list(place, name, LIMIT_RANK, values, count, err));
@@ -131,7 +131,7 @@ static enum status read_data_type(const struct json_place *place,
 {
     const char *text = NULL;
     TRY(json_require_string(place, "DataType", &text, err));
-    const char *name = strip(text, "DML_TENSOR_DATA_TYPE_");
+    const char *name = strip_prefix(text, "DML_TENSOR_DATA_TYPE_");
     if (dtype_find(DTYPE_FAMILY_DIRECTML, name, strlen(name), &tensor->dtype)) {
         return STATUS_OK;
     }
@@ -192,13 +192,13 @@ static enum status read_sizes(const struct directml_level *level,
                               struct error *err)
 {
     int count = -1;
-    TRY(uint_list(place, "Sizes", STATUS_INVALID_SHAPE, tensor->sizes, &count, err));
+    TRY(read_uint_list(place, "Sizes", STATUS_INVALID_SHAPE, tensor->sizes, &count, err));
     if (count < 0) {
         return json_field_missing(place, "Sizes", err);
     }
     TRY(check_dims(level, place, count, err));
     uint32_t counted = (uint32_t)count;
-    TRY(uint_field(place, "DimensionCount", &counted, err));
+    TRY(read_uint(place, "DimensionCount", &counted, err));
     if (counted != (uint32_t)count) {
         return json_field_refuse(place, "DimensionCount", -1, STATUS_INVALID_SHAPE, err,
                                  "found %" PRIu32 ", but Sizes has %d dimensions", counted,
@@ -211,12 +211,11 @@ static enum status read_sizes(const struct directml_level *level,
 static enum status read_strides(const struct json_place *place, struct directml_tensor *tensor,
                                 struct error *err)
 {
-    const json_t *strides = json_field(place, "Strides");
-    if (strides == NULL || json_is_null(strides)) {
+    if (json_field_given(place, "Strides") == NULL) {
         return STATUS_OK; /* as with a null pointer: packed */
     }
     int count = 0;
-    TRY(uint_list(place, "Strides", STATUS_INVALID_STRIDES, tensor->strides, &count, err));
+    TRY(read_uint_list(place, "Strides", STATUS_INVALID_STRIDES, tensor->strides, &count, err));
     if ((uint32_t)count != tensor->dims) {
         return json_field_refuse(place, "Strides", -1, STATUS_INVALID_STRIDES, err,
                                  "found %d strides: expected one for each of the %" PRIu32
@@ -349,7 +348,7 @@ static enum status check_tensor(const struct directml_level *level,
 /* ---- the tensor ---- */
 
 /* From {"Type": ..., "Desc": {...}} to its Desc; a plain descriptor stays. */
-static enum status unwrap(struct json_place *place, struct error *err)
+static enum status unwrap_buffer_tensor(struct json_place *place, struct error *err)
 {
     static const char *const known[] = {"Type", "Desc"};
     const char *type = NULL;
@@ -359,7 +358,7 @@ static enum status unwrap(struct json_place *place, struct error *err)
     }
     TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
     TRY(json_require_string(place, "Type", &type, err));
-    if (strcmp(strip(type, "DML_TENSOR_TYPE_"), "BUFFER") != 0) {
+    if (strcmp(strip_prefix(type, "DML_TENSOR_TYPE_"), "BUFFER") != 0) {
         return json_field_refuse(place, "Type", -1, STATUS_INVALID_FIELD, err,
                                  "unknown DML_TENSOR_TYPE \"%.60s\": expected "
                                  "DML_TENSOR_TYPE_BUFFER, the only kind of tensor there is",
@@ -389,14 +388,14 @@ enum status directml_read_tensor(const struct directml_level *level,
     if (place->object == NULL) {
         return json_field_missing(desc, name, err);
     }
-    TRY(unwrap(place, err));
+    TRY(unwrap_buffer_tensor(place, err));
     TRY(json_fields_known(place, known, ARRAY_COUNT(known), err));
     TRY(read_data_type(place, tensor, err));
     TRY(read_flags(place, tensor, err));
     TRY(read_sizes(level, place, tensor, err));
     TRY(read_strides(place, tensor, err));
     TRY(read_total(place, tensor, err));
-    TRY(uint_field(place, "GuaranteedBaseOffsetAlignment", &tensor->alignment, err));
+    TRY(read_uint(place, "GuaranteedBaseOffsetAlignment", &tensor->alignment, err));
     return check_tensor(level, tensor, place, err);
 }
 

@@ -53,7 +53,7 @@ uint64_t dtype_bits(enum dtype dtype, int value)
     return width == 64 ? bits : bits & ((UINT64_C(1) << width) - 1);
 }
 
-static bool same(const char *name, const char *text, size_t length)
+static bool name_is(const char *name, const char *text, size_t length)
 {
     return name != NULL && strlen(name) == length && memcmp(name, text, length) == 0;
 }
@@ -77,9 +77,9 @@ static const char *family_name(enum dtype dtype, enum dtype_family family)
 bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out)
 {
     for (int i = 0; i < DTYPE_COUNT; i++) {
-        if (same(family_name((enum dtype)i, family), text, length) ||
+        if (name_is(family_name((enum dtype)i, family), text, length) ||
             (family == DTYPE_FAMILY_OPENVINO &&
-             same(dtype_rows[i].openvino_type, text, length))) {
+             name_is(dtype_rows[i].openvino_type, text, length))) {
             *out = (enum dtype)i;
             return true;
         }

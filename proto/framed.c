@@ -126,6 +126,15 @@ enum status framed_answer(struct json_writer *w, struct byte_view carry, bool fr
     return STATUS_OK;
 }
 
+struct json_print framed_print(const struct scan_call *call, const void *output, uint64_t bytes)
+{
+    enum dtype dtype = call->desc.dtype;
+    return (struct json_print){.dtype = dtype,
+                               .data = output,
+                               .elements = bytes / dtype_info(dtype)->bytes,
+                               .parallel = call->parallel};
+}
+
 /* ---- one tensor ---- */
 
 enum status framed_tensor_read_shape(struct framed_tensor *tensor, struct error *err)

@@ -53,6 +53,10 @@ MUST_CHECK enum status framed_answer(struct json_writer *w, struct byte_view car
                                      uint64_t payload_bytes, struct answer *answer,
                                      struct error *err);
 
+/* So many bytes of the output as numbers of the tensor's type, one flat array. */
+struct json_print framed_print(const struct scan_call *call, const void *output,
+                               uint64_t bytes);
+
 /* ---- one tensor ---- */
 
 /* Absent if place.object is NULL. */

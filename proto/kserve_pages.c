@@ -34,7 +34,7 @@ void kserve_page_server(struct json_writer *w, const struct kserve_server *serve
                             server->shared_memory ? "system_shared_memory" : NULL));
 }
 
-static json_t *tensor(const char *name, enum dtype dtype, int size)
+static json_t *pack_tensor(const char *name, enum dtype dtype, int size)
 {
     return json_pack("{s:s, s:s, s:[i]}", "name", name, "datatype", dtype_info(dtype)->kserve,
                      "shape", size);
@@ -42,12 +42,13 @@ static json_t *tensor(const char *name, enum dtype dtype, int size)
 
 void kserve_page_model(struct json_writer *w, const struct model *model)
 {
-    json_t *x = tensor(MODEL_INPUT, model->dtype, -1);
-    json_t *inputs = model->axis_input ? json_pack("[o,o]", x, tensor(MODEL_AXIS, DTYPE_I64, 1))
-                                       : json_pack("[o]", x);
+    json_t *x = pack_tensor(MODEL_INPUT, model->dtype, -1);
+    json_t *inputs = model->axis_input
+                         ? json_pack("[o,o]", x, pack_tensor(MODEL_AXIS, DTYPE_I64, 1))
+                         : json_pack("[o]", x);
     put_packed(w, json_pack("{s:s, s:[s], s:s, s:o, s:[o]}", "name", model->name, "versions",
                             MODEL_VERSION, "platform", "tally_opencl", "inputs", inputs,
-                            "outputs", tensor(MODEL_OUTPUT, model->dtype, -1)));
+                            "outputs", pack_tensor(MODEL_OUTPUT, model->dtype, -1)));
 }
 
 void kserve_page_model_ready(struct json_writer *w, const struct model *model, bool ready)
@@ -116,13 +117,14 @@ void kserve_page_config(struct json_writer *w, const struct model *model,
 
 /* ---- statistics, index, shared memory ---- */
 
-static json_t *duration(const struct kserve_duration *duration)
+static json_t *pack_duration(const struct kserve_duration *duration)
 {
     return json_pack("{s:I, s:I}", "count", (json_int_t)duration->count, "ns",
                      (json_int_t)duration->ns);
 }
 
-static json_t *model_stats(const struct model *model, const struct kserve_model_stats *stats)
+static json_t *pack_model_stats(const struct model *model,
+                                const struct kserve_model_stats *stats)
 {
     static const struct kserve_duration none = {.count = 0};
     json_t *batches = json_array();
@@ -131,16 +133,17 @@ static json_t *model_stats(const struct model *model, const struct kserve_model_
         json_array_append_new(batches,
                               json_pack("{s:I, s:o, s:o, s:o}", "batch_size",
                                         (json_int_t)batch->batch_size, "compute_input",
-                                        duration(&batch->compute_input), "compute_infer",
-                                        duration(&batch->compute_infer), "compute_output",
-                                        duration(&batch->compute_output)));
+                                        pack_duration(&batch->compute_input), "compute_infer",
+                                        pack_duration(&batch->compute_infer), "compute_output",
+                                        pack_duration(&batch->compute_output)));
     }
     json_t *sums = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "success", duration(&stats->success),
-        "fail", duration(&stats->fail), "queue", duration(&stats->queue), "compute_input",
-        duration(&stats->compute_input), "compute_infer", duration(&stats->compute_infer),
-        "compute_output", duration(&stats->compute_output), "cache_hit", duration(&none),
-        "cache_miss", duration(&none));
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "success", pack_duration(&stats->success),
+        "fail", pack_duration(&stats->fail), "queue", pack_duration(&stats->queue),
+        "compute_input", pack_duration(&stats->compute_input), "compute_infer",
+        pack_duration(&stats->compute_infer), "compute_output",
+        pack_duration(&stats->compute_output), "cache_hit", pack_duration(&none), "cache_miss",
+        pack_duration(&none));
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:{}, s:o, s:[]}", "name", model->name,
                      "version", MODEL_VERSION, "last_inference",
                      (json_int_t)stats->last_inference_ms, "inference_count",
@@ -155,7 +158,7 @@ void kserve_page_stats(struct json_writer *w, const struct model *model,
     json_t *list = json_array();
     for (size_t i = 0; i < model_count(); i++) {
         if (model == NULL || model == model_at(i)) {
-            json_array_append_new(list, model_stats(model_at(i), &stats[i]));
+            json_array_append_new(list, pack_model_stats(model_at(i), &stats[i]));
         }
     }
     put_packed(w, json_pack("{s:o}", "model_stats", list));
@@ -190,7 +193,7 @@ void kserve_page_shm(struct json_writer *w, const struct kserve_shm_region *regi
 
 /* ---- request bodies ---- */
 
-static bool blank(const char *body, size_t bytes)
+static bool is_blank(const char *body, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         if (strchr(" \t\r\n", body[i]) == NULL || body[i] == '\0') {
@@ -204,7 +207,7 @@ enum status kserve_read_index(const char *body, size_t bytes, bool *only_ready,
                               struct error *err)
 {
     bool value = false;
-    if (blank(body, bytes)) {
+    if (is_blank(body, bytes)) {
         *only_ready = false;
         return STATUS_OK;
     }
@@ -219,18 +222,6 @@ enum status kserve_read_index(const char *body, size_t bytes, bool *only_ready,
         *only_ready = value;
     }
     return status;
-}
-
-static enum status read_size(const struct json_place *root, const char *name, uint64_t *out,
-                             struct error *err)
-{
-    int64_t value = 0;
-    TRY(json_field_int64(root, name, &value, err));
-    if (value < 0) {
-        return json_field_error(root, name, "an integer of 0 or more", err);
-    }
-    *out = (uint64_t)value;
-    return STATUS_OK;
 }
 
 static enum status read_key(const struct json_place *root, struct kserve_shm_region *region,
@@ -249,11 +240,9 @@ static enum status read_shm_root(const struct json_place *root,
                                  struct kserve_shm_region *region, struct error *err)
 {
     TRY(read_key(root, region, err));
-    TRY(read_size(root, "offset", &region->offset, err));
-    if (json_field(root, "byte_size") == NULL) {
-        return json_field_missing(root, "byte_size", err);
-    }
-    return read_size(root, "byte_size", &region->byte_size, err);
+    TRY(json_field_size(root, "offset", &region->offset, err));
+    TRY(json_require(root, "byte_size", err));
+    return json_field_size(root, "byte_size", &region->byte_size, err);
 }
 
 enum status kserve_read_shm(const char *name, const char *body, size_t bytes,

@@ -105,8 +105,8 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
 }
 
 /* A present member that is not null, which no parameter may be. */
-static enum status present(const struct json_place *place, const char *name, bool *found,
-                           struct error *err)
+static enum status find_not_null(const struct json_place *place, const char *name, bool *found,
+                                 struct error *err)
 {
     const json_t *value = json_field(place, name);
     *found = value != NULL;
@@ -120,7 +120,7 @@ static enum status present(const struct json_place *place, const char *name, boo
 static enum status read_bool(const struct json_place *place, const char *name, bool *found,
                              bool *out, struct error *err)
 {
-    TRY(present(place, name, found, err));
+    TRY(find_not_null(place, name, found, err));
     return json_field_bool(place, name, true, out, err);
 }
 
@@ -134,7 +134,7 @@ static enum status read_attributes(const struct json_place *place,
         bool found = false;
         bool flag = false;
         int64_t value = 0;
-        TRY(present(place, row->name, &found, err));
+        TRY(find_not_null(place, row->name, &found, err));
         if (!found) {
             continue;
         }
@@ -153,35 +153,24 @@ static enum status read_attributes(const struct json_place *place,
     return STATUS_OK;
 }
 
-/* A count or size: an integer of 0 or more; *found is false if it is absent. */
+/* A size; *found is false if it is absent. */
 static enum status read_size(const struct json_place *place, const char *name, bool *found,
-                             int64_t *out, struct error *err)
+                             uint64_t *out, struct error *err)
 {
-    int64_t value = 0;
-    TRY(present(place, name, found, err));
-    if (!*found) {
-        return STATUS_OK;
-    }
-    TRY(json_field_int64(place, name, &value, err));
-    if (value < 0) {
-        return json_field_error(place, name, "an integer of 0 or more", err);
-    }
-    *out = value;
-    return STATUS_OK;
+    TRY(find_not_null(place, name, found, err));
+    return json_field_size(place, name, out, err);
 }
 
-/* The same, in which more than 2^63-1 means no less: from 2^53 on every number is whole. */
+/* A count, in which more than 2^63-1 means no less: from 2^53 on every number is whole. */
 static enum status read_count(const struct json_place *place, const char *name, uint64_t *out,
                               struct error *err)
 {
-    bool found = false;
-    int64_t value = INT64_MAX;
-    if (json_real_value(json_field(place, name)) < 0x1p53) {
-        value = 0;
-        TRY(read_size(place, name, &found, &value, err));
+    bool ignored = false;
+    if (json_real_value(json_field(place, name)) >= 0x1p53) {
+        *out = INT64_MAX;
+        return STATUS_OK;
     }
-    *out = (uint64_t)value;
-    return STATUS_OK;
+    return read_size(place, name, &ignored, out, err);
 }
 
 /* The operator keeps nothing between requests: sequence parameters are fine as long as they say
@@ -219,13 +208,10 @@ enum status kserve_read_request_parameters(const struct json_place *root,
                                         "priority",      "sequence_id",        "sequence_start",
                                         "sequence_end"};
     struct json_place place;
-    if (json_is_null(json_field(root, "parameters"))) {
+    if (json_field_given(root, "parameters") == NULL) {
         return STATUS_OK;
     }
     TRY(json_field_object(root, "parameters", &place, err));
-    if (place.object == NULL) {
-        return STATUS_OK;
-    }
     TRY(json_fields_known(&place, known, ARRAY_COUNT(known), err));
     TRY(read_attributes(&place, attributes, err));
     TRY(check_sequence(&place, err));
@@ -240,10 +226,10 @@ static enum status read_window(const struct json_place *place, struct shm_window
 {
     bool found = false;
     const char *region = NULL;
-    int64_t bytes = 0;
-    int64_t offset = 0;
+    uint64_t bytes = 0;
+    uint64_t offset = 0;
     bool has_bytes = false;
-    TRY(present(place, "shared_memory_region", &found, err));
+    TRY(find_not_null(place, "shared_memory_region", &found, err));
     if (found) {
         TRY(json_field_string(place, "shared_memory_region", &region, err));
     }
@@ -261,8 +247,8 @@ static enum status read_window(const struct json_place *place, struct shm_window
                                 "the name of a registered region, 1 to 255 bytes", err);
     }
     (void)snprintf(window->region, sizeof window->region, "%s", region);
-    window->bytes = (uint64_t)bytes;
-    window->offset = (uint64_t)offset;
+    window->bytes = bytes;
+    window->offset = offset;
     return STATUS_OK;
 }
 
@@ -306,13 +292,10 @@ enum status kserve_read_tensor_parameters(const struct json_place *tensor,
                                           struct error *err)
 {
     struct json_place place;
-    if (json_is_null(json_field(tensor, "parameters"))) {
+    if (json_field_given(tensor, "parameters") == NULL) {
         return STATUS_OK;
     }
     TRY(json_field_object(tensor, "parameters", &place, err));
-    if (place.object == NULL) {
-        return STATUS_OK;
-    }
     return kind == KSERVE_OUTPUT ? read_output_parameters(&place, out, err)
                                  : read_input_parameters(&place, out, attributes, err);
 }

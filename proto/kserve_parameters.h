@@ -26,7 +26,7 @@ struct kserve_attributes {
 /* Where a tensor's bytes are, from its parameters. */
 struct kserve_location {
     bool has_binary_size;
-    int64_t binary_size; /* binary_data_size */
+    uint64_t binary_size; /* binary_data_size */
     bool has_binary_data;
     bool binary_data;      /* outputs: binary_data */
     struct shm_window shm; /* region "" if not in shared memory */

@@ -11,6 +11,7 @@
 
 #include "proto/content_guess.h"
 #include "proto/digits.h"
+#include "proto/little_endian.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,15 +24,6 @@ enum {
 };
 
 static const char magic[MAGIC + 1] = "\x93NUMPY";
-
-static uint64_t little_endian(const unsigned char *bytes, int count)
-{
-    uint64_t value = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        value = value << 8 | bytes[i];
-    }
-    return value;
-}
 
 static enum status not_npy(struct byte_view head, struct error *err)
 {
@@ -65,7 +57,7 @@ enum status npy_header_need(struct byte_view head, uint64_t *need, struct error 
         *need = prefix;
         return STATUS_OK;
     }
-    uint64_t length = little_endian(bytes + MAGIC + 2, major == 1 ? 2 : 4);
+    uint64_t length = little_endian_load(bytes + MAGIC + 2, major == 1 ? 2 : 4);
     if (length > LIMIT_NPY_HEADER) {
         return error_set(err, STATUS_INVALID_NPY,
                          "the NPY header has %llu bytes, at most %d are taken",
@@ -89,7 +81,7 @@ static void skip_space(struct cursor *c)
 }
 
 /* Take `token` if it is next. */
-static bool take(struct cursor *c, const char *token)
+static bool take_token(struct cursor *c, const char *token)
 {
     size_t length = strlen(token);
     skip_space(c);
@@ -130,7 +122,7 @@ static bool take_string(struct cursor *c, struct byte_view *out)
     return true;
 }
 
-static bool equals(struct byte_view text, const char *word)
+static bool view_is(struct byte_view text, const char *word)
 {
     return text.count == strlen(word) && memcmp(text.bytes, word, text.count) == 0;
 }
@@ -172,7 +164,7 @@ static enum status parse_descr(struct byte_view descr, struct npy_header *out,
     }
     for (int i = 0; i < DTYPE_COUNT; i++) {
         const struct dtype_info *info = dtype_info((enum dtype)i);
-        if (info->npy != NULL && equals(type, info->npy + 1)) {
+        if (info->npy != NULL && view_is(type, info->npy + 1)) {
             out->dtype = (enum dtype)i;
             out->byte_swap = order == '>' && info->bytes > 1;
             return STATUS_OK;
@@ -202,13 +194,13 @@ static enum status parse_descr_value(struct cursor *c, struct npy_header *out,
 
 static enum status parse_order(struct cursor *c, struct npy_header *out, struct error *err)
 {
-    if (take(c, "True")) {
+    if (take_token(c, "True")) {
         out->fortran_order = true;
         return STATUS_OK;
     }
     out->fortran_order = false;
-    return take(c, "False") ? STATUS_OK
-                            : syntax_error(c, "True or False for fortran_order", err);
+    return take_token(c, "False") ? STATUS_OK
+                                  : syntax_error(c, "True or False for fortran_order", err);
 }
 
 /* A decimal size; Python 2 wrote long ones as 3L. */
@@ -233,10 +225,10 @@ static enum status parse_shape(struct cursor *c, struct npy_header *out, struct 
     static const char expected[] = "a tuple of sizes such as (3, 4) for shape";
     bool comma = true;
     out->rank = 0;
-    if (!take(c, "(")) {
+    if (!take_token(c, "(")) {
         return syntax_error(c, expected, err);
     }
-    while (!take(c, ")")) {
+    while (!take_token(c, ")")) {
         if (out->rank == LIMIT_RANK) {
             return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
                                    "the NPY shape has more than %d dimensions", LIMIT_RANK);
@@ -245,7 +237,7 @@ static enum status parse_shape(struct cursor *c, struct npy_header *out, struct 
             return syntax_error(c, expected, err);
         }
         out->rank++;
-        comma = take(c, ",");
+        comma = take_token(c, ",");
     }
     if (out->rank == 1 && !comma) {
         return syntax_error(c, "a comma in a shape of one dimension, (3,),", err);
@@ -262,19 +254,19 @@ enum {
 
 static int key_of(struct byte_view name)
 {
-    if (equals(name, "descr")) {
+    if (view_is(name, "descr")) {
         return KEY_DESCR;
     }
-    if (equals(name, "fortran_order")) {
+    if (view_is(name, "fortran_order")) {
         return KEY_ORDER;
     }
-    return equals(name, "shape") ? KEY_SHAPE : 0;
+    return view_is(name, "shape") ? KEY_SHAPE : 0;
 }
 
 static enum status parse_value(struct cursor *c, int key, struct npy_header *out,
                                struct error *err)
 {
-    if (!take(c, ":")) {
+    if (!take_token(c, ":")) {
         return syntax_error(c, "':'", err);
     }
     if (key == KEY_DESCR) {
@@ -306,15 +298,15 @@ static enum status parse_dict(struct cursor *c, struct npy_header *out, struct e
 {
     int seen = 0;
     bool comma = true;
-    if (!take(c, "{")) {
+    if (!take_token(c, "{")) {
         return syntax_error(c, "'{'", err);
     }
-    while (!take(c, "}")) {
+    while (!take_token(c, "}")) {
         if (!comma) {
             return syntax_error(c, "',' or '}'", err);
         }
         TRY(parse_entry(c, out, &seen, err));
-        comma = take(c, ",");
+        comma = take_token(c, ",");
     }
     skip_space(c);
     if (c->p != c->end) {
@@ -372,7 +364,6 @@ size_t npy_header_print(enum dtype dtype, const int64_t *sizes, int rank,
     memcpy(text, magic, MAGIC);
     text[MAGIC] = 1;
     text[MAGIC + 1] = 0;
-    text[MAGIC + 2] = (char)((whole - SHORT_PREFIX) & 0xFF);
-    text[MAGIC + 3] = (char)((whole - SHORT_PREFIX) >> 8);
+    little_endian_store(text + MAGIC + 2, 2, whole - SHORT_PREFIX);
     return whole;
 }

@@ -24,11 +24,11 @@ enum status_category status_category(enum status status)
     return status_rows[status].category;
 }
 
-static void fill(struct error *err, enum status status, const char *field, const char *format,
-                 va_list args) PRINTF_LIKE(4, 0);
+static void error_fill(struct error *err, enum status status, const char *field,
+                       const char *format, va_list args) PRINTF_LIKE(4, 0);
 
-static void fill(struct error *err, enum status status, const char *field, const char *format,
-                 va_list args)
+static void error_fill(struct error *err, enum status status, const char *field,
+                       const char *format, va_list args)
 {
     if (err == NULL || err->status != STATUS_OK) {
         return;
@@ -42,7 +42,7 @@ enum status(error_set)(struct error *err, enum status status, const char *format
 {
     va_list args;
     va_start(args, format);
-    fill(err, status, "", format, args);
+    error_fill(err, status, "", format, args);
     va_end(args);
     return status;
 }
@@ -52,7 +52,7 @@ enum status(error_set_field)(struct error *err, enum status status, const char *
 {
     va_list args;
     va_start(args, format);
-    fill(err, status, field, format, args);
+    error_fill(err, status, field, format, args);
     va_end(args);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "client/cli/terminal.h"
 #include "client/text.h"
+#include "proto/little_endian.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,16 +51,7 @@ struct npz_stream {
     unsigned char packed[PACKED_BYTES];
 };
 
-static uint64_t get(const char *at, int bytes)
-{
-    uint64_t value = 0;
-    for (int i = bytes; i > 0; i--) {
-        value = value << 8 | (unsigned char)at[i - 1];
-    }
-    return value;
-}
-
-static int damaged(const struct source *source)
+static int refuse_damaged(const struct source *source)
 {
     return complain(EXIT_USAGE,
                     "%s is not an NPZ file that is understood: it is damaged, or was "
@@ -83,23 +75,23 @@ static int read_directory(struct source *source, char **directory, uint64_t *byt
         end--;
     }
     if (end < 0) {
-        return damaged(source);
+        return refuse_damaged(source);
     }
-    *bytes = get(tail + end + 12, 4);
-    uint64_t offset = get(tail + end + 16, 4);
+    *bytes = little_endian_load(tail + end + 12, 4);
+    uint64_t offset = little_endian_load(tail + end + 16, 4);
     if (end >= LOCATOR_BYTES && memcmp(tail + end - LOCATOR_BYTES, "PK\6\7", 4) == 0) {
-        const uint64_t at = get(tail + end - LOCATOR_BYTES + 8, 8);
+        const uint64_t at = little_endian_load(tail + end - LOCATOR_BYTES + 8, 8);
         if (source->bytes < sizeof wide || at > source->bytes - sizeof wide) {
-            return damaged(source);
+            return refuse_damaged(source);
         }
         if (source_read(source, at, wide, sizeof wide) != 0) {
             return EXIT_LOCAL;
         }
-        *bytes = get(wide + 40, 8);
-        offset = get(wide + 48, 8);
+        *bytes = little_endian_load(wide + 40, 8);
+        offset = little_endian_load(wide + 48, 8);
     }
     if (*bytes > DIRECTORY_MOST || offset > source->bytes || *bytes > source->bytes - offset) {
-        return damaged(source);
+        return refuse_damaged(source);
     }
     *directory = malloc(*bytes + 1);
     if (*directory == NULL) {
@@ -113,12 +105,12 @@ static void read_extra(const char *extra, uint64_t count, struct npz_member *mem
 {
     uint64_t *const wide[] = {&member->bytes, &member->packed_bytes, &member->offset};
     while (count >= 4) {
-        uint64_t size = get(extra + 2, 2);
+        uint64_t size = little_endian_load(extra + 2, 2);
         size = size < count - 4 ? size : count - 4;
         const char *at = extra + 4;
-        for (int i = 0; get(extra, 2) == EXTRA_64 && i < 3; i++) {
+        for (int i = 0; little_endian_load(extra, 2) == EXTRA_64 && i < 3; i++) {
             if (*wide[i] == UINT32_MAX && extra + 4 + size >= at + 8) {
-                *wide[i] = get(at, 8);
+                *wide[i] = little_endian_load(at, 8);
                 at += 8;
             }
         }
@@ -136,20 +128,20 @@ static bool next_member(const char *directory, uint64_t bytes, uint64_t *at,
         return false;
     }
     const char *entry = directory + *at;
-    const uint64_t name = get(entry + 28, 2);
-    const uint64_t extra = get(entry + 30, 2);
-    const uint64_t whole = ENTRY_BYTES + name + extra + get(entry + 32, 2);
+    const uint64_t name = little_endian_load(entry + 28, 2);
+    const uint64_t extra = little_endian_load(entry + 30, 2);
+    const uint64_t whole = ENTRY_BYTES + name + extra + little_endian_load(entry + 32, 2);
     if (whole > bytes - *at) {
         return false;
     }
     *member = (struct npz_member){.name = entry + ENTRY_BYTES,
                                   .name_bytes = name,
-                                  .flags = (unsigned)get(entry + 8, 2),
-                                  .method = (unsigned)get(entry + 10, 2),
-                                  .crc = (uint32_t)get(entry + 16, 4),
-                                  .packed_bytes = get(entry + 20, 4),
-                                  .bytes = get(entry + 24, 4),
-                                  .offset = get(entry + 42, 4)};
+                                  .flags = (unsigned)little_endian_load(entry + 8, 2),
+                                  .method = (unsigned)little_endian_load(entry + 10, 2),
+                                  .crc = (uint32_t)little_endian_load(entry + 16, 4),
+                                  .packed_bytes = little_endian_load(entry + 20, 4),
+                                  .bytes = little_endian_load(entry + 24, 4),
+                                  .offset = little_endian_load(entry + 42, 4)};
     read_extra(entry + ENTRY_BYTES + name, extra, member);
     const size_t tail = sizeof ending - 1;
     if (name > tail && memcmp(member->name + name - tail, ending, tail) == 0) {
@@ -171,7 +163,7 @@ static bool is_named(const struct npz_member *member, const char *name)
 }
 
 /* The array of that name, or the only one. */
-static int choose(const struct source *source, const char *directory, uint64_t bytes,
+static int choose_member(const struct source *source, const char *directory, uint64_t bytes,
                   const char *name, struct npz_member *chosen)
 {
     char names[NAMES_TEXT] = "";
@@ -223,16 +215,17 @@ static int open_member(struct source *source, const struct npz_member *member)
 {
     char local[LOCAL_BYTES];
     if (source->bytes < sizeof local || member->offset > source->bytes - sizeof local) {
-        return damaged(source);
+        return refuse_damaged(source);
     }
     if (source_read(source, member->offset, local, sizeof local) != 0) {
         return EXIT_LOCAL;
     }
-    const uint64_t at = member->offset + sizeof local + get(local + 26, 2) + get(local + 28, 2);
+    const uint64_t at = member->offset + sizeof local + little_endian_load(local + 26, 2) +
+                        little_endian_load(local + 28, 2);
     if (memcmp(local, "PK\3\4", 4) != 0 || at > source->bytes ||
         member->packed_bytes > source->bytes - at ||
         (member->method == STORED && member->packed_bytes != member->bytes)) {
-        return damaged(source);
+        return refuse_damaged(source);
     }
     if ((member->flags & ENCRYPTED) != 0 ||
         (member->method != STORED && member->method != DEFLATED)) {
@@ -257,7 +250,7 @@ int npz_open(struct source *source, const char *name)
     struct npz_member member = {.name = NULL};
     int status = read_directory(source, &directory, &bytes);
     if (status == EXIT_DONE) {
-        status = choose(source, directory, bytes, name, &member);
+        status = choose_member(source, directory, bytes, name, &member);
     }
     if (status == EXIT_DONE) {
         status = open_member(source, &member);

@@ -33,9 +33,10 @@ struct builder {
     size_t carry_at; /* place of its stand-in in the skeleton */
 };
 
-static enum status append(struct builder *b, const char *text, size_t bytes, struct error *err)
+static enum status append_skeleton(struct builder *builder, const char *text, size_t bytes,
+                                   struct error *err)
 {
-    if (bytes > LIMIT_JSON_SKELETON - b->skeleton_bytes) {
+    if (bytes > LIMIT_JSON_SKELETON - builder->skeleton_bytes) {
         return error_set(err, STATUS_TOO_LARGE,
                          "the JSON outside of \"data\" arrays is longer than %d KiB, which no "
                          "setting changes: numbers of tensors belong under \"data\"",
@@ -44,36 +45,37 @@ static enum status append(struct builder *b, const char *text, size_t bytes, str
     if (bytes == 0) {
         return STATUS_OK;
     }
-    size_t need = b->skeleton_bytes + bytes;
-    if (need > b->skeleton_capacity) {
+    size_t need = builder->skeleton_bytes + bytes;
+    if (need > builder->skeleton_capacity) {
         size_t capacity = need * 2; /* no overflow: the limit is far below */
-        char *grown = arena_take(&b->arena, capacity);
+        char *grown = arena_take(&builder->arena, capacity);
         if (grown == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
         }
-        if (b->skeleton_bytes > 0) {
-            memcpy(grown, b->skeleton, b->skeleton_bytes);
+        if (builder->skeleton_bytes > 0) {
+            memcpy(grown, builder->skeleton, builder->skeleton_bytes);
         }
-        b->skeleton = grown;
-        b->skeleton_capacity = capacity;
+        builder->skeleton = grown;
+        builder->skeleton_capacity = capacity;
     }
-    memcpy(b->skeleton + b->skeleton_bytes, text, bytes);
-    b->skeleton_bytes = need;
+    memcpy(builder->skeleton + builder->skeleton_bytes, text, bytes);
+    builder->skeleton_bytes = need;
     return STATUS_OK;
 }
 
 /* Where to stop looking: so much text outside of arrays is refused. */
-static size_t limit_of(const struct builder *b)
+static size_t search_limit(const struct builder *builder)
 {
-    size_t left = b->bytes - b->copied;
-    return b->copied + (left <= LIMIT_JSON_SKELETON ? left : LIMIT_JSON_SKELETON + 1);
+    size_t left = builder->bytes - builder->copied;
+    return builder->copied + (left <= LIMIT_JSON_SKELETON ? left : LIMIT_JSON_SKELETON + 1);
 }
 
 /* Place of what is no space, or where to stop looking. */
-static size_t skip_space(const struct builder *b, size_t at)
+static size_t skip_space(const struct builder *builder, size_t at)
 {
-    size_t limit = limit_of(b);
-    while (at < limit && strchr(" \t\r\n", b->text[at]) != NULL && b->text[at] != '\0') {
+    size_t limit = search_limit(builder);
+    while (at < limit && strchr(" \t\r\n", builder->text[at]) != NULL &&
+           builder->text[at] != '\0') {
         at++;
     }
     return at;
@@ -81,20 +83,20 @@ static size_t skip_space(const struct builder *b, size_t at)
 
 /* Place after the string whose opening quote is at `at`; where to stop looking if it has no end
  * before. */
-static size_t skip_string(const struct builder *b, size_t at)
+static size_t skip_string(const struct builder *builder, size_t at)
 {
-    size_t limit = limit_of(b);
+    size_t limit = search_limit(builder);
     for (size_t p = at + 1; p < limit; p++) {
-        if (b->text[p] == '"') {
+        if (builder->text[p] == '"') {
             return p + 1;
         }
-        p += b->text[p] == '\\';
+        p += builder->text[p] == '\\';
     }
     return limit;
 }
 
 /* Character at text[*at] of a string, \u escapes of ASCII resolved, anything else as -1. */
-static int next_char(const char *text, size_t end, size_t *at)
+static int read_string_char(const char *text, size_t end, size_t *at)
 {
     char c = text[(*at)++];
     if (c != '\\') {
@@ -116,11 +118,11 @@ static int next_char(const char *text, size_t end, size_t *at)
 }
 
 /* True if the string text[at..end), without quotes, spells the name. */
-static bool spells(const char *text, size_t at, size_t end, const char *name)
+static bool string_spells(const char *text, size_t at, size_t end, const char *name)
 {
     size_t matched = 0;
     while (at < end && name[matched] != '\0') {
-        if (next_char(text, end, &at) != name[matched]) {
+        if (read_string_char(text, end, &at) != name[matched]) {
             return false;
         }
         matched++;
@@ -129,147 +131,152 @@ static bool spells(const char *text, size_t at, size_t end, const char *name)
 }
 
 /* Room for one more array. */
-static enum status add_array(struct builder *b, struct error *err)
+static enum status reserve_array(struct builder *builder, struct error *err)
 {
-    if (b->array_count == LIMIT_TENSORS) {
+    if (builder->array_count == LIMIT_TENSORS) {
         return error_set(err, STATUS_INVALID_JSON,
                          "the request holds more than %d \"data\" arrays", LIMIT_TENSORS);
     }
-    if (b->array_count < b->array_room) {
+    if (builder->array_count < builder->array_room) {
         return STATUS_OK;
     }
     /* Nearly every request has one; a record is large. */
-    int room = b->array_room == 0 ? 1 : LIMIT_TENSORS;
-    struct json_array *grown = arena_take(&b->arena, (size_t)room * sizeof *grown);
+    int room = builder->array_room == 0 ? 1 : LIMIT_TENSORS;
+    struct json_array *grown = arena_take(&builder->arena, (size_t)room * sizeof *grown);
     if (grown == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
     }
-    if (b->array_count > 0) {
-        memcpy(grown, b->arrays, (size_t)b->array_count * sizeof *grown);
+    if (builder->array_count > 0) {
+        memcpy(grown, builder->arrays, (size_t)builder->array_count * sizeof *grown);
     }
-    b->arrays = grown;
-    b->array_room = room;
+    builder->arrays = grown;
+    builder->array_room = room;
     return STATUS_OK;
 }
 
 /* Measure the array whose '[' is at `at` and put its stand-in into the skeleton. */
-static enum status cut(struct builder *b, size_t at, struct error *err)
+static enum status cut_array(struct builder *builder, size_t at, struct error *err)
 {
     char stand_in[8] = {'[', 0};
-    TRY(add_array(b, err));
-    TRY(append(b, b->text + b->copied, at - b->copied, err));
-    struct json_array *array = &b->arrays[b->array_count];
-    TRY(json_tensor_measure(b->text + at, b->bytes - at, b->parallel, array, err));
-    int k = b->array_count++;
+    TRY(reserve_array(builder, err));
+    TRY(append_skeleton(builder, builder->text + builder->copied, at - builder->copied, err));
+    struct json_array *array = &builder->arrays[builder->array_count];
+    TRY(json_tensor_measure(builder->text + at, builder->bytes - at, builder->parallel, array,
+                            err));
+    int k = builder->array_count++;
     size_t n = 1;
     if (k >= 10) {
         stand_in[n++] = (char)('0' + k / 10);
     }
     stand_in[n++] = (char)('0' + k % 10);
     stand_in[n++] = ']';
-    b->skeleton_at[k] = b->skeleton_bytes;
-    b->at = at + array->cut.bytes;
-    b->copied = b->at;
-    return append(b, stand_in, n, err);
+    builder->skeleton_at[k] = builder->skeleton_bytes;
+    builder->at = at + array->cut.bytes;
+    builder->copied = builder->at;
+    return append_skeleton(builder, stand_in, n, err);
 }
 
 /* Take the string whose opening quote is at `at` as the carry, and put an empty one into the
  * skeleton. One that holds a quote is no base64, and is left to jansson. */
-static enum status cut_carry(struct builder *b, size_t at, struct error *err)
+static enum status cut_carry(struct builder *builder, size_t at, struct error *err)
 {
-    const char *text = b->text + at + 1;
-    const char *quote = memchr(text, '"', b->bytes - at - 1);
+    const char *text = builder->text + at + 1;
+    const char *quote = memchr(text, '"', builder->bytes - at - 1);
     if (quote == NULL || (quote > text && quote[-1] == '\\')) {
         return STATUS_OK;
     }
-    enum status status = append(b, b->text + b->copied, at + 1 - b->copied, err);
-    b->carry = (struct json_cut){text, (size_t)(quote - text)};
-    b->carry_at = b->skeleton_bytes;
-    b->copied = (size_t)(quote - b->text);
-    b->at = b->copied + 1;
+    enum status status = append_skeleton(builder, builder->text + builder->copied,
+                                         at + 1 - builder->copied, err);
+    builder->carry = (struct json_cut){text, (size_t)(quote - text)};
+    builder->carry_at = builder->skeleton_bytes;
+    builder->copied = (size_t)(quote - builder->text);
+    builder->at = builder->copied + 1;
     return status;
 }
 
-/* The string at b->at, and the array or the carry that it may be the key of. */
-static enum status string(struct builder *b, struct error *err)
+/* The string at builder->at, and the array or the carry that it may be the key of. */
+static enum status read_string(struct builder *builder, struct error *err)
 {
-    size_t begin = b->at + 1;
-    b->at = skip_string(b, b->at);
-    if (b->at >= limit_of(b)) {
+    size_t begin = builder->at + 1;
+    builder->at = skip_string(builder, builder->at);
+    if (builder->at >= search_limit(builder)) {
         return STATUS_OK;
     }
-    const bool data = spells(b->text, begin, b->at - 1, "data");
-    const bool carry = b->depth == 1 && spells(b->text, begin, b->at - 1, "carry");
+    const bool data = string_spells(builder->text, begin, builder->at - 1, "data");
+    const bool carry =
+        builder->depth == 1 && string_spells(builder->text, begin, builder->at - 1, "carry");
     if (!data && !carry) {
         return STATUS_OK;
     }
-    size_t colon = skip_space(b, b->at);
-    if (colon >= limit_of(b) || b->text[colon] != ':') {
+    size_t colon = skip_space(builder, builder->at);
+    if (colon >= search_limit(builder) || builder->text[colon] != ':') {
         return STATUS_OK;
     }
-    size_t value = skip_space(b, colon + 1);
-    if (value >= limit_of(b) || b->text[value] != (data ? '[' : '"')) {
+    size_t value = skip_space(builder, colon + 1);
+    if (value >= search_limit(builder) || builder->text[value] != (data ? '[' : '"')) {
         return STATUS_OK;
     }
-    return data ? cut(b, value, err) : cut_carry(b, value, err);
+    return data ? cut_array(builder, value, err) : cut_carry(builder, value, err);
 }
 
 /* Place in the text of a place in the skeleton. */
-static size_t original(const struct builder *b, size_t at)
+static size_t place_in_text(const struct builder *builder, size_t at)
 {
-    size_t moved = b->carry.text != NULL && b->carry_at < at ? b->carry.bytes : 0;
-    for (int k = 0; k < b->array_count && b->skeleton_at[k] < at; k++) {
+    size_t moved =
+        builder->carry.text != NULL && builder->carry_at < at ? builder->carry.bytes : 0;
+    for (int k = 0; k < builder->array_count && builder->skeleton_at[k] < at; k++) {
         size_t stand_in = k < 10 ? 3 : 4;
-        moved += b->arrays[k].cut.bytes - stand_in;
+        moved += builder->arrays[k].cut.bytes - stand_in;
     }
     return at + moved;
 }
 
-static enum status build(struct builder *b, struct error *err)
+static enum status build_skeleton(struct builder *builder, struct error *err)
 {
-    while (b->at < b->bytes) {
-        char c = b->text[b->at];
+    while (builder->at < builder->bytes) {
+        char c = builder->text[builder->at];
         if (c == '"') {
-            TRY(string(b, err));
+            TRY(read_string(builder, err));
             continue;
         }
-        b->at++;
-        b->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-        if (b->depth > LIMIT_JSON_DEPTH) {
+        builder->at++;
+        builder->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        if (builder->depth > LIMIT_JSON_DEPTH) {
             return error_set(err, STATUS_INVALID_JSON,
                              "the JSON is nested more than %d levels deep", LIMIT_JSON_DEPTH);
         }
-        if (b->at - b->copied > LIMIT_JSON_SKELETON) {
-            break; /* append() says so */
+        if (builder->at - builder->copied > LIMIT_JSON_SKELETON) {
+            break; /* append_skeleton() says so */
         }
     }
-    return append(b, b->text + b->copied, b->at - b->copied, err);
+    return append_skeleton(builder, builder->text + builder->copied,
+                           builder->at - builder->copied, err);
 }
 
 /* jansson takes the nodes of a tree from the arena of the document that this thread reads just
  * now, so that they cost no call of malloc() each and go back together. It tells "no memory"
  * from "no JSON" in most places only, and loses the rest of a long string without a word: what
  * counts is whether an allocation failed while it parsed. */
-static _Thread_local struct arena *filling; /* NULL: no document is being read */
+static _Thread_local struct arena *tree_arena; /* NULL: no document is being read */
 static _Thread_local bool allocation_failed;
 
-static void *allocate(size_t bytes)
+static void *tree_malloc(size_t bytes)
 {
-    void *block = filling != NULL ? arena_take(filling, bytes) : malloc(bytes);
+    void *block = tree_arena != NULL ? arena_take(tree_arena, bytes) : malloc(bytes);
     allocation_failed = allocation_failed || block == NULL;
     return block;
 }
 
-static void deallocate(void *block)
+static void tree_free(void *block)
 {
-    if (filling == NULL) {
+    if (tree_arena == NULL) {
         free(block);
     }
 }
 
 static void take_over_allocations(void)
 {
-    json_set_alloc_funcs(allocate, deallocate);
+    json_set_alloc_funcs(tree_malloc, tree_free);
 }
 
 static void watch_allocations(void)
@@ -293,18 +300,18 @@ char *json_doc_dump(const json_t *value)
 /* The skeleton as jansson takes it: to an integer that may not fit into 64 bits, which it refuses, an
  * exponent makes no difference, but that it becomes a number of the other kind, and the field that
  * it is for can say what it expects. False: no memory. */
-static bool widen_integers(struct builder *b)
+static bool widen_integers(struct builder *builder)
 {
     enum {
         LEAST = 19 /* digits of 2^63 */
     };
-    char *text = allocate(2 * b->skeleton_bytes);
+    char *text = tree_malloc(2 * builder->skeleton_bytes);
     size_t used = 0;
     size_t digits = 0; /* of the number that ends here; SIZE_MAX: it is no integer */
     bool quoted = false;
-    for (size_t at = 0; text != NULL && at < b->skeleton_bytes; at++) {
-        const char c = b->skeleton[at];
-        const bool escape = quoted && c == '\\' && at + 1 < b->skeleton_bytes;
+    for (size_t at = 0; text != NULL && at < builder->skeleton_bytes; at++) {
+        const char c = builder->skeleton[at];
+        const bool escape = quoted && c == '\\' && at + 1 < builder->skeleton_bytes;
         if (!quoted && c >= '0' && c <= '9') {
             digits += digits != SIZE_MAX;
         } else if (!quoted && c != '\0' && strchr("+.eE", c) != NULL) {
@@ -319,38 +326,40 @@ static bool widen_integers(struct builder *b)
         quoted = quoted != (c == '"');
         text[used++] = c;
         if (escape) {
-            text[used++] = b->skeleton[++at];
+            text[used++] = builder->skeleton[++at];
         }
     }
     if (text != NULL) {
-        b->skeleton = text;
-        b->skeleton_bytes = used;
+        builder->skeleton = text;
+        builder->skeleton_bytes = used;
     }
     return text != NULL;
 }
 
-static json_t *load_skeleton(const struct builder *b, json_error_t *trouble)
+static json_t *load_skeleton(const struct builder *builder, json_error_t *trouble)
 {
-    return json_loadb(b->skeleton, b->skeleton_bytes, JSON_REJECT_DUPLICATES, trouble);
+    return json_loadb(builder->skeleton, builder->skeleton_bytes, JSON_REJECT_DUPLICATES,
+                      trouble);
 }
 
-static enum status load(struct builder *b, json_t **out, struct error *err)
+static enum status parse_skeleton(struct builder *builder, json_t **out, struct error *err)
 {
     json_error_t trouble;
     json_error_t again;
     watch_allocations();
-    filling = &b->arena;
-    json_t *root = load_skeleton(b, &trouble);
+    tree_arena = &builder->arena;
+    json_t *root = load_skeleton(builder, &trouble);
     if (root == NULL && json_error_code(&trouble) == json_error_numeric_overflow &&
-        widen_integers(b)) {
-        root = load_skeleton(b, &again);
+        widen_integers(builder)) {
+        root = load_skeleton(builder, &again);
     }
-    filling = NULL;
+    tree_arena = NULL;
     if (allocation_failed) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
     }
     if (root == NULL) {
-        size_t place = trouble.position > 0 ? original(b, (size_t)trouble.position) : 0;
+        size_t place =
+            trouble.position > 0 ? place_in_text(builder, (size_t)trouble.position) : 0;
         if (json_error_code(&trouble) == json_error_null_character) {
             return error_set(err, STATUS_INVALID_JSON,
                              "a string in the body holds \\u0000, which none here may: leave "
@@ -370,36 +379,38 @@ static enum status load(struct builder *b, json_t **out, struct error *err)
     return STATUS_OK;
 }
 
-static enum status parse(struct builder *b, struct json_doc *doc, struct error *err)
+static enum status make_doc(struct builder *builder, struct json_doc *doc, struct error *err)
 {
-    if (b->skeleton == NULL || memchr(b->skeleton, '\0', b->skeleton_bytes) != NULL) {
+    if (builder->skeleton == NULL ||
+        memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
         /* jansson skips some */
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is not valid JSON: it holds a NUL byte");
     }
     json_t *root = NULL;
-    TRY(load(b, &root, err));
+    TRY(parse_skeleton(builder, &root, err));
     if (!json_is_object(root)) {
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is valid JSON, but not an object: expected {...}");
     }
     *doc = (struct json_doc){.root = root,
-                             .arrays = b->arrays,
-                             .array_count = b->array_count,
-                             .carry = b->carry,
-                             .arena = b->arena};
-    b->arena = (struct arena){.chunks = NULL};
+                             .arrays = builder->arrays,
+                             .array_count = builder->array_count,
+                             .carry = builder->carry,
+                             .arena = builder->arena};
+    builder->arena = (struct arena){.chunks = NULL};
     return STATUS_OK;
 }
 
 /* A body that does not begin like an object. Not read any further: a long one would otherwise
  * be searched for "data" to its end, and called too long outside of that. */
-static enum status not_an_object(const struct builder *b, size_t first, struct error *err)
+static enum status refuse_no_object(const struct builder *builder, size_t first,
+                                    struct error *err)
 {
     enum {
         SHOWN = 24
     };
-    enum content_kind kind = content_guess(b->text, b->bytes);
+    enum content_kind kind = content_guess(builder->text, builder->bytes);
     if (kind == CONTENT_JSON) {
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is an array, not an object: put it into one, such as "
@@ -412,33 +423,33 @@ static enum status not_an_object(const struct builder *b, size_t first, struct e
     }
     char shown[SHOWN];
     size_t count = 0;
-    for (; count < SHOWN && first + count < b->bytes; count++) {
-        char c = b->text[first + count];
+    for (; count < SHOWN && first + count < builder->bytes; count++) {
+        char c = builder->text[first + count];
         shown[count] = (char)(c >= ' ' && c < 0x7F ? c : '.');
     }
     return error_set(err, STATUS_INVALID_JSON,
                      "the body is no JSON object: it begins with '%.*s%s', expected '{'",
-                     (int)count, shown, first + count < b->bytes ? "..." : "");
+                     (int)count, shown, first + count < builder->bytes ? "..." : "");
 }
 
 enum status json_doc_parse(const char *text, size_t bytes, const struct parallel *parallel,
                            struct json_doc *doc, struct error *err)
 {
-    struct builder b = {.text = text, .bytes = bytes, .parallel = parallel};
+    struct builder builder = {.text = text, .bytes = bytes, .parallel = parallel};
     enum status status = STATUS_OK;
-    size_t first = skip_space(&b, 0);
+    size_t first = skip_space(&builder, 0);
     if (first == bytes) {
         return error_set(err, STATUS_INVALID_JSON, "the body is empty, expected a JSON object");
     }
-    size_t second = skip_space(&b, first + 1);
+    size_t second = skip_space(&builder, first + 1);
     if (text[first] != '{' || (second < bytes && text[second] == '\'')) {
-        return not_an_object(&b, first, err);
+        return refuse_no_object(&builder, first, err);
     }
-    status = build(&b, err);
+    status = build_skeleton(&builder, err);
     if (status == STATUS_OK) {
-        status = parse(&b, doc, err);
+        status = make_doc(&builder, doc, err);
     }
-    arena_release(&b.arena);
+    arena_release(&builder.arena);
     return status;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Append what fits; returns the end. */
-static size_t append(char path[JSON_PATH_MAX], size_t used, const char *text)
+static size_t append_path(char path[JSON_PATH_MAX], size_t used, const char *text)
 {
     size_t bytes = strnlen(text, JSON_PATH_MAX - 1 - used);
     memcpy(path + used, text, bytes);
@@ -22,21 +22,21 @@ static size_t append(char path[JSON_PATH_MAX], size_t used, const char *text)
 void json_path_of(const struct json_place *place, const char *name, int index,
                   char path[JSON_PATH_MAX])
 {
-    size_t used = append(path, 0, place->path);
-    used = append(path, used, used > 0 ? "." : "");
-    used = append(path, used, name);
+    size_t used = append_path(path, 0, place->path);
+    used = append_path(path, used, used > 0 ? "." : "");
+    used = append_path(path, used, name);
     if (index >= 0) {
         char number[NUMBER_ROOM];
         const int64_t value = index;
         (void)number_print(DTYPE_I64, &value, number);
-        used = append(path, used, "[");
-        used = append(path, used, number);
-        (void)append(path, used, "]");
+        used = append_path(path, used, "[");
+        used = append_path(path, used, number);
+        (void)append_path(path, used, "]");
     }
 }
 
 /* What a value is, for people: `the string "abc"`, `3.5`, `an array`. */
-static void describe(const json_t *value, char text[NUMBER_ROOM])
+static void describe_value(const json_t *value, char text[NUMBER_ROOM])
 {
     enum {
         SIZE = NUMBER_ROOM
@@ -73,7 +73,7 @@ static enum status value_error(const json_t *value, const char *path, enum statu
                                const char *expected, struct error *err)
 {
     char found[NUMBER_ROOM] = "";
-    describe(value, found);
+    describe_value(value, found);
     return error_set_field(err, status, path, "%s is %s, expected %s", path, found, expected);
 }
 
@@ -147,6 +147,17 @@ const json_t *json_field(const struct json_place *place, const char *name)
     return json_object_get(place->object, name);
 }
 
+const json_t *json_field_given(const struct json_place *place, const char *name)
+{
+    const json_t *value = json_field(place, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+enum status json_require(const struct json_place *place, const char *name, struct error *err)
+{
+    return json_field(place, name) != NULL ? STATUS_OK : json_field_missing(place, name, err);
+}
+
 static bool is_whole(double real)
 {
     return fpclassify(real - trunc(real)) == FP_ZERO;
@@ -188,6 +199,18 @@ enum status json_field_int64(const struct json_place *place, const char *name, i
     if (!json_integer_of(value, out)) {
         return json_field_error(place, name, integer_expected(value), err);
     }
+    return STATUS_OK;
+}
+
+enum status json_field_size(const struct json_place *place, const char *name, uint64_t *out,
+                            struct error *err)
+{
+    int64_t value = (int64_t)*out;
+    TRY(json_field_int64(place, name, &value, err));
+    if (value < 0) {
+        return json_field_error(place, name, "an integer of 0 or more", err);
+    }
+    *out = (uint64_t)value;
     return STATUS_OK;
 }
 
@@ -236,8 +259,8 @@ enum status json_field_string(const struct json_place *place, const char *name,
 enum status json_require_string(const struct json_place *place, const char *name,
                                 const char **out, struct error *err)
 {
-    return json_field(place, name) == NULL ? json_field_missing(place, name, err)
-                                           : json_field_string(place, name, out, err);
+    TRY(json_require(place, name, err));
+    return json_field_string(place, name, out, err);
 }
 
 enum status json_field_int64_list(const struct json_place *place, const char *name, int max,

@@ -54,12 +54,23 @@ MUST_CHECK enum status json_fields_known(const struct json_place *place,
 /* The raw value, NULL if absent. */
 const json_t *json_field(const struct json_place *place, const char *name);
 
+/* The same where null counts as absent: some clients write out what they do not give. */
+const json_t *json_field_given(const struct json_place *place, const char *name);
+
+/* MISSING_FIELD unless there is a field `name`. */
+MUST_CHECK enum status json_require(const struct json_place *place, const char *name,
+                                    struct error *err);
+
 /* The integer that a value is, written as one (3) or with a point or an exponent (3.0, 3e0) if
  * it is below 2^53; false if it is none. value may be NULL. */
 bool json_integer_of(const json_t *value, int64_t *out);
 
 MUST_CHECK enum status json_field_int64(const struct json_place *place, const char *name,
                                         int64_t *out, struct error *err);
+
+/* An integer of 0 or more. */
+MUST_CHECK enum status json_field_size(const struct json_place *place, const char *name,
+                                       uint64_t *out, struct error *err);
 
 /* true, false; `lenient` takes 0, 1 and the strings "true", "false", "0", "1" too. */
 MUST_CHECK enum status json_field_bool(const struct json_place *place, const char *name,

@@ -39,7 +39,7 @@ static uint64_t bits_of(__m128i matches, int part)
     return (uint64_t)(unsigned)_mm_movemask_epi8(matches) << (16 * part);
 }
 
-static void classify(const char *bytes, struct masks *out)
+static void classify_block(const char *bytes, struct masks *out)
 {
     struct masks m = {0, 0, 0};
     for (int part = 0; part < 4; part++, bytes += 16) {
@@ -57,7 +57,7 @@ static void classify(const char *bytes, struct masks *out)
     *out = m;
 }
 #else
-static void classify(const char *bytes, struct masks *out)
+static void classify_block(const char *bytes, struct masks *out)
 {
     struct masks m = {0, 0, 0};
     for (int i = 0; i < BLOCK; i++) {
@@ -71,18 +71,18 @@ static void classify(const char *bytes, struct masks *out)
 #endif
 
 /* The masks of the block at `at`; bytes past the end count as none of all that. */
-static void load(const struct walk *walk, size_t at, struct masks *out)
+static void load_masks(const struct walk *walk, size_t at, struct masks *out)
 {
     if (walk->bytes - at >= BLOCK) {
-        classify(walk->text + at, out);
+        classify_block(walk->text + at, out);
         return;
     }
     char padded[BLOCK] = {0};
     memcpy(padded, walk->text + at, walk->bytes - at);
-    classify(padded, out);
+    classify_block(padded, out);
 }
 
-static uint64_t below(int bit)
+static uint64_t bits_below(int bit)
 {
     return ((uint64_t)1 << bit) - 1;
 }
@@ -93,7 +93,7 @@ static bool is_space(char c)
 }
 
 /* Path of the open array at depth `depth`, and of its element `index` if that is >= 0. */
-static void blame(const struct walk *walk, int depth, int64_t index)
+static void name_place(const struct walk *walk, int depth, int64_t index)
 {
     struct json_array *array = walk->array;
     size_t used = 0;
@@ -116,7 +116,7 @@ static void blame(const struct walk *walk, int depth, int64_t index)
 static void set_ragged_depth(struct walk *walk, int depth, int64_t index)
 {
     if (!walk->array->ragged) {
-        blame(walk, depth, index);
+        name_place(walk, depth, index);
     }
 }
 
@@ -169,7 +169,7 @@ static void check_size(struct walk *walk, uint64_t size)
     if (*expected < 0) {
         *expected = (int64_t)size;
     } else if ((uint64_t)*expected != size && !array->ragged) {
-        blame(walk, walk->depth, -1);
+        name_place(walk, walk->depth, -1);
         array->found = size;
         array->expected = (uint64_t)*expected;
     }
@@ -210,14 +210,15 @@ static size_t skip_string(struct walk *walk, size_t at)
 
 /* Look at the marks of the block at *at, and move *at to what is to be looked at next: the next
  * block, or the byte after a string or after the whole array (depth 0). */
-static enum status step(struct walk *walk, size_t *at, const struct masks *m, struct error *err)
+static enum status walk_block(struct walk *walk, size_t *at, const struct masks *m,
+                              struct error *err)
 {
     uint64_t commas = m->comma;
     for (uint64_t marks = m->mark; marks != 0; marks &= marks - 1) {
         int bit = __builtin_ctzll(marks);
         size_t place = *at + (size_t)bit;
-        walk->commas[walk->depth] += (uint64_t)__builtin_popcountll(commas & below(bit));
-        commas &= ~below(bit);
+        walk->commas[walk->depth] += (uint64_t)__builtin_popcountll(commas & bits_below(bit));
+        commas &= ~bits_below(bit);
         enum status status = STATUS_OK;
         switch (walk->text[place]) {
         case '[':
@@ -237,7 +238,7 @@ static enum status step(struct walk *walk, size_t *at, const struct masks *m, st
             return status;
         }
         if (walk->depth == 0 || walk->text[*at + (size_t)bit] == '"') {
-            walk->array->integers &= (m->fraction & below(bit)) == 0;
+            walk->array->integers &= (m->fraction & bits_below(bit)) == 0;
             *at = place + 1;
             return STATUS_OK;
         }
@@ -312,8 +313,8 @@ static enum status walk_on(struct walk *walk, size_t *at, size_t stop, struct er
         return STATUS_OK;
     }
     struct masks m;
-    load(walk, *at, &m);
-    return step(walk, at, &m, err);
+    load_masks(walk, *at, &m);
+    return walk_block(walk, at, &m, err);
 }
 
 enum status json_tensor_measure(const char *text, size_t bytes, const struct parallel *parallel,

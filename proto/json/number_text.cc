@@ -24,13 +24,13 @@ using number_token::digit;
 using number_token::digits_at;
 using number_token::EXACT_DIGITS;
 using number_token::exponent_at;
-using number_token::scan;
-using number_token::scan_plain;
+using number_token::plain_token_at;
 using number_token::token;
+using number_token::token_at;
 using number_token::whole_value;
 
 /* Power of ten of the first digit that counts; false if all are zero. */
-bool magnitude(const token &t, int64_t *power)
+bool leading_power(const token &t, int64_t *power)
 {
     int64_t places = 0; /* digits from the first that counts up to the point */
     bool counts = false;
@@ -62,7 +62,7 @@ template <typename T> bool read_long(const token &t, T *value)
     if (result.ec == std::errc::result_out_of_range) {
         int64_t power = 0;
         *value = 0;
-        return !magnitude(t, &power) || power < 0; /* far below: zero */
+        return !leading_power(t, &power) || power < 0; /* far below: zero */
     }
     return *value <= std::numeric_limits<T>::max();
 }
@@ -88,7 +88,7 @@ __attribute__((always_inline)) inline bool read_native(const token &t, typename 
  * the middle of two float16 or bfloat16, at least 2^-134. */
 constexpr int MIDDLE_DIGITS = 140;
 
-int compare(const token &t, double value)
+int compare_exactly(const token &t, double value)
 {
     char exact[MIDDLE_DIGITS + 32];
     char *end = std::to_chars(exact, exact + sizeof exact, value, std::chars_format::scientific,
@@ -98,10 +98,10 @@ int compare(const token &t, double value)
     token middle = {exact, end, 0, 0, 0};
     int64_t text_power = 0;
     int64_t value_power = 0;
-    if (!magnitude(t, &text_power)) {
+    if (!leading_power(t, &text_power)) {
         return -1;
     }
-    magnitude(middle, &value_power);
+    leading_power(middle, &value_power);
     if (text_power != value_power) {
         return text_power < value_power ? -1 : 1;
     }
@@ -136,7 +136,7 @@ bool rounds_up(const token &t, double value, uint64_t rest, uint64_t half, bool 
         return rest > half;
     }
     bool exact = t.exponent == 0 && t.digits <= EXACT_DIGITS && t.mantissa < uint64_t{1} << 53;
-    int side = exact ? 0 : compare(t, value);
+    int side = exact ? 0 : compare_exactly(t, value);
     return side > 0 || (side == 0 && odd);
 }
 
@@ -208,7 +208,7 @@ const char *read_float(const char *text, const char *end, void *out, enum number
 {
     bool negative = *text == '-';
     token t;
-    if (!scan(text + negative, end, &t)) {
+    if (!token_at(text + negative, end, &t)) {
         return refuse(NUMBER_SYNTAX, result);
     }
     if (t.end - text > LIMIT_NUMBER_BYTES) {
@@ -228,7 +228,7 @@ template <typename F> struct plain_float {
     {
         token t;
         bool negative = false;
-        return scan_plain(text, from, &t, &negative) && store_float<F>(t, negative, out)
+        return plain_token_at(text, from, &t, &negative) && store_float<F>(t, negative, out)
                    ? t.end
                    : nullptr;
     }
@@ -236,7 +236,7 @@ template <typename F> struct plain_float {
 
 /* More than 19 digits fit only in uint64, and only from 10^19 to 2^64 - 1. A longer run, or one
  * that wrapped, cannot look like that. */
-inline bool wraps(const char *begin, int64_t digits, uint64_t magnitude)
+inline bool has_wrapped(const char *begin, int64_t digits, uint64_t magnitude)
 {
     return digits > 19 &&
            (digits > 20 || *begin != '1' || magnitude < UINT64_C(10000000000000000000));
@@ -260,7 +260,7 @@ __attribute__((noinline, cold)) const char *read_whole(const char *text, const c
     bool negative = *text == '-';
     token t;
     uint64_t magnitude = 0;
-    if (!scan(text + negative, end, &t)) {
+    if (!token_at(text + negative, end, &t)) {
         return refuse(NUMBER_SYNTAX, result);
     }
     if (t.end - text > LIMIT_NUMBER_BYTES) {
@@ -301,7 +301,7 @@ const char *read_int(const char *text, const char *end, void *out, enum number_r
     if (p - text > LIMIT_NUMBER_BYTES) {
         return refuse(NUMBER_TOO_LONG, result);
     }
-    if (!in_range<T>(negative, magnitude) || wraps(begin, p - begin, magnitude)) {
+    if (!in_range<T>(negative, magnitude) || has_wrapped(begin, p - begin, magnitude)) {
         return refuse(NUMBER_RANGE, result);
     }
     T value = static_cast<T>(negative ? 0 - magnitude : magnitude);
@@ -462,7 +462,7 @@ struct digit_text {
 };
 
 /* The digits of a number of type F. */
-template <typename F> inline void spell(const decimal::digits &d, digit_text *out)
+template <typename F> inline void spell_digits(const decimal::digits &d, digit_text *out)
 {
     constexpr bool wide = F::MOST_DIGITS > 9;
     constexpr int digits = wide ? 17 : 9;
@@ -586,7 +586,7 @@ template <typename F> char *print_floats(const void *values, uint64_t count, cha
         }
         for (uint64_t i = 0; i < few; i++) {
             if (__builtin_expect(numbers[i].digits > 0, 1)) {
-                spell<F>(numbers[i], &texts[i]);
+                spell_digits<F>(numbers[i], &texts[i]);
             }
         }
         for (uint64_t i = 0; i < few; i++, from += sizeof(bits)) {
@@ -632,7 +632,7 @@ template <typename T> char *print_integers(const void *values, uint64_t count, c
     return out;
 }
 
-/* Bits of NaN and infinity; `top` is the sign. */
+/* NaN and infinity. */
 template <typename F> void store_special(bool negative, bool nan, void *out)
 {
     using bits = typename F::bits;

@@ -108,7 +108,7 @@ inline int64_t significant(const char *begin, const char *end, int64_t digits)
 }
 
 /* Fills *out from an unsigned JSON number; false if it is none. */
-inline bool scan(const char *text, const char *limit, token *out)
+inline bool token_at(const char *text, const char *limit, token *out)
 {
     const char *p = text;
     uint64_t mantissa = 0;
@@ -148,7 +148,7 @@ inline bool scan(const char *text, const char *limit, token *out)
     return true;
 }
 
-constexpr int PLAIN_BYTES = 64; /* of text that scan_plain() may look at */
+constexpr int PLAIN_BYTES = 64; /* of text that plain_token_at() may look at */
 constexpr uint64_t DIGIT_BITS = 0x0F0F0F0F0F0F0F0F;
 
 /* Bit i: byte i of the 32 at p is no digit. */
@@ -220,10 +220,10 @@ inline uint64_t up_to_sixteen(const char *end, int count)
 #endif
 }
 
-/* As scan(), with the sign, of "[-]digits.digits" and perhaps an exponent, with at most eight
+/* As token_at(), with the sign, of "[-]digits.digits" and perhaps an exponent, with at most eight
  * digits before the point and EXACT_DIGITS in all. Text can be read from `from` on. */
-__attribute__((always_inline)) inline bool scan_plain(const char *text, const char *from,
-                                                      token *out, bool *minus)
+__attribute__((always_inline)) inline bool plain_token_at(const char *text, const char *from,
+                                                          token *out, bool *minus)
 {
     uint32_t other = other_than_digits(text);
     bool negative = other & 1;

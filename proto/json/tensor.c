@@ -39,7 +39,7 @@ static const char *step_after(const char *p, const char *end)
     return p + (left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES);
 }
 
-static void take_step(struct cursor *c, const char *p)
+static void step_or_give_up(struct cursor *c, const char *p)
 {
     c->next_step = step_after(p, c->end);
     c->given_up = !parallel_step(c->read->parallel);
@@ -52,7 +52,7 @@ static inline const char *skip_space(struct cursor *c, const char *p)
     while ((*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') && !c->given_up) {
         p++;
         if (p == c->next_step) {
-            take_step(c, p);
+            step_or_give_up(c, p);
         }
     }
     return p;
@@ -79,7 +79,7 @@ static void element_path(const struct json_read *read, uint64_t element, char *p
 }
 
 /* What stands at p, cut short and made printable. */
-static void excerpt(const char *p, const char *end, char text[EXCERPT + 4])
+static void make_excerpt(const char *p, const char *end, char text[EXCERPT + 4])
 {
     size_t n = 0;
     while (n < EXCERPT && p + n < end && strchr(",]} \n\r\t", p[n]) == NULL) {
@@ -150,7 +150,7 @@ static enum status element_error(const struct cursor *c, const char *p,
         return parallel_given_up(err);
     }
     element_path(c->read, c->element, path, sizeof path);
-    excerpt(p, c->end, found);
+    make_excerpt(p, c->end, found);
     unsigned long long n = c->element;
     switch (reason) {
     case NUMBER_FRACTION:
@@ -184,7 +184,7 @@ static enum status separator_error(const struct cursor *c, const char *p, struct
         return parallel_given_up(err);
     }
     element_path(c->read, before, path, sizeof path);
-    excerpt(p, c->end, found);
+    make_excerpt(p, c->end, found);
     return error_set_field(err, STATUS_INVALID_DATA, path,
                            "after element %llu stands '%s', expected ',' or ']'",
                            (unsigned long long)before, found);
@@ -310,13 +310,13 @@ static inline const char *read_element(const struct cursor *c, number_reader rea
 static inline bool may_go_on(struct cursor *c, const char *p)
 {
     if (p >= c->next_step) {
-        take_step(c, p);
+        step_or_give_up(c, p);
     }
     return !c->given_up;
 }
 
 /* The status of the error that is set. */
-static enum status refused(const struct cursor *c)
+static enum status refusal_status(const struct cursor *c)
 {
     return c->given_up ? STATUS_CLIENT_GONE : STATUS_INVALID_DATA;
 }
@@ -352,7 +352,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
             c.element += count;
         }
         if (p == NULL) {
-            return refused(&c);
+            return refusal_status(&c);
         }
         const char *where = p;
         p = next_element(&c, p, &where);
@@ -424,7 +424,7 @@ static int odometer_step(struct odometer *o, uint64_t run)
     return closed;
 }
 
-static char *repeat(char *out, char c, int count)
+static char *put_repeated(char *out, char c, int count)
 {
     for (int i = 0; i < count; i++) {
         out[i] = c;
@@ -438,7 +438,7 @@ static char *print_items(struct odometer *o, const char *value, size_t size,
 {
     uint64_t i = range[0];
     if (i == 0) {
-        out = repeat(out, '[', o->rank);
+        out = put_repeated(out, '[', o->rank);
     }
     while (i < range[1]) {
         uint64_t run = (uint64_t)(o->sizes[o->rank - 1] - o->index[o->rank - 1]);
@@ -448,11 +448,11 @@ static char *print_items(struct odometer *o, const char *value, size_t size,
         i += run;
         int closed = odometer_step(o, run);
         if (closed > 0) {
-            out = repeat(out - 1, ']', closed);
+            out = put_repeated(out - 1, ']', closed);
         }
         if (closed > 0 && closed < o->rank) {
             *out++ = ',';
-            out = repeat(out, '[', closed);
+            out = put_repeated(out, '[', closed);
         }
     }
     return out;

@@ -67,7 +67,7 @@ char *json_writer_take(struct json_writer *w, size_t *bytes)
 }
 
 /* Room for `bytes` more and a NUL: doubling, so that appending is linear. */
-static bool grow(struct json_writer *w, size_t bytes)
+static bool grow_text(struct json_writer *w, size_t bytes)
 {
     size_t need = 0;
     if (!w->growing || __builtin_add_overflow(w->bytes, bytes, &need) ||
@@ -95,7 +95,7 @@ char *json_writer_space(struct json_writer *w, size_t bytes)
         return NULL;
     }
     if (w->capacity <= w->bytes || w->capacity - w->bytes - 1 < bytes) {
-        w->failed = !grow(w, bytes);
+        w->failed = !grow_text(w, bytes);
     }
     return w->failed ? NULL : w->text + w->bytes;
 }
@@ -108,7 +108,7 @@ void json_writer_advance(struct json_writer *w, size_t bytes)
     }
 }
 
-static void put(struct json_writer *w, const char *text, size_t bytes)
+static void put_bytes(struct json_writer *w, const char *text, size_t bytes)
 {
     char *to = json_writer_space(w, bytes);
     if (to != NULL) {
@@ -120,7 +120,7 @@ static void put(struct json_writer *w, const char *text, size_t bytes)
 void json_writer_begin_value(struct json_writer *w)
 {
     if (w->need_comma) {
-        put(w, ",", 1);
+        put_bytes(w, ",", 1);
     }
     w->need_comma = true;
 }
@@ -128,39 +128,39 @@ void json_writer_begin_value(struct json_writer *w)
 void json_writer_raw(struct json_writer *w, const char *text, size_t bytes)
 {
     json_writer_begin_value(w);
-    put(w, text, bytes);
+    put_bytes(w, text, bytes);
 }
 
-static void begin(struct json_writer *w, const char *bracket)
+static void open_bracket(struct json_writer *w, const char *bracket)
 {
     json_writer_raw(w, bracket, 1);
     w->need_comma = false;
 }
 
-static void end(struct json_writer *w, const char *bracket)
+static void close_bracket(struct json_writer *w, const char *bracket)
 {
-    put(w, bracket, 1);
+    put_bytes(w, bracket, 1);
     w->need_comma = true;
 }
 
 void json_writer_begin_object(struct json_writer *w)
 {
-    begin(w, "{");
+    open_bracket(w, "{");
 }
 
 void json_writer_end_object(struct json_writer *w)
 {
-    end(w, "}");
+    close_bracket(w, "}");
 }
 
 void json_writer_begin_array(struct json_writer *w)
 {
-    begin(w, "[");
+    open_bracket(w, "[");
 }
 
 void json_writer_end_array(struct json_writer *w)
 {
-    end(w, "]");
+    close_bracket(w, "]");
 }
 
 /* Length of the valid UTF-8 sequence at s[0..left), 0 if there is none. The rows are those of
@@ -224,9 +224,9 @@ static void put_escaped(struct json_writer *w, unsigned char c)
     static const char hex[] = "0123456789abcdef";
     char letter = short_escape(c);
     if (letter != 0) {
-        put(w, (const char[]){'\\', letter}, 2);
+        put_bytes(w, (const char[]){'\\', letter}, 2);
     } else {
-        put(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        put_bytes(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
     }
 }
 
@@ -244,22 +244,22 @@ void json_writer_string_n(struct json_writer *w, const char *text, size_t bytes)
         while (run < bytes && is_plain(s[run])) {
             run++;
         }
-        put(w, text + i, run - i);
+        put_bytes(w, text + i, run - i);
         i = run;
         if (i == bytes) {
             break;
         }
         size_t length = utf8_sequence(s + i, bytes - i);
         if (length == 0) {
-            put(w, "\xEF\xBF\xBD", 3);
+            put_bytes(w, "\xEF\xBF\xBD", 3);
         } else if (length == 1) {
             put_escaped(w, s[i]);
         } else {
-            put(w, text + i, length);
+            put_bytes(w, text + i, length);
         }
         i += length > 0 ? length : 1;
     }
-    put(w, "\"", 1);
+    put_bytes(w, "\"", 1);
 }
 
 void json_writer_string(struct json_writer *w, const char *text)
@@ -270,7 +270,7 @@ void json_writer_string(struct json_writer *w, const char *text)
 void json_writer_key(struct json_writer *w, const char *name)
 {
     json_writer_string(w, name);
-    put(w, ":", 1);
+    put_bytes(w, ":", 1);
     w->need_comma = false;
 }
 
@@ -296,15 +296,6 @@ void json_writer_bool(struct json_writer *w, bool value)
     json_writer_raw(w, value ? "true" : "false", value ? 4 : 5);
 }
 
-void json_writer_int_list(struct json_writer *w, const int64_t *values, int count)
-{
-    json_writer_begin_array(w);
-    for (int i = 0; i < count; i++) {
-        json_writer_int(w, values[i]);
-    }
-    json_writer_end_array(w);
-}
-
 void json_writer_member_string(struct json_writer *w, const char *key, const char *text)
 {
     json_writer_key(w, key);
@@ -326,8 +317,11 @@ void json_writer_member_bool(struct json_writer *w, const char *key, bool value)
 void json_writer_member_int_list(struct json_writer *w, const char *key, const int64_t *values,
                                  int count)
 {
-    json_writer_key(w, key);
-    json_writer_int_list(w, values, count);
+    json_writer_member_array(w, key);
+    for (int i = 0; i < count; i++) {
+        json_writer_int(w, values[i]);
+    }
+    json_writer_end_array(w);
 }
 
 void json_writer_member_object(struct json_writer *w, const char *key)

@@ -63,7 +63,6 @@ void json_writer_string_n(struct json_writer *w, const char *text, size_t bytes)
 void json_writer_int(struct json_writer *w, int64_t value);
 void json_writer_uint(struct json_writer *w, uint64_t value);
 void json_writer_bool(struct json_writer *w, bool value);
-void json_writer_int_list(struct json_writer *w, const int64_t *values, int count);
 
 /* A key and its value; of an object or an array the beginning. */
 void json_writer_member_string(struct json_writer *w, const char *key, const char *text);

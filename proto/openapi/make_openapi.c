@@ -62,7 +62,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void die(const char *form
 
 /* ---- reading ---- */
 
-static json_t *load(const char *path)
+static json_t *load_file(const char *path)
 {
     json_error_t error;
     json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
@@ -73,7 +73,7 @@ static json_t *load(const char *path)
 }
 
 /* Add the part of a file to what the files before it had. */
-static void gather(json_t *all, json_t *file, const char *part, const char *path)
+static void gather_part(json_t *all, json_t *file, const char *part, const char *path)
 {
     const char *name = NULL;
     json_t *value = NULL;
@@ -94,16 +94,16 @@ static void gather_file(json_t *file, const char *path)
     {
         json_object_set(operation, "tag", json_object_get(file, "tag"));
     }
-    gather(operations, file, "operations", path);
-    gather(parameters, file, "parameters", path);
-    gather(schemas, file, "schemas", path);
-    gather(headers, file, "headers", path);
+    gather_part(operations, file, "operations", path);
+    gather_part(parameters, file, "parameters", path);
+    gather_part(schemas, file, "schemas", path);
+    gather_part(headers, file, "headers", path);
 }
 
 /* ---- names ---- */
 
 /* The part called name; it counts as used. */
-static json_t *find(json_t *all, const char *part, const char *name)
+static json_t *find_part(json_t *all, const char *part, const char *name)
 {
     char mark[TEXT_ROOM];
     json_t *found = json_object_get(all, name);
@@ -115,7 +115,7 @@ static json_t *find(json_t *all, const char *part, const char *name)
     return found;
 }
 
-static void all_used(json_t *all, const char *part)
+static void check_all_used(json_t *all, const char *part)
 {
     const char *name = NULL;
     json_t *value = NULL;
@@ -129,15 +129,15 @@ static void all_used(json_t *all, const char *part)
     }
 }
 
-static json_t *reference(const char *part, const char *name)
+static json_t *make_reference(const char *part, const char *name)
 {
     return json_pack("{s:o}", "$ref", json_sprintf("#/components/%s/%s", part, name));
 }
 
 static json_t *schema_reference(const char *name)
 {
-    (void)find(schemas, "schema", name);
-    return reference("schemas", name);
+    (void)find_part(schemas, "schema", name);
+    return make_reference("schemas", name);
 }
 
 /* Set the values of an enum from a table of the product's, for "enum": "dtypes" and the like,
@@ -173,7 +173,7 @@ static void add_names(json_t *schema, const char *list)
 }
 
 /* A description: text, or lines of it. NULL where nothing is said. */
-static json_t *describe(json_t *said)
+static json_t *make_description(json_t *said)
 {
     json_t *lines = json_object_get(said, "description");
     if (!json_is_array(lines)) {
@@ -193,7 +193,7 @@ static json_t *describe(json_t *said)
 
 /* A copy in which every abbreviation is written out. Examples are left as they are. */
 /* NOLINTNEXTLINE(misc-no-recursion): the fragments are ours */
-static json_t *expand(const json_t *value)
+static json_t *expand_schemas(const json_t *value)
 {
     const char *key = NULL;
     size_t i = 0;
@@ -205,7 +205,7 @@ static json_t *expand(const json_t *value)
         json_t *copy = json_array();
         json_array_foreach(value, i, child)
         {
-            json_array_append_new(copy, expand(child));
+            json_array_append_new(copy, expand_schemas(child));
         }
         return copy;
     }
@@ -216,17 +216,17 @@ static json_t *expand(const json_t *value)
     json_object_foreach((json_t *)value, key, child)
     {
         if (strcmp(key, "$ref") == 0) {
-            json_t *target = expand(child);
+            json_t *target = expand_schemas(child);
             json_object_update(copy, target);
             json_decref(target);
         } else if (strcmp(key, "description") == 0) {
-            json_object_set_new(copy, key, describe((json_t *)value));
+            json_object_set_new(copy, key, make_description((json_t *)value));
         } else if (strcmp(key, "enum") == 0 && json_is_string(child)) {
             add_names(copy, json_string_value(child));
         } else if (strncmp(key, "example", strlen("example")) == 0) {
             json_object_set_new(copy, key, json_deep_copy(child));
         } else {
-            json_object_set_new(copy, key, expand(child));
+            json_object_set_new(copy, key, expand_schemas(child));
         }
     }
     return copy;
@@ -247,7 +247,7 @@ static json_t *make_content(json_t *said)
         }
         json_object_set_new(content, type,
                             json_object_size(value) > 0
-                                ? expand(value)
+                                ? expand_schemas(value)
                                 : json_pack("{s:{s:s,s:s,s:s}}", "schema", "type", "string",
                                             "format", "binary", "contentMediaType", type));
     }
@@ -256,12 +256,12 @@ static json_t *make_content(json_t *said)
 
 static void add_header(json_t *list, const char *name)
 {
-    json_object_set_new(list, name, expand(find(headers, "header", name)));
+    json_object_set_new(list, name, expand_schemas(find_part(headers, "header", name)));
 }
 
 static json_t *make_answer(json_t *said, bool timed)
 {
-    json_t *answer = json_pack("{s:o,s:{}}", "description", describe(said), "headers");
+    json_t *answer = json_pack("{s:o,s:{}}", "description", make_description(said), "headers");
     json_t *list = json_object_get(answer, "headers");
     size_t i = 0;
     json_t *name = NULL;
@@ -285,11 +285,11 @@ static json_t *make_answer(json_t *said, bool timed)
 
 static void add_error(json_t *answers, const char *http_status)
 {
-    json_t *error = find(json_object_get(service, "errors"), "error", http_status);
+    json_t *error = find_part(json_object_get(service, "errors"), "error", http_status);
     if (json_object_get(answers, http_status) == NULL) {
         json_object_set_new(
             answers, http_status,
-            reference("responses", json_string_value(json_object_get(error, "name"))));
+            make_reference("responses", json_string_value(json_object_get(error, "name"))));
     }
 }
 
@@ -322,8 +322,8 @@ static json_t *make_answers(json_t *said, bool tensor)
 
 static void add_parameter(json_t *list, const char *name)
 {
-    (void)find(parameters, "parameter", name);
-    json_array_append_new(list, reference("parameters", name));
+    (void)find_part(parameters, "parameter", name);
+    json_array_append_new(list, make_reference("parameters", name));
 }
 
 static json_t *make_parameters(json_t *said, const char *path, bool tensor)
@@ -355,7 +355,7 @@ static json_t *make_operation(json_t *said, const char *path, bool tensor)
 {
     const char *like = json_string_value(json_object_get(said, "like"));
     if (like != NULL) {
-        json_t *merged = json_copy(find(operations, "operation", like));
+        json_t *merged = json_copy(find_part(operations, "operation", like));
         json_object_update(merged, said);
         said = merged;
     }
@@ -367,7 +367,7 @@ static json_t *make_operation(json_t *said, const char *path, bool tensor)
         die("the operation of %s lacks id, summary or, in its file, tag", path);
     }
     if (json_object_get(said, "description") != NULL) {
-        json_object_set_new(operation, "description", describe(said));
+        json_object_set_new(operation, "description", make_description(said));
     }
     json_t *body = json_object_get(said, "body");
     if (body != NULL) {
@@ -440,7 +440,7 @@ static void add_route(json_t *paths, char *line)
          method = strtok_r(NULL, ",", &rest)) {
         const char *key = find_operation(method, pattern);
         const char *path = strchr(key, ' ') + 1;
-        json_t *operation = make_operation(find(operations, "operation", key), path,
+        json_t *operation = make_operation(find_part(operations, "operation", key), path,
                                            strcmp(kind, "tensor") == 0);
         add_security(operation, scopes);
         if (json_object_get(paths, path) == NULL) {
@@ -500,24 +500,24 @@ int main(int argc, char **argv)
     schemas = json_object();
     headers = json_object();
     used = json_object();
-    service = load(argv[2]);
+    service = load_file(argv[2]);
     for (int i = 2; i < argc; i++) {
-        gather_file(i == 2 ? service : load(argv[i]), argv[i]);
+        gather_file(i == 2 ? service : load_file(argv[i]), argv[i]);
     }
-    json_t *document = expand(json_object_get(service, "document"));
+    json_t *document = expand_schemas(json_object_get(service, "document"));
     json_object_set_new(json_object_get(document, "info"), "version",
                         json_string(TALLY_VERSION));
     json_object_set_new(document, "paths", make_paths(argv[1]));
     json_object_set_new(document, "components",
-                        json_pack("{s:o,s:o,s:o,s:O}", "schemas", expand(schemas), "parameters",
-                                  expand(parameters), "responses", make_responses(),
-                                  "securitySchemes",
+                        json_pack("{s:o,s:o,s:o,s:O}", "schemas", expand_schemas(schemas),
+                                  "parameters", expand_schemas(parameters), "responses",
+                                  make_responses(), "securitySchemes",
                                   json_object_get(service, "securitySchemes")));
-    all_used(operations, "operation");
-    all_used(parameters, "parameter");
-    all_used(headers, "header");
-    all_used(json_object_get(service, "errors"), "error");
-    all_used(schemas, "schema");
+    check_all_used(operations, "operation");
+    check_all_used(parameters, "parameter");
+    check_all_used(headers, "header");
+    check_all_used(json_object_get(service, "errors"), "error");
+    check_all_used(schemas, "schema");
     if (json_dumpf(document, stdout, JSON_INDENT(1)) != 0 || fflush(stdout) != 0) {
         die("cannot write the document");
     }

@@ -77,7 +77,7 @@ enum status body_reserve(struct request *request, uint64_t bytes, struct error *
 }
 
 static enum status refuse_too_large(const struct request *request, uint64_t bytes,
-                                    const char *what, struct error *err)
+                                    struct error *err)
 {
     char limit[32];
     char has[64] = "is longer than it may be";
@@ -85,7 +85,7 @@ static enum status refuse_too_large(const struct request *request, uint64_t byte
     if (bytes > 0) {
         (void)snprintf(has, sizeof has, "has %" PRIu64 " bytes", bytes);
     }
-    return error_set(err, STATUS_TOO_LARGE, "the %s %s, over %s, %s", what, has, limit,
+    return error_set(err, STATUS_TOO_LARGE, "the body %s, over %s, %s", has, limit,
                      request->codec == NULL
                          ? "the limit of this path"
                          : "the server's --max-body-bytes: " CONFIG_LESS_ADVICE);
@@ -188,7 +188,7 @@ enum status body_begin(struct request *request, struct error *err)
         request->codec == NULL ? BODY_PAGE_BYTES : request->server->config->max_body_bytes;
     request->codec_request.body_bytes = unknown ? -1 : declared;
     if ((uint64_t)declared > body->limit) {
-        return refuse_too_large(request, (uint64_t)declared, "body", err);
+        return refuse_too_large(request, (uint64_t)declared, err);
     }
     if (packed && unknown) {
         TRY(inflate_create(body->coding, body->limit, &body->inflate, err));
@@ -402,7 +402,7 @@ static enum status land_bytes(void *context, const void *data, size_t count, str
     const char *bytes = data;
     body->unpacked += count;
     if (body->unpacked > body->limit) {
-        return refuse_too_large(request, 0, "body", err);
+        return refuse_too_large(request, 0, err);
     }
     while (count > 0) {
         size_t used = count;
