@@ -264,8 +264,8 @@ void async_close(struct async *async)
     async_free(async);
 }
 
-static enum tally_status enqueue(struct async *async, struct cumsum_call *cumsum,
-                                 struct tally_error *err)
+static enum tally_status enqueue_call(struct async *async, struct cumsum_call *cumsum,
+                                      struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
     int limit = async->client->options.async_queue;
@@ -311,7 +311,7 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
     if (status == TALLY_OK) {
         cumsum->done = done;
         cumsum->call = call_create(client, &cumsum->spec, err);
-        status = cumsum->call == NULL ? TALLY_OUT_OF_MEMORY : enqueue(async, cumsum, err);
+        status = cumsum->call == NULL ? TALLY_OUT_OF_MEMORY : enqueue_call(async, cumsum, err);
     }
     if (status != TALLY_OK) {
         submitted_free(cumsum);

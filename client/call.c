@@ -327,7 +327,7 @@ enum tally_status call_prepare(struct call *call, CURL *easy)
 }
 
 /* Leave nothing of the call behind in a connection that goes back to the pool. */
-static void detach(struct call *call)
+static void detach_connection(struct call *call)
 {
     (void)curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, NULL);
     (void)curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, NULL);
@@ -442,7 +442,7 @@ static bool worth_a_retry(const struct call *call)
 }
 
 /* After call->error: whether to try again, and when. */
-static enum call_verdict decide(struct call *call, bool reused, int64_t retry_after_ms)
+static enum call_verdict decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
 {
     const struct tally_options *options = &call->client->options;
     struct tally_error *err = &call->error;
@@ -501,14 +501,14 @@ enum call_verdict call_settle(struct call *call, CURLcode code)
     }
     err->http_status = head->http_status;
     memcpy(err->request_id, head->request_id, sizeof err->request_id);
-    detach(call);
+    detach_connection(call);
     if (err->status == TALLY_OK) {
         return CALL_DONE;
     }
     if (retry_after_s > RETRY_AFTER_LONGEST) {
         retry_after_s = RETRY_AFTER_LONGEST;
     }
-    return decide(call, reused, (int64_t)retry_after_s * 1000);
+    return decide_retry(call, reused, (int64_t)retry_after_s * 1000);
 }
 
 /* Sleep until the next attempt is due; false if the caller cancelled meanwhile. */

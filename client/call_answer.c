@@ -101,7 +101,7 @@ static enum tally_status status_of(int http_status)
 }
 
 /* What to tell a user about an answer that does not explain itself. */
-static const char *hint(int http_status)
+static const char *status_advice(int http_status)
 {
     switch (http_status) {
     case 401:
@@ -136,5 +136,5 @@ void call_answer_to_error(const struct call_answer *answer, struct tally_error *
     (void)client_error_set(err, err->status,
                            "the server answered HTTP %d%s%s without saying why%s",
                            answer->http_status, answer->location[0] != '\0' ? " to " : "",
-                           answer->location, hint(answer->http_status));
+                           answer->location, status_advice(answer->http_status));
 }

@@ -71,7 +71,7 @@ static bool set_text(CURL *easy, CURLoption option, const char *text)
 }
 
 /* What does not change from request to request. False: no memory. */
-static bool configure(const struct tally *client, CURL *easy)
+static bool configure_connection(const struct tally *client, CURL *easy)
 {
     const struct tally_options *options = &client->options;
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -108,7 +108,7 @@ CURL *connection_acquire(struct tally *client)
         return easy;
     }
     easy = curl_easy_init();
-    if (easy != NULL && configure(client, easy)) {
+    if (easy != NULL && configure_connection(client, easy)) {
         return easy;
     }
     curl_easy_cleanup(easy);

@@ -21,7 +21,7 @@ static void skip_space(struct json_text *text)
     }
 }
 
-static void advance(struct json_text *text, size_t count)
+static void skip_chars(struct json_text *text, size_t count)
 {
     text->at += count;
     text->count -= count;
@@ -83,7 +83,7 @@ static bool take_value(struct json_text *text, struct json_text *value)
         return false;
     }
     *value = (struct json_text){text->at, extent};
-    advance(text, extent);
+    skip_chars(text, extent);
     return true;
 }
 
@@ -93,7 +93,7 @@ bool json_text_next(struct json_text *rest, struct json_text *key, struct json_t
     if (rest->count == 0 || !is_one_of(*rest->at, "{[,")) {
         return false;
     }
-    advance(rest, 1);
+    skip_chars(rest, 1);
     *key = (struct json_text){"", 0};
     if (!take_value(rest, value)) {
         return false;
@@ -102,7 +102,7 @@ bool json_text_next(struct json_text *rest, struct json_text *key, struct json_t
     if (rest->count == 0 || *rest->at != ':') {
         return true;
     }
-    advance(rest, 1);
+    skip_chars(rest, 1);
     *key = *value;
     return take_value(rest, value);
 }
@@ -147,7 +147,7 @@ static int32_t hex_unit(struct json_text text)
 static uint32_t take_escape(struct json_text *text)
 {
     char c = *text->at;
-    advance(text, 1);
+    skip_chars(text, 1);
     if (c != 'u') {
         return strchr("\"\\/", c) != NULL ? (uint32_t)c : ' '; /* \n, \t and the like */
     }
@@ -155,7 +155,7 @@ static uint32_t take_escape(struct json_text *text)
     if (high < 0) {
         return '?';
     }
-    advance(text, 4);
+    skip_chars(text, 4);
     if (high < 0xD800 || high > 0xDFFF) {
         return (uint32_t)high;
     }
@@ -166,7 +166,7 @@ static uint32_t take_escape(struct json_text *text)
     if (low < 0xDC00 || low > 0xDFFF) {
         return '?';
     }
-    advance(text, 6);
+    skip_chars(text, 6);
     return 0x10000U + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
 }
 
@@ -200,14 +200,14 @@ bool json_text_string(struct json_text value, char *out, size_t size)
     while (rest.count > 0) {
         char bytes[4] = {*rest.at};
         size_t count = 1;
-        advance(&rest, 1);
+        skip_chars(&rest, 1);
         if (bytes[0] == '\\' && rest.count > 0) {
             count = put_utf8(take_escape(&rest), bytes);
         } else if ((unsigned char)bytes[0] < 0x80) {
             count = put_utf8((unsigned char)bytes[0], bytes);
         } else if ((unsigned char)bytes[0] == 0xC2 && rest.count > 0 &&
                    (unsigned char)*rest.at < 0xA0) {
-            advance(&rest, 1); /* U+0080..U+009F in two bytes: some terminals obey them */
+            skip_chars(&rest, 1); /* U+0080..U+009F in two bytes: some terminals obey them */
             bytes[0] = '?';
         }
         if (used + count >= size) {

@@ -1,3 +1,4 @@
+/* Texts of bounded size, appended to; media types. */
 #include "client/text.h"
 
 #include <inttypes.h>

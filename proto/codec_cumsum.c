@@ -4,6 +4,7 @@
 #include "proto/codec_cumsum.h"
 
 #include "proto/attributes.h"
+#include "proto/little_endian.h"
 #include "proto/npy_header.h"
 
 #include <stdio.h>
@@ -221,17 +222,6 @@ enum status cumsum_size_payload(const struct codec_request *request, uint64_t he
     return STATUS_OK;
 }
 
-static void swap_bytes(char *p, uint64_t bytes, size_t size)
-{
-    for (const char *end = p + bytes; p < end; p += size) {
-        for (size_t i = 0; i < size / 2; i++) {
-            char c = p[i];
-            p[i] = p[size - 1 - i];
-            p[size - 1 - i] = c;
-        }
-    }
-}
-
 static enum status swap_payload(const struct scan_call *call, char *payload, struct error *err)
 {
     size_t size = dtype_info(call->desc.dtype)->bytes;
@@ -240,8 +230,8 @@ static enum status swap_payload(const struct scan_call *call, char *payload, str
         if (done > 0 && !parallel_step(call->parallel)) {
             return parallel_given_up(err);
         }
-        swap_bytes(payload + done, left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES,
-                   size);
+        little_endian_swap(payload + done,
+                           left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES, size);
     }
     return STATUS_OK;
 }

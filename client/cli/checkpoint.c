@@ -1,3 +1,7 @@
+/* The file of a checkpoint: written anew beside the last one, which it replaces when it is whole.
+ *
+ *     TALLYJOB, bytes of the job's text, that text, the next lane
+ *     of each lane under way: lane, step, bytes of its carry, the carry */
 #include "client/cli/checkpoint.h"
 
 #include "client/cli/terminal.h"

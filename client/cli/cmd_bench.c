@@ -123,7 +123,7 @@ static int prepare_tensor(struct bench *bench)
 
 /* ---- the load ---- */
 
-static double uniform(uint64_t *state)
+static double draw_uniform(uint64_t *state)
 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -139,7 +139,8 @@ static bool next_start(struct bench *bench, int64_t *at_ns)
     bool taken = at_s < bench->seconds;
     if (taken) {
         double gap = 1 / bench->rate;
-        bench->next_s += bench->settings->poisson ? -log(uniform(&bench->random)) * gap : gap;
+        bench->next_s +=
+            bench->settings->poisson ? -log(draw_uniform(&bench->random)) * gap : gap;
         bench->planned++;
     }
     MUST(pthread_mutex_unlock(&bench->schedule_lock));
@@ -147,7 +148,7 @@ static bool next_start(struct bench *bench, int64_t *at_ns)
     return taken;
 }
 
-static void send_one(struct bench_thread *thread, int64_t from_ns)
+static void send_request(struct bench_thread *thread, int64_t from_ns)
 {
     const struct bench *bench = thread->bench;
     struct bench_result *result = &thread->result;
@@ -176,7 +177,7 @@ static void *bench_thread_main(void *user)
     int64_t from_ns = 0;
     if (bench->rate <= 0) {
         while (!interrupted() && (from_ns = now_ns()) < end_ns) {
-            send_one(thread, from_ns);
+            send_request(thread, from_ns);
         }
         return NULL;
     }
@@ -189,12 +190,12 @@ static void *bench_thread_main(void *user)
         if (now_ns() - from_ns > LATE_NS) {
             thread->result.late++;
         }
-        send_one(thread, from_ns);
+        send_request(thread, from_ns);
     }
     return NULL;
 }
 
-static void merge(struct bench_result *into, const struct bench_result *from)
+static void merge_result(struct bench_result *into, const struct bench_result *from)
 {
     histogram_merge(&into->latency, &from->latency);
     if (into->failed == 0 && from->failed > 0) {
@@ -237,7 +238,7 @@ static enum tally_status run_load(struct bench *bench, double seconds, double ra
     for (size_t i = 0; i < connections; i++) {
         if (threads[i].started) {
             MUST(pthread_join(threads[i].thread, NULL));
-            merge(&bench->result, &threads[i].result);
+            merge_result(&bench->result, &threads[i].result);
         }
         free(threads[i].output);
     }
@@ -328,7 +329,7 @@ static void print_json(const struct bench *bench)
 
 /* ---- the command ---- */
 
-static int measure(struct bench *bench)
+static int measure_and_report(struct bench *bench)
 {
     const struct settings *settings = bench->settings;
     struct tally_error err;
@@ -371,7 +372,7 @@ int command_bench(const struct settings *settings, struct tally *client)
     bench->client = client;
     int status = prepare_tensor(bench);
     if (status == EXIT_DONE) {
-        status = measure(bench);
+        status = measure_and_report(bench);
     }
     free(bench->input);
     free(bench->expected);

@@ -53,8 +53,8 @@ static bool scopes_are_known(const char *scopes)
 }
 
 /* Sixteen values of four bits each, or 64 of six, a character each. */
-static void spell(const uint8_t *bytes, size_t count, unsigned bits, const char *digits,
-                  char *text)
+static void spell_bits(const uint8_t *bytes, size_t count, unsigned bits, const char *digits,
+                       char *text)
 {
     unsigned value = 0;
     unsigned have = 0;
@@ -102,11 +102,11 @@ int command_token(const struct settings *settings, struct tally *client)
         return complain(EXIT_LOCAL, "the system has no random bytes");
     }
     memcpy(token, PREFIX, sizeof PREFIX);
-    spell(random, sizeof random, 6, base64url, token + sizeof PREFIX - 1);
+    spell_bits(random, sizeof random, 6, base64url, token + sizeof PREFIX - 1);
     if (EVP_Digest(token, strlen(token), hash, NULL, EVP_sha256(), NULL) != 1) {
         return complain(EXIT_LOCAL, "the library of SSL has no SHA-256");
     }
-    spell(hash, sizeof hash, 4, "0123456789abcdef", hex);
+    spell_bits(hash, sizeof hash, 4, "0123456789abcdef", hex);
     bool shown = fprintf(stderr, "%s\n", token) > 0;
     explicit_bzero(token, sizeof token);
     explicit_bzero(random, sizeof random);

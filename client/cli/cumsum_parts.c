@@ -56,14 +56,14 @@ struct parts_job {
     struct part_sink sink;        /* in order: who has the turn */
     struct checkpoint checkpoint; /* shared: lock */
     bool in_order;
-    bool turned;                     /* Fortran order becomes C order: the tensor is one part */
+    bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
     int64_t strides[TALLY_MAX_RANK]; /* of the input then */
     bool saves;                      /* checkpoints */
     pthread_mutex_t reading;         /* before `lock` */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets;      /* given out; shared: lock */
-    uint64_t turn;         /* of the ticket that may write; shared: lock */
+    uint64_t write_turn;   /* of the ticket that may write; shared: lock */
     int running;           /* workers; shared: lock */
     uint64_t moved;        /* bytes of parts that are done, both ways; shared: lock */
     _Atomic bool answered; /* by a server, once */
@@ -133,7 +133,7 @@ static int sum_box(struct worker *worker)
     const struct box *box = &worker->box;
     const int64_t sizes[3] = {(int64_t)box->outers, (int64_t)box->count, (int64_t)box->columns};
     struct tally_scan scan = scan_of(worker, sizes);
-    if (job->turned) {
+    if (job->reordered) {
         const struct number_list *shape = &job->source.tensor.shape;
         scan.rank = shape->count;
         scan.sizes = shape->numbers;
@@ -197,7 +197,7 @@ static int begin_lane(struct worker *worker)
 
 /* A lane that a checkpoint left under way, or the next one. False: there is none. Thread: with
  * the lock. */
-static bool take_lane(struct worker *worker)
+static bool claim_lane(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     struct checkpoint *checkpoint = &job->checkpoint;
@@ -219,14 +219,14 @@ static bool take_lane(struct worker *worker)
 }
 
 /* The next box of a file; outers 0: there is none. */
-static int next_cut(struct worker *worker)
+static int read_next_of_file(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
     bool fresh = !worker->has_lane || worker->step == cutting->steps;
     worker->box.outers = 0;
     MUST(pthread_mutex_lock(&job->lock));
-    bool taken = !fresh || take_lane(worker);
+    bool taken = !fresh || claim_lane(worker);
     worker->ticket = job->tickets++;
     MUST(pthread_mutex_unlock(&job->lock));
     if (!taken) {
@@ -241,7 +241,7 @@ static int next_cut(struct worker *worker)
 }
 
 /* The next box of a stream. */
-static int next_of_stream(struct worker *worker)
+static int read_next_of_stream(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     const struct cutting *cutting = &job->source.cutting;
@@ -264,7 +264,7 @@ static bool wait_for_turn(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     MUST(pthread_mutex_lock(&job->lock));
-    while (job->in_order && job->turn != worker->ticket && job->status == EXIT_DONE) {
+    while (job->in_order && job->write_turn != worker->ticket && job->status == EXIT_DONE) {
         MUST(pthread_cond_wait(&job->changed, &job->lock));
     }
     MUST(pthread_mutex_unlock(&job->lock));
@@ -272,7 +272,7 @@ static bool wait_for_turn(struct worker *worker)
 }
 
 /* The part is written. */
-static int note(struct worker *worker)
+static int note_part(struct worker *worker)
 {
     struct parts_job *job = worker->job;
     int status = EXIT_DONE;
@@ -282,7 +282,7 @@ static int note(struct worker *worker)
     MUST(pthread_mutex_lock(&job->lock));
     job->moved += 2 * box_bytes(&job->source.cutting, &worker->box);
     worker->moved = 0;
-    job->turn++;
+    job->write_turn++;
     if (job->saves && worker->step == job->source.cutting.steps) {
         worker->state->active = false;
     } else if (job->saves) {
@@ -297,20 +297,21 @@ static int note(struct worker *worker)
     return status;
 }
 
-static void *work(void *user)
+static void *worker_main(void *user)
 {
     struct worker *worker = user;
     struct parts_job *job = worker->job;
     int status = EXIT_DONE;
     while (status == EXIT_DONE && job->status == EXIT_DONE) {
-        status = job->source.bytes->stream ? next_of_stream(worker) : next_cut(worker);
+        status =
+            job->source.bytes->stream ? read_next_of_stream(worker) : read_next_of_file(worker);
         if (status != EXIT_DONE || worker->box.outers == 0) {
             break;
         }
         status = sum_box(worker);
         if (status == EXIT_DONE && wait_for_turn(worker)) {
             status = part_sink_write(&job->sink, &worker->box, worker->output);
-            status = status == EXIT_DONE ? note(worker) : status;
+            status = status == EXIT_DONE ? note_part(worker) : status;
         }
     }
     if (status != EXIT_DONE) {
@@ -326,7 +327,8 @@ static void *work(void *user)
 /* ---- the job ---- */
 
 /* Wait for the workers, and show how far they are. */
-static void watch(struct parts_job *job, struct worker *workers, struct progress *progress)
+static void watch_workers(struct parts_job *job, struct worker *workers,
+                          struct progress *progress)
 {
     uint64_t bytes = cutting_bytes(&job->source.cutting);
     double total = bytes == OPEN_SIZE ? -1 : (double)bytes;
@@ -353,7 +355,7 @@ static void watch(struct parts_job *job, struct worker *workers, struct progress
 static bool have_buffers(struct worker *worker, uint64_t bytes)
 {
     const struct parts_job *job = worker->job;
-    const bool in_place = !job->source.bytes->stream && !job->turned;
+    const bool in_place = !job->source.bytes->stream && !job->reordered;
     const uint64_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     worker->input = aligned_alloc(HUGE_PAGE, whole);
     worker->output = in_place ? worker->input : aligned_alloc(HUGE_PAGE, whole);
@@ -367,7 +369,7 @@ static bool have_buffers(struct worker *worker, uint64_t bytes)
     return true;
 }
 
-static int run(struct parts_job *job)
+static int run_workers(struct parts_job *job)
 {
     const struct cutting *cutting = &job->source.cutting;
     struct worker workers[WORKERS];
@@ -384,7 +386,7 @@ static int run(struct parts_job *job)
         worker->job = job;
         worker->state = &job->checkpoint.lanes[started];
         if (!have_buffers(worker, most * cutting->element) ||
-            pthread_create(&worker->thread, NULL, work, worker) != 0) {
+            pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             if (fail_first(job, EXIT_LOCAL)) {
                 (void)complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes");
             }
@@ -394,7 +396,7 @@ static int run(struct parts_job *job)
     MUST(pthread_mutex_lock(&job->lock));
     job->running -= count - started;
     MUST(pthread_mutex_unlock(&job->lock));
-    watch(job, workers, &progress);
+    watch_workers(job, workers, &progress);
     for (int i = 0; i < WORKERS; i++) {
         if (i < started) {
             MUST(pthread_join(workers[i].thread, NULL));
@@ -457,7 +459,7 @@ static int check_job(const struct parts_job *job)
 }
 
 /* The tensor in C order, its elements where they are: the server finds them by strides. */
-static void turn(struct parts_job *job, struct tensor *tensor)
+static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
 {
     const struct number_list reversed = tensor->shape;
     const int last = reversed.count - 1;
@@ -515,15 +517,15 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     if (input == FORMAT_NPY && bytes->stream) { /* what follows is the data */
         source_drop(bytes, (size_t)tensor->data_offset);
     }
-    job->turned = tensor->fortran_order && output != FORMAT_NPY;
-    if (job->turned) {
-        turn(job, tensor);
+    job->reordered = tensor->fortran_order && output != FORMAT_NPY;
+    if (job->reordered) {
+        shape_in_c_order(job, tensor);
     }
     job->in_order = bytes->stream || part_sink_in_order(output, settings->output);
     job->source.cutting =
         cutting_of(tensor, tensor->fortran_order ? rank - 1 - axis : axis, settings->reverse,
-                   job->turned ? UINT64_MAX : (uint64_t)settings->part_bytes, job->in_order);
-    job->source.gather_ms = job->turned ? -1 : (int)settings->flush_ms / GATHER_SHARE;
+                   job->reordered ? UINT64_MAX : (uint64_t)settings->part_bytes, job->in_order);
+    job->source.gather_ms = job->reordered ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->source.cutting;
     describe_job(job, output);
     return open_output(job, output);
@@ -544,7 +546,7 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     MUST(pthread_cond_init(&job->changed, NULL));
     int status = open_job(job, input, output);
     if (status == EXIT_DONE && cutting_bytes(&job->source.cutting) > 0) {
-        status = run(job);
+        status = run_workers(job);
     }
     if (status == EXIT_DONE) {
         status = part_sink_finish(&job->sink, &job->source.next);

@@ -34,7 +34,7 @@ struct cumsum_job {
 
 /* ---- what the answer must be ---- */
 
-static int expect(struct cumsum_job *job, struct expectation *expected)
+static int expect_answer(struct cumsum_job *job, struct expectation *expected)
 {
     const struct settings *settings = job->settings;
     char hint[HINT_TEXT];
@@ -188,7 +188,7 @@ static int complain_of_call(struct cumsum_job *job, const struct tally_error *er
     return status;
 }
 
-static int transfer(struct cumsum_job *job, struct tally *client)
+static int exchange_request(struct cumsum_job *job, struct tally *client)
 {
     struct tally_error err;
     struct tally_request request = {
@@ -225,7 +225,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     }
     *job = (struct cumsum_job){
         .settings = settings, .source = source, .input = input, .output = output};
-    int status = expect(job, &expected);
+    int status = expect_answer(job, &expected);
     if (status == EXIT_DONE) {
         status = source_load(source);
     }
@@ -236,7 +236,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
         status = destination_open(settings->output, &expected, &job->destination);
     }
     if (status == EXIT_DONE) {
-        status = transfer(job, client);
+        status = exchange_request(job, client);
     }
     destination_close(&job->destination);
     free(job->body);

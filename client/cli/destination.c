@@ -114,8 +114,9 @@ bool destination_is_stream(const struct destination *destination)
 /* ---- what can go wrong ---- */
 
 /* The answer is wrong. */
-static int refuse(struct destination *destination, const char *format, ...) PRINTF_LIKE(2, 3);
-static int refuse(struct destination *destination, const char *format, ...)
+static int refuse_answer(struct destination *destination, const char *format, ...)
+    PRINTF_LIKE(2, 3);
+static int refuse_answer(struct destination *destination, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -128,8 +129,9 @@ static int refuse(struct destination *destination, const char *format, ...)
 static int fail_here(struct destination *destination, const char *why)
 {
     destination->local = true;
-    return refuse(destination, "%s: %s",
-                  destination->name == NULL ? "standard output" : destination->name, why);
+    return refuse_answer(destination, "%s: %s",
+                         destination->name == NULL ? "standard output" : destination->name,
+                         why);
 }
 
 /* ---- the answer ---- */
@@ -172,7 +174,7 @@ int destination_place(struct destination *destination, uint64_t offset, const vo
     return 0;
 }
 
-static int keep(struct destination *destination, const void *bytes, size_t count)
+static int keep_bytes(struct destination *destination, const void *bytes, size_t count)
 {
     if (destination->kept_bytes + count > destination->kept_room) {
         size_t room = (destination->kept_bytes + count) * 2;
@@ -212,8 +214,8 @@ static int check_tensor(struct destination *destination, const char *dtype, cons
     }
     text_append_list(wanted, sizeof wanted, expected->shape.numbers, expected->shape.count);
     if (strcmp(dtype, tally_dtype_name(expected->dtype)) != 0 || strcmp(shape, wanted) != 0) {
-        return refuse(destination, "the answer is %.20s %.60s, expected %s %.60s", dtype, shape,
-                      tally_dtype_name(expected->dtype), wanted);
+        return refuse_answer(destination, "the answer is %.20s %.60s, expected %s %.60s", dtype,
+                             shape, tally_dtype_name(expected->dtype), wanted);
     }
     if (!expected->padded && expected->format == FORMAT_RAW) {
         (void)shape_bytes(&expected->shape, expected->dtype, &destination->due);
@@ -225,7 +227,7 @@ int destination_check(struct destination *destination, const struct tally_answer
 {
     const char *wanted = format_content_type(destination->expected.format);
     if (!media_type_is(answer->content_type, wanted)) {
-        return refuse(
+        return refuse_answer(
             destination,
             "the answer's Content-Type is \"%s\", expected %s; is this a Tally server?",
             answer->content_type, wanted);
@@ -253,7 +255,7 @@ static int take_npy_head(struct destination *destination, const char **bytes, si
     for (;;) {
         struct byte_view have = {destination->kept, destination->kept_bytes};
         if (npy_header_need(have, &need, &err) != STATUS_OK) {
-            return refuse(destination, "the answer is not an NPY file");
+            return refuse_answer(destination, "the answer is not an NPY file");
         }
         if (need <= have.count) {
             break;
@@ -263,7 +265,7 @@ static int take_npy_head(struct destination *destination, const char **bytes, si
         }
         size_t missing = (size_t)need - have.count;
         size_t taken = *count < missing ? *count : missing;
-        if (keep(destination, *bytes, taken) != 0) {
+        if (keep_bytes(destination, *bytes, taken) != 0) {
             return -1;
         }
         *bytes += taken;
@@ -272,7 +274,8 @@ static int take_npy_head(struct destination *destination, const char **bytes, si
     struct byte_view whole = {destination->kept, destination->kept_bytes};
     if (npy_header_parse(whole, &head, &err) != STATUS_OK || head.byte_swap ||
         head.fortran_order) {
-        return refuse(destination, "the answer is not an NPY file in C order, little-endian");
+        return refuse_answer(destination,
+                             "the answer is not an NPY file in C order, little-endian");
     }
     struct number_list sizes = {.count = head.rank};
     memcpy(sizes.numbers, head.sizes, (size_t)head.rank * sizeof *head.sizes);
@@ -284,7 +287,7 @@ static int take_npy_head(struct destination *destination, const char **bytes, si
     }
     uint64_t data = 0;
     if (!shape_bytes(&sizes, dtype, &data)) {
-        return refuse(destination, "the answer's shape %.100s is too large", shape);
+        return refuse_answer(destination, "the answer's shape %.100s is too large", shape);
     }
     destination->due = whole.count + data;
     destination->npy_parsed = true;
@@ -300,10 +303,10 @@ int destination_write(struct destination *destination, const void *bytes, size_t
         return -1;
     }
     if (destination->written > destination->due) {
-        return refuse(destination, "the answer is longer than %" PRIu64 " bytes",
-                      destination->due);
+        return refuse_answer(destination, "the answer is longer than %" PRIu64 " bytes",
+                             destination->due);
     }
-    return destination->expected.format == FORMAT_JSON ? keep(destination, from, count)
+    return destination->expected.format == FORMAT_JSON ? keep_bytes(destination, from, count)
                                                        : write_all(destination, from, count);
 }
 
@@ -314,7 +317,7 @@ static int write_json(struct destination *destination, bool bare)
     struct json_text body = {destination->kept, destination->kept_bytes};
     struct json_text data = {"", 0};
     if (!json_text_member(body, "data", &data)) {
-        return refuse(destination, "the answer is not a JSON object with \"data\"");
+        return refuse_answer(destination, "the answer is not a JSON object with \"data\"");
     }
     if (bare) {
         body = data;

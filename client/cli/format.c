@@ -57,7 +57,7 @@ enum format format_of_file(const char *name)
 }
 
 /* By at most `most` bytes. CONTENT_UNKNOWN also after complaining that it cannot be read. */
-static enum content_kind guess(struct source *source, size_t most)
+static enum content_kind guess_content(struct source *source, size_t most)
 {
     char start[CONTENT_GUESS_BYTES];
     if (source_peek(source, most) != EXIT_DONE) {
@@ -71,7 +71,8 @@ static enum content_kind guess(struct source *source, size_t most)
 enum format format_of_content(struct source *source, bool described)
 {
     /* A stream of numbers is not waited for any longer than an NPY file tells itself apart. */
-    if (guess(source, described ? NPY_MAGIC_BYTES : CONTENT_GUESS_BYTES) == CONTENT_NPY) {
+    if (guess_content(source, described ? NPY_MAGIC_BYTES : CONTENT_GUESS_BYTES) ==
+        CONTENT_NPY) {
         return FORMAT_NPY;
     }
     return described ? FORMAT_RAW : FORMAT_JSON;
@@ -79,11 +80,11 @@ enum format format_of_content(struct source *source, bool described)
 
 bool format_is_archive(struct source *source)
 {
-    return !source->stream && guess(source, CONTENT_GUESS_BYTES) == CONTENT_ZIP;
+    return !source->stream && guess_content(source, CONTENT_GUESS_BYTES) == CONTENT_ZIP;
 }
 
 /* What to do about it with this command; the service has an advice of its own. */
-static const char *advice(enum content_kind kind)
+static const char *command_advice(enum content_kind kind)
 {
     switch (kind) {
     case CONTENT_JSON:
@@ -114,14 +115,15 @@ static const char *advice(enum content_kind kind)
 
 void format_hint(struct source *source, enum format format, char *text, size_t size)
 {
-    enum content_kind kind = guess(source, CONTENT_GUESS_BYTES);
+    enum content_kind kind = guess_content(source, CONTENT_GUESS_BYTES);
     text[0] = '\0';
     if (kind != CONTENT_UNKNOWN && kind != formats[format].kind) {
-        (void)snprintf(text, size, " looks like %s: %s", content_name(kind), advice(kind));
+        (void)snprintf(text, size, " looks like %s: %s", content_name(kind),
+                       command_advice(kind));
     }
 }
 
-static int misplaced(const struct source *source, uint64_t at, const char *why)
+static int refuse_byte(const struct source *source, uint64_t at, const char *why)
 {
     char c = source->memory[at];
     return complain(EXIT_USAGE, "%s: byte %" PRIu64 " is '%c', %s", source->name, at + 1,
@@ -134,7 +136,7 @@ int format_check_array(const struct source *source)
     struct json_array array;
     size_t first = strspn(source->memory, " \t\r\n");
     if (source->memory[first] != '[') {
-        return misplaced(source, first, "expected an array such as [[1,2],[3,4]]");
+        return refuse_byte(source, first, "expected an array such as [[1,2],[3,4]]");
     }
     enum status status =
         json_tensor_measure(source->memory + first, source->bytes - first, NULL, &array, &err);
@@ -149,5 +151,5 @@ int format_check_array(const struct source *source)
     size_t end = first + array.cut.bytes;
     end += strspn(source->memory + end, " \t\r\n");
     return end == source->bytes ? EXIT_DONE
-                                : misplaced(source, end, "expected nothing behind the array");
+                                : refuse_byte(source, end, "expected nothing behind the array");
 }

@@ -97,7 +97,7 @@ static int call_command(enum command_id command, const struct settings *settings
     return status;
 }
 
-static int run(int argc, char **argv)
+static int run_command_line(int argc, char **argv)
 {
     options_command_first(argc, argv);
     const char *name = argc > 1 ? argv[1] : "--help";
@@ -135,7 +135,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     keep_standard_numbers();
-    int status = run(argc, argv);
+    int status = run_command_line(argc, argv);
     if (fflush(stdout) != 0 && status == EXIT_DONE) {
         status = complain(EXIT_LOCAL, "standard output: it could not be written");
     }

@@ -164,7 +164,7 @@ static bool is_named(const struct npz_member *member, const char *name)
 
 /* The array of that name, or the only one. */
 static int choose_member(const struct source *source, const char *directory, uint64_t bytes,
-                  const char *name, struct npz_member *chosen)
+                         const char *name, struct npz_member *chosen)
 {
     char names[NAMES_TEXT] = "";
     struct npz_member member;

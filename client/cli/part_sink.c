@@ -1,4 +1,6 @@
-/* The head of an NPY file has its size before the outermost size is known: it is padded, and
+/* Where the sums of parts go: bytes to their place in a file, or numbers in their order.
+ *
+ * The head of an NPY file has its size before the outermost size is known: it is padded, and
  * written again at the end. Numbers are printed as JSON's are (proto/json/number_text.h), without
  * quotes around those that are not finite where no JSON is asked for. */
 #include "client/cli/part_sink.h"
@@ -72,7 +74,7 @@ static int write_head(struct part_sink *sink, int64_t outermost)
 
 /* The brackets before an element of a nested array, or behind it: one for each dimension whose
  * first, or last, it is. An open size has no last element: its bracket is closed in the end. */
-static int brackets(const struct number_list *shape, uint64_t index)
+static int count_brackets(const struct number_list *shape, uint64_t index)
 {
     uint64_t block = 1;
     int count = 0;
@@ -107,14 +109,14 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             const bool next = sink->printed > 0;
             *at = ',';
             at += next ? 1 : 0;
-            const int opening = brackets(shape, sink->printed);
+            const int opening = count_brackets(shape, sink->printed);
             memset(at, '[', (size_t)opening);
             at += opening;
         }
         at = print_number(sink, sums + i * sink->cutting->element, at);
         sink->printed++;
         if (json) {
-            const int closing = brackets(shape, sink->printed);
+            const int closing = count_brackets(shape, sink->printed);
             memset(at, ']', (size_t)closing);
             at += closing;
         } else {
@@ -145,8 +147,8 @@ static int write_empty_json(struct part_sink *sink)
     }
     for (uint64_t i = 0; status == EXIT_DONE && i < count; i++) {
         char text[BRACKETS_MOST + 4];
-        int opening = brackets(&before, i);
-        int closing = brackets(&before, i + 1);
+        int opening = count_brackets(&before, i);
+        int closing = count_brackets(&before, i + 1);
         memset(text, '[', (size_t)opening + 1);
         memset(text + opening + 1, ']', (size_t)closing + 1);
         text[opening + closing + 2] = i + 1 == count ? '\n' : ',';

@@ -2,10 +2,10 @@
 #include "client/cli/part_source.h"
 
 #include "client/cli/terminal.h"
+#include "proto/little_endian.h"
 #include "proto/npy_header.h"
 
 #include <assert.h>
-#include <byteswap.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,35 +251,6 @@ uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, ui
 
 /* ---- its bytes ---- */
 
-/* The server takes little-endian elements. */
-static void swap_bytes(char *at, uint64_t bytes, size_t element)
-{
-    for (uint64_t i = 0; i < bytes; i += element) {
-        uint16_t two = 0;
-        uint32_t four = 0;
-        uint64_t eight = 0;
-        switch (element) {
-        case sizeof two:
-            memcpy(&two, at + i, sizeof two);
-            two = bswap_16(two);
-            memcpy(at + i, &two, sizeof two);
-            break;
-        case sizeof four:
-            memcpy(&four, at + i, sizeof four);
-            four = bswap_32(four);
-            memcpy(at + i, &four, sizeof four);
-            break;
-        case sizeof eight:
-            memcpy(&eight, at + i, sizeof eight);
-            eight = bswap_64(eight);
-            memcpy(at + i, &eight, sizeof eight);
-            break;
-        default:
-            break;
-        }
-    }
-}
-
 int part_source_read(const struct part_source *parts, const struct box *box, char *to)
 {
     uint64_t run_bytes = 0;
@@ -291,7 +262,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
         }
     }
     if (parts->tensor.byte_swap) {
-        swap_bytes(to, runs * run_bytes, parts->cutting.element);
+        little_endian_swap(to, runs * run_bytes, parts->cutting.element);
     }
     return EXIT_DONE;
 }
@@ -351,7 +322,7 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
         next->outer++;
     }
     if (parts->tensor.byte_swap) {
-        swap_bytes(to, taken, cutting->element);
+        little_endian_swap(to, taken, cutting->element);
     }
     return EXIT_DONE;
 }

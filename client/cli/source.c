@@ -21,7 +21,7 @@ enum {
 };
 
 /* Room for `room` bytes and a NUL. */
-static int reserve(struct source *source, size_t room)
+static int reserve_memory(struct source *source, size_t room)
 {
     if (room < source->room) {
         return EXIT_DONE;
@@ -81,7 +81,7 @@ int source_peek(struct source *source, size_t count)
     if (!source->stream || source->bytes >= count) {
         return EXIT_DONE;
     }
-    status = reserve(source, count);
+    status = reserve_memory(source, count);
     while (status == EXIT_DONE && source->bytes < count && !source->ended) {
         status =
             read_some(source, source->memory + source->bytes, count - source->bytes, -1, &got);
@@ -142,7 +142,7 @@ int source_take(struct source *source, char *to, size_t room, size_t unit, int g
     }
     size_t rest = source->ended ? 0 : have % unit;
     if (status == EXIT_DONE && rest > 0) { /* nothing is in memory: there was too little */
-        status = reserve(source, rest);
+        status = reserve_memory(source, rest);
         if (status == EXIT_DONE) {
             memcpy(source->memory, to + have - rest, rest);
             source->bytes = rest;
@@ -228,9 +228,9 @@ int source_load(struct source *source)
             room *= 2;
         }
         source->stream = false;
-        status = status == EXIT_DONE ? reserve(source, source->bytes) : status;
+        status = status == EXIT_DONE ? reserve_memory(source, source->bytes) : status;
     } else if (source->memory == NULL) {
-        status = reserve(source, source->bytes);
+        status = reserve_memory(source, source->bytes);
         char *memory = source->memory;
         source->memory = NULL; /* read from the file */
         if (status == EXIT_DONE && source_read(source, 0, memory, source->bytes) != 0) {

@@ -1,4 +1,6 @@
-/* A bar appears once a transfer has taken 0.3 s and is drawn again ten times a second, on one
+/* What a command says on standard error, complaints and progress, and the signals that end it.
+ *
+ * A bar appears once a transfer has taken 0.3 s and is drawn again ten times a second, on one
  * line that is cleared at the end. Its rate is that of the phase: what was sent says nothing of
  * how fast the answer comes. */
 #include "client/cli/terminal.h"
@@ -185,7 +187,7 @@ static void figures_text(double moved, double total, double seconds, char *text)
                    bytes_text(speed, rate, sizeof rate), left);
 }
 
-static void draw(struct progress *progress, double moved, double total, double seconds)
+static void draw_progress(struct progress *progress, double moved, double total, double seconds)
 {
     static const char *const names[] = {"sending", "computing", "receiving", "summing"};
     char figures[LINE_TEXT] = "";
@@ -208,6 +210,17 @@ static void draw(struct progress *progress, double moved, double total, double s
     progress->drawn = true;
 }
 
+/* Is it time to draw again? */
+static bool progress_is_due(struct progress *progress, int64_t now)
+{
+    if (!progress->shown || now - progress->start_ns < APPEAR_NS ||
+        now - progress->drawn_ns < REDRAW_NS) {
+        return false;
+    }
+    progress->drawn_ns = now;
+    return true;
+}
+
 int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received,
                   int64_t receive_total)
 {
@@ -223,15 +236,13 @@ int progress_step(void *user, int64_t sent, int64_t send_total, int64_t received
         progress->phase = phase;
         progress->phase_ns = now;
     }
-    if (!progress->shown || now - progress->start_ns < APPEAR_NS ||
-        now - progress->drawn_ns < REDRAW_NS) {
+    if (!progress_is_due(progress, now)) {
         return 0;
     }
-    progress->drawn_ns = now;
     double moved = phase == PHASE_RECEIVING ? (double)received : (double)sent;
     double total = phase == PHASE_RECEIVING ? (double)receive_total : (double)send_total;
-    draw(progress, moved, total < moved ? moved : total,
-         (double)(now - progress->phase_ns) / 1e9);
+    draw_progress(progress, moved, total < moved ? moved : total,
+                  (double)(now - progress->phase_ns) / 1e9);
     return 0;
 }
 
@@ -239,12 +250,9 @@ void progress_whole(struct progress *progress, double moved, double total)
 {
     int64_t now = now_ns();
     progress->phase = PHASE_SUMMING;
-    if (!progress->shown || now - progress->start_ns < APPEAR_NS ||
-        now - progress->drawn_ns < REDRAW_NS) {
-        return;
+    if (progress_is_due(progress, now)) {
+        draw_progress(progress, moved, total, (double)(now - progress->start_ns) / 1e9);
     }
-    progress->drawn_ns = now;
-    draw(progress, moved, total, (double)(now - progress->start_ns) / 1e9);
 }
 
 void progress_end(struct progress *progress)
