@@ -1,5 +1,5 @@
-/* What a body is that is not what it should be, by its first bytes: signatures first, then what only
- * text can be. */
+/* What a body is that is not what it should be, by its first bytes: signatures first, then what
+ * only text can be. */
 #include "proto/content_guess.h"
 
 #include "proto/macros.h"

@@ -1,5 +1,5 @@
-/* Numbers of so many bytes, the lowest first, as headers of files and carries have them, and elements
- * that came the other way round. Pure. */
+/* Numbers of so many bytes, the lowest first, as headers of files and carries have them, and
+ * elements that came the other way round. Pure. */
 #ifndef TALLY_PROTO_LITTLE_ENDIAN_H
 #define TALLY_PROTO_LITTLE_ENDIAN_H
 

@@ -25,7 +25,7 @@ int checkpoint_note(struct lane_state *state, uint64_t lane, uint64_t step, cons
 {
     void *copy = realloc(state->carry, (size_t)carry_bytes + 1);
     if (copy == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     if (carry_bytes > 0) {
         memcpy(copy, carry, (size_t)carry_bytes);
@@ -74,7 +74,7 @@ int checkpoint_save(const char *name, const struct checkpoint *checkpoint)
     char *path = malloc(size);
     bool saved = false;
     if (path == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     (void)snprintf(path, size, "%s.new", name);
     FILE *file = fopen(path, "we");

@@ -366,7 +366,7 @@ int command_bench(const struct settings *settings, struct tally *client)
     }
     struct bench *bench = calloc(1, sizeof *bench);
     if (bench == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     bench->settings = settings;
     bench->client = client;

@@ -385,7 +385,7 @@ static int run_workers(struct parts_job *job)
         struct worker *worker = &workers[started];
         worker->job = job;
         worker->state = &job->checkpoint.lanes[started];
-        if (!have_buffers(worker, most * cutting->element) ||
+        if (!have_buffers(worker, most * cutting->element_bytes) ||
             pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             if (fail_first(job, EXIT_LOCAL)) {
                 (void)complain(EXIT_LOCAL, "out of memory: use smaller --part-bytes");
@@ -536,7 +536,7 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
 {
     struct parts_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     job->settings = settings;
     job->client = client;

@@ -115,7 +115,7 @@ static int wrap_json(struct cumsum_job *job)
     size_t size = job->source->bytes + strlen(options) + sizeof "{\"data\":}";
     job->body = malloc(size);
     if (job->body == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     size_t used = (size_t)snprintf(job->body, size, "{\"data\":");
     memcpy(job->body + used, text, job->source->bytes);
@@ -221,7 +221,7 @@ int cumsum_whole(const struct settings *settings, struct tally *client, struct s
     struct expectation expected;
     struct cumsum_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     *job = (struct cumsum_job){
         .settings = settings, .source = source, .input = input, .output = output};

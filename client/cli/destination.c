@@ -84,7 +84,7 @@ int destination_open_partial(const char *name, bool resume, struct destination *
     size_t size = strlen(name) + sizeof ".partial";
     char *path = malloc(size);
     if (path == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     (void)snprintf(path, size, "%s.partial", name);
     *destination =

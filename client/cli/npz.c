@@ -95,7 +95,7 @@ static int read_directory(struct source *source, char **directory, uint64_t *byt
     }
     *directory = malloc(*bytes + 1);
     if (*directory == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     return source_read(source, offset, *directory, *bytes) == 0 ? EXIT_DONE : EXIT_LOCAL;
 }
@@ -200,7 +200,7 @@ static int open_packed(struct source *source, const struct npz_member *member, u
     struct npz_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL || inflateInit2(&stream->inflate, -MAX_WBITS) != Z_OK) {
         free(stream);
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     stream->at = at;
     stream->packed_left = member->packed_bytes;

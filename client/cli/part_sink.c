@@ -36,7 +36,7 @@ int part_sink_append(struct part_sink *sink, const char *bytes, size_t count)
 
 /* ---- the head of an NPY file ---- */
 
-/* At least sink->head bytes long, which is set by the first call. */
+/* At least sink->head_bytes bytes long, which is set by the first call. */
 static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_HEADER_MAX])
 {
     const struct number_list *shape = &sink->tensor->shape;
@@ -51,21 +51,21 @@ static void print_head(struct part_sink *sink, int64_t outermost, char text[NPY_
         static const char yes[] = {'T', 'r', 'u', 'e', ' '};
         memcpy(order, yes, sizeof yes);
     }
-    if (bytes < sink->head) {
-        memset(text + bytes - 1, ' ', sink->head - bytes);
-        text[sink->head - 1] = '\n';
-        uint16_t length = (uint16_t)(sink->head - NPY_PREFIX_BYTES);
+    if (bytes < sink->head_bytes) {
+        memset(text + bytes - 1, ' ', sink->head_bytes - bytes);
+        text[sink->head_bytes - 1] = '\n';
+        uint16_t length = (uint16_t)(sink->head_bytes - NPY_PREFIX_BYTES);
         memcpy(text + NPY_PREFIX_BYTES - sizeof length, &length, sizeof length);
         return;
     }
-    sink->head = bytes;
+    sink->head_bytes = bytes;
 }
 
 static int write_head(struct part_sink *sink, int64_t outermost)
 {
     char text[NPY_HEADER_MAX];
     print_head(sink, outermost, text);
-    return destination_place(&sink->destination, 0, text, sink->head) == 0
+    return destination_place(&sink->destination, 0, text, sink->head_bytes) == 0
                ? EXIT_DONE
                : blame_destination(sink);
 }
@@ -113,14 +113,14 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             memset(at, '[', (size_t)opening);
             at += opening;
         }
-        at = print_number(sink, sums + i * sink->cutting->element, at);
+        at = print_number(sink, sums + i * sink->cutting->element_bytes, at);
         sink->printed++;
         if (json) {
             const int closing = count_brackets(shape, sink->printed);
             memset(at, ']', (size_t)closing);
             at += closing;
         } else {
-            *at = (char)(sink->printed % sink->row == 0 ? '\n' : sink->delimiter);
+            *at = (char)(sink->printed % sink->row_length == 0 ? '\n' : sink->delimiter);
             at++;
         }
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
@@ -191,7 +191,7 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     } else if (format == FORMAT_CSV) {
         sink->delimiter = ',';
     }
-    sink->row = shape->count == 1 ? 1 : (uint64_t)shape->numbers[shape->count - 1];
+    sink->row_length = shape->count == 1 ? 1 : (uint64_t)shape->numbers[shape->count - 1];
     if (open && format == FORMAT_NPY && part_sink_in_order(format, settings->output)) {
         return complain(EXIT_USAGE,
                         "NPY says its size before its numbers, and the size is not known: use "
@@ -202,7 +202,7 @@ int part_sink_open(struct part_sink *sink, const struct settings *settings, enum
     }
     sink->text = malloc(TEXT_BYTES);
     if (sink->text == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     int status = partial
                      ? destination_open_partial(settings->output, resume, &sink->destination)
@@ -218,10 +218,10 @@ int part_sink_write(struct part_sink *sink, const struct box *box, const char *s
     uint64_t run_bytes = 0;
     uint64_t runs = box_runs(sink->cutting, box, &run_bytes);
     if (sink->format != FORMAT_NPY && sink->format != FORMAT_RAW) {
-        return write_text(sink, sums, runs * run_bytes / sink->cutting->element);
+        return write_text(sink, sums, runs * run_bytes / sink->cutting->element_bytes);
     }
     for (uint64_t i = 0; i < runs; i++) {
-        uint64_t offset = sink->head + box_run_offset(sink->cutting, box, i);
+        uint64_t offset = sink->head_bytes + box_run_offset(sink->cutting, box, i);
         if (destination_place(&sink->destination, offset, sums + i * run_bytes, run_bytes) !=
             0) {
             return blame_destination(sink);

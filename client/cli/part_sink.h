@@ -18,12 +18,12 @@ struct part_sink {
     const struct tensor *tensor;   /* borrowed; so is the cutting */
     const struct cutting *cutting; /* NULL until known */
     bool fortran_order;
-    char delimiter;   /* between the numbers of a line of text */
-    uint64_t head;    /* bytes of an NPY file's head */
-    uint64_t printed; /* elements, where they come in order */
-    uint64_t written; /* bytes, likewise */
-    uint64_t row;     /* elements of a line of text */
-    char *text;       /* owned: elements being printed */
+    char delimiter;      /* between the numbers of a line of text */
+    uint64_t head_bytes; /* of an NPY file */
+    uint64_t printed;    /* elements, where they come in order */
+    uint64_t written;    /* bytes, likewise */
+    uint64_t row_length; /* elements of a line of text */
+    char *text;          /* owned: elements being printed */
 };
 
 /* Whether parts must be written in order. */

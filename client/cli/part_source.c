@@ -91,7 +91,7 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     uint64_t need = NPY_PREFIX_BYTES + 2;
     char *start = malloc(NPY_HEAD_BYTES);
     if (start == NULL) {
-        return complain(EXIT_LOCAL, "out of memory");
+        return complain_no_memory();
     }
     int status = EXIT_DONE;
     enum status parsed = STATUS_OK;
@@ -170,7 +170,7 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
                               .length = 1,
                               .inner = 1,
                               .reverse = reverse,
-                              .element = tally_dtype_bytes(tensor->dtype)};
+                              .element_bytes = tally_dtype_bytes(tensor->dtype)};
     const struct number_list *shape = &tensor->shape;
     for (int i = 0; i < shape->count; i++) {
         uint64_t *size = i < axis    ? &cutting.outer
@@ -178,7 +178,7 @@ struct cutting cutting_of(const struct tensor *tensor, int64_t axis, bool revers
                                      : &cutting.inner;
         *size = shape->numbers[i] < 0 ? OPEN_SIZE : *size * (uint64_t)shape->numbers[i];
     }
-    uint64_t room = larger_of(part_bytes / cutting.element, 1); /* elements of a part */
+    uint64_t room = larger_of(part_bytes / cutting.element_bytes, 1); /* elements of a part */
     uint64_t line = larger_of(cutting.inner, 1);
     bool integer = tensor->dtype >= TALLY_INT8;
     uint64_t block = smaller_of(cutting.length, integer ? INTEGER_BLOCK : BLOCK);
@@ -205,7 +205,7 @@ uint64_t cutting_bytes(const struct cutting *cutting)
 {
     bool open = cutting->outer == OPEN_SIZE || cutting->length == OPEN_SIZE;
     return open ? OPEN_SIZE
-                : cutting->outer * cutting->length * cutting->inner * cutting->element;
+                : cutting->outer * cutting->length * cutting->inner * cutting->element_bytes;
 }
 
 struct box cutting_box(const struct cutting *cutting, uint64_t lane, uint64_t step)
@@ -225,7 +225,7 @@ struct box cutting_box(const struct cutting *cutting, uint64_t lane, uint64_t st
 
 uint64_t box_bytes(const struct cutting *cutting, const struct box *box)
 {
-    return box->outers * box->count * box->columns * cutting->element;
+    return box->outers * box->count * box->columns * cutting->element_bytes;
 }
 
 uint64_t box_runs(const struct cutting *cutting, const struct box *box, uint64_t *run_bytes)
@@ -246,7 +246,7 @@ uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, ui
         at += i % box->count;
     }
     uint64_t before = cutting->length == OPEN_SIZE ? at : outer * cutting->length + at;
-    return (before * cutting->inner + box->column) * cutting->element;
+    return (before * cutting->inner + box->column) * cutting->element_bytes;
 }
 
 /* ---- its bytes ---- */
@@ -262,7 +262,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
         }
     }
     if (parts->tensor.byte_swap) {
-        little_endian_swap(to, runs * run_bytes, parts->cutting.element);
+        little_endian_swap(to, runs * run_bytes, parts->cutting.element_bytes);
     }
     return EXIT_DONE;
 }
@@ -286,7 +286,7 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
     bool chain = cutting->steps > 1;
     /* What is cut: outer indices, or the axis at one of them; in units that are whole there. */
     uint64_t unit =
-        (chain ? cutting->inner : cutting->length * cutting->inner) * cutting->element;
+        (chain ? cutting->inner : cutting->length * cutting->inner) * cutting->element_bytes;
     uint64_t left = chain ? cutting->length - next->at : cutting->outer - next->outer;
     uint64_t most = smaller_of(chain ? cutting->length_step : cutting->outer_step, left);
     *box = *next;
@@ -322,7 +322,7 @@ int part_source_take(struct part_source *parts, struct box *box, char *to)
         next->outer++;
     }
     if (parts->tensor.byte_swap) {
-        little_endian_swap(to, taken, cutting->element);
+        little_endian_swap(to, taken, cutting->element_bytes);
     }
     return EXIT_DONE;
 }

@@ -37,7 +37,7 @@ struct cutting {
     uint64_t lanes; /* chains of boxes, which depend on no other */
     uint64_t steps; /* boxes of a chain; 1: no carry */
     bool reverse;
-    size_t element; /* bytes */
+    size_t element_bytes;
 };
 
 struct box {

@@ -86,6 +86,11 @@ int complain(int status, const char *format, ...)
     return status;
 }
 
+int complain_no_memory(void)
+{
+    return complain(EXIT_LOCAL, "out of memory");
+}
+
 int complain_error(const struct tally_error *err)
 {
     static const int exits[] = {

@@ -28,6 +28,9 @@ enum {
 /* "tally: ..." on standard error; returns `status` for `return complain(...)`. */
 int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* EXIT_LOCAL */
+int complain_no_memory(void);
+
 /* Tell what went wrong with a call, and the exit status that says so. */
 int complain_error(const struct tally_error *err);
 

@@ -28,8 +28,8 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DRAIN_BYTES = 1 << 20, /* a longer rest is not waited for before answering */
-    LINGER_BYTES = 16 << 20,          /* read and dropped after an early answer, at most: more
+    KEEP_ALIVE_DROP_BYTES = 1 << 20, /* a longer rest is not waited for before answering */
+    LINGER_BYTES = 16 << 20,         /* read and dropped after an early answer, at most: more
                                        * than the buffers of two sockets hold, so that the
                                        * client had the answer when it sent what follows */
     ID_BYTES = 16,
@@ -178,7 +178,7 @@ static void begin_dropping(struct exchange *x, uint64_t left)
     request_enter(&x->request, REQUEST_REFUSED);
     x->refused_ns = clock_now_ns();
     admission_finish(x->loop->server->admission, &x->request);
-    if (left > KEEP_ALIVE_DRAIN_BYTES) {
+    if (left > KEEP_ALIVE_DROP_BYTES) {
         respond_early(x);
     }
 }
@@ -223,21 +223,26 @@ enum exchange_step exchange_header(struct exchange *x, const char *method)
 
 static enum exchange_step drop_bytes(struct exchange *x, size_t count)
 {
-    x->drained += count;
+    x->dropped_bytes += count;
     if (request_state(&x->request) == REQUEST_LINGERING) {
-        return x->drained > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
+        return x->dropped_bytes > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
     }
-    if (x->drained > KEEP_ALIVE_DRAIN_BYTES) {
+    if (x->dropped_bytes > KEEP_ALIVE_DROP_BYTES) {
         respond_early(x);
     }
     return EXCHANGE_GO_ON;
+}
+
+enum status exchange_shutting_down(struct error *err)
+{
+    return error_set(err, STATUS_DRAINING, "the service is shutting down");
 }
 
 /* The loop is being taken down, and so is whatever a request could be handed over to. */
 static bool refused_at_the_end(struct exchange *x)
 {
     if (x->loop->stopping) {
-        (void)error_set(&x->request.error, STATUS_DRAINING, "the service is shutting down");
+        (void)exchange_shutting_down(&x->request.error);
     }
     return x->loop->stopping;
 }
@@ -268,14 +273,11 @@ static void make_page(struct exchange *x)
     struct request *request = &x->request;
     const struct page_request page_request = {
         .server = request->server,
-        .post = x->post,
         .local = x->request.local,
         .html = x->header.accept_html,
         .if_none_match = x->header.if_none_match,
         .segments = {x->segments[0], x->segments[1]},
         .body = {request->head.bytes, request->head_bytes},
-        .param_count = request->codec_request.param_count,
-        .params = request->codec_request.params,
     };
     x->page = (struct page){.http_status = 200, .content_type = "application/json"};
     if (x->route->page(&page_request, &x->page, &request->error) == STATUS_OK) {

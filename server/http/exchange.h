@@ -88,7 +88,7 @@ struct exchange {
     const char *allowed_origin; /* the settings'; whose page may read it, NULL: none's */
 
     uint64_t refused_ns;    /* REFUSED, LINGERING: since when */
-    uint64_t drained;       /* bytes dropped since then */
+    uint64_t dropped_bytes; /* since then */
     bool client_counted;    /* among the requests of its client */
     uint64_t counted_bytes; /* of its body, for --per-client-bytes-per-s */
 
@@ -149,6 +149,9 @@ enum exchange_step {
     EXCHANGE_ANSWER,  /* queue the answer now */
     EXCHANGE_CLOSE    /* close the connection without one */
 };
+
+/* DRAINING: there is nobody left to hand the request over to. */
+enum status exchange_shutting_down(struct error *err);
 
 /* An id of our own for a request that brought none. */
 void exchange_make_id(struct exchange *x);

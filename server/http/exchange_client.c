@@ -81,7 +81,7 @@ enum status exchange_admit(struct exchange *x, struct error *err)
     TRY(identify_client(x, err));
     TRY(queue_admits(server->queue, err));
     if (server_phase(server) >= SERVER_STOPPING) {
-        return error_set(err, STATUS_DRAINING, "the service is shutting down");
+        return exchange_shutting_down(err);
     }
     x->request.limited =
         x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;

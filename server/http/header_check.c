@@ -130,7 +130,7 @@ struct value {
     size_t bytes;
 };
 
-static void see_content_length(struct header_check *check, struct value value)
+static void read_content_length(struct header_check *check, struct value value)
 {
     if (!parse_number(value.text, value.bytes, &check->content_length)) {
         refuse_framing(check, STATUS_INVALID_REQUEST,
@@ -138,7 +138,7 @@ static void see_content_length(struct header_check *check, struct value value)
     }
 }
 
-static void see_transfer_encoding(struct header_check *check, struct value value)
+static void read_transfer_encoding(struct header_check *check, struct value value)
 {
     if (strcasecmp(value.text, "chunked") != 0) {
         refuse_framing(
@@ -151,7 +151,7 @@ static void see_transfer_encoding(struct header_check *check, struct value value
 }
 
 /* One type: a list of them, "application/json, text/plain", is none. */
-static void see_content_type(struct header_check *check, struct value value)
+static void read_content_type(struct header_check *check, struct value value)
 {
     struct item item;
     const char *cursor = value.text;
@@ -163,7 +163,7 @@ static void see_content_type(struct header_check *check, struct value value)
     }
 }
 
-static void see_content_encoding(struct header_check *check, struct value value)
+static void read_content_encoding(struct header_check *check, struct value value)
 {
     struct item item;
     const char *cursor = value.text;
@@ -186,7 +186,7 @@ static void see_content_encoding(struct header_check *check, struct value value)
     }
 }
 
-static void see_accept(struct header_check *check, struct value value)
+static void read_accept(struct header_check *check, struct value value)
 {
     struct item item;
     while (next_item(&value.text, &item)) {
@@ -206,7 +206,7 @@ static void see_accept(struct header_check *check, struct value value)
     }
 }
 
-static void see_accept_encoding(struct header_check *check, struct value value)
+static void read_accept_encoding(struct header_check *check, struct value value)
 {
     struct item item;
     while (next_item(&value.text, &item)) {
@@ -243,7 +243,7 @@ static bool read_own_number(struct header_check *check, const char *name, struct
     return false;
 }
 
-static void see_timeout(struct header_check *check, struct value value)
+static void read_timeout(struct header_check *check, struct value value)
 {
     int64_t timeout_ms = 0;
     if (read_own_number(check, "X-Request-Timeout-Ms", value, 1,
@@ -252,7 +252,7 @@ static void see_timeout(struct header_check *check, struct value value)
     }
 }
 
-static void see_priority(struct header_check *check, struct value value)
+static void read_priority(struct header_check *check, struct value value)
 {
     const size_t bytes = without_blanks(value);
     check->high = bytes == 4 && memcmp(value.text, "high", 4) == 0;
@@ -263,13 +263,13 @@ static void see_priority(struct header_check *check, struct value value)
     }
 }
 
-static void see_head_bytes(struct header_check *check, struct value value)
+static void read_head_bytes(struct header_check *check, struct value value)
 {
     (void)read_own_number(check, "Inference-Header-Content-Length", value, 0,
                           "the number of bytes of the JSON part", &check->head_bytes);
 }
 
-static void see_carry_bytes(struct header_check *check, struct value value)
+static void read_carry_bytes(struct header_check *check, struct value value)
 {
     (void)read_own_number(check, "Tally-Carry-Length", value, 0,
                           "the number of bytes of the carry that the body begins with",
@@ -277,24 +277,24 @@ static void see_carry_bytes(struct header_check *check, struct value value)
 }
 
 /* Other expectations are ignored, as RFC 9110 allows. */
-static void see_expect(struct header_check *check, struct value value)
+static void read_expect(struct header_check *check, struct value value)
 {
     check->expect_continue = check->expect_continue ||
                              (check->http_1_1 && strcasecmp(value.text, "100-continue") == 0);
 }
 
-static void see_request_id(struct header_check *check, struct value value)
+static void read_request_id(struct header_check *check, struct value value)
 {
     check->request_id = header_check_id_sane(value.text, value.bytes) ? value.text : NULL;
 }
 
-static void see_traceparent(struct header_check *check, struct value value)
+static void read_traceparent(struct header_check *check, struct value value)
 {
     check->traceparent = value.text;
     check->traceparents++;
 }
 
-static void see_tracestate(struct header_check *check, struct value value)
+static void read_tracestate(struct header_check *check, struct value value)
 {
     if (check->tracestates < HEADER_TRACESTATES) {
         check->tracestate[check->tracestates] = value.text;
@@ -307,31 +307,31 @@ static const struct field {
     const char *name;
     size_t bytes;
     bool once; /* a second one is refused */
-    void (*see)(struct header_check *check, struct value value);
+    void (*read)(struct header_check *check, struct value value);
     size_t kept_at;
 } fields[] = {
-#define READ(name, once, see)                \
-    {                                        \
-        name, sizeof(name) - 1, once, see, 0 \
+#define READ(name, once, read)                \
+    {                                         \
+        name, sizeof(name) - 1, once, read, 0 \
     }
 #define KEEP(name, once, member)                                                  \
     {                                                                             \
         name, sizeof(name) - 1, once, NULL, offsetof(struct header_check, member) \
     }
-    READ("Content-Length", true, see_content_length),
-    READ("Transfer-Encoding", true, see_transfer_encoding),
-    READ("Expect", false, see_expect),
-    READ("Content-Type", true, see_content_type),
-    READ("Content-Encoding", true, see_content_encoding),
-    READ("Accept", false, see_accept),
-    READ("Accept-Encoding", false, see_accept_encoding),
-    READ("X-Request-Id", false, see_request_id),
-    READ("X-Request-Timeout-Ms", true, see_timeout),
-    READ("X-Request-Priority", true, see_priority),
-    READ("Inference-Header-Content-Length", true, see_head_bytes),
-    READ("Tally-Carry-Length", true, see_carry_bytes),
-    READ("traceparent", false, see_traceparent),
-    READ("tracestate", false, see_tracestate),
+    READ("Content-Length", true, read_content_length),
+    READ("Transfer-Encoding", true, read_transfer_encoding),
+    READ("Expect", false, read_expect),
+    READ("Content-Type", true, read_content_type),
+    READ("Content-Encoding", true, read_content_encoding),
+    READ("Accept", false, read_accept),
+    READ("Accept-Encoding", false, read_accept_encoding),
+    READ("X-Request-Id", false, read_request_id),
+    READ("X-Request-Timeout-Ms", true, read_timeout),
+    READ("X-Request-Priority", true, read_priority),
+    READ("Inference-Header-Content-Length", true, read_head_bytes),
+    READ("Tally-Carry-Length", true, read_carry_bytes),
+    READ("traceparent", false, read_traceparent),
+    READ("tracestate", false, read_tracestate),
     KEEP("Host", true, host),
     KEEP("Authorization", true, authorization),
     KEEP("X-Forwarded-For", false, forwarded),
@@ -387,8 +387,8 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
         return;
     }
     check->seen |= 1U << at;
-    if (field->see != NULL) {
-        field->see(check, (struct value){value, value_bytes});
+    if (field->read != NULL) {
+        field->read(check, (struct value){value, value_bytes});
     } else {
         memcpy((char *)check + field->kept_at, &value, sizeof value);
     }

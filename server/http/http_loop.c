@@ -103,7 +103,7 @@ static void take_back(struct request *request)
     }
     enum request_state state = request_state(request);
     if (x->loop->stopping && state != REQUEST_PRINTING) {
-        (void)error_set(&request->error, STATUS_DRAINING, "the service is shutting down");
+        (void)exchange_shutting_down(&request->error);
     }
     if (state == REQUEST_BODY) {
         exchange_refuse(x); /* it has lost a slice */

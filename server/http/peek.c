@@ -21,28 +21,30 @@ bool peek_full(int fd)
     return poll(&writable, 1, 0) == 0;
 }
 
+/* False for a Unix socket, too. */
+static bool read_tcp_info(int fd, struct tcp_info *info)
+{
+    socklen_t bytes = sizeof *info;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0;
+}
+
 bool peek_received(int fd)
 {
     struct tcp_info info = {0};
-    socklen_t bytes = sizeof info;
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
-           info.tcpi_bytes_received > 0;
+    return !read_tcp_info(fd, &info) || info.tcpi_bytes_received > 0;
 }
 
 uint64_t peek_silent_ms(int fd)
 {
     struct tcp_info info = {0};
-    socklen_t bytes = sizeof info;
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ? 0
-                                                                     : info.tcpi_last_data_recv;
+    return read_tcp_info(fd, &info) ? info.tcpi_last_data_recv : 0;
 }
 
 uint64_t peek_taken(int fd, uint64_t given)
 {
     struct tcp_info info = {0};
-    socklen_t bytes = sizeof info;
     int waiting = 0;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) {
+    if (read_tcp_info(fd, &info)) {
         return info.tcpi_bytes_acked;
     }
     bool known = ioctl(fd, SIOCOUTQ, &waiting) == 0 && waiting >= 0;

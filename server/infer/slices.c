@@ -29,9 +29,9 @@ struct slices {
     struct part *part;     /* of the whole; owned where that is NULL. NULL: it is no part */
     struct scan_slicing slicing; /* of a part: of the phase under way */
     uint64_t step_bytes;         /* of the output */
-    uint64_t done;               /* steps computed */
-    uint64_t most;               /* steps of the next slice */
-    uint64_t out;                /* steps of the slice that is out; 0: none is */
+    uint64_t steps_done;         /* computed */
+    uint64_t most_steps;         /* of the next slice */
+    uint64_t steps_out;          /* of the slice that is out; 0: none is */
     uint64_t next_bytes;         /* payload that makes it worth while to try the queue */
     uint64_t queue_ns;           /* what the slices so far took */
     uint64_t compute_ns;
@@ -97,9 +97,9 @@ static void set_slicing(struct slices *slices, const struct scan_slicing *slicin
 {
     const struct config *config = slices->slice.server->config;
     slices->slicing = *slicing;
-    slices->done = 0;
+    slices->steps_done = 0;
     slices->step_bytes = slicing->elements * dtype_info(slicing->plan->dtype)->bytes;
-    slices->most = 1 + config->slice_bytes * FIRST_SLICES / slices->step_bytes;
+    slices->most_steps = 1 + config->slice_bytes * FIRST_SLICES / slices->step_bytes;
 }
 
 static bool create_slices(struct request *request, const struct scan_slicing *slicing)
@@ -155,7 +155,7 @@ static void place_slice(struct slices *slices, const struct scan_slice *cut,
     slice->slice.position = cut->position;
     slice->slice.more = cut->more;
     slice->slice.holes = cut->holes;
-    slice->slice.last = slices->done + cut->steps == slices->slicing.steps;
+    slice->slice.last = slices->steps_done + cut->steps == slices->slicing.steps;
     if (slices->part != NULL) {
         const struct part_phase *phase = &slices->part->phases[slices->part->phase];
         in_offset = phase->in_offset;
@@ -176,10 +176,10 @@ static enum status push_slice(struct slices *slices, uint64_t end, struct error 
 {
     const struct request *whole = slices->whole;
     struct request *slice = &slices->slice;
-    uint64_t there = end - slices->done;
-    const struct scan_slice cut =
-        scan_slicing_take(&slices->slicing, slices->done,
-                          there < slices->most ? there : slices->most, &slice->plan);
+    uint64_t there = end - slices->steps_done;
+    const struct scan_slice cut = scan_slicing_take(
+        &slices->slicing, slices->steps_done,
+        there < slices->most_steps ? there : slices->most_steps, &slice->plan);
     slice->block = (struct memory_block){.slab = whole->block.slab,
                                          .offset = whole->block.offset,
                                          .bytes = (size_t)tensor_bytes(&slice->plan)};
@@ -188,9 +188,9 @@ static enum status push_slice(struct slices *slices, uint64_t end, struct error 
     slice->model = slice->slice.last ? whole->model : -1; /* counted once */
     slice->retries = 0;
     TRY(queue_push(whole->server->queue, slice, err));
-    bool first = slices->done == 0 && slices->part == NULL;
+    bool first = slices->steps_done == 0 && slices->part == NULL;
     queue_wake(whole->server->queue); /* long, and alone: it waits for no peers */
-    slices->out = cut.steps;
+    slices->steps_out = cut.steps;
     slice->completion->expected++;
     metrics_add(whole->server->metrics, METRICS_COUNTER_SLICES, 1);
     metrics_add(whole->server->metrics, METRICS_COUNTER_SLICED_REQUESTS, first);
@@ -200,7 +200,7 @@ static enum status push_slice(struct slices *slices, uint64_t end, struct error 
 void slices_feed(struct request *request)
 {
     struct slices *slices = request->slices;
-    if (slices == NULL || slices->out > 0) {
+    if (slices == NULL || slices->steps_out > 0) {
         return;
     }
     struct error ignored = ERROR_INIT;
@@ -208,7 +208,7 @@ void slices_feed(struct request *request)
     uint64_t least = request->server->config->slice_bytes;
     uint64_t arrived = received / slices->step_bytes;
     if (received < slices->next_bytes || arrived >= slices->slicing.steps ||
-        (arrived - slices->done) * slices->step_bytes < least) {
+        (arrived - slices->steps_done) * slices->step_bytes < least) {
         return; /* the last slice waits for the verdict on the whole body */
     }
     if (push_slice(slices, arrived, &ignored) != STATUS_OK) {
@@ -219,8 +219,8 @@ void slices_feed(struct request *request)
 bool slices_begun(const struct request *request)
 {
     const struct slices *slices = request->slices;
-    return slices != NULL &&
-           (slices->out > 0 || slices->done > 0 || slices->slice.error.status != STATUS_OK);
+    return slices != NULL && (slices->steps_out > 0 || slices->steps_done > 0 ||
+                              slices->slice.error.status != STATUS_OK);
 }
 
 bool slices_start(struct request *request)
@@ -236,7 +236,7 @@ bool slices_start(struct request *request)
 /* The slice that came back last was lost: then its error is the request's. */
 static bool take_slice_error(const struct slices *slices, struct request *whole)
 {
-    if (slices->out > 0 || slices->slice.error.status == STATUS_OK) {
+    if (slices->steps_out > 0 || slices->slice.error.status == STATUS_OK) {
         return false;
     }
     whole->error = slices->slice.error;
@@ -252,7 +252,7 @@ bool slices_end(struct request *request)
 {
     struct slices *slices = request->slices;
     request_enter(request, REQUEST_SLICED);
-    return slices->out > 0 ||
+    return slices->steps_out > 0 ||
            (!take_slice_error(slices, request) &&
             push_slice(slices, slices->slicing.steps, &request->error) == STATUS_OK);
 }
@@ -269,7 +269,7 @@ static void account_slice(struct slices *slices, uint64_t steps)
     double fits = (double)steps * SLICE_MS * NS_PER_MS / (double)(took_ns + 1);
     double most = (double)steps * GROWTH;
     double next = fits < most ? fits : most;
-    slices->most = next > (double)least ? (uint64_t)next : least;
+    slices->most_steps = next > (double)least ? (uint64_t)next : least;
     slices->queue_ns += clock_span_ns(slice->times.queued, slice->times.started);
     slices->compute_ns += took_ns;
     whole->launch.upload_ns += slice->launch.upload_ns;
@@ -294,7 +294,7 @@ static void destroy_slices(struct slices *slices)
 static bool all_computed(const struct slices *slices)
 {
     const struct part *part = slices->part;
-    return slices->done == slices->slicing.steps &&
+    return slices->steps_done == slices->slicing.steps &&
            (part == NULL || part->phase + 1 == part->phase_count);
 }
 
@@ -307,11 +307,11 @@ static struct request *push_next_slice(struct slices *slices)
         (void)error_set(&whole->error, STATUS_CLIENT_GONE, "the client closed the connection");
         return whole;
     }
-    if (slices->done == slices->slicing.steps && !all_computed(slices)) {
+    if (slices->steps_done == slices->slicing.steps && !all_computed(slices)) {
         slices->part->phase++;
         set_slicing(slices, &slices->part->phases[slices->part->phase].slicing);
     }
-    if (slices->done < slices->slicing.steps) {
+    if (slices->steps_done < slices->slicing.steps) {
         bool more = push_slice(slices, slices->slicing.steps, &whole->error) == STATUS_OK;
         return more ? NULL : whole;
     }
@@ -326,9 +326,9 @@ struct request *slices_take_back(struct request *slice)
 {
     struct slices *slices = slice->slice.of;
     struct request *whole = slices->whole;
-    uint64_t steps = slices->out;
+    uint64_t steps = slices->steps_out;
     slice->completion->expected--;
-    slices->out = 0;
+    slices->steps_out = 0;
     if (whole == NULL) {
         destroy_slices(slices);
         return NULL;
@@ -339,7 +339,7 @@ struct request *slices_take_back(struct request *slice)
         return ours && take_slice_error(slices, whole) ? whole
                                                        : NULL; /* else seen by slices_lost() */
     }
-    slices->done += steps;
+    slices->steps_done += steps;
     account_slice(slices, steps);
     if (state == REQUEST_SLICED) {
         return push_next_slice(slices);
@@ -370,7 +370,7 @@ void slices_release(struct request *request)
         return;
     }
     slices->part = part;
-    if (slices->out == 0) {
+    if (slices->steps_out == 0) {
         destroy_slices(slices);
         return;
     }
@@ -385,7 +385,7 @@ void slices_release(struct request *request)
 bool slices_give_up(struct request *request)
 {
     struct slices *slices = request->slices;
-    if (slices == NULL || slices->out == 0 ||
+    if (slices == NULL || slices->steps_out == 0 ||
         !atomic_load_explicit(&slices->slice.slice.overdue, memory_order_relaxed)) {
         return false;
     }

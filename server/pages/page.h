@@ -21,14 +21,11 @@ enum {
 
 struct page_request {
     const struct server *server;
-    bool post;                 /* else GET or HEAD */
     bool local;                /* the client is on this machine (loopback, Unix socket) */
     bool html;                 /* Accept names text/html */
     const char *if_none_match; /* the field as it came, else NULL */
     const char *segments[PAGE_SEGMENTS]; /* what {} in the pattern stands for; else NULL */
     struct byte_view body;               /* of a POST, at most BODY_PAGE_BYTES */
-    int param_count;                     /* query string, decoded */
-    const struct codec_param *params;
 };
 
 struct page_field {
