@@ -69,35 +69,37 @@ enum status npy_header_need(struct byte_view head, uint64_t *need, struct error 
 
 /* The dict's text; `end` is past its last byte. */
 struct cursor {
-    const char *p;
+    const char *at;
     const char *end;
 };
 
-static void skip_space(struct cursor *c)
+static void skip_space(struct cursor *cursor)
 {
-    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\t' || *c->p == '\r')) {
-        c->p++;
+    while (cursor->at < cursor->end && (*cursor->at == ' ' || *cursor->at == '\n' ||
+                                        *cursor->at == '\t' || *cursor->at == '\r')) {
+        cursor->at++;
     }
 }
 
 /* Take `token` if it is next. */
-static bool take_token(struct cursor *c, const char *token)
+static bool take_token(struct cursor *cursor, const char *token)
 {
     size_t length = strlen(token);
-    skip_space(c);
-    if ((size_t)(c->end - c->p) < length || memcmp(c->p, token, length) != 0) {
+    skip_space(cursor);
+    if ((size_t)(cursor->end - cursor->at) < length || memcmp(cursor->at, token, length) != 0) {
         return false;
     }
-    c->p += length;
+    cursor->at += length;
     return true;
 }
 
-static enum status syntax_error(const struct cursor *c, const char *expected, struct error *err)
+static enum status syntax_error(const struct cursor *cursor, const char *expected,
+                                struct error *err)
 {
     char found[24];
     size_t n = 0;
-    while (n < sizeof found - 1 && c->p + n < c->end) {
-        found[n] = (char)(c->p[n] >= ' ' && c->p[n] < 0x7F ? c->p[n] : '?');
+    while (n < sizeof found - 1 && cursor->at + n < cursor->end) {
+        found[n] = (char)(cursor->at[n] >= ' ' && cursor->at[n] < 0x7F ? cursor->at[n] : '?');
         n++;
     }
     found[n] = '\0';
@@ -106,19 +108,19 @@ static enum status syntax_error(const struct cursor *c, const char *expected, st
 }
 
 /* 'text' or "text" without escapes. */
-static bool take_string(struct cursor *c, struct byte_view *out)
+static bool take_string(struct cursor *cursor, struct byte_view *out)
 {
-    skip_space(c);
-    if (c->p == c->end || (*c->p != '\'' && *c->p != '"')) {
+    skip_space(cursor);
+    if (cursor->at == cursor->end || (*cursor->at != '\'' && *cursor->at != '"')) {
         return false;
     }
-    const char *begin = c->p + 1;
-    const char *close = memchr(begin, *c->p, (size_t)(c->end - begin));
+    const char *begin = cursor->at + 1;
+    const char *close = memchr(begin, *cursor->at, (size_t)(cursor->end - begin));
     if (close == NULL || memchr(begin, '\\', (size_t)(close - begin)) != NULL) {
         return false;
     }
     *out = (struct byte_view){begin, (size_t)(close - begin)};
-    c->p = close + 1;
+    cursor->at = close + 1;
     return true;
 }
 
@@ -177,70 +179,72 @@ static enum status parse_descr(struct byte_view descr, struct npy_header *out,
                            kind_advice(kind));
 }
 
-static enum status parse_descr_value(struct cursor *c, struct npy_header *out,
+static enum status parse_descr_value(struct cursor *cursor, struct npy_header *out,
                                      struct error *err)
 {
     struct byte_view descr = {NULL, 0};
-    skip_space(c);
-    if (c->p < c->end && (*c->p == '[' || *c->p == '(' || *c->p == '{')) {
+    skip_space(cursor);
+    if (cursor->at < cursor->end &&
+        (*cursor->at == '[' || *cursor->at == '(' || *cursor->at == '{')) {
         return error_set_field(err, STATUS_INVALID_DTYPE, "descr",
                                "the NPY element type is structured: send one field, x['name']");
     }
-    if (!take_string(c, &descr)) {
-        return syntax_error(c, "a string such as '<f4' for descr", err);
+    if (!take_string(cursor, &descr)) {
+        return syntax_error(cursor, "a string such as '<f4' for descr", err);
     }
     return parse_descr(descr, out, err);
 }
 
-static enum status parse_order(struct cursor *c, struct npy_header *out, struct error *err)
+static enum status parse_order(struct cursor *cursor, struct npy_header *out, struct error *err)
 {
-    if (take_token(c, "True")) {
+    if (take_token(cursor, "True")) {
         out->fortran_order = true;
         return STATUS_OK;
     }
     out->fortran_order = false;
-    return take_token(c, "False") ? STATUS_OK
-                                  : syntax_error(c, "True or False for fortran_order", err);
+    return take_token(cursor, "False")
+               ? STATUS_OK
+               : syntax_error(cursor, "True or False for fortran_order", err);
 }
 
 /* A decimal size; Python 2 wrote long ones as 3L. */
-static bool take_size(struct cursor *c, int64_t *out)
+static bool take_size(struct cursor *cursor, int64_t *out)
 {
     uint64_t value = 0;
     bool fits = false;
-    skip_space(c);
-    size_t digits = digits_read(c->p, (size_t)(c->end - c->p), &value, &fits);
+    skip_space(cursor);
+    size_t digits = digits_read(cursor->at, (size_t)(cursor->end - cursor->at), &value, &fits);
     if (digits == 0 || !fits || value > INT64_MAX) {
         return false;
     }
     *out = (int64_t)value;
-    c->p += digits;
-    c->p += c->p < c->end && *c->p == 'L';
+    cursor->at += digits;
+    cursor->at += cursor->at < cursor->end && *cursor->at == 'L';
     return true;
 }
 
 /* () or (3,) or (3, 4) or (3, 4,) */
-static enum status parse_shape(struct cursor *c, struct npy_header *out, struct error *err)
+static enum status parse_shape(struct cursor *cursor, struct npy_header *out, struct error *err)
 {
     static const char expected[] = "a tuple of sizes such as (3, 4) for shape";
     bool comma = true;
     out->rank = 0;
-    if (!take_token(c, "(")) {
-        return syntax_error(c, expected, err);
+    if (!take_token(cursor, "(")) {
+        return syntax_error(cursor, expected, err);
     }
-    while (!take_token(c, ")")) {
+    while (!take_token(cursor, ")")) {
         if (out->rank == LIMIT_RANK) {
             return error_set_field(err, STATUS_INVALID_SHAPE, "shape",
                                    "the NPY shape has more than %d dimensions", LIMIT_RANK);
         }
-        if (!comma || !take_size(c, &out->sizes[out->rank])) {
-            return syntax_error(c, expected, err);
+        if (!comma || !take_size(cursor, &out->sizes[out->rank])) {
+            return syntax_error(cursor, expected, err);
         }
         out->rank++;
-        comma = take_token(c, ",");
+        comma = take_token(cursor, ",");
     }
     if (out->rank == 1 && !comma) {
-        return syntax_error(c, "a comma in a shape of one dimension, (3,),", err);
+        return syntax_error(cursor, "a comma in a shape of one dimension, (3,),", err);
     }
     return STATUS_OK;
 }
@@ -263,24 +267,24 @@ static int key_of(struct byte_view name)
     return view_is(name, "shape") ? KEY_SHAPE : 0;
 }
 
-static enum status parse_value(struct cursor *c, int key, struct npy_header *out,
+static enum status parse_value(struct cursor *cursor, int key, struct npy_header *out,
                                struct error *err)
 {
-    if (!take_token(c, ":")) {
-        return syntax_error(c, "':'", err);
+    if (!take_token(cursor, ":")) {
+        return syntax_error(cursor, "':'", err);
     }
     if (key == KEY_DESCR) {
-        return parse_descr_value(c, out, err);
+        return parse_descr_value(cursor, out, err);
     }
-    return key == KEY_ORDER ? parse_order(c, out, err) : parse_shape(c, out, err);
+    return key == KEY_ORDER ? parse_order(cursor, out, err) : parse_shape(cursor, out, err);
 }
 
-static enum status parse_entry(struct cursor *c, struct npy_header *out, int *seen,
+static enum status parse_entry(struct cursor *cursor, struct npy_header *out, int *seen,
                                struct error *err)
 {
     struct byte_view name = {NULL, 0};
-    if (!take_string(c, &name)) {
-        return syntax_error(c, "a key in quotes", err);
+    if (!take_string(cursor, &name)) {
+        return syntax_error(cursor, "a key in quotes", err);
     }
     int key = key_of(name);
     if (key == 0 || (*seen & key) != 0) {
@@ -291,26 +295,26 @@ static enum status parse_entry(struct cursor *c, struct npy_header *out, int *se
                          name.count < 40 ? (int)name.count : 40, (const char *)name.bytes);
     }
     *seen |= key;
-    return parse_value(c, key, out, err);
+    return parse_value(cursor, key, out, err);
 }
 
-static enum status parse_dict(struct cursor *c, struct npy_header *out, struct error *err)
+static enum status parse_dict(struct cursor *cursor, struct npy_header *out, struct error *err)
 {
     int seen = 0;
     bool comma = true;
-    if (!take_token(c, "{")) {
-        return syntax_error(c, "'{'", err);
+    if (!take_token(cursor, "{")) {
+        return syntax_error(cursor, "'{'", err);
     }
-    while (!take_token(c, "}")) {
+    while (!take_token(cursor, "}")) {
         if (!comma) {
-            return syntax_error(c, "',' or '}'", err);
+            return syntax_error(cursor, "',' or '}'", err);
         }
-        TRY(parse_entry(c, out, &seen, err));
-        comma = take_token(c, ",");
+        TRY(parse_entry(cursor, out, &seen, err));
+        comma = take_token(cursor, ",");
     }
-    skip_space(c);
-    if (c->p != c->end) {
-        return syntax_error(c, "the end of the header", err);
+    skip_space(cursor);
+    if (cursor->at != cursor->end) {
+        return syntax_error(cursor, "the end of the header", err);
     }
     if (seen != KEY_ALL) {
         return error_set(err, STATUS_INVALID_NPY, "the NPY header lacks the key '%s'",
@@ -337,10 +341,10 @@ enum status npy_header_parse(struct byte_view head, struct npy_header *out, stru
                          head.count, (unsigned long long)need);
     }
     const char *bytes = head.bytes;
-    struct cursor c = {bytes + (bytes[MAGIC] == 1 ? SHORT_PREFIX : LONG_PREFIX),
-                       bytes + head.count};
+    struct cursor cursor = {bytes + (bytes[MAGIC] == 1 ? SHORT_PREFIX : LONG_PREFIX),
+                            bytes + head.count};
     struct npy_header found = {.rank = 0};
-    TRY(parse_dict(&c, &found, err));
+    TRY(parse_dict(&cursor, &found, err));
     *out = found;
     return STATUS_OK;
 }

@@ -41,7 +41,7 @@ static uint64_t bits_of(__m128i matches, int part)
 
 static void classify_block(const char *bytes, struct masks *out)
 {
-    struct masks m = {0, 0, 0};
+    struct masks masks = {0, 0, 0};
     for (int part = 0; part < 4; part++, bytes += 16) {
         __m128i c = _mm_loadu_si128((const __m128i *)(const void *)bytes);
         __m128i bracket =
@@ -50,23 +50,23 @@ static void classify_block(const char *bytes, struct masks *out)
         __m128i quote = _mm_cmpeq_epi8(c, _mm_set1_epi8('"'));
         __m128i dot = _mm_cmpeq_epi8(c, _mm_set1_epi8('.'));
         __m128i e = _mm_cmpeq_epi8(_mm_or_si128(c, _mm_set1_epi8(0x20)), _mm_set1_epi8('e'));
-        m.comma |= bits_of(_mm_cmpeq_epi8(c, _mm_set1_epi8(',')), part);
-        m.mark |= bits_of(_mm_or_si128(bracket, quote), part);
-        m.fraction |= bits_of(_mm_or_si128(dot, e), part);
+        masks.comma |= bits_of(_mm_cmpeq_epi8(c, _mm_set1_epi8(',')), part);
+        masks.mark |= bits_of(_mm_or_si128(bracket, quote), part);
+        masks.fraction |= bits_of(_mm_or_si128(dot, e), part);
     }
-    *out = m;
+    *out = masks;
 }
 #else
 static void classify_block(const char *bytes, struct masks *out)
 {
-    struct masks m = {0, 0, 0};
+    struct masks masks = {0, 0, 0};
     for (int i = 0; i < BLOCK; i++) {
         char c = bytes[i];
-        m.comma |= (uint64_t)(c == ',') << i;
-        m.mark |= (uint64_t)(c == '[' || c == ']' || c == '"') << i;
-        m.fraction |= (uint64_t)(c == '.' || c == 'e' || c == 'E') << i;
+        masks.comma |= (uint64_t)(c == ',') << i;
+        masks.mark |= (uint64_t)(c == '[' || c == ']' || c == '"') << i;
+        masks.fraction |= (uint64_t)(c == '.' || c == 'e' || c == 'E') << i;
     }
-    *out = m;
+    *out = masks;
 }
 #endif
 
@@ -210,11 +210,11 @@ static size_t skip_string(struct walk *walk, size_t at)
 
 /* Look at the marks of the block at *at, and move *at to what is to be looked at next: the next
  * block, or the byte after a string or after the whole array (depth 0). */
-static enum status walk_block(struct walk *walk, size_t *at, const struct masks *m,
+static enum status walk_block(struct walk *walk, size_t *at, const struct masks *masks,
                               struct error *err)
 {
-    uint64_t commas = m->comma;
-    for (uint64_t marks = m->mark; marks != 0; marks &= marks - 1) {
+    uint64_t commas = masks->comma;
+    for (uint64_t marks = masks->mark; marks != 0; marks &= marks - 1) {
         int bit = __builtin_ctzll(marks);
         size_t place = *at + (size_t)bit;
         walk->commas[walk->depth] += (uint64_t)__builtin_popcountll(commas & bits_below(bit));
@@ -238,13 +238,13 @@ static enum status walk_block(struct walk *walk, size_t *at, const struct masks 
             return status;
         }
         if (walk->depth == 0 || walk->text[*at + (size_t)bit] == '"') {
-            walk->array->integers &= (m->fraction & bits_below(bit)) == 0;
+            walk->array->integers &= (masks->fraction & bits_below(bit)) == 0;
             *at = place + 1;
             return STATUS_OK;
         }
     }
     walk->commas[walk->depth] += (uint64_t)__builtin_popcountll(commas);
-    walk->array->integers &= m->fraction == 0;
+    walk->array->integers &= masks->fraction == 0;
     *at = walk->bytes - *at > BLOCK ? *at + BLOCK : walk->bytes;
     return STATUS_OK;
 }
@@ -312,9 +312,9 @@ static enum status walk_on(struct walk *walk, size_t *at, size_t stop, struct er
     if (*at >= stop || *at == walk->bytes) {
         return STATUS_OK;
     }
-    struct masks m;
-    load_masks(walk, *at, &m);
-    return walk_block(walk, at, &m, err);
+    struct masks masks;
+    load_masks(walk, *at, &masks);
+    return walk_block(walk, at, &masks, err);
 }
 
 enum status json_tensor_measure(const char *text, size_t bytes, const struct parallel *parallel,

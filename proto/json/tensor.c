@@ -39,20 +39,20 @@ static const char *step_after(const char *p, const char *end)
     return p + (left < PARALLEL_STEP_BYTES ? left : PARALLEL_STEP_BYTES);
 }
 
-static void step_or_give_up(struct cursor *c, const char *p)
+static void step_or_give_up(struct cursor *cursor, const char *p)
 {
-    c->next_step = step_after(p, c->end);
-    c->given_up = !parallel_step(c->read->parallel);
+    cursor->next_step = step_after(p, cursor->end);
+    cursor->given_up = !parallel_step(cursor->read->parallel);
 }
 
 /* The next byte that is no space. None is skipped once the work is given up: a space where
  * something else belongs ends the reading. */
-static inline const char *skip_space(struct cursor *c, const char *p)
+static inline const char *skip_space(struct cursor *cursor, const char *p)
 {
-    while ((*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') && !c->given_up) {
+    while ((*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') && !cursor->given_up) {
         p++;
-        if (p == c->next_step) {
-            step_or_give_up(c, p);
+        if (p == cursor->next_step) {
+            step_or_give_up(cursor, p);
         }
     }
     return p;
@@ -139,26 +139,26 @@ static void range_text(enum dtype dtype, char text[RANGE_TEXT])
     (void)snprintf(text, RANGE_TEXT, "%s to %s", low, high);
 }
 
-static enum status element_error(const struct cursor *c, const char *p,
+static enum status element_error(const struct cursor *cursor, const char *p,
                                  enum number_result reason, struct error *err)
 {
     char path[sizeof err->field];
     char found[EXCERPT + 4];
     char range[RANGE_TEXT];
-    const char *name = dtype_info(c->read->dtype)->name;
-    if (c->given_up) {
+    const char *name = dtype_info(cursor->read->dtype)->name;
+    if (cursor->given_up) {
         return parallel_given_up(err);
     }
-    element_path(c->read, c->element, path, sizeof path);
-    make_excerpt(p, c->end, found);
-    unsigned long long n = c->element;
+    element_path(cursor->read, cursor->element, path, sizeof path);
+    make_excerpt(p, cursor->end, found);
+    unsigned long long n = cursor->element;
     switch (reason) {
     case NUMBER_FRACTION:
         return error_set_field(err, STATUS_INVALID_DATA, path,
                                "element %llu is %s, expected a whole number for %s", n, found,
                                name);
     case NUMBER_RANGE:
-        range_text(c->read->dtype, range);
+        range_text(cursor->read->dtype, range);
         return error_set_field(err, STATUS_INVALID_DATA, path,
                                "element %llu is %s, out of range for %s (%s)", n, found, name,
                                range);
@@ -175,16 +175,17 @@ static enum status element_error(const struct cursor *c, const char *p,
 }
 
 /* After an element, something else than ',' or ']'. */
-static enum status separator_error(const struct cursor *c, const char *p, struct error *err)
+static enum status separator_error(const struct cursor *cursor, const char *p,
+                                   struct error *err)
 {
     char path[sizeof err->field];
     char found[EXCERPT + 4];
-    uint64_t before = c->element > 0 ? c->element - 1 : 0;
-    if (c->given_up) {
+    uint64_t before = cursor->element > 0 ? cursor->element - 1 : 0;
+    if (cursor->given_up) {
         return parallel_given_up(err);
     }
-    element_path(c->read, before, path, sizeof path);
-    make_excerpt(p, c->end, found);
+    element_path(cursor->read, before, path, sizeof path);
+    make_excerpt(p, cursor->end, found);
     return error_set_field(err, STATUS_INVALID_DATA, path,
                            "after element %llu stands '%s', expected ',' or ']'",
                            (unsigned long long)before, found);
@@ -196,16 +197,16 @@ static bool is_letter(char c)
 }
 
 /* The caller expected another number of elements than there are. */
-static enum status count_error(const struct cursor *c, const struct json_part *part,
+static enum status count_error(const struct cursor *cursor, const struct json_part *part,
                                struct error *err)
 {
-    if (c->given_up) {
+    if (cursor->given_up) {
         return parallel_given_up(err);
     }
     unsigned long long expected = part->elements;
-    unsigned long long found = c->element - part->first;
-    return error_set_field(err, STATUS_INVALID_DATA, c->read->field,
-                           "%s holds %s %llu numbers, expected %llu", c->read->field,
+    unsigned long long found = cursor->element - part->first;
+    return error_set_field(err, STATUS_INVALID_DATA, cursor->read->field,
+                           "%s holds %s %llu numbers, expected %llu", cursor->read->field,
                            found < expected ? "only" : "more than", found, expected);
 }
 
@@ -233,7 +234,7 @@ static bool store_word(const struct json_read *read, const char *word, size_t le
 }
 
 /* A word that stands for a value of a float type; p is at its first byte. */
-static const char *read_word(const struct cursor *c, const char *p, void *out)
+static const char *read_word(const struct cursor *cursor, const char *p, void *out)
 {
     enum {
         LONGEST = 9
@@ -241,7 +242,7 @@ static const char *read_word(const struct cursor *c, const char *p, void *out)
     bool quoted = *p == '"';
     const char *word = p + quoted;
     size_t length = 0;
-    while (length <= LONGEST && word + length < c->end &&
+    while (length <= LONGEST && word + length < cursor->end &&
            (word[length] == '-' || is_letter(word[length]))) {
         length++;
     }
@@ -249,11 +250,11 @@ static const char *read_word(const struct cursor *c, const char *p, void *out)
     if (quoted && word[length] != '"') {
         return NULL;
     }
-    if (!quoted && c->read->null_is_nan && length == 4 && memcmp(word, "null", 4) == 0) {
-        return number_special(c->read->dtype, "NaN", 3, out) ? after : NULL;
+    if (!quoted && cursor->read->null_is_nan && length == 4 && memcmp(word, "null", 4) == 0) {
+        return number_special(cursor->read->dtype, "NaN", 3, out) ? after : NULL;
     }
-    bool allowed = quoted || c->read->bare_nan;
-    return allowed && store_word(c->read, word, length, out) ? after : NULL;
+    bool allowed = quoted || cursor->read->bare_nan;
+    return allowed && store_word(cursor->read, word, length, out) ? after : NULL;
 }
 
 static bool is_word(const char *p)
@@ -262,30 +263,30 @@ static bool is_word(const char *p)
 }
 
 /* The state between two elements: closing brackets, then a comma, or the end of the part.
- * Returns where the next element or '[' is, c->end at the end, NULL for anything else. */
-static inline const char *next_element(struct cursor *c, const char *p, const char **where)
+ * Returns where the next element or '[' is, cursor->end at the end, NULL for anything else. */
+static inline const char *next_element(struct cursor *cursor, const char *p, const char **where)
 {
     for (;;) {
-        p = skip_space(c, p);
+        p = skip_space(cursor, p);
         *where = p;
         if (*p != ',' && *p != ']') {
             return NULL;
         }
         p++;
-        if (p == c->end) {
+        if (p == cursor->end) {
             return p;
         }
         if (p[-1] == ',') {
-            return skip_space(c, p);
+            return skip_space(cursor, p);
         }
     }
 }
 
 /* Opening brackets in front of an element; *empty if they enclose none. */
-static inline const char *open_brackets(struct cursor *c, const char *p, bool *empty)
+static inline const char *open_brackets(struct cursor *cursor, const char *p, bool *empty)
 {
     while (*p == '[') {
-        p = skip_space(c, p + 1);
+        p = skip_space(cursor, p + 1);
         if (*p == ']') {
             *empty = true;
             break;
@@ -295,72 +296,74 @@ static inline const char *open_brackets(struct cursor *c, const char *p, bool *e
 }
 
 /* The element at p to `to`; returns what follows it, NULL with the error set. */
-static inline const char *read_element(const struct cursor *c, number_reader reader,
+static inline const char *read_element(const struct cursor *cursor, number_reader reader,
                                        const char *p, void *to, struct error *err)
 {
     enum number_result result = NUMBER_SYNTAX;
-    const char *after = is_word(p) ? read_word(c, p, to) : reader(p, c->end, to, &result);
+    const char *after =
+        is_word(p) ? read_word(cursor, p, to) : reader(p, cursor->end, to, &result);
     if (after == NULL) {
-        (void)element_error(c, p, result, err);
+        (void)element_error(cursor, p, result, err);
     }
     return after;
 }
 
 /* Whether p, where an element or an array begins, is still worth reading. */
-static inline bool may_go_on(struct cursor *c, const char *p)
+static inline bool may_go_on(struct cursor *cursor, const char *p)
 {
-    if (p >= c->next_step) {
-        step_or_give_up(c, p);
+    if (p >= cursor->next_step) {
+        step_or_give_up(cursor, p);
     }
-    return !c->given_up;
+    return !cursor->given_up;
 }
 
 /* The status of the error that is set. */
-static enum status refusal_status(const struct cursor *c)
+static enum status refusal_status(const struct cursor *cursor)
 {
-    return c->given_up ? STATUS_CLIENT_GONE : STATUS_INVALID_DATA;
+    return cursor->given_up ? STATUS_CLIENT_GONE : STATUS_INVALID_DATA;
 }
 
 enum status json_tensor_read_part(const struct json_read *read, const struct json_part *part,
                                   void *out, struct error *err)
 {
     const char *end = part->text + part->bytes;
-    struct cursor c = {.read = read,
-                       .end = end,
-                       .next_step = step_after(part->text, end),
-                       .element = part->first};
+    struct cursor cursor = {.read = read,
+                            .end = end,
+                            .next_step = step_after(part->text, end),
+                            .element = part->first};
     number_reader reader = number_reader_of(read->dtype);
     number_run_reader read_run = number_run_reader_of(read->dtype);
     size_t size = dtype_info(read->dtype)->bytes;
     uint64_t stop = part->first + part->elements;
     char *to = (char *)out + part->first * size;
-    const char *p = skip_space(&c, part->text);
-    while (p < c.end) {
+    const char *p = skip_space(&cursor, part->text);
+    while (p < cursor.end) {
         bool empty = false;
-        if (!may_go_on(&c, p)) {
+        if (!may_go_on(&cursor, p)) {
             return parallel_given_up(err);
         }
-        p = open_brackets(&c, p, &empty);
-        if (!empty && c.element == stop) {
-            return count_error(&c, part, err);
+        p = open_brackets(&cursor, p, &empty);
+        if (!empty && cursor.element == stop) {
+            return count_error(&cursor, part, err);
         }
         if (!empty) {
-            const struct number_run run = read_run(p, c.next_step, stop - c.element, to);
+            const struct number_run run =
+                read_run(p, cursor.next_step, stop - cursor.element, to);
             uint64_t count = run.count > 0 ? run.count : 1;
-            p = run.count > 0 ? run.text : read_element(&c, reader, p, to, err);
+            p = run.count > 0 ? run.text : read_element(&cursor, reader, p, to, err);
             to += count * size;
-            c.element += count;
+            cursor.element += count;
         }
         if (p == NULL) {
-            return refusal_status(&c);
+            return refusal_status(&cursor);
         }
         const char *where = p;
-        p = next_element(&c, p, &where);
+        p = next_element(&cursor, p, &where);
         if (p == NULL) {
-            return separator_error(&c, where, err);
+            return separator_error(&cursor, where, err);
         }
     }
-    return c.element == stop ? STATUS_OK : count_error(&c, part, err);
+    return cursor.element == stop ? STATUS_OK : count_error(&cursor, part, err);
 }
 
 enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
@@ -401,24 +404,25 @@ struct odometer {
     int64_t index[LIMIT_RANK];
 };
 
-static void odometer_set(struct odometer *o, int rank, const int64_t *sizes, uint64_t item)
+static void odometer_set(struct odometer *odometer, int rank, const int64_t *sizes,
+                         uint64_t item)
 {
-    o->rank = rank;
+    odometer->rank = rank;
     for (int d = rank - 1; d >= 0; d--) {
-        o->sizes[d] = sizes[d];
-        o->index[d] = (int64_t)(item % (uint64_t)sizes[d]);
+        odometer->sizes[d] = sizes[d];
+        odometer->index[d] = (int64_t)(item % (uint64_t)sizes[d]);
         item /= (uint64_t)sizes[d];
     }
 }
 
 /* Go `run` items further, at most to the end of the row; returns how many arrays end there. */
-static int odometer_step(struct odometer *o, uint64_t run)
+static int odometer_step(struct odometer *odometer, uint64_t run)
 {
     int closed = 0;
-    o->index[o->rank - 1] += (int64_t)run;
-    for (int d = o->rank - 1; d >= 0 && o->index[d] == o->sizes[d]; d--) {
-        o->index[d] = 0;
-        o->index[d - (d > 0)] += d > 0;
+    odometer->index[odometer->rank - 1] += (int64_t)run;
+    for (int d = odometer->rank - 1; d >= 0 && odometer->index[d] == odometer->sizes[d]; d--) {
+        odometer->index[d] = 0;
+        odometer->index[d - (d > 0)] += d > 0;
         closed++;
     }
     return closed;
@@ -433,24 +437,25 @@ static char *put_repeated(char *out, char c, int count)
 }
 
 /* Items first..stop-1 of `size` bytes each, with what stands between them. */
-static char *print_items(struct odometer *o, const char *value, size_t size,
+static char *print_items(struct odometer *odometer, const char *value, size_t size,
                          number_writer print_run, const uint64_t range[2], char *out)
 {
     uint64_t i = range[0];
     if (i == 0) {
-        out = put_repeated(out, '[', o->rank);
+        out = put_repeated(out, '[', odometer->rank);
     }
     while (i < range[1]) {
-        uint64_t run = (uint64_t)(o->sizes[o->rank - 1] - o->index[o->rank - 1]);
+        uint64_t run = (uint64_t)(odometer->sizes[odometer->rank - 1] -
+                                  odometer->index[odometer->rank - 1]);
         run = run < range[1] - i ? run : range[1] - i;
         out = print_run(value, run, out);
         value += run * size;
         i += run;
-        int closed = odometer_step(o, run);
+        int closed = odometer_step(odometer, run);
         if (closed > 0) {
             out = put_repeated(out - 1, ']', closed);
         }
-        if (closed > 0 && closed < o->rank) {
+        if (closed > 0 && closed < odometer->rank) {
             *out++ = ',';
             out = put_repeated(out, '[', closed);
         }
@@ -461,12 +466,12 @@ static char *print_items(struct odometer *o, const char *value, size_t size,
 char *json_tensor_print(const struct json_print *print, uint64_t first, uint64_t count,
                         char *out)
 {
-    struct odometer o;
+    struct odometer odometer;
     size_t size = dtype_info(print->dtype)->bytes;
     const int64_t flat = (int64_t)print->elements;
     bool nested = print->rank > 1;
-    odometer_set(&o, nested ? print->rank : 1, nested ? print->sizes : &flat, first);
-    return print_items(&o, (const char *)print->data + first * size, size,
+    odometer_set(&odometer, nested ? print->rank : 1, nested ? print->sizes : &flat, first);
+    return print_items(&odometer, (const char *)print->data + first * size, size,
                        number_writer_of(print->dtype), (const uint64_t[]){first, first + count},
                        out);
 }
@@ -523,15 +528,15 @@ static void write_empty(const struct json_print *print, struct json_writer *w)
     w->failed |= empty.items == UINT64_MAX;
     json_writer_begin_value(w);
     for (uint64_t i = 0; i < empty.items && json_writer_ok(w); i++) {
-        struct odometer o;
+        struct odometer odometer;
         char *to = json_writer_space(w, EMPTY_ITEM);
         if (i % EMPTY_STEP == EMPTY_STEP - 1 && !parallel_step(print->parallel)) {
             w->failed = true;
         }
         if (to != NULL) {
-            odometer_set(&o, empty.levels, print->sizes, i);
+            odometer_set(&odometer, empty.levels, print->sizes, i);
             const uint64_t range[2] = {i, i + 1};
-            char *end = print_items(&o, to, 0, print_nothing, range, to);
+            char *end = print_items(&odometer, to, 0, print_nothing, range, to);
             json_writer_advance(w, (size_t)(end - to));
         }
     }

@@ -85,10 +85,10 @@ static bool is_answering(const struct conn *conn)
 /* Answer with an error and cut. */
 static void refuse_and_cut(struct conn *conn, enum status status, const char *why)
 {
-    struct exchange *x = conn->exchange;
-    if (x != NULL && request_state(&x->request) != REQUEST_LINGERING) {
-        (void)error_set(&x->request.error, status, "%s", why);
-        respond_early(x);
+    struct exchange *exchange = conn->exchange;
+    if (exchange != NULL && request_state(&exchange->request) != REQUEST_LINGERING) {
+        (void)error_set(&exchange->request.error, status, "%s", why);
+        respond_early(exchange);
     }
     cut_conn(conn, why);
 }
@@ -101,11 +101,11 @@ static void time_out_request(struct conn *conn, const char *why)
 /* A client that has a place among the large requests and sends nothing gives it up. */
 static void give_up_place(const struct conn *conn, uint64_t age_ns)
 {
-    struct exchange *x = conn->exchange;
-    if (x->request.admission.state == ADMISSION_ACTIVE &&
-        request_state(&x->request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
-        x->request.body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
-        admission_slow(conn->loop->server->admission, &x->request);
+    struct exchange *exchange = conn->exchange;
+    if (exchange->request.admission.state == ADMISSION_ACTIVE &&
+        request_state(&exchange->request) == REQUEST_BODY && age_ns > YOUNG_MS * NS_PER_MS &&
+        exchange->request.body.received - conn->seen_bytes < SLOW_BYTES && !conn_unread(conn)) {
+        admission_slow(conn->loop->server->admission, &exchange->request);
     }
 }
 
@@ -138,15 +138,15 @@ static bool body_is_too_slow(const struct config *config, uint64_t bytes, uint64
            bytes / seconds < config->min_upload_rate;
 }
 
-static void check_dropping(struct exchange *x, uint64_t now_ns)
+static void check_dropping(struct exchange *exchange, uint64_t now_ns)
 {
-    uint64_t age_ns = clock_span_ns(x->refused_ns, now_ns);
-    if (request_state(&x->request) == REQUEST_REFUSED) {
+    uint64_t age_ns = clock_span_ns(exchange->refused_ns, now_ns);
+    if (request_state(&exchange->request) == REQUEST_REFUSED) {
         if (age_ns > EARLY_MS * NS_PER_MS) {
-            respond_early(x);
+            respond_early(exchange);
         }
     } else if (age_ns > LINGER_S * NS_PER_S) {
-        cut_conn(x->conn, NULL);
+        cut_conn(exchange->conn, NULL);
     }
 }
 
@@ -166,24 +166,24 @@ static void note_progress(struct conn *conn, uint64_t now_ns, uint64_t moved)
 static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
-    struct exchange *x = conn->exchange;
+    struct exchange *exchange = conn->exchange;
     give_up_place(conn, age_ns);
     if (progress_is_due(conn, now_ns)) {
-        note_progress(conn, now_ns, x->request.body.received);
+        note_progress(conn, now_ns, exchange->request.body.received);
     }
     if (chunks_are_stuck(conn)) {
         refuse_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
-    } else if (request_state(&x->request) != REQUEST_BODY) {
-        check_dropping(x, now_ns);
-    } else if (request_verdict(&x->request, now_ns) == STATUS_DEADLINE_PASSED) {
-        (void)error_set(&x->request.error, STATUS_DEADLINE_PASSED,
+    } else if (request_state(&exchange->request) != REQUEST_BODY) {
+        check_dropping(exchange, now_ns);
+    } else if (request_verdict(&exchange->request, now_ns) == STATUS_DEADLINE_PASSED) {
+        (void)error_set(&exchange->request.error, STATUS_DEADLINE_PASSED,
                         "the deadline passed while the body arrived, of which %llu bytes came",
-                        (unsigned long long)x->request.body.received);
-        exchange_refuse(x);
+                        (unsigned long long)exchange->request.body.received);
+        exchange_refuse(exchange);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
         time_out_request(conn, "the body did not arrive in the time of the server's "
                                "--body-timeout-ms: " CONFIG_LESS_ADVICE);
-    } else if (body_is_too_slow(config, x->request.body.received, age_ns)) {
+    } else if (body_is_too_slow(config, exchange->request.body.received, age_ns)) {
         time_out_request(
             conn, "the body arrives more slowly than the server's --min-upload-rate: try "
                   "again over a faster connection, or ask the operator");
@@ -207,13 +207,13 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
 }
 
 /* A device that hangs keeps the slice it has, but not the client. */
-static void check_slice(struct exchange *x)
+static void check_slice(struct exchange *exchange)
 {
-    enum request_state state = request_state(&x->request);
-    if (state == REQUEST_BODY && slices_give_up(&x->request)) {
-        exchange_refuse(x);
-    } else if (state == REQUEST_SLICED && slices_give_up(&x->request)) {
-        loop_resume(x);
+    enum request_state state = request_state(&exchange->request);
+    if (state == REQUEST_BODY && slices_give_up(&exchange->request)) {
+        exchange_refuse(exchange);
+    } else if (state == REQUEST_SLICED && slices_give_up(&exchange->request)) {
+        loop_resume(exchange);
     }
 }
 
@@ -288,22 +288,22 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
     const struct config *config = conn->loop->server->config;
-    const struct exchange *x = conn->exchange;
+    const struct exchange *exchange = conn->exchange;
     uint64_t moved = 0;
     uint64_t age_ns = 0;
-    if (x == NULL) {
+    if (exchange == NULL) {
         return 0;
     }
     const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
     if (is_receiving(conn)) {
-        moved = x->request.body.received - before->moved;
+        moved = exchange->request.body.received - before->moved;
     } else if (is_answering(conn)) {
         moved = peek_taken(conn->fd, conn->answer_given) - before->moved;
     }
     if (before->at_ns != 0) {
         age_ns = clock_span_ns(before->at_ns, now_ns);
     }
-    uint64_t held = x->request.reserved_bytes;
+    uint64_t held = exchange->request.reserved_bytes;
     if (held == 0 || age_ns < SLOW_AFTER_MS * NS_PER_MS) {
         return 0;
     }
@@ -380,17 +380,17 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
  * not look at all while a connection is suspended. */
 static void client_hung_up(struct conn *conn, bool gone)
 {
-    struct exchange *x = conn->exchange;
+    struct exchange *exchange = conn->exchange;
     if (is_answering(conn)) {
         return; /* it may still read */
     }
     if (is_receiving(conn)) {
-        if (x->request.body.received == conn->body_at_hangup) {
+        if (exchange->request.body.received == conn->body_at_hangup) {
             refuse_and_cut(conn, STATUS_LENGTH_MISMATCH,
                            "the connection was closed inside the body");
         }
-        conn->body_at_hangup = x->request.body.received;
-    } else if (x == NULL || request_state(&x->request) == REQUEST_HEADER) {
+        conn->body_at_hangup = exchange->request.body.received;
+    } else if (exchange == NULL || request_state(&exchange->request) == REQUEST_HEADER) {
         if (gone || !conn_unread(conn)) {
             cut_conn(conn, NULL);
         }
@@ -398,22 +398,23 @@ static void client_hung_up(struct conn *conn, bool gone)
         /* Who has only closed his side may well read the answer (docs/design/decisions/015). Of one
          * who is gone nobody needs the result any more. The queue drops the request at its next
          * tick; what runs already comes back in its own time. */
-        exchange_cancel(x);
-        slices_cancel(&x->request);
+        exchange_cancel(exchange);
+        slices_cancel(&exchange->request);
     }
 }
 
-bool deadline_left_inside_body(struct exchange *x)
+bool deadline_left_inside_body(struct exchange *exchange)
 {
-    int64_t length = x->header.content_length;
+    int64_t length = exchange->header.content_length;
     char next;
     /* Of a chunked body the rest may be in libmicrohttpd's buffer already; and of TLS it reads
      * until nothing is left, so that it meets the end. */
-    if (length < 0 || x->conn->tls != NULL || x->request.body.received >= (uint64_t)length ||
-        recv(x->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+    if (length < 0 || exchange->conn->tls != NULL ||
+        exchange->request.body.received >= (uint64_t)length ||
+        recv(exchange->conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
         return false;
     }
-    refuse_and_cut(x->conn, STATUS_LENGTH_MISMATCH,
+    refuse_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
                    "the connection was closed inside the body");
     return true;
 }

@@ -42,40 +42,40 @@ enum {
 
 static struct exchange *take_kept_record(struct http_loop *loop)
 {
-    struct exchange *x = loop->free_exchanges;
-    if (x == NULL) {
-        return calloc(1, sizeof *x);
+    struct exchange *exchange = loop->free_exchanges;
+    if (exchange == NULL) {
+        return calloc(1, sizeof *exchange);
     }
-    loop->free_exchanges = x->next_free;
+    loop->free_exchanges = exchange->next_free;
     loop->free_count--;
-    return x;
+    return exchange;
 }
 
-static void reset_record(struct exchange *x)
+static void reset_record(struct exchange *exchange)
 {
     const size_t first = offsetof(struct exchange, magic);
-    request_clear(&x->request);
-    memset((char *)x + first, 0, offsetof(struct exchange, header) - first);
-    x->magic = EXCHANGE_MAGIC;
-    x->path = "";
-    x->trace.trace[0] = 0;
-    x->trace.trace[1] = 0;
-    x->token_name[0] = '\0';
+    request_clear(&exchange->request);
+    memset((char *)exchange + first, 0, offsetof(struct exchange, header) - first);
+    exchange->magic = EXCHANGE_MAGIC;
+    exchange->path = "";
+    exchange->trace.trace[0] = 0;
+    exchange->trace.trace[1] = 0;
+    exchange->token_name[0] = '\0';
 }
 
-static bool copy_target(struct exchange *x, const char *target)
+static bool copy_target(struct exchange *exchange, const char *target)
 {
     size_t bytes = strlen(target) + 1;
-    if (bytes > x->target_capacity) {
+    if (bytes > exchange->target_capacity) {
         size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
-        char *grown = realloc(x->target, capacity);
+        char *grown = realloc(exchange->target, capacity);
         if (grown == NULL) {
             return false;
         }
-        x->target = grown;
-        x->target_capacity = capacity;
+        exchange->target = grown;
+        exchange->target_capacity = capacity;
     }
-    memcpy(x->target, target, bytes);
+    memcpy(exchange->target, target, bytes);
     return true;
 }
 
@@ -83,152 +83,155 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
                                 const char *target)
 {
     struct http_loop *loop = conn->loop;
-    struct exchange *x = take_kept_record(loop);
-    if (x == NULL || !copy_target(x, target)) {
-        exchange_free(x);
+    struct exchange *exchange = take_kept_record(loop);
+    if (exchange == NULL || !copy_target(exchange, target)) {
+        exchange_free(exchange);
         return NULL;
     }
-    reset_record(x);
-    x->conn = conn;
-    x->loop = loop;
-    x->address = conn->peer;
-    x->request.local = address_is_local(&conn->peer);
-    x->connection = connection;
-    x->request.completion = &loop->completion;
-    x->request.server = loop->server;
-    x->request.client = conn->client;
-    conn->exchange = x;
+    reset_record(exchange);
+    exchange->conn = conn;
+    exchange->loop = loop;
+    exchange->address = conn->peer;
+    exchange->request.local = address_is_local(&conn->peer);
+    exchange->connection = connection;
+    exchange->request.completion = &loop->completion;
+    exchange->request.server = loop->server;
+    exchange->request.client = conn->client;
+    conn->exchange = exchange;
     conn->used = true;
     conn_begin(conn);
-    x->request.times.arrived = conn->since_ns;
-    x->request.ticket = conn->since_ns;
+    exchange->request.times.arrived = conn->since_ns;
+    exchange->request.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
-    return x;
+    return exchange;
 }
 
-void exchange_free(struct exchange *x)
+void exchange_free(struct exchange *exchange)
 {
-    if (x != NULL) {
-        free(x->target);
-        free(x->request.head.bytes); /* a long one went back before */
-        free(x);
+    if (exchange != NULL) {
+        free(exchange->target);
+        free(exchange->request.head.bytes); /* a long one went back before */
+        free(exchange);
     }
 }
 
 /* ---- the header ---- */
 
-void exchange_make_id(struct exchange *x)
+void exchange_make_id(struct exchange *exchange)
 {
     static const char digits[] = "0123456789abcdef";
-    struct http_loop *loop = x->loop;
+    struct http_loop *loop = exchange->loop;
     uint64_t id = (uint64_t)loop->id_prefix << 32 | loop->id_next++;
     for (int i = 0; i < ID_BYTES; i++) {
-        x->request.id[i] = digits[id >> (60 - 4 * i) & 15];
+        exchange->request.id[i] = digits[id >> (60 - 4 * i) & 15];
     }
-    x->request.id[ID_BYTES] = '\0';
+    exchange->request.id[ID_BYTES] = '\0';
 }
 
-static void choose_deadline(struct exchange *x)
+static void choose_deadline(struct exchange *exchange)
 {
-    uint64_t timeout_ms = x->header.timeout_ms;
-    uint64_t own_ms = x->loop->server->config->request_timeout_ms;
+    uint64_t timeout_ms = exchange->header.timeout_ms;
+    uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
     uint64_t at = 0;
     timeout_ms = timeout_ms == 0 ? own_ms : timeout_ms;
     if (timeout_ms == 0 || __builtin_mul_overflow(timeout_ms, NS_PER_MS, &at) ||
-        __builtin_add_overflow(at, x->request.times.arrived, &at)) {
+        __builtin_add_overflow(at, exchange->request.times.arrived, &at)) {
         return;
     }
-    x->request.deadline_ns = at;
+    exchange->request.deadline_ns = at;
 }
 
 /* All that is checked while nothing of the body was read. */
-static enum status check_header(struct exchange *x, const char *method)
+static enum status check_header(struct exchange *exchange, const char *method)
 {
-    struct request *request = &x->request;
+    struct request *request = &exchange->request;
     struct error *err = &request->error;
-    enum status status = header_check_finish(&x->header, err);
-    if (x->header.forwarded != NULL) {
-        x->address = proxies_client(x->loop->proxies, &x->conn->peer, x->header.forwarded);
-        request->local = address_is_local(&x->address);
+    enum status status = header_check_finish(&exchange->header, err);
+    if (exchange->header.forwarded != NULL) {
+        exchange->address = proxies_client(exchange->loop->proxies, &exchange->conn->peer,
+                                           exchange->header.forwarded);
+        request->local = address_is_local(&exchange->address);
     }
     if (status == STATUS_OK) {
-        status = exchange_find_route(x, method, err);
+        status = exchange_find_route(exchange, method, err);
     }
-    trace_exchange_begin(x);
+    trace_exchange_begin(exchange);
     if (status != STATUS_OK) {
         return status;
     }
-    if (x->route->kind != ROUTE_PAGE && !x->preflight) {
-        choose_deadline(x);
-        request->high = x->header.high;
-        TRY(exchange_admit(x, err));
-        TRY(exchange_choose_codec(x, err));
+    if (exchange->route->kind != ROUTE_PAGE && !exchange->preflight) {
+        choose_deadline(exchange);
+        request->high = exchange->header.high;
+        TRY(exchange_admit(exchange, err));
+        TRY(exchange_choose_codec(exchange, err));
     }
-    request->body.declared = x->header.content_length;
-    request->body.chunked = x->header.chunked;
-    request->body.coding = x->header.coding;
-    request->accept_coding = x->header.accept_coding;
+    request->body.declared = exchange->header.content_length;
+    request->body.chunked = exchange->header.chunked;
+    request->body.coding = exchange->header.coding;
+    request->accept_coding = exchange->header.accept_coding;
     TRY(body_begin(request, err));
     return request->codec != NULL ? infer_check(request, err) : STATUS_OK;
 }
 
 /* The request is refused while its body is still to come, or coming. */
-static void begin_dropping(struct exchange *x, uint64_t left)
+static void begin_dropping(struct exchange *exchange, uint64_t left)
 {
-    request_enter(&x->request, REQUEST_REFUSED);
-    x->refused_ns = clock_now_ns();
-    admission_finish(x->loop->server->admission, &x->request);
+    request_enter(&exchange->request, REQUEST_REFUSED);
+    exchange->refused_ns = clock_now_ns();
+    admission_finish(exchange->loop->server->admission, &exchange->request);
     if (left > KEEP_ALIVE_DROP_BYTES) {
-        respond_early(x);
+        respond_early(exchange);
     }
 }
 
-void exchange_refuse(struct exchange *x)
+void exchange_refuse(struct exchange *exchange)
 {
-    int64_t length = x->header.content_length;
-    begin_dropping(x, length < 0 ? 0 : (uint64_t)length - x->request.body.received);
+    int64_t length = exchange->header.content_length;
+    begin_dropping(exchange,
+                   length < 0 ? 0 : (uint64_t)length - exchange->request.body.received);
 }
 
-enum exchange_step exchange_header(struct exchange *x, const char *method)
+enum exchange_step exchange_header(struct exchange *exchange, const char *method)
 {
-    const struct header_check *header = &x->header;
-    conn_begin(x->conn);
-    x->post = strcmp(method, "POST") == 0;
-    x->head = strcmp(method, "HEAD") == 0;
-    x->get = x->head || strcmp(method, "GET") == 0;
+    const struct header_check *header = &exchange->header;
+    conn_begin(exchange->conn);
+    exchange->post = strcmp(method, "POST") == 0;
+    exchange->head = strcmp(method, "HEAD") == 0;
+    exchange->get = exchange->head || strcmp(method, "GET") == 0;
     if (header->origin != NULL) {
-        x->allowed_origin =
-            cors_allowed(&x->loop->server->config->cors_origins, header->origin);
-        x->preflight = x->allowed_origin != NULL && header->asked_method != NULL &&
-                       strcmp(method, "OPTIONS") == 0;
+        exchange->allowed_origin =
+            cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
+        exchange->preflight = exchange->allowed_origin != NULL &&
+                              header->asked_method != NULL && strcmp(method, "OPTIONS") == 0;
     }
-    if (x->header.request_id != NULL) {
-        memcpy(x->request.id, x->header.request_id, strlen(x->header.request_id) + 1);
+    if (exchange->header.request_id != NULL) {
+        memcpy(exchange->request.id, exchange->header.request_id,
+               strlen(exchange->header.request_id) + 1);
     } else {
-        exchange_make_id(x);
+        exchange_make_id(exchange);
     }
-    request_enter(&x->request, REQUEST_BODY);
-    if (check_header(x, method) == STATUS_OK) {
+    request_enter(&exchange->request, REQUEST_BODY);
+    if (check_header(exchange, method) == STATUS_OK) {
         return EXCHANGE_GO_ON;
     }
     if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
-        x->close = true;
+        exchange->close = true;
         return EXCHANGE_ANSWER;
     }
-    begin_dropping(x, header->content_length > 0 ? (uint64_t)header->content_length : 0);
+    begin_dropping(exchange, header->content_length > 0 ? (uint64_t)header->content_length : 0);
     return EXCHANGE_GO_ON;
 }
 
 /* ---- the body ---- */
 
-static enum exchange_step drop_bytes(struct exchange *x, size_t count)
+static enum exchange_step drop_bytes(struct exchange *exchange, size_t count)
 {
-    x->dropped_bytes += count;
-    if (request_state(&x->request) == REQUEST_LINGERING) {
-        return x->dropped_bytes > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
+    exchange->dropped_bytes += count;
+    if (request_state(&exchange->request) == REQUEST_LINGERING) {
+        return exchange->dropped_bytes > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
     }
-    if (x->dropped_bytes > KEEP_ALIVE_DROP_BYTES) {
-        respond_early(x);
+    if (exchange->dropped_bytes > KEEP_ALIVE_DROP_BYTES) {
+        respond_early(exchange);
     }
     return EXCHANGE_GO_ON;
 }
@@ -239,61 +242,61 @@ enum status exchange_shutting_down(struct error *err)
 }
 
 /* The loop is being taken down, and so is whatever a request could be handed over to. */
-static bool refused_at_the_end(struct exchange *x)
+static bool refused_at_the_end(struct exchange *exchange)
 {
-    if (x->loop->stopping) {
-        (void)exchange_shutting_down(&x->request.error);
+    if (exchange->loop->stopping) {
+        (void)exchange_shutting_down(&exchange->request.error);
     }
-    return x->loop->stopping;
+    return exchange->loop->stopping;
 }
 
-enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count)
+enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 {
-    struct request *request = &x->request;
-    if (request_state(request) == REQUEST_BODY && refused_at_the_end(x)) {
-        exchange_refuse(x);
+    struct request *request = &exchange->request;
+    if (request_state(request) == REQUEST_BODY && refused_at_the_end(exchange)) {
+        exchange_refuse(exchange);
     }
     if (request_state(request) != REQUEST_BODY) {
         request->body.received += count;
-        return drop_bytes(x, count);
+        return drop_bytes(exchange, count);
     }
     if (!infer_may_go_on(request, count, REQUEST_PAUSED) || !body_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
     request->body.received += count;
-    if (exchange_admit_bytes(x, request->body.received, &request->error) != STATUS_OK ||
+    if (exchange_admit_bytes(exchange, request->body.received, &request->error) != STATUS_OK ||
         body_feed(request, bytes, count, &request->error) != STATUS_OK) {
-        exchange_refuse(x);
+        exchange_refuse(exchange);
     }
     return EXCHANGE_GO_ON;
 }
 
-static void make_page(struct exchange *x)
+static void make_page(struct exchange *exchange)
 {
-    struct request *request = &x->request;
+    struct request *request = &exchange->request;
     const struct page_request page_request = {
         .server = request->server,
-        .local = x->request.local,
-        .html = x->header.accept_html,
-        .if_none_match = x->header.if_none_match,
-        .segments = {x->segments[0], x->segments[1]},
+        .local = exchange->request.local,
+        .html = exchange->header.accept_html,
+        .if_none_match = exchange->header.if_none_match,
+        .segments = {exchange->segments[0], exchange->segments[1]},
         .body = {request->head.bytes, request->head_bytes},
     };
-    x->page = (struct page){.http_status = 200, .content_type = "application/json"};
-    if (x->route->page(&page_request, &x->page, &request->error) == STATUS_OK) {
-        request->answer.head = x->page.text; /* freed with the request */
+    exchange->page = (struct page){.http_status = 200, .content_type = "application/json"};
+    if (exchange->route->page(&page_request, &exchange->page, &request->error) == STATUS_OK) {
+        request->answer.head = exchange->page.text; /* freed with the request */
     } else {
-        free(x->page.text);
+        free(exchange->page.text);
     }
 }
 
-enum exchange_step exchange_body_end(struct exchange *x)
+enum exchange_step exchange_body_end(struct exchange *exchange)
 {
-    struct request *request = &x->request;
+    struct request *request = &exchange->request;
     if (request_state(request) != REQUEST_BODY) {
         return request_state(request) == REQUEST_LINGERING ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
     }
-    if (refused_at_the_end(x)) {
+    if (refused_at_the_end(exchange)) {
         return EXCHANGE_ANSWER;
     }
     request->times.received = clock_now_ns();
@@ -301,8 +304,8 @@ enum exchange_step exchange_body_end(struct exchange *x)
         return EXCHANGE_ANSWER;
     }
     if (request->codec == NULL) {
-        if (!x->preflight) {
-            make_page(x);
+        if (!exchange->preflight) {
+            make_page(exchange);
         }
         return EXCHANGE_ANSWER;
     }
@@ -320,13 +323,13 @@ enum exchange_step exchange_body_end(struct exchange *x)
 /* ---- the end ---- */
 
 /* Nobody needs it any more: all that it holds goes back. */
-static void end_exchange(struct exchange *x)
+static void end_exchange(struct exchange *exchange)
 {
-    struct http_loop *loop = x->loop;
-    struct request *request = &x->request;
+    struct http_loop *loop = exchange->loop;
+    struct request *request = &exchange->request;
     struct memory *memory = loop->server->memory;
-    exchange_report(x);
-    x->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
+    exchange_report(exchange);
+    exchange->conn->daemon->answering -= request_state(request) == REQUEST_ANSWERING;
     if (request->decoded) {
         request->codec->release(&request->call);
     }
@@ -344,61 +347,61 @@ static void end_exchange(struct exchange *x)
     }
     admission_leave(loop->server->admission, request);
     admission_wake(loop->server->admission); /* a small one has given memory back, too */
-    exchange_uncount(x);
-    x->conn->exchange = NULL;
-    x->conn->answer_bytes = 0;
-    conn_begin(x->conn);
-    x->magic = 0;
+    exchange_uncount(exchange);
+    exchange->conn->exchange = NULL;
+    exchange->conn->answer_bytes = 0;
+    conn_begin(exchange->conn);
+    exchange->magic = 0;
     if (loop->free_count >= KEPT_EXCHANGES) {
-        exchange_free(x);
+        exchange_free(exchange);
         return;
     }
-    x->next_free = loop->free_exchanges;
-    loop->free_exchanges = x;
+    exchange->next_free = loop->free_exchanges;
+    loop->free_exchanges = exchange;
     loop->free_count++;
 }
 
 /* The device may still write to its memory, and whoever has the request gives it back. If only
  * a slice of it is out, that is left with what it needs. */
-static void make_orphan(struct exchange *x)
+static void make_orphan(struct exchange *exchange)
 {
-    x->conn->daemon->polled--;
-    exchange_cancel(x);
-    if (request_state(&x->request) == REQUEST_SLICED) {
-        request_enter(&x->request, REQUEST_READY);
-        x->loop->completion.expected--;
-        end_exchange(x);
+    exchange->conn->daemon->polled--;
+    exchange_cancel(exchange);
+    if (request_state(&exchange->request) == REQUEST_SLICED) {
+        request_enter(&exchange->request, REQUEST_READY);
+        exchange->loop->completion.expected--;
+        end_exchange(exchange);
     } else {
-        x->orphan = true;
+        exchange->orphan = true;
     }
 }
 
-void exchange_end(struct exchange *x)
+void exchange_end(struct exchange *exchange)
 {
-    assert(x->magic == EXCHANGE_MAGIC && !x->held);
-    if (x->orphan) {
+    assert(exchange->magic == EXCHANGE_MAGIC && !exchange->held);
+    if (exchange->orphan) {
         return;
     }
-    if (request_is_away(&x->request)) {
-        make_orphan(x);
+    if (request_is_away(&exchange->request)) {
+        make_orphan(exchange);
     } else {
-        end_exchange(x);
+        end_exchange(exchange);
     }
 }
 
-void exchange_end_orphan(struct exchange *x)
+void exchange_end_orphan(struct exchange *exchange)
 {
-    struct conn *conn = x->conn;
-    assert(x->magic == EXCHANGE_MAGIC && x->orphan);
-    end_exchange(x);
+    struct conn *conn = exchange->conn;
+    assert(exchange->magic == EXCHANGE_MAGIC && exchange->orphan);
+    end_exchange(exchange);
     if (conn->closed) {
         conn_free(conn);
     }
 }
 
-void exchange_cancel(struct exchange *x)
+void exchange_cancel(struct exchange *exchange)
 {
-    if (!atomic_exchange(&x->request.cancelled, true)) {
-        metrics_add(x->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
+    if (!atomic_exchange(&exchange->request.cancelled, true)) {
+        metrics_add(exchange->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
     }
 }

@@ -134,11 +134,11 @@ struct exchange *exchange_begin(struct conn *conn, struct MHD_Connection *connec
 /* MHD is through with it: everything it holds goes back, and the record is kept for another
  * request. If its request is still away, that is cancelled, and it all happens when it is back:
  * in exchange_end_orphan(). */
-void exchange_end(struct exchange *x);
-void exchange_end_orphan(struct exchange *x);
+void exchange_end(struct exchange *exchange);
+void exchange_end_orphan(struct exchange *exchange);
 /* The client is gone: nobody needs the result any more. */
-void exchange_cancel(struct exchange *x);
-void exchange_free(struct exchange *x);
+void exchange_cancel(struct exchange *exchange);
+void exchange_free(struct exchange *exchange);
 
 /* What a step leaves MHD to do. */
 enum exchange_step {
@@ -154,44 +154,44 @@ enum exchange_step {
 enum status exchange_shutting_down(struct error *err);
 
 /* An id of our own for a request that brought none. */
-void exchange_make_id(struct exchange *x);
+void exchange_make_id(struct exchange *exchange);
 
 /* MHD's calls, in order: once with the headers, for each piece of the body, at its end. */
-enum exchange_step exchange_header(struct exchange *x, const char *method);
-enum exchange_step exchange_data(struct exchange *x, const void *bytes, size_t count);
-enum exchange_step exchange_body_end(struct exchange *x);
+enum exchange_step exchange_header(struct exchange *exchange, const char *method);
+enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count);
+enum exchange_step exchange_body_end(struct exchange *exchange);
 
 /* exchange_route.c: by its header, which route it is for, whether it may use that, and with which
  * codec. Both say why not. */
-MUST_CHECK enum status exchange_find_route(struct exchange *x, const char *method,
+MUST_CHECK enum status exchange_find_route(struct exchange *exchange, const char *method,
                                            struct error *err);
-MUST_CHECK enum status exchange_choose_codec(struct exchange *x, struct error *err);
+MUST_CHECK enum status exchange_choose_codec(struct exchange *exchange, struct error *err);
 
 /* exchange_client.c: whose request it is, and whether it may begin: not while the service stops, the
  * queue is full, or its client has reached a limit (QUEUE_FULL, DRAINING, THROTTLED). */
-MUST_CHECK enum status exchange_admit(struct exchange *x, struct error *err);
+MUST_CHECK enum status exchange_admit(struct exchange *exchange, struct error *err);
 /* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
  * What is dropped after a refusal does not count, or Retry-After would not be true. */
-MUST_CHECK enum status exchange_admit_bytes(struct exchange *x, uint64_t whole,
+MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
 /* It ends, and counts no more. */
-void exchange_uncount(struct exchange *x);
+void exchange_uncount(struct exchange *exchange);
 
 /* exchange_report.c: it ends: metrics, a line of the log, a trace. */
-void exchange_report(struct exchange *x);
+void exchange_report(struct exchange *exchange);
 
 /* In REQUEST_BODY, between MHD's calls: request.error says why the rest is not wanted. */
-void exchange_refuse(struct exchange *x);
+void exchange_refuse(struct exchange *exchange);
 
 /* ---- respond.c: the outcome as an HTTP answer, with as little copying as MHD lets us ---- */
 
 /* Queue the answer with MHD. False: it cannot be (out of memory): close the connection. */
-MUST_CHECK bool respond(struct exchange *x);
+MUST_CHECK bool respond(struct exchange *exchange);
 
 /* Write a refusal straight to the socket, or the TLS session, while the client is still sending, and
  * close our side of the connection for writing. MHD has sent nothing of this exchange yet, so
  * nothing is mixed up. */
-void respond_early(struct exchange *x);
+void respond_early(struct exchange *exchange);
 
 /* ---- peek.c: what a client's socket says without reading or writing. Thread: any ---- */
 

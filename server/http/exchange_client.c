@@ -18,79 +18,80 @@ enum {
 
 /* Whom shares and limits count the request for: the name of its token, else the subject of its
  * certificate, else its address. Requests of a connection mostly have the same. */
-static enum status identify_client(struct exchange *x, struct error *err)
+static enum status identify_client(struct exchange *exchange, struct error *err)
 {
-    struct conn *conn = x->conn;
-    struct clients *clients = x->loop->server->clients;
+    struct conn *conn = exchange->conn;
+    struct clients *clients = exchange->loop->server->clients;
     char subject[SUBJECT_BYTES];
-    const char *name = x->token_name;
+    const char *name = exchange->token_name;
     enum client_kind kind = CLIENT_TOKEN;
     if (name[0] == '\0' && conn->tls != NULL && tls_subject(conn, subject, sizeof subject)) {
         name = subject;
         kind = CLIENT_CERTIFICATE;
     }
     bool forwarded =
-        name[0] == '\0' && memcmp(&x->address, &conn->peer, sizeof conn->peer) != 0;
+        name[0] == '\0' && memcmp(&exchange->address, &conn->peer, sizeof conn->peer) != 0;
     if (name[0] == '\0' && !forwarded) {
         return STATUS_OK;
     }
-    struct client *client =
-        forwarded ? clients_get(clients, &x->address) : clients_named(clients, kind, name);
+    struct client *client = forwarded ? clients_get(clients, &exchange->address)
+                                      : clients_named(clients, kind, name);
     if (client == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another client");
     }
     client_release(conn->identity); /* the request before is over */
     conn->identity = client;
-    x->request.client = client;
+    exchange->request.client = client;
     return STATUS_OK;
 }
 
 /* --per-client-bytes-per-s, 0: not for this request. */
-static uint64_t rate_of(const struct exchange *x)
+static uint64_t rate_of(const struct exchange *exchange)
 {
-    return x->request.limited ? x->loop->server->config->per_client_bytes_per_s : 0;
+    return exchange->request.limited ? exchange->loop->server->config->per_client_bytes_per_s
+                                     : 0;
 }
 
-enum status exchange_admit_bytes(struct exchange *x, uint64_t whole, struct error *err)
+enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
 {
-    uint64_t rate = rate_of(x);
+    uint64_t rate = rate_of(exchange);
     uint64_t wait_ns = 0;
-    if (rate == 0 || (whole <= x->counted_bytes && whole > 0)) {
+    if (rate == 0 || (whole <= exchange->counted_bytes && whole > 0)) {
         return STATUS_OK;
     }
-    if (client_may_send(x->request.client, x->request.ticket, whole - x->counted_bytes, rate,
-                        clock_now_ns(), &wait_ns)) {
-        x->counted_bytes = whole;
+    if (client_may_send(exchange->request.client, exchange->request.ticket,
+                        whole - exchange->counted_bytes, rate, clock_now_ns(), &wait_ns)) {
+        exchange->counted_bytes = whole;
         return STATUS_OK;
     }
     char limit[32];
     char ahead[32];
     byte_size_text(rate, limit, sizeof limit);
     byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
-    x->request.limit = METRICS_CLIENT_LIMIT_BYTES;
-    request_retry_after(&x->request, wait_ns);
+    exchange->request.limit = METRICS_CLIENT_LIMIT_BYTES;
+    request_retry_after(&exchange->request, wait_ns);
     return error_set(err, STATUS_THROTTLED,
                      "this client has sent %s more than %s a second allow, the server's "
                      "--per-client-bytes-per-s: try again after Retry-After seconds",
                      ahead, limit);
 }
 
-enum status exchange_admit(struct exchange *x, struct error *err)
+enum status exchange_admit(struct exchange *exchange, struct error *err)
 {
-    const struct server *server = x->loop->server;
-    TRY(identify_client(x, err));
+    const struct server *server = exchange->loop->server;
+    TRY(identify_client(exchange, err));
     TRY(queue_admits(server->queue, err));
     if (server_phase(server) >= SERVER_STOPPING) {
         return exchange_shutting_down(err);
     }
-    x->request.limited =
-        x->request.client != x->conn->client || x->address.ss_family != AF_UNIX;
+    exchange->request.limited = exchange->request.client != exchange->conn->client ||
+                                exchange->address.ss_family != AF_UNIX;
     uint64_t most = server->config->per_client_requests;
     uint64_t wait_ns = 0;
-    if (most > 0 && x->request.limited) {
-        if (!client_begin_request(x->request.client, most, &wait_ns)) {
-            x->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
-            request_retry_after(&x->request, wait_ns);
+    if (most > 0 && exchange->request.limited) {
+        if (!client_begin_request(exchange->request.client, most, &wait_ns)) {
+            exchange->request.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+            request_retry_after(&exchange->request, wait_ns);
             return error_set(err, STATUS_THROTTLED,
                              "this client has %" PRIu64
                              " requests in flight, the server's --per-client-requests: wait "
@@ -98,24 +99,24 @@ enum status exchange_admit(struct exchange *x, struct error *err)
                              "Retry-After seconds",
                              most);
         }
-        x->client_counted = true;
+        exchange->client_counted = true;
     }
-    int64_t length = x->header.content_length;
-    return exchange_admit_bytes(x, length > 0 ? (uint64_t)length : 0, err);
+    int64_t length = exchange->header.content_length;
+    return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
 
-void exchange_uncount(struct exchange *x)
+void exchange_uncount(struct exchange *exchange)
 {
-    struct request *request = &x->request;
-    if (x->client_counted || request->client_bytes > 0) {
+    struct request *request = &exchange->request;
+    if (exchange->client_counted || request->client_bytes > 0) {
         const uint64_t took_ns = clock_span_ns(request->times.arrived, clock_now_ns());
         client_give_memory(request->client, request->client_bytes, took_ns);
-        if (x->client_counted) {
+        if (exchange->client_counted) {
             client_end_request(request->client, took_ns);
         }
     }
-    if (x->counted_bytes > request->body.received) {
-        client_sends_less(request->client, x->counted_bytes - request->body.received,
-                          rate_of(x));
+    if (exchange->counted_bytes > request->body.received) {
+        client_sends_less(request->client, exchange->counted_bytes - request->body.received,
+                          rate_of(exchange));
     }
 }

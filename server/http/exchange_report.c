@@ -9,11 +9,11 @@
 
 #include <arpa/inet.h>
 
-static void count_outcome(struct exchange *x)
+static void count_outcome(struct exchange *exchange)
 {
-    struct metrics *metrics = x->loop->server->metrics;
-    struct request *request = &x->request;
-    const struct route *route = x->route;
+    struct metrics *metrics = exchange->loop->server->metrics;
+    struct request *request = &exchange->request;
+    const struct route *route = exchange->route;
     enum request_state state = request_state(request);
     if (state != REQUEST_ANSWERING && state != REQUEST_LINGERING &&
         request->error.status == STATUS_OK) {
@@ -23,58 +23,59 @@ static void count_outcome(struct exchange *x)
         metrics_client_refusal(metrics, request->limit);
     }
     metrics_outcome(metrics,
-                    route == NULL  ? METRICS_ROUTE_UNKNOWN
-                    : x->preflight ? METRICS_ROUTE_OPERATIONS
-                                   : route->counted_as,
+                    route == NULL         ? METRICS_ROUTE_UNKNOWN
+                    : exchange->preflight ? METRICS_ROUTE_OPERATIONS
+                                          : route->counted_as,
                     request->error.status);
     if (request->codec != NULL) {
         const struct metrics_request ended = request_figures(request);
         metrics_request(metrics, &ended);
     }
-    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, x->request.body.received);
-    metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, x->conn->answer_bytes);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_RECEIVED, exchange->request.body.received);
+    metrics_add(metrics, METRICS_COUNTER_BYTES_SENT, exchange->conn->answer_bytes);
     metrics_gauge_add(metrics, METRICS_GAUGE_ACTIVE_REQUESTS, -1);
 }
 
-void exchange_report(struct exchange *x)
+void exchange_report(struct exchange *exchange)
 {
-    const struct request *request = &x->request;
-    const bool logged = log_request_due(x->loop->server->log);
-    const bool traced = trace_exchange_due(x);
+    const struct request *request = &exchange->request;
+    const bool logged = log_request_due(exchange->loop->server->log);
+    const bool traced = trace_exchange_due(exchange);
     uint64_t now_ns = clock_now_ns();
     char client[INET6_ADDRSTRLEN];
     char shape[256] = "";
     char trace_id[33] = "";
     char span_id[17] = "";
-    count_outcome(x);
+    count_outcome(exchange);
     if (!logged && !traced) {
         return;
     }
-    if (trace_context_is_set(&x->trace)) {
-        (void)trace_hex(x->trace.trace[1], trace_hex(x->trace.trace[0], trace_id));
-        (void)trace_hex(x->trace.span, span_id);
+    if (trace_context_is_set(&exchange->trace)) {
+        (void)trace_hex(exchange->trace.trace[1],
+                        trace_hex(exchange->trace.trace[0], trace_id));
+        (void)trace_hex(exchange->trace.span, span_id);
     }
-    address_text(&x->address, client, sizeof client);
+    address_text(&exchange->address, client, sizeof client);
     if (request->planned) {
         attribute_shape_text(&request->call.desc, shape, sizeof shape);
     }
     const struct log_request line = {
         .id = request->id,
-        .method = x->post        ? "POST"
-                  : x->get       ? "GET"
-                  : x->preflight ? "OPTIONS"
-                                 : "",
-        .path = x->route != NULL ? x->route->pattern : x->path,
+        .method = exchange->post        ? "POST"
+                  : exchange->get       ? "GET"
+                  : exchange->preflight ? "OPTIONS"
+                                        : "",
+        .path = exchange->route != NULL ? exchange->route->pattern : exchange->path,
         .client = client,
-        .token = x->token_name,
+        .token = exchange->token_name,
         .format = request->codec != NULL ? request->codec->name : NULL,
         .dtype = request->decoded ? dtype_info(request->call.desc.dtype)->name : NULL,
         .shape = shape,
         .outcome = status_slug(request->error.status),
         .detail = request->error.status != STATUS_OK ? request->error.detail : NULL,
-        .http_status = x->http_status,
-        .bytes_in = x->request.body.received,
-        .bytes_out = x->conn->answer_bytes,
+        .http_status = exchange->http_status,
+        .bytes_in = exchange->request.body.received,
+        .bytes_out = exchange->conn->answer_bytes,
         .queue_us = clock_span_ns(request->times.queued, request->times.started) / NS_PER_US,
         .compute_us =
             clock_span_ns(request->times.started, request->times.computed) / NS_PER_US,
@@ -85,9 +86,9 @@ void exchange_report(struct exchange *x)
         .span_id = span_id,
     };
     if (logged) {
-        log_request(x->loop->server->log, &line);
+        log_request(exchange->loop->server->log, &line);
     }
     if (traced) {
-        trace_exchange_end(x, &line, now_ns);
+        trace_exchange_end(exchange, &line, now_ns);
     }
 }

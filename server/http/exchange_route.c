@@ -9,59 +9,63 @@
 #include <string.h>
 
 /* "/base/v1/cumsum" -> "/v1/cumsum"; a path without the prefix stays: health checks come so. */
-static char *strip_base_path(const struct exchange *x, char *path)
+static char *strip_base_path(const struct exchange *exchange, char *path)
 {
-    const char *base = x->loop->server->config->base_path;
+    const char *base = exchange->loop->server->config->base_path;
     size_t bytes = strlen(base);
     bool there = strncmp(path, base, bytes) == 0 && path[bytes] == '/';
     return there ? path + bytes : path;
 }
 
 /* A browser asks for the console, which asks for a token then. It holds no secret. */
-static bool wants_console(const struct exchange *x)
+static bool wants_console(const struct exchange *exchange)
 {
-    return x->route != NULL && x->route->page == page_index && x->header.accept_html &&
-           x->loop->server->config->console;
+    return exchange->route != NULL && exchange->route->page == page_index &&
+           exchange->header.accept_html && exchange->loop->server->config->console;
 }
 
 /* Has it a token for this route, or for any where there is none? */
-static enum status check_token(struct exchange *x, struct error *err)
+static enum status check_token(struct exchange *exchange, struct error *err)
 {
-    unsigned scopes = x->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : x->route->scopes;
-    if (x->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN || wants_console(x)) {
+    unsigned scopes =
+        exchange->route == NULL ? (unsigned)ROUTE_SCOPE_ANY : exchange->route->scopes;
+    if (exchange->loop->tokens == NULL || scopes == ROUTE_SCOPE_OPEN ||
+        wants_console(exchange)) {
         return STATUS_OK;
     }
     union {
         const char *read;
         char *overwrite; /* it lies in MHD's buffer for this connection, and nobody reads on */
-    } field = {.read = x->header.authorization};
-    x->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
-    return tokens_check(x->loop->tokens, &x->address, field.overwrite, scopes, x->token_name,
-                        err);
+    } field = {.read = exchange->header.authorization};
+    exchange->request.limit = METRICS_CLIENT_LIMIT_TOKENS; /* if it is one */
+    return tokens_check(exchange->loop->tokens, &exchange->address, field.overwrite, scopes,
+                        exchange->token_name, err);
 }
 
-enum status exchange_find_route(struct exchange *x, const char *method, struct error *err)
+enum status exchange_find_route(struct exchange *exchange, const char *method,
+                                struct error *err)
 {
-    struct codec_request *codec_request = &x->request.codec_request;
+    struct codec_request *codec_request = &exchange->request.codec_request;
     struct target target = {.params = codec_request->params};
-    TRY(target_parse(x->target, &target, err));
-    char *path = strip_base_path(x, target.path);
+    TRY(target_parse(exchange->target, &target, err));
+    char *path = strip_base_path(exchange, target.path);
     struct route_match match = route_find(path);
     codec_request->param_count = target.param_count;
-    x->path = path;
-    memcpy(x->segments, match.segments, sizeof x->segments);
-    x->route = match.route;
-    x->preflight = x->preflight && match.route != NULL;
-    if (x->preflight) {
+    exchange->path = path;
+    memcpy(exchange->segments, match.segments, sizeof exchange->segments);
+    exchange->route = match.route;
+    exchange->preflight = exchange->preflight && match.route != NULL;
+    if (exchange->preflight) {
         return STATUS_OK; /* browsers ask without a token, which the request itself needs */
     }
-    TRY(check_token(x, err));
+    TRY(check_token(exchange, err));
     if (match.route == NULL) {
         return error_set(err, STATUS_NOT_FOUND,
                          "there is nothing at %.200s; GET / lists what there is", path);
     }
     unsigned allowed = match.route->methods;
-    if (!(x->post && (allowed & ROUTE_POST) != 0) && !(x->get && (allowed & ROUTE_GET) != 0)) {
+    if (!(exchange->post && (allowed & ROUTE_POST) != 0) &&
+        !(exchange->get && (allowed & ROUTE_GET) != 0)) {
         return error_set(err, STATUS_METHOD_NOT_ALLOWED,
                          "the method is %.20s, this path takes %s", method,
                          route_allow(match.route));
@@ -69,49 +73,50 @@ enum status exchange_find_route(struct exchange *x, const char *method, struct e
     return STATUS_OK;
 }
 
-static enum status refuse_media(const struct exchange *x, struct error *err)
+static enum status refuse_media(const struct exchange *exchange, struct error *err)
 {
     return error_set_field(
         err, STATUS_UNSUPPORTED_MEDIA, "Content-Type",
         "Content-Type is \"%.100s\"; this path understands application/json%s",
-        x->header.media_text,
-        x->route->kind == ROUTE_CUMSUM ? ", application/octet-stream and application/x-npy"
-                                       : " and application/octet-stream");
+        exchange->header.media_text,
+        exchange->route->kind == ROUTE_CUMSUM
+            ? ", application/octet-stream and application/x-npy"
+            : " and application/octet-stream");
 }
 
-static enum status choose_model(struct exchange *x, struct error *err)
+static enum status choose_model(struct exchange *exchange, struct error *err)
 {
     const struct model *model = NULL;
-    TRY(model_require(x->segments[0], x->segments[1], &model, err));
-    x->request.codec_request.model = x->segments[0];
-    x->request.model = (int)model_index(model);
+    TRY(model_require(exchange->segments[0], exchange->segments[1], &model, err));
+    exchange->request.codec_request.model = exchange->segments[0];
+    exchange->request.model = (int)model_index(model);
     return STATUS_OK;
 }
 
-enum status exchange_choose_codec(struct exchange *x, struct error *err)
+enum status exchange_choose_codec(struct exchange *exchange, struct error *err)
 {
     static const enum codec_format formats[] = {[HEADER_MEDIA_NONE] = CODEC_FORMAT_JSON,
                                                 [HEADER_MEDIA_JSON] = CODEC_FORMAT_JSON,
                                                 [HEADER_MEDIA_RAW] = CODEC_FORMAT_RAW,
                                                 [HEADER_MEDIA_NPY] = CODEC_FORMAT_NPY};
-    struct request *request = &x->request;
-    enum header_media media = x->header.media;
-    request->codec_request.head_bytes = x->header.head_bytes;
-    request->codec_request.carry_bytes = (uint64_t)x->header.carry_bytes;
-    request->codec_request.totals = x->route->totals;
-    if (x->route->kind == ROUTE_DIALECT) {
+    struct request *request = &exchange->request;
+    enum header_media media = exchange->header.media;
+    request->codec_request.head_bytes = exchange->header.head_bytes;
+    request->codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
+    request->codec_request.totals = exchange->route->totals;
+    if (exchange->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != HEADER_MEDIA_NPY;
-        if (!known && !x->route->any_media) {
-            return refuse_media(x, err);
+        if (!known && !exchange->route->any_media) {
+            return refuse_media(exchange, err);
         }
-        request->codec = x->route->codec;
-        return x->segments[0] == NULL ? STATUS_OK : choose_model(x, err);
+        request->codec = exchange->route->codec;
+        return exchange->segments[0] == NULL ? STATUS_OK : choose_model(exchange, err);
     }
     if (media == HEADER_MEDIA_OTHER) {
-        return refuse_media(x, err);
+        return refuse_media(exchange, err);
     }
     enum codec_format format = formats[media];
-    unsigned accepted = x->header.accept_formats;
+    unsigned accepted = exchange->header.accept_formats;
     request->codec = codec_cumsum(format);
     /* Exactly one named: that one. */
     if (accepted != 0 && (accepted & (accepted - 1)) == 0) {

@@ -111,40 +111,40 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
  * where it was when that is resumed, and close where the client has closed its side, which is
  * free to do so and still waits for the answer. From the next call on MHD waits for us, not for
  * bytes. */
-static void hand_away(struct exchange *x, unsigned polls)
+static void hand_away(struct exchange *exchange, unsigned polls)
 {
-    x->polls_left = polls;
-    x->loop->completion.expected++;
-    x->conn->daemon->polled++;
-    conn_begin(x->conn);
+    exchange->polls_left = polls;
+    exchange->loop->completion.expected++;
+    exchange->conn->daemon->polled++;
+    conn_begin(exchange->conn);
 }
 
 /* Have MHD leave the connection alone until it is resumed. */
-static void suspend_connection(struct exchange *x)
+static void suspend_connection(struct exchange *exchange)
 {
-    x->held = true;
-    x->conn->daemon->polled--;
-    MHD_suspend_connection(x->connection);
+    exchange->held = true;
+    exchange->conn->daemon->polled--;
+    MHD_suspend_connection(exchange->connection);
 }
 
-static enum MHD_Result carry_out(struct exchange *x, enum exchange_step step)
+static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step step)
 {
     switch (step) {
     case EXCHANGE_GO_ON:
         return MHD_YES;
     case EXCHANGE_SUSPEND:
-        hand_away(x, 0);
+        hand_away(exchange, 0);
         return MHD_YES;
     case EXCHANGE_PAUSE:
-        x->conn->body_ns = clock_span_ns(x->conn->since_ns, clock_now_ns());
-        hand_away(x, 0);
-        suspend_connection(x); /* at once: MHD still has bytes that are not taken */
+        exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
+        hand_away(exchange, 0);
+        suspend_connection(exchange); /* at once: MHD still has bytes that are not taken */
         return MHD_YES;
     case EXCHANGE_AWAIT:
-        hand_away(x, EXCHANGE_MOST_POLLS);
+        hand_away(exchange, EXCHANGE_MOST_POLLS);
         return MHD_YES;
     case EXCHANGE_ANSWER:
-        return respond(x) ? MHD_YES : MHD_NO;
+        return respond(exchange) ? MHD_YES : MHD_NO;
     case EXCHANGE_CLOSE:
         break;
     }
@@ -156,41 +156,44 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
                                  const char *method, const char *version, const char *data,
                                  size_t *data_bytes, void **con_cls)
 {
-    struct exchange *x = *con_cls;
+    struct exchange *exchange = *con_cls;
     struct http_daemon *daemon = cls;
     (void)connection;
     (void)url;
-    if (x == NULL) {
+    if (exchange == NULL) {
         return MHD_NO;
     }
-    assert(x->magic == EXCHANGE_MAGIC);
-    if (request_is_away(&x->request)) {
-        if (x->polls_left == 0) {
-            suspend_connection(x);
+    assert(exchange->magic == EXCHANGE_MAGIC);
+    if (request_is_away(&exchange->request)) {
+        if (exchange->polls_left == 0) {
+            suspend_connection(exchange);
         } else {
-            x->polls_left--;
+            exchange->polls_left--;
         }
         return MHD_YES;
     }
     daemon->progress = true;
-    if (request_state(&x->request) == REQUEST_HEADER) {
-        header_check_init(&x->header, strcmp(version, MHD_HTTP_VERSION_1_0) != 0,
-                          strlen(x->target), (size_t)x->loop->server->config->max_header_bytes);
-        (void)MHD_get_connection_values_n(x->connection, MHD_HEADER_KIND, on_field, &x->header);
-        return carry_out(x, exchange_header(x, method));
+    if (request_state(&exchange->request) == REQUEST_HEADER) {
+        header_check_init(&exchange->header, strcmp(version, MHD_HTTP_VERSION_1_0) != 0,
+                          strlen(exchange->target),
+                          (size_t)exchange->loop->server->config->max_header_bytes);
+        (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, on_field,
+                                          &exchange->header);
+        return carry_out(exchange, exchange_header(exchange, method));
     }
     if (*data_bytes > 0) {
         size_t count = *data_bytes;
         daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
-        enum exchange_step step = exchange_data(x, data, count);
+        enum exchange_step step = exchange_data(exchange, data, count);
         *data_bytes = step == EXCHANGE_PAUSE ? count : 0;
-        bool left = request_state(&x->request) == REQUEST_BODY && deadline_left_inside_body(x);
-        return carry_out(x, left ? EXCHANGE_CLOSE : step);
+        bool left = request_state(&exchange->request) == REQUEST_BODY &&
+                    deadline_left_inside_body(exchange);
+        return carry_out(exchange, left ? EXCHANGE_CLOSE : step);
     }
-    if (request_state(&x->request) == REQUEST_READY) {
-        return carry_out(x, EXCHANGE_ANSWER);
+    if (request_state(&exchange->request) == REQUEST_READY) {
+        return carry_out(exchange, EXCHANGE_ANSWER);
     }
-    return carry_out(x, exchange_body_end(x));
+    return carry_out(exchange, exchange_body_end(exchange));
 }
 
 /* ---- a daemon ---- */

@@ -54,36 +54,36 @@ static void wake_daemons(struct http_loop *loop)
     }
 }
 
-void loop_resume(struct exchange *x)
+void loop_resume(struct exchange *exchange)
 {
-    struct http_daemon *daemon = x->conn->daemon;
-    x->loop->completion.expected--;
+    struct http_daemon *daemon = exchange->conn->daemon;
+    exchange->loop->completion.expected--;
     daemon->need_run = true;
-    if (x->held) {
-        x->held = false;
-        MHD_resume_connection(x->connection);
+    if (exchange->held) {
+        exchange->held = false;
+        MHD_resume_connection(exchange->connection);
     } else {
         daemon->polled--;
     }
-    request_enter(&x->request, REQUEST_READY);
+    request_enter(&exchange->request, REQUEST_READY);
 }
 
 /* A body that waited may go on, or is refused: then request.error says why. */
-static void resume_body(struct exchange *x)
+static void resume_body(struct exchange *exchange)
 {
-    struct conn *conn = x->conn;
-    x->loop->completion.expected--;
-    x->held = false;
-    request_enter(&x->request, REQUEST_BODY);
+    struct conn *conn = exchange->conn;
+    exchange->loop->completion.expected--;
+    exchange->held = false;
+    request_enter(&exchange->request, REQUEST_BODY);
     conn_begin(conn);
     conn->since_ns -= conn->body_ns; /* the time in which we did not read does not count */
-    if (x->request.error.status == STATUS_CLIENT_GONE) {
+    if (exchange->request.error.status == STATUS_CLIENT_GONE) {
         deadline_cut(conn);
-    } else if (x->request.error.status != STATUS_OK || slices_lost(&x->request)) {
-        exchange_refuse(x);
+    } else if (exchange->request.error.status != STATUS_OK || slices_lost(&exchange->request)) {
+        exchange_refuse(exchange);
     }
     conn->daemon->need_run = true;
-    MHD_resume_connection(x->connection);
+    MHD_resume_connection(exchange->connection);
 }
 
 static void take_back(struct request *request)
@@ -94,23 +94,23 @@ static void take_back(struct request *request)
     if (request == NULL) {
         return;
     }
-    struct exchange *x = exchange_of(request);
-    assert(x->magic == EXCHANGE_MAGIC);
-    if (x->orphan) {
-        x->loop->completion.expected--;
-        exchange_end_orphan(x);
+    struct exchange *exchange = exchange_of(request);
+    assert(exchange->magic == EXCHANGE_MAGIC);
+    if (exchange->orphan) {
+        exchange->loop->completion.expected--;
+        exchange_end_orphan(exchange);
         return;
     }
     enum request_state state = request_state(request);
-    if (x->loop->stopping && state != REQUEST_PRINTING) {
+    if (exchange->loop->stopping && state != REQUEST_PRINTING) {
         (void)exchange_shutting_down(&request->error);
     }
     if (state == REQUEST_BODY) {
-        exchange_refuse(x); /* it has lost a slice */
+        exchange_refuse(exchange); /* it has lost a slice */
     } else if (state == REQUEST_PAUSED) {
-        resume_body(x);
+        resume_body(exchange);
     } else if (!infer_advance(request)) {
-        loop_resume(x);
+        loop_resume(exchange);
     }
 }
 
@@ -391,8 +391,8 @@ void loop_stop(struct http_loop *loop)
     (void)uv_loop_close(&loop->uv);
     completion_deinit(&loop->completion);
     while (loop->free_exchanges != NULL) {
-        struct exchange *x = loop->free_exchanges;
-        loop->free_exchanges = x->next_free;
-        exchange_free(x);
+        struct exchange *exchange = loop->free_exchanges;
+        loop->free_exchanges = exchange->next_free;
+        exchange_free(exchange);
     }
 }

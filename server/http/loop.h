@@ -125,7 +125,7 @@ void loop_join(struct http_loop *loop);
 void loop_stop(struct http_loop *loop);
 
 /* The request of an exchange that was away is through: its answer can be sent. */
-void loop_resume(struct exchange *x);
+void loop_resume(struct exchange *exchange);
 
 /* http_callbacks.c: have libmicrohttpd make a daemon, and libuv watch it. */
 MUST_CHECK enum status http_daemon_start(struct http_daemon *daemon, struct error *err);
@@ -163,6 +163,6 @@ void deadline_cut(struct conn *conn);
  * answered as far as it still reads; close the connection. libmicrohttpd 0.9.75 does not notice
  * an end that comes together with data, and a sweep would be late: what the body reserved waits
  * with it. */
-bool deadline_left_inside_body(struct exchange *x);
+bool deadline_left_inside_body(struct exchange *exchange);
 
 #endif

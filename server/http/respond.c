@@ -55,10 +55,10 @@ static const struct {
     [CATEGORY_CLIENT_GONE] = {503, "Service Unavailable"},
 };
 
-static enum status_category category_of(const struct exchange *x)
+static enum status_category category_of(const struct exchange *exchange)
 {
-    enum status_category category = status_category(x->request.error.status);
-    bool triton = x->route != NULL && x->route->triton_codes;
+    enum status_category category = status_category(exchange->request.error.status);
+    bool triton = exchange->route != NULL && exchange->route->triton_codes;
     return category == CATEGORY_DEADLINE && triton ? CATEGORY_BUSY : category;
 }
 
@@ -89,62 +89,64 @@ static void put_field(struct fields *fields, const char *name, const char *value
 }
 
 /* What a refusal says about tokens, if it is about those. */
-static void put_challenge(const struct exchange *x, struct fields *fields)
+static void put_challenge(const struct exchange *exchange, struct fields *fields)
 {
-    const struct error *error = &x->request.error;
+    const struct error *error = &exchange->request.error;
     char *text = fields->challenge;
     if (strcmp(error->field, MHD_HTTP_HEADER_AUTHORIZATION) != 0) {
         return;
     }
     if (error->status == STATUS_UNAUTHORIZED) {
         (void)snprintf(text, CHALLENGE_BYTES, "Bearer realm=\"tally\"%s",
-                       x->header.authorization != NULL ? ", error=\"invalid_token\"" : "");
+                       exchange->header.authorization != NULL ? ", error=\"invalid_token\""
+                                                              : "");
         put_field(fields, MHD_HTTP_HEADER_WWW_AUTHENTICATE, text);
-    } else if (error->status == STATUS_FORBIDDEN && x->route != NULL) {
+    } else if (error->status == STATUS_FORBIDDEN && exchange->route != NULL) {
         (void)snprintf(text, CHALLENGE_BYTES,
                        "Bearer realm=\"tally\", error=\"insufficient_scope\", scope=\"%s\"",
-                       route_scope_name(x->route->scopes));
+                       route_scope_name(exchange->route->scopes));
         put_field(fields, MHD_HTTP_HEADER_WWW_AUTHENTICATE, text);
     }
 }
 
-static void put_error_fields(const struct exchange *x, struct fields *fields)
+static void put_error_fields(const struct exchange *exchange, struct fields *fields)
 {
-    const struct error *error = &x->request.error;
+    const struct error *error = &exchange->request.error;
     put_field(fields, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-    if (x->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route != NULL) {
-        put_field(fields, MHD_HTTP_HEADER_ALLOW, route_allow(x->route));
+    if (exchange->http_status == MHD_HTTP_METHOD_NOT_ALLOWED && exchange->route != NULL) {
+        put_field(fields, MHD_HTTP_HEADER_ALLOW, route_allow(exchange->route));
     }
     if (error->status == STATUS_UNSUPPORTED_MEDIA &&
         strcmp(error->field, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
         put_field(fields, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
     }
-    put_challenge(x, fields);
+    put_challenge(exchange, fields);
 }
 
 /* The status of the answer is known. */
-static void collect_fields(const struct exchange *x, struct fields *fields)
+static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
-    const bool refused = x->request.error.status != STATUS_OK;
+    const bool refused = exchange->request.error.status != STATUS_OK;
     fields->count = 0;
     if (refused) {
-        put_error_fields(x, fields);
+        put_error_fields(exchange, fields);
     }
-    if (x->http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
-        x->http_status == MHD_HTTP_TOO_MANY_REQUESTS) {
+    if (exchange->http_status == MHD_HTTP_SERVICE_UNAVAILABLE ||
+        exchange->http_status == MHD_HTTP_TOO_MANY_REQUESTS) {
         (void)snprintf(fields->retry_after, sizeof fields->retry_after, "%u",
-                       x->request.retry_after_s);
+                       exchange->request.retry_after_s);
         put_field(fields, MHD_HTTP_HEADER_RETRY_AFTER, fields->retry_after);
     }
-    put_field(fields, "X-Request-Id", x->request.id);
-    fields->count += cors_fields(&x->loop->server->config->cors_origins, x->allowed_origin,
-                                 x->preflight && !refused ? route_allow(x->route) : NULL,
-                                 fields->rows + fields->count);
-    if (trace_context_is_set(&x->trace)) {
-        trace_context_text(&x->trace, fields->traceparent);
+    put_field(fields, "X-Request-Id", exchange->request.id);
+    fields->count +=
+        cors_fields(&exchange->loop->server->config->cors_origins, exchange->allowed_origin,
+                    exchange->preflight && !refused ? route_allow(exchange->route) : NULL,
+                    fields->rows + fields->count);
+    if (trace_context_is_set(&exchange->trace)) {
+        trace_context_text(&exchange->trace, fields->traceparent);
         put_field(fields, "traceparent", fields->traceparent);
-        if (x->trace.state[0] != '\0') {
-            put_field(fields, "tracestate", x->trace.state);
+        if (exchange->trace.state[0] != '\0') {
+            put_field(fields, "tracestate", exchange->trace.state);
         }
     }
 }
@@ -166,10 +168,10 @@ static void add_field(struct MHD_Response *response, const char *name, const cha
     (void)MHD_add_response_header(response, name, value);
 }
 
-static struct MHD_Response *error_response(struct exchange *x)
+static struct MHD_Response *error_response(struct exchange *exchange)
 {
     struct json_writer w;
-    struct request *request = &x->request;
+    struct request *request = &exchange->request;
     answer_deinit(&request->answer);
     json_writer_init(&w);
     write_error(&w, &request->error);
@@ -179,18 +181,18 @@ static struct MHD_Response *error_response(struct exchange *x)
         return NULL;
     }
     request->answer.head = text; /* freed with the request */
-    x->http_status = answers[category_of(x)].code;
-    x->conn->answer_bytes = bytes;
+    exchange->http_status = answers[category_of(exchange)].code;
+    exchange->conn->answer_bytes = bytes;
     return make_response((struct byte_view){text, bytes});
 }
 
-static struct MHD_Response *page_response(struct exchange *x)
+static struct MHD_Response *page_response(struct exchange *exchange)
 {
-    const struct page *page = &x->page;
+    const struct page *page = &exchange->page;
     const char *text = page->text != NULL ? page->text : page->fixed;
     struct MHD_Response *response = make_response((struct byte_view){text, page->bytes});
-    x->http_status = page->http_status;
-    x->conn->answer_bytes = page->bytes;
+    exchange->http_status = page->http_status;
+    exchange->conn->answer_bytes = page->bytes;
     if (response != NULL) {
         add_field(response, MHD_HTTP_HEADER_CONTENT_TYPE, page->content_type);
         for (size_t i = 0; i < page->field_count; i++) {
@@ -246,22 +248,23 @@ static size_t copy_from(struct byte_view from, uint64_t position, char *to, size
 /* MHD wants the next bytes of a long answer. */
 static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room)
 {
-    const struct exchange *x = cls;
-    x->conn->daemon->progress = true;
-    x->conn->answer_given = position;
-    size_t count = copy_from(x->answer_head, position, block, room);
-    uint64_t behind = position > x->answer_head.count ? position - x->answer_head.count : 0;
-    count += copy_from(x->answer_payload, behind, block + count, room - count);
+    const struct exchange *exchange = cls;
+    exchange->conn->daemon->progress = true;
+    exchange->conn->answer_given = position;
+    size_t count = copy_from(exchange->answer_head, position, block, room);
+    uint64_t behind =
+        position > exchange->answer_head.count ? position - exchange->answer_head.count : 0;
+    count += copy_from(exchange->answer_payload, behind, block + count, room - count);
     return (ssize_t)count;
 }
 
-static struct MHD_Response *body_response(struct exchange *x)
+static struct MHD_Response *body_response(struct exchange *exchange)
 {
-    struct byte_view head = x->answer_head;
-    struct byte_view payload = x->answer_payload;
+    struct byte_view head = exchange->answer_head;
+    struct byte_view payload = exchange->answer_payload;
     if (head.count + payload.count > SEND_WHOLE_BYTES) {
         return MHD_create_response_from_callback(head.count + payload.count, SEND_BLOCK_BYTES,
-                                                 next_block, x, NULL);
+                                                 next_block, exchange, NULL);
     }
     if (payload.count == 0) {
         return make_response(head);
@@ -271,14 +274,14 @@ static struct MHD_Response *body_response(struct exchange *x)
     return MHD_create_response_from_iovec(pieces, ARRAY_COUNT(pieces), NULL, NULL);
 }
 
-static struct MHD_Response *tensor_response(struct exchange *x)
+static struct MHD_Response *tensor_response(struct exchange *exchange)
 {
-    const struct request *request = &x->request;
+    const struct request *request = &exchange->request;
     const struct answer *answer = &request->answer;
-    const struct infer_bytes bytes = infer_answer_bytes(&x->request);
-    x->answer_head = bytes.head;
-    x->answer_payload = bytes.payload;
-    struct MHD_Response *response = body_response(x);
+    const struct infer_bytes bytes = infer_answer_bytes(&exchange->request);
+    exchange->answer_head = bytes.head;
+    exchange->answer_payload = bytes.payload;
+    struct MHD_Response *response = body_response(exchange);
     if (response == NULL) {
         return NULL;
     }
@@ -286,67 +289,70 @@ static struct MHD_Response *tensor_response(struct exchange *x)
     for (int i = 0; i < answer->header_count; i++) {
         add_field(response, answer->headers[i].name, answer->headers[i].value);
     }
-    if (x->request.answer_coding != CODING_IDENTITY) {
+    if (exchange->request.answer_coding != CODING_IDENTITY) {
         add_field(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
-                  x->request.answer_coding == CODING_GZIP ? "gzip" : "deflate");
+                  exchange->request.answer_coding == CODING_GZIP ? "gzip" : "deflate");
         add_field(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     }
     add_timing(response, request);
-    x->http_status = MHD_HTTP_OK;
-    x->conn->answer_bytes = bytes.head.count + bytes.payload.count;
+    exchange->http_status = MHD_HTTP_OK;
+    exchange->conn->answer_bytes = bytes.head.count + bytes.payload.count;
     return response;
 }
 
 /* A drain says close from its first moment on, so that clients and balancers go elsewhere by
  * themselves. What was sent meanwhile on this connection is answered first. */
-static bool ends_in_drain(const struct exchange *x)
+static bool ends_in_drain(const struct exchange *exchange)
 {
-    return server_phase(x->loop->server) >= SERVER_DRAINING && !conn_unread(x->conn);
+    return server_phase(exchange->loop->server) >= SERVER_DRAINING &&
+           !conn_unread(exchange->conn);
 }
 
-bool respond(struct exchange *x)
+bool respond(struct exchange *exchange)
 {
-    struct request *request = &x->request;
+    struct request *request = &exchange->request;
     struct MHD_Response *response = NULL;
     admission_finish(request->server->admission, request);
     if (request->error.status == STATUS_CLIENT_GONE) {
         return false;
     }
     if (request->error.status != STATUS_OK) {
-        response = error_response(x);
-    } else if (x->preflight) {
-        x->http_status = MHD_HTTP_NO_CONTENT;
+        response = error_response(exchange);
+    } else if (exchange->preflight) {
+        exchange->http_status = MHD_HTTP_NO_CONTENT;
         response = make_response((struct byte_view){"", 0});
     } else if (request->codec == NULL) {
-        response = page_response(x);
+        response = page_response(exchange);
     } else {
-        response = tensor_response(x);
+        response = tensor_response(exchange);
     }
     if (response == NULL) {
         return false;
     }
     struct fields fields;
-    collect_fields(x, &fields);
+    collect_fields(exchange, &fields);
     for (size_t i = 0; i < fields.count; i++) {
         add_field(response, fields.rows[i].name, fields.rows[i].value);
     }
-    if (x->close || ends_in_drain(x)) {
+    if (exchange->close || ends_in_drain(exchange)) {
         add_field(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
-    bool queued = MHD_queue_response(x->connection, x->http_status, response) == MHD_YES;
+    bool queued =
+        MHD_queue_response(exchange->connection, exchange->http_status, response) == MHD_YES;
     MHD_destroy_response(response);
     request_enter(request, REQUEST_ANSWERING);
-    x->conn->daemon->answering++;
-    conn_begin(x->conn);
+    exchange->conn->daemon->answering++;
+    conn_begin(exchange->conn);
     return queued;
 }
 
 /* ---- past MHD ---- */
 
 /* The bytes of the head; -1: it has no room. */
-static int early_head(const struct exchange *x, char *text, size_t room, size_t body_bytes)
+static int early_head(const struct exchange *exchange, char *text, size_t room,
+                      size_t body_bytes)
 {
-    const enum status_category category = category_of(x);
+    const enum status_category category = category_of(exchange);
     char date[64] = "";
     struct tm tm;
     time_t now = time(NULL);
@@ -355,7 +361,7 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
         return -1;
     }
     struct fields fields;
-    collect_fields(x, &fields);
+    collect_fields(exchange, &fields);
     int used = snprintf(text, room,
                         "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n"
                         "Content-Length: %zu\r\n",
@@ -370,37 +376,37 @@ static int early_head(const struct exchange *x, char *text, size_t room, size_t 
     return used;
 }
 
-void respond_early(struct exchange *x)
+void respond_early(struct exchange *exchange)
 {
     char body[EARLY_BYTES / 2];
     char text[EARLY_BYTES];
     struct json_writer w;
-    request_enter(&x->request, REQUEST_LINGERING);
-    x->close = true;
-    if (x->request.id[0] == '\0') { /* the header is not there yet, or never will be */
-        exchange_make_id(x);
+    request_enter(&exchange->request, REQUEST_LINGERING);
+    exchange->close = true;
+    if (exchange->request.id[0] == '\0') { /* the header is not there yet, or never will be */
+        exchange_make_id(exchange);
     }
-    x->http_status = answers[category_of(x)].code;
+    exchange->http_status = answers[category_of(exchange)].code;
     json_writer_init_fixed(&w, body, sizeof body);
-    write_error(&w, &x->request.error);
+    write_error(&w, &exchange->request.error);
     if (!json_writer_ok(&w)) {
         json_writer_init_fixed(&w, body, sizeof body);
         json_writer_raw(&w, "{}", 2);
     }
-    int head = early_head(x, text, sizeof text - sizeof body, w.bytes);
+    int head = early_head(exchange, text, sizeof text - sizeof body, w.bytes);
     if (head < 0) {
         return;
     }
-    size_t body_bytes = x->head ? 0 : w.bytes;
+    size_t body_bytes = exchange->head ? 0 : w.bytes;
     memcpy(text + head, w.text, body_bytes);
     /* A socket that has sent nothing of this exchange has room for it; if not, the client has
      * stopped reading and would not see it anyway. */
     size_t bytes = (size_t)head + body_bytes;
-    ssize_t sent = x->conn->tls != NULL
-                       ? tls_send_last(x->conn, text, bytes)
-                       : send(x->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = exchange->conn->tls != NULL
+                       ? tls_send_last(exchange->conn, text, bytes)
+                       : send(exchange->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == (ssize_t)bytes) {
-        x->conn->answer_bytes = body_bytes;
+        exchange->conn->answer_bytes = body_bytes;
     }
-    (void)shutdown(x->conn->fd, SHUT_WR);
+    (void)shutdown(exchange->conn->fd, SHUT_WR);
 }

@@ -25,48 +25,49 @@ static uint64_t draw_random(struct http_loop *loop)
     return random->numbers[--random->left];
 }
 
-void trace_exchange_begin(struct exchange *x)
+void trace_exchange_begin(struct exchange *exchange)
 {
-    struct http_loop *loop = x->loop;
-    const struct header_check *header = &x->header;
+    struct http_loop *loop = exchange->loop;
+    const struct header_check *header = &exchange->header;
     struct tracer *tracer = loop->server->tracer;
     bool there = header->traceparents > 0;
     /* Two of them are as good as none. */
     if (header->traceparents == 1 &&
-        trace_context_read(header->traceparent, draw_random(loop), &x->trace)) {
+        trace_context_read(header->traceparent, draw_random(loop), &exchange->trace)) {
         if (header->tracestates <= HEADER_TRACESTATES) {
-            trace_context_read_state(header->tracestate, header->tracestates, &x->trace);
+            trace_context_read_state(header->tracestate, header->tracestates, &exchange->trace);
         }
         return;
     }
-    bool tensor = x->route != NULL && x->route->kind != ROUTE_PAGE;
-    bool sampled = (there || tensor) && tracer_begins(tracer, x->request.times.arrived);
+    bool tensor = exchange->route != NULL && exchange->route->kind != ROUTE_PAGE;
+    bool sampled = (there || tensor) && tracer_begins(tracer, exchange->request.times.arrived);
     if (there || sampled) {
         const uint64_t random[] = {draw_random(loop), draw_random(loop), draw_random(loop)};
-        trace_context_begin(&x->trace, random);
-        x->trace.flags |= sampled ? TRACE_SAMPLED : 0;
+        trace_context_begin(&exchange->trace, random);
+        exchange->trace.flags |= sampled ? TRACE_SAMPLED : 0;
     }
 }
 
-bool trace_exchange_due(const struct exchange *x)
+bool trace_exchange_due(const struct exchange *exchange)
 {
-    return trace_context_is_set(&x->trace) && (x->trace.flags & TRACE_SAMPLED) != 0 &&
-           tracer_due(x->loop->server->tracer);
+    return trace_context_is_set(&exchange->trace) &&
+           (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
+           tracer_due(exchange->loop->server->tracer);
 }
 
 /* The path as it came: the route's pattern with the segments that it captured. */
-static const char *whole_path(const struct exchange *x, char *text, size_t room)
+static const char *whole_path(const struct exchange *exchange, char *text, size_t room)
 {
-    if (x->route == NULL) {
-        return x->path;
+    if (exchange->route == NULL) {
+        return exchange->path;
     }
-    const char *from = x->route->pattern;
+    const char *from = exchange->route->pattern;
     size_t used = 0;
     size_t segment = 0;
     while (*from != '\0' && used + 1 < room) {
         if (from[0] == '{') {
-            size_t count = strnlen(x->segments[segment], room - 1 - used);
-            memcpy(text + used, x->segments[segment++], count);
+            size_t count = strnlen(exchange->segments[segment], room - 1 - used);
+            memcpy(text + used, exchange->segments[segment++], count);
             used += count;
             from += 2;
         } else {
@@ -77,20 +78,22 @@ static const char *whole_path(const struct exchange *x, char *text, size_t room)
     return text;
 }
 
-void trace_exchange_end(const struct exchange *x, const struct log_request *line,
+void trace_exchange_end(const struct exchange *exchange, const struct log_request *line,
                         uint64_t now_ns)
 {
     char path[TARGET_BYTES];
     struct log_request own = *line;
-    own.path = whole_path(x, path, sizeof path);
+    own.path = whole_path(exchange, path, sizeof path);
     const struct trace_request ended = {
-        .context = &x->trace,
+        .context = &exchange->trace,
         .line = &own,
-        .route = x->route != NULL ? x->route->pattern : NULL,
-        .tls = x->conn->tls != NULL,
-        .times = x->request.times,
-        .answered_ns = request_state(&x->request) == REQUEST_ANSWERING ? x->conn->since_ns : 0,
+        .route = exchange->route != NULL ? exchange->route->pattern : NULL,
+        .tls = exchange->conn->tls != NULL,
+        .times = exchange->request.times,
+        .answered_ns = request_state(&exchange->request) == REQUEST_ANSWERING
+                           ? exchange->conn->since_ns
+                           : 0,
         .ended_ns = now_ns,
     };
-    tracer_add(x->loop->server->tracer, &ended);
+    tracer_add(exchange->loop->server->tracer, &ended);
 }

@@ -19,12 +19,12 @@ struct trace_random {
 };
 
 /* The header has been seen, and the route is known if there is one. */
-void trace_exchange_begin(struct exchange *x);
+void trace_exchange_begin(struct exchange *exchange);
 
 /* The exchange has ended; the line is what the log says of it. Only if trace_exchange_due(), which
  * is asked once, before the line is gathered. */
-bool trace_exchange_due(const struct exchange *x);
-void trace_exchange_end(const struct exchange *x, const struct log_request *line,
+bool trace_exchange_due(const struct exchange *exchange);
+void trace_exchange_end(const struct exchange *exchange, const struct log_request *line,
                         uint64_t now_ns);
 
 #endif

@@ -39,13 +39,13 @@ static const struct {
  * has read. */
 static bool may_be_read(const struct conn *conn, bool begun)
 {
-    const struct exchange *x = conn->exchange;
-    if (x == NULL || request_state(&x->request) == REQUEST_HEADER) {
-        return x != NULL || !begun;
+    const struct exchange *exchange = conn->exchange;
+    if (exchange == NULL || request_state(&exchange->request) == REQUEST_HEADER) {
+        return exchange != NULL || !begun;
     }
-    enum request_state state = request_state(&x->request);
-    return x->header.chunked && (state == REQUEST_BODY || state == REQUEST_PAUSED ||
-                                 state == REQUEST_REFUSED || state == REQUEST_LINGERING);
+    enum request_state state = request_state(&exchange->request);
+    return exchange->header.chunked && (state == REQUEST_BODY || state == REQUEST_PAUSED ||
+                                        state == REQUEST_REFUSED || state == REQUEST_LINGERING);
 }
 
 /* Nothing has come since the last request on it ended. The system counts in milliseconds, and
@@ -103,12 +103,12 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
     if (conn == NULL || conn->cut || row == ARRAY_COUNT(refusals)) {
         return;
     }
-    struct exchange *x = conn->exchange;
-    if (x == NULL) { /* not even a request line has come */
-        x = exchange_begin(conn, NULL, "");
+    struct exchange *exchange = conn->exchange;
+    if (exchange == NULL) { /* not even a request line has come */
+        exchange = exchange_begin(conn, NULL, "");
     }
-    if (x == NULL || request_state(&x->request) == REQUEST_LINGERING ||
-        request_state(&x->request) == REQUEST_PAUSED) {
+    if (exchange == NULL || request_state(&exchange->request) == REQUEST_LINGERING ||
+        request_state(&exchange->request) == REQUEST_PAUSED) {
         return;
     }
     char text[SHOWN];
@@ -116,7 +116,7 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
     const char *field = strstr(text, "Content-Length") != NULL ? "Content-Length"
                         : strstr(text, "Host:") != NULL        ? "Host"
                                                                : "";
-    (void)error_set_field(&x->request.error, refusals[row].status, field, "%s: %s", text,
+    (void)error_set_field(&exchange->request.error, refusals[row].status, field, "%s: %s", text,
                           refusals[row].advice);
-    respond_early(x);
+    respond_early(exchange);
 }

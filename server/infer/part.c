@@ -170,6 +170,7 @@ enum status part_prepare(struct request *request, const struct parallel *paralle
     if (request->part == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a part");
     }
+    request->part->sizes = sizes;
     TRY(take_memory(request, &sizes, err));
     return sizes.totals ? part_totals_prepare(request, &sizes, parallel, err)
                         : prepare_part(request, &sizes, parallel, err);
@@ -314,10 +315,7 @@ static enum status finish_part(struct request *request, const struct part_sizes 
 enum status part_finish(struct request *request, const struct parallel *parallel,
                         struct error *err)
 {
-    struct part_sizes sizes;
-    if (!part_sizes_of(request, &sizes)) {
-        return error_set(err, STATUS_INTERNAL, "the part's geometry was not refused in time");
-    }
-    return sizes.totals ? part_totals_finish(request, &sizes, parallel, err)
-                        : finish_part(request, &sizes, parallel, err);
+    const struct part_sizes *sizes = &request->part->sizes;
+    return sizes->totals ? part_totals_finish(request, sizes, parallel, err)
+                         : finish_part(request, sizes, parallel, err);
 }

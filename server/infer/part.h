@@ -20,6 +20,7 @@
 #define TALLY_SERVER_PART_H
 
 #include "kernels/split.h"
+#include "server/infer/part_sizes.h"
 #include "server/sched/request.h"
 
 /* A run along the axis that is scanned with sums of its lines, in or out. */
@@ -39,6 +40,7 @@ enum {
 };
 
 struct part {
+    struct part_sizes sizes;
     struct part_phase phases[PART_PHASES];
     int phase_count;
     int phase; /* that is under way */
