@@ -75,7 +75,7 @@ def _wanted(dtype: Any) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise InvalidArgument(
-                "bfloat16 needs the package ml_dtypes: pip install 'tally-client[bfloat16]'",
+                "bfloat16 needs the package ml_dtypes: pip install ml_dtypes",
                 field="dtype",
             ) from None
         dtype = ml_dtypes.bfloat16
