@@ -161,7 +161,7 @@ check_image() {
     check "it takes under 25 MB when idle" idle_memory_below 25000
     check "the pages' examples" python3 tests/image/check.py "$url" examples
     check "its labels say which version it is" label_is version "$(sh deploy/version.sh)"
-    check "and of which commit" label_is revision "$(git rev-parse HEAD)"
+    check "and of which commit" label_is revision "$revision"
     [ "$1" != latest ] || check "it has a list of what it is made of" sbom_is_right
     check "the health check finds it healthy, without a shell" health_check
     check "SIGTERM ends it cleanly" stop
@@ -173,6 +173,7 @@ check_image() {
     remove_container
 }
 
+revision=$(git rev-parse HEAD)
 tool=$(sh tests/image/build.sh | tail -n 1)
 check_image latest 60
 check_image debian 250
