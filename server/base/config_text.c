@@ -46,11 +46,9 @@ static void print_row(FILE *out, const struct config_row *row)
     char flag[64];
     char help[1024];
     config_flag_name(row->field, flag, sizeof flag);
-    bool plain =
-        row->initial[0] == '\0' || (row->type != CONFIG_LIST && row->type != CONFIG_TEXT &&
-                                    strcmp(row->initial, "0") == 0);
-    (void)snprintf(help, sizeof help, "%s%s%s%s", row->help, plain ? "" : " [",
-                   plain ? "" : row->initial, plain ? "" : "]");
+    bool empty = row->initial[0] == '\0';
+    (void)snprintf(help, sizeof help, "%s%s%s%s", row->help, empty ? "" : " [", row->initial,
+                   empty ? "" : "]");
     print_flag(out, flag, row->type == CONFIG_BOOL ? "" : row->unit, help);
 }
 

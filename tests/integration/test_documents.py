@@ -65,12 +65,19 @@ def test_the_commands_of_a_page_print_what_it_says(server, tmp_path, page):
     assert len(printed) == len(commands) + 1 and printed[-1] == ""
 
 
-def test_the_manual_of_tallyd_names_options_that_it_has():
-    def printed(*arguments):
-        return subprocess.run(
-            [BINARY, *arguments], capture_output=True, text=True, check=True
-        ).stdout
+def printed(*arguments):
+    return subprocess.run([BINARY, *arguments], capture_output=True, text=True, check=True).stdout
 
+
+def test_the_help_of_tallyd_has_each_default():
+    flags = {text.split()[0]: " ".join(text.split()) for text in printed("--help").split("\n  --")}
+    settings = re.findall(r"^#TALLY_(\w+)=(.+)$", printed("--print-config", "env"), re.M)
+    assert len(settings) > 30
+    for name, default in settings:
+        assert f"[{default}]" in flags[name.lower().replace("_", "-")], name
+
+
+def test_the_manual_of_tallyd_names_options_that_it_has():
     options = set(re.findall(r"--[a-z][a-z-]*[a-z]", printed("--help")))
     manual = printed("--print-config", "man").replace("\\-", "-")
     named = set(re.findall(r"--[a-z][a-z-]*[a-z]", re.sub(r"\\f[BIR]", " ", manual)))
@@ -94,3 +101,9 @@ def test_each_code_of_an_error_stands_in_the_table_of_errors():
     written = set(re.findall(r"`([a-z_]+)`", section))
     assert {code for code in codes if not code.startswith("invalid_")} <= written
     assert "`invalid_…`" in section
+
+
+def test_each_file_of_the_client_is_on_its_map():
+    folder = TOP / "client"
+    words = set(re.findall(r"\w+", (folder / "README.md").read_text()))
+    assert {path.stem for path in (*folder.glob("*.c"), *folder.glob("cli/*.c"))} <= words
