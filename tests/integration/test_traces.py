@@ -141,9 +141,9 @@ def test_an_answer_from_500_on_is_an_error_and_one_from_400_on_is_the_callers(
     server = start_server("--otlp-endpoint", collector.url + "/", "--otlp-rate", "0")
     server.client().get("/v2/models/none", {"traceparent": SAMPLED})
     other = TRACE[::-1]
-    headers = [("traceparent", SAMPLED.replace(TRACE, other)), ("Transfer-Encoding", "gzip")]
-    with server.wire() as wire:
-        assert wire.send(post_bytes(PATH, b"", headers)).answer().status == 501
+    headers = {"traceparent": SAMPLED.replace(TRACE, other)}
+    path = "/v2/systemsharedmemory/region/r/register"
+    assert server.client().post(path, b"{}", calls.JSON, headers).status == 501
     root = collector.trace(TRACE)["GET /v2/models/{}"]
     told = attributes(root)
     assert told["http.response.status_code"] == 404 and told["url.path"] == "/v2/models/none"
@@ -153,7 +153,7 @@ def test_an_answer_from_500_on_is_an_error_and_one_from_400_on_is_the_callers(
     told = attributes(root)
     assert told["http.response.status_code"] == 501
     assert (root.status.code, told["error.type"]) == (2, told["tally.outcome"])
-    assert "Transfer-Encoding" in root.status.message
+    assert "--allow-client-shm" in root.status.message
 
 
 def test_what_a_caller_has_not_sampled_is_not_sent_and_traces_begin_at_the_rate(
