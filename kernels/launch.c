@@ -6,7 +6,6 @@
  * cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: that of the device. */
 #include "kernels/launcher.h"
 
-#include "kernels/cl/table.cl"
 #include "kernels/split.h"
 #include "proto/macros.h"
 
@@ -175,7 +174,9 @@ enum {
     CHAIN_HEAD = 8 /* as in chain.cl */
 };
 
-static struct scan_entry make_row(const struct scan_piece *piece, const struct scan_work *work)
+/* What a piece's row says whoever divides it. */
+static struct scan_entry make_row(const struct scan_group *group,
+                                  const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t flags = 0;
@@ -183,8 +184,6 @@ static struct scan_entry make_row(const struct scan_piece *piece, const struct s
     flags |= plan->reverse ? ENTRY_REVERSE : 0;
     flags |= piece->carry_in ? ENTRY_CARRY_IN : 0;
     flags |= piece->carry_out ? ENTRY_CARRY_OUT : 0;
-    flags |= work->stream ? ENTRY_STREAM : 0;
-    flags |= work->zeroes ? ENTRY_ZEROES : 0;
     return (struct scan_entry){.in_first = piece->in_first,
                                .out_first = piece->out_first,
                                .length = plan->axis.size,
@@ -194,61 +193,29 @@ static struct scan_entry make_row(const struct scan_piece *piece, const struct s
                                .block = piece->position / SCAN_BLOCK %
                                         (SCAN_SUPERBLOCK / SCAN_BLOCK),
                                .carry = piece->carry_line,
+                               .carry_lines = group->carry_lines,
                                .dims = (uint64_t)plan->dims,
                                .lines = plan->lines,
-                               .item_lines = work->lines,
-                               .partitions = work->partitions > 1 ? work->partitions : 1,
-                               .partition_length = work->partition_length,
-                               .lookahead_length = work->lookahead_length,
-                               .wave = work->wave > 0 ? work->wave : 1,
-                               .state_words = work->state_words,
-                               .inner = work->inner,
-                               .permuted = work->permuted};
+                               .partitions = 1,
+                               .wave = 1};
 }
 
-/* Where the table of a launch is, as its kernel is told. */
-struct launch_table {
-    cl_mem mem;
-    cl_ulong entry_at; /* in 64-bit words */
-    cl_uint entry_count;
-    cl_ulong dim_at;
-    cl_ulong items;    /* of all pieces */
-    cl_ulong chain_at; /* tickets and states; 0: no line is cut */
-};
-
-/* Work items of a piece in the generic kernel: a line each, or more where there are too many. */
-static struct scan_work generic_work(const struct scan_piece *piece,
-                                     const struct scan_division *division)
+enum status launcher_fill_table(struct launcher *launcher, const struct scan_division *division,
+                                scan_divide *divide, struct launch_table *table,
+                                struct error *err)
 {
-    const uint64_t all = piece->plan->lines;
-    const uint64_t most = division->items_most;
-    const uint64_t lines = all / most + (all % most != 0);
-    return (struct scan_work){.count = all / lines + (all % lines != 0), .lines = lines};
-}
-
-static uint64_t chain_words(const struct scan_work *work)
-{
-    return work->partitions > 1 ? work->states * work->state_words : 0;
-}
-
-static enum status fill_table(struct launcher *launcher, const struct scan_division *division,
-                              enum scan_variant_id variant, struct launch_table *out,
-                              struct error *err)
-{
-    struct scan_work (*work_of)(const struct scan_piece *, const struct scan_division *) =
-        scan_variants[variant].work != NULL ? scan_variants[variant].work : generic_work;
     const struct scan_group *group = division->group;
     size_t dims = 0;
-    uint64_t words = 0;
+    uint64_t states = 0; /* words */
     for (size_t i = 0; i < group->count; i++) {
-        const struct scan_work work = work_of(&group->pieces[i], division);
+        struct scan_entry row = make_row(group, &group->pieces[i]);
+        const uint64_t items = divide(&group->pieces[i], division, &row);
         dims += (size_t)group->pieces[i].plan->dims;
-        words += chain_words(&work);
+        states += row.partitions > 1 ? items * row.state_words : 0;
     }
-    words += words > 0 ? CHAIN_HEAD : 0;
     const size_t dim_at = group->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
-    const size_t chain_bytes = words * sizeof(uint64_t);
+    const size_t chain_bytes = states > 0 ? (CHAIN_HEAD + states) * sizeof(uint64_t) : 0;
     struct table_range range;
     enum status status = table_take(&launcher->table, chain_at + chain_bytes, &range, err);
     if (status != STATUS_OK) {
@@ -258,30 +225,30 @@ static enum status fill_table(struct launcher *launcher, const struct scan_divis
     struct scan_dim *dim = (struct scan_dim *)(void *)(range.host + dim_at);
     uint64_t first_item = 0;
     uint64_t state = 0;
-    size_t dim_first = 0;
     for (size_t i = 0; i < group->count; i++) {
         const struct scan_plan *plan = group->pieces[i].plan;
-        const struct scan_work work = work_of(&group->pieces[i], division);
-        row[i] = make_row(&group->pieces[i], &work);
-        row[i].first_item = first_item;
-        row[i].dim_first = dim_first;
+        row[i] = make_row(group, &group->pieces[i]);
+        const uint64_t items = divide(&group->pieces[i], division, &row[i]);
+        row[i].first[BY_ITEM] = first_item;
+        row[i].dim_at =
+            (uint64_t)((unsigned char *)dim - (unsigned char *)&row[i]) / sizeof(ulong);
         row[i].state = state;
-        for (int d = 0; d < plan->dims; d++) {
-            dim[dim_first++] = plan->dim[d];
-        }
-        first_item += work.count;
-        state += chain_words(&work);
+        memcpy(dim, plan->dim, (size_t)plan->dims * sizeof *dim);
+        dim += plan->dims;
+        first_item += items;
+        state += row[i].partitions > 1 ? items * row[i].state_words : 0;
     }
     memset(range.host + chain_at, 0, chain_bytes);
-    *out = (struct launch_table){.mem = range.mem,
-                                 .entry_at = range.offset / sizeof(cl_ulong),
-                                 .entry_count = (cl_uint)group->count,
-                                 .dim_at = (range.offset + dim_at) / sizeof(cl_ulong),
-                                 .items = first_item};
-    if (words > 0) {
-        out->chain_at = (range.offset + chain_at) / sizeof(cl_ulong);
+    *table = (struct launch_table){.mem = range.mem,
+                                   .entry_at = range.offset / sizeof(cl_ulong),
+                                   .entry_count = (cl_uint)group->count,
+                                   .items = first_item,
+                                   .range = range,
+                                   .rows = row};
+    if (states > 0) {
+        table->chain_at = (range.offset + chain_at) / sizeof(cl_ulong);
     }
-    return table_publish(&launcher->table, &range, err);
+    return STATUS_OK;
 }
 
 enum status launcher_run_variant(struct launcher *launcher, const struct scan_group *group,
@@ -307,17 +274,19 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_gr
     }
     enum status status = programs_find(launcher->programs, variant, type, &kernels, err);
     if (status == STATUS_OK) {
-        status = fill_table(launcher, &division, variant, &table, err);
+        status = launcher_fill_table(launcher, &division, scan_variants[variant].divide, &table,
+                                     err);
+    }
+    if (status == STATUS_OK) {
+        status = table_publish(&launcher->table, &table.range, err);
     }
     if (status != STATUS_OK) {
         return status;
     }
-    const cl_ulong carry_lines = group->carry_lines;
     const struct opencl_arg args[] = {
-        OPENCL_ARG(group->in),         OPENCL_ARG(group->out),   OPENCL_ARG(group->carry),
-        OPENCL_ARG(carry_lines),       OPENCL_ARG(table.mem),    OPENCL_ARG(table.entry_at),
-        OPENCL_ARG(table.entry_count), OPENCL_ARG(table.dim_at), OPENCL_ARG(table.items),
-        OPENCL_ARG(table.chain_at), /* of the vector kernels only */
+        OPENCL_ARG(group->in),   OPENCL_ARG(group->out),     OPENCL_ARG(group->carry),
+        OPENCL_ARG(table.mem),   OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
+        OPENCL_ARG(table.items), OPENCL_ARG(table.chain_at), /* of the vector kernels only */
     };
     const bool alone =
         device->info.built_in && division.bytes <= ALONE_BYTES && table.items <= ALONE_ITEMS;

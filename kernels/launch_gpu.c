@@ -7,8 +7,7 @@
  *   TILE      each line within a tile: the scan alone, together with those of SPINE
  *   GENERIC   so many columns that a work-item each is enough
  *
- * A launch's table is as gpu_tile.cl reads it: an index row for each piece, then their
- * shapes. Failures: launch.h. Thread: that of the device. */
+ * Failures: launch.h. Thread: that of the device. */
 #include "kernels/launcher.h"
 
 #include "kernels/cl/gpu_tile.cl"
@@ -44,15 +43,10 @@ enum way {
 
 /* ---- tables ---- */
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* Deal the lanes: neighbours along the line where it is contiguous, across lines where not. */
-static void deal_lanes(const struct scan_plan *plan, struct gpu_shape *shape)
+static void deal_lanes(const struct scan_plan *plan, struct scan_entry *entry)
 {
-    uint64_t groups = ceil_div(plan->axis.size, GROUP);
+    uint64_t groups = scan_ceil_div(plan->axis.size, GROUP);
     bool along = plan->axis.in_stride == 1;
     uint64_t beside = 1; /* lines side by side in a tile that does not hold whole lines */
     if (!along && plan->dims > 0) {
@@ -62,126 +56,86 @@ static void deal_lanes(const struct scan_plan *plan, struct gpu_shape *shape)
         }
     }
     if (groups <= LANES / beside) { /* whole lines, as many as fit */
-        shape->tile_groups = groups;
-        shape->tile_lines = LANES / groups;
+        entry->tile_groups = groups;
+        entry->tile_lines = LANES / groups;
     } else {
-        shape->tile_groups = LANES / beside;
-        shape->tile_lines = beside;
+        entry->tile_groups = LANES / beside;
+        entry->tile_lines = beside;
     }
-    shape->tiles = ceil_div(groups, shape->tile_groups);
-    shape->line_divisor = along ? shape->tile_groups : 1;
-    shape->group_divisor = along ? 1 : shape->tile_lines;
+    entry->tiles = scan_ceil_div(groups, entry->tile_groups);
+    entry->line_divisor = along ? entry->tile_groups : 1;
+    entry->group_divisor = along ? 1 : entry->tile_lines;
 }
 
-/* Tiles of one contiguous line each. */
-static void deal_tiles(uint64_t tile_groups, struct gpu_shape *shape)
+/* What follows from the tiles; work-groups of the piece. */
+static uint64_t settle_tiles(const struct scan_piece *piece, struct scan_entry *entry)
 {
-    shape->tile_groups = tile_groups;
-    shape->tile_lines = 1;
-    shape->tiles = ceil_div(ceil_div(shape->length, GROUP), tile_groups);
-    shape->line_divisor = tile_groups;
-    shape->group_divisor = 1;
+    const bool carries = piece->carry_in || piece->carry_out;
+    entry->blocks = scan_ceil_div(entry->length, SCAN_BLOCK);
+    entry->superblocks =
+        scan_ceil_div(entry->block + entry->blocks, SCAN_SUPERBLOCK / SCAN_BLOCK);
+    entry->flags |= entry->tiles > 1 || carries ? ENTRY_SPINE : 0;
+    return scan_ceil_div(entry->lines, entry->tile_lines) * entry->tiles;
 }
 
-static size_t shape_bytes(const struct scan_plan *plan)
+static uint64_t divide_tiles(const struct scan_piece *piece,
+                             const struct scan_division *division, struct scan_entry *entry)
 {
-    return offsetof(struct gpu_shape, dim) + (size_t)plan->dims * sizeof *plan->dim;
+    (void)division;
+    deal_lanes(piece->plan, entry);
+    return settle_tiles(piece, entry);
 }
 
-/* What a table is filled from: pieces with a spine first. */
-struct shape_source {
-    const struct scan_piece *pieces;
-    size_t count;
-    size_t spines;        /* how many of them have a spine */
-    uint64_t carry_lines; /* of the group */
-    uint64_t tile_groups; /* of lines that are contiguous; 0: as suits a tile of LANES */
-};
-
-static void make_shape(const struct shape_source *source, const struct scan_piece *piece,
-                       struct gpu_shape *shape)
+/* Tiles of one contiguous line each, as gpu_lookback.cl has them. */
+static uint64_t divide_lookback(const struct scan_piece *piece,
+                                const struct scan_division *division, struct scan_entry *entry)
 {
-    const struct scan_plan *plan = piece->plan;
-    const uint64_t superblock_blocks = SCAN_SUPERBLOCK / SCAN_BLOCK;
-    *shape = (struct gpu_shape){
-        .in_offset = piece->in_first,
-        .out_offset = piece->out_first,
-        .length = plan->axis.size,
-        .in_stride = plan->axis.in_stride,
-        .out_stride = plan->axis.out_stride,
-        .lines = plan->lines,
-        .blocks = ceil_div(plan->axis.size, SCAN_BLOCK),
-        .first_block = piece->position / SCAN_BLOCK % superblock_blocks,
-        .carry_line = piece->carry_line,
-        .carry_lines = source->carry_lines,
-        .exclusive = plan->exclusive,
-        .reverse = plan->reverse,
-        .carry_in = piece->carry_in,
-        .carry_out = piece->carry_out,
-        .dims = (uint64_t)plan->dims,
-    };
-    shape->superblocks = ceil_div(shape->first_block + shape->blocks, superblock_blocks);
-    memcpy(shape->dim, plan->dim, (size_t)plan->dims * sizeof *plan->dim);
-    if (source->tile_groups > 0) {
-        deal_tiles(source->tile_groups, shape);
-    } else {
-        deal_lanes(plan, shape);
-    }
-    shape->spine = shape->tiles > 1 || piece->carry_in || piece->carry_out;
+    const size_t element = dtype_info(piece->plan->dtype)->bytes;
+    const uint64_t lane_groups = element == 8 ? 2 : element == 4 ? 4 : 8;
+    (void)division;
+    entry->tile_groups = lane_groups * LANES;
+    entry->tile_lines = 1;
+    entry->tiles = scan_ceil_div(scan_ceil_div(entry->length, GROUP), entry->tile_groups);
+    return settle_tiles(piece, entry);
 }
 
-struct shape_table {
-    cl_mem mem;
-    cl_ulong index_at; /* in 64-bit words */
-    cl_uint count;
-    cl_uint spines;
-    uint64_t groups;       /* work-groups of all pieces */
-    uint64_t spine_groups; /* of those with a spine, which come first; and of these also */
+/* What the pieces with a spine, which come first, have together. */
+struct spines {
+    cl_uint pieces;
+    uint64_t groups; /* work-groups */
     uint64_t blocks;
     uint64_t superblocks;
     uint64_t lines;
-    size_t acc_bytes; /* of a sum in scratch memory */
+    uint64_t block_bytes; /* of sums in scratch memory */
+    uint64_t superblock_bytes;
 };
 
-/* Number the work items of each piece on, and its place in scratch memory if it has a spine. */
-static enum status fill_shapes(struct launcher *launcher, const struct shape_source *source,
-                               struct shape_table *out, struct error *err)
+/* The table of a launch, with the places of `pieces` of them in scratch memory. */
+static enum status fill_spines(struct launcher *launcher, const struct scan_group *group,
+                               scan_divide *divide, size_t pieces, struct launch_table *table,
+                               struct spines *spines, struct error *err)
 {
-    size_t at = source->count * sizeof(struct gpu_index);
-    size_t bytes = at;
-    for (size_t i = 0; i < source->count; i++) {
-        bytes += shape_bytes(source->pieces[i].plan);
-    }
-    struct table_range range;
-    enum status status = table_take(&launcher->table, bytes, &range, err);
+    const struct scan_division division = {.group = group};
+    enum status status = launcher_fill_table(launcher, &division, divide, table, err);
     if (status != STATUS_OK) {
         return status;
     }
-    struct shape_table made = {.mem = range.mem,
-                               .index_at = range.offset / sizeof(cl_ulong),
-                               .count = (cl_uint)source->count,
-                               .spines = (cl_uint)source->spines};
-    struct gpu_index *row = (struct gpu_index *)(void *)range.host;
-    for (size_t i = 0; i < source->count; i++) {
-        struct gpu_shape shape;
-        make_shape(source, &source->pieces[i], &shape);
-        row[i] = (struct gpu_index){(range.offset + at) / sizeof(cl_ulong),
-                                    {made.groups, made.superblocks, made.lines}};
-        const uint64_t groups = ceil_div(shape.lines, shape.tile_lines) * shape.tiles;
-        made.groups += groups;
-        if (i < source->spines) {
-            shape.block_at = made.blocks;
-            shape.superblock_at = made.superblocks;
-            made.spine_groups += groups;
-            made.blocks += shape.lines * shape.blocks;
-            made.superblocks += shape.lines * shape.superblocks;
-            made.lines += shape.lines;
-        }
-        const size_t own = shape_bytes(source->pieces[i].plan);
-        memcpy(range.host + at, &shape, own);
-        at += own;
+    *spines = (struct spines){.pieces = (cl_uint)pieces};
+    for (size_t i = 0; i < pieces; i++) {
+        struct scan_entry *row = &table->rows[i];
+        row->first[BY_SUPERBLOCK] = row->superblock_at = spines->superblocks;
+        row->first[BY_LINE] = spines->lines;
+        row->block_at = spines->blocks;
+        spines->blocks += row->lines * row->blocks;
+        spines->superblocks += row->lines * row->superblocks;
+        spines->lines += row->lines;
     }
-    *out = made;
-    return table_publish(&launcher->table, &range, err);
+    spines->groups = pieces < group->count ? table->rows[pieces].first[BY_ITEM] : table->items;
+    const struct scan_plan *plan = group->pieces[0].plan;
+    const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
+    spines->block_bytes = sum_bytes * spines->blocks;
+    spines->superblock_bytes = sum_bytes * spines->superblocks;
+    return table_publish(&launcher->table, &table->range, err);
 }
 
 /* Let scratch memory hold `want` bytes of anything. */
@@ -207,36 +161,36 @@ static enum status grow_scratch(const struct opencl *device, struct scratch *scr
 /* ---- reduce, then scan ---- */
 
 /* The sums that lines get from outside their tile: of blocks, of superblocks, of lines. */
-static enum status enqueue_spine(struct launcher *launcher, const struct scan_group *group,
-                                 const cl_kernel *kernels, const struct shape_table *shapes,
-                                 uint32_t *launches, struct error *err)
+static enum status enqueue_spines(struct launcher *launcher, const struct scan_group *group,
+                                  const cl_kernel *kernels, const struct launch_table *table,
+                                  const struct spines *spines, uint32_t *launches,
+                                  struct error *err)
 {
     const struct opencl *device = launcher->device;
-    const size_t bytes = shapes->acc_bytes;
-    enum status status = grow_scratch(device, &launcher->blocks, bytes * shapes->blocks, err);
+    enum status status = grow_scratch(device, &launcher->blocks, spines->block_bytes, err);
     if (status == STATUS_OK) {
-        status = grow_scratch(device, &launcher->superblocks, bytes * shapes->superblocks, err);
+        status = grow_scratch(device, &launcher->superblocks, spines->superblock_bytes, err);
     }
-    const struct opencl_arg reduce[] = {
-        OPENCL_ARG(group->in), OPENCL_ARG(shapes->mem), OPENCL_ARG(shapes->index_at),
-        OPENCL_ARG(shapes->spines), OPENCL_ARG(launcher->blocks.mem)};
+    const struct opencl_arg reduce[] = {OPENCL_ARG(group->in), OPENCL_ARG(table->mem),
+                                        OPENCL_ARG(table->entry_at), OPENCL_ARG(spines->pieces),
+                                        OPENCL_ARG(launcher->blocks.mem)};
     const struct opencl_arg superblocks[] = {
-        OPENCL_ARG(shapes->mem),          OPENCL_ARG(shapes->index_at),
-        OPENCL_ARG(shapes->spines),       OPENCL_ARG(shapes->superblocks),
+        OPENCL_ARG(table->mem),           OPENCL_ARG(table->entry_at),
+        OPENCL_ARG(spines->pieces),       OPENCL_ARG(spines->superblocks),
         OPENCL_ARG(launcher->blocks.mem), OPENCL_ARG(launcher->superblocks.mem),
         OPENCL_ARG(group->carry)};
-    const struct opencl_arg lines[] = {OPENCL_ARG(shapes->mem),
-                                       OPENCL_ARG(shapes->index_at),
-                                       OPENCL_ARG(shapes->spines),
-                                       OPENCL_ARG(shapes->lines),
+    const struct opencl_arg lines[] = {OPENCL_ARG(table->mem),
+                                       OPENCL_ARG(table->entry_at),
+                                       OPENCL_ARG(spines->pieces),
+                                       OPENCL_ARG(spines->lines),
                                        OPENCL_ARG(launcher->superblocks.mem),
                                        OPENCL_ARG(group->carry)};
     const struct opencl_launch steps[] = {
-        {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce),
-         shapes->spine_groups * LANES, LANES},
+        {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce), spines->groups * LANES,
+         LANES},
         {kernels[SCAN_KERNEL_GPU_SUPERBLOCKS], superblocks, ARRAY_COUNT(superblocks),
-         shapes->superblocks, SPINE_LOCAL},
-        {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), shapes->lines, SPINE_LOCAL},
+         spines->superblocks, SPINE_LOCAL},
+        {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), spines->lines, SPINE_LOCAL},
     };
     for (size_t i = 0; i < ARRAY_COUNT(steps) && status == STATUS_OK; i++) {
         status = opencl_enqueue(device, &steps[i], launches, err);
@@ -244,25 +198,21 @@ static enum status enqueue_spine(struct launcher *launcher, const struct scan_gr
     return status;
 }
 
-/* Pieces in tiles, `spines` of them, which come first, with sums from outside. */
+/* Pieces in tiles, `spined` of them, which come first, with sums from outside. */
 static enum status run_tiles(struct launcher *launcher, const struct scan_group *group,
-                             struct scan_type type, size_t spines, uint32_t *launches,
+                             struct scan_type type, size_t spined, uint32_t *launches,
                              struct error *err)
 {
-    const struct shape_source source = {.pieces = group->pieces,
-                                        .count = group->count,
-                                        .spines = spines,
-                                        .carry_lines = group->carry_lines};
     const cl_kernel *kernels = NULL;
-    struct shape_table shapes = {0};
+    struct launch_table table = {0};
+    struct spines spines;
     enum status status =
         programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err);
     if (status == STATUS_OK) {
-        status = fill_shapes(launcher, &source, &shapes, err);
+        status = fill_spines(launcher, group, divide_tiles, spined, &table, &spines, err);
     }
-    shapes.acc_bytes = scan_type_acc_bytes(type);
-    if (status == STATUS_OK && spines > 0) {
-        status = enqueue_spine(launcher, group, kernels, &shapes, launches, err);
+    if (status == STATUS_OK && spined > 0) {
+        status = enqueue_spines(launcher, group, kernels, &table, &spines, launches, err);
     }
     if (status != STATUS_OK) {
         return status;
@@ -270,14 +220,14 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_group 
     const struct opencl_arg args[] = {
         OPENCL_ARG(group->in),
         OPENCL_ARG(group->out),
-        OPENCL_ARG(shapes.mem),
-        OPENCL_ARG(shapes.index_at),
-        OPENCL_ARG(shapes.count),
+        OPENCL_ARG(table.mem),
+        OPENCL_ARG(table.entry_at),
+        OPENCL_ARG(table.entry_count),
         OPENCL_ARG(launcher->blocks.mem),
         OPENCL_ARG(launcher->superblocks.mem),
     };
     const struct opencl_launch launch = {kernels[SCAN_KERNEL_GPU_SCAN], args, ARRAY_COUNT(args),
-                                         shapes.groups * LANES, LANES};
+                                         table.items * LANES, LANES};
     return opencl_enqueue(launcher->device, &launch, launches, err);
 }
 
@@ -287,22 +237,18 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
                                 struct scan_type type, uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
-    const size_t element = dtype_info(type.dtype)->bytes;
-    const uint64_t lane_groups = element == 8 ? 2 : element == 4 ? 4 : 8; /* gpu_lookback.cl */
-    const struct shape_source source = {.pieces = group->pieces,
-                                        .count = group->count,
-                                        .spines = group->count,
-                                        .carry_lines = group->carry_lines,
-                                        .tile_groups = lane_groups * LANES};
     const cl_kernel *kernels = NULL;
-    struct shape_table shapes = {0};
+    struct launch_table table = {0};
+    struct spines spines = {0};
     enum status status =
         programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err);
     if (status == STATUS_OK) {
-        status = fill_shapes(launcher, &source, &shapes, err);
+        status =
+            fill_spines(launcher, group, divide_lookback, group->count, &table, &spines, err);
     }
-    const uint64_t slots = shapes.blocks + 2 * shapes.superblocks;
-    const uint64_t bytes = STATE_HEAD + slots * SLOT_BYTES;
+    const cl_ulong anchors_at = spines.blocks;
+    const cl_ulong totals_at = anchors_at + spines.superblocks;
+    const uint64_t bytes = STATE_HEAD + (totals_at + spines.superblocks) * SLOT_BYTES;
     if (status == STATUS_OK) {
         status = grow_scratch(device, &launcher->lookback, bytes, err);
     }
@@ -312,16 +258,14 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
     if (status != STATUS_OK) {
         return status;
     }
-    const cl_ulong anchors_at = shapes.blocks;
-    const cl_ulong totals_at = shapes.blocks + shapes.superblocks;
     const struct opencl_arg args[] = {
-        OPENCL_ARG(group->in),    OPENCL_ARG(group->out),
-        OPENCL_ARG(shapes.mem),   OPENCL_ARG(shapes.index_at),
-        OPENCL_ARG(shapes.count), OPENCL_ARG(anchors_at),
-        OPENCL_ARG(totals_at),    OPENCL_ARG(launcher->lookback.mem),
+        OPENCL_ARG(group->in),         OPENCL_ARG(group->out),
+        OPENCL_ARG(table.mem),         OPENCL_ARG(table.entry_at),
+        OPENCL_ARG(table.entry_count), OPENCL_ARG(anchors_at),
+        OPENCL_ARG(totals_at),         OPENCL_ARG(launcher->lookback.mem),
     };
     const struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args),
-                                         shapes.groups * LANES, LANES};
+                                         table.items * LANES, LANES};
     return opencl_enqueue(device, &launch, launches, err);
 }
 
@@ -333,12 +277,12 @@ static enum way choose_way(const struct scan_piece *piece, uint64_t lookback_fro
     const struct scan_plan *plan = piece->plan;
     const bool carries = piece->carry_in || piece->carry_out;
     const bool contiguous = plan->axis.in_stride == 1 && plan->axis.out_stride == 1;
-    struct gpu_shape shape;
+    struct scan_entry tiling;
     if (plan->pattern != SCAN_ROWS && plan->lines >= generic_from) {
         return WAY_GENERIC;
     }
-    deal_lanes(plan, &shape);
-    if (shape.tiles == 1 && !carries) {
+    deal_lanes(plan, &tiling);
+    if (tiling.tiles == 1 && !carries) {
         return WAY_TILE;
     }
     return contiguous && !carries && plan->axis.size >= lookback_from ? WAY_LOOKBACK

@@ -3,10 +3,7 @@
 #ifndef TALLY_KERNELS_LAUNCHER_H
 #define TALLY_KERNELS_LAUNCHER_H
 
-#include "kernels/launch.h"
 #include "kernels/program.h"
-
-#include <sys/types.h> /* ulong: the sources of kernels declare the rows of their tables with it */
 
 _Static_assert(sizeof(ulong) == sizeof(uint64_t), "a row is of 64-bit words");
 _Static_assert(sizeof(struct scan_dim) == 3 * sizeof(ulong), "padding in a table row");
@@ -58,6 +55,23 @@ struct launcher {
     unsigned char *ways;             /* owned: that each piece of a group goes */
     size_t room;                     /* of both */
 };
+
+/* Where the table of a launch is, as its kernel is told. */
+struct launch_table {
+    cl_mem mem;
+    cl_ulong entry_at; /* in 64-bit words */
+    cl_uint entry_count;
+    cl_ulong items;    /* of all pieces */
+    cl_ulong chain_at; /* tickets and states; 0: no line is cut */
+    struct table_range range;
+    struct scan_entry *rows; /* at range.host: until table_publish() */
+};
+
+/* Take a table for the pieces of a division, and write it. */
+MUST_CHECK enum status launcher_fill_table(struct launcher *launcher,
+                                           const struct scan_division *division,
+                                           scan_divide *divide, struct launch_table *table,
+                                           struct error *err);
 
 /* Copy the pieces of a group that go one way to launcher->sorted[at] and after; gives where
  * they end. */

@@ -7,6 +7,12 @@
 #include "proto/scan_desc.h"
 #include "proto/status.h"
 
+/* a / b, rounded up. */
+static inline uint64_t scan_ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
 /* Elements of the blocks that a line's additions are grouped by, and between which it may be
  * cut (docs/design/numerics.md). */
 enum {

@@ -54,12 +54,6 @@ static bool sums_float64(struct scan_type type)
     return dtype_is_float(type.dtype) && !is_native(type);
 }
 
-size_t scan_type_acc_bytes(struct scan_type type)
-{
-    bool wide = sums_float64(type) || dtype_info(type.dtype)->bytes == 8;
-    return wide ? sizeof(cl_ulong) : sizeof(cl_uint);
-}
-
 static bool is_for_gpus(enum scan_variant_id variant)
 {
     return variant == SCAN_VARIANT_GPU || variant == SCAN_VARIANT_LOOKBACK;

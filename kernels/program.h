@@ -29,9 +29,6 @@ struct scan_type {
     enum scan_index index;
 };
 
-/* Bytes of an accumulator of the type in device memory. */
-size_t scan_type_acc_bytes(struct scan_type type);
-
 /* ---- one program ---- */
 
 enum {

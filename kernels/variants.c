@@ -197,11 +197,6 @@ static bool row_streams(const struct scan_piece *piece, const struct scan_divisi
     return whole && streams(piece, division);
 }
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* Would threads that take whole lines of so many bytes be idle for longer than adding up all
  * partitions in addition takes? */
 static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
@@ -212,7 +207,7 @@ static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
         return false;
     }
     uint64_t lines = division->bytes / line_bytes;
-    uint64_t rounds = ceil_div(lines, division->threads);
+    uint64_t rounds = scan_ceil_div(lines, division->threads);
     return lines * 100 < rounds * division->threads * busy_percent;
 }
 
@@ -257,97 +252,95 @@ static uint64_t partition_length(const struct scan_piece *piece, uint64_t column
 /* Cut strips of `columns` lines into partitions of `partition` elements, one in as many as there are
  * threads for a strip longer than the others (chain.cl). */
 static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t partition,
-                      const struct scan_division *division, struct scan_work *work)
+                      const struct scan_division *division, struct scan_entry *entry)
 {
     const uint64_t length = piece->plan->axis.size;
     const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
-    const uint64_t wave = strips > 0 ? ceil_div(division->threads, strips) : 1;
-    uint64_t blocks = ceil_div(partition / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
+    const uint64_t wave = strips > 0 ? scan_ceil_div(division->threads, strips) : 1;
+    uint64_t blocks = scan_ceil_div(partition / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
     if (partition / SCAN_BLOCK > TILE_BLOCKS) { /* which is whole tiles */
-        blocks = ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS;
+        blocks = scan_ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS;
     }
     const uint64_t lookahead = blocks * SCAN_BLOCK;
     const uint64_t wave_length = lookahead + (wave - 1) * partition;
     const uint64_t rest = length % wave_length;
-    work->partitions = length / wave_length * wave + (rest > 0);
-    work->partitions += rest > lookahead ? ceil_div(rest - lookahead, partition) : 0;
-    work->partition_length = partition;
-    work->lookahead_length = lookahead;
-    work->wave = wave;
+    entry->partitions = length / wave_length * wave + (rest > 0);
+    entry->partitions += rest > lookahead ? scan_ceil_div(rest - lookahead, partition) : 0;
+    entry->partition_length = partition;
+    entry->lookahead_length = lookahead;
+    entry->wave = wave;
 }
 
 /* Partitions of `partition` elements of lines, `columns` side by side. */
-static struct scan_work partitions_of_lines(const struct scan_piece *piece, uint64_t columns,
-                                            uint64_t partition,
-                                            const struct scan_division *division)
+static uint64_t divide_partitions(const struct scan_piece *piece, uint64_t columns,
+                                  uint64_t partition, const struct scan_division *division,
+                                  struct scan_entry *entry)
 {
-    struct scan_work work = {.lines = columns, .state_words = 2 + 2 * columns};
-    cut_lines(piece, columns, partition, division, &work);
-    work.count = piece->plan->lines / columns * work.partitions;
-    work.states = work.count;
-    return work;
+    entry->item_lines = columns;
+    entry->state_words = 2 + 2 * columns;
+    cut_lines(piece, columns, partition, division, entry);
+    return piece->plan->lines / columns * entry->partitions;
 }
 
 /* Whole lines, or partitions of one. */
-static struct scan_work row_work(const struct scan_piece *piece,
-                                 const struct scan_division *division)
+static uint64_t divide_rows(const struct scan_piece *piece,
+                            const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t line_bytes = plan->axis.size * element_bytes(piece);
     uint64_t partition = partition_length(piece, 1, division);
     if (partition < plan->axis.size) {
-        struct scan_work work = partitions_of_lines(piece, 1, partition, division);
-        work.stream = streams(piece, division);
-        return work;
+        entry->flags |= streams(piece, division) ? ENTRY_STREAM : 0;
+        return divide_partitions(piece, 1, partition, division, entry);
     }
-    uint64_t lines = ceil_div(item_bytes(piece), line_bytes);
-    return (struct scan_work){.count = ceil_div(plan->lines, lines),
-                              .lines = lines,
-                              .stream = row_streams(piece, division)};
+    entry->flags |= row_streams(piece, division) ? ENTRY_STREAM : 0;
+    entry->item_lines =
+        scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
+    return scan_ceil_div(plan->lines, entry->item_lines);
 }
 
 /* The same of lines whose elements lie apart: the cache that a partition must fit holds what lies
  * between them, too. */
-static struct scan_work step_work(const struct scan_piece *piece,
-                                  const struct scan_division *division)
+static uint64_t divide_steps(const struct scan_piece *piece,
+                             const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t partition = partition_length(piece, 1, division);
     if (partition == plan->axis.size) {
-        return row_work(piece, division);
+        return divide_rows(piece, division, entry);
     }
     uint64_t spread = LANE_BYTES / element_bytes(piece);
     spread = plan->axis.in_stride < spread ? plan->axis.in_stride : spread;
     uint64_t blocks = partition / SCAN_BLOCK / (spread > 0 ? spread : 1);
-    return partitions_of_lines(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division);
+    return divide_partitions(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division, entry);
 }
 
 /* Whole lines, eight at a time. */
-static struct scan_work transposed_work(const struct scan_piece *piece,
-                                        const struct scan_division *division)
+static uint64_t divide_transposed(const struct scan_piece *piece,
+                                  const struct scan_division *division,
+                                  struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t lines = ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
-    lines = ceil_div(lines, TRANSPOSED_SIDE) * TRANSPOSED_SIDE;
+    uint64_t lines = scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
     (void)division;
-    return (struct scan_work){.count = ceil_div(plan->lines, lines), .lines = lines};
+    entry->item_lines = scan_ceil_div(lines, TRANSPOSED_SIDE) * TRANSPOSED_SIDE;
+    return scan_ceil_div(plan->lines, entry->item_lines);
 }
 
 /* Whole sets of the columns of a variant. */
-static struct scan_work narrow_work(const struct scan_piece *piece,
-                                    const struct scan_division *division)
+static uint64_t divide_narrow(const struct scan_piece *piece,
+                              const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t columns = narrow_columns(plan);
     assert(columns > 0); /* or the piece would be of another variant */
     uint64_t partition = partition_length(piece, columns, division);
     if (partition < plan->axis.size) {
-        return partitions_of_lines(piece, columns, partition, division);
+        return divide_partitions(piece, columns, partition, division, entry);
     }
     uint64_t set_bytes = plan->axis.size * columns * element_bytes(piece);
-    uint64_t sets = ceil_div(item_bytes(piece), set_bytes);
-    return (struct scan_work){.count = ceil_div(plan->lines / columns, sets),
-                              .lines = sets * columns};
+    uint64_t sets = scan_ceil_div(item_bytes(piece), set_bytes);
+    entry->item_lines = sets * columns;
+    return scan_ceil_div(plan->lines / columns, sets);
 }
 
 /* Elements of a vector of columns. */
@@ -357,46 +350,32 @@ static uint64_t column_lanes(const struct scan_piece *piece)
     return info->kind != DTYPE_KIND_FLOAT && info->bytes <= 2 ? 16 : 8;
 }
 
-/* Cut strips that would keep threads waiting: narrower ones, in partitions. Narrower than a vector
- * is left whole. */
-static void cut_strips(const struct scan_piece *piece, const struct scan_division *division,
-                       struct scan_work *work)
+/* Strips of columns; the kernel gives the last of a row what is left over, too. Those that would
+ * keep threads waiting are cut: narrower ones, in partitions. Narrower than a vector is left
+ * whole. */
+static uint64_t divide_columns(const struct scan_piece *piece,
+                               const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t inner = plan->dim[plan->dims - 1].size;
-    uint64_t columns = work->lines < inner ? work->lines : inner;
-    if (partition_length(piece, columns, division) == plan->axis.size ||
-        inner < column_lanes(piece)) {
-        return;
+    const uint64_t inner = plan->dim[plan->dims - 1].size;
+    uint64_t columns = inner < STRIP_COLUMNS ? inner : STRIP_COLUMNS;
+    uint64_t strips = inner / columns;
+    if (partition_length(piece, columns, division) < plan->axis.size &&
+        inner >= column_lanes(piece)) {
+        uint64_t most = PARTITION_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block */
+        most =
+            most < STRIP_MAX / 2 ? most : STRIP_MAX / 2; /* the last has up to twice as many */
+        columns = inner / scan_ceil_div(inner, most);
+        assert(columns > 0); /* a launch has columns, and `most` is not 0 */
+        columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
+        strips = inner / columns;
+        struct scan_division narrow = *division;
+        narrow.partition_bytes = partition_bytes(division);
+        cut_lines(piece, columns, partition_length(piece, columns, &narrow), division, entry);
+        entry->state_words = 1 + 2 * (inner - (strips - 1) * columns);
     }
-    uint64_t most =
-        PARTITION_BYTES / SCAN_BLOCK / element_bytes(piece); /* of a block in a partition */
-    most = most < STRIP_MAX / 2 ? most : STRIP_MAX / 2; /* the last has up to twice as many */
-    uint64_t strips = ceil_div(inner, most);
-    assert(strips > 0 && strips <= inner); /* a launch has columns, and `most` is not 0 */
-    columns = inner / strips;
-    columns -= columns > UINT64_C(2) * STRIP_ALIGN ? columns % STRIP_ALIGN : 0;
-    strips = inner / columns;
-    struct scan_division narrow = *division;
-    narrow.partition_bytes = partition_bytes(division);
-    cut_lines(piece, columns, partition_length(piece, columns, &narrow), division, work);
-    work->lines = columns;
-    work->count = plan->lines / inner * strips * work->partitions;
-    work->state_words = 1 + 2 * (inner - (strips - 1) * columns);
-    work->states = work->count;
-}
-
-/* Strips of columns; the kernel gives the last of a row what is left over, too. */
-static struct scan_work column_work(const struct scan_piece *piece,
-                                    const struct scan_division *division)
-{
-    const struct scan_plan *plan = piece->plan;
-    uint64_t inner = plan->dim[plan->dims - 1].size;
-    uint64_t columns = STRIP_COLUMNS;
-    uint64_t strips = inner / columns > 0 ? inner / columns : 1;
-    struct scan_work work = {.count = plan->lines / inner * strips, .lines = columns};
-    cut_strips(piece, division, &work);
-    return work;
+    entry->item_lines = columns;
+    return plan->lines / inner * strips * entry->partitions;
 }
 
 /* The dimension whose lines a gathered tile takes side by side: the one with the
@@ -435,26 +414,25 @@ void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piec
 }
 
 /* Lines, tile by tile. Whole cache lines of them, but every thread some. */
-static struct scan_work strided_work(const struct scan_piece *piece,
-                                     const struct scan_division *division)
+static uint64_t divide_strided(const struct scan_piece *piece,
+                               const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t least = LANE_BYTES / element_bytes(piece);
     uint64_t lanes = strided_lanes[element_bytes(piece)];
-    uint64_t lines = ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
-    lines = ceil_div(lines, lanes) * lanes;
-    uint64_t fair = ceil_div(ceil_div(plan->lines, STRIDED_ITEMS), least) * least;
-    lines = lines < fair ? lines : fair;
-    return (struct scan_work){.count = ceil_div(plan->lines, lines),
-                              .lines = lines,
-                              .stream = streams(piece, division),
-                              .zeroes = zeroes(piece),
-                              .inner = inner_dim(plan)};
+    uint64_t lines = scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
+    lines = scan_ceil_div(lines, lanes) * lanes;
+    uint64_t fair = scan_ceil_div(scan_ceil_div(plan->lines, STRIDED_ITEMS), least) * least;
+    entry->item_lines = lines < fair ? lines : fair;
+    entry->flags |= streams(piece, division) ? ENTRY_STREAM : 0;
+    entry->flags |= zeroes(piece) ? ENTRY_ZEROES : 0;
+    entry->inner = inner_dim(plan);
+    return scan_ceil_div(plan->lines, entry->item_lines);
 }
 
 /* Squares of lines, a cache line of both dimensions. */
-static struct scan_work permuted_work(const struct scan_piece *piece,
-                                      const struct scan_division *division)
+static uint64_t divide_permuted(const struct scan_piece *piece,
+                                const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t side = LANE_BYTES / element_bytes(piece);
@@ -463,15 +441,22 @@ static struct scan_work permuted_work(const struct scan_piece *piece,
     assert(found >= 0); /* or the piece would be of another variant */
     uint64_t permuted = (uint64_t)found;
     uint64_t squares = plan->lines / plan->dim[inner].size / plan->dim[permuted].size;
-    squares *= ceil_div(plan->dim[inner].size, side);
-    squares *= ceil_div(plan->dim[permuted].size, side);
+    squares *= scan_ceil_div(plan->dim[inner].size, side);
+    squares *= scan_ceil_div(plan->dim[permuted].size, side);
     uint64_t square_bytes = side * side * plan->axis.size * element_bytes(piece);
-    uint64_t each = ceil_div(item_bytes(piece), square_bytes);
-    return (struct scan_work){.count = ceil_div(squares, each),
-                              .lines = each,
-                              .stream = streams(piece, division),
-                              .inner = inner,
-                              .permuted = permuted};
+    entry->item_lines = scan_ceil_div(item_bytes(piece), square_bytes);
+    entry->flags |= streams(piece, division) ? ENTRY_STREAM : 0;
+    entry->inner = inner;
+    entry->permuted = permuted;
+    return scan_ceil_div(squares, entry->item_lines);
+}
+
+/* A line each, or more where there are too many. */
+static uint64_t divide_generic(const struct scan_piece *piece,
+                               const struct scan_division *division, struct scan_entry *entry)
+{
+    entry->item_lines = scan_ceil_div(piece->plan->lines, division->items_most);
+    return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
 /* ---- the table ---- */
@@ -487,7 +472,7 @@ static struct scan_work permuted_work(const struct scan_piece *piece,
 #define SHORT(inner)                                                            \
     {                                                                           \
         CUT("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_rows_or_columns, \
-            (inner) == 1 ? ragged_rows : always, narrow_work, (inner)           \
+            (inner) == 1 ? ragged_rows : always, divide_narrow, (inner)         \
     }
 
 /* clang-format off */
@@ -495,22 +480,22 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     /*                           sources, kernels, option
      *                           can, prefer, work items */
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
-                                 NULL, NULL, NULL, 0},
-    [SCAN_VARIANT_GPU]         = {{"gpu_tile", "gpu_reduce"},
+                                 NULL, NULL, divide_generic, 0},
+    [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_reduce"},
                                  {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"}, NULL,
                                  NULL, NULL, NULL, 0},
-    [SCAN_VARIANT_LOOKBACK]    = {{"gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
+    [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, NULL, 0},
     [SCAN_VARIANT_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
-                                 are_rows, always, row_work, 0},
+                                 are_rows, always, divide_rows, 0},
     [SCAN_VARIANT_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
-                                 always, neither_rows_nor_columns, step_work, 0},
+                                 always, neither_rows_nor_columns, divide_steps, 0},
     [SCAN_VARIANT_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
-                                 are_columns, always, column_work, 0},
+                                 are_columns, always, divide_columns, 0},
     [SCAN_VARIANT_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
-                                 always, many_strided, strided_work, 0},
+                                 always, many_strided, divide_strided, 0},
     [SCAN_VARIANT_PERMUTED] = {BUFFERED, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
-                                 are_permuted, long_permuted, permuted_work, 0},
+                                 are_permuted, long_permuted, divide_permuted, 0},
     [SCAN_VARIANT_NARROW_1] = SHORT(1),
     [SCAN_VARIANT_NARROW_2] = SHORT(2),
     [SCAN_VARIANT_NARROW_3] = SHORT(3),
@@ -519,7 +504,7 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_NARROW_6] = SHORT(6),
     [SCAN_VARIANT_NARROW_7] = SHORT(7),
     [SCAN_VARIANT_TRANSPOSED] = {{"table", "group", "tile", "launch"}, {"scan_transposed"}, "-DVERTICAL -DTRANSPOSED",
-                                 are_uncut_rows, fill_squares, transposed_work, 0},
+                                 are_uncut_rows, fill_squares, divide_transposed, 0},
 };
 /* clang-format on */
 

@@ -6,6 +6,10 @@
 
 #include "kernels/launch.h"
 
+#include <sys/types.h> /* ulong: table.cl declares the rows of a launch with it */
+
+#include "kernels/cl/table.cl"
+
 enum {
     SCAN_KERNELS_MAX = 4,
     SCAN_VARIANT_SOURCES = 5
@@ -32,23 +36,6 @@ enum scan_variant_id {
     SCAN_VARIANT_COUNT
 };
 
-/* How a kernel divides a piece into work items. */
-struct scan_work {
-    uint64_t count; /* > 0 */
-    uint64_t lines; /* of each but the last */
-    bool stream;    /* store past the caches */
-    bool zeroes;    /* gaps between the nearest elements too, with the results */
-    /* lines cut into partitions (chain.cl): */
-    uint64_t partitions;       /* of a line; 0 or 1: work items of whole lines */
-    uint64_t partition_length; /* elements of each but the last and those that lead a wave */
-    uint64_t lookahead_length; /* of those */
-    uint64_t wave;             /* partitions: every so many one leads */
-    uint64_t states;           /* for all partitions of all lines or strips */
-    uint64_t state_words;      /* of each */
-    uint64_t inner;            /* dimension whose lines go side by side, where a kernel asks */
-    uint64_t permuted;         /* the other such dimension of tile.cl */
-};
-
 /* What the division of a piece depends on besides itself. */
 struct scan_division {
     const struct scan_group *group;
@@ -59,6 +46,11 @@ struct scan_division {
     uint64_t items_most;      /* of a piece in the generic kernel */
 };
 
+/* Divide a piece into work items: those members of its row that say how (table.cl), which are
+ * zero before, but for one partition a line. Returns how many, > 0. */
+typedef uint64_t scan_divide(const struct scan_piece *piece,
+                             const struct scan_division *division, struct scan_entry *entry);
+
 struct scan_variant {
     const char *sources[SCAN_VARIANT_SOURCES]; /* beside soft_f64 and types; up to the
                                                   first NULL */
@@ -68,9 +60,8 @@ struct scan_variant {
      * the arguments of the generic one, then where the chain of cut lines is. */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
-    struct scan_work (*work)(const struct scan_piece *piece,
-                             const struct scan_division *division);
-    uint64_t columns; /* that lie side by side, cell by cell; 0: any number */
+    scan_divide *divide; /* of the generic kernel, too */
+    uint64_t columns;    /* that lie side by side, cell by cell; 0: any number */
 };
 
 extern const struct scan_variant scan_variants[SCAN_VARIANT_COUNT];

@@ -53,14 +53,8 @@
 
 /* The partitions of a line or strip. */
 struct chain {
+    __global const struct scan_entry *entry;
     __global ulong *states;
-    ulong state_words;
-    ulong count;
-    ulong all;    /* elements (of a line) */
-    ulong length; /* of a partition, */
-    ulong lookahead;   /* and of those that lead a wave */
-    ulong wave;        /* partitions */
-    uint block;   /* the line's first one, in its superblock */
 };
 
 /* The number of this work item. */
@@ -78,43 +72,38 @@ INLINE ulong chain_ticket(__global ulong *head, bool chained)
 INLINE struct chain chain_of(__global ulong *head, __global const struct scan_entry *e,
                              ulong own)
 {
-    struct chain c;
-    c.states = head + CHAIN_HEAD + e->state + own * e->partitions * e->state_words;
-    c.state_words = e->state_words;
-    c.count = e->partitions;
-    c.all = e->length;
-    c.length = e->partition_length;
-    c.lookahead = e->lookahead_length;
-    c.wave = e->wave;
-    c.block = (uint)e->block;
+    struct chain c = {e, head + CHAIN_HEAD + e->state + own * e->partitions * e->state_words};
     return c;
 }
 
 /* Elements of the line before a partition. */
 INLINE ulong chain_before(const struct chain *c, ulong partition)
 {
-    return partition * c->length +
-           (partition + c->wave - 1) / c->wave * (c->lookahead - c->length);
+    __global const struct scan_entry *e = c->entry;
+    return partition * e->partition_length +
+           (partition + e->wave - 1) / e->wave * (e->lookahead_length - e->partition_length);
 }
 
 /* Elements of a partition. */
 INLINE ulong chain_length(const struct chain *c, ulong partition)
 {
-    return partition == c->count - 1  ? c->all - chain_before(c, partition)
-           : partition % c->wave == 0 ? c->lookahead
-                                      : c->length;
+    __global const struct scan_entry *e = c->entry;
+    return partition == e->partitions - 1 ? e->length - chain_before(c, partition)
+           : partition % e->wave == 0     ? e->lookahead_length
+                                          : e->partition_length;
 }
 
 /* Elements from a partition to that which its thread will add up next; 0: nothing to ask for. */
 INLINE ulong chain_ahead(const struct chain *c, ulong partition)
 {
-    bool next = partition % c->wave > 0 && partition + c->wave + 1 < c->count;
-    return next ? c->lookahead + (c->wave - 1) * c->length : 0;
+    __global const struct scan_entry *e = c->entry;
+    bool next = partition % e->wave > 0 && partition + e->wave + 1 < e->partitions;
+    return next ? e->lookahead_length + (e->wave - 1) * e->partition_length : 0;
 }
 
 INLINE __global ulong *chain_state(const struct chain *c, ulong partition)
 {
-    return c->states + partition * c->state_words;
+    return c->states + partition * c->entry->state_words;
 }
 
 /* Are the sums before a partition there? They are to be read as volatile then. */
@@ -137,7 +126,7 @@ INLINE void chain_publish(const struct chain *c, ulong partition)
 /* Is a partition to be scanned at once, when the sums before it are there? */
 INLINE bool chain_at_once(const struct chain *c, ulong partition)
 {
-    return partition % c->wave == 0 || chain_ready(c, partition);
+    return partition % c->entry->wave == 0 || chain_ready(c, partition);
 }
 
 /* From now on a partition's input is no longer what it was. */
@@ -219,21 +208,6 @@ CALLED void sums_write(const struct sums *s, volatile __global acc_t *to, ulong 
     }
 }
 
-/* Before the lines; carry: of the first of them. */
-INLINE void sums_begin(struct sums *s, __global const struct scan_entry *e,
-                       __global const acc_t *carry, ulong carry_lines)
-{
-    s->block = (uint)e->block;
-    if (e->flags & ENTRY_CARRY_IN) {
-        sums_read(s, carry, carry_lines);
-        return;
-    }
-    for (uint i = 0; i < s->lines; i++) {
-        s->supers[i] = (e->flags & ENTRY_EXCLUSIVE) != 0 ? LANE_PLUS_ZERO : LANE_ZERO;
-        s->blocks[i] = LANE_ZERO;
-    }
-}
-
 /* ---- a partition, from its sums to the next partition's ---- */
 
 struct partition {
@@ -253,7 +227,7 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
 INLINE void state_read(const struct chain *c, ulong partition, struct sums *s)
 {
     sums_read(s, (volatile __global acc_t *)(chain_state(c, partition) + 1), s->lines);
-    s->block = (uint)((c->block + chain_before(c, partition) / BLOCK) % SUPER);
+    s->block = (uint)((c->entry->block + chain_before(c, partition) / BLOCK) % SUPER);
 }
 
 INLINE void state_write(const struct chain *c, ulong partition, const struct sums *s)
@@ -312,17 +286,27 @@ CALLED void partition_sums(const struct chain *c, const struct lines *l,
     }
 }
 
-/* Partition `number` of the lines, whole lines if they are not cut. s: sums before the lines, then those
- * before the partition. */
-INLINE struct partition partition_begin(const struct chain *c, const struct lines *l,
-                                        ulong number, struct sums *s)
+/* Partition `number` of the lines, whole lines if they are not cut; carry: of the first line.
+ * *s: the sums before the partition. */
+INLINE struct partition partition_begin(const struct chain *c, const struct lines *l, ulong number,
+                                        __global const acc_t *carry, struct sums *s)
 {
-    struct partition p = {number, 0, c->all, false, true};
-    if (c->count > 1) {
+    __global const struct scan_entry *e = c->entry;
+    struct partition p = {number, 0, e->length, false, true};
+    s->block = (uint)e->block;
+    if (e->flags & ENTRY_CARRY_IN) {
+        sums_read(s, carry, e->carry_lines);
+    } else {
+        for (uint i = 0; i < s->lines; i++) {
+            s->supers[i] = (e->flags & ENTRY_EXCLUSIVE) != 0 ? LANE_PLUS_ZERO : LANE_ZERO;
+            s->blocks[i] = LANE_ZERO;
+        }
+    }
+    if (e->partitions > 1) {
         p.first = chain_before(c, number);
         p.length = chain_length(c, number);
         p.at_once = chain_at_once(c, number);
-        p.last = number == c->count - 1;
+        p.last = number == e->partitions - 1;
         partition_sums(c, l, &p, s);
         if (p.at_once) {
             chain_begin(c, number);
@@ -331,18 +315,17 @@ INLINE struct partition partition_begin(const struct chain *c, const struct line
     return p;
 }
 
-/* s: the sums after it. carry: of the first line. */
-INLINE void partition_end(const struct chain *c, const struct partition *p,
-                          const struct sums *s, __global const struct scan_entry *e,
-                          __global acc_t *carry, ulong carry_lines)
+/* s: the sums after it. */
+INLINE void partition_end(const struct chain *c, const struct partition *p, const struct sums *s,
+                          __global acc_t *carry)
 {
     if (p->at_once && !p->last) {
         state_write(c, p->number + 1, s);
     }
-    if (p->last && (e->flags & ENTRY_CARRY_OUT) != 0) {
-        if (c->count > 1) {
+    if (p->last && (c->entry->flags & ENTRY_CARRY_OUT) != 0) {
+        if (c->entry->partitions > 1) {
             chain_settle(c);
         }
-        sums_write(s, carry, carry_lines);
+        sums_write(s, carry, c->entry->carry_lines);
     }
 }

@@ -49,12 +49,11 @@ static void group_scan(acc_t v[GROUP])
 }
 
 static void scan_line(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
-                      ulong carry_lines, __global const struct scan_entry *e,
-                      __global const ulong *dims, ulong own)
+                      __global const struct scan_entry *e, ulong own)
 {
-    struct line_walk w = walk_from(e, dims, own);
-    index_t from = (index_t)w.in;
-    index_t to = (index_t)w.out;
+    struct line_walk w = walk_from(e, (index_t)own);
+    index_t from = w.in;
+    index_t to = w.out;
 
     index_t length = (index_t)e->length;
     index_t in_step = (index_t)e->axis_in;
@@ -74,7 +73,7 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     s.group = 0;
     if (e->flags & ENTRY_CARRY_IN) {
         s.supers = carry[e->carry + own];
-        s.blocks = carry[carry_lines + e->carry + own];
+        s.blocks = carry[e->carry_lines + e->carry + own];
     }
     for (index_t done = 0; done < length; done += GROUP) {
         uint count = length - done < GROUP ? (uint)(length - done) : GROUP;
@@ -96,25 +95,23 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     }
     if (e->flags & ENTRY_CARRY_OUT) {
         carry[e->carry + own] = s.supers;
-        carry[carry_lines + e->carry + own] = s.blocks;
+        carry[e->carry_lines + e->carry + own] = s.blocks;
     }
 }
 
 __kernel void scan_generic(__global const elem_t *in, __global elem_t *out,
-                           __global acc_t *carry, ulong carry_lines,
-                           __global const ulong *table, ulong entry_at, uint entry_count,
-                           ulong dim_at, ulong items)
+                           __global acc_t *carry, __global const ulong *table, ulong entry_at,
+                           uint entry_count, ulong items)
 {
-    ulong item = get_global_id(0);
-    if (item >= items) {
+    if (get_global_id(0) >= items) {
         return;
     }
-    __global const struct scan_entry *entries =
-        (__global const struct scan_entry *)(table + entry_at);
-    __global const struct scan_entry *e = entries + find_entry(entries, entry_count, item);
-    ulong line = (item - e->first_item) * e->item_lines;
+    index_t own;
+    __global const struct scan_entry *e =
+        find_entry(table, entry_at, entry_count, BY_ITEM, get_global_id(0), &own);
+    ulong line = (ulong)own * e->item_lines;
     ulong end = min(line + e->item_lines, e->lines);
     for (; line < end; line++) {
-        scan_line(in, out, carry, carry_lines, e, table + dim_at, line);
+        scan_line(in, out, carry, e, line);
     }
 }

@@ -111,7 +111,7 @@ static int last_look(volatile __global uint *slot, acc_t *sum)
 /* A line and where its sums are published. */
 struct chain {
     __global const elem_t *in;
-    __global const struct gpu_shape *shape;
+    __global const struct scan_entry *entry;
     index_t offset;                    /* of the line's first element in `in` */
     volatile __global uint *blocks;    /* slots: totals of the line's blocks */
     volatile __global uint *totals;    /* T of its superblocks */
@@ -125,7 +125,7 @@ static acc_t sum_block(const struct chain *chain, index_t block)
     for (uint g = 0; g < BLOCK_GROUPS; g++) {
         elem_t e[GROUP];
         acc_t q[GROUP];
-        load_group(chain->in, chain->shape, chain->offset, block * BLOCK + g * GROUP, GROUP, e);
+        load_group(chain->in, chain->entry, chain->offset, block * BLOCK + g * GROUP, GROUP, e);
         group_sums(e, q);
         c = acc_add(c, q[GROUP - 1]);
     }
@@ -180,7 +180,7 @@ static int total_or_anchor(const struct chain *chain, index_t superblock, acc_t 
 static acc_t walk_back(const struct chain *chain, index_t s)
 {
     index_t a = s;
-    acc_t sum = chain->shape->exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
+    acc_t sum = (chain->entry->flags & ENTRY_EXCLUSIVE) != 0 ? ACC_PLUS_ZERO : ACC_ZERO;
     while (a > 0) {
         acc_t anchor;
         if (look(chain->anchors + a * SLOT_WORDS, &anchor)) {
@@ -228,7 +228,7 @@ static void dawdle(volatile __global uint *state, uint ticket, uint lane)
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulong *table,
-             ulong index_at, uint count, ulong anchors_at, ulong totals_at,
+             ulong entry_at, uint count, ulong anchors_at, ulong totals_at,
              volatile __global uint *state)
 {
     __local acc_t totals[SLOTS(TILE_GROUPS)]; /* group totals, then c[g] */
@@ -244,25 +244,26 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     index_t number;
-    __global const struct gpu_shape *shape =
-        find_shape(table, index_at, count, BY_GROUP, ticket[0], &number);
-    index_t line = number / (index_t)shape->tiles;
-    index_t tile = number % (index_t)shape->tiles;
-    index_t length = (index_t)shape->length;
+    __global const struct scan_entry *entry =
+        find_entry(table, entry_at, count, BY_ITEM, ticket[0], &number);
+    index_t line = number / (index_t)entry->tiles;
+    index_t tile = number % (index_t)entry->tiles;
+    index_t length = (index_t)entry->length;
     index_t block = tile * TILE_BLOCKS; /* the tile's first, in the line */
     index_t superblock = block / BLOCKS;
     uint before = (uint)(block % BLOCKS); /* blocks of its superblock that earlier tiles have */
-    uint blocks = shape->blocks - block < TILE_BLOCKS ? (uint)(shape->blocks - block) : TILE_BLOCKS;
-    int last = superblock + 1 == shape->superblocks;
+    uint blocks = entry->blocks - block < TILE_BLOCKS ? (uint)(entry->blocks - block) : TILE_BLOCKS;
+    int last = superblock + 1 == entry->superblocks;
     int ends = before + blocks == BLOCKS && !last; /* its superblock, and others follow */
-    index_t out_offset;
     struct chain chain;
     chain.in = in;
-    chain.shape = shape;
-    line_offsets(shape, line, &chain.offset, &out_offset);
+    chain.entry = entry;
+    struct line_walk at = walk_from(entry, line);
+    chain.offset = at.in;
+    index_t out_offset = at.out;
     volatile __global uint *slots = state + STATE_HEAD;
-    index_t own = (index_t)shape->superblock_at + line * (index_t)shape->superblocks;
-    chain.blocks = slots + ((index_t)shape->block_at + line * (index_t)shape->blocks) * SLOT_WORDS;
+    index_t own = (index_t)entry->superblock_at + line * (index_t)entry->superblocks;
+    chain.blocks = slots + ((index_t)entry->block_at + line * (index_t)entry->blocks) * SLOT_WORDS;
     chain.anchors = slots + ((index_t)anchors_at + own) * SLOT_WORDS;
     chain.totals = slots + ((index_t)totals_at + own) * SLOT_WORDS;
 
@@ -272,7 +273,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
         uint group = r * LANES + lane;
         index_t first = block * BLOCK + group * GROUP;
         index_t left = first < length ? length - first : 0;
-        load_group(in, shape, chain.offset, first, left < GROUP ? (uint)left : GROUP, e[r]);
+        load_group(in, entry, chain.offset, first, left < GROUP ? (uint)left : GROUP, e[r]);
     }
     dawdle(state, ticket[0], lane);
 #pragma unroll
@@ -335,7 +336,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
         if (first < length) {
             acc_t q[GROUP];
             group_sums(e[r], q);
-            write_group(out, shape, out_offset, first,
+            write_group(out, entry, out_offset, first,
                         length - first < GROUP ? (uint)(length - first) : GROUP, s,
                         own_total[group / BLOCK_GROUPS], totals[SLOT(group)], q);
         }

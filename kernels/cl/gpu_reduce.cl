@@ -20,7 +20,7 @@
 
 /* The lane's group: which line, where it begins, how many elements it has (0: none). */
 struct lane_group {
-    __global const struct gpu_shape *shape;
+    __global const struct scan_entry *entry;
     index_t in; /* elements to the line's first */
     index_t out;
     index_t line;
@@ -32,31 +32,29 @@ struct lane_group {
     index_t first; /* position of its first element along the line, in traversal order */
 };
 
-static struct lane_group lane_group(__global const ulong *table, ulong index_at, uint count)
+static struct lane_group lane_group(__global const ulong *table, ulong entry_at, uint count)
 {
     struct lane_group lane;
     index_t work_group;
-    __global const struct gpu_shape *shape =
-        find_shape(table, index_at, count, BY_GROUP, get_group_id(0), &work_group);
+    __global const struct scan_entry *entry =
+        find_entry(table, entry_at, count, BY_ITEM, get_group_id(0), &work_group);
     uint id = (uint)get_local_id(0);
-    uint tile_groups = (uint)shape->tile_groups;
-    uint tile_lines = (uint)shape->tile_lines;
-    index_t tile = work_group % (index_t)shape->tiles;
-    lane.line_in_tile = id / (uint)shape->line_divisor % tile_lines;
-    lane.group_in_tile = id / (uint)shape->group_divisor % tile_groups;
+    uint tile_groups = (uint)entry->tile_groups;
+    uint tile_lines = (uint)entry->tile_lines;
+    index_t tile = work_group % (index_t)entry->tiles;
+    lane.line_in_tile = id / (uint)entry->line_divisor % tile_lines;
+    lane.group_in_tile = id / (uint)entry->group_divisor % tile_groups;
     lane.group = lane.line_in_tile * tile_groups + lane.group_in_tile;
-    lane.line = work_group / (index_t)shape->tiles * tile_lines + lane.line_in_tile;
+    lane.line = work_group / (index_t)entry->tiles * tile_lines + lane.line_in_tile;
     lane.first = (tile * tile_groups + lane.group_in_tile) * GROUP;
     lane.mine = id < tile_lines * tile_groups;
-    int active = lane.mine && lane.line < shape->lines && lane.first < shape->length;
-    index_t left = active ? (index_t)shape->length - lane.first : 0;
+    int active = lane.mine && lane.line < entry->lines && lane.first < entry->length;
+    index_t left = active ? (index_t)entry->length - lane.first : 0;
     lane.count = left < GROUP ? (uint)left : GROUP;
-    lane.shape = shape;
-    lane.in = 0;
-    lane.out = 0;
-    if (lane.count > 0) {
-        line_offsets(shape, lane.line, &lane.in, &lane.out);
-    }
+    lane.entry = entry;
+    struct line_walk at = walk_from(entry, lane.count > 0 ? lane.line : 0);
+    lane.in = at.in;
+    lane.out = at.out;
     return lane;
 }
 
@@ -69,7 +67,7 @@ static void sum_lane(__global const elem_t *in, const struct lane_group *lane,
     }
     if (lane->count > 0) {
         elem_t e[GROUP];
-        load_group(in, lane->shape, lane->in, lane->first, lane->count, e);
+        load_group(in, lane->entry, lane->in, lane->first, lane->count, e);
         group_sums(e, q);
     }
     if (lane->mine) {
@@ -80,23 +78,23 @@ static void sum_lane(__global const elem_t *in, const struct lane_group *lane,
 /* c of the groups of the block that the lane's group begins; the block's total. */
 static acc_t chain_lane(const struct lane_group *lane, __local acc_t *totals)
 {
-    uint left = (uint)lane->shape->tile_groups - lane->group_in_tile;
+    uint left = (uint)lane->entry->tile_groups - lane->group_in_tile;
     return chain_block(totals, lane->group, left < BLOCK_GROUPS ? left : BLOCK_GROUPS);
 }
 
 /* Total of every block: block_totals[block_at + line * blocks + b]. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong index_at, uint count,
+gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong entry_at, uint count,
            __global acc_t *block_totals)
 {
     __local acc_t totals[SLOTS(LANES)];
-    struct lane_group lane = lane_group(table, index_at, count);
+    struct lane_group lane = lane_group(table, entry_at, count);
     acc_t q[GROUP];
     sum_lane(in, &lane, totals, q);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane.count > 0 && lane.group_in_tile % BLOCK_GROUPS == 0) {
-        __global const struct gpu_shape *shape = lane.shape;
-        block_totals[(index_t)shape->block_at + lane.line * (index_t)shape->blocks +
+        __global const struct scan_entry *entry = lane.entry;
+        block_totals[(index_t)entry->block_at + lane.line * (index_t)entry->blocks +
                      lane.first / BLOCK] = chain_lane(&lane, totals);
     }
 }
@@ -127,7 +125,7 @@ static acc_t chain_totals(__global acc_t *totals, index_t count, acc_t sum)
 
 /* One work-item a superblock: its blocks' totals become B[b], its total goes to the superblocks.
  * The first superblock of a piece may have been begun by an earlier one: its B is carried in. */
-__kernel void gpu_superblocks(__global const ulong *table, ulong index_at, uint count, ulong items,
+__kernel void gpu_superblocks(__global const ulong *table, ulong entry_at, uint count, ulong items,
                               __global acc_t *block_totals, __global acc_t *superblock_totals,
                               __global const acc_t *carry)
 {
@@ -135,61 +133,61 @@ __kernel void gpu_superblocks(__global const ulong *table, ulong index_at, uint 
         return;
     }
     index_t id;
-    __global const struct gpu_shape *shape =
-        find_shape(table, index_at, count, BY_SUPERBLOCK, get_global_id(0), &id);
-    index_t blocks = (index_t)shape->blocks;
-    index_t done = (index_t)shape->first_block;
-    index_t line = id / (index_t)shape->superblocks;
-    index_t superblock = id % (index_t)shape->superblocks;
+    __global const struct scan_entry *entry =
+        find_entry(table, entry_at, count, BY_SUPERBLOCK, get_global_id(0), &id);
+    index_t blocks = (index_t)entry->blocks;
+    index_t done = (index_t)entry->block;
+    index_t line = id / (index_t)entry->superblocks;
+    index_t superblock = id % (index_t)entry->superblocks;
     index_t begin = superblock == 0 ? 0 : superblock * BLOCKS - done;
     index_t end = (superblock + 1) * BLOCKS - done;
     end = end < blocks ? end : blocks;
     acc_t b = ACC_ZERO;
-    if (superblock == 0 && shape->carry_in) {
-        b = carry[shape->carry_lines + shape->carry_line + line];
+    if (superblock == 0 && (entry->flags & ENTRY_CARRY_IN) != 0) {
+        b = carry[entry->carry_lines + entry->carry + line];
     }
-    superblock_totals[(index_t)shape->superblock_at + id] = chain_totals(
-        block_totals + (index_t)shape->block_at + line * blocks + begin, end - begin, b);
+    superblock_totals[(index_t)entry->superblock_at + id] = chain_totals(
+        block_totals + (index_t)entry->block_at + line * blocks + begin, end - begin, b);
 }
 
 /* One work-item a line: its superblocks' totals become S[s]; the sums so far are carried out. */
-__kernel void gpu_lines(__global const ulong *table, ulong index_at, uint count, ulong items,
+__kernel void gpu_lines(__global const ulong *table, ulong entry_at, uint count, ulong items,
                         __global acc_t *superblock_totals, __global acc_t *carry)
 {
     if (get_global_id(0) >= items) {
         return;
     }
     index_t line;
-    __global const struct gpu_shape *shape =
-        find_shape(table, index_at, count, BY_LINE, get_global_id(0), &line);
-    index_t last_one = (index_t)shape->superblocks - 1;
+    __global const struct scan_entry *entry =
+        find_entry(table, entry_at, count, BY_LINE, get_global_id(0), &line);
+    index_t last_one = (index_t)entry->superblocks - 1;
     __global acc_t *totals =
-        superblock_totals + (index_t)shape->superblock_at + line * (index_t)shape->superblocks;
-    __global acc_t *carried = carry + shape->carry_line + line;
-    acc_t s = shape->exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
-    if (shape->carry_in) {
+        superblock_totals + (index_t)entry->superblock_at + line * (index_t)entry->superblocks;
+    __global acc_t *carried = carry + entry->carry + line;
+    acc_t s = (entry->flags & ENTRY_EXCLUSIVE) != 0 ? ACC_PLUS_ZERO : ACC_ZERO;
+    if ((entry->flags & ENTRY_CARRY_IN) != 0) {
         s = carried[0];
     }
     s = chain_totals(totals, last_one, s);
     acc_t last = totals[last_one];
     totals[last_one] = s;
-    if (shape->carry_out) {
-        int whole = (shape->first_block + shape->blocks) % BLOCKS == 0;
+    if ((entry->flags & ENTRY_CARRY_OUT) != 0) {
+        int whole = (entry->block + entry->blocks) % BLOCKS == 0;
         carried[0] = whole ? acc_add(s, last) : s;
-        carried[shape->carry_lines] = whole ? ACC_ZERO : last;
+        carried[entry->carry_lines] = whole ? ACC_ZERO : last;
     }
 }
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *table,
-         ulong index_at, uint count, __global const acc_t *block_sums,
+         ulong entry_at, uint count, __global const acc_t *block_sums,
          __global const acc_t *superblock_sums)
 {
     __local acc_t totals[SLOTS(LANES)]; /* group totals, then c[g] */
     __local acc_t block_base[LANES];    /* block totals, then B[b]: one row a line in the tile */
-    struct lane_group lane = lane_group(table, index_at, count);
-    __global const struct gpu_shape *shape = lane.shape;
-    uint tile_blocks = ((uint)shape->tile_groups + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
+    struct lane_group lane = lane_group(table, entry_at, count);
+    __global const struct scan_entry *entry = lane.entry;
+    uint tile_blocks = ((uint)entry->tile_groups + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
     uint block_slot = lane.line_in_tile * tile_blocks + lane.group_in_tile / BLOCK_GROUPS;
     acc_t q[GROUP];
     sum_lane(in, &lane, totals, q);
@@ -205,14 +203,14 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     if (lane.count == 0) {
         return;
     }
-    acc_t s = shape->exclusive ? ACC_PLUS_ZERO : ACC_ZERO;
+    acc_t s = (entry->flags & ENTRY_EXCLUSIVE) != 0 ? ACC_PLUS_ZERO : ACC_ZERO;
     acc_t b = block_base[block_slot];
-    if (shape->spine) {
+    if ((entry->flags & ENTRY_SPINE) != 0) {
         index_t block = lane.first / BLOCK;
-        b = block_sums[(index_t)shape->block_at + lane.line * (index_t)shape->blocks + block];
-        s = superblock_sums[(index_t)shape->superblock_at +
-                            lane.line * (index_t)shape->superblocks +
-                            ((index_t)shape->first_block + block) / BLOCKS];
+        b = block_sums[(index_t)entry->block_at + lane.line * (index_t)entry->blocks + block];
+        s = superblock_sums[(index_t)entry->superblock_at +
+                            lane.line * (index_t)entry->superblocks +
+                            ((index_t)entry->block + block) / BLOCKS];
     }
-    write_group(out, shape, lane.out, lane.first, lane.count, s, b, totals[SLOT(lane.group)], q);
+    write_group(out, entry, lane.out, lane.first, lane.count, s, b, totals[SLOT(lane.group)], q);
 }

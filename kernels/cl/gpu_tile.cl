@@ -1,56 +1,16 @@
-/* What the kernels for GPUs share: the table of a launch, loading and storing of groups, the
- * network of a group and the chain of a block.
+/* What the kernels for GPUs share: loading and storing of groups, the network of a group and the
+ * chain of a block. launch_gpu.c includes it for the sizes.
  *
- * A launch runs over the pieces of a table. An index row tells where a piece's shape lies and the
- * number of its first work-group, superblock and line in the launch, so that one launch runs any
- * number of pieces. A lane holds one group of 8 elements in registers, does its Kogge-Stone
+ * A lane holds one group of 8 elements in registers, does its Kogge-Stone
  * network there, and gives one total to local memory; one lane a block chains those 32 totals.
  *
- * Needs types.cl before it. Words of the table are 64 bits wide; offsets are index_t. */
+ * Needs table.cl before it. Offsets are index_t. */
 
 #define LANES        256
 #define GROUP        8
 #define BLOCK_GROUPS 32
 #define BLOCK        256 /* elements */
 #define BLOCKS       256 /* blocks in a superblock */
-
-/* Where the lines of a piece are and how a work-group's lanes are spread over them: 64-bit words
- * only. Filled by launch_gpu.c, which includes this for it. */
-struct gpu_shape {
-    ulong in_offset;   /* elements from the buffer's start to the line's first element */
-    ulong out_offset;
-    ulong length;      /* elements of a line */
-    ulong in_stride;   /* elements between neighbours along the axis */
-    ulong out_stride;
-    ulong lines;
-    ulong tiles;         /* tiles of a line */
-    ulong tile_groups;   /* groups of a tile; a multiple of BLOCK_GROUPS if tiles > 1 */
-    ulong tile_lines;    /* lines a work-group holds side by side */
-    ulong line_divisor;  /* lane / line_divisor % tile_lines is the line in the tile */
-    ulong group_divisor; /* lane / group_divisor % tile_groups is the group in the tile */
-    ulong blocks;        /* blocks of a line */
-    ulong superblocks;   /* superblocks of a line */
-    ulong block_at;      /* its first line's first block in the scratch memory of blocks */
-    ulong superblock_at; /* likewise of superblocks */
-    ulong first_block; /* blocks of the lines' current superblock that earlier pieces did */
-    ulong carry_line;  /* row of the first line in the carry planes */
-    ulong carry_lines; /* rows of a carry plane */
-    ulong spine;       /* block and superblock sums exist: more than one tile, or a carry */
-    ulong exclusive;
-    ulong reverse;
-    ulong carry_in;
-    ulong carry_out;
-    ulong dims;
-    ulong dim[3 * 64]; /* size, in_stride, out_stride; outermost first: as many as there are */
-};
-
-struct gpu_index {
-    ulong shape_at; /* words of the table */
-    ulong first[3]; /* number of the piece's first work-group, superblock, line */
-};
-#define BY_GROUP      0
-#define BY_SUPERBLOCK 1
-#define BY_LINE       2
 
 #if defined(__OPENCL_C_VERSION__)
 /* Place of a group's total in local memory: a gap after each block, so that the lanes that chain
@@ -70,48 +30,10 @@ union group_bytes {
     elem_t element[GROUP];
 };
 
-/* The last piece that begins at or before a number of work-groups, superblocks or lines; *own: what is
- * left of it in the piece. */
-static __global const struct gpu_shape *find_shape(__global const ulong *table, ulong index_at,
-                                                   uint count, uint by, ulong number,
-                                                   index_t *own)
-{
-    __global const struct gpu_index *index = (__global const struct gpu_index *)(table + index_at);
-    uint low = 0;
-    uint high = count;
-    while (high - low > 1) {
-        uint middle = low + (high - low) / 2;
-        if (index[middle].first[by] <= number) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    *own = (index_t)(number - index[low].first[by]);
-    return (__global const struct gpu_shape *)(table + index[low].shape_at);
-}
-
-/* Element offsets of a line's first element in input and output. */
-static void line_offsets(__global const struct gpu_shape *shape, index_t line, index_t *in,
-                         index_t *out)
-{
-    index_t in_offset = (index_t)shape->in_offset;
-    index_t out_offset = (index_t)shape->out_offset;
-    for (uint d = (uint)shape->dims; d-- > 0;) {
-        index_t size = (index_t)shape->dim[3 * d];
-        index_t at = line % size;
-        line /= size;
-        in_offset += at * (index_t)shape->dim[3 * d + 1];
-        out_offset += at * (index_t)shape->dim[3 * d + 2];
-    }
-    *in = in_offset;
-    *out = out_offset;
-}
-
 /* Offset of the k-th element of the traversal from the line's first. */
-static index_t element_at(__global const struct gpu_shape *shape, index_t k)
+static index_t element_at(__global const struct scan_entry *entry, index_t k)
 {
-    return shape->reverse ? (index_t)shape->length - 1 - k : k;
+    return (entry->flags & ENTRY_REVERSE) != 0 ? (index_t)entry->length - 1 - k : k;
 }
 
 /* A whole group, next to each other in memory from `low`, in traversal order. */
@@ -150,19 +72,19 @@ static void store_words(__global elem_t *out, index_t low, int reverse, const el
 }
 
 /* Elements first .. first + count of the traversal, missing ones of the group as the identity. */
-static void load_group(__global const elem_t *in, __global const struct gpu_shape *shape,
+static void load_group(__global const elem_t *in, __global const struct scan_entry *entry,
                        index_t offset, index_t first, uint count, elem_t e[GROUP])
 {
-    int reverse = shape->reverse != 0;
-    if (count == GROUP && shape->in_stride == 1) { /* one address, known order: wide loads */
-        load_words(in, offset + (reverse ? (index_t)shape->length - first - GROUP : first), reverse,
+    int reverse = (entry->flags & ENTRY_REVERSE) != 0;
+    if (count == GROUP && entry->axis_in == 1) { /* one address, known order: wide loads */
+        load_words(in, offset + (reverse ? (index_t)entry->length - first - GROUP : first), reverse,
                    e);
         return;
     }
     for (uint i = 0; i < GROUP; i++) {
         e[i] = store_elem(ACC_ZERO);
         if (i < count) {
-            e[i] = in[offset + element_at(shape, first + i) * (index_t)shape->in_stride];
+            e[i] = in[offset + element_at(entry, first + i) * (index_t)entry->axis_in];
         }
     }
 }
@@ -205,7 +127,7 @@ static acc_t chain_tile(__local acc_t *totals, uint blocks, acc_t b)
 }
 
 /* Outputs of one group: s and b are S and B of its superblock and block, c the chain before it. */
-static void write_group(__global elem_t *out, __global const struct gpu_shape *shape,
+static void write_group(__global elem_t *out, __global const struct scan_entry *entry,
                         index_t offset, index_t first, uint count, acc_t s, acc_t b, acc_t c,
                         const acc_t q[GROUP])
 {
@@ -221,17 +143,17 @@ static void write_group(__global elem_t *out, __global const struct gpu_shape *s
     sums[GROUP] = block_ends ? acc_add(s, acc_add(b, next)) : acc_add(acc_add(s, b), next);
     elem_t e[GROUP];
     for (uint i = 0; i < GROUP; i++) {
-        e[i] = store_elem(shape->exclusive ? sums[i] : sums[i + 1]);
+        e[i] = store_elem((entry->flags & ENTRY_EXCLUSIVE) != 0 ? sums[i] : sums[i + 1]);
     }
-    int reverse = shape->reverse != 0;
-    if (count == GROUP && shape->out_stride == 1) {
-        store_words(out, offset + (reverse ? (index_t)shape->length - first - GROUP : first),
+    int reverse = (entry->flags & ENTRY_REVERSE) != 0;
+    if (count == GROUP && entry->axis_out == 1) {
+        store_words(out, offset + (reverse ? (index_t)entry->length - first - GROUP : first),
                     reverse, e);
         return;
     }
     for (uint i = 0; i < GROUP; i++) {
         if (i < count) {
-            out[offset + element_at(shape, first + i) * (index_t)shape->out_stride] = e[i];
+            out[offset + element_at(entry, first + i) * (index_t)entry->axis_out] = e[i];
         }
     }
 }

@@ -551,7 +551,7 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
     l.ahead = 0;
     /* lines in the direction that each is walked: one stream for the prefetcher */
-    struct line_walk at = walk_from(e, w->dims, reverse ? end - 1 : line);
+    struct line_walk at = walk_from(e, reverse ? end - 1 : line);
     /* line 0's first element: a store to out does not touch what is known here */
     const ulong last = reverse ? e->length - 1 : 0;
     __global const elem_t *in = w->in + last * e->axis_in;
@@ -566,8 +566,7 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
         __global acc_t *carry = w->carry + e->carry + at.line;
         if (handed) {
             struct lines whole = l; /* a copy: what is passed on does not stay in registers */
-            sums_begin(&sums, e, carry, w->carry_lines);
-            partition = partition_begin(&chain, &whole, cut ? item / e->lines : 0, &sums);
+            partition = partition_begin(&chain, &whole, item / e->lines, carry, &sums);
             own.in = line_in(&l, partition.first);
             own.out = line_out(&l, partition.first);
             own.length = partition.length;
@@ -582,10 +581,10 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
         if (handed) {
             super = s.supers[0];
             blocks = s.blocks[0];
-            partition_end(&chain, &partition, &sums, e, carry, w->carry_lines);
+            partition_end(&chain, &partition, &sums, carry);
         }
         if (todo > 1) {
-            walk_on(&at, e, w->dims, reverse);
+            walk_on(&at, e, reverse);
         }
     }
 }

@@ -370,7 +370,7 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
 INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
     /* dimensions: sets, if there is more than one, then the columns, if more than one */
-    __global const ulong *outer = w->dims + e->dim_first * 3;
+    __global const ulong *outer = entry_dim(e, 0);
     const bool many = e->dims > (INNER > 1);
     const bool cut = e->partitions > 1;
     const bool brief = e->length <= BLOCK && !(e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT));
@@ -413,8 +413,7 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
         if (!brief) {
             struct lines set = l;
             set.in += from * l.in_pitch;
-            sums_begin(&sums, e, carry, w->carry_lines);
-            partition = partition_begin(&chain, &set, cut ? item / sets : 0, &sums);
+            partition = partition_begin(&chain, &set, item / sets, carry, &sums);
             s.supers = cells_spread(supers);
             s.blocks = cells_spread(blocks);
             s.base = cells_add(s.supers, s.blocks);
@@ -445,7 +444,7 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
                 supers[i] = ((const lane_t *)&after.supers)[i];
                 blocks[i] = ((const lane_t *)&after.blocks)[i];
             }
-            partition_end(&chain, &partition, &sums, e, carry, w->carry_lines);
+            partition_end(&chain, &partition, &sums, carry);
         }
     }
 }

@@ -3,89 +3,118 @@
  * columns, a partition of these) its kernel says. Filled by launch.c, which includes this for the rows. */
 
 struct scan_entry {
-    ulong first_item; /* number of its first work item in the launch */
-    ulong in_first;   /* elements to its cell with all indices 0 */
+    ulong first[3];  /* number of its first work item in the launch (of kernels for GPUs: work-group), */
+                     /* superblock and line */
+    ulong in_first;  /* elements to its cell with all indices 0 */
     ulong out_first;
-    ulong length; /* of a line */
-    ulong axis_in;
+    ulong length;    /* of a line */
+    ulong axis_in;   /* elements between neighbours along the axis */
     ulong axis_out;
-    ulong flags; /* ENTRY_* */
-    ulong block; /* blocks of the lines' current superblock that earlier pieces did */
-    ulong carry; /* its first line in the carry planes */
+    ulong flags;     /* ENTRY_* */
+    ulong block;     /* blocks of the lines' current superblock that earlier pieces did */
+    ulong carry;     /* its first line in the carry planes, */
+    ulong carry_lines; /* and from a line's S there to its B */
     ulong dims;
-    ulong dim_first; /* its rows in the table of dimensions: size, input and output stride */
+    ulong dim_at;    /* words from this row to those of its dimensions: size, input and output stride */
     ulong lines;
+    /* kernels for CPUs */
     ulong item_lines; /* lines of a work item, or columns of it */
     ulong partitions; /* that a line is cut into (chain.cl); 1: whole lines */
     ulong partition_length;
     ulong lookahead_length; /* of partitions that lead a wave */
     ulong wave;             /* partitions */
-    ulong state; /* words from the first state of the launch to its first */
+    ulong state;            /* words from the first state of the launch to its first */
     ulong state_words;
-    ulong inner;    /* tile.cl: the dimension whose lines go side by side */
-    ulong permuted;    /* tile.cl: the other one */
+    ulong inner;    /* tile_buffer.cl: the dimension whose lines go side by side */
+    ulong permuted; /* the same: the other one */
+    /* kernels for GPUs: how a work-group's lanes are spread over the lines */
+    ulong tiles;         /* of a line */
+    ulong tile_groups;   /* groups of a tile; a multiple of BLOCK_GROUPS if tiles > 1 */
+    ulong tile_lines;    /* lines a work-group holds side by side */
+    ulong line_divisor;  /* lane / line_divisor % tile_lines is the line in the tile */
+    ulong group_divisor; /* lane / group_divisor % tile_groups is the group in the tile */
+    ulong blocks;        /* of a line */
+    ulong superblocks;   /* of a line */
+    ulong block_at;      /* its first line's first block in the scratch memory of blocks */
+    ulong superblock_at; /* likewise of superblocks */
 };
+
+/* What a row is found by. */
+#define BY_ITEM       0
+#define BY_SUPERBLOCK 1
+#define BY_LINE       2
 
 #define ENTRY_EXCLUSIVE 1
 #define ENTRY_REVERSE   2
 #define ENTRY_CARRY_IN  4
 #define ENTRY_CARRY_OUT 8
 #define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
-#define ENTRY_ZEROES    32 /* tile.cl: gaps between the nearest elements of the output too */
+#define ENTRY_ZEROES    32 /* tile_buffer.cl: gaps between the nearest elements of the output too */
+#define ENTRY_SPINE     64 /* GPUs: sums of blocks and superblocks exist: more than one tile, or a carry */
 
 #if defined(__OPENCL_C_VERSION__)
-/* The entry that a work item belongs to: the last that begins at or before it. */
-static inline uint find_entry(__global const struct scan_entry *entries, uint count, ulong item)
+/* The entry that a work item (superblock, line) of the launch belongs to: the last that begins at or
+ * before it. *own: its number in the entry. */
+static inline __global const struct scan_entry *find_entry(__global const ulong *table, ulong entry_at,
+                                                           uint count, uint by, ulong number,
+                                                           index_t *own)
 {
+    __global const struct scan_entry *entries =
+        (__global const struct scan_entry *)(table + entry_at);
     uint low = 0;
     uint high = count;
     while (high - low > 1) {
         uint middle = low + (high - low) / 2;
-        if (entries[middle].first_item <= item) {
+        if (entries[middle].first[by] <= number) {
             low = middle;
         } else {
             high = middle;
         }
     }
-    return low;
+    *own = (index_t)(number - entries[low].first[by]);
+    return entries + low;
+}
+
+/* Size, input and output stride of a dimension. */
+static inline __global const ulong *entry_dim(__global const struct scan_entry *e, ulong d)
+{
+    return (__global const ulong *)e + e->dim_at + 3 * d;
 }
 
 /* Lines of an entry, one after the other: where in memory their cells with axis index 0 are. */
 struct line_walk {
-    ulong in; /* elements */
-    ulong out;
-    ulong index; /* of the innermost dimension */
-    ulong size;
-    ulong in_step;
-    ulong out_step;
-    ulong line;
+    index_t in; /* elements */
+    index_t out;
+    index_t index; /* of the innermost dimension */
+    index_t size;
+    index_t in_step;
+    index_t out_step;
+    index_t line;
 };
 
-static inline struct line_walk walk_from(__global const struct scan_entry *e,
-                                         __global const ulong *dims, ulong line)
+static inline struct line_walk walk_from(__global const struct scan_entry *e, index_t line)
 {
-    struct line_walk w = {e->in_first, e->out_first, 0, 1, 0, 0, line};
-    index_t rest = (index_t)line;
+    struct line_walk w = {(index_t)e->in_first, (index_t)e->out_first, 0, 1, 0, 0, line};
+    index_t rest = line;
     for (ulong d = e->dims; d > 0; d--) {
-        __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+        __global const ulong *dim = entry_dim(e, d - 1);
         index_t size = (index_t)dim[0];
         index_t index = rest % size;
         rest /= size;
-        w.in += index * dim[1];
-        w.out += index * dim[2];
+        w.in += index * (index_t)dim[1];
+        w.out += index * (index_t)dim[2];
         if (d == e->dims) {
             w.index = index;
             w.size = size;
-            w.in_step = dim[1];
-            w.out_step = dim[2];
+            w.in_step = (index_t)dim[1];
+            w.out_step = (index_t)dim[2];
         }
     }
     return w;
 }
 
 /* To the next line, or to the one before it. There must be one. */
-static inline void walk_on(struct line_walk *w, __global const struct scan_entry *e,
-                           __global const ulong *dims, bool backwards)
+static inline void walk_on(struct line_walk *w, __global const struct scan_entry *e, bool backwards)
 {
     if (backwards && w->index > 0) {
         w->index--;
@@ -98,7 +127,7 @@ static inline void walk_on(struct line_walk *w, __global const struct scan_entry
         w->in += w->in_step;
         w->out += w->out_step;
     } else {
-        *w = walk_from(e, dims, backwards ? w->line - 1 : w->line + 1);
+        *w = walk_from(e, backwards ? w->line - 1 : w->line + 1);
     }
 }
 
@@ -106,9 +135,7 @@ static inline void walk_on(struct line_walk *w, __global const struct scan_entry
 struct launch {
     __global const elem_t *in;
     __global elem_t *out;
-    __global acc_t *carry; /* S of each line, */
-    ulong carry_lines;     /* and so much further B */
-    __global const ulong *dims;
+    __global acc_t *carry; /* S of each line, and so many further B as the entry says */
     __global ulong *chain; /* of cut lines (chain.cl) */
 };
 #endif

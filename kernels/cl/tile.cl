@@ -541,14 +541,14 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
 INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
-    ulong inner = w->dims[(e->dim_first + e->dims - 1) * 3];
+    ulong inner = entry_dim(e, e->dims - 1)[0];
     ulong strips = max(inner / e->item_lines, 1UL); /* the last takes what is left over */
     ulong all = strips * (e->lines / inner);
     ulong own = item % all; /* neighbours are of different strips */
     ulong strip = own % strips;
     ulong line = own / strips * inner + strip * e->item_lines;
     ulong last = reverse ? e->length - 1 : 0;
-    struct line_walk at = walk_from(e, w->dims, line);
+    struct line_walk at = walk_from(e, line);
 
     struct lines l;
     l.columns = (uint)(strip == strips - 1 ? inner - strip * e->item_lines : e->item_lines);
@@ -572,8 +572,7 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     const bool handed =
         e->partitions > 1 || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
     if (handed) {
-        sums_begin(&flat, e, carry, w->carry_lines);
-        partition = partition_begin(&chain, &l, item / all, &flat);
+        partition = partition_begin(&chain, &l, item / all, carry, &flat);
         l.in += (long)partition.first * l.in_step;
         l.out += (long)partition.first * l.out_step;
         l.rows = partition.length;
@@ -600,7 +599,7 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
         }
     }
     if (handed) {
-        partition_end(&chain, &partition, &flat, e, carry, w->carry_lines);
+        partition_end(&chain, &partition, &flat, carry);
     }
 }
 #elif defined(TRANSPOSED)
@@ -654,7 +653,7 @@ INLINE void packed_scan(const int length, const bool backwards, const struct lin
 
 INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
-    __global const ulong *outer = w->dims + e->dim_first * 3; /* the lines, if many */
+    __global const ulong *outer = entry_dim(e, 0); /* the lines, if many */
     ulong in_pitch = e->dims > 0 ? outer[1] : 0;
     ulong out_pitch = e->dims > 0 ? outer[2] : 0;
     ulong length = e->length;

@@ -432,7 +432,7 @@ static void line_set_scan(const struct launch *w, __global const struct scan_ent
         for (uint i = 0; i < GROUP && (e->flags & ENTRY_CARRY_IN) != 0; i++) {
             if (lane_has_line(b, j * GROUP + i)) {
                 ulong number = lane_number(b, j * GROUP + i);
-                sums_set(s, i, (lane_t)carry[number], (lane_t)carry[w->carry_lines + number]);
+                sums_set(s, i, (lane_t)carry[number], (lane_t)carry[e->carry_lines + number]);
             }
         }
         s->block_base = group_add(s->supers, s->blocks);
@@ -465,7 +465,7 @@ static void line_set_scan(const struct launch *w, __global const struct scan_ent
             uint i = lane % GROUP;
             ulong number = lane_number(b, lane);
             carry[number] = s->supers.vec[i / WIDTH][i % WIDTH];
-            carry[w->carry_lines + number] = s->blocks.vec[i / WIDTH][i % WIDTH];
+            carry[e->carry_lines + number] = s->blocks.vec[i / WIDTH][i % WIDTH];
         }
     }
 }
@@ -476,11 +476,11 @@ INLINE ulong squares_along(ulong lines)
     return (lines + LINE - 1) / LINE;
 }
 
-INLINE ulong line_sets_end(__global const struct scan_entry *e, __global const ulong *dims)
+INLINE ulong line_sets_end(__global const struct scan_entry *e)
 {
     ulong squares = 1;
     for (ulong d = 0; d < e->dims; d++) {
-        ulong size = dims[(e->dim_first + d) * 3];
+        ulong size = entry_dim(e, d)[0];
         squares *= d == e->inner || d == e->permuted ? squares_along(size) : size;
     }
     return squares;
@@ -489,7 +489,7 @@ INLINE ulong line_sets_end(__global const struct scan_entry *e, __global const u
 /* Square `index` of an entry, neighbours in the inner dimension follow each other. Returns the next
  * one's index. */
 CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_entry *e,
-                         __global const ulong *dims, ulong index, ulong end, struct line_set *b)
+                         ulong index, ulong end, struct line_set *b)
 {
     ulong rest = index;
     ulong weight = 1;
@@ -497,7 +497,7 @@ CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_en
     b->out = (long)e->out_first;
     b->number = 0;
     for (ulong d = e->dims; d > 0; d--) {
-        __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+        __global const ulong *dim = entry_dim(e, d - 1);
         bool squared = d - 1 == e->inner || d - 1 == e->permuted;
         ulong count = squared ? squares_along(dim[0]) : dim[0];
         ulong at = rest % count * (squared ? LINE : 1);
@@ -521,7 +521,7 @@ CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_en
     return index + 1;
 }
 #else
-INLINE ulong line_sets_end(__global const struct scan_entry *e, __global const ulong *dims)
+INLINE ulong line_sets_end(__global const struct scan_entry *e)
 {
     return e->lines;
 }
@@ -529,9 +529,9 @@ INLINE ulong line_sets_end(__global const struct scan_entry *e, __global const u
 /* The lines from number `first` on, `end` at most, in the order of the inner dimension. Returns the
  * number of the one behind them. */
 CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_entry *e,
-                         __global const ulong *dims, ulong first, ulong end, struct line_set *b)
+                         ulong first, ulong end, struct line_set *b)
 {
-    const ulong size = e->dims > 0 ? dims[(e->dim_first + e->inner) * 3] : 1;
+    const ulong size = e->dims > 0 ? entry_dim(e, e->inner)[0] : 1;
     const uint count = (uint)min((ulong)LANES, end - first);
     ulong outer = first / size;
     ulong index = first % size;
@@ -546,7 +546,7 @@ CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_en
         ulong step = 0;
         ulong rest = outer;
         for (ulong d = e->dims; d > 0; d--) {
-            __global const ulong *dim = dims + (e->dim_first + d - 1) * 3;
+            __global const ulong *dim = entry_dim(e, d - 1);
             if (d - 1 == e->inner) {
                 step = weight;
             } else {
@@ -579,8 +579,7 @@ CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_en
 #endif
 
 /* Do all tiles' lines (rows, where the axis is not contiguous) begin at a cache line's start? */
-INLINE bool streams(const struct layout *w, __global const struct scan_entry *e,
-                    __global const ulong *dims)
+INLINE bool streams(const struct layout *w, __global const struct scan_entry *e)
 {
     ulong first = (ulong)(w->out + e->out_first) / ELEM_BYTES;
     bool aligned = true;
@@ -590,7 +589,7 @@ INLINE bool streams(const struct layout *w, __global const struct scan_entry *e,
         aligned = w->out_next == 1 && w->out_step % LINE == 0;
     }
     for (ulong d = 0; d < e->dims; d++) {
-        ulong stride = dims[(e->dim_first + d) * 3 + 2];
+        ulong stride = entry_dim(e, d)[2];
         aligned = aligned && (stride % LINE == 0 || stride == 1);
     }
     return aligned && first % LINE == 0;
@@ -598,8 +597,8 @@ INLINE bool streams(const struct layout *w, __global const struct scan_entry *e,
 
 INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
 {
-    __global const ulong *dim = w->dims + (e->dim_first + e->inner) * 3;
-    __global const ulong *permuted = w->dims + (e->dim_first + e->permuted) * 3;
+    __global const ulong *dim = entry_dim(e, e->inner);
+    __global const ulong *permuted = entry_dim(e, e->permuted);
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     struct layout layout;
     layout.rows = e->length;
@@ -611,7 +610,7 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     layout.out_next = e->dims > 0 ? (long)dim[2] : 0;
     layout.out_permuted = e->dims > 0 ? (long)permuted[2] : 0;
     layout.zeroes = (e->flags & ENTRY_ZEROES) != 0;
-    layout.stream = (e->flags & ENTRY_STREAM) != 0 && streams(&layout, e, w->dims);
+    layout.stream = (e->flags & ENTRY_STREAM) != 0 && streams(&layout, e);
 
     /* lanes without a line are added up too, and go nowhere */
     elem_t cells[TILE * PITCH] __attribute__((aligned(64)));
@@ -620,12 +619,12 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     }
     struct line_set line_sets[2];
     ulong at = item * e->item_lines;
-    const ulong end = min(at + e->item_lines, line_sets_end(e, w->dims));
-    at = line_set_fill(&layout, e, w->dims, at, end, &line_sets[0]);
+    const ulong end = min(at + e->item_lines, line_sets_end(e));
+    at = line_set_fill(&layout, e, at, end, &line_sets[0]);
     for (uint turn = 0;; turn = 1 - turn) {
         const bool more = at < end;
         if (more) {
-            at = line_set_fill(&layout, e, w->dims, at, end, &line_sets[1 - turn]);
+            at = line_set_fill(&layout, e, at, end, &line_sets[1 - turn]);
         }
         line_set_scan(w, e, &layout, &line_sets[turn], &line_sets[more ? 1 - turn : turn], cells);
         if (!more) {

@@ -34,7 +34,7 @@ program = c.c_void_p(
 kernel = c.c_void_p(cl.clCreateKernel(program, kernel_name, c.byref(code)))
 assert code.value == 0
 zero = c.c_ulong(0)  # no units: every work-item finds nothing to do
-for number, letter in enumerate("ppp8p8488"):
+for number, letter in enumerate("pppp848"):
     size = 8 if letter == "p" else int(letter)
     value = None if letter == "p" else c.byref(zero)
     assert cl.clSetKernelArg(kernel, number, c.c_size_t(size), value) == 0
@@ -77,7 +77,7 @@ names = c.cast(name, c.c_void_p)
 program = make(97, context, c.c_uint(1), at(device), names)
 kernel = make(34, program, names)
 zero = c.c_ulong(0)
-for number, letter in enumerate("ppp8p8488"):
+for number, letter in enumerate("pppp848"):
     size = 8 if letter == "p" else int(letter)
     do(38, kernel, c.c_uint(number), c.c_size_t(size), none if letter == "p" else at(zero))
 items = c.c_size_t(1000)
