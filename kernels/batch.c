@@ -30,21 +30,16 @@ enum {
 
 /* A job, or a box of one, and where its cells lie on the host. */
 struct region {
-    const struct scan_plan *plan; /* borrowed: geometry of the region */
-    struct slab *in_slab;         /* borrowed */
-    struct slab *out_slab;        /* borrowed; mostly the same */
-    uint64_t element;             /* bytes of one */
-    uint64_t in_byte;             /* of the input cell of all indices 0 in its slab */
-    uint64_t out_byte;            /* of the output cell in its slab */
-    uint64_t in_bytes;            /* that it spans */
+    struct scan_piece piece; /* but for where it is in the buffers of a wave */
+    struct slab *in_slab;    /* borrowed */
+    struct slab *out_slab;   /* borrowed; mostly the same */
+    uint64_t element;        /* bytes of one */
+    uint64_t in_byte;        /* of the input cell of all indices 0 in its slab */
+    uint64_t out_byte;       /* of the output cell in its slab */
+    uint64_t in_bytes;       /* that it spans */
     uint64_t out_bytes;
-    uint64_t position; /* as in struct scan_piece */
-    uint64_t carry_line;
     bool in_place; /* the output takes the input's place, cell by cell */
     bool holes;    /* as in struct scan_job */
-    bool carry_in;
-    bool carry_out;
-    bool gaps; /* the launch has to zero its gaps */
 };
 
 /* What all waves of a batch have in common. */
@@ -65,33 +60,32 @@ static uint64_t now_ns(void)
 /* What follows from the plan and the places. */
 static void region_measure(struct region *region)
 {
-    region->element = dtype_info(region->plan->dtype)->bytes;
-    region->in_bytes = region->plan->in_elements * region->element;
-    region->out_bytes = region->plan->out_elements * region->element;
+    const struct scan_plan *plan = region->piece.plan;
+    region->element = dtype_info(plan->dtype)->bytes;
+    region->in_bytes = plan->in_elements * region->element;
+    region->out_bytes = plan->out_elements * region->element;
     region->in_place =
         region->in_slab == region->out_slab && region->in_byte == region->out_byte;
+}
+
+static unsigned char *region_output(const struct region *region)
+{
+    return (unsigned char *)slab_data(region->out_slab) + region->out_byte;
 }
 
 /* The piece of a region whose cells of all indices 0 are so many bytes into the buffers. */
 static struct scan_piece region_piece(const struct region *region, uint64_t in_at,
                                       uint64_t out_at)
 {
-    struct scan_piece piece = {.plan = region->plan,
-                               .in_first = in_at / region->element,
-                               .out_first = out_at / region->element,
-                               .position = region->position,
-                               .carry_line = region->carry_line,
-                               .carry_in = region->carry_in,
-                               .carry_out = region->carry_out};
-    if (region->gaps) {
-        unsigned char *out = slab_data(region->out_slab);
-        piece.gaps = out + region->out_byte;
-    }
+    struct scan_piece piece = region->piece;
+    piece.in_first = in_at / region->element;
+    piece.out_first = out_at / region->element;
     return piece;
 }
 
-static enum status launch(struct batch *batch, cl_mem in, cl_mem out,
-                          const struct scan_piece *pieces, size_t count, struct error *err)
+static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out,
+                                const struct scan_piece *pieces, size_t count,
+                                struct error *err)
 {
     const struct scan_group group = {.in = in,
                                      .out = out,
@@ -119,8 +113,8 @@ static void release_wrap(void *handle)
     (void)clReleaseMemObject(handle);
 }
 
-static enum status wrap(struct scan_device *device, const struct slab *slab, uint64_t from,
-                        uint64_t bytes, cl_mem *mem, struct error *err)
+static enum status wrap_range(struct scan_device *device, const struct slab *slab,
+                              uint64_t from, uint64_t bytes, cl_mem *mem, struct error *err)
 {
     unsigned char *data = slab_data(slab);
     enum status status = STATUS_OK;
@@ -137,7 +131,7 @@ static enum status wrap_slab(struct scan_device *device, struct slab *slab, cl_m
     if (*mem != NULL) {
         return STATUS_OK;
     }
-    enum status status = wrap(device, slab, 0, slab_bytes(slab), mem, err);
+    enum status status = wrap_range(device, slab, 0, slab_bytes(slab), mem, err);
     if (status == STATUS_OK && !slab_wrap_keep(slab, device, *mem, release_wrap)) {
         release_wrap(*mem);
         status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory to keep a buffer of a slab");
@@ -177,7 +171,7 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
             status = wrap_slab(batch->device, regions[i].out_slab, &out, err);
         }
         if (status == STATUS_OK) {
-            status = launch(batch, in, out, pieces, together, err);
+            status = batch_launch(batch, in, out, pieces, together, err);
         }
     }
     return status;
@@ -191,15 +185,16 @@ static enum status launch_window(struct batch *batch, const struct region *regio
     const uint64_t out_from = region->out_byte / WINDOW_ALIGN * WINDOW_ALIGN;
     const struct scan_piece piece =
         region_piece(region, region->in_byte - in_from, region->out_byte - out_from);
-    enum status status = wrap(batch->device, region->in_slab, in_from,
-                              region->in_byte + region->in_bytes - in_from, &windows[0], err);
+    enum status status =
+        wrap_range(batch->device, region->in_slab, in_from,
+                   region->in_byte + region->in_bytes - in_from, &windows[0], err);
     if (status == STATUS_OK && !region->in_place) {
-        status = wrap(batch->device, region->out_slab, out_from,
-                      region->out_byte + region->out_bytes - out_from, &windows[1], err);
+        status = wrap_range(batch->device, region->out_slab, out_from,
+                            region->out_byte + region->out_bytes - out_from, &windows[1], err);
     }
     if (status == STATUS_OK) {
         cl_mem out = region->in_place ? windows[0] : windows[1];
-        status = launch(batch, windows[0], out, &piece, 1, err);
+        status = batch_launch(batch, windows[0], out, &piece, 1, err);
     }
     return status;
 }
@@ -236,7 +231,7 @@ static enum status run_in_host_memory(struct batch *batch, const struct region *
 
 /* ---- with transfers ---- */
 
-static uint64_t packed(uint64_t bytes)
+static uint64_t packed_bytes(uint64_t bytes)
 {
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
 }
@@ -254,10 +249,9 @@ struct packing {
     bool gaps; /* an output of the output buffer has cells that no element is written to */
 };
 
-static void pack(struct packing *p, const struct region *region)
+static void pack_region(struct packing *p, const struct region *region)
 {
     unsigned char *in = slab_data(region->in_slab);
-    unsigned char *out = slab_data(region->out_slab);
     const uint64_t out_at = region->in_place ? p->in_total : p->out_total;
     p->pieces[p->count] = region_piece(region, p->in_total, out_at);
     p->up[p->count] =
@@ -266,17 +260,17 @@ static void pack(struct packing *p, const struct region *region)
         p->placed++;
     } else {
         p->apart[p->count - p->placed] =
-            (struct transfer_span){out + region->out_byte, p->out_total, region->out_bytes};
-        p->out_total += packed(region->out_bytes);
-        p->gaps = p->gaps || region->plan->gaps;
+            (struct transfer_span){region_output(region), p->out_total, region->out_bytes};
+        p->out_total += packed_bytes(region->out_bytes);
+        p->gaps = p->gaps || region->piece.plan->gaps;
     }
-    p->in_total += packed(region->in_bytes);
+    p->in_total += packed_bytes(region->in_bytes);
     p->count++;
 }
 
 /* Wait, if the transfers are large enough to be timed, and add the time since *start. */
-static enum status lap(struct batch *batch, const struct packing *p, uint64_t *total,
-                       uint64_t *start, struct error *err)
+static enum status lap_add(struct batch *batch, const struct packing *p, uint64_t *total,
+                           uint64_t *start, struct error *err)
 {
     enum status status = STATUS_OK;
     if (p->in_total + p->out_total >= SYNC_BYTES) {
@@ -307,16 +301,16 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
         status = transfer_up(transfer, in, p->up, p->count, err);
     }
     if (status == STATUS_OK) {
-        status = lap(batch, p, &report->upload_ns, &start, err);
+        status = lap_add(batch, p, &report->upload_ns, &start, err);
     }
     if (status == STATUS_OK && p->placed > 0) {
-        status = launch(batch, in, in, p->pieces, p->placed, err);
+        status = batch_launch(batch, in, in, p->pieces, p->placed, err);
     }
     if (status == STATUS_OK && apart > 0) {
-        status = launch(batch, in, out, p->pieces + p->placed, apart, err);
+        status = batch_launch(batch, in, out, p->pieces + p->placed, apart, err);
     }
     if (status == STATUS_OK) {
-        status = lap(batch, p, &report->compute_ns, &start, err);
+        status = lap_add(batch, p, &report->compute_ns, &start, err);
     }
     if (status == STATUS_OK && apart > 0) {
         status = transfer_down(transfer, out, p->apart, apart, err);
@@ -341,7 +335,7 @@ static enum status run_with_transfers(struct batch *batch, const struct region *
     for (int placed = 1; placed >= 0; placed--) {
         for (size_t i = 0; i < count; i++) {
             if (regions[i].in_place == (placed != 0)) {
-                pack(&p, &regions[i]);
+                pack_region(&p, &regions[i]);
             }
         }
     }
@@ -371,8 +365,8 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
     }
     for (size_t i = 0; i < count && fits;
          i++) { /* no overflow: a region is at most INT64_MAX */
-        in_total += packed(regions[i].in_bytes);
-        out_total += regions[i].in_place ? 0 : packed(regions[i].out_bytes);
+        in_total += packed_bytes(regions[i].in_bytes);
+        out_total += regions[i].in_place ? 0 : packed_bytes(regions[i].out_bytes);
         fits = in_total <= limit && out_total <= limit && !regions[i].holes;
     }
     return fits;
@@ -442,7 +436,6 @@ static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
 {
     const struct region *whole = boxes->whole;
     unsigned char *in = slab_data(whole->in_slab);
-    unsigned char *out = slab_data(whole->out_slab);
     unsigned char *rows = slab_data(boxes->rows);
     const bool intact = batch->report->inputs_intact;
     region->in_slab = boxes->rows;
@@ -455,7 +448,7 @@ static enum status run_gathered(struct batch *batch, const struct boxes *boxes,
     batch->report->inputs_intact = intact; /* it was the copy that was overwritten */
     if (status == STATUS_OK) {
         batch->report->inputs_intact = intact && !whole->in_place;
-        scan_box_scatter(&boxes->cut, box, rows, out + whole->out_byte);
+        scan_box_scatter(&boxes->cut, box, rows, region_output(whole));
     }
     return status;
 }
@@ -466,16 +459,15 @@ static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct er
     struct scan_box box;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && scan_cut_next(&boxes->cut, &box)) {
-        struct region region = {.plan = &box.plan,
-                                .in_slab = whole->in_slab,
-                                .out_slab = whole->out_slab,
-                                .in_byte = whole->in_byte + box.in_first * whole->element,
-                                .out_byte = whole->out_byte + box.out_first * whole->element,
-                                .position = whole->position + box.position,
-                                .carry_line =
-                                    boxes->chained ? whole->carry_line + box.first_line : 0,
-                                .carry_in = whole->carry_in || !box.first,
-                                .carry_out = whole->carry_out || !box.last};
+        struct region region = *whole;
+        region.piece.plan = &box.plan;
+        region.piece.position += box.position;
+        region.piece.carry_line = boxes->chained ? whole->piece.carry_line + box.first_line : 0;
+        region.piece.carry_in = whole->piece.carry_in || !box.first;
+        region.piece.carry_out = whole->piece.carry_out || !box.last;
+        region.in_byte += box.in_first * whole->element;
+        region.out_byte += box.out_first * whole->element;
+        region.holes = false;
         region_measure(&region);
         status = boxes->rows != NULL ? run_gathered(batch, boxes, &box, &region, err)
                                      : wave_run(batch, &region, 1, err);
@@ -497,7 +489,7 @@ static enum status run_cut(struct batch *batch, const struct region *whole, stru
                                                device->transfer != NULL && whole->holes};
     struct boxes boxes = {.whole = whole, .chained = batch->carry != NULL};
     enum status status = STATUS_OK;
-    scan_cut_init(&boxes.cut, whole->plan, &limits);
+    scan_cut_init(&boxes.cut, whole->piece.plan, &limits);
     if (boxes.cut.gathered) {
         boxes.rows = slab_create((size_t)(gather * whole->element));
         if (boxes.rows == NULL) {
@@ -505,9 +497,9 @@ static enum status run_cut(struct batch *batch, const struct region *whole, stru
                              "no memory to copy a part of the tensor together");
         }
     }
-    if (boxes.cut.axis < whole->plan->axis.size && !boxes.chained) {
+    if (boxes.cut.axis < whole->piece.plan->axis.size && !boxes.chained) {
         const uint64_t lines = scan_cut_lines(&boxes.cut);
-        status = carry_create(batch, lines, carry_bytes(whole->plan, lines), NULL, err);
+        status = carry_create(batch, lines, carry_bytes(whole->piece.plan, lines), NULL, err);
     }
     if (status == STATUS_OK) {
         status = run_boxes(batch, &boxes, err);
@@ -523,24 +515,25 @@ static enum status run_cut(struct batch *batch, const struct region *whole, stru
 
 static struct region make_region(const struct scan_job *job)
 {
-    struct region region = {.plan = job->plan,
+    struct region region = {.piece = {.plan = job->plan,
+                                      .position = job->position,
+                                      .carry_in = job->carry != NULL && job->position > 0,
+                                      .carry_out = job->carry != NULL && job->more},
                             .in_slab = job->slab,
                             .out_slab = job->out_slab != NULL ? job->out_slab : job->slab,
                             .in_byte = job->in_offset,
                             .out_byte = job->out_offset,
-                            .position = job->position,
-                            .holes = job->holes,
-                            .carry_in = job->carry != NULL && job->position > 0,
-                            .carry_out = job->carry != NULL && job->more};
+                            .holes = job->holes};
     region_measure(&region);
     return region;
 }
 
-static enum status run_neighbours(struct batch *batch, const struct region *region,
-                                  struct error *err)
+/* Regions that fit together, or one that may have to be cut. */
+static enum status run_regions(struct batch *batch, const struct region *regions, size_t count,
+                               struct error *err)
 {
-    return wave_fits(batch, region, 1) ? wave_run(batch, region, 1, err)
-                                       : run_cut(batch, region, err);
+    return wave_fits(batch, regions, count) ? wave_run(batch, regions, count, err)
+                                            : run_cut(batch, regions, err);
 }
 
 /* A region whose lines' sums are in the carry. Boxes are cut from lines that are neighbours there:
@@ -548,9 +541,9 @@ static enum status run_neighbours(struct batch *batch, const struct region *regi
 static enum status run_carried(struct batch *batch, const struct region *whole,
                                struct error *err)
 {
-    const struct scan_plan *plan = whole->plan;
+    const struct scan_plan *plan = whole->piece.plan;
     if (plan->dims <= 1 || wave_fits(batch, whole, 1)) {
-        return run_neighbours(batch, whole, err);
+        return run_regions(batch, whole, 1, err);
     }
     uint64_t size[LIMIT_RANK];
     struct scan_plan row;
@@ -563,17 +556,17 @@ static enum status run_carried(struct batch *batch, const struct region *whole,
     for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line += row.lines) {
         struct region region = *whole;
         uint64_t rest = line / row.lines;
-        region.plan = &row;
+        region.piece.plan = &row;
         for (int i = plan->dims - 2; i >= 0; i--) {
             const struct scan_dim *dim = &plan->dim[i];
             region.in_byte += rest % dim->size * dim->in_stride * whole->element;
             region.out_byte += rest % dim->size * dim->out_stride * whole->element;
             rest /= dim->size;
         }
-        region.carry_line += line;
+        region.piece.carry_line += line;
         region.holes = true; /* the other rows' cells */
         region_measure(&region);
-        status = run_neighbours(batch, &region, err);
+        status = run_regions(batch, &region, 1, err);
     }
     return status;
 }
@@ -593,19 +586,20 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     if (sums == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the sums of the lines");
     }
-    if (region.carry_in && !direct) {
+    if (region.piece.carry_in && !direct) {
         memcpy(sums, host, plane);
         memcpy(sums + plane, host + to_next, plane);
     }
-    enum status status = carry_create(batch, lines, bytes, region.carry_in ? sums : NULL, err);
+    enum status status =
+        carry_create(batch, lines, bytes, region.piece.carry_in ? sums : NULL, err);
     if (status == STATUS_OK) {
         status = run_carried(batch, &region, err);
     }
-    if (status == STATUS_OK && region.carry_out) {
+    if (status == STATUS_OK && region.piece.carry_out) {
         status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
                          CL_TRUE, 0, bytes, sums, 0, NULL, NULL);
     }
-    if (status == STATUS_OK && region.carry_out && !direct) {
+    if (status == STATUS_OK && region.piece.carry_out && !direct) {
         memcpy(host, sums, plane);
         memcpy(host + to_next, sums + plane, plane);
     }
@@ -620,11 +614,10 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
 static void settle_gaps(const struct batch *batch, struct region *region)
 {
     const struct scan_device *device = batch->device;
-    region->gaps =
-        device->transfer == NULL && !device->cl.gpu_kernels && wave_fits(batch, region, 1);
-    if (!region->gaps) {
-        unsigned char *out = slab_data(region->out_slab);
-        scan_gaps_zero(region->plan, out + region->out_byte);
+    if (device->transfer == NULL && !device->cl.gpu_kernels && wave_fits(batch, region, 1)) {
+        region->piece.gaps = region_output(region);
+    } else {
+        scan_gaps_zero(region->piece.plan, region_output(region));
     }
 }
 
@@ -652,9 +645,7 @@ enum status batch_run(struct scan_device *device, const struct scan_job *jobs, s
         while (together > 1 && !wave_fits(&batch, regions + done, together)) {
             together = (together + 1) / 2;
         }
-        status = wave_fits(&batch, regions + done, together)
-                     ? wave_run(&batch, regions + done, together, err)
-                     : run_cut(&batch, regions + done, err);
+        status = run_regions(&batch, regions + done, together, err);
         done += together;
     }
     if (regions != few) {

@@ -30,56 +30,9 @@ enum {
 
 /* ---- life ---- */
 
-#if defined(TALLY_TESTING)
-/* Does a test ask for the variant by the name of a kernel of its own? */
-static bool is_asked(const struct opencl *device, enum scan_variant_id variant)
-{
-    const char *const *kernels = scan_variants[variant].kernels;
-    bool asked = false;
-    for (size_t i = 0; i < SCAN_KERNELS_MAX && kernels[i] != NULL; i++) {
-        asked = asked || strcmp(kernels[i], device->aids.variant) == 0;
-    }
-    return asked;
-}
-
-/* Has the device the variant that a test asks for? Look-back has an option of its own. */
-static enum status check_asked(const struct opencl *device, struct error *err)
-{
-    bool known = device->aids.variant == NULL;
-    for (int i = 0; i < SCAN_VARIANT_COUNT && !known; i++) {
-        enum scan_variant_id variant = (enum scan_variant_id)i;
-        known = variant != SCAN_VARIANT_LOOKBACK && program_suits(device, variant) &&
-                is_asked(device, variant);
-    }
-    return known ? STATUS_OK
-                 : error_set(err, STATUS_UNSUPPORTED, "the device has no kernel %s",
-                             device->aids.variant);
-}
-
-static enum status choose_asked(const struct opencl *device, const struct scan_piece *piece,
-                                enum scan_variant_id *variant, struct error *err)
-{
-    for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
-        *variant = (enum scan_variant_id)i;
-        if (is_asked(device, *variant) &&
-            (*variant == SCAN_VARIANT_GENERIC || scan_variant_can(*variant, piece))) {
-            return STATUS_OK;
-        }
-    }
-    return error_set(err, STATUS_UNSUPPORTED, "%s cannot run this layout",
-                     device->aids.variant);
-}
-#endif
-
 enum status launcher_create(const struct opencl *device, struct launcher **out,
                             struct error *err)
 {
-#if defined(TALLY_TESTING)
-    enum status asked = check_asked(device, err);
-    if (asked != STATUS_OK) {
-        return asked;
-    }
-#endif
     struct launcher *launcher = calloc(1, sizeof *launcher);
     if (launcher == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the launcher of a device");
@@ -340,32 +293,19 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
     return STATUS_OK;
 }
 
-/* The variant for a piece on a CPU: the best one where there are vector kernels, or the one
- * that runs everything. */
-static enum status choose_variant(const struct opencl *device, const struct scan_piece *piece,
-                                  enum scan_variant_id *variant, struct error *err)
-{
-#if defined(TALLY_TESTING)
-    if (device->aids.variant != NULL) {
-        return choose_asked(device, piece, variant, err);
-    }
-#endif
-    (void)err;
-    *variant = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS)
-                   ? scan_variant_choose(piece)
-                   : SCAN_VARIANT_GENERIC;
-    return STATUS_OK;
-}
-
-/* A launch for each variant that any piece wants. */
+/* A launch for each variant that any piece wants: the best one where there are vector kernels, or
+ * the one that runs everything. */
 static enum status run_variants(struct launcher *launcher, const struct scan_group *group,
                                 struct scan_type type, uint32_t *launches, struct error *err)
 {
+    const struct opencl *device = launcher->device;
+    const bool vectors = device->info.built_in && program_suits(device, SCAN_VARIANT_ROWS);
     bool wanted[SCAN_VARIANT_COUNT] = {false};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
-        enum scan_variant_id variant = SCAN_VARIANT_GENERIC;
-        status = choose_variant(launcher->device, &group->pieces[i], &variant, err);
+        int variant =
+            vectors ? (int)scan_variant_choose(&group->pieces[i]) : SCAN_VARIANT_GENERIC;
+        status = scan_aids_choose(device, &group->pieces[i], &variant, err);
         launcher->ways[i] = (unsigned char)variant;
         wanted[variant] = true;
     }
@@ -389,11 +329,7 @@ enum status launcher_run(struct launcher *launcher, const struct scan_group *gro
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *first = group->pieces[0].plan;
-    bool by_tiles = program_suits(device, SCAN_VARIANT_GPU);
-#if defined(TALLY_TESTING)
-    by_tiles =
-        by_tiles && (device->aids.variant == NULL || !is_asked(device, SCAN_VARIANT_GENERIC));
-#endif
+    const bool by_tiles = program_suits(device, SCAN_VARIANT_GPU) && !scan_aids_generic(device);
     bool narrow = !is_wide_only(device) && !device->wide_index;
     for (size_t i = 0; i < group->count && narrow; i++) {
         narrow = fits_32(&group->pieces[i]);

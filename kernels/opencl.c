@@ -87,13 +87,8 @@ static void device_text(cl_device_id id, cl_device_info what, char *text, size_t
     (void)snprintf(text, room, "%.*s", (int)room - 1, whole);
 }
 
-static cl_uint device_uint(cl_device_id id, cl_device_info what)
-{
-    cl_uint value = 0;
-    return clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
-}
-
-static cl_ulong device_ulong(cl_device_id id, cl_device_info what)
+/* Of any width: hosts are little-endian. 0: the device does not tell. */
+static cl_ulong device_number(cl_device_id id, cl_device_info what)
 {
     cl_ulong value = 0;
     return clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
@@ -117,27 +112,28 @@ static bool is_ours(cl_platform_id platform)
 /* A device that runs kernels, compiles them or is ours, and is little-endian can be used. */
 static bool is_usable(cl_platform_id platform, cl_device_id id)
 {
-    return device_uint(id, CL_DEVICE_AVAILABLE) == CL_TRUE &&
-           device_uint(id, CL_DEVICE_ENDIAN_LITTLE) == CL_TRUE &&
-           (device_uint(id, CL_DEVICE_COMPILER_AVAILABLE) == CL_TRUE || is_ours(platform));
+    return device_number(id, CL_DEVICE_AVAILABLE) == CL_TRUE &&
+           device_number(id, CL_DEVICE_ENDIAN_LITTLE) == CL_TRUE &&
+           (device_number(id, CL_DEVICE_COMPILER_AVAILABLE) == CL_TRUE || is_ours(platform));
 }
 
-static void describe(cl_platform_id platform, cl_device_id id, struct scan_device_info *info)
+static void describe_device(cl_platform_id platform, cl_device_id id,
+                            struct scan_device_info *info)
 {
     const cl_ulong floats = CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_DENORM;
-    const cl_ulong type = device_ulong(id, CL_DEVICE_TYPE);
-    const cl_uint units = device_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS);
+    const cl_ulong type = device_number(id, CL_DEVICE_TYPE);
+    const cl_uint units = (cl_uint)device_number(id, CL_DEVICE_MAX_COMPUTE_UNITS);
     *info = (struct scan_device_info){
         .kind = (type & CL_DEVICE_TYPE_CPU) != 0   ? SCAN_DEVICE_CPU
                 : (type & CL_DEVICE_TYPE_GPU) != 0 ? SCAN_DEVICE_GPU
                                                    : SCAN_DEVICE_OTHER,
         .compute_units = units > 0 ? units : 1,
-        .memory_bytes = device_ulong(id, CL_DEVICE_GLOBAL_MEM_SIZE),
-        .max_alloc_bytes = device_ulong(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
-        .fp64 = (device_ulong(id, CL_DEVICE_DOUBLE_FP_CONFIG) & floats) == floats,
-        .built_in = device_uint(id, CL_DEVICE_COMPILER_AVAILABLE) != CL_TRUE,
+        .memory_bytes = device_number(id, CL_DEVICE_GLOBAL_MEM_SIZE),
+        .max_alloc_bytes = device_number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        .fp64 = (device_number(id, CL_DEVICE_DOUBLE_FP_CONFIG) & floats) == floats,
+        .built_in = device_number(id, CL_DEVICE_COMPILER_AVAILABLE) != CL_TRUE,
         .host_memory = (type & CL_DEVICE_TYPE_CPU) != 0 &&
-                       device_uint(id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE};
+                       device_number(id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE};
     device_text(id, CL_DEVICE_NAME, info->name, sizeof info->name);
     device_text(id, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
     device_text(id, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
@@ -192,7 +188,7 @@ enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *info
                 ids[usable] = found[i];
             }
             if (usable < room && infos != NULL) {
-                describe(platforms[p], found[i], &infos[usable]);
+                describe_device(platforms[p], found[i], &infos[usable]);
             }
             usable++;
         }
@@ -216,42 +212,6 @@ enum status opencl_find_devices(cl_device_id *ids, struct scan_device_info *info
 }
 
 /* ---- opening ---- */
-
-#if defined(TALLY_TESTING)
-/* Kernels for GPUs are compiled ahead in some tests only. */
-static enum status take_aids(struct opencl *device, struct error *err)
-{
-    char names[64 << 10] = "";
-    const struct scan_aids *aids = &scan_aids_next;
-    device->aids = *aids;
-    device->wide_index = aids->wide_index;
-    device->gpu_kernels = device->gpu_kernels || aids->gpu_kernels || aids->soft_f64;
-    device->soft_f64 = device->soft_f64 || aids->soft_f64;
-    device->info.host_memory = device->info.host_memory && !aids->transfers;
-    if (aids->compute_units > 0) {
-        device->info.compute_units = aids->compute_units;
-    }
-    if (aids->max_alloc_bytes > 0 && aids->max_alloc_bytes < device->alloc_limit) {
-        device->alloc_limit = aids->max_alloc_bytes;
-    }
-    if (!device->info.built_in || !device->gpu_kernels) {
-        return STATUS_OK;
-    }
-    return clGetDeviceInfo(device->id, CL_DEVICE_BUILT_IN_KERNELS, sizeof names, names, NULL) ==
-                       CL_SUCCESS &&
-                   strstr(names, "gpu_scan") != NULL
-               ? STATUS_OK
-               : error_set(err, STATUS_UNSUPPORTED, "%s of %s has no kernels for GPUs",
-                           device->info.name, device->info.platform);
-}
-#else
-static enum status take_aids(struct opencl *device, struct error *err)
-{
-    (void)device;
-    (void)err;
-    return STATUS_OK;
-}
-#endif
 
 static void settle_lookback(struct opencl *device, const struct scan_device_options *options)
 {
@@ -283,11 +243,11 @@ enum status opencl_open(size_t number, const struct scan_device_options *options
         return status;
     }
     struct opencl opened = {.id = ids[number]};
-    describe(platform, opened.id, &opened.info);
+    describe_device(platform, opened.id, &opened.info);
     opened.alloc_limit = opened.info.max_alloc_bytes;
     opened.soft_f64 = !opened.info.fp64;
     opened.gpu_kernels = opened.soft_f64 || opened.info.kind == SCAN_DEVICE_GPU;
-    status = take_aids(&opened, err);
+    status = scan_aids_apply(&opened, err);
     if (status == STATUS_OK) {
         CL_MAKE(status, err, opened.context, clCreateContext, NULL, 1, &opened.id, NULL, NULL);
     }

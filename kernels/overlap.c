@@ -70,7 +70,7 @@ static void drop_inner(struct search *s, size_t kept)
 
 /* Leave out the outer dimensions that step over everything below them, and the inner ones that
  * fit between the multiples of everything above them: neither can take part in an overlap. */
-static void narrow(struct search *s)
+static void drop_free_dims(struct search *s)
 {
     while (s->count > 0 && (int64_t)s->extents[0].stride > s->below[1]) {
         s->extents++;
@@ -88,7 +88,7 @@ static void narrow(struct search *s)
     }
 }
 
-static bool pigeonhole(const struct search *s)
+static bool has_more_elements_than_cells(const struct search *s)
 {
     uint64_t cells = (uint64_t)s->below[0] + 1;
     uint64_t elements = 1;
@@ -121,8 +121,8 @@ static int64_t first_above(wide_int bound, uint64_t stride)
 
 /* Differences d that keep |off + d * stride| within `room`, |d| < size. Both off and room are
  * at most INT64_MAX in size, so their sums fit 64 bits and a sign. */
-static void choices(const struct scan_extent *extent, int64_t off, int64_t room, int64_t *from,
-                    int64_t *to)
+static void find_choices(const struct scan_extent *extent, int64_t off, int64_t room,
+                         int64_t *from, int64_t *to)
 {
     int64_t most = (int64_t)extent->size - 1;
     wide_int sum = off;
@@ -141,10 +141,10 @@ struct level {
     bool zero; /* all larger dimensions have difference zero */
 };
 
-static struct level enter(const struct search *s, size_t depth, int64_t off, bool zero)
+static struct level level_enter(const struct search *s, size_t depth, int64_t off, bool zero)
 {
     struct level level = {.off = off, .zero = zero};
-    choices(&s->extents[depth], off, s->below[depth + 1], &level.next, &level.last);
+    find_choices(&s->extents[depth], off, s->below[depth + 1], &level.next, &level.last);
     if (zero) {
         level.next = 0; /* the first difference that is not zero is positive without loss */
     }
@@ -156,7 +156,7 @@ static enum scan_overlap search_run(struct search *s)
 {
     struct level levels[LIMIT_RANK];
     size_t depth = 0;
-    levels[0] = enter(s, 0, 0, true);
+    levels[0] = level_enter(s, 0, 0, true);
     while (s->steps-- > 0) {
         struct level *level = &levels[depth];
         bool done = level->next > level->last;
@@ -175,7 +175,7 @@ static enum scan_overlap search_run(struct search *s)
         }
         if (depth + 1 < s->count) {
             depth++;
-            levels[depth] = enter(s, depth, sum, zero);
+            levels[depth] = level_enter(s, depth, sum, zero);
         }
     }
     return SCAN_OVERLAP_UNKNOWN;
@@ -194,11 +194,11 @@ enum scan_overlap scan_overlap_find(struct scan_extent *extents, size_t count)
     for (size_t i = count; i > 0; i--) {
         s.below[i - 1] = s.below[i] + reach_of(&extents[i - 1]);
     }
-    narrow(&s);
+    drop_free_dims(&s);
     if (s.count < 2) {
         return SCAN_OVERLAP_NONE;
     }
-    if (pigeonhole(&s)) {
+    if (has_more_elements_than_cells(&s)) {
         return SCAN_OVERLAP_FOUND;
     }
     if (s.count == 2) {

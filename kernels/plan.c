@@ -108,29 +108,20 @@ static enum status check_overlap(const struct scan_desc *desc, const uint64_t *s
 
 /* ---- drop and fold ---- */
 
-/* Non-axis dimensions of more than one element, the largest output stride first: the order of
- * lines is free, and sorted neighbours fold best and are written in order. */
-static void collect_dims(const struct scan_desc *desc, int axis, const uint64_t *in,
-                         const uint64_t *out, struct scan_plan *plan)
+/* Add a dimension, the largest output stride first: the order of lines is free, and sorted
+ * neighbours fold best and are written in order. */
+static void plan_add_dim(struct scan_plan *plan, struct scan_dim dim)
 {
-    for (int i = 0; i < desc->rank; i++) {
-        if (i == axis || desc->sizes[i] == 1) {
-            continue;
-        }
-        struct scan_dim dim = {(uint64_t)desc->sizes[i], in[i], out[i]};
-        int at = plan->dims++;
-        while (at > 0 && (plan->dim[at - 1].out_stride < dim.out_stride ||
-                          (plan->dim[at - 1].out_stride == dim.out_stride &&
-                           plan->dim[at - 1].in_stride < dim.in_stride))) {
-            plan->dim[at] = plan->dim[at - 1];
-            at--;
-        }
-        plan->dim[at] = dim;
+    int at = plan->dims++;
+    while (at > 0 && plan->dim[at - 1].out_stride < dim.out_stride) {
+        plan->dim[at] = plan->dim[at - 1];
+        at--;
     }
+    plan->dim[at] = dim;
 }
 
 /* Merge a dimension into the one inside it where the two are one run on both sides. */
-static void fold_dims(struct scan_plan *plan)
+static void plan_fold(struct scan_plan *plan)
 {
     int kept = 0;
     for (int i = 0; i < plan->dims; i++) {
@@ -152,20 +143,15 @@ static void fold_dims(struct scan_plan *plan)
     plan->dims = kept;
 }
 
-static bool unit(const struct scan_dim *dim)
-{
-    return dim->in_stride == 1 && dim->out_stride == 1;
-}
-
 static enum scan_pattern pattern_of(const struct scan_plan *plan)
 {
     if (plan->elements == 0) {
         return SCAN_EMPTY;
     }
-    if (unit(&plan->axis) && plan->dims <= 1) {
+    if (scan_dim_is_unit(&plan->axis) && plan->dims <= 1) {
         return SCAN_ROWS;
     }
-    if (plan->dims >= 1 && plan->dims <= 2 && unit(&plan->dim[plan->dims - 1])) {
+    if (plan->dims >= 1 && plan->dims <= 2 && scan_dim_is_unit(&plan->dim[plan->dims - 1])) {
         return SCAN_COLUMNS;
     }
     return SCAN_STRIDED;
@@ -195,17 +181,17 @@ int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RA
     return count;
 }
 
-/* What follows from the axis, the dimensions, and the spans of both sides. */
-static void settle(struct scan_plan *plan)
+/* What follows from the axis and the dimensions. */
+static void plan_settle(struct scan_plan *plan)
 {
     if (plan->elements > 0) {
-        fold_dims(plan);
+        plan_fold(plan);
         plan->lines = plan->elements / plan->axis.size;
     }
     if (plan->elements > 0 &&
         plan->axis.size == 1) { /* it has no stride: the one that suits what lies around it */
         const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
-        const uint64_t stride = inner != NULL && unit(inner) ? inner->size : 1;
+        const uint64_t stride = inner != NULL && scan_dim_is_unit(inner) ? inner->size : 1;
         plan->axis.in_stride = stride;
         plan->axis.out_stride = stride;
     }
@@ -224,27 +210,34 @@ static void settle(struct scan_plan *plan)
     plan->in_place = plan->elements == 0 || (same && nested);
 }
 
+/* Settle a plan of other dimensions than that which it was copied from. */
+static void plan_settle_part(struct scan_plan *part)
+{
+    part->elements = part->axis.size;
+    part->in_elements = (part->axis.size - 1) * part->axis.in_stride + 1;
+    part->out_elements = (part->axis.size - 1) * part->axis.out_stride + 1;
+    for (int i = 0; i < part->dims; i++) {
+        const struct scan_dim *dim = &part->dim[i];
+        part->elements *= dim->size;
+        part->in_elements += (dim->size - 1) * dim->in_stride;
+        part->out_elements += (dim->size - 1) * dim->out_stride;
+    }
+    plan_settle(part);
+}
+
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
                    struct scan_plan *box)
 {
-    struct scan_plan made = {.dtype = plan->dtype,
-                             .precision = plan->precision,
-                             .exclusive = plan->exclusive,
-                             .reverse = plan->reverse,
-                             .axis = {axis, plan->axis.in_stride, plan->axis.out_stride},
-                             .elements = axis,
-                             .in_elements = (axis - 1) * plan->axis.in_stride + 1,
-                             .out_elements = (axis - 1) * plan->axis.out_stride + 1};
+    struct scan_plan made = *plan;
+    made.axis.size = axis;
+    made.dims = 0;
     for (int i = 0; i < plan->dims; i++) {
-        const struct scan_dim *dim = &plan->dim[i];
-        made.elements *= size[i];
-        made.in_elements += (size[i] - 1) * dim->in_stride;
-        made.out_elements += (size[i] - 1) * dim->out_stride;
         if (size[i] > 1) {
-            made.dim[made.dims++] = (struct scan_dim){size[i], dim->in_stride, dim->out_stride};
+            made.dim[made.dims] = plan->dim[i];
+            made.dim[made.dims++].size = size[i];
         }
     }
-    settle(&made);
+    plan_settle_part(&made);
     *box = made;
 }
 
@@ -255,22 +248,10 @@ void scan_plan_superblocks(const struct scan_plan *plan, struct scan_plan *super
                                    SCAN_SUPERBLOCK * plan->axis.out_stride};
     struct scan_plan made = *plan;
     made.axis.size = SCAN_SUPERBLOCK;
-    made.elements = plan->lines * along.size * SCAN_SUPERBLOCK;
-    made.in_elements = (along.size * SCAN_SUPERBLOCK - 1) * plan->axis.in_stride + 1;
-    made.out_elements = (along.size * SCAN_SUPERBLOCK - 1) * plan->axis.out_stride + 1;
-    for (int i = 0; i < plan->dims; i++) {
-        made.in_elements += (plan->dim[i].size - 1) * plan->dim[i].in_stride;
-        made.out_elements += (plan->dim[i].size - 1) * plan->dim[i].out_stride;
-    }
     if (along.size > 1) {
-        int at = made.dims++;
-        while (at > 0 && made.dim[at - 1].out_stride < along.out_stride) {
-            made.dim[at] = made.dim[at - 1];
-            at--;
-        }
-        made.dim[at] = along;
+        plan_add_dim(&made, along);
     }
-    settle(&made);
+    plan_settle_part(&made);
     *superblocks = made;
 }
 
@@ -314,10 +295,12 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     }
     const int axis = (int)(desc->axis < 0 ? desc->axis + rank : desc->axis);
     made.axis = (struct scan_dim){(uint64_t)desc->sizes[axis], in[axis], out[axis]};
-    if (!empty) {
-        collect_dims(desc, axis, in, out, &made);
+    for (int i = 0; i < rank && !empty; i++) {
+        if (i != axis && desc->sizes[i] > 1) {
+            plan_add_dim(&made, (struct scan_dim){(uint64_t)desc->sizes[i], in[i], out[i]});
+        }
     }
-    settle(&made);
+    plan_settle(&made);
     *plan = made;
     return STATUS_OK;
 }

@@ -35,6 +35,11 @@ struct scan_dim {
     uint64_t out_stride; /* elements */
 };
 
+static inline bool scan_dim_is_unit(const struct scan_dim *dim)
+{
+    return dim->in_stride == 1 && dim->out_stride == 1;
+}
+
 struct scan_plan {
     enum dtype dtype;
     enum precision precision; /* canonical: PRECISION_WIDE where the type ignores it */

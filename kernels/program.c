@@ -202,7 +202,7 @@ enum status programs_create(const struct opencl *device, struct programs **out,
     return STATUS_OK;
 }
 
-static void release(struct built *built)
+static void release_built(struct built *built)
 {
     for (size_t i = 0; i < SCAN_KERNELS_MAX && built->kernels[i] != NULL; i++) {
         (void)clReleaseKernel(built->kernels[i]);
@@ -220,14 +220,14 @@ void programs_destroy(struct programs *programs)
     }
     struct built *built = &programs->built[0][0][0][0];
     for (size_t i = 0; i < sizeof programs->built / sizeof *built; i++) {
-        release(&built[i]);
+        release_built(&built[i]);
     }
     free(programs);
 }
 
 /* Build the program, or take it from those that were compiled ahead; then make its kernels. */
-static enum status build(const struct opencl *device, enum scan_variant_id variant,
-                         struct scan_type type, struct built *out, struct error *err)
+static enum status build_variant(const struct opencl *device, enum scan_variant_id variant,
+                                 struct scan_type type, struct built *out, struct error *err)
 {
     const char *const *kernels = scan_variants[variant].kernels;
     char names[SCAN_KERNELS_MAX][PROGRAM_NAME_ROOM];
@@ -256,7 +256,7 @@ static enum status build(const struct opencl *device, enum scan_variant_id varia
         CL_MAKE(status, err, made.kernels[i], clCreateKernel, made.program, names[i]);
     }
     if (status != STATUS_OK) {
-        release(&made);
+        release_built(&made);
         return status;
     }
     *out = made;
@@ -270,7 +270,7 @@ enum status programs_find(struct programs *programs, enum scan_variant_id varian
     struct built *found =
         &programs->built[variant][stored_as(type.dtype)][is_native(type)][type.index];
     if (found->program == NULL) {
-        enum status status = build(programs->device, variant, type, found, err);
+        enum status status = build_variant(programs->device, variant, type, found, err);
         if (status != STATUS_OK) {
             return status;
         }

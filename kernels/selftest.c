@@ -74,13 +74,13 @@ static enum status check_init(struct check *check, struct scan_device *device,
     return STATUS_OK;
 }
 
-static void put(const struct check *check, uint64_t at, uint64_t bits)
+static void put_element(const struct check *check, uint64_t at, uint64_t bits)
 {
     assert((at + 1) * check->bytes <= slab_bytes(check->slab));    /* MOST_CELLS */
     memcpy(check->cells + at * check->bytes, &bits, check->bytes); /* hosts are little-endian */
 }
 
-static uint64_t get(const struct check *check, uint64_t at)
+static uint64_t get_element(const struct check *check, uint64_t at)
 {
     uint64_t bits = 0;
     memcpy(&bits, check->cells + at * check->bytes, check->bytes);
@@ -88,8 +88,8 @@ static uint64_t get(const struct check *check, uint64_t at)
 }
 
 /* STATUS_OK if the bits are the expected ones. */
-static enum status expect(struct check *check, const char *what, uint64_t got,
-                          uint64_t expected, struct error *err)
+static enum status expect_bits(struct check *check, const char *what, uint64_t got,
+                               uint64_t expected, struct error *err)
 {
     if (got == expected) {
         return STATUS_OK;
@@ -102,8 +102,8 @@ static enum status expect(struct check *check, const char *what, uint64_t got,
                      (unsigned long long)expected);
 }
 
-static struct scan_desc describe(const struct shape *shape, enum dtype dtype,
-                                 enum precision precision, bool exclusive, bool reverse)
+static struct scan_desc describe_shape(const struct shape *shape, enum dtype dtype,
+                                       enum precision precision, bool exclusive, bool reverse)
 {
     struct scan_desc desc = {.dtype = dtype,
                              .precision = precision,
@@ -139,18 +139,18 @@ static enum status visit_line(struct check *check, const struct scan_plan *plan,
         const uint64_t at = start + index * stride;
         if (compare) {
             const int sum = sums[(plan->exclusive ? k : k + 1) % 4];
-            status =
-                expect(check, "a sum", get(check, at), dtype_bits(check->kind.dtype, sum), err);
+            status = expect_bits(check, "a sum", get_element(check, at),
+                                 dtype_bits(check->kind.dtype, sum), err);
         } else {
-            put(check, at, dtype_bits(check->kind.dtype, values[k % 4]));
+            put_element(check, at, dtype_bits(check->kind.dtype, values[k % 4]));
         }
     }
     return status;
 }
 
 /* Every line of a plan. */
-static enum status visit(struct check *check, const struct scan_plan *plan, bool compare,
-                         struct error *err)
+static enum status visit_lines(struct check *check, const struct scan_plan *plan, bool compare,
+                               struct error *err)
 {
     enum status status = STATUS_OK;
     for (uint64_t line = 0; line < plan->lines && status == STATUS_OK; line++) {
@@ -178,17 +178,17 @@ static enum status run_one(const struct check *check, const struct scan_plan *pl
 static enum status check_shape(struct check *check, const struct shape *shape, int flags,
                                struct error *err)
 {
-    const struct scan_desc desc = describe(shape, check->kind.dtype, check->kind.precision,
-                                           (flags & 1) != 0, (flags & 2) != 0);
+    const struct scan_desc desc = describe_shape(
+        shape, check->kind.dtype, check->kind.precision, (flags & 1) != 0, (flags & 2) != 0);
     struct scan_plan plan;
     enum status status = scan_plan_make(&desc, &plan, err);
     if (status == STATUS_OK) {
-        status = visit(check, &plan, false, err);
+        status = visit_lines(check, &plan, false, err);
     }
     if (status == STATUS_OK) {
         status = run_one(check, &plan, err);
     }
-    return status == STATUS_OK ? visit(check, &plan, true, err) : status;
+    return status == STATUS_OK ? visit_lines(check, &plan, true, err) : status;
 }
 
 /* A line of: smallest number, itself again, a NaN with sign and payload. */
@@ -203,16 +203,18 @@ static enum status check_floats(struct check *check, struct error *err)
         .dtype = dtype, .precision = check->kind.precision, .rank = 1, .sizes = {3}};
     struct scan_plan plan;
     enum status status = scan_plan_make(&desc, &plan, err);
-    put(check, 0, 1);
-    put(check, 1, 1);
-    put(check, 2, sign | nan | 1);
+    put_element(check, 0, 1);
+    put_element(check, 1, 1);
+    put_element(check, 2, sign | nan | 1);
     if (status == STATUS_OK) {
         status = run_one(check, &plan, err);
     }
     for (uint64_t i = 0; i < 2 && status == STATUS_OK; i++) {
-        status = expect(check, "a sum of subnormal numbers", get(check, i), i + 1, err);
+        status =
+            expect_bits(check, "a sum of subnormal numbers", get_element(check, i), i + 1, err);
     }
-    return status == STATUS_OK ? expect(check, "a NaN", get(check, 2), nan, err) : status;
+    return status == STATUS_OK ? expect_bits(check, "a NaN", get_element(check, 2), nan, err)
+                               : status;
 }
 
 /* Kernels that were compiled ahead were tested then. What may be otherwise here is how the
@@ -235,7 +237,7 @@ enum status selftest_run(struct scan_device *device, struct scan_kind kind, bool
         status = check_floats(&check, err);
     }
     if (status == STATUS_OK) {
-        status = expect(&check, "a test's fault", cl_fault_selftest(), 0, err);
+        status = expect_bits(&check, "a test's fault", cl_fault_selftest(), 0, err);
     }
     slab_destroy(check.slab);
     *wrong_result = check.wrong;
@@ -261,7 +263,7 @@ static enum status repeat_line(struct check *check, uint64_t *ns, struct error *
 {
     const struct shape line = {{1, TRIAL_LINE, 1}, {0}, {0}};
     const struct scan_desc desc =
-        describe(&line, check->kind.dtype, check->kind.precision, false, false);
+        describe_shape(&line, check->kind.dtype, check->kind.precision, false, false);
     const size_t bytes = TRIAL_LINE * check->bytes;
     unsigned char *out = check->cells + bytes;
     unsigned char *first = malloc(bytes);
@@ -273,7 +275,7 @@ static enum status repeat_line(struct check *check, uint64_t *ns, struct error *
     }
     enum status status = scan_plan_make(&desc, &plan, err);
     if (status == STATUS_OK) {
-        status = visit(check, &plan, false, err);
+        status = visit_lines(check, &plan, false, err);
     }
     for (int i = 0; i < TRIAL_RUNS && status == STATUS_OK; i++) {
         memset(out, 0xA5, bytes);
@@ -283,7 +285,8 @@ static enum status repeat_line(struct check *check, uint64_t *ns, struct error *
             memcpy(first, out, bytes);
             status = visit_line(check, &plan, TRIAL_LINE, true, err);
         } else if (status == STATUS_OK) {
-            status = expect(check, "a repeated sum", memcmp(first, out, bytes) != 0, 0, err);
+            status =
+                expect_bits(check, "a repeated sum", memcmp(first, out, bytes) != 0, 0, err);
         }
     }
     free(first);
@@ -318,7 +321,7 @@ enum status selftest_lookback(struct scan_device *device, struct scan_kind kind,
         status = repeat_line(&check, &ns, err);
     }
     if (status == STATUS_OK) {
-        status = expect(&check, "a test's fault", cl_fault_lookback(), 0, err);
+        status = expect_bits(&check, "a test's fault", cl_fault_lookback(), 0, err);
     }
     if (status == STATUS_OK && ns > TRIAL_SLOW_NS && ns > 4 * usual_ns) {
         status = error_set(err, STATUS_DEVICE_ERROR, "%d lines took %llu ms instead of %llu",

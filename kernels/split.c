@@ -276,11 +276,6 @@ static bool has_outer(const struct scan_plan *plan)
            (plan->axis.size == 1 || plan->dim[0].out_stride > plan->axis.out_stride);
 }
 
-static uint64_t blocks_of(uint64_t elements)
-{
-    return elements / SCAN_BLOCK + (elements % SCAN_BLOCK != 0);
-}
-
 /* Which dimension to cut if not the axis alone (-1): the outermost, so that slices are runs of
  * memory, or the one with the smallest steps where the outermost would make large ones. */
 static int choose_dim(const struct scan_plan *plan, bool arriving)
@@ -316,7 +311,7 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     const bool possible =
         plan->dims - (apart ? 1 : 0) <= 1 && !(arriving && (apart || plan->reverse));
     if (wanted && possible) { /* a carry is of lines of one dimension */
-        made.blocks = blocks_of(plan->axis.size);
+        made.blocks = scan_ceil_div(plan->axis.size, SCAN_BLOCK);
         made.elements = SCAN_BLOCK * made.lines;
     }
     made.steps = made.outer * made.blocks;
@@ -331,7 +326,7 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
 void scan_slicing_carried(const struct scan_plan *plan, uint64_t first, uint64_t length,
                           struct scan_slicing *slicing)
 {
-    const uint64_t blocks = blocks_of(length);
+    const uint64_t blocks = scan_ceil_div(length, SCAN_BLOCK);
     const uint64_t by_block = blocks > 1 ? SCAN_BLOCK * plan->lines : plan->elements;
     const bool apart =
         plan->dims > 0 &&
@@ -379,7 +374,8 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
     } else if (most < blocks) {
         blocks = most;
     }
-    const uint64_t all = slicing->blocks > 1 ? blocks : blocks_of(slicing->length);
+    const uint64_t all =
+        slicing->blocks > 1 ? blocks : scan_ceil_div(slicing->length, SCAN_BLOCK);
     const uint64_t start = axis_part(slicing, block, all, &length);
     struct scan_slice made = {.steps = rows * blocks,
                               .line = row * slicing->lines,
@@ -412,40 +408,18 @@ enum {
     AT_ONCE = 256 /* elements whose gaps stay in a first-level cache */
 };
 
-/* Zero `count` cells, `step` cells from each to the next. */
-#define ZERO_EVERY(type)                                                               \
-    static void zero_every_##type(unsigned char *cells, uint64_t step, uint64_t count) \
-    {                                                                                  \
-        type *cell = (type *)(void *)cells;                                            \
-        for (uint64_t k = 0; k < count; k++) {                                         \
-            cell[k * step] = 0;                                                        \
-        }                                                                              \
-    }
-ZERO_EVERY(uint8_t)
-ZERO_EVERY(uint16_t)
-ZERO_EVERY(uint32_t)
-ZERO_EVERY(uint64_t)
-
-static void zero_every(size_t bytes, unsigned char *cells, uint64_t step, uint64_t count)
-{
-    static void (*const by_bytes[])(unsigned char *, uint64_t,
-                                    uint64_t) = {[1] = zero_every_uint8_t,
-                                                 [2] = zero_every_uint16_t,
-                                                 [4] = zero_every_uint32_t,
-                                                 [8] = zero_every_uint64_t};
-    by_bytes[bytes](cells, step, count);
-}
-
 /* The gaps of a run of elements with a step, as many as they: by single stores, for a call each
  * takes longer; the first cell of every gap, then the second, while they are in the cache. */
 static void zero_steps(const struct scan_dim *dim, size_t bytes, unsigned char *cells)
 {
+    static const uint64_t zero;
     const uint64_t step = dim->out_stride;
     const uint64_t gaps = dim->size - 1;
     for (uint64_t from = 0; from < gaps; from += AT_ONCE) {
         uint64_t count = gaps - from < AT_ONCE ? gaps - from : AT_ONCE;
         for (uint64_t gap = 1; gap < step; gap++) {
-            zero_every(bytes, cells + (from * step + gap) * bytes, step, count);
+            scan_copy_elements(cells + (from * step + gap) * bytes, step, &zero, 0, count,
+                               bytes);
         }
     }
 }

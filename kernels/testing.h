@@ -5,9 +5,14 @@
 #ifndef TALLY_KERNELS_TESTING_H
 #define TALLY_KERNELS_TESTING_H
 
+#include "proto/status.h"
+
 #include <CL/cl.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+struct opencl;
+struct scan_piece;
 
 /* Bits of lookback_test. */
 enum {
@@ -35,8 +40,18 @@ struct scan_aids {
 };
 
 #if defined(TALLY_TESTING)
-/* The aids of the next device that this thread opens. */
-extern _Thread_local struct scan_aids scan_aids_next;
+/* The aids of the device that this thread opens, put into it.
+ * err   UNSUPPORTED: it has no kernels for them */
+MUST_CHECK enum status scan_aids_apply(struct opencl *device, struct error *err);
+
+/* *variant: an enum scan_variant_id, the chosen one, then the one that is asked for.
+ * err   UNSUPPORTED: that cannot run the piece */
+MUST_CHECK enum status scan_aids_choose(const struct opencl *device,
+                                        const struct scan_piece *piece, int *variant,
+                                        struct error *err);
+
+/* Is the generic kernel asked for, whatever the device would use? */
+bool scan_aids_generic(const struct opencl *device);
 
 /* The code that the next OpenCL call is to fail with; CL_SUCCESS: it is made. */
 cl_int cl_fault_next(void);
@@ -52,32 +67,17 @@ void cl_fault_reread(void);               /* before a device is opened and befor
 #define CL_FAULTY(call) \
     ((cl_fault_code = cl_fault_next()) != CL_SUCCESS ? cl_fault_code : (call))
 #else
-#define AID(device, name) 0
-#define CL_FAULTY(call)   (call)
-
-static inline cl_int cl_fault_next(void)
-{
-    return CL_SUCCESS;
-}
-
-static inline bool cl_fault_build(const char *options)
-{
-    (void)options;
-    return false;
-}
-
-static inline bool cl_fault_selftest(void)
-{
-    return false;
-}
-
-static inline bool cl_fault_lookback(void)
-{
-    return false;
-}
-
-static inline void cl_fault_hang(void) {}
-static inline void cl_fault_reread(void) {}
+#define AID(device, name)                             0
+#define CL_FAULTY(call)                               (call)
+#define scan_aids_apply(device, err)                  STATUS_OK
+#define scan_aids_choose(device, piece, variant, err) STATUS_OK
+#define scan_aids_generic(device)                     false
+#define cl_fault_next()                               CL_SUCCESS
+#define cl_fault_build(options)                       false
+#define cl_fault_selftest()                           false
+#define cl_fault_lookback()                           false
+#define cl_fault_hang()                               (void)0
+#define cl_fault_reread()                             (void)0
 #endif
 
 #endif

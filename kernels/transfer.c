@@ -1,10 +1,10 @@
-/* Spans are cut and joined to chunks of the device buffer, each as large as a staging buffer:
+/* Spans are copied window by window of the device buffer, each as large as a staging buffer:
  *
  *     spans    [a----]   [b--------------------]  [c]        host, anywhere
  *     buffer   [a----....b-----------][---------..c]         dots: bytes of no span
- *     chunks   [        one          ][     two    ]         copied by one command each
+ *     windows  [        one          ][     two    ]         copied by one command each
  *
- * What lies between the spans of a chunk is copied along and never used. */
+ * What lies between the spans of a window is copied along and never used. */
 #include "kernels/transfer.h"
 
 #include <stdlib.h>
@@ -27,14 +27,6 @@ struct transfer {
     struct stage stage[STAGES];
     cl_mem buffer[TRANSFER_SIDES]; /* owned */
     uint64_t bytes[TRANSFER_SIDES];
-};
-
-/* Cells of one chunk: a range of the buffer, and the spans that meet it. */
-struct chunk {
-    uint64_t from;
-    uint64_t to;
-    size_t first; /* of the spans */
-    size_t last;  /* one past */
 };
 
 /* Wait until the copy that uses the stage is done. */
@@ -133,51 +125,36 @@ enum status transfer_buffer(struct transfer *transfer, enum transfer_side side, 
     return STATUS_OK;
 }
 
-/* The chunk after `done` bytes of spans[first]; false after the last. Moves both on. */
-static bool next_chunk(const struct transfer_span *spans, size_t count, size_t *first,
-                       uint64_t *done, struct chunk *chunk)
+/* A window of the device buffer. */
+struct window {
+    uint64_t from;
+    uint64_t bytes;
+};
+
+/* Window number k of those that reach over the spans; false: they end before it. */
+static bool window_find(const struct transfer_span *spans, size_t count, uint64_t k,
+                        struct window *window)
 {
-    if (*first == count) {
-        return false;
-    }
-    chunk->from = spans[*first].at + *done;
-    chunk->to = chunk->from;
-    chunk->first = *first;
-    while (*first < count) {
-        const struct transfer_span *span = &spans[*first];
-        uint64_t end = span->at + span->bytes;
-        uint64_t most = chunk->from + STAGE_BYTES;
-        if (span->at >= most) {
-            break;
-        }
-        chunk->to = end < most ? end : most;
-        if (end > most) {
-            *done = most - span->at;
-            chunk->last = *first + 1;
-            return true;
-        }
-        (*first)++;
-        *done = 0;
-    }
-    chunk->last = *first;
-    return true;
+    const uint64_t end = spans[count - 1].at + spans[count - 1].bytes;
+    const uint64_t from = k * STAGE_BYTES;
+    *window = (struct window){from, end - from < STAGE_BYTES ? end - from : STAGE_BYTES};
+    return from < end;
 }
 
-/* Copy between the chunk's spans and the staging buffer. */
-static void copy_chunk(const struct transfer_span *spans, const struct chunk *chunk,
-                       unsigned char *staging, bool up)
+/* Copy between a staging buffer and what the spans have of its window. */
+static void window_copy(const struct transfer_span *spans, size_t count,
+                        const struct window *window, unsigned char *staging, bool up)
 {
-    for (size_t i = chunk->first; i < chunk->last; i++) {
+    const uint64_t window_end = window->from + window->bytes;
+    for (size_t i = 0; i < count && spans[i].at < window_end; i++) {
         const struct transfer_span *span = &spans[i];
-        uint64_t from = span->at > chunk->from ? span->at : chunk->from;
-        uint64_t end = span->at + span->bytes;
-        uint64_t to = end < chunk->to ? end : chunk->to;
-        unsigned char *host = span->host + (from - span->at);
-        unsigned char *staged = staging + (from - chunk->from);
-        if (up) {
-            memcpy(staged, host, (size_t)(to - from));
-        } else {
-            memcpy(host, staged, (size_t)(to - from));
+        const uint64_t span_end = span->at + span->bytes;
+        const uint64_t from = span->at > window->from ? span->at : window->from;
+        const uint64_t to = span_end < window_end ? span_end : window_end;
+        if (from < to) {
+            unsigned char *host = span->host + (from - span->at);
+            unsigned char *staged = staging + (from - window->from);
+            memcpy(up ? staged : host, up ? host : staged, (size_t)(to - from));
         }
     }
 }
@@ -186,54 +163,46 @@ enum status transfer_up(struct transfer *transfer, cl_mem mem,
                         const struct transfer_span *spans, size_t count, struct error *err)
 {
     cl_command_queue queue = transfer->device->queue;
-    size_t first = 0;
-    uint64_t done = 0;
-    size_t turn = 0;
-    struct chunk chunk;
+    struct window window;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && next_chunk(spans, count, &first, &done, &chunk)) {
-        struct stage *stage = &transfer->stage[turn];
-        turn = (turn + 1) % STAGES;
+    for (uint64_t k = 0; status == STATUS_OK && window_find(spans, count, k, &window); k++) {
+        struct stage *stage = &transfer->stage[k % STAGES];
         status = stage_wait(stage, err);
         if (status == STATUS_OK) {
-            copy_chunk(spans, &chunk, stage->host, true);
-            status =
-                CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, (size_t)chunk.from,
-                        (size_t)(chunk.to - chunk.from), stage->host, 0, NULL, &stage->busy);
+            window_copy(spans, count, &window, stage->host, true);
+            status = CL_CALL(err, clEnqueueWriteBuffer, queue, mem, CL_FALSE, window.from,
+                             window.bytes, stage->host, 0, NULL, &stage->busy);
             (void)clFlush(queue);
         }
     }
     return status;
 }
 
-/* Both stages are on their way at a time: one is read into while the other is handed out. */
+/* While a window is handed out, the next one is on its way. */
 enum status transfer_down(struct transfer *transfer, cl_mem mem,
                           const struct transfer_span *spans, size_t count, struct error *err)
 {
     cl_command_queue queue = transfer->device->queue;
-    size_t first = 0;
-    uint64_t done = 0;
-    struct chunk chunks[STAGES] = {{0}};
-    size_t waiting = 0; /* chunks that are under way */
+    struct window window;
     bool more = true;
     enum status status = STATUS_OK;
-    for (size_t turn = 0; status == STATUS_OK && (more || waiting > 0);
-         turn = (turn + 1) % STAGES) {
-        struct stage *stage = &transfer->stage[turn];
-        bool filled = waiting == STAGES || (!more && waiting > 0);
-        status = stage_wait(stage, err); /* also for an upload */
-        if (status == STATUS_OK && filled) {
-            copy_chunk(spans, &chunks[turn], stage->host, false);
-            waiting--;
+    for (uint64_t k = 0; status == STATUS_OK && more; k++) {
+        struct stage *stage = &transfer->stage[k % STAGES];
+        more = window_find(spans, count, k, &window);
+        if (more) {
+            status = stage_wait(stage, err); /* for an upload */
         }
-        more = more && next_chunk(spans, count, &first, &done, &chunks[turn]);
-        if (status == STATUS_OK && more) {
-            status = CL_CALL(err, clEnqueueReadBuffer, queue, mem, CL_FALSE,
-                             (size_t)chunks[turn].from,
-                             (size_t)(chunks[turn].to - chunks[turn].from), stage->host, 0,
-                             NULL, &stage->busy);
+        if (more && status == STATUS_OK) {
+            status = CL_CALL(err, clEnqueueReadBuffer, queue, mem, CL_FALSE, window.from,
+                             window.bytes, stage->host, 0, NULL, &stage->busy);
             (void)clFlush(queue);
-            waiting++;
+        }
+        if (k > 0 && status == STATUS_OK) {
+            stage = &transfer->stage[(k - 1) % STAGES];
+            status = stage_wait(stage, err);
+            if (status == STATUS_OK && window_find(spans, count, k - 1, &window)) {
+                window_copy(spans, count, &window, stage->host, false);
+            }
         }
     }
     return status;

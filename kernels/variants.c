@@ -49,15 +49,10 @@ enum {
     GAP_STEP = 8             /* longest step between outputs whose gaps the kernel zeroes */
 };
 
-static bool unit_strides(const struct scan_dim *dim)
-{
-    return dim->in_stride == 1 && dim->out_stride == 1;
-}
-
 /* Columns of a set of narrow.cl, whose cells are one contiguous run; 0: not so. */
 static uint64_t narrow_columns(const struct scan_plan *plan)
 {
-    bool single = unit_strides(&plan->axis);
+    bool single = scan_dim_is_unit(&plan->axis);
     if (!single && plan->dims == 0) {
         return 0;
     }
@@ -87,14 +82,14 @@ static int permuted_dim(const struct scan_plan *plan)
 
 static bool are_rows(const struct scan_piece *piece)
 {
-    return unit_strides(&piece->plan->axis);
+    return scan_dim_is_unit(&piece->plan->axis);
 }
 
 static bool are_columns(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
-    return !unit_strides(&plan->axis) && plan->dims > 0 &&
-           unit_strides(&plan->dim[plan->dims - 1]);
+    return !scan_dim_is_unit(&plan->axis) && plan->dims > 0 &&
+           scan_dim_is_unit(&plan->dim[plan->dims - 1]);
 }
 
 static bool are_rows_or_columns(const struct scan_piece *piece)
@@ -113,7 +108,7 @@ static bool are_uncut_rows(const struct scan_piece *piece)
     return are_rows(piece) && piece->plan->dims <= 1 && !piece->carry_in && !piece->carry_out;
 }
 
-static bool always(const struct scan_piece *piece)
+static bool any_layout(const struct scan_piece *piece)
 {
     (void)piece;
     return true;
@@ -181,7 +176,7 @@ static uint64_t item_bytes(const struct scan_piece *piece)
 }
 
 /* Is the output apart from the input, and too large to stay in a cache? */
-static bool streams(const struct scan_piece *piece, const struct scan_division *division)
+static bool is_streamed(const struct scan_piece *piece, const struct scan_division *division)
 {
     const struct scan_group *group = division->group;
     bool apart = group->in != group->out || piece->in_first != piece->out_first;
@@ -190,11 +185,12 @@ static bool streams(const struct scan_piece *piece, const struct scan_division *
 }
 
 /* Rows that end inside a cache line leave half of it behind, and the next row another. */
-static bool row_streams(const struct scan_piece *piece, const struct scan_division *division)
+static bool are_rows_streamed(const struct scan_piece *piece,
+                              const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
     bool whole = plan->lines == 1 || plan->axis.size * element_bytes(piece) % LANE_BYTES == 0;
-    return whole && streams(piece, division);
+    return whole && is_streamed(piece, division);
 }
 
 /* Would threads that take whole lines of so many bytes be idle for longer than adding up all
@@ -289,10 +285,10 @@ static uint64_t divide_rows(const struct scan_piece *piece,
     const struct scan_plan *plan = piece->plan;
     uint64_t partition = partition_length(piece, 1, division);
     if (partition < plan->axis.size) {
-        entry->flags |= streams(piece, division) ? ENTRY_STREAM : 0;
+        entry->flags |= is_streamed(piece, division) ? ENTRY_STREAM : 0;
         return divide_partitions(piece, 1, partition, division, entry);
     }
-    entry->flags |= row_streams(piece, division) ? ENTRY_STREAM : 0;
+    entry->flags |= are_rows_streamed(piece, division) ? ENTRY_STREAM : 0;
     entry->item_lines =
         scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
     return scan_ceil_div(plan->lines, entry->item_lines);
@@ -398,7 +394,7 @@ static uint64_t inner_dim(const struct scan_plan *plan)
 static const uint64_t strided_lanes[] = {[1] = 128, [2] = 64, [4] = 64, [8] = 32};
 
 /* Does the kernel zero the gaps between the nearest elements? */
-static bool zeroes(const struct scan_piece *piece)
+static bool zeroes_gaps(const struct scan_piece *piece)
 {
     uint64_t step = piece->gaps != NULL ? scan_gaps_step(piece->plan) : 0;
     return step > 0 && step <= GAP_STEP;
@@ -406,7 +402,7 @@ static bool zeroes(const struct scan_piece *piece)
 
 void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece)
 {
-    if (variant == SCAN_VARIANT_STRIDED && zeroes(piece)) {
+    if (variant == SCAN_VARIANT_STRIDED && zeroes_gaps(piece)) {
         scan_gaps_zero_outer(piece->plan, piece->gaps);
     } else if (piece->gaps != NULL) {
         scan_gaps_zero(piece->plan, piece->gaps);
@@ -424,8 +420,8 @@ static uint64_t divide_strided(const struct scan_piece *piece,
     lines = scan_ceil_div(lines, lanes) * lanes;
     uint64_t fair = scan_ceil_div(scan_ceil_div(plan->lines, STRIDED_ITEMS), least) * least;
     entry->item_lines = lines < fair ? lines : fair;
-    entry->flags |= streams(piece, division) ? ENTRY_STREAM : 0;
-    entry->flags |= zeroes(piece) ? ENTRY_ZEROES : 0;
+    entry->flags |= is_streamed(piece, division) ? ENTRY_STREAM : 0;
+    entry->flags |= zeroes_gaps(piece) ? ENTRY_ZEROES : 0;
     entry->inner = inner_dim(plan);
     return scan_ceil_div(plan->lines, entry->item_lines);
 }
@@ -445,7 +441,7 @@ static uint64_t divide_permuted(const struct scan_piece *piece,
     squares *= scan_ceil_div(plan->dim[permuted].size, side);
     uint64_t square_bytes = side * side * plan->axis.size * element_bytes(piece);
     entry->item_lines = scan_ceil_div(item_bytes(piece), square_bytes);
-    entry->flags |= streams(piece, division) ? ENTRY_STREAM : 0;
+    entry->flags |= is_streamed(piece, division) ? ENTRY_STREAM : 0;
     entry->inner = inner;
     entry->permuted = permuted;
     return scan_ceil_div(squares, entry->item_lines);
@@ -472,7 +468,7 @@ static uint64_t divide_generic(const struct scan_piece *piece,
 #define SHORT(inner)                                                            \
     {                                                                           \
         CUT("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_rows_or_columns, \
-            (inner) == 1 ? ragged_rows : always, divide_narrow, (inner)         \
+            (inner) == 1 ? ragged_rows : any_layout, divide_narrow, (inner)     \
     }
 
 /* clang-format off */
@@ -487,13 +483,13 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, NULL, 0},
     [SCAN_VARIANT_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
-                                 are_rows, always, divide_rows, 0},
+                                 are_rows, any_layout, divide_rows, 0},
     [SCAN_VARIANT_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
-                                 always, neither_rows_nor_columns, divide_steps, 0},
+                                 any_layout, neither_rows_nor_columns, divide_steps, 0},
     [SCAN_VARIANT_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
-                                 are_columns, always, divide_columns, 0},
+                                 are_columns, any_layout, divide_columns, 0},
     [SCAN_VARIANT_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
-                                 always, many_strided, divide_strided, 0},
+                                 any_layout, many_strided, divide_strided, 0},
     [SCAN_VARIANT_PERMUTED] = {BUFFERED, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
                                  are_permuted, long_permuted, divide_permuted, 0},
     [SCAN_VARIANT_NARROW_1] = SHORT(1),

@@ -20,7 +20,8 @@ struct _cl_device_id cpu_device = {
     {.dispatch = &cpu_dispatch, .kind = CPU_DEVICE, .references = 1}};
 
 /* Give the answer to a question of the clGet...Info() kind. */
-static cl_int answer(const void *value, size_t bytes, size_t room, void *out, size_t *size)
+static cl_int answer_value(const void *value, size_t bytes, size_t room, void *out,
+                           size_t *size)
 {
     if (out != NULL && room < bytes) {
         return CL_INVALID_VALUE;
@@ -45,14 +46,14 @@ static cl_int answer_text(const struct text *texts, size_t count, cl_uint what, 
 {
     for (size_t i = 0; i < count; i++) {
         if (texts[i].what == what) {
-            return answer(texts[i].text, strlen(texts[i].text) + 1, room, out, size);
+            return answer_value(texts[i].text, strlen(texts[i].text) + 1, room, out, size);
         }
     }
     return CL_INVALID_VALUE;
 }
 
-static cl_int CL_API_CALL get_platform_info(cl_platform_id platform, cl_platform_info what,
-                                            size_t room, void *out, size_t *size)
+cl_int CL_API_CALL cpu_get_platform_info(cl_platform_id platform, cl_platform_info what,
+                                         size_t room, void *out, size_t *size)
 {
     static const struct text texts[] = {
         {CL_PLATFORM_PROFILE, "EMBEDDED_PROFILE"}, {CL_PLATFORM_VERSION, OPENCL_VERSION},
@@ -111,7 +112,7 @@ static cl_int answer_name(size_t room, void *out, size_t *size)
     if (file != NULL) {
         (void)fclose(file);
     }
-    return answer(name, strlen(name) + 1, room, out, size);
+    return answer_value(name, strlen(name) + 1, room, out, size);
 }
 
 /* Names with a semicolon between them. */
@@ -131,7 +132,7 @@ static cl_int answer_kernels(size_t room, void *out, size_t *size)
     for (size_t i = 0; i < count; i++) {
         at += sprintf(at, "%s%s", i == 0 ? "" : ";", rows[i].name);
     }
-    cl_int code = answer(names, strlen(names) + 1, room, out, size);
+    cl_int code = answer_value(names, strlen(names) + 1, room, out, size);
     free(names);
     return code;
 }
@@ -200,7 +201,7 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
         return CL_INVALID_DEVICE;
     }
     if (what == CL_DEVICE_PLATFORM) {
-        return answer(&platform, sizeof platform, room, out, size);
+        return answer_value(&platform, sizeof platform, room, out, size);
     }
     if (what == CL_DEVICE_NAME) {
         return answer_name(room, out, size);
@@ -210,18 +211,18 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
     }
     if (what == CL_DEVICE_MAX_COMPUTE_UNITS) {
         const cl_uint threads = cpu_pool_threads();
-        return answer(&threads, sizeof threads, room, out, size);
+        return answer_value(&threads, sizeof threads, room, out, size);
     }
     if (what == CL_DEVICE_GLOBAL_MEM_SIZE || what == CL_DEVICE_MAX_MEM_ALLOC_SIZE) {
         const cl_ulong memory = machine_memory_bytes();
-        return answer(&memory, sizeof memory, room, out, size);
+        return answer_value(&memory, sizeof memory, room, out, size);
     }
     if (what == CL_DEVICE_MAX_WORK_ITEM_SIZES) {
-        return answer(items, sizeof items, room, out, size);
+        return answer_value(items, sizeof items, room, out, size);
     }
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         if (numbers[i].what == what) { /* little-endian */
-            return answer(&numbers[i].value, numbers[i].bytes, room, out, size);
+            return answer_value(&numbers[i].value, numbers[i].bytes, room, out, size);
         }
     }
     return answer_text(texts, ARRAY_COUNT(texts), what, room, out, size);
@@ -248,7 +249,7 @@ cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices)
 
 void cpu_device_functions(cl_icd_dispatch *table)
 {
-    table->clGetPlatformInfo = get_platform_info;
+    table->clGetPlatformInfo = cpu_get_platform_info;
     table->clGetDeviceIDs = get_device_ids;
     table->clGetDeviceInfo = get_device_info;
     table->clRetainDevice = retain_device;

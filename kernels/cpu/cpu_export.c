@@ -18,5 +18,5 @@ EXPORTED void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
 EXPORTED cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id platform, cl_platform_info what,
                                               size_t room, void *out, size_t *size)
 {
-    return cpu_dispatch.clGetPlatformInfo(platform, what, room, out, size);
+    return cpu_get_platform_info(platform, what, room, out, size);
 }

@@ -12,7 +12,7 @@ cl_icd_dispatch cpu_dispatch;
 
 /* ---- what the driver does not have ---- */
 
-static cl_int missing(void)
+static cl_int missing_function(void)
 {
     return CL_INVALID_OPERATION;
 }
@@ -142,17 +142,18 @@ COUNTED_OBJECTS(X)
 
 typedef void (*any_function)(void);
 
-static void put(size_t offset, any_function function)
+static void put_function(size_t offset, any_function function)
 {
     memcpy((char *)&cpu_dispatch + offset, &function, sizeof function);
 }
 
-#define PUT(entry, function) put(offsetof(cl_icd_dispatch, entry), (any_function)(function))
+#define PUT(entry, function) \
+    put_function(offsetof(cl_icd_dispatch, entry), (any_function)(function))
 
 static void fill_dispatch(void)
 {
     for (size_t at = 0; at < sizeof cpu_dispatch; at += sizeof(any_function)) {
-        put(at, (any_function)missing);
+        put_function(at, (any_function)missing_function);
     }
 #define X(entry, position) PUT(entry, missing_object_##position);
     MISSING_OBJECTS(X)
@@ -188,13 +189,6 @@ cl_int CL_API_CALL cpu_icd_get_platform_ids(cl_uint room, cl_platform_id *ids, c
     return CL_SUCCESS;
 }
 
-static cl_int CL_API_CALL get_platform_info(cl_platform_id platform, cl_platform_info what,
-                                            size_t room, void *out, size_t *size)
-{
-    /* in brackets: no macro of the sanitizers' tests */
-    return (cpu_dispatch.clGetPlatformInfo)(platform, what, room, out, size);
-}
-
 void *CL_API_CALL cpu_icd_get_function_address(const char *name)
 {
     any_function function = NULL;
@@ -202,7 +196,7 @@ void *CL_API_CALL cpu_icd_get_function_address(const char *name)
     if (name != NULL && strcmp(name, "clIcdGetPlatformIDsKHR") == 0) {
         function = (any_function)cpu_icd_get_platform_ids;
     } else if (name != NULL && strcmp(name, "clGetPlatformInfo") == 0) {
-        function = (any_function)get_platform_info;
+        function = (any_function)cpu_get_platform_info;
     }
     memcpy(&address, &function, sizeof address);
     return address;

@@ -69,8 +69,9 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
 }
 
 /* Begin a command on some bytes of a buffer. */
-static cl_int begin(cl_command_queue queue, cl_mem mem, size_t offset, size_t bytes,
-                    cl_uint count, const cl_event *waits, cl_event *event)
+static cl_int begin_buffer_command(cl_command_queue queue, cl_mem mem, size_t offset,
+                                   size_t bytes, cl_uint count, const cl_event *waits,
+                                   cl_event *event)
 {
     if (!cpu_is(queue, CPU_QUEUE)) {
         return CL_INVALID_COMMAND_QUEUE;
@@ -92,8 +93,9 @@ static cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_boo
                                       const cl_event *waits, cl_event *event)
 {
     (void)blocking;
-    cl_int code =
-        to != NULL ? begin(queue, mem, offset, bytes, count, waits, event) : CL_INVALID_VALUE;
+    cl_int code = to != NULL
+                      ? begin_buffer_command(queue, mem, offset, bytes, count, waits, event)
+                      : CL_INVALID_VALUE;
     if (code == CL_SUCCESS) {
         memmove(to, mem->data + offset, bytes);
         cpu_command_end(queue);
@@ -106,8 +108,9 @@ static cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bo
                                        cl_uint count, const cl_event *waits, cl_event *event)
 {
     (void)blocking;
-    cl_int code =
-        from != NULL ? begin(queue, mem, offset, bytes, count, waits, event) : CL_INVALID_VALUE;
+    cl_int code = from != NULL
+                      ? begin_buffer_command(queue, mem, offset, bytes, count, waits, event)
+                      : CL_INVALID_VALUE;
     if (code == CL_SUCCESS) {
         memmove(mem->data + offset, from, bytes);
         cpu_command_end(queue);
@@ -125,7 +128,7 @@ static cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const 
         bytes % pattern_bytes != 0) {
         return CL_INVALID_VALUE;
     }
-    cl_int code = begin(queue, mem, offset, bytes, count, waits, event);
+    cl_int code = begin_buffer_command(queue, mem, offset, bytes, count, waits, event);
     if (code == CL_SUCCESS) {
         unsigned char *data = mem->data + offset;
         memcpy(data, pattern, pattern_bytes);
@@ -145,7 +148,7 @@ static void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool 
     const cl_map_flags known = CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
     (void)blocking;
     cl_int failure = (flags & ~known) == 0
-                         ? begin(queue, mem, offset, bytes, count, waits, event)
+                         ? begin_buffer_command(queue, mem, offset, bytes, count, waits, event)
                          : CL_INVALID_VALUE;
     cpu_set(code, failure);
     if (failure != CL_SUCCESS) {
@@ -162,7 +165,7 @@ static cl_int CL_API_CALL unmap_buffer(cl_command_queue queue, cl_mem mem, void 
     if (cpu_is(mem, CPU_BUFFER) && (at < mem->data || at >= mem->data + mem->bytes)) {
         return CL_INVALID_VALUE;
     }
-    cl_int code = begin(queue, mem, 0, 1, count, waits, event);
+    cl_int code = begin_buffer_command(queue, mem, 0, 1, count, waits, event);
     if (code == CL_SUCCESS) {
         cpu_command_end(queue);
     }

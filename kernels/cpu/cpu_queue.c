@@ -70,13 +70,13 @@ static cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_i
     return queue;
 }
 
-static cl_int CL_API_CALL flush(cl_command_queue queue)
+static cl_int CL_API_CALL flush_queue(cl_command_queue queue)
 {
     return cpu_is(queue, CPU_QUEUE) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
 }
 
 /* What other threads have begun to enqueue before may still run. */
-static cl_int CL_API_CALL finish(cl_command_queue queue)
+static cl_int CL_API_CALL finish_queue(cl_command_queue queue)
 {
     if (!cpu_is(queue, CPU_QUEUE)) {
         return CL_INVALID_COMMAND_QUEUE;
@@ -198,8 +198,8 @@ void cpu_queue_functions(cl_icd_dispatch *table)
 {
     table->clCreateContext = create_context;
     table->clCreateCommandQueue = create_queue;
-    table->clFlush = flush;
-    table->clFinish = finish;
+    table->clFlush = flush_queue;
+    table->clFinish = finish_queue;
     table->clWaitForEvents = wait_for_events;
     table->clEnqueueNDRangeKernel = enqueue_kernel;
 }

@@ -113,6 +113,10 @@ static inline bool cpu_is(const void *handle, enum cpu_kind kind)
     return object != NULL && object->dispatch == &cpu_dispatch && object->kind == kind;
 }
 
+/* clGetPlatformInfo(), which the ICD loader asks for by name, too. (cpu_device.c) */
+cl_int CL_API_CALL cpu_get_platform_info(cl_platform_id platform, cl_platform_info what,
+                                         size_t room, void *out, size_t *size);
+
 /* CL_SUCCESS if all `count` handles, at least one, are our device. */
 cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices);
 

@@ -1,14 +1,97 @@
 /* The aids are one device's: nothing is left of them for the next. */
 #include "tests/lib/device_aids.h"
 
-_Thread_local struct scan_aids scan_aids_next;
+#include "kernels/program.h"
+
+#include <string.h>
+
+static _Thread_local struct scan_aids next_aids;
 
 enum status device_aids_open(size_t number, const struct scan_aids *aids,
                              struct scan_device **device, struct error *err)
 {
     const struct scan_device_options options = {.lookback = (enum scan_lookback)aids->lookback};
-    scan_aids_next = *aids;
+    next_aids = *aids;
     enum status status = scan_device_open(number, &options, device, err);
-    scan_aids_next = (struct scan_aids){0};
+    next_aids = (struct scan_aids){0};
     return status;
+}
+
+/* Is the variant asked for by the name of a kernel of its own? */
+static bool is_asked(const struct opencl *device, int variant)
+{
+    const char *const *kernels = scan_variants[variant].kernels;
+    bool asked = false;
+    for (size_t i = 0; i < SCAN_KERNELS_MAX && kernels[i] != NULL; i++) {
+        asked = asked || strcmp(kernels[i], device->aids.variant) == 0;
+    }
+    return asked;
+}
+
+/* Has the device the variant that is asked for? Look-back has an option of its own. */
+static enum status check_asked(const struct opencl *device, struct error *err)
+{
+    bool known = device->aids.variant == NULL;
+    for (int i = 0; i < SCAN_VARIANT_COUNT && !known; i++) {
+        known = i != SCAN_VARIANT_LOOKBACK && program_suits(device, (enum scan_variant_id)i) &&
+                is_asked(device, i);
+    }
+    return known ? STATUS_OK
+                 : error_set(err, STATUS_UNSUPPORTED, "the device has no kernel %s",
+                             device->aids.variant);
+}
+
+/* Kernels for GPUs are compiled ahead in some tests only. */
+static enum status check_gpu_kernels(const struct opencl *device, struct error *err)
+{
+    char names[64 << 10] = "";
+    if (!device->info.built_in || !device->gpu_kernels) {
+        return STATUS_OK;
+    }
+    return clGetDeviceInfo(device->id, CL_DEVICE_BUILT_IN_KERNELS, sizeof names, names, NULL) ==
+                       CL_SUCCESS &&
+                   strstr(names, "gpu_scan") != NULL
+               ? STATUS_OK
+               : error_set(err, STATUS_UNSUPPORTED, "%s of %s has no kernels for GPUs",
+                           device->info.name, device->info.platform);
+}
+
+enum status scan_aids_apply(struct opencl *device, struct error *err)
+{
+    const struct scan_aids *aids = &next_aids;
+    device->aids = *aids;
+    device->wide_index = aids->wide_index;
+    device->gpu_kernels = device->gpu_kernels || aids->gpu_kernels || aids->soft_f64;
+    device->soft_f64 = device->soft_f64 || aids->soft_f64;
+    device->info.host_memory = device->info.host_memory && !aids->transfers;
+    if (aids->compute_units > 0) {
+        device->info.compute_units = aids->compute_units;
+    }
+    if (aids->max_alloc_bytes > 0 && aids->max_alloc_bytes < device->alloc_limit) {
+        device->alloc_limit = aids->max_alloc_bytes;
+    }
+    enum status status = check_gpu_kernels(device, err);
+    return status == STATUS_OK ? check_asked(device, err) : status;
+}
+
+enum status scan_aids_choose(const struct opencl *device, const struct scan_piece *piece,
+                             int *variant, struct error *err)
+{
+    if (device->aids.variant == NULL) {
+        return STATUS_OK;
+    }
+    for (int i = 0; i < SCAN_VARIANT_COUNT; i++) {
+        if (is_asked(device, i) &&
+            (i == SCAN_VARIANT_GENERIC || scan_variant_can((enum scan_variant_id)i, piece))) {
+            *variant = i;
+            return STATUS_OK;
+        }
+    }
+    return error_set(err, STATUS_UNSUPPORTED, "%s cannot run this layout",
+                     device->aids.variant);
+}
+
+bool scan_aids_generic(const struct opencl *device)
+{
+    return device->aids.variant != NULL && is_asked(device, SCAN_VARIANT_GENERIC);
 }
