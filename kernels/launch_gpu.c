@@ -123,8 +123,9 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_grou
     *spines = (struct spines){.pieces = (cl_uint)pieces};
     for (size_t i = 0; i < pieces; i++) {
         struct scan_entry *row = &table->rows[i];
-        row->first[BY_SUPERBLOCK] = row->superblock_at = spines->superblocks;
+        row->first[BY_SUPERBLOCK] = spines->superblocks;
         row->first[BY_LINE] = spines->lines;
+        row->superblock_at = spines->superblocks;
         row->block_at = spines->blocks;
         spines->blocks += row->lines * row->blocks;
         spines->superblocks += row->lines * row->superblocks;

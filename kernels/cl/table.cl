@@ -1,6 +1,6 @@
 /* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch runs
  * work items, numbered through all its pieces: what a work item is (a line, some lines, a strip of
- * columns, a partition of these) its kernel says. Filled by launch.c, which includes this for the rows. */
+ * columns, a partition of these) its kernel says. launch.c fills it; variants.h includes this for the rows. */
 
 struct scan_entry {
     ulong first[3];  /* number of its first work item in the launch (of kernels for GPUs: work-group), */
