@@ -383,13 +383,20 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
 
 enum {
     PUSHERS = 3,
-    PUSHES = 2000
+    PUSHES = 2000,
+    MOST_UNDER_WAY = 200 /* of which a fortieth are long: they all fit the budget */
 };
+
+static atomic_int under_way; /* pushed, and not released yet */
 
 static void *push_many(void *argument)
 {
     struct fake_server *fakes = argument;
     for (int i = 0; i < PUSHES; i++) {
+        while (atomic_load(&under_way) >= MOST_UNDER_WAY) {
+            fake_pause();
+        }
+        (void)atomic_fetch_add(&under_way, 1);
         struct request *request =
             fake_tensor(fakes, i % 3 == 0 ? DTYPE_F32 : DTYPE_I64, i % 40 == 0 ? 300000 : 16);
         atomic_store(&request->cancelled, i % 31 == 0);
@@ -413,7 +420,7 @@ static void *misbehave(void *argument)
     for (unsigned i = 0; !atomic_load(stop); i++) {
         size_t device = i % 3; /* the fourth always works */
         atomic_store(&fake.mode[device], (int)(i * 7 % 5));
-        long ms = i % 8 == 4 ? 80 : 7; /* long enough to count as hung, or not */
+        long ms = i % 8 == 4 ? 300 : 7; /* long enough to count as hung, or not */
         (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
         atomic_store(&fake.mode[device], FAKE_WORKS);
     }
@@ -444,6 +451,7 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
         const struct metrics_request ended = request_figures(request);
         metrics_request(fakes.server.metrics, &ended);
         fake_release(&fakes, request);
+        (void)atomic_fetch_sub(&under_way, 1);
     }
     atomic_store(&stop, true);
     pthread_join(trouble, NULL);
