@@ -99,8 +99,9 @@ static uint64_t divide_lookback(const struct scan_piece *piece,
     return settle_tiles(piece, entry);
 }
 
-/* What the pieces with a spine, which come first, have together. */
+/* A launch, and what the pieces with a spine, which come first, have together. */
 struct spines {
+    struct launch_table table;
     cl_uint pieces;
     uint64_t groups; /* work-groups */
     uint64_t blocks;
@@ -112,15 +113,16 @@ struct spines {
 
 /* The table of a launch, with the places of `pieces` of them in scratch memory. */
 static enum status fill_spines(struct launcher *launcher, const struct scan_group *group,
-                               scan_divide *divide, size_t pieces, struct launch_table *table,
-                               struct spines *spines, struct error *err)
+                               scan_divide *divide, size_t pieces, struct spines *spines,
+                               struct error *err)
 {
     const struct scan_division division = {.group = group};
+    struct launch_table *table = &spines->table;
+    *spines = (struct spines){.pieces = (cl_uint)pieces};
     enum status status = launcher_fill_table(launcher, &division, divide, table, err);
     if (status != STATUS_OK) {
         return status;
     }
-    *spines = (struct spines){.pieces = (cl_uint)pieces};
     for (size_t i = 0; i < pieces; i++) {
         struct scan_entry *row = &table->rows[i];
         row->first[BY_SUPERBLOCK] = spines->superblocks;
@@ -163,11 +165,11 @@ static enum status grow_scratch(const struct opencl *device, struct scratch *scr
 
 /* The sums that lines get from outside their tile: of blocks, of superblocks, of lines. */
 static enum status enqueue_spines(struct launcher *launcher, const struct scan_group *group,
-                                  const cl_kernel *kernels, const struct launch_table *table,
-                                  const struct spines *spines, uint32_t *launches,
-                                  struct error *err)
+                                  const cl_kernel *kernels, const struct spines *spines,
+                                  uint32_t *launches, struct error *err)
 {
     const struct opencl *device = launcher->device;
+    const struct launch_table *table = &spines->table;
     enum status status = grow_scratch(device, &launcher->blocks, spines->block_bytes, err);
     if (status == STATUS_OK) {
         status = grow_scratch(device, &launcher->superblocks, spines->superblock_bytes, err);
@@ -205,15 +207,14 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_group 
                              struct error *err)
 {
     const cl_kernel *kernels = NULL;
-    struct launch_table table = {0};
     struct spines spines;
     enum status status =
         programs_find(launcher->programs, SCAN_VARIANT_GPU, type, &kernels, err);
     if (status == STATUS_OK) {
-        status = fill_spines(launcher, group, divide_tiles, spined, &table, &spines, err);
+        status = fill_spines(launcher, group, divide_tiles, spined, &spines, err);
     }
     if (status == STATUS_OK && spined > 0) {
-        status = enqueue_spines(launcher, group, kernels, &table, &spines, launches, err);
+        status = enqueue_spines(launcher, group, kernels, &spines, launches, err);
     }
     if (status != STATUS_OK) {
         return status;
@@ -221,14 +222,14 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_group 
     const struct opencl_arg args[] = {
         OPENCL_ARG(group->in),
         OPENCL_ARG(group->out),
-        OPENCL_ARG(table.mem),
-        OPENCL_ARG(table.entry_at),
-        OPENCL_ARG(table.entry_count),
+        OPENCL_ARG(spines.table.mem),
+        OPENCL_ARG(spines.table.entry_at),
+        OPENCL_ARG(spines.table.entry_count),
         OPENCL_ARG(launcher->blocks.mem),
         OPENCL_ARG(launcher->superblocks.mem),
     };
     const struct opencl_launch launch = {kernels[SCAN_KERNEL_GPU_SCAN], args, ARRAY_COUNT(args),
-                                         table.items * LANES, LANES};
+                                         spines.table.items * LANES, LANES};
     return opencl_enqueue(launcher->device, &launch, launches, err);
 }
 
@@ -239,13 +240,11 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
 {
     const struct opencl *device = launcher->device;
     const cl_kernel *kernels = NULL;
-    struct launch_table table = {0};
-    struct spines spines = {0};
+    struct spines spines = {.pieces = 0};
     enum status status =
         programs_find(launcher->programs, SCAN_VARIANT_LOOKBACK, type, &kernels, err);
     if (status == STATUS_OK) {
-        status =
-            fill_spines(launcher, group, divide_lookback, group->count, &table, &spines, err);
+        status = fill_spines(launcher, group, divide_lookback, group->count, &spines, err);
     }
     const cl_ulong anchors_at = spines.blocks;
     const cl_ulong totals_at = anchors_at + spines.superblocks;
@@ -260,13 +259,17 @@ static enum status run_lookback(struct launcher *launcher, const struct scan_gro
         return status;
     }
     const struct opencl_arg args[] = {
-        OPENCL_ARG(group->in),         OPENCL_ARG(group->out),
-        OPENCL_ARG(table.mem),         OPENCL_ARG(table.entry_at),
-        OPENCL_ARG(table.entry_count), OPENCL_ARG(anchors_at),
-        OPENCL_ARG(totals_at),         OPENCL_ARG(launcher->lookback.mem),
+        OPENCL_ARG(group->in),
+        OPENCL_ARG(group->out),
+        OPENCL_ARG(spines.table.mem),
+        OPENCL_ARG(spines.table.entry_at),
+        OPENCL_ARG(spines.table.entry_count),
+        OPENCL_ARG(anchors_at),
+        OPENCL_ARG(totals_at),
+        OPENCL_ARG(launcher->lookback.mem),
     };
     const struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args),
-                                         table.items * LANES, LANES};
+                                         spines.table.items * LANES, LANES};
     return opencl_enqueue(device, &launch, launches, err);
 }
 

@@ -67,17 +67,57 @@ void cl_fault_reread(void);               /* before a device is opened and befor
 #define CL_FAULTY(call) \
     ((cl_fault_code = cl_fault_next()) != CL_SUCCESS ? cl_fault_code : (call))
 #else
-#define AID(device, name)                             0
-#define CL_FAULTY(call)                               (call)
-#define scan_aids_apply(device, err)                  STATUS_OK
-#define scan_aids_choose(device, piece, variant, err) STATUS_OK
-#define scan_aids_generic(device)                     false
-#define cl_fault_next()                               CL_SUCCESS
-#define cl_fault_build(options)                       false
-#define cl_fault_selftest()                           false
-#define cl_fault_lookback()                           false
-#define cl_fault_hang()                               (void)0
-#define cl_fault_reread()                             (void)0
+#define AID(device, name) 0
+#define CL_FAULTY(call)   (call)
+
+static inline enum status scan_aids_apply(struct opencl *device, struct error *err)
+{
+    (void)device;
+    (void)err;
+    return STATUS_OK;
+}
+
+static inline enum status
+scan_aids_choose(const struct opencl *device, const struct scan_piece *piece,
+                 /* NOLINTNEXTLINE(readability-non-const-parameter): tests write to it */
+                 int *variant, struct error *err)
+{
+    (void)device;
+    (void)piece;
+    (void)variant;
+    (void)err;
+    return STATUS_OK;
+}
+
+static inline bool scan_aids_generic(const struct opencl *device)
+{
+    (void)device;
+    return false;
+}
+
+static inline cl_int cl_fault_next(void)
+{
+    return CL_SUCCESS;
+}
+
+static inline bool cl_fault_build(const char *options)
+{
+    (void)options;
+    return false;
+}
+
+static inline bool cl_fault_selftest(void)
+{
+    return false;
+}
+
+static inline bool cl_fault_lookback(void)
+{
+    return false;
+}
+
+static inline void cl_fault_hang(void) {}
+static inline void cl_fault_reread(void) {}
 #endif
 
 #endif
