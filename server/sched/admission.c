@@ -493,7 +493,7 @@ void admission_close(struct admission *admission)
         leave_line(admission, &cursor, &chain);
     }
     MUST(pthread_mutex_unlock(&admission->lock));
-    completion_fail(chain.first, STATUS_DRAINING, "the server is shutting down");
+    completion_fail(chain.first, STATUS_DRAINING, "the service is shutting down");
 }
 
 void admission_stats(struct admission *admission, struct admission_stats *out)

@@ -406,11 +406,6 @@ uint64_t codec_pool_sweep(struct codec_pool *pool, uint64_t now_ns)
     return earliest;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Bytes of text that go before one of so many bytes of this client and priority, on all threads
  * together. Thread: a holder of the lock. */
 static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *client,
@@ -425,7 +420,7 @@ static uint64_t bytes_ahead(const struct codec_pool *pool, const struct client *
     if (__builtin_mul_overflow(turn, line->flows, &all)) {
         all = UINT64_MAX;
     }
-    uint64_t ahead = smaller(high ? line->high_cost : line->cost, all);
+    uint64_t ahead = smaller_of(high ? line->high_cost : line->cost, all);
     ahead += (high ? ahead / FAIR_AHEAD : 0) + pool->begun[kind] / 2;
     bool shared = false; /* with other classes: they get a share of each thread */
     for (int c = 0; c < CLASS_COUNT; c++) {

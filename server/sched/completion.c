@@ -63,15 +63,15 @@ void completion_post(struct completion *completion, struct request *first)
 
 void completion_fail(struct request *first, enum status status, const char *format, ...)
 {
-    char detail[sizeof first->error.detail];
+    struct error said = ERROR_INIT;
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(detail, sizeof detail, format, args);
+    (void)vsnprintf(said.detail, sizeof said.detail, format, args);
     va_end(args);
     while (first != NULL) {
         struct request *next = first->next;
         first->next = NULL;
-        (void)error_set(&first->error, status, "%s", detail);
+        (void)error_set(&first->error, status, "%s", said.detail);
         first->times.finished = clock_now_ns();
         completion_post(first->completion, first);
         first = next;

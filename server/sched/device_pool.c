@@ -269,7 +269,9 @@ static enum status build_pool(const struct worker_plan *plan,
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         size_t workers = !chosen[i] ? 0 : infos[i].built_in ? 2 : 1;
         for (size_t j = 0; j < workers && status == STATUS_OK; j++) {
-            status = worker_init(&pool->workers[pool->count], &pool->plan, i, &infos[i], err);
+            struct worker *worker = &pool->workers[pool->count];
+            status = worker_init(worker, &pool->plan, i, &infos[i], err);
+            worker->first = j == 0;
             pool->count += status == STATUS_OK;
         }
         pool->device_count += chosen[i];

@@ -143,7 +143,7 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
     enum status status = STATUS_OK;
     bool many = false;
     if (queue->closed) {
-        status = error_set(err, STATUS_DRAINING, "the server is shutting down");
+        status = error_set(err, STATUS_DRAINING, "the service is shutting down");
     } else if (!atomic_load_explicit(&queue->usable, memory_order_relaxed)) {
         status = no_device(err);
     } else {

@@ -480,10 +480,11 @@ static bool open_device(struct worker *worker)
     set_state(worker, DEVICE_READY, NULL);
     plan->changed(plan->pool); /* whoever reads the state finds the work divided */
     MUST(pthread_mutex_unlock(&worker->lock));
-    log_message(
-        log_of(worker), LOG_INFO, "device %zu (%s, %s) is ready after %llu ms; look-back: %s",
-        worker->number, worker->info.name, worker->info.platform,
-        (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS), worker->stats.lookback);
+    log_message(log_of(worker), worker->first ? LOG_INFO : LOG_DEBUG,
+                "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
+                worker->info.name, worker->info.platform,
+                (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS),
+                worker->stats.lookback);
     return true;
 }
 

@@ -59,6 +59,7 @@ struct worker {
     unsigned magic;
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* of the device */
+    bool first;                     /* of its device: says in the log that this is ready */
     atomic_int takes; /* enum batcher_taker: BATCHER_BOTH, unless another worker of the device
                        * takes the rest; written by the pool */
     struct batcher_options batching; /* the plan's, with takes */
