@@ -218,8 +218,8 @@ static uint64_t partition_bytes(const struct scan_division *division)
 }
 
 /* With elements of 8 bytes one thread comes close to memory's speed, and of strips wider than a
- * set of columns the partitions cost too much; but converting and rounding 16-bit floats takes longer than
- * memory. */
+ * set of columns the partitions cost too much; but converting and rounding 16-bit floats takes
+ * longer than memory. */
 static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
 {
     const struct dtype_info *info = dtype_info(piece->plan->dtype);
@@ -245,8 +245,8 @@ static uint64_t partition_length(const struct scan_piece *piece, uint64_t column
     return partition < length ? partition : length;
 }
 
-/* Cut strips of `columns` lines into partitions of `partition` elements, one in as many as there are
- * threads for a strip longer than the others (chain.cl). */
+/* Cut strips of `columns` lines into partitions of `partition` elements, one in as many as
+ * there are threads for a strip longer than the others (chain.cl). */
 static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t partition,
                       const struct scan_division *division, struct scan_entry *entry)
 {

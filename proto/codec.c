@@ -1,5 +1,5 @@
-/* The head of an answer, whatever the dialect: in memory that the caller has for it, if it fits, else
- * in its own. Possible failure: no memory, which leaves the answer without a head. */
+/* The head of an answer, whatever the dialect: in memory that the caller has for it, if it
+ * fits, else in its own. Possible failure: no memory, which leaves the answer without a head. */
 #include "proto/codec.h"
 
 #include <stdlib.h>

@@ -6,11 +6,11 @@
  * DRAINING: /readyz is 503 and every answer says `Connection: close`, at once, but whoever
  * comes is served, for --drain-delay-ms: a balancer needs that long to look elsewhere. Nobody
  * waits for a balancer after SIGINT (a person at a keyboard), nor where no connection has been
- * open for half a minute (a balancer's health checks would have been).
- * CLOSING: no new connection begins. Those that have begun, in the backlog too, are accepted
- * and answered, for up to --drain-timeout-s, then exit 0. What is idle is closed after some
- * hundred milliseconds (http/deadlines.c). A second signal, or the timeout, ends the run at once with
- * exit 1. SIGHUP, SIGPIPE and SIGXFSZ (a log file that has reached its limit) are ignored. */
+ * open for half a minute (a balancer's health checks would have been). CLOSING: no new
+ * connection begins. Those that have begun, in the backlog too, are accepted and answered, for
+ * up to --drain-timeout-s, then exit 0. What is idle is closed after some hundred milliseconds
+ * (http/deadlines.c). A second signal, or the timeout, ends the run at once with exit 1.
+ * SIGHUP, SIGPIPE and SIGXFSZ (a log file that has reached its limit) are ignored. */
 #ifndef TALLY_SERVER_SERVICE_H
 #define TALLY_SERVER_SERVICE_H
 

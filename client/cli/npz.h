@@ -1,6 +1,6 @@
-/* One array of an NPZ file, as numpy.savez and savez_compressed write them: a ZIP archive with a
- * member NAME.npy for each array. A stored member is a part of the file, and read as one; a deflated
- * one is a stream, whose CRC-32 is checked at its end.
+/* One array of an NPZ file, as numpy.savez and savez_compressed write them: a ZIP archive with
+ * a member NAME.npy for each array. A stored member is a part of the file, and read as one; a
+ * deflated one is a stream, whose CRC-32 is checked at its end.
  *
  * Possible failures: an archive without that array, or with several and none named (the names are
  * listed), damaged, encrypted or packed otherwise is EXIT_USAGE; a read that fails, and a member

@@ -1,5 +1,6 @@
 /* Lines are converted straight from what was read to elements: the service's own reader takes a
- * number (proto/json/number_text.h), and what it does not take is spelled as JSON and read again. */
+ * number (proto/json/number_text.h), and what it does not take is spelled as JSON and read
+ * again. */
 #include "client/cli/text_reader.h"
 
 #include "client/cli/terminal.h"

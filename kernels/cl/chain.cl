@@ -1,6 +1,6 @@
-/* Long lines shared by work-items, on a CPU: a line (or a strip of them, side by side) is cut into
- * partitions, whole blocks each, small enough for a core's L2 cache. A partition whose sums before it are
- * there when its work item begins is scanned at once: the work item
+/* Long lines shared by work-items, on a CPU: a line (or a strip of them, side by side) is cut
+ * into partitions, whole blocks each, small enough for a core's L2 cache. A partition whose
+ * sums before it are there when its work item begins is scanned at once: the work item
  *
  *   1. says that the partition is underway,
  *   2. scans its blocks, and publishes the sums after it.
@@ -12,20 +12,20 @@
  *      other, as docs/design/numerics.md orders them, and publishes the sums after it,
  *   3. scans its blocks (reading the cache) from the sums before it.
  *
- * Adding up is what partitions cost more than a whole line. So each partition that leads a wave of as many
- * as there are threads is waited for and scanned at once, and longer than the others, by as much
- * as they take to be added up meanwhile:
+ * Adding up is what partitions cost more than a whole line. So each partition that leads a wave
+ * of as many as there are threads is waited for and scanned at once, and longer than the
+ * others, by as much as they take to be added up meanwhile:
  *
  *      one thread      |     scan 0    |     scan 2    |     scan 4    |
  *      another         |add up 1| scan 1 |add up 3| scan 3 |add up 5|
  *
  * A work item's number is a ticket that it takes when it runs, so the partition it waits for is
- * held by one that runs already: no assumption about the order of work-groups. Its thread may be
- * put aside by the system all the same, for long: then whoever waits adds up the missing partitions
- * himself. Their input is still there, for a partition is overwritten, if in place, by its own work item,
- * and only after the sums after it were published: what was added up before they were is right.
- * Or after it was underway: such a partition can only be waited for, as a line on one thread would
- * have to be.
+ * held by one that runs already: no assumption about the order of work-groups. Its thread may
+ * be put aside by the system all the same, for long: then whoever waits adds up the missing
+ * partitions himself. Their input is still there, for a partition is overwritten, if in place,
+ * by its own work item, and only after the sums after it were published: what was added up
+ * before they were is right. Or after it was underway: such a partition can only be waited for,
+ * as a line on one thread would have to be.
  *
  * In the launch's table, zero when the launch starts: a row of words of which the first counts
  * tickets, then for each line or strip a state for each partition: whether the sums before it are
@@ -142,8 +142,8 @@ INLINE bool chain_underway(const struct chain *c, ulong partition)
     return ((volatile __global const uint *)chain_state(c, partition))[1] != 0;
 }
 
-/* Wait for the sums before a partition, for a while; returns the last partition, up to this one, that has
- * them. The first always has. */
+/* Wait for the sums before a partition, for a while; returns the last partition, up to this
+ * one, that has them. The first always has. */
 INLINE ulong chain_wait(const struct chain *c, ulong partition)
 {
     for (uint i = 0; i < CHAIN_SPINS && !chain_ready(c, partition); i++) {
@@ -156,8 +156,8 @@ INLINE ulong chain_wait(const struct chain *c, ulong partition)
     return partition;
 }
 
-/* Are the sums after a partition there, though they were not before? Waits for them if it is underway.
- * What was added up of the partition until now is right if not. */
+/* Are the sums after a partition there, though they were not before? Waits for them if it is
+ * underway. What was added up of the partition until now is right if not. */
 INLINE bool chain_passed(const struct chain *c, ulong partition)
 {
     mem_fence(CLK_GLOBAL_MEM_FENCE);
@@ -167,8 +167,9 @@ INLINE bool chain_passed(const struct chain *c, ulong partition)
     return chain_ready(c, partition + 1);
 }
 
-/* The sums after a line go where those before it are: wait until its first partition has taken them. Its work item
- * runs, but may have been put aside before it did. Who takes them later goes by the states. */
+/* The sums after a line go where those before it are: wait until its first partition has taken
+ * them. Its work item runs, but may have been put aside before it did. Who takes them later
+ * goes by the states. */
 INLINE void chain_settle(const struct chain *c)
 {
     while (!chain_underway(c, 0)) {
@@ -188,8 +189,8 @@ struct sums {
     bool turned; /* the last line comes first */
 };
 
-/* Where these sums are kept between launches, in the carry planes, and between partitions, in a state:
- * S of each line, and `plane` further B. */
+/* Where these sums are kept between launches, in the carry planes, and between partitions, in a
+ * state: S of each line, and `plane` further B. */
 CALLED void sums_read(struct sums *s, volatile __global const acc_t *from, ulong plane)
 {
     for (uint i = 0; i < s->lines; i++) {
@@ -252,8 +253,8 @@ CALLED void sums_pass(struct sums *s, const lane_t *totals, ulong length)
     }
 }
 
-/* From the sums before the lines, *s, to those before a partition of them. A partition that is not scanned
- * at once is added up, and the sums after it are published. */
+/* From the sums before the lines, *s, to those before a partition of them. A partition that is
+ * not scanned at once is added up, and the sums after it are published. */
 CALLED void partition_sums(const struct chain *c, const struct lines *l,
                            const struct partition *p, struct sums *s)
 {

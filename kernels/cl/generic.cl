@@ -1,7 +1,7 @@
 /* Any layout: a work-item walks some lines, mostly one, group by group in the association of
- * docs/design/numerics.md. No barriers, no local memory. A launch is a table of pieces with their lines
- * numbered through, so that one launch runs many small requests, each with its own shape and
- * flags. In place is fine: a group is read before it is written. */
+ * docs/design/numerics.md. No barriers, no local memory. A launch is a table of pieces with
+ * their lines numbered through, so that one launch runs many small requests, each with its own
+ * shape and flags. In place is fine: a group is read before it is written. */
 
 #define GROUP            8
 #define GROUPS_PER_BLOCK 32

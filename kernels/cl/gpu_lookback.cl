@@ -1,6 +1,7 @@
 /* Long contiguous lines in one pass: one read, one write, one launch (decoupled look-back with
- * decoupled fallback). Bits as everywhere: every sum below is in docs/design/numerics.md's fixed order,
- * so what work-groups find of each other decides how soon they know a sum, never what it is.
+ * decoupled fallback). Bits as everywhere: every sum below is in docs/design/numerics.md's
+ * fixed order, so what work-groups find of each other decides how soon they know a sum, never
+ * what it is.
  *
  * Tiles are taken by ticket. A tile is some blocks of one superblock:
  *

@@ -6,9 +6,10 @@
  *   gpu_lines        superblock totals -> S[s] in place
  *   gpu_scan         S, B and the tile's own elements -> outputs   reads and writes it once
  *
- * Lines that fit one tile (2048 elements) need gpu_scan alone: one read, one write. Longer ones, and
- * pieces of a line that carry sums in or out, cost a second read (reduce-then-scan); no work-group
- * ever waits for another, and the association is docs/design/numerics.md's by construction.
+ * Lines that fit one tile (2048 elements) need gpu_scan alone: one read, one write. Longer
+ * ones, and pieces of a line that carry sums in or out, cost a second read (reduce-then-scan);
+ * no work-group ever waits for another, and the association is docs/design/numerics.md's by
+ * construction.
  *
  * A tile is LANES groups. Lanes of a work-group are spread over lines and groups by two divisors,
  * so that lanes next to each other touch addresses next to each other: along the line where the

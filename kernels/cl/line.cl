@@ -1,11 +1,13 @@
-/* Lines one by one: contiguous ones (scan_rows), or with -DSTEPS such with any steps between elements,
- * 0 among them, which are moved one by one (scan_steps). A work-item takes some whole lines, or a partition of
- * one (chain.cl), and walks along each: four groups are in flight at once,
+/* Lines one by one: contiguous ones (scan_rows), or with -DSTEPS such with any steps between
+ * elements, 0 among them, which are moved one by one (scan_steps). A work-item takes some whole
+ * lines, or a partition of one (chain.cl), and walks along each: four groups are in flight at
+ * once,
  *
  *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
  *
  * the sums of groups, blocks and superblocks are chains of one addition each. Wide sums of narrow
- * elements go by quads instead (below). In place is fine: groups are read before they are written. */
+ * elements go by quads instead (below). In place is fine: groups are read before they are
+ * written. */
 #if defined(STEPS)
 #define KERNEL_NAME scan_steps
 #else
@@ -16,12 +18,12 @@
 #define STEP   (FLIGHT * GROUP)
 
 /* ---- quads ----
- * Four groups of a line side by side in the lanes of vectors: vector i holds element i of each group,
- * so that the network of docs/design/numerics.md takes 17 vertical additions for four groups and no shuffle.
- * Shuffles are spent on transposing elements instead, eight at a time before they are widened and
- * after they are rounded, within 128 bits, of which the hardware does more at a time than of those
- * across. For sums in two vectors of four and elements narrower than they: others would be transposed
- * at twice the cost (docs/design/kernels.md). */
+ * Four groups of a line side by side in the lanes of vectors: vector i holds element i of each
+ * group, so that the network of docs/design/numerics.md takes 17 vertical additions for four
+ * groups and no shuffle. Shuffles are spent on transposing elements instead, eight at a time
+ * before they are widened and after they are rounded, within 128 bits, of which the hardware
+ * does more at a time than of those across. For sums in two vectors of four and elements
+ * narrower than they: others would be transposed at twice the cost (docs/design/kernels.md). */
 #if WIDTH == 4 && !defined(QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
 #define QUADS(line) true /* does this line go by quads? */
 #endif
@@ -435,7 +437,8 @@ INLINE void line_scan(const struct lines *l, struct line_sums *s)
 #define TOTALS 1
 #else
 #define TOTALS WIDTH /* the blocks lie in the lanes */
-/* Sums of neighbours in 128 bits, and of these: the hardware does more shuffles within than across. */
+/* Sums of neighbours in 128 bits, and of these: the hardware does more shuffles within than
+ * across. */
 #if WIDTH == 4
 #define ADD_PAIRS(a, b)                                \
     PLUS(__builtin_shufflevector(a, b, 0, 4, 2, 6),    \
@@ -452,7 +455,8 @@ INLINE void line_scan(const struct lines *l, struct line_sums *s)
          __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15))
 #endif
 
-/* The totals of groups that begin `pitch` elements apart, the first at element k: lane i that of group i. */
+/* The totals of groups that begin `pitch` elements apart, the first at element k: lane i that
+ * of group i. */
 INLINE vec_t groups_total(const struct lines *l, ulong k, ulong pitch)
 {
 #if defined(QUADS)

@@ -1,15 +1,17 @@
-/* Few lines side by side: INNER (1 to 7) columns without gaps, of any length, and rows shorter than a
- * block (INNER 1). Vectors run along memory whatever INNER is, so no lane is idle: a group is INNER *
- * GROUP cells, the strides of its network are multiples of INNER, and sums repeat with period INNER in
- * the lanes. INNER is known when this is compiled, because shuffles want literals.
+/* Few lines side by side: INNER (1 to 7) columns without gaps, of any length, and rows shorter
+ * than a block (INNER 1). Vectors run along memory whatever INNER is, so no lane is idle: a
+ * group is INNER * GROUP cells, the strides of its network are multiples of INNER, and sums
+ * repeat with period INNER in the lanes. INNER is known when this is compiled, because shuffles
+ * want literals.
  *
  *      INNER 3, vectors of 4, group of 8:    a0 b0 c0 a1 | b1 c1 a2 b2 | c2 ... c7
  *
- * Some columns' lines are a set: one run of memory. A work-item takes some sets, or a partition of one
- * (chain.cl). Groups are loaded whole, also where a set ends: what lies behind it reaches only results
- * behind it. Those are stored as well, into a private buffer, where the next set overwrites them; whole
- * sets, or blocks of one, go from there to memory. Backwards, all of memory runs backwards, columns too.
- * In place is fine: cells are read before the buffer that they went through is written out. */
+ * Some columns' lines are a set: one run of memory. A work-item takes some sets, or a partition
+ * of one (chain.cl). Groups are loaded whole, also where a set ends: what lies behind it
+ * reaches only results behind it. Those are stored as well, into a private buffer, where the
+ * next set overwrites them; whole sets, or blocks of one, go from there to memory. Backwards,
+ * all of memory runs backwards, columns too. In place is fine: cells are read before the buffer
+ * that they went through is written out. */
 #define KERNEL_NAME scan_narrow
 
 #define VECTORS     (INNER * VECS)
@@ -282,9 +284,9 @@ INLINE void block_scan(const int kind, const struct lines *l, __global const ele
     } while (!(kind & SINGLE) && row < rows);
 }
 
-/* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. leaves: of sets that have at
- * most a block, and leave together; else of one, which leaves block by block. sums: before the sets, then
- * those after it. */
+/* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. leaves: of sets
+ * that have at most a block, and leave together; else of one, which leaves block by block.
+ * sums: before the sets, then those after it. */
 INLINE void sets_scan(const int kind, const struct lines *lines, const struct partition *p,
                       ulong from, uint count, bool leaves, uint block, struct set_sums *sums,
                       elem_t *stage)
@@ -398,7 +400,8 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     struct partition partition = {0, 0, e->length, false, true};
     struct set_sums s = sums_init(l.exclusive);
     const ulong room = brief ? max(STAGE / (l.rows * INNER), 1UL) : 1;
-    /* sets whose last group may reach out of what may be read: at the end of memory, or at its beginning */
+    /* sets whose last group may reach out of what may be read: at the end of memory, or at its
+     * beginning */
     const ulong edge = min(l.in_pitch > 0 ? (CELLS + l.in_pitch - 1) / l.in_pitch : sets, sets);
     while (begin < end) {
         const ulong inside =

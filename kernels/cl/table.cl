@@ -1,6 +1,7 @@
-/* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch runs
- * work items, numbered through all its pieces: what a work item is (a line, some lines, a strip of
- * columns, a partition of these) its kernel says. launch.c fills it; variants.h includes this for the rows. */
+/* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch
+ * runs work items, numbered through all its pieces: what a work item is (a line, some lines, a
+ * strip of columns, a partition of these) its kernel says. launch.c fills it; variants.h
+ * includes this for the rows. */
 
 struct scan_entry {
     ulong first[3];  /* number of its first work item in the launch (of kernels for GPUs: work-group), */
@@ -53,8 +54,8 @@ struct scan_entry {
 #define ENTRY_SPINE     64 /* GPUs: sums of blocks and superblocks exist: more than one tile, or a carry */
 
 #if defined(__OPENCL_C_VERSION__)
-/* The entry that a work item (superblock, line) of the launch belongs to: the last that begins at or
- * before it. *own: its number in the entry. */
+/* The entry that a work item (superblock, line) of the launch belongs to: the last that begins
+ * at or before it. *own: its number in the entry. */
 static inline __global const struct scan_entry *find_entry(__global const ulong *table, ulong entry_at,
                                                            uint count, uint by, ulong number,
                                                            index_t *own)

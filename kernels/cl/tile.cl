@@ -1,5 +1,6 @@
-/* Lines side by side in the lanes of vectors: a vector is a row, one element of each of GROUP lines, and
- * the group network of docs/design/numerics.md runs between vectors, eight rows at a time, without a shuffle:
+/* Lines side by side in the lanes of vectors: a vector is a row, one element of each of GROUP
+ * lines, and the group network of docs/design/numerics.md runs between vectors, eight rows at a
+ * time, without a shuffle:
  *
  *              line 0  line 1  line 2 ...             down the axis:
  *      row 0      x       x       x      a vector     rows 0-7 | rows 8-15 | ...
@@ -13,9 +14,10 @@
  *      scan_permuted, -DPERMUTED     the same, where one dimension is contiguous on the input, another one on the
  *                                   output, the axis on neither: squares of these two dimensions
  *
- * Rows that come through no buffer stay in registers. In place is fine, rows are read before they are
- * written; -DPERMUTED is never in place. A work item is a strip of columns of one outer index, or a partition of
- * it (chain.cl); some lines of -DTRANSPOSED and -DGATHER; some squares. */
+ * Rows that come through no buffer stay in registers. In place is fine, rows are read before
+ * they are written; -DPERMUTED is never in place. A work item is a strip of columns of one
+ * outer index, or a partition of it (chain.cl); some lines of -DTRANSPOSED and -DGATHER; some
+ * squares. */
 #if defined(TRANSPOSED)
 #define KERNEL_NAME scan_transposed
 #elif defined(PERMUTED)
@@ -78,8 +80,8 @@ INLINE group_t group_add(group_t a, group_t b)
     return a;
 }
 
-/* Their network. Sums that are exact in any order are chained instead: those of integers, and of eight
- * float16 numbers in float64 (docs/design/numerics.md). */
+/* Their network. Sums that are exact in any order are chained instead: those of integers, and
+ * of eight float16 numbers in float64 (docs/design/numerics.md). */
 INLINE void rows_network(group_t v[ROWS])
 {
 #if defined(ACC_INT) || (defined(ELEM_F16) && defined(ACC_F64))
@@ -252,8 +254,8 @@ INLINE void rows_turn(group_t v[ROWS])
     }
 }
 
-/* Squares at the lines' end are read whole, also beyond it: what is read there only reaches positions
- * that are not stored. */
+/* Squares at the lines' end are read whole, also beyond it: what is read there only reaches
+ * positions that are not stored. */
 INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
 {
     side_t x[SIDE];
@@ -302,8 +304,8 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
     }
 }
 
-/* As much of the next eight lines, in order of memory: of several lines in a page the hardware does not
- * see that each is walked. */
+/* As much of the next eight lines, in order of memory: of several lines in a page the hardware
+ * does not see that each is walked. */
 INLINE void rows_ask(const struct lines *l, ulong row, uint column)
 {
 #pragma unroll
@@ -368,8 +370,8 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
 #if defined(COLUMNS)
 #define FAR_BYTES 128 /* between rows: from here on the hardware does not fetch the next ones by itself */
 
-/* Eight rows, into L2: in L1 they would drive out those that are scanned, all the more where rows are a power of
- * two apart and share its sets. */
+/* Eight rows, into L2: in L1 they would drive out those that are scanned, all the more where
+ * rows are a power of two apart and share its sets. */
 INLINE void rows_fetch(__global const elem_t *p, long step)
 {
 #pragma unroll
@@ -391,10 +393,11 @@ INLINE void rows_ask(const struct lines *l, ulong row, uint column)
     }
 }
 #elif defined(GATHER) || defined(PERMUTED)
-/* Cells that will be needed soon, in requests: what a tile has of a line or of a row, whichever is denser in
- * memory. The hardware does not see them coming: a tile is a few cache lines here and a few there. They are
- * asked for one by one, in between additions, and into L2: where lines are a power of two apart their
- * cells share a few sets of L1 and would drive each other out. */
+/* Cells that will be needed soon, in requests: what a tile has of a line or of a row, whichever
+ * is denser in memory. The hardware does not see them coming: a tile is a few cache lines here
+ * and a few there. They are asked for one by one, in between additions, and into L2: where
+ * lines are a power of two apart their cells share a few sets of L1 and would drive each other
+ * out. */
 struct ahead {
     __global const elem_t *row; /* of the next request, but for the line's offset */
     const struct line_set *line_set;
@@ -448,8 +451,8 @@ INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column
     rows_results(v, s, l->exclusive, block_ends, block_ends && end % (BLOCK * SUPER) == 0);
 }
 
-/* Scan the lines; sums: of each vector, and of an incomplete one. Columns go row by row, as they lie in
- * memory, others vector by vector, whose sums then stay in registers. */
+/* Scan the lines; sums: of each vector, and of an incomplete one. Columns go row by row, as
+ * they lie in memory, others vector by vector, whose sums then stay in registers. */
 INLINE void lines_scan(const struct lines *lines, struct column_sums *sums)
 {
     const struct lines own = *lines; /* a copy: its members stay in registers */
@@ -624,8 +627,8 @@ INLINE void packed_results(const int length, bool exclusive, group_t v[ROWS])
     }
 }
 
-/* Lines of 2 or 4 elements without gaps, `cells` of them from all->in and all->out on, the lowest: several in each row
- * of a square. */
+/* Lines of 2 or 4 elements without gaps, `cells` of them from all->in and all->out on, the
+ * lowest: several in each row of a square. */
 INLINE void packed_scan(const int length, const bool backwards, const struct lines *all, ulong cells)
 {
     const uint square = SIDE * SIDE;

@@ -1,6 +1,7 @@
-/* Tiles that go through a buffer in L1 (-DGATHER, -DPERMUTED; goes after tile.cl, which walks down them): elements
- * are gathered there line by line, scanned, and put back where they belong. While one tile is scanned the next is
- * asked for. A work-item takes some sets of lines; with -DPERMUTED squares of two dimensions. */
+/* Tiles that go through a buffer in L1 (-DGATHER, -DPERMUTED; goes after tile.cl, which walks
+ * down them): elements are gathered there line by line, scanned, and put back where they
+ * belong. While one tile is scanned the next is asked for. A work-item takes some sets of
+ * lines; with -DPERMUTED squares of two dimensions. */
 
 #if defined(PERMUTED)
 #define LANES (LINE * LINE)  /* lines of a tile: [permuted][inner] */

@@ -297,9 +297,9 @@ char *json_doc_dump(const json_t *value)
     return text;
 }
 
-/* The skeleton as jansson takes it: to an integer that may not fit into 64 bits, which it refuses, an
- * exponent makes no difference, but that it becomes a number of the other kind, and the field that
- * it is for can say what it expects. False: no memory. */
+/* The skeleton as jansson takes it: to an integer that may not fit into 64 bits, which it
+ * refuses, an exponent makes no difference, but that it becomes a number of the other kind, and
+ * the field that it is for can say what it expects. False: no memory. */
 static bool widen_integers(struct builder *builder)
 {
     enum {

@@ -3,9 +3,9 @@
  *
  *   make_openapi ROUTES SERVICE FRAGMENT... >openapi.json
  *
- * ROUTES is what server/http/list_routes.c prints: "tensor GET,POST /pattern/{} infer,admin", a line
- * each, with the scopes of which a token needs one.
- * SERVICE (service.json) and the fragments (NAME.openapi.json) are JSON; the keys of one file:
+ * ROUTES is what server/http/list_routes.c prints: "tensor GET,POST /pattern/{} infer,admin", a
+ * line each, with the scopes of which a token needs one. SERVICE (service.json) and the
+ * fragments (NAME.openapi.json) are JSON; the keys of one file:
  *
  *   tag          under which the operations of this file are listed
  *   operations   "GET /path/{name}": the operation, below
@@ -13,7 +13,8 @@
  *   document, securitySchemes, errors    of SERVICE alone: what the document begins with; how clients
  *                show who they are; the answers that are errors, by HTTP status
  *
- * All that stands in the document as it stands in a file, but for what would be said again and again:
+ * All that stands in the document as it stands in a file, but for what would be said again and
+ * again:
  *
  *   "#Name" where a schema may be         the schema of that name
  *   "description": ["one", "two"]         its lines, joined by blanks

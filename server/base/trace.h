@@ -36,7 +36,8 @@ void tracer_close(struct tracer *tracer);
 bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
 
 /* Ask once for a sampled request that has ended, before gathering what tracer_add() is to be told.
- * False: there is no room until the collector has taken more, and this one is counted as dropped. */
+ * False: there is no room until the collector has taken more, and this one is counted as
+ * dropped. */
 bool tracer_due(struct tracer *tracer);
 
 /* A sampled request that has ended. Strings are borrowed for the call; method, path, format, dtype

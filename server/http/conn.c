@@ -1,6 +1,6 @@
-/* The record of a connection, from MHD's first word of it to its last; an exchange that is an orphan
- * keeps it longer. How long a connection may take for what is deadlines.c's. Possible failure: no
- * memory, and MHD closes the connection. Thread: the loop. */
+/* The record of a connection, from MHD's first word of it to its last; an exchange that is an
+ * orphan keeps it longer. How long a connection may take for what is deadlines.c's. Possible
+ * failure: no memory, and MHD closes the connection. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"

@@ -18,9 +18,9 @@
  * are also long, for the sake of slow links; so while reservations of memory are refused, those who
  * hold some of it and hardly move give way, the slowest first.
  *
- * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only when
- * a request is whole. Then, and in all other cases, shutdown() makes MHD close the connection by its
- * own ways. */
+ * A slow sender gets a 408 written straight to its socket, or TLS session: MHD can answer only
+ * when a request is whole. Then, and in all other cases, shutdown() makes MHD close the
+ * connection by its own ways. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"

@@ -167,8 +167,9 @@ MUST_CHECK enum status exchange_find_route(struct exchange *exchange, const char
                                            struct error *err);
 MUST_CHECK enum status exchange_choose_codec(struct exchange *exchange, struct error *err);
 
-/* exchange_client.c: whose request it is, and whether it may begin: not while the service stops, the
- * queue is full, or its client has reached a limit (QUEUE_FULL, DRAINING, THROTTLED). */
+/* exchange_client.c: whose request it is, and whether it may begin: not while the service
+ * stops, the queue is full, or its client has reached a limit (QUEUE_FULL, DRAINING,
+ * THROTTLED). */
 MUST_CHECK enum status exchange_admit(struct exchange *exchange, struct error *err);
 /* Count the body for its client, as far as it is known how long it is or has come: `whole` bytes.
  * What is dropped after a refusal does not count, or Retry-After would not be true. */
@@ -188,9 +189,9 @@ void exchange_refuse(struct exchange *exchange);
 /* Queue the answer with MHD. False: it cannot be (out of memory): close the connection. */
 MUST_CHECK bool respond(struct exchange *exchange);
 
-/* Write a refusal straight to the socket, or the TLS session, while the client is still sending, and
- * close our side of the connection for writing. MHD has sent nothing of this exchange yet, so
- * nothing is mixed up. */
+/* Write a refusal straight to the socket, or the TLS session, while the client is still
+ * sending, and close our side of the connection for writing. MHD has sent nothing of this
+ * exchange yet, so nothing is mixed up. */
 void respond_early(struct exchange *exchange);
 
 /* ---- peek.c: what a client's socket says without reading or writing. Thread: any ---- */

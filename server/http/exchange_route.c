@@ -1,6 +1,6 @@
-/* What a request asks for, by its header: path, token, method, then the codec of its body and answer.
- * Possible failures: INVALID_REQUEST, UNAUTHORIZED, FORBIDDEN, THROTTLED (wrong tokens), NOT_FOUND,
- * METHOD_NOT_ALLOWED, UNSUPPORTED_MEDIA. Thread: the loop. */
+/* What a request asks for, by its header: path, token, method, then the codec of its body and
+ * answer. Possible failures: INVALID_REQUEST, UNAUTHORIZED, FORBIDDEN, THROTTLED (wrong
+ * tokens), NOT_FOUND, METHOD_NOT_ALLOWED, UNSUPPORTED_MEDIA. Thread: the loop. */
 #include "proto/models.h"
 #include "server/base/config.h"
 #include "server/http/exchange.h"

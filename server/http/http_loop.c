@@ -168,8 +168,8 @@ static void daemon_run_once(struct http_daemon *daemon)
     daemon->quiet_runs = daemon->progress ? 0 : daemon->quiet_runs + 1;
 }
 
-/* A run reads once from each connection, half a buffer at most. Where buffers are small, a body that
- * fills them has several runs, so that all bodies on the loop come at the same pace. */
+/* A run reads once from each connection, half a buffer at most. Where buffers are small, a body
+ * that fills them has several runs, so that all bodies on the loop come at the same pace. */
 static void daemon_run(struct http_daemon *daemon)
 {
     size_t runs = 0;

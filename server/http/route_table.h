@@ -1,7 +1,7 @@
 /* Every path that is answered, one row each: those of tensors, then those of pages
- * (server/pages/page_table.h); a path is looked for from the top. "{}" stands for one segment of a
- * path. Of a row come the route itself (routes.c) and its place in the OpenAPI document, whose build
- * fails while no fragment describes it (proto/openapi/make_openapi.c). */
+ * (server/pages/page_table.h); a path is looked for from the top. "{}" stands for one segment
+ * of a path. Of a row come the route itself (routes.c) and its place in the OpenAPI document,
+ * whose build fails while no fragment describes it (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_ROUTE_TABLE_H
 #define TALLY_SERVER_ROUTE_TABLE_H
 

@@ -1,6 +1,6 @@
-/* What a part, or a request for totals, comes to: how its lines are cut, and the bytes of what lies
- * beside the tensors. The one place where that is counted: part.c and part_totals.c follow it. Pure;
- * thread: any; nothing but lengths beyond 63 bits can go wrong. */
+/* What a part, or a request for totals, comes to: how its lines are cut, and the bytes of what
+ * lies beside the tensors. The one place where that is counted: part.c and part_totals.c follow
+ * it. Pure; thread: any; nothing but lengths beyond 63 bits can go wrong. */
 #ifndef TALLY_SERVER_PART_SIZES_H
 #define TALLY_SERVER_PART_SIZES_H
 

@@ -1,6 +1,6 @@
-/* Scans a large tensor in slices: while its body still arrives (docs/design/decisions/008), and when
- * it is complete, so that none holds a device for long while others wait, and none is scanned
- * to its end for a client that has left.
+/* Scans a large tensor in slices: while its body still arrives (docs/design/decisions/008), and
+ * when it is complete, so that none holds a device for long while others wait, and none is
+ * scanned to its end for a client that has left.
  *
  *      slab   | computed | with the slice in the queue or on a device | arriving ........... |
  *      owner    nobody     the slice                                    the loop writes here

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* The paths are relative to the top folder, where make runs; console.sh has made two of the files. */
+/* The paths are relative to the top folder, where make runs; console.sh has made two of the
+ * files. */
 #define EMBED(name, file) \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" file "\"\n.byte 0\n.popsection\n")
 EMBED(console_text, "server/pages/console.html");

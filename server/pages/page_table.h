@@ -1,6 +1,7 @@
-/* Every page and its paths, a row each. "{}" stands for one segment of a path. Of a row come the
- * declaration of its function (page.h), the route (server/http/routes.c) and its place in the OpenAPI
- * document, whose build fails while no fragment describes it (proto/openapi/make_openapi.c). */
+/* Every page and its paths, a row each. "{}" stands for one segment of a path. Of a row come
+ * the declaration of its function (page.h), the route (server/http/routes.c) and its place in
+ * the OpenAPI document, whose build fails while no fragment describes it
+ * (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_PAGE_TABLE_H
 #define TALLY_SERVER_PAGE_TABLE_H
 

@@ -280,8 +280,8 @@ struct codec_parallel codec_pool_parallel(struct codec_pool *pool,
 
 /* ---- threads ---- */
 
-/* Do something of the class that has this turn. False: there is nothing to do. Thread: one of the pool, a
- * holder of the lock, which is given up meanwhile. */
+/* Do something of the class that has this turn. False: there is nothing to do. Thread: one of
+ * the pool, a holder of the lock, which is given up meanwhile. */
 static bool take_turn(struct codec_pool *pool, enum work_class kind)
 {
     struct parallel_job *job = open_job(pool, kind);

@@ -415,7 +415,8 @@ static enum outcome run_once(struct worker *worker, struct request **rest)
     return OUTCOME_DONE;
 }
 
-/* Run the batch that the worker holds and hand every request on. False: the device is out of use. */
+/* Run the batch that the worker holds and hand every request on. False: the device is out of
+ * use. */
 static bool run_batch(struct worker *worker)
 {
     struct request *rest = NULL;

@@ -68,7 +68,8 @@ struct worker {
     bool started;
     _Atomic int state; /* enum device_state; written under lock */
 
-    /* Guards everything down to `Thread's own`. Taken before the locks of the pool and the queue. */
+    /* Guards everything down to `Thread's own`. Taken before the locks of the pool and the
+     * queue. */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* monotonic clock: stopping, exited */
     bool stopping;

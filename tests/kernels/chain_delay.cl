@@ -1,6 +1,6 @@
-/* Appended to types.cl in tests/kernels/test_scan_chain.c: work items of cut lines stop at their steps
- * at random, most not at all, some for about as long as others wait for them, a few for far
- * longer. */
+/* Appended to types.cl in tests/kernels/test_scan_chain.c: work items of cut lines stop at
+ * their steps at random, most not at all, some for about as long as others wait for them, a few
+ * for far longer. */
 static inline void chain_delay(ulong step)
 {
     ulong random = step;

@@ -3,8 +3,8 @@
  * grouping may change; ACC_ZERO is its identity on both sides, as -0.0 is of IEEE addition.
  *
  * Built for float64 (vectors of two vectors of four) and for int64, whose integer shortcuts are
- * switched off here (vectors of one vector of eight). Of the former, every second row goes by quads,
- * as narrow elements do. */
+ * switched off here (vectors of one vector of eight). Of the former, every second row goes by
+ * quads, as narrow elements do. */
 #if defined(ELEM_I64)
 #undef ELEM_I64
 #undef ACC_INT

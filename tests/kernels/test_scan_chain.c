@@ -1,6 +1,7 @@
-/* Lines cut into partitions, with work items that stop at random (chain_delay.cl) and more threads than
- * cores: whoever waits for a partition in vain adds it up himself, while its own work item may wake up
- * and overwrite it. Hundreds of launches end, each with the oracle's bytes. */
+/* Lines cut into partitions, with work items that stop at random (chain_delay.cl) and more
+ * threads than cores: whoever waits for a partition in vain adds it up himself, while its own
+ * work item may wake up and overwrite it. Hundreds of launches end, each with the oracle's
+ * bytes. */
 #include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"

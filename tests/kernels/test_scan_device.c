@@ -139,8 +139,9 @@ static void run_descs(struct scan_device *device, const struct scan_desc *descs,
 
 /* ---- tests ---- */
 
-/* GPU kernels compile for seconds, those of long lines above all: without --all these two types have
- * them. Every type goes through the tile that they share, and tests/matrix/run.sh has all of all. */
+/* GPU kernels compile for seconds, those of long lines above all: without --all these two types
+ * have them. Every type goes through the tile that they share, and tests/matrix/run.sh has all
+ * of all. */
 static bool usual_on(const struct scan_way *way, enum dtype dtype)
 {
     return scan_case_all || !way->options.gpu_kernels || dtype == DTYPE_F32 ||

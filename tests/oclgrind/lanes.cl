@@ -1,5 +1,5 @@
-/* With elementwise.h before it, the decision by a lane that nobody wrote must be reported, and those
- * by written lanes, after the same conversion and shuffles, must not. */
+/* With elementwise.h before it, the decision by a lane that nobody wrote must be reported, and
+ * those by written lanes, after the same conversion and shuffles, must not. */
 __kernel void lanes(__global int *out)
 {
     float cells[4];

@@ -1,4 +1,5 @@
-/* trace.h where the resolver hangs; what a collector gets is in tests/integration/test_traces.py. */
+/* trace.h where the resolver hangs; what a collector gets is in
+ * tests/integration/test_traces.py. */
 #include "server/base/trace.h"
 #include "tests/lib/unit.h"
 
