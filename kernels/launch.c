@@ -64,6 +64,7 @@ void launcher_destroy(struct launcher *launcher)
     table_deinit(&launcher->table);
     free(launcher->sorted);
     free(launcher->ways);
+    free(launcher->rows);
     free(launcher);
 }
 
@@ -158,13 +159,18 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
                                 struct error *err)
 {
     const struct scan_group *group = division->group;
-    size_t dims = 0;
+    struct scan_entry *rows = launcher->rows;
+    uint64_t first_item = 0;
     uint64_t states = 0; /* words */
+    size_t dims = 0;
     for (size_t i = 0; i < group->count; i++) {
-        struct scan_entry row = make_row(group, &group->pieces[i]);
-        const uint64_t items = divide(&group->pieces[i], division, &row);
-        dims += (size_t)group->pieces[i].plan->dims;
-        states += row.partitions > 1 ? items * row.state_words : 0;
+        rows[i] = make_row(group, &group->pieces[i]);
+        const uint64_t items = divide(&group->pieces[i], division, &rows[i]);
+        rows[i].first[BY_ITEM] = first_item;
+        rows[i].state = states;
+        first_item += items;
+        states += rows[i].partitions > 1 ? items * rows[i].state_words : 0;
+        dims += rows[i].dims;
     }
     const size_t dim_at = group->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
@@ -174,30 +180,21 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     if (status != STATUS_OK) {
         return status;
     }
-    struct scan_entry *row = (struct scan_entry *)(void *)range.host;
-    struct scan_dim *dim = (struct scan_dim *)(void *)(range.host + dim_at);
-    uint64_t first_item = 0;
-    uint64_t state = 0;
+    size_t at = dim_at;
     for (size_t i = 0; i < group->count; i++) {
-        const struct scan_plan *plan = group->pieces[i].plan;
-        row[i] = make_row(group, &group->pieces[i]);
-        const uint64_t items = divide(&group->pieces[i], division, &row[i]);
-        row[i].first[BY_ITEM] = first_item;
-        row[i].dim_at =
-            (uint64_t)((unsigned char *)dim - (unsigned char *)&row[i]) / sizeof(ulong);
-        row[i].state = state;
-        memcpy(dim, plan->dim, (size_t)plan->dims * sizeof *dim);
-        dim += plan->dims;
-        first_item += items;
-        state += row[i].partitions > 1 ? items * row[i].state_words : 0;
+        const size_t dim_bytes = rows[i].dims * sizeof(struct scan_dim);
+        rows[i].dim_at = (at - i * sizeof *rows) / sizeof(ulong);
+        memcpy(range.host + at, group->pieces[i].plan->dim, dim_bytes);
+        at += dim_bytes;
     }
+    memcpy(range.host, rows, dim_at);
     memset(range.host + chain_at, 0, chain_bytes);
     *table = (struct launch_table){.mem = range.mem,
                                    .entry_at = range.offset / sizeof(cl_ulong),
                                    .entry_count = (cl_uint)group->count,
                                    .items = first_item,
                                    .range = range,
-                                   .rows = row};
+                                   .rows = (struct scan_entry *)(void *)range.host};
     if (states > 0) {
         table->chain_at = (range.offset + chain_at) / sizeof(cl_ulong);
     }
@@ -274,6 +271,11 @@ size_t launcher_sort(struct launcher *launcher, const struct scan_group *group, 
     return at;
 }
 
+static enum status no_memory_for(size_t pieces, struct error *err)
+{
+    return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
+}
+
 static enum status make_room(struct launcher *launcher, size_t pieces, struct error *err)
 {
     if (pieces <= launcher->room) {
@@ -281,14 +283,19 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
     }
     struct scan_piece *sorted = reallocarray(launcher->sorted, pieces, sizeof *sorted);
     if (sorted == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
+        return no_memory_for(pieces, err);
     }
     launcher->sorted = sorted;
     unsigned char *ways = realloc(launcher->ways, pieces);
     if (ways == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", pieces);
+        return no_memory_for(pieces, err);
     }
     launcher->ways = ways;
+    struct scan_entry *rows = reallocarray(launcher->rows, pieces, sizeof *rows);
+    if (rows == NULL) {
+        return no_memory_for(pieces, err);
+    }
+    launcher->rows = rows;
     launcher->room = pieces;
     return STATUS_OK;
 }

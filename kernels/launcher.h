@@ -53,7 +53,8 @@ struct launcher {
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
     struct scan_piece *sorted;       /* owned: the pieces of a group, by the way they go */
     unsigned char *ways;             /* owned: that each piece of a group goes */
-    size_t room;                     /* of both */
+    struct scan_entry *rows;         /* owned: of the table that is being filled */
+    size_t room;                     /* of all three */
 };
 
 /* Where the table of a launch is, as its kernel is told. */

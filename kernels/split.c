@@ -192,7 +192,13 @@ bool scan_cut_next(struct scan_cut *cut, struct scan_box *box)
     return true;
 }
 
-/* Sizes the compiler knows become plain moves. */
+/* Sizes the compiler knows become plain moves; each has its loop, for to ask at every cell takes
+ * longer than the move. */
+#define COPY_CELLS(bytes)                                                               \
+    for (uint64_t k = 0; k < count; k++) {                                              \
+        memcpy(cells + k * to_step * (bytes), source + k * from_step * (bytes), bytes); \
+    }
+
 void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t from_step,
                         uint64_t count, size_t bytes)
 {
@@ -202,21 +208,19 @@ void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t f
         memcpy(to, from, (size_t)count * bytes);
         return;
     }
-    for (uint64_t k = 0; k < count; k++) {
-        switch (bytes) {
-        case 1:
-            cells[k * to_step] = source[k * from_step];
-            break;
-        case 2:
-            memcpy(cells + k * to_step * 2, source + k * from_step * 2, 2);
-            break;
-        case 4:
-            memcpy(cells + k * to_step * 4, source + k * from_step * 4, 4);
-            break;
-        default:
-            memcpy(cells + k * to_step * 8, source + k * from_step * 8, 8);
-            break;
-        }
+    switch (bytes) {
+    case 1:
+        COPY_CELLS(1)
+        break;
+    case 2:
+        COPY_CELLS(2)
+        break;
+    case 4:
+        COPY_CELLS(4)
+        break;
+    default:
+        COPY_CELLS(8)
+        break;
     }
 }
 
