@@ -354,14 +354,15 @@ void admission_slow(struct admission *admission, struct request *request)
 }
 
 /* One more is through: how long did its bytes take? Only in a crowd, as alone it shows how fast
- * its client is. Thread: a holder of the lock. */
+ * its client is; it is one also where nobody waits because all are refused by an older measure.
+ * Thread: a holder of the lock. */
 static void measure_rate(struct admission *admission, uint64_t claim, uint64_t now_ns)
 {
     uint64_t since_ns = admission->last_finish_ns > admission->busy_since_ns
                             ? admission->last_finish_ns
                             : admission->busy_since_ns;
     admission->last_finish_ns = now_ns;
-    if (admission->line.count == 0) {
+    if (admission->line.count == 0 && has_place(admission, claim)) {
         return;
     }
     admission->crowd_ns =

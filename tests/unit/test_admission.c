@@ -455,6 +455,41 @@ static void who_begins_needs_the_time_of_all_that_are_active(void **state)
     }
 }
 
+/* A speed by which all are refused that have a deadline is measured again, though nobody waits. */
+static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    uint64_t slow_ns = 0;
+    uint64_t fast_ns = 0;
+    struct request *active[2 * ADMISSION_PLACES];
+    struct request *new = request_of(f, &client);
+    for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
+        active[i] = request_of(f, &client);
+        assert_int_equal(enter(f, active[i], 100 * MIB), i < ADMISSION_PLACES);
+    }
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        (void)usleep(20000); /* it takes so long */
+        admission_finish(f->admission, active[i]);
+        expect_admitted(f, active[i + ADMISSION_PLACES]);
+        leave(f, active[i]);
+    }
+    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &slow_ns, NULL), STATUS_OK);
+    for (int i = 0; i < 40; i++) { /* four are active, and the next comes when one is through */
+        struct request **one = &active[ADMISSION_PLACES + i % ADMISSION_PLACES];
+        admission_finish(f->admission, *one);
+        leave(f, *one);
+        *one = request_of(f, &client);
+        assert_true(enter(f, *one, 100 * MIB));
+    }
+    assert_int_equal(admission_check(f->admission, new, 100 * MIB, &fast_ns, NULL), STATUS_OK);
+    assert_in_range(fast_ns, 1, slow_ns / 10);
+    free(new);
+    for (int i = 0; i < ADMISSION_PLACES; i++) {
+        leave(f, active[ADMISSION_PLACES + i]);
+    }
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -473,6 +508,7 @@ int main(void)
         T(a_claim_beyond_the_budget_is_refused_for_good),
         T(who_cannot_be_through_in_time_is_refused_before_its_body),
         T(who_begins_needs_the_time_of_all_that_are_active),
+        T(who_was_slow_once_is_not_taken_for_slow_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
