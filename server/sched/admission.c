@@ -107,11 +107,15 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     struct admission_hold *hold = &request->admission;
     uint64_t more = hold->wanted - hold->claim;
     bool begins = !is_active(request) && !is_slow(request);
+    /* What it took as long as it seemed small counts in its claim: asked for once more, a claim of
+     * the whole budget would wait for the request's own memory. */
+    uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
+    uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
     if ((begins && !has_place(admission, hold->wanted)) ||
-        !memory_promise(admission->memory, more)) {
+        !memory_promise(admission->memory, missing)) {
         return false;
     }
-    hold->promised_bytes += more;
+    hold->promised_bytes += missing;
     hold->claim = hold->wanted;
     request->client->claimed_bytes += more;
     if (!is_slow(request)) {

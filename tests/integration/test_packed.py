@@ -49,6 +49,26 @@ def test_a_packed_body_that_ends_early_is_refused_and_the_connection_lives(clien
     assert client.get("/livez").status == 200
 
 
+def test_a_packed_body_in_chunks_whose_first_ones_are_short_is_read_to_its_end(start_server):
+    """As who packs a stream sends it: the head of the gzip format first, by itself. That is small, and
+    what such a body may become is soon the whole budget: it waited for its own first bytes, and all
+    large requests behind it."""
+    server = start_server("--memory-budget", "64MiB")
+    stored = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 1 << 16, dtype=np.int64)
+    packed = gzip.compress(calls.npy_bytes(stored), 1)
+    with server.wire() as wire:
+        wire.send(
+            b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nAccept: application/octet-stream\r\n"
+            b"Content-Type: application/x-npy\r\nContent-Encoding: gzip\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for piece in (packed[:10], packed[10:500], packed[500:]):
+            wire.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+        answer = wire.send(b"0\r\n\r\n").answer()
+    assert answer.status == 200, answer.body
+    assert answer.body == np.cumsum(stored).tobytes()
+
+
 def test_bombs_are_refused_while_others_are_served(start_server):
     server = start_server("--max-body-bytes", "32MiB")
     bomb = gzip.compress(bytes(40 * MIB))

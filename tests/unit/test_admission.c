@@ -290,6 +290,25 @@ static void who_is_gone_or_late_leaves_the_line_at_the_next_tick(void **state)
     leave(f, patient);
 }
 
+static void what_a_request_took_while_it_seemed_small_counts_in_its_claim(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *request = request_of(f, &client);
+    const uint64_t most = memory_budget_large(f->memory);
+    assert_int_equal(memory_reserve(f->memory, 4096, NULL), STATUS_OK);
+    request->reserved_bytes = 4096;
+    assert_true(enter(f, request, 10 * MIB));
+    assert_int_equal(request->admission.promised_bytes, 10 * MIB - 4096);
+    assert_true(enter(f, request, most)); /* of which it has the rest */
+    assert_int_equal(request->admission.promised_bytes, most - 4096);
+    assert_int_equal(client.claimed_bytes, most);
+    admission_finish(f->admission, request);
+    memory_release(f->memory, 4096);
+    leave(f, request);
+    assert_int_equal(client.claimed_bytes, 0);
+}
+
 static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **state)
 {
     struct fixture *f = *state;
@@ -503,6 +522,7 @@ int main(void)
         T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
+        T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
         T(requests_that_all_wait_for_more_memory_do_not_wait_for_ever),
         T(the_line_is_bounded_and_says_so_before_a_body_is_read),
         T(a_claim_beyond_the_budget_is_refused_for_good),
