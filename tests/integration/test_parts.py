@@ -2,6 +2,7 @@
 parts are scanned, the outputs are those of one request; carries that do not fit are refused."""
 
 import base64
+import contextlib
 import json
 import pathlib
 import random
@@ -34,14 +35,18 @@ EDGES = [0, 1, 255, 256, 257, 65535, 65536, 65537]
 @pytest.fixture(scope="module")
 def two(log_dir):
     """Two servers that have nothing in common but the contract."""
-    servers = [
-        Tallyd(log_dir / "parts-own.log", ["--slice-bytes", "16KiB"]),
-        Tallyd(log_dir / "parts-pocl.log", [*POCL, "--cpus", "1", "--slice-bytes", "64KiB"]),
-    ]
-    yield servers
-    for server in servers:
-        server.check_alive()
-        server.stop()
+    flags = {
+        "own": ["--slice-bytes", "16KiB"],
+        "pocl": [*POCL, "--cpus", "1", "--slice-bytes", "64KiB"],
+    }
+    servers = []
+    with contextlib.ExitStack() as stack:
+        for name, words in flags.items():
+            servers.append(Tallyd(log_dir / f"parts-{name}.log", words))
+            stack.callback(servers[-1].stop)  # also where the other one does not start
+        yield servers
+        for server in servers:
+            server.check_alive()
 
 
 @pytest.fixture
