@@ -363,8 +363,7 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
     if (!name_is_token(name, name_bytes)) {
         refuse_framing(
             check, STATUS_INVALID_REQUEST,
-            "a header name holds a byte that is not allowed there (a blank before the "
-            "colon, a folded line?)");
+            "a header name holds a byte that is not allowed there (a blank before the colon?)");
         return;
     }
     if (!value_is_clean(value, value_bytes)) {
@@ -392,6 +391,13 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
     } else {
         memcpy((char *)check + field->kept_at, &value, sizeof value);
     }
+}
+
+void header_check_odd_line(struct header_check *check)
+{
+    refuse_framing(check, STATUS_INVALID_REQUEST,
+                   "a line of the header continues the one before it, has no name, or holds a "
+                   "NUL; send each field on one line, as name: value");
 }
 
 enum status header_check_finish(struct header_check *check, struct error *err)

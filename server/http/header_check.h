@@ -7,9 +7,9 @@
  *     if (header_check_finish(&check, &err) != STATUS_OK) ...
  *         refuse; if check.unframed, close the connection, too
  *
- * Refused are field names with a byte that no token has (a space before the colon, a folded line
- * that the library glued to the name), control bytes in values, two Content-Lengths or one that is
- * no number, Transfer-Encoding next to Content-Length or other than one `chunked`; and more bytes
+ * Refused are field names with a byte that no token has (a space before the colon), control bytes
+ * in values, lines that continue others or have no name, two Content-Lengths or one that is no
+ * number, Transfer-Encoding next to Content-Length or other than one `chunked`; and more bytes
  * of target, names and values than the limit.
  * Thread: any, one at a time for each check. */
 #ifndef TALLY_SERVER_HEADER_CHECK_H
@@ -76,6 +76,9 @@ void header_check_init(struct header_check *check, bool http_1_1, size_t target_
 /* One header field; value is NUL-terminated, both live as long as the check is read. */
 void header_check_field(struct header_check *check, const char *name, size_t name_bytes,
                         const char *value, size_t value_bytes);
+
+/* A line of the header was read as something else than the field that it is. */
+void header_check_odd_line(struct header_check *check);
 
 /* All fields were seen.
  * err   INVALID_REQUEST, INVALID_FIELD, UNSUPPORTED, UNSUPPORTED_MEDIA, HEADERS_TOO_LARGE */

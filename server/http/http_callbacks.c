@@ -21,6 +21,7 @@
 
 #include <assert.h>
 #include <microhttpd.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,12 +97,59 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     }
 }
 
+/* A head whose fields are read from where libmicrohttpd has them: in the buffer that they came by,
+ * one behind the other, with NULs in place of line ends. */
+struct head_reader {
+    struct header_check *check;
+    const char *end; /* of what was read */
+    bool gap;        /* between two of them is more than a line end */
+};
+
+/* Nothing but the ends of so many lines lies behind what was read. */
+static bool only_line_ends(const struct head_reader *reader, const char *next, size_t lines)
+{
+    const uintptr_t bytes = (uintptr_t)next - (uintptr_t)reader->end;
+    for (size_t i = 0; bytes <= 2 * lines && i < bytes; i++) {
+        if (reader->end[i] != '\0') {
+            return false;
+        }
+    }
+    return bytes >= lines && bytes <= 2 * lines;
+}
+
 static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *name,
                                 size_t name_bytes, const char *value, size_t value_bytes)
 {
+    struct head_reader *reader = cls;
+    const char *text = value == NULL ? "" : value;
     (void)kind;
-    header_check_field(cls, name, name_bytes, value == NULL ? "" : value, value_bytes);
+    reader->gap = reader->gap || !only_line_ends(reader, name, 1);
+    reader->end = text + value_bytes;
+    header_check_field(reader->check, name, name_bytes, text, value_bytes);
     return MHD_YES;
+}
+
+/* libmicrohttpd before 1.0 glues what continues a field's value to the field's name, cuts lines at
+ * a NUL, and ends the head at a line without a name, as if it were empty: a proxy in front sees
+ * other fields, and the body elsewhere. None of these lie as they came. */
+static void read_head(struct exchange *exchange, const char *method, const char *version)
+{
+    struct header_check *check = &exchange->header;
+    struct head_reader reader = {.check = check, .end = version + strlen(version)};
+    header_check_init(check, strcmp(version, MHD_HTTP_VERSION_1_0) != 0,
+                      strlen(exchange->target),
+                      (size_t)exchange->loop->server->config->max_header_bytes);
+    (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, on_field, &reader);
+#if MHD_VERSION < 0x00097701
+    const union MHD_ConnectionInfo *head =
+        MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (reader.gap ||
+        (head != NULL && !only_line_ends(&reader, method + head->header_size, 2))) {
+        header_check_odd_line(check);
+    }
+#else
+    (void)method; /* it refuses such lines */
+#endif
 }
 
 /* Handed over already: whoever has the request gives it back to this very thread, which cannot
@@ -174,11 +222,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     }
     daemon->progress = true;
     if (request_state(&exchange->request) == REQUEST_HEADER) {
-        header_check_init(&exchange->header, strcmp(version, MHD_HTTP_VERSION_1_0) != 0,
-                          strlen(exchange->target),
-                          (size_t)exchange->loop->server->config->max_header_bytes);
-        (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, on_field,
-                                          &exchange->header);
+        read_head(exchange, method, version);
         return carry_out(exchange, exchange_header(exchange, method));
     }
     if (*data_bytes > 0) {
