@@ -16,6 +16,7 @@
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/http/loop.h"
+#include "server/http/proxies.h"
 #include "server/sched/client.h"
 
 #include <errno.h>
@@ -60,6 +61,8 @@ static void add_connection(struct listener *listener, int fd, socklen_t peer_byt
 {
     struct http_loop *loop = listener->loop;
     struct accepted *accepted = &loop->accepted;
+    const struct sockaddr_storage address = accepted->peer;
+    proxies_unmap(&accepted->peer); /* sockets of systemd may be for both families */
     accepted->client = clients_get(loop->server->clients, &accepted->peer);
     accepted->tls = listener->tls;
     struct http_daemon *daemon =
@@ -70,7 +73,7 @@ static void add_connection(struct listener *listener, int fd, socklen_t peer_byt
         daemon->need_run = true; /* what the client has sent may be there already */
         daemon->fresh++;
         loop->fresh++;
-        (void)MHD_add_connection(daemon->mhd, fd, (struct sockaddr *)&accepted->peer,
+        (void)MHD_add_connection(daemon->mhd, fd, (const struct sockaddr *)&address,
                                  peer_bytes);
     }
     if (accepted->client != NULL) { /* nothing became of it */

@@ -147,9 +147,10 @@ static enum status check_header(struct exchange *exchange, const char *method)
     struct request *request = &exchange->request;
     struct error *err = &request->error;
     enum status status = header_check_finish(&exchange->header, err);
-    if (exchange->header.forwarded != NULL) {
-        exchange->address = proxies_client(exchange->loop->proxies, &exchange->conn->peer,
-                                           exchange->header.forwarded);
+    if (exchange->header.forwardeds > 0) {
+        exchange->address =
+            proxies_client(exchange->loop->proxies, &exchange->conn->peer,
+                           exchange->header.forwarded, exchange->header.forwardeds);
         request->local = address_is_local(&exchange->address);
     }
     if (status == STATUS_OK) {

@@ -302,6 +302,17 @@ static void read_tracestate(struct header_check *check, struct value value)
     check->tracestates++;
 }
 
+/* The last ones count: proxies that are nearer wrote them. */
+static void read_forwarded(struct header_check *check, struct value value)
+{
+    if (check->forwardeds == HEADER_FORWARDED) {
+        check->forwardeds--;
+        memmove(check->forwarded, check->forwarded + 1,
+                check->forwardeds * sizeof check->forwarded[0]);
+    }
+    check->forwarded[check->forwardeds++] = value.text;
+}
+
 /* A field is read by its function, or its text is kept as it came. */
 static const struct field {
     const char *name;
@@ -332,9 +343,9 @@ static const struct field {
     READ("Tally-Carry-Length", true, read_carry_bytes),
     READ("traceparent", false, read_traceparent),
     READ("tracestate", false, read_tracestate),
+    READ("X-Forwarded-For", false, read_forwarded),
     KEEP("Host", true, host),
     KEEP("Authorization", true, authorization),
-    KEEP("X-Forwarded-For", false, forwarded),
     KEEP("If-None-Match", false, if_none_match),
     KEEP("Origin", false, origin),
     KEEP("Access-Control-Request-Method", false, asked_method),

@@ -24,7 +24,8 @@
 #include <stdint.h>
 
 enum {
-    HEADER_TRACESTATES = 8 /* fields of that name that are read; they may be a list */
+    HEADER_TRACESTATES = 8, /* fields of that name that are read; they may be a list */
+    HEADER_FORWARDED = 8    /* likewise, the last ones */
 };
 
 /* What Content-Type says; HEADER_MEDIA_NONE also for curl's x-www-form-urlencoded default. */
@@ -56,12 +57,15 @@ struct header_check {
     const char *if_none_match; /* as it came, else NULL; borrowed */
     const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
-    const char *forwarded;     /* X-Forwarded-For, the last; NULL if there is none; borrowed */
-    const char *origin;        /* Origin, NULL if there is none; borrowed */
-    const char *asked_method;  /* Access-Control-Request-Method: with OPTIONS a preflight */
-    const char *host;          /* Host, NULL if there is none; borrowed */
-    const char *traceparent;   /* the last; borrowed, as is tracestate */
-    size_t traceparents;       /* how many came */
+    const char
+        *forwarded[HEADER_FORWARDED]; /* X-Forwarded-For, as far as there is room the last
+                                              * ones; borrowed */
+    size_t forwardeds;                /* how many they are */
+    const char *origin;               /* Origin, NULL if there is none; borrowed */
+    const char *asked_method; /* Access-Control-Request-Method: with OPTIONS a preflight */
+    const char *host;         /* Host, NULL if there is none; borrowed */
+    const char *traceparent;  /* the last; borrowed, as is tracestate */
+    size_t traceparents;      /* how many came */
     const char *tracestate[HEADER_TRACESTATES]; /* as far as there is room */
     size_t tracestates;                         /* how many came */
     const char *media_text; /* Content-Type as it came, for the refusal; borrowed */

@@ -12,6 +12,19 @@ enum {
     ADDRESS_TEXT = 64 /* "[address]:port" */
 };
 
+void proxies_unmap(struct sockaddr_storage *address)
+{
+    struct sockaddr_in6 v6;
+    memcpy(&v6, address, sizeof v6);
+    if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+        return;
+    }
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = v6.sin6_port};
+    memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+    *address = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
+    memcpy(address, &v4, sizeof v4);
+}
+
 static bool parse_address(const char *text, struct sockaddr_storage *out)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
@@ -23,13 +36,13 @@ static bool parse_address(const char *text, struct sockaddr_storage *out)
     }
     if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1) {
         memcpy(out, &v6, sizeof v6);
+        proxies_unmap(out);
         return true;
     }
     return false;
 }
 
-/* The address's bytes, and how many bits they are: 0 if it is no address. One of IPv4 that is
- * written as IPv6 counts as what it is. */
+/* The address's bytes, and how many bits they are: 0 if it is no address. */
 static unsigned address_bits(const struct sockaddr_storage *address, uint8_t bytes[16],
                              int *family)
 {
@@ -44,11 +57,6 @@ static unsigned address_bits(const struct sockaddr_storage *address, uint8_t byt
         struct sockaddr_in6 v6;
         memcpy(&v6, address, sizeof v6);
         memcpy(bytes, &v6.sin6_addr, sizeof v6.sin6_addr);
-        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-            memmove(bytes, bytes + 12, 4);
-            *family = AF_INET;
-            return 32;
-        }
         return 128;
     }
     return 0;
@@ -168,16 +176,19 @@ static bool read_last_entry(const char *list, size_t bytes, struct sockaddr_stor
 
 struct sockaddr_storage proxies_client(const struct proxies *proxies,
                                        const struct sockaddr_storage *peer,
-                                       const char *forwarded)
+                                       const char *const *forwarded, size_t count)
 {
     struct sockaddr_storage client = *peer;
-    size_t left = forwarded == NULL ? 0 : strlen(forwarded);
-    while (left > 0 && is_trusted(proxies, &client)) {
-        struct sockaddr_storage before;
-        if (!read_last_entry(forwarded, left, &before, &left)) {
-            break; /* who wrote that is the last who is known */
-        }
-        client = before;
+    for (size_t i = count; i-- > 0;) {
+        size_t left = strlen(forwarded[i]);
+        do {
+            struct sockaddr_storage before;
+            if (!is_trusted(proxies, &client) ||
+                !read_last_entry(forwarded[i], left, &before, &left)) {
+                return client; /* who wrote that is the last who is known */
+            }
+            client = before;
+        } while (left > 0);
     }
     return client;
 }

@@ -35,10 +35,14 @@ struct proxies {
 MUST_CHECK enum status proxies_parse(const struct config_list *list, struct proxies *out,
                                      struct error *err);
 
-/* Who asks: the peer itself, or whom the trusted proxies name. forwarded is the field, NULL if
- * there is none. */
+/* Who asks: the peer itself, or whom the trusted proxies name. forwarded are the fields of that
+ * name, which are one list: some proxies append to it, others a field of their own. */
 struct sockaddr_storage proxies_client(const struct proxies *proxies,
                                        const struct sockaddr_storage *peer,
-                                       const char *forwarded);
+                                       const char *const *forwarded, size_t count);
+
+/* An address of IPv4 that is written as one of IPv6, as sockets for both have it (::ffff:192.0.2.1),
+ * becomes what it is. */
+void proxies_unmap(struct sockaddr_storage *address);
 
 #endif

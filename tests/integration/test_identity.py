@@ -3,12 +3,14 @@
 import concurrent.futures
 import hashlib
 import http.client
+import re
 
 import pytest
 
 from support import calls
 from support.calls import BODY, PATH, SUMS
 from support.certificates import Authority, Tls
+from support.waiting import until
 
 SLOW = ["--per-client-requests", "1", "--batch-delay-us", "1000000"]
 
@@ -79,6 +81,31 @@ def test_who_a_trusted_proxy_names_is_the_client(start_server):
     through_two = behind(server, "192.0.2.1, 10.1.2.3")
     assert statuses(behind(server, "192.0.2.1"), through_two) == [200, 429]
     assert "client=192.0.2.1 " in server.log and "client=192.0.2.9 " not in server.log
+
+
+def test_a_proxy_may_append_a_field_of_its_own_to_the_list(start_server):
+    server = start_server("--trusted-proxies", "127.0.0.1,10.0.0.0/8", *SLOW)
+
+    def through_two(*fields):
+        lines = "".join(f"X-Forwarded-For: {field}\r\n" for field in fields)
+        with server.wire() as wire:
+            head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n{lines}"
+            wire.send(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+            return wire.answer().status
+
+    assert through_two("192.0.2.1", "10.1.2.3") == 200
+    assert through_two("192.0.2.9, 192.0.2.2", "10.1.2.4, 10.1.2.3") == 200
+    assert through_two("192.0.2.9", "unknown", "10.1.2.5") == 200
+    assert through_two(*["192.0.2.9"] * 20, "192.0.2.4") == 200
+    clients = ["192.0.2.1", "192.0.2.2", "10.1.2.5", "192.0.2.4"]
+    until(lambda: re.findall(r" client=(\S+) .*path=/v1/cumsum ", server.log) == clients)
+
+
+def test_ipv4_written_as_ipv6_is_the_same_client_and_not_every_one(start_server):
+    server = start_server("--trusted-proxies", "127.0.0.1", *SLOW)
+    mapped = behind(server, "::ffff:192.0.2.1")
+    assert statuses(mapped, behind(server, "::ffff:192.0.2.2")) == [200, 200]
+    assert statuses(mapped, behind(server, "192.0.2.1")) == [200, 429]
 
 
 def test_who_is_no_trusted_proxy_says_nothing_about_others(start_server):

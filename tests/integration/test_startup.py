@@ -457,11 +457,10 @@ def test_the_environment_example_is_what_the_program_prints():
     assert example.read_text() == out, "run: tallyd --print-config env > deploy/tallyd.env.example"
 
 
-def test_systemd_may_hand_the_socket_over(log_dir):
+@contextlib.contextmanager
+def handed_over(listener, log_path):
     """LISTEN_FDS as systemd sets it: descriptor 3, LISTEN_PID the process itself."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-    port = listener.getsockname()[1]
-    with open(log_dir / "socket-activation.log", "wb") as log:
+    with open(log_path, "wb") as log:
         become = "import os, sys; os.dup2(int(sys.argv[1]), 3); "
         become += "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
         become += "os.execv(sys.argv[2], sys.argv[2:])"
@@ -475,16 +474,36 @@ def test_systemd_may_hand_the_socket_over(log_dir):
         )
     listener.close()
     try:
-        # The connection is taken at once, by systemd's backlog, and answered once it runs.
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW})
-        answer = connection.getresponse()
-        assert answer.status in (200, 503)
-        answer.read()
-        connection.close()
+        yield
         process.terminate()
         assert process.wait(60) == 0
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def ask(port):
+    """The connection is taken at once, by systemd's backlog, and answered once it runs."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW})
+    answer = connection.getresponse()
+    assert answer.status in (200, 503)
+    answer.read()
+    connection.close()
+
+
+def test_systemd_may_hand_the_socket_over(log_dir):
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    port = listener.getsockname()[1]
+    with handed_over(listener, log_dir / "socket-activation.log"):
+        ask(port)
+
+
+def test_who_comes_by_ipv4_to_a_socket_for_both_families_has_that_address(log_dir):
+    listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    port = listener.getsockname()[1]
+    log = log_dir / "both-families.log"
+    with handed_over(listener, log):
+        ask(port)
+    assert "client=127.0.0.1 " in log.read_text()
