@@ -127,7 +127,7 @@ class Request:
     once: bool = False  # no retry after the first byte of the answer: the input is overwritten
     single: bool = False  # one attempt
     deadline: float = math.inf  # on the monotonic clock; told to the server, too
-    # Runs before each attempt but the first.
+    # Runs before the request is sent again, whatever it was that failed.
     before_retry: Callable[[], None] | None = None
 
 

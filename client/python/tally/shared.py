@@ -88,6 +88,9 @@ class Regions:
                 else:
                     self._give(region)
                 raise
+            except BaseException:  # an interrupt: the server may be at it still
+                _forget(self.caller, self.pool, region)
+                raise
             self._give(region)
             return
 

@@ -241,6 +241,8 @@ def run(call: Call, pool: Pool) -> bytes:
                 answer, whole = _exchange(call, connection)
             except _Stale:
                 pool.close()  # the others are as old
+                if call.request.before_retry is not None:
+                    call.request.before_retry()  # it may have come, and its answer not
                 connection = _connect(call)
                 answer, whole = _exchange(call, connection)
             head = answer.head

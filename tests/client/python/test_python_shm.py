@@ -1,10 +1,13 @@
 """Arrays in shared memory: regions are kept, given back, and made anew with the server."""
 
+import contextlib
+import http.client
 import pathlib
 
 import numpy as np
 import pytest
 import tally
+from lying_server import LyingServer, Told
 from support.tallyd import Tallyd
 
 SHM = pathlib.Path("/dev/shm")
@@ -85,3 +88,44 @@ def test_memory_that_cannot_be_had_is_said_so(connect, shm_server, monkeypatch):
     monkeypatch.setattr("tally.shared.FOLDER", "/nonexistent")
     with pytest.raises(tally.InvalidArgument, match="shared memory"):
         connect(shm_server.url, shm=True).cumsum([1, 2])
+
+
+def test_a_region_is_filled_again_where_a_kept_connection_broke_before_the_answer(
+    connect, shm_server
+):
+    infers = []
+
+    def forward(seen):
+        method, path, _ = seen.head.split(" ", 2)
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", shm_server.port)) as server:
+            server.request(method, path, seen.body, {"Content-Type": "application/json"})
+            answer = server.getresponse()
+            body = answer.read()
+        infers.extend([path] if "infer" in path else [])
+        kind = f"HTTP/1.1 {answer.status} OK\r\nContent-Type: application/json\r\n"
+        told = f"{kind}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        lost = "infer" in path and len(infers) == 2
+        return Told(told, cut=0 if lost else None)  # the sums are in the region, unanswered
+
+    with LyingServer(forward) as between:
+        client = connect(between.url, shm=True)
+        assert client.cumsum([1, 2, 3, 4]).tolist() == [1, 3, 6, 10]
+        assert client.cumsum([1, 2, 3, 4]).tolist() == [1, 3, 6, 10]
+        client.close()
+    assert len(infers) == 3
+
+
+def test_a_call_that_is_interrupted_gives_its_region_back(shm_server, monkeypatch):
+    run = tally.shared.run
+
+    def interrupted(call, pool):
+        text = run(call, pool)
+        if call.request.path.endswith("infer"):
+            raise KeyboardInterrupt
+        return text
+
+    monkeypatch.setattr("tally.shared.run", interrupted)
+    with tally.Client(shm_server.url, shm=True) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.cumsum([1, 2])
+        assert regions(shm_server) == []
