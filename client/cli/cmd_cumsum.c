@@ -48,7 +48,7 @@ static int choose_formats(const struct settings *settings, struct source *source
     }
     if (settings->delimiter != NULL &&
         (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
-         strchr("\n+-.0123456789", settings->delimiter[0]) != NULL)) {
+         strchr("\r\n+-.0123456789", settings->delimiter[0]) != NULL)) {
         return complain(EXIT_USAGE,
                         "--delimiter %s: expected one character that is not part of a number",
                         settings->delimiter);

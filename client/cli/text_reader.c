@@ -30,12 +30,12 @@ static int no_memory(const struct text_reader *reader)
 /* Between numbers, and not the end of a line. */
 static bool is_blank(char c)
 {
-    return c == ' ' || c == '\t' || c == '\r';
+    return c == ' ' || c == '\t';
 }
 
 static bool ends_number(const struct text_reader *reader, char c)
 {
-    return is_blank(c) || c == '\n' || c == reader->delimiter;
+    return is_blank(c) || c == '\r' || c == '\n' || c == reader->delimiter;
 }
 
 /* A number that JSON spells otherwise: +1, .5, 1., 007, inf. */
@@ -51,8 +51,9 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
     char *at = spelled;
     const char *end = text + count;
     enum number_result result = NUMBER_OK;
-    text += count > 1 && *text == '+';
-    if ((size_t)(end - text) > SPELLED_BYTES / 2) {
+    bool plus = count > 1 && *text == '+';
+    text += plus;
+    if ((size_t)(end - text) > SPELLED_BYTES / 2 || (plus && *text == '-')) {
         return false;
     }
     for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
@@ -69,6 +70,9 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
         text++;
     }
     if (text < end && *text == '.') {
+        if (end - text == 1 || isdigit((unsigned char)text[1]) == 0) {
+            return false; /* some write a missing value as a point */
+        }
         *at++ = '0';
     }
     while (text < end) {
@@ -84,23 +88,34 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
     return past == at;
 }
 
+/* Where lines end in CR alone, all of them would be one. */
+static int refuse_return(const struct text_reader *reader)
+{
+    return complain(EXIT_USAGE,
+                    "%s: line %" PRIu64 " has a carriage return in it: end lines by LF, or by "
+                    "CR LF (tr '\\r' '\\n')",
+                    reader->bytes->name, reader->line);
+}
+
 static int refuse_number(const struct text_reader *reader, const char *text, size_t count)
 {
+    char quote[QUOTE_BYTES + 1] = "";
     char stored[ELEMENT_MOST];
     struct text_reader wider = *reader;
     wider.dtype = TALLY_FLOAT64;
     bool guessed = !reader->typed && reader->dtype != wider.dtype;
-    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%.*s' is not a number of type %s%s",
-                    reader->bytes->name, reader->line,
-                    (int)(count < QUOTE_BYTES ? count : QUOTE_BYTES), text,
-                    tally_dtype_name(reader->dtype),
+    for (size_t i = 0; i < count && i < QUOTE_BYTES; i++) {
+        quote[i] = iscntrl((unsigned char)text[i]) != 0 ? '?' : text[i];
+    }
+    return complain(EXIT_USAGE, "%s: line %" PRIu64 ": '%s' is not a number of type %s%s",
+                    reader->bytes->name, reader->line, quote, tally_dtype_name(reader->dtype),
                     guessed && read_odd_number(&wider, text, count, stored)
                         ? ", which the first line made it; give --dtype float64"
                         : "");
 }
 
-/* The numbers of a line that ends at end[0] == '\n', to room for reader->columns; *count is how
- * many there are, 0 for an empty line. */
+/* The numbers of a line that ends at end[0] == '\n', perhaps with CR before, to room for
+ * reader->columns; *count is how many there are, 0 for an empty line. */
 static int read_line(const struct text_reader *reader, const char *text, const char *end,
                      char *out, uint64_t *count)
 {
@@ -108,6 +123,9 @@ static int read_line(const struct text_reader *reader, const char *text, const c
     size_t element = tally_dtype_bytes(reader->dtype);
     uint64_t found = 0;
     bool comma = false; /* the last thing was a delimiter: a number must follow */
+    while (end > text && end[-1] == '\r') {
+        end--;
+    }
     for (;;) {
         while (is_blank(*text)) {
             text++;
@@ -119,6 +137,9 @@ static int read_line(const struct text_reader *reader, const char *text, const c
         const char *start = text;
         char stored[ELEMENT_MOST];
         text = read(start, end + 1, stored, &result);
+        if (*start == '\r' && start < end) {
+            return refuse_return(reader);
+        }
         if (text == NULL || !ends_number(reader, *text)) {
             text = start;
             while (!ends_number(reader, *text)) {
@@ -230,6 +251,10 @@ static int keep_header(struct text_reader *reader)
     int status = first_line(reader, &line, &end);
     if (status != EXIT_DONE || line == NULL) {
         return status;
+    }
+    const char *mark = memchr(line, '\r', (size_t)(end - line));
+    if (mark != NULL && mark + strspn(mark, "\r") != end) {
+        return refuse_return(reader);
     }
     reader->header_bytes = (size_t)(end + 1 - line);
     reader->header = malloc(reader->header_bytes);

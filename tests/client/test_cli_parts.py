@@ -571,6 +571,7 @@ class Text(Directory):
         for text, flags, expected in (
             ("1 2\n3 4\n", [], "1 2\n4 6\n"),
             ("1, 2\r\n\r\n3,\t4", [], "1 2\n4 6\n"),
+            ("1 2 \r\r\n3 4\r", [], "1 2\n4 6\n"),
             ("1;2\n3;4\n", ["--delimiter", ";"], "1;2\n4;6\n"),
             ("1 2\n3 4\n", ["-a", "1"], "1 3\n3 7\n"),
             ("1 2\n3 4\n", ["--reverse", "-a", "-1"], "3 2\n7 4\n"),
@@ -618,6 +619,15 @@ class Text(Directory):
             ("300\n", ["-d", "int8"], "'300'"),
             ("1;2\n", [], "'1;2'"),
             ("1\n", ["--delimiter", "ab"], "--delimiter ab"),
+            ("1.5\n.\n", [], "line 2", "'.'"),
+            ("-.\n", [], "'-.'"),
+            (".e5\n", [], "'.e5'"),
+            ("+-1\n", [], "'+-1'"),
+            ("+-inf\n", [], "'+-inf'"),
+            ("1\n\x1b[31m\n", [], "line 2", "'?[31m'"),
+            ("1,2\r3,4\r", [], "line 1 has a carriage return"),
+            ("x,y\r1,2\r", ["--header"], "line 1 has a carriage return"),
+            ("1,2\n3,\r4\n", [], "line 2 has a carriage return"),
         ):
             with self.subTest(text=text):
                 self.assert_failed(
