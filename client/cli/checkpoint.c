@@ -1,7 +1,8 @@
 /* The file of a checkpoint: written anew beside the last one, which it replaces when it is whole.
  *
- *     TALLYJOB, bytes of the job's text, that text, the next lane
- *     of each lane under way: lane, step, bytes of its carry, the carry */
+ *     TALLYJOB, bytes of the job's text, that text, the next lane, how many lanes are under way
+ *     of each of them: lane, step, bytes of its carry, the carry
+ *     CRC-32 of all that */
 #include "client/cli/checkpoint.h"
 
 #include "client/cli/terminal.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static const char MAGIC[8] = "TALLYJOB";
 
@@ -42,29 +44,48 @@ void checkpoint_free(struct checkpoint *checkpoint)
     }
 }
 
-static void put_number(FILE *file, uint64_t number)
+/* A file, and the CRC-32 of what was written to it or read from it. */
+struct checked_file {
+    FILE *file; /* owned by who opened it */
+    uint32_t crc;
+};
+
+static void put_bytes(struct checked_file *to, const void *bytes, size_t count)
 {
-    (void)fwrite(&number, sizeof number, 1, file);
+    (void)fwrite(bytes, 1, count, to->file);
+    to->crc = (uint32_t)crc32_z(to->crc, bytes, count);
+}
+
+static void put_number(struct checked_file *to, uint64_t number)
+{
+    put_bytes(to, &number, sizeof number);
 }
 
 static bool write_checkpoint(FILE *file, const struct checkpoint *checkpoint)
 {
+    struct checked_file to = {.file = file};
     size_t job_bytes = strlen(checkpoint->job);
-    (void)fwrite(MAGIC, sizeof MAGIC, 1, file);
-    put_number(file, job_bytes);
-    (void)fwrite(checkpoint->job, 1, job_bytes, file);
-    put_number(file, checkpoint->next_lane);
+    uint64_t active = 0;
+    for (int i = 0; i < CHECKPOINT_LANES; i++) {
+        active += checkpoint->lanes[i].active;
+    }
+    put_bytes(&to, MAGIC, sizeof MAGIC);
+    put_number(&to, job_bytes);
+    put_bytes(&to, checkpoint->job, job_bytes);
+    put_number(&to, checkpoint->next_lane);
+    put_number(&to, active);
     for (int i = 0; i < CHECKPOINT_LANES; i++) {
         const struct lane_state *lane = &checkpoint->lanes[i];
         if (lane->active) {
-            put_number(file, lane->lane);
-            put_number(file, lane->step);
-            put_number(file, lane->carry_bytes);
+            put_number(&to, lane->lane);
+            put_number(&to, lane->step);
+            put_number(&to, lane->carry_bytes);
             if (lane->carry_bytes > 0) {
-                (void)fwrite(lane->carry, 1, (size_t)lane->carry_bytes, file);
+                put_bytes(&to, lane->carry, (size_t)lane->carry_bytes);
             }
         }
     }
+    put_number(&to, to.crc);
     return fflush(file) == 0 && ferror(file) == 0 && fdatasync(fileno(file)) == 0;
 }
 
@@ -122,13 +143,15 @@ static bool is_output(const char *name, const char *output)
 int checkpoint_check(const char *name, const char *output)
 {
     char magic[sizeof MAGIC] = "";
-    FILE *file = fopen(name, "re");
+    struct stat about;
+    bool there = stat(name, &about) == 0;
+    FILE *file = there && S_ISREG(about.st_mode) ? fopen(name, "re") : NULL;
     bool foreign = file != NULL && fread(magic, 1, sizeof magic, file) > 0 &&
                    memcmp(magic, MAGIC, sizeof magic) != 0;
     if (file != NULL) {
         (void)fclose(file);
     }
-    if (foreign) {
+    if (foreign || (there && !S_ISREG(about.st_mode))) {
         return complain(EXIT_USAGE,
                         "--checkpoint %s: the file is there and is not a checkpoint", name);
     }
@@ -137,50 +160,67 @@ int checkpoint_check(const char *name, const char *output)
                : EXIT_DONE;
 }
 
-static bool take_number(FILE *file, uint64_t *number)
+static bool take_bytes(struct checked_file *from, void *bytes, size_t count)
 {
-    return fread(number, sizeof *number, 1, file) == 1;
+    bool taken = fread(bytes, 1, count, from->file) == count;
+    from->crc = taken ? (uint32_t)crc32_z(from->crc, bytes, count) : 0;
+    return taken;
 }
 
-/* The next lane under way; false at the end, and *damaged if that is none. */
-static bool take_lane(FILE *file, struct lane_state *lane, bool *damaged)
+static bool take_number(struct checked_file *from, uint64_t *number)
 {
-    if (!take_number(file, &lane->lane)) {
+    return take_bytes(from, number, sizeof *number);
+}
+
+/* A lane under way; false if that is none. */
+static bool take_lane(struct checked_file *from, struct lane_state *lane)
+{
+    if (!take_number(from, &lane->lane) || !take_number(from, &lane->step) ||
+        !take_number(from, &lane->carry_bytes) || lane->carry_bytes > CARRY_MOST) {
         return false;
     }
-    *damaged = !take_number(file, &lane->step) || !take_number(file, &lane->carry_bytes) ||
-               lane->carry_bytes > CARRY_MOST;
-    lane->carry = *damaged ? NULL : malloc((size_t)lane->carry_bytes + 1);
-    *damaged = lane->carry == NULL ||
-               fread(lane->carry, 1, (size_t)lane->carry_bytes, file) != lane->carry_bytes;
     lane->active = true;
-    return !*damaged;
+    lane->carry = malloc((size_t)lane->carry_bytes + 1);
+    return lane->carry != NULL && take_bytes(from, lane->carry, (size_t)lane->carry_bytes);
+}
+
+/* Everything but the job's text, to `job`, is stored in the checkpoint; false: it is none. */
+static bool read_checkpoint(FILE *file, struct checkpoint *checkpoint, char job[JOB_TEXT])
+{
+    struct checked_file from = {.file = file};
+    char magic[sizeof MAGIC];
+    uint64_t job_bytes = 0;
+    uint64_t active = 0;
+    uint64_t told = 0;
+    if (!take_bytes(&from, magic, sizeof magic) || memcmp(magic, MAGIC, sizeof magic) != 0 ||
+        !take_number(&from, &job_bytes) || job_bytes >= JOB_TEXT ||
+        !take_bytes(&from, job, (size_t)job_bytes) ||
+        !take_number(&from, &checkpoint->next_lane) || !take_number(&from, &active) ||
+        active > CHECKPOINT_LANES) {
+        return false;
+    }
+    for (uint64_t i = 0; i < active; i++) {
+        if (!take_lane(&from, &checkpoint->lanes[i])) {
+            return false;
+        }
+    }
+    uint64_t crc = from.crc;
+    return take_number(&from, &told) && told == crc && fgetc(file) == EOF;
 }
 
 int checkpoint_load(const char *name, struct checkpoint *checkpoint)
 {
-    char magic[sizeof MAGIC] = "";
     char job[JOB_TEXT] = "";
-    uint64_t job_bytes = 0;
-    bool damaged = false;
     FILE *file = fopen(name, "re");
     if (file == NULL) {
         return complain(EXIT_USAGE, "%s: %s; --resume goes on from a checkpoint", name,
                         errno_text());
     }
-    damaged = fread(magic, sizeof magic, 1, file) != 1 ||
-              memcmp(magic, MAGIC, sizeof magic) != 0 || !take_number(file, &job_bytes) ||
-              job_bytes >= sizeof job || fread(job, 1, (size_t)job_bytes, file) != job_bytes ||
-              !take_number(file, &checkpoint->next_lane);
-    bool other = !damaged && strcmp(job, checkpoint->job) != 0;
-    for (int i = 0; !damaged && i < CHECKPOINT_LANES; i++) {
-        if (!take_lane(file, &checkpoint->lanes[i], &damaged)) {
-            break;
-        }
-    }
+    bool damaged = !read_checkpoint(file, checkpoint, job);
+    bool other = strcmp(job, checkpoint->job) != 0;
     (void)fclose(file);
     if (damaged) {
-        return complain(EXIT_USAGE, "%s is not a checkpoint", name);
+        return complain(EXIT_USAGE, "%s is not a checkpoint, or is damaged", name);
     }
     return other ? complain(EXIT_USAGE, "%s is the checkpoint of another job: %s; this is %s",
                             name, job, checkpoint->job)

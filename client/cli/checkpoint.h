@@ -3,9 +3,10 @@
  * that it is always whole.
  *
  *     [ TALLYJOB ][ bytes of the description ][ description ][ next lane ]
- *     [ lanes under way, each: lane, steps done, bytes of the carry, carry ]
+ *     [ lanes under way: their number; each: lane, steps done, bytes of the carry, carry ]
+ *     [ CRC-32 ]
  *
- * Possible failures: a file that is not one, or of another job, is EXIT_USAGE. Thread: one at a
+ * Possible failures: a file that is not one, damaged, or of another job, is EXIT_USAGE. Thread: one at a
  * time. */
 #ifndef TALLY_CLI_CHECKPOINT_H
 #define TALLY_CLI_CHECKPOINT_H

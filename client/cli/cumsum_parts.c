@@ -289,7 +289,9 @@ static int note_part(struct worker *worker)
         status = checkpoint_note(worker->state, worker->lane, worker->step, carry, carry_bytes);
     }
     if (job->saves && status == EXIT_DONE) {
-        (void)fdatasync(job->sink.destination.fd);
+        status = destination_sync(&job->sink.destination);
+    }
+    if (job->saves && status == EXIT_DONE) {
         status = checkpoint_save(job->settings->checkpoint, &job->checkpoint);
     }
     MUST(pthread_cond_broadcast(&job->changed));
@@ -418,9 +420,9 @@ static void describe_job(struct parts_job *job, enum format format)
     char *text = job->checkpoint.job;
     const struct source *source = job->source.bytes;
     text_append(text, JOB_TEXT,
-                "%.1000s (%" PRIu64 " bytes, changed at %" PRId64 ".%09ld) to %.1000s, "
-                "format %d, %s of ",
-                source->name, source->bytes, (int64_t)source->changed.tv_sec,
+                "%.1000s (%" PRIu64 " bytes from %" PRIu64 " on, changed at %" PRId64
+                ".%09ld) to %.1000s, format %d, %s of ",
+                source->name, source->bytes, source->base, (int64_t)source->changed.tv_sec,
                 source->changed.tv_nsec, settings->output, (int)format,
                 tally_dtype_name(tensor->dtype));
     text_append_list(text, JOB_TEXT, tensor->shape.numbers, tensor->shape.count);

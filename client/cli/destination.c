@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,9 +90,21 @@ int destination_open_partial(const char *name, bool resume, struct destination *
     (void)snprintf(path, size, "%s.partial", name);
     *destination =
         (struct destination){.name = name, .temporary = path, .stays = true, .due = UINT64_MAX};
-    destination->fd = open(path, O_RDWR | O_CLOEXEC | (resume ? 0 : O_CREAT | O_TRUNC), 0666);
-    return destination->fd >= 0 ? EXIT_DONE
-                                : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+    destination->fd = open(path, O_RDWR | O_CLOEXEC | (resume ? 0 : O_CREAT), 0666);
+    if (destination->fd >= 0 && flock(destination->fd, LOCK_EX | LOCK_NB) != 0 &&
+        errno == EWOULDBLOCK) {
+        return complain(EXIT_LOCAL, "%s: another tally is writing it", path);
+    }
+    return destination->fd >= 0 && (resume || ftruncate(destination->fd, 0) == 0)
+               ? EXIT_DONE
+               : complain(EXIT_LOCAL, "%s: %s", path, errno_text());
+}
+
+int destination_sync(const struct destination *destination)
+{
+    return fdatasync(destination->fd) == 0
+               ? EXIT_DONE
+               : complain(EXIT_LOCAL, "%s: %s", destination->temporary, errno_text());
 }
 
 void destination_close(struct destination *destination)

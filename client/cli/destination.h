@@ -47,6 +47,8 @@ int destination_open(const char *name, const struct expectation *expected,
                      struct destination *destination);
 /* A file that stays as NAME.partial when the job is not done, to go on there (resume). */
 int destination_open_partial(const char *name, bool resume, struct destination *destination);
+/* What was placed is on the disk: EXIT_DONE, or the status after complaining. */
+int destination_sync(const struct destination *destination);
 /* Discards what was not committed, unless it is to stay. */
 void destination_close(struct destination *destination);
 

@@ -29,6 +29,20 @@ INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
 LONG = "TALLY_LONG" in os.environ  # make soak-client
 MIB = 1 << 20
 
+FAILING_SYNC = rb"""
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int fdatasync(int fd)
+{
+    char link[64], name[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    errno = EIO;
+    return readlink(link, name, sizeof name - 1) < 0 || strstr(name, ".partial") ? -1 : 0;
+}
+"""
+
 
 def int64s(*numbers):
     return struct.pack(f"<{len(numbers)}q", *numbers)
@@ -368,6 +382,80 @@ class Servers(Directory):
             self.assert_failed(tally("cumsum", source, *out, *job), 2, "job is ")
         self.assert_failed(tally("cumsum", *out[:2], *job, stdin=b""), 2, "")
 
+    def stop_in_the_middle(self, server, arguments, share=0.3):
+        process = self.start(server, *arguments)
+        size = os.stat(self.path("in.npy")).st_size
+        self.wait_for(process, lambda: self.written() > share * size)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+
+    def test_a_checkpoint_that_is_damaged_is_refused(self):
+        data, _ = running_sums(MIB // 4)
+        self.path("in.npy", npy("<i8", (2, MIB // 8), data))
+        job = self.path("job")
+        arguments = ["--part-bytes", "16384", "--axis", "1", "--checkpoint", job]
+        with Tallyd() as server:
+            self.stop_in_the_middle(server, arguments)
+            whole = self.read("job")
+            cuts = [whole[:count] for count in range(len(whole))]
+            flips = [bytes([*whole[:i], whole[i] ^ 1, *whole[i + 1 :]]) for i in range(len(whole))]
+            lanes = [whole[: -8 - i] + whole[-8:] for i in range(24, len(whole) - 24, 8)]
+            for content in (*cuts[::7], cuts[-1], *flips[::7], *lanes, whole + b"x"):
+                self.path("job", content)
+                done = self.start(server, *arguments, "--resume")
+                _, shown = done.communicate(timeout=60)
+                self.assertEqual(done.returncode, 2, shown)
+                self.assertEqual(self.read("job"), content)
+
+    def test_a_job_goes_on_with_the_same_array_of_an_archive(self):
+        data, expected = running_sums(MIB // 4)
+        other = self.path("other.npy", npy("<i8", (MIB // 4,), bytes(len(data))))
+        with zipfile.ZipFile(self.path("in.npy"), "w") as archive:
+            archive.writestr("a.npy", npy("<i8", (MIB // 4,), data))
+            archive.write(other, "b.npy")
+        os.remove(other)
+        arguments = ["--format", "npy", "--part-bytes", "16384", "--checkpoint", self.path("job")]
+        with Tallyd() as server:
+            self.stop_in_the_middle(server, [*arguments, "--array", "a"])
+            done = self.start(server, *arguments, "--array", "b", "--resume")
+            _, shown = done.communicate(timeout=60)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(b"another job", shown)
+            done = self.start(server, *arguments, "--array", "a", "--resume")
+            _, shown = done.communicate(timeout=60)
+        self.assertEqual((done.returncode, shown), (0, b""))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+
+    def test_a_job_is_done_by_one_at_a_time(self):
+        data, expected = running_sums(MIB // 4)
+        self.path("in.npy", npy("<i8", (MIB // 4,), data))
+        arguments = ["--part-bytes", "16384", "--checkpoint", self.path("job")]
+        with Tallyd() as server:
+            first = self.start(server, *arguments)
+            self.wait_for(first, lambda: self.written() > len(data) // 4)
+            first.send_signal(signal.SIGSTOP)
+            for more in ([], ["--resume"]):
+                second = self.start(server, *arguments, *more)
+                _, shown = second.communicate(timeout=60)
+                self.assertEqual(second.returncode, 7)
+                self.assertIn(b"out.npy.partial: another tally is writing it", shown)
+            first.send_signal(signal.SIGCONT)
+            _, shown = first.communicate(timeout=60)
+        self.assertEqual((first.returncode, shown), (0, b""))
+        self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
+
+    @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
+    def test_a_part_that_does_not_come_to_the_disk_is_no_done_part(self):
+        code = self.path("sync.c", FAILING_SYNC)
+        library = self.path("sync.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+        source = self.path("in.npy", npy("<i8", (4,), int64s(1, 2, 3, 4)))
+        out = ["-o", self.path("out.npy"), "--checkpoint", self.path("job")]
+        done = tally("cumsum", source, *out, env={"LD_PRELOAD": library})
+        self.assert_failed(done, 7, "Input/output error")
+        self.assertNotIn("out.npy", self.files())
+
     def test_a_checkpoint_takes_the_place_of_no_other_file(self):
         content = npy("<i8", (4,), bytes(32))
         source, out = self.path("in.npy", content), self.path("out.npy")
@@ -375,6 +463,13 @@ class Servers(Directory):
             done = tally("cumsum", source, "-o", out, "--checkpoint", taken)
             self.assert_failed(done, 2, "--checkpoint " + taken)
         self.assertEqual((self.files(), self.read("in.npy")), (["in.npy"], content))
+        os.mkfifo(self.path("pipe"))
+        os.mkdir(self.path("folder"))
+        os.symlink("/dev/null", self.path("device"))
+        for taken in ("pipe", "folder", "device"):
+            done = tally("cumsum", source, "-o", out, "--checkpoint", self.path(taken))
+            self.assert_failed(done, 2, f"{taken}: the file is there and is not a checkpoint")
+        self.assertEqual(self.files(), ["device", "folder", "in.npy", "pipe"])
 
     def test_a_job_does_not_go_on_with_an_input_that_was_changed(self):
         data, _ = running_sums(MIB // 2)
