@@ -57,11 +57,10 @@ struct header_check {
     const char *if_none_match; /* as it came, else NULL; borrowed */
     const char *request_id;    /* X-Request-Id if sane, else NULL; borrowed */
     const char *authorization; /* Authorization, NULL if there is none; borrowed */
-    const char
-        *forwarded[HEADER_FORWARDED]; /* X-Forwarded-For, as far as there is room the last
-                                              * ones; borrowed */
-    size_t forwardeds;                /* how many they are */
-    const char *origin;               /* Origin, NULL if there is none; borrowed */
+    /* X-Forwarded-For, as far as there is room the last ones; borrowed. */
+    const char *forwarded[HEADER_FORWARDED];
+    size_t forwardeds;        /* how many they are */
+    const char *origin;       /* Origin, NULL if there is none; borrowed */
     const char *asked_method; /* Access-Control-Request-Method: with OPTIONS a preflight */
     const char *host;         /* Host, NULL if there is none; borrowed */
     const char *traceparent;  /* the last; borrowed, as is tracestate */
