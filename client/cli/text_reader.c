@@ -88,6 +88,15 @@ static bool read_odd_number(const struct text_reader *reader, const char *text, 
     return past == at;
 }
 
+/* Where the CRs at the end of a line begin; the line's end if there are none. */
+static const char *before_returns(const char *text, const char *end)
+{
+    while (end > text && end[-1] == '\r') {
+        end--;
+    }
+    return end;
+}
+
 /* Where lines end in CR alone, all of them would be one. */
 static int refuse_return(const struct text_reader *reader)
 {
@@ -123,9 +132,7 @@ static int read_line(const struct text_reader *reader, const char *text, const c
     size_t element = tally_dtype_bytes(reader->dtype);
     uint64_t found = 0;
     bool comma = false; /* the last thing was a delimiter: a number must follow */
-    while (end > text && end[-1] == '\r') {
-        end--;
-    }
+    end = before_returns(text, end);
     for (;;) {
         while (is_blank(*text)) {
             text++;
@@ -252,8 +259,7 @@ static int keep_header(struct text_reader *reader)
     if (status != EXIT_DONE || line == NULL) {
         return status;
     }
-    const char *mark = memchr(line, '\r', (size_t)(end - line));
-    if (mark != NULL && mark + strspn(mark, "\r") != end) {
+    if (memchr(line, '\r', (size_t)(before_returns(line, end) - line)) != NULL) {
         return refuse_return(reader);
     }
     reader->header_bytes = (size_t)(end + 1 - line);
