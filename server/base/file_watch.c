@@ -17,6 +17,7 @@ static struct file_stamp stamp_of(const char *path)
         stamp.inode = info.st_ino;
         stamp.bytes = info.st_size;
         stamp.changed = info.st_mtim;
+        stamp.is_pipe = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
     }
     return stamp;
 }
@@ -44,6 +45,7 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
 {
     bool changed = false;
     bool settled = true;
+    bool pipes = false;
     if (now_ns < watch->look_ns) {
         return false;
     }
@@ -51,8 +53,10 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
         struct file_stamp now = stamp_of(watch->paths[i]);
         settled = settled && stamps_equal(&now, &watch->seen[i]);
         changed = changed || !stamps_equal(&now, &watch->taken[i]);
+        pipes = pipes || now.is_pipe;
         watch->seen[i] = now;
     }
     watch->look_ns = clock_now_ns() + LOOK_NS; /* a tick may come late */
-    return (changed && settled) || (watch->retry_ns != 0 && now_ns >= watch->retry_ns);
+    const bool again = watch->retry_ns != 0 && now_ns >= watch->retry_ns;
+    return !pipes && ((changed && settled) || again);
 }

@@ -1,7 +1,8 @@
 /* Files that may change while the service runs, looked at now and again: certificates, tokens. A
  * change counts when two looks in a row have seen the same, so that a file is not read while
  * somebody writes it, nor a key when its certificate has not come yet. What is read nevertheless
- * in the middle of a change is read again: its stamp was taken before.
+ * in the middle of a change is read again: its stamp was taken before. What is no file but a pipe,
+ * say, is read at the start alone: whoever opens it could wait for ever.
  * Thread: one at a time for each watch. */
 #ifndef TALLY_SERVER_FILE_WATCH_H
 #define TALLY_SERVER_FILE_WATCH_H
@@ -21,6 +22,7 @@ struct file_stamp { /* all 0: there is no such file */
     ino_t inode;
     off_t bytes;
     struct timespec changed;
+    bool is_pipe; /* or another thing that may have nothing to read for now */
 };
 
 /* Files that belong together. */
