@@ -162,7 +162,8 @@ static int sum_box(struct worker *worker)
         }
     }
     if (fail_first(job, EXIT_INTERRUPTED)) {
-        job->status = complain_error(&err);
+        job->status =
+            interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
     }
     return job->status;
 }
@@ -328,8 +329,8 @@ static void *worker_main(void *user)
 
 /* ---- the job ---- */
 
-/* Wait for the workers, and show how far they are. */
-static void watch_workers(struct parts_job *job, struct worker *workers,
+/* Wait for the workers that were started, and show how far they are. */
+static void watch_workers(struct parts_job *job, struct worker *workers, int started,
                           struct progress *progress)
 {
     uint64_t bytes = cutting_bytes(&job->source.cutting);
@@ -348,6 +349,9 @@ static void watch_workers(struct parts_job *job, struct worker *workers,
             moved += (double)workers[i].moved;
         }
         progress_whole(progress, moved / 2, total);
+        for (int i = 0; interrupted() && i < started; i++) {
+            wake_thread(workers[i].thread); /* it may wait for who reads the result */
+        }
     }
     MUST(pthread_mutex_unlock(&job->lock));
 }
@@ -398,7 +402,7 @@ static int run_workers(struct parts_job *job)
     MUST(pthread_mutex_lock(&job->lock));
     job->running -= count - started;
     MUST(pthread_mutex_unlock(&job->lock));
-    watch_workers(job, workers, &progress);
+    watch_workers(job, workers, started, &progress);
     for (int i = 0; i < WORKERS; i++) {
         if (i < started) {
             MUST(pthread_join(workers[i].thread, NULL));

@@ -34,6 +34,22 @@ struct cumsum_job {
 
 /* ---- what the answer must be ---- */
 
+/* Of the result in raw numbers; UINT64_MAX: of none, and the server says why. */
+static uint64_t result_bytes(const struct settings *settings, enum tally_dtype dtype)
+{
+    const struct number_list *strides = &settings->output_strides;
+    struct tally_scan scan = {.struct_size = sizeof scan,
+                              .dtype = dtype,
+                              .rank = settings->shape.count,
+                              .sizes = settings->shape.numbers,
+                              .output_strides = strides->count > 0 ? strides->numbers : NULL};
+    uint64_t bytes = UINT64_MAX;
+    if (strides->count == 0 || strides->count == scan.rank) {
+        (void)tally_scan_bytes(&scan, NULL, &bytes, NULL);
+    }
+    return bytes;
+}
+
 static int expect_answer(struct cumsum_job *job, struct expectation *expected)
 {
     const struct settings *settings = job->settings;
@@ -44,8 +60,8 @@ static int expect_answer(struct cumsum_job *job, struct expectation *expected)
                                &expected->dtype); /* it is one of the choices */
         expected->known = true;
         expected->shape = settings->shape;
-        expected->padded = settings->output_strides.count > 0;
-        return EXIT_DONE; /* the server knows how many bytes the strides make */
+        expected->raw_bytes = result_bytes(settings, expected->dtype);
+        return EXIT_DONE;
     }
     format_hint(job->source, FORMAT_JSON, hint, sizeof hint);
     return hint[0] == '\0' ? EXIT_DONE : complain(EXIT_USAGE, "%s%s", job->source->name, hint);

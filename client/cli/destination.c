@@ -74,8 +74,9 @@ int destination_open(const char *name, const struct expectation *expected,
             open_beside(name, exists ? about.st_mode & 0777 : 0666 & ~current_umask(),
                         &destination->temporary);
     }
-    if (destination->fd < 0) {
-        return complain(EXIT_LOCAL, "%s: %s", name, errno_text());
+    if (destination->fd < 0) { /* a pipe may have been waited for */
+        return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
+                             : complain(EXIT_LOCAL, "%s: %s", name, errno_text());
     }
     return EXIT_DONE;
 }
@@ -230,8 +231,8 @@ static int check_tensor(struct destination *destination, const char *dtype, cons
         return refuse_answer(destination, "the answer is %.20s %.60s, expected %s %.60s", dtype,
                              shape, tally_dtype_name(expected->dtype), wanted);
     }
-    if (!expected->padded && expected->format == FORMAT_RAW) {
-        (void)shape_bytes(&expected->shape, expected->dtype, &destination->due);
+    if (expected->format == FORMAT_RAW) {
+        destination->due = expected->raw_bytes;
     }
     return 0;
 }

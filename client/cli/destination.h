@@ -23,7 +23,7 @@ struct expectation {
     bool known; /* dtype and shape were known beforehand */
     enum tally_dtype dtype;
     struct number_list shape;
-    bool padded; /* output strides: the length is the server's to say */
+    uint64_t raw_bytes; /* of raw numbers; UINT64_MAX: the server refuses such strides */
 };
 
 struct destination {

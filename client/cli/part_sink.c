@@ -21,8 +21,8 @@ enum {
 
 static int blame_destination(const struct part_sink *sink)
 {
-    return complain(interrupted() ? EXIT_INTERRUPTED : EXIT_LOCAL, "%s",
-                    sink->destination.trouble);
+    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted")
+                         : complain(EXIT_LOCAL, "%s", sink->destination.trouble);
 }
 
 int part_sink_append(struct part_sink *sink, const char *bytes, size_t count)
@@ -124,8 +124,9 @@ static int write_text(struct part_sink *sink, const char *sums, uint64_t count)
             at++;
         }
         if (at - sink->text > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST || i + 1 == count) {
-            if (part_sink_append(sink, sink->text, (size_t)(at - sink->text)) != EXIT_DONE) {
-                return EXIT_LOCAL;
+            int status = part_sink_append(sink, sink->text, (size_t)(at - sink->text));
+            if (status != EXIT_DONE) {
+                return status;
             }
             at = sink->text;
         }

@@ -160,6 +160,9 @@ int source_open(const char *name, struct source *source)
     if (!standard) {
         source->fd = open(name, O_RDONLY | O_CLOEXEC);
     }
+    if (source->fd < 0 && interrupted()) { /* while it waited for a pipe's writer */
+        return complain(EXIT_INTERRUPTED, "interrupted");
+    }
     if (source->fd < 0 || fstat(source->fd, &about) != 0) {
         return complain(EXIT_USAGE, "%s: %s", source->name, errno_text());
     }

@@ -47,6 +47,12 @@ static void on_interrupt(int number)
     }
 }
 
+/* Nothing: it came, so that a call that waited has ended. */
+static void on_wake(int number)
+{
+    (void)number;
+}
+
 void catch_interrupts(void)
 {
     struct sigaction action;
@@ -56,8 +62,16 @@ void catch_interrupts(void)
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = on_wake;
+    (void)sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = SIG_IGN;
     (void)sigaction(SIGPIPE, &action, NULL); /* a closed pipe is an error of write() */
+    (void)sigaction(SIGXFSZ, &action, NULL); /* and so is a file that becomes too large */
+}
+
+void wake_thread(pthread_t thread)
+{
+    (void)pthread_kill(thread, SIGUSR1);
 }
 
 bool interrupted(void)

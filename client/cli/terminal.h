@@ -10,6 +10,7 @@
 #include "client/tally.h"
 #include "proto/macros.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* Exit statuses; documented in tally(1). */
@@ -38,9 +39,12 @@ int complain_error(const struct tally_error *err);
 bool colour_allowed(int fd);
 
 /* SIGINT, SIGTERM and SIGHUP make interrupted() true from now on, a second one half a second
- * later ends the process. A closed pipe is an error of write() instead of a signal. */
+ * later ends the process. A closed pipe and a file that becomes too large are errors of write()
+ * instead of signals. */
 void catch_interrupts(void);
 bool interrupted(void);
+/* End the system call that a thread waits in: a signal comes to one thread only. */
+void wake_thread(pthread_t thread);
 
 /* A transfer's progress on the last line of a terminal. */
 struct progress {

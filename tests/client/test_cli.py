@@ -3,10 +3,12 @@
 Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli.py
 """
 
+import fcntl
 import json
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -14,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 import unittest
@@ -130,9 +133,6 @@ class Terminal:
         environment = {**os.environ, "TALLY_URL": url, "TERM": "xterm", **(env or {})}
         if "NO_COLOR" not in (env or {}):
             environment.pop("NO_COLOR", None)
-        import fcntl
-        import termios
-
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(
             [TALLY, *arguments],
@@ -441,6 +441,16 @@ class Cumsum(Directory):
                     self.assertEqual(done.returncode, 7)
                     self.assertIn(b"standard output", done.stderr)
 
+    def test_a_file_that_becomes_too_large_leaves_nothing_behind(self):
+        source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
+        done = subprocess.run(
+            [TALLY, "cumsum", source, "-o", self.path("out.npy"), "-u", URL],
+            capture_output=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        )
+        self.assert_failed(done, 7, "out.npy: File too large")
+        self.assertEqual(self.files(), ["in.npy"])
+
     def test_parts_have_the_size_that_was_asked_for_in_any_unit(self):
         source = self.path("in.npy", npy("<i8", (4, 128), bytes(4096)))
         for size, part_bytes in (
@@ -533,6 +543,14 @@ class Cumsum(Directory):
             with Server(lambda *_, h=headers, b=body: answer(b, raw, headers=h)) as s:
                 done = tally("cumsum", "-d", "int8", "-s", "2", stdin=b"ab", url=s.url)
                 self.assertEqual(done.returncode, 6, (headers, body, done.stderr))
+        strided = ["-d", "int8", "-s", "2", "--output-strides", "3"]
+        of_type = "Tally-Dtype: int8\r\nTally-Shape: 2\r\n"
+        for body, status in ((b"a\0\0b", 0), (b"a\0\0", 6), (b"a\0\0bc", 6), (b"", 6)):
+            endless = answer(body, raw, headers=of_type).replace(b"Content-Length", b"X-Length")
+            for told in (answer(body, raw, headers=of_type), endless):
+                with Server(lambda *_, told=told: told) as s:
+                    done = tally("cumsum", *strided, stdin=b"ab", url=s.url)
+                    self.assertEqual(done.returncode, status, (told, done.stderr))
 
     def test_a_connection_lost_in_the_answer_is_made_again(self):
         good = npy("<f4", (2,), bytes(8))
@@ -591,6 +609,43 @@ class Cumsum(Directory):
                 self.assertEqual(process.stderr.read(), b"tally: error: interrupted\n")
                 process.stdin.close()
                 process.stderr.close()
+
+    def test_waiting_for_the_other_end_of_a_pipe_ends_with_a_signal(self):
+        source = self.path("in.npy", npy("|u1", (1 << 22,), bytes(1 << 22)))
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        for flags in ([pipe, "-f", "text"], [source, "-o", pipe]):
+            with self.subTest(flags=flags):
+                process = subprocess.Popen([TALLY, "cumsum", *flags], stderr=subprocess.PIPE)
+                while not (self.is_caught(process, signal.SIGTERM) and self.is_asleep(process)):
+                    time.sleep(0.001)
+                process.send_signal(signal.SIGTERM)
+                _, shown = process.communicate(timeout=60)
+                self.assertEqual((process.returncode, shown), (130, b"tally: error: interrupted\n"))
+        for flags in (["raw"], ["text"], ["json"], ["text", "--part-bytes", "65536"]):
+            with self.subTest(flags=flags):
+                process = subprocess.Popen(
+                    [TALLY, "cumsum", source, "-u", URL, "-F", *flags],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                )
+                while not self.is_full(process.stdout):
+                    time.sleep(0.01)
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.wait(timeout=60), 130)
+                self.assertEqual(process.stderr.read(), b"tally: error: interrupted\n")
+                process.stdout.close()
+                process.stderr.close()
+
+    def is_asleep(self, process):
+        with open(f"/proc/{process.pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "S"
+
+    def is_full(self, pipe):
+        return select.select([pipe], [], [], 0)[0] and (
+            struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+            == fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+        )
 
     def is_caught(self, process, number):
         with open(f"/proc/{process.pid}/status") as status:

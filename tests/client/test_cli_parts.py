@@ -334,6 +334,17 @@ class Servers(Directory):
             self.assertEqual(process.returncode, 3, shown)
             self.assertEqual(self.files(), ["in.npy"])
 
+    def test_waiting_for_a_server_ends_with_a_signal(self):
+        count = MIB // 2
+        self.path("in.npy", npy("<i8", (count,), bytes(8 * count)))
+        with Tallyd() as server:
+            process = self.start(server, "--part-bytes", "4096")
+            self.wait_for(process, lambda: self.written() > 100000)
+        process.send_signal(signal.SIGTERM)
+        _, shown = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, shown), (130, b"tally: error: interrupted\n"))
+        self.assertEqual(self.files(), ["in.npy"])
+
     def test_a_job_with_a_checkpoint_goes_on(self):
         for shape, axis in (((MIB // 2,), 0), ((4, MIB // 8), 1)):
             count = MIB // 2
