@@ -160,6 +160,10 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
 {
     struct call *call = user;
     size_t bytes = size * count;
+    if (call->answer.complete && bytes > 5 && memcmp(line, "HTTP/", 5) == 0) {
+        /* libcurl has asked again by itself: whoever does not know Expect answers 417 first. */
+        call_answer_reset(&call->answer);
+    }
     call->answer.header_bytes += bytes;
     if (call->answer.header_bytes > ANSWER_HEADER_BYTES) {
         (void)client_error_set(&call->error, TALLY_BAD_ANSWER,

@@ -3,10 +3,11 @@
  * Each asks one page or two and finds its members in the JSON text that comes back. A page that
  * answers 503 is an answer too where it is about health.
  *
- * Failure: a text that is too long, or lacks what every Tally server says, is TALLY_BAD_ANSWER;
+ * Failure: a text that is no JSON, is too long, or lacks what every Tally server says, is TALLY_BAD_ANSWER;
  * the outputs are touched only on success. Thread: the caller's. */
 #include "client/call.h"
 #include "client/json_text.h"
+#include "client/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,14 @@ static enum tally_status page_begin(void *context, const struct tally_answer *an
                                     uint64_t *due, struct tally_error *err)
 {
     struct page_text *page = context;
-    (void)answer;
     *due = UINT64_MAX; /* any number */
-    (void)err;
-    page->count = 0; /* a retry starts over */
+    page->count = 0;   /* a retry starts over */
+    if (!media_type_is(answer->content_type, "application/json")) {
+        return client_error_set(err, TALLY_BAD_ANSWER,
+                                "the answer's Content-Type is \"%s\", expected "
+                                "application/json; is this the URL of a Tally server?",
+                                answer->content_type);
+    }
     return TALLY_OK;
 }
 

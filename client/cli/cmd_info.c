@@ -5,6 +5,7 @@
  * EXIT_BUSY. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
+#include "client/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -49,6 +50,12 @@ static int print_body(void *user, uint64_t offset, const void *bytes, size_t cou
     return fwrite(bytes, 1, count, stdout) == count ? 0 : -1;
 }
 
+static int check_json(void *user, const struct tally_answer *answer)
+{
+    (void)user;
+    return media_type_is(answer->content_type, "application/json") ? 0 : -1;
+}
+
 /* The server's own JSON, as it is. */
 static int print_page(struct tally *client, const char *path)
 {
@@ -58,6 +65,7 @@ static int print_page(struct tally *client, const char *path)
                                     .path = path,
                                     .accept = "application/json",
                                     .answer_once = 1,
+                                    .check_answer = check_json,
                                     .write_answer = print_body};
     if (tally_exchange(client, &request, &err) != TALLY_OK) {
         return complain_error(&err);

@@ -54,8 +54,8 @@ class Server:
     """Answers each connection's requests with what `script(number, head, body)` returns: bytes to
     send, after which the connection is closed; a generator to send piece by piece; or None."""
 
-    def __init__(self, script, read_rate=None):
-        self.script, self.read_rate = script, read_rate
+    def __init__(self, script, read_rate=None, expected=b"100 Continue"):
+        self.script, self.read_rate, self.expected = script, read_rate, expected
         self.count = 0
         self.heads = []
         self.lock = threading.Lock()
@@ -88,7 +88,9 @@ class Server:
         head, body = data.split(b"\r\n\r\n", 1)
         length = int((re.search(rb"(?i)content-length: *(\d+)", head) or [0, 0])[1])
         if b"100-continue" in head:
-            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            connection.sendall(b"HTTP/1.1 " + self.expected + b"\r\n\r\n")
+            if b"100" not in self.expected:
+                return False
         got = len(body)
         body = [body]
         while got < length:
@@ -561,6 +563,16 @@ class Cumsum(Directory):
             self.assertEqual(self.read("out.npy"), good)
             self.assertEqual(s.count, 4)
 
+    def test_a_server_that_knows_no_100_continue_is_asked_without(self):
+        count = 1 << 21
+        refusal = b"417 Expectation Failed\r\nContent-Length: 0\r\nTally-Dtype: int8"
+        right = sums(bytes(count), "uint8", f"1,{count},1")
+        with Server(lambda *_: right, expected=refusal) as s:
+            source = self.path("in.npy", npy("|u1", (count,), bytes(count)))
+            self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), url=s.url))
+            self.assertNotIn("100-continue", s.heads[0])
+        self.assertEqual(self.read("out.npy"), self.read("in.npy"))
+
     def test_a_closed_pipe_ends_quietly_enough(self):
         source = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
         line = f'"{TALLY}" cumsum "{source}" | head -c 5 >/dev/null; echo "${{PIPESTATUS[0]}}"'
@@ -799,6 +811,14 @@ class Information(unittest.TestCase):
         self.assertEqual(tally("health", url="http://127.0.0.1:1").returncode, 3)
         with Server(lambda *_: answer(b"", status="404 Not Found")) as s:
             self.assertEqual(tally("health", url=s.url).returncode, 1)
+
+    def test_pages_of_something_else_are_no_information(self):
+        with Server(lambda *_: answer(b"<html>", "text/html")) as s:
+            for command in (["health"], ["devices"], ["version"], ["devices", "--json"]):
+                done = tally(*command, url=s.url)
+                self.assertEqual(done.returncode, 6)
+                self.assertIn(b'"text/html"', done.stderr)
+                self.assertNotIn(b"<html>", done.stdout)
 
     def test_version(self):
         done = tally("version")

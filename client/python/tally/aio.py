@@ -39,6 +39,7 @@ from tally.client import (
     Options,
     Parts,
     finish,
+    json_check,
     prepare,
     raw_request,
     read_devices,
@@ -341,7 +342,7 @@ class AsyncClient(Options[AsyncParts]):
 
     async def _is_well(self, path: str) -> bool:
         try:
-            await self._run(Request("GET", path, single=True))
+            await self._run(Request("GET", path, check=json_check, single=True))
         except (Busy, ServerError):
             return False
         return True

@@ -277,7 +277,7 @@ class Call:
         told: Any = None
         try:
             told = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
         if not isinstance(told, dict):
             told = {}

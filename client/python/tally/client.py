@@ -44,7 +44,6 @@ from tally.transport import Pool, run, tls_context
 Precision = Literal["wide", "native"]
 AnyParts = TypeVar("AnyParts", bound="CarriedSum")
 RAW = "application/octet-stream"
-DEVICES = Request("GET", "/v1/devices")
 
 
 class Health(NamedTuple):
@@ -336,7 +335,7 @@ class Client(Options[Parts]):
 
     def _is_well(self, path: str) -> bool:
         try:
-            self._run(Request("GET", path, single=True))
+            self._run(Request("GET", path, check=json_check, single=True))
         except (Busy, ServerError):
             return False
         return True
@@ -432,17 +431,29 @@ def raw_body(
     return body, path
 
 
+def _check_kind(fields: dict[str, str], expected: str) -> None:
+    kind = fields.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != expected:
+        raise BadAnswer(
+            f"the answer's Content-Type is {kind[:80]!r}, expected {expected}; is this the URL of "
+            "a Tally server?"
+        )
+
+
+def json_check(fields: dict[str, str]) -> None:
+    """Raise BadAnswer unless this is the head of a page of the service's."""
+    _check_kind(fields, "application/json")
+
+
+DEVICES = Request("GET", "/v1/devices", check=json_check)
+
+
 def tensor_check(name: str, sizes: Sequence[int]) -> Callable[[dict[str, str]], None]:
     """What raises BadAnswer unless the head of an answer is that of such a tensor."""
     shape = ",".join(map(str, sizes))
 
     def check(fields: dict[str, str]) -> None:
-        kind = fields.get("content-type", "")
-        if kind.partition(";")[0].strip().lower() != RAW:
-            raise BadAnswer(
-                f"the answer's Content-Type is {kind[:80]!r}, expected {RAW}; is this the URL of "
-                "a Tally server?"
-            )
+        _check_kind(fields, RAW)
         found = fields.get("tally-dtype", ""), fields.get("tally-shape", "")
         if found != (name, shape):
             raise BadAnswer(
@@ -464,7 +475,7 @@ def finish(scan: Scan) -> Array:
 def read_devices(text: bytes) -> list[Device]:
     try:
         devices: list[Device] = json.loads(text)["devices"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         devices = None  # type: ignore[assignment]
     if not isinstance(devices, list):
         raise BadAnswer("the server's devices are no list; is this the URL of a Tally server?")

@@ -115,8 +115,9 @@ def _axis(axis: SupportsIndex, rank: int) -> int:
 
 
 def bytes_of(array: Array) -> memoryview:
-    """The memory of a C-contiguous array. bfloat16 has no buffer protocol, hence the view."""
-    flat: Any = array.reshape(-1).view(np.uint8)
+    """The memory of a C-contiguous array. bfloat16 has no buffer protocol, hence the view; an
+    np.matrix has two dimensions always."""
+    flat: Any = np.asarray(array).reshape(-1).view(np.uint8)
     return memoryview(flat)
 
 

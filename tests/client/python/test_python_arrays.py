@@ -90,6 +90,13 @@ def test_what_lies_around_an_output_is_left_alone(client):
     assert around.sum() == 7 * 21 + 3 * (1 + 2 + 3)
 
 
+def test_an_output_may_be_a_matrix(client):
+    x = np.arange(6.0).reshape(2, 3)
+    out = np.asmatrix(np.zeros((2, 3)))
+    assert client.cumsum(x, 1, out=out) is out
+    assert out.tolist() == np.cumsum(x, 1).tolist()
+
+
 def test_an_output_that_overlaps_the_input_otherwise(client):
     for shift in (1, 3):
         memory = np.arange(20, dtype=np.int64)
@@ -327,7 +334,9 @@ def test_health_and_devices(connect, server):
 def test_a_server_that_is_not_ready_is_alive(connect):
     def script(seen):
         ready = "/livez" in seen.head
-        return Told(f"HTTP/1.1 {200 if ready else 503} x\r\nContent-Length: 0\r\n\r\n".encode())
+        kind = "Content-Type: application/json"
+        head = f"HTTP/1.1 {200 if ready else 503} x\r\n{kind}\r\nContent-Length: 0\r\n\r\n"
+        return Told(head.encode())
 
     with LyingServer(script) as lying:
         assert connect(lying.url).health() == (True, False)

@@ -264,6 +264,21 @@ def test_devices_that_are_no_list_are_refused(connect):
                 connect(server.url).devices()
 
 
+def test_a_page_of_something_else_is_no_health(connect):
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>"
+    with LyingServer(lambda _: Told(page)) as lying:
+        client = connect(lying.url)
+        for ask in (client.health, client.devices):
+            with pytest.raises(tally.BadAnswer, match="'text/html', expected application/json"):
+                ask()
+
+
+def test_an_error_that_is_nested_deeply_is_a_refusal(connect):
+    with LyingServer(lambda _: error(400, body="[" * 60000)) as lying:
+        with pytest.raises(tally.Rejected, match="HTTP 400"):
+            connect(lying.url).cumsum([1])
+
+
 def test_a_text_without_end_is_cut_off(connect):
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
     with LyingServer(lambda seen: Told(head + b" " * (3 << 20), close=True)) as server:
