@@ -160,17 +160,17 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
     if (request->codec == NULL) {
         return 0;
     }
+    uint64_t need = infer_needed_bytes(request, more);
+    uint64_t slack = need / SLACK_PART < SLACK_MOST ? need / SLACK_PART : SLACK_MOST;
+    uint64_t whole = need > UINT64_MAX - slack ? need : need + slack;
     if (hold->state == ADMISSION_SLOW && more > 0) {
         /* A step at a time: what its client announced but does not send is for others. */
         bool enough = hold->promised_bytes >= body->received + more;
-        return enough ? hold->claim : hold->claim + body->received + more + FIRST_ROOM_BYTES;
+        uint64_t step =
+            enough ? hold->claim : hold->claim + body->received + more + FIRST_ROOM_BYTES;
+        return smaller_of(step, larger_of(hold->claim, whole));
     }
-    uint64_t need = infer_needed_bytes(request, more);
-    if (need <= ADMISSION_LARGE_BYTES) {
-        return 0;
-    }
-    uint64_t slack = need / SLACK_PART < SLACK_MOST ? need / SLACK_PART : SLACK_MOST;
-    return need > UINT64_MAX - slack ? need : need + slack;
+    return need <= ADMISSION_LARGE_BYTES ? 0 : whole;
 }
 
 /* How long a small request waits, about, for a codec thread if it is a long text, and for a

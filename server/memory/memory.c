@@ -226,13 +226,16 @@ static enum status refuse_for_now(const struct memory *memory, uint64_t bytes, u
                      need, free_now, whole);
 }
 
-/* Commit bytes up to a limit; *left is what was free otherwise. */
-static bool commit_bytes(struct memory *memory, uint64_t bytes, uint64_t limit, uint64_t *left)
+/* Commit bytes up to a limit, or up to `lack` bytes less: *committed. *left is what was free
+ * otherwise. */
+static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t limit,
+                        uint64_t *committed, uint64_t *left)
 {
-    uint64_t committed = atomic_load(&memory->committed);
+    uint64_t before = atomic_load(&memory->committed);
     do {
-        *left = committed < limit ? limit - committed : 0;
-        if (bytes > *left) {
+        *left = before < limit ? limit - before : 0;
+        *committed = smaller_of(bytes, *left);
+        if (bytes - *committed > lack) {
             if (bytes <= limit) {
                 atomic_store_explicit(&memory->missing, bytes - *left, memory_order_relaxed);
                 atomic_store_explicit(&memory->refused_ns, clock_now_ns(),
@@ -240,8 +243,14 @@ static bool commit_bytes(struct memory *memory, uint64_t bytes, uint64_t limit, 
             }
             return false;
         }
-    } while (!atomic_compare_exchange_weak(&memory->committed, &committed, committed + bytes));
+    } while (!atomic_compare_exchange_weak(&memory->committed, &before, before + *committed));
     return true;
+}
+
+static bool commit_bytes(struct memory *memory, uint64_t bytes, uint64_t limit, uint64_t *left)
+{
+    uint64_t all = 0;
+    return commit_most(memory, bytes, 0, limit, &all, left);
 }
 
 enum status memory_reserve(struct memory *memory, uint64_t bytes, struct error *err)
@@ -280,10 +289,17 @@ uint64_t memory_budget_large(const struct memory *memory)
     return budget - kept;
 }
 
-bool memory_promise(struct memory *memory, uint64_t bytes)
+bool memory_promise_most(struct memory *memory, uint64_t bytes, uint64_t lack,
+                         uint64_t *promised)
 {
     uint64_t left = 0;
-    return commit_bytes(memory, bytes, memory_budget_large(memory), &left);
+    return commit_most(memory, bytes, lack, memory_budget_large(memory), promised, &left);
+}
+
+bool memory_promise(struct memory *memory, uint64_t bytes)
+{
+    uint64_t all = 0;
+    return memory_promise_most(memory, bytes, 0, &all);
 }
 
 void memory_unpromise(struct memory *memory, uint64_t bytes)

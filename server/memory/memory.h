@@ -59,6 +59,10 @@ void memory_release(struct memory *memory, uint64_t bytes);
  * the budget is never promised, so that small requests find memory whatever large ones do. */
 uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
 MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes);
+/* The same, or as much of it as there is, if that is at most `lack` bytes less; *promised is how
+ * much. */
+MUST_CHECK bool memory_promise_most(struct memory *memory, uint64_t bytes, uint64_t lack,
+                                    uint64_t *promised);
 void memory_unpromise(struct memory *memory, uint64_t bytes);
 /* Reserve bytes that were promised. */
 void memory_draw(struct memory *memory, uint64_t bytes);

@@ -31,6 +31,7 @@ struct admission {
     atomic_size_t waiting; /* written by holders of the lock */
     pthread_mutex_t lock;  /* guards everything below */
     struct fair_line line;
+    uint64_t line_held; /* by those in the line, of the budget */
     size_t active;
     size_t active_waiting; /* of them, for a larger claim */
     uint64_t active_bytes; /* of their claims */
@@ -111,11 +112,13 @@ static bool grant_memory(struct admission *admission, struct request *request, u
      * the whole budget would wait for the request's own memory. */
     uint64_t held = larger_of(hold->claim, request->reserved_bytes + hold->promised_bytes);
     uint64_t missing = hold->wanted - smaller_of(held, hold->wanted);
+    uint64_t behind = begins && admission->active == 0 ? admission->line_held - hold->held : 0;
+    uint64_t promised = 0;
     if ((begins && !has_place(admission, hold->wanted)) ||
-        !memory_promise(admission->memory, missing)) {
+        !memory_promise_most(admission->memory, missing, behind, &promised)) {
         return false;
     }
-    hold->promised_bytes += missing;
+    hold->promised_bytes += promised;
     hold->claim = hold->wanted;
     request->client->claimed_bytes += more;
     if (!is_slow(request)) {
@@ -162,6 +165,8 @@ static void leave_line(struct admission *admission, struct fair_cursor *cursor,
 {
     struct request *request = cursor->current;
     admission->active_waiting -= request->admission.goes_on;
+    admission->line_held -= request->admission.held;
+    request->admission.held = 0;
     (void)fair_take(cursor);
     if (chain->first == NULL) {
         chain->first = request;
@@ -299,6 +304,8 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         request->cost = claim;
         hold->goes_on = is_active(request);
         admission->active_waiting += hold->goes_on;
+        hold->held = request->reserved_bytes + hold->promised_bytes;
+        admission->line_held += hold->held;
         fair_push_by_ticket(&admission->line, request);
         set_waiting(admission);
     }
@@ -422,13 +429,26 @@ void admission_wake(struct admission *admission)
 
 /* ---- the tick ---- */
 
-/* All who have a place wait for more memory than there is, so none will ever give any back: the
- * one that came last ends. Thread: a holder of the lock.
+/* Nobody is active, and all who wait have begun. Thread: a holder of the lock. */
+static bool only_slow_ones_wait(struct admission *admission)
+{
+    struct fair_cursor c = fair_begin(&admission->line);
+    bool waits = c.current != NULL && admission->active == 0;
+    while (waits && c.current != NULL) {
+        waits = is_slow(c.current);
+        fair_step(&c);
+    }
+    return waits;
+}
+
+/* All who have a place wait for more memory than there is, so none will ever give any back, or
+ * all who wait do without a place: the one that came last ends. Thread: a holder of the lock.
  * returns that one, taken out of the line, or NULL */
 static struct request *break_deadlock(struct admission *admission, uint64_t now_ns)
 {
     struct request *last = NULL;
-    if (admission->active == 0 || admission->active_waiting < admission->active) {
+    bool all_active = admission->active > 0 && admission->active_waiting == admission->active;
+    if (!all_active && !only_slow_ones_wait(admission)) {
         admission->stuck_since_ns = 0;
         return NULL;
     }
@@ -440,7 +460,8 @@ static struct request *break_deadlock(struct admission *admission, uint64_t now_
     }
     for (struct fair_cursor c = fair_begin(&admission->line); c.current != NULL;
          fair_step(&c)) {
-        if (is_active(c.current) && (last == NULL || c.current->ticket > last->ticket)) {
+        if (is_active(c.current) == all_active &&
+            (last == NULL || c.current->ticket > last->ticket)) {
             last = c.current;
         }
     }

@@ -17,6 +17,10 @@
  * takes what it uses as the bytes come. A client that stops sending loses both, but not what
  * has arrived: it goes on with what is free.
  *
+ * Who waits to begin may hold memory: what it took as long as it seemed small. So that nobody waits
+ * for those who wait behind it, the first begins with what there is if nobody is active and that
+ * memory is all that it lacks.
+ *
  * Place: at most ADMISSION_PLACES, or more of them while their claims together are short. A
  * client that holds more than its part of the budget waits while others do.
  *
@@ -58,6 +62,7 @@ struct admission_hold {
     enum admission_state state;
     uint64_t claim;          /* the most bytes it may need, 0: none stated */
     uint64_t wanted;         /* in the line: the claim it waits for */
+    uint64_t held;           /* in the line: memory that is reserved or promised to it */
     bool goes_on;            /* in the line, and ACTIVE already */
     uint64_t promised_bytes; /* of the memory budget, not taken yet */
 };

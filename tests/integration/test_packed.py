@@ -11,8 +11,17 @@ from support import calls, dtypes
 from support.tallyd import MODE
 
 MIB = 1 << 20
+PACKED_NPY = (
+    b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nAccept: application/octet-stream\r\n"
+    b"Content-Type: application/x-npy\r\nContent-Encoding: gzip\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
 PACK = {"gzip": gzip.compress, "deflate": zlib.compress}
 FLOAT32 = dtypes.BY_NAME["float32"]
+
+
+def chunk(data):
+    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 @pytest.mark.parametrize("coding", PACK)
@@ -57,16 +66,29 @@ def test_a_packed_body_in_chunks_whose_first_ones_are_short_is_read_to_its_end(s
     stored = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 1 << 16, dtype=np.int64)
     packed = gzip.compress(calls.npy_bytes(stored), 1)
     with server.wire() as wire:
-        wire.send(
-            b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nAccept: application/octet-stream\r\n"
-            b"Content-Type: application/x-npy\r\nContent-Encoding: gzip\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
+        wire.send(PACKED_NPY)
         for piece in (packed[:10], packed[10:500], packed[500:]):
-            wire.send(b"%x\r\n%s\r\n" % (len(piece), piece))
-        answer = wire.send(b"0\r\n\r\n").answer()
+            wire.send(chunk(piece))
+        answer = wire.send(chunk(b"")).answer()
     assert answer.status == 200, answer.body
     assert answer.body == np.cumsum(stored).tobytes()
+
+
+def test_packed_bodies_that_may_each_need_all_memory_come_one_after_the_other(start_server):
+    """Each holds a little when it begins to wait: none of them waits for what those behind it hold."""
+    server = start_server("--memory-budget", "64MiB")
+    stored = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 1 << 16, dtype=np.int64)
+    packed = gzip.compress(calls.npy_bytes(stored), 1)
+    wires = [server.wire() for _ in range(5)]
+    for wire in wires:
+        wire.send(PACKED_NPY + chunk(packed[:10])).await_read()
+    for wire in wires:
+        wire.send(chunk(packed[10:]) + chunk(b""))
+    for wire in wires:
+        answer = wire.answer()
+        assert answer.status == 200, answer.body
+        assert answer.body == np.cumsum(stored).tobytes()
+        wire.close()
 
 
 def test_bombs_are_refused_while_others_are_served(start_server):

@@ -309,6 +309,60 @@ static void what_a_request_took_while_it_seemed_small_counts_in_its_claim(void *
     assert_int_equal(client.claimed_bytes, 0);
 }
 
+static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *requests[3];
+    const uint64_t most = memory_budget_large(f->memory);
+    for (int i = 0; i < 3; i++) {
+        requests[i] = request_of(f, &client);
+        assert_int_equal(memory_reserve(f->memory, MIB, NULL), STATUS_OK);
+        requests[i]->reserved_bytes = MIB;
+    }
+    assert_false(enter(f, requests[0], most)); /* the others may end */
+    assert_false(enter(f, requests[1], most));
+    admission_wake(f->admission);
+    expect_admitted(f, NULL);
+    assert_false(enter(f, requests[2], 2 * MIB)); /* nobody overtakes */
+    admission_wake(f->admission);
+    expect_admitted(f, requests[0]);
+    assert_int_equal(requests[0]->admission.promised_bytes, most - 3 * MIB);
+    expect_admitted(f, NULL);
+    for (int i = 0; i < 3; i++) {
+        memory_release(f->memory, MIB);
+        requests[i]->reserved_bytes = 0;
+        leave(f, requests[i]);
+        expect_admitted(f, i < 2 ? requests[i + 1] : NULL);
+    }
+    assert_int_equal(client.claimed_bytes, 0);
+}
+
+static void slow_ones_that_wait_for_each_other_do_not_wait_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    struct client client = {0};
+    struct request *slow[2] = {request_of(f, &client), request_of(f, &client)};
+    uint64_t now_ns = clock_now_ns();
+    for (int i = 0; i < 2; i++) {
+        assert_true(enter(f, slow[i], 700 * MIB));
+        memory_draw(f->memory, 700 * MIB);
+        slow[i]->reserved_bytes = 700 * MIB;
+        slow[i]->admission.promised_bytes = 0;
+        admission_slow(f->admission, slow[i]);
+    }
+    assert_false(enter(f, slow[0], 900 * MIB));
+    assert_false(enter(f, slow[1], 900 * MIB));
+    (void)admission_sweep(f->admission, now_ns);
+    expect_admitted(f, NULL);
+    (void)admission_sweep(f->admission, now_ns + 2 * NS_PER_S);
+    memory_release(f->memory, 700 * MIB);
+    expect_ended(f, slow[1], STATUS_OUT_OF_MEMORY);
+    expect_admitted(f, slow[0]);
+    memory_release(f->memory, 700 * MIB);
+    leave(f, slow[0]);
+}
+
 static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **state)
 {
     struct fixture *f = *state;
@@ -523,6 +577,8 @@ int main(void)
         T(a_client_that_sends_nothing_loses_its_place_and_promise_but_not_its_bytes),
         T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
         T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
+        T(the_first_does_not_wait_for_memory_of_those_behind_it),
+        T(slow_ones_that_wait_for_each_other_do_not_wait_for_ever),
         T(requests_that_all_wait_for_more_memory_do_not_wait_for_ever),
         T(the_line_is_bounded_and_says_so_before_a_body_is_read),
         T(a_claim_beyond_the_budget_is_refused_for_good),
