@@ -76,6 +76,24 @@ static bool fill_options(struct tally *client)
     return true;
 }
 
+/* They become lines of each request's head: a line end in one would begin another. */
+static enum tally_status check_texts(const struct tally *client, struct tally_error *err)
+{
+    const char *texts[] = {client->options.token, client->options.user_agent};
+    static const char *const names[] = {"token", "user_agent"};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        for (const char *at = texts[i]; at != NULL && *at != '\0'; at++) {
+            if ((unsigned char)*at < ' ' || *at == 0x7F) {
+                return client_error_set(err, TALLY_INVALID_ARGUMENT,
+                                        "options.%s has a line end in it, or another control "
+                                        "character",
+                                        names[i]);
+            }
+        }
+    }
+    return TALLY_OK;
+}
+
 /* ---- a client's life ---- */
 
 static CURLcode global_init_result;
@@ -145,6 +163,9 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
     }
     if (status == TALLY_OK) {
         status = check_features(client, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_texts(client, err);
     }
     if (status == TALLY_OK) {
         return client;

@@ -46,6 +46,12 @@ static int choose_formats(const struct settings *settings, struct source *source
                         "an NPY file says its type and shape itself: leave out --dtype, "
                         "--shape and strides");
     }
+    if ((*input == FORMAT_TEXT || *input == FORMAT_CSV) &&
+        (settings->shape.count > 0 || settings->strides.count > 0 ||
+         settings->output_strides.count > 0)) {
+        return complain(EXIT_USAGE,
+                        "text has the shape of its lines: leave out --shape and strides");
+    }
     if (settings->delimiter != NULL &&
         (settings->delimiter[0] == '\0' || settings->delimiter[1] != '\0' ||
          strchr("\r\n+-.0123456789", settings->delimiter[0]) != NULL)) {

@@ -22,7 +22,11 @@ static bool read_token(const struct settings *settings, char *token, size_t size
 {
     const char *given = getenv("TALLY_TOKEN"); /* NOLINT(concurrency-mt-unsafe): read only */
     if (settings->token_file == NULL) {
-        (void)snprintf(token, size, "%s", given == NULL ? "" : given);
+        int length = snprintf(token, size, "%s", given == NULL ? "" : given);
+        if (length < 0 || (size_t)length >= size) {
+            (void)complain(EXIT_USAGE, "TALLY_TOKEN is longer than %zu bytes", size - 1);
+            return false;
+        }
         return true;
     }
     FILE *file = fopen(settings->token_file, "re");
@@ -30,11 +34,15 @@ static bool read_token(const struct settings *settings, char *token, size_t size
     if (file != NULL) {
         (void)fclose(file);
     }
-    if (!read) {
-        (void)complain(EXIT_USAGE, "cannot read a token from %s", settings->token_file);
+    size_t length = read ? strcspn(token, "\r\n") : 0;
+    if (length == 0 || length + 1 == size) {
+        (void)complain(
+            EXIT_USAGE,
+            "cannot read a token from %s: it is the first line, of at most %zu bytes",
+            settings->token_file, size - 2);
         return false;
     }
-    token[strcspn(token, "\r\n")] = '\0';
+    token[length] = '\0';
     return true;
 }
 

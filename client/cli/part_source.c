@@ -58,19 +58,25 @@ static int check_length(const struct source *source, struct tensor *tensor, cons
                    : complain(EXIT_USAGE, "of a stream only the first size can be open, and "
                                           "the others must be less than 2^63 bytes");
     }
+    if (!fits || (open >= 0 && elements == 0)) {
+        return complain(EXIT_USAGE,
+                        fits ? "%s: a size of -1 beside one of 0 can be any"
+                             : "%s: its type and shape make more than 2^63 bytes",
+                        source->name);
+    }
     uint64_t data =
         source->bytes > tensor->data_offset ? source->bytes - tensor->data_offset : 0;
-    if (fits && open >= 0 && elements > 0 && data % elements == 0) {
+    if (open >= 0 && data % elements == 0) {
         tensor->shape.numbers[open] = (int64_t)(data / elements);
         return EXIT_DONE;
     }
-    if (fits && open < 0 && data == elements) {
+    if (open < 0 && data == elements) {
         return EXIT_DONE;
     }
-    return complain(
-        EXIT_USAGE, "%s has %" PRIu64 " bytes, but its type and shape make %" PRIu64 "%s%s%s",
-        source->name, data, fits ? elements : 0, open >= 0 ? " or a multiple of it" : "",
-        hint[0] != '\0' ? "; it" : "", hint);
+    return complain(EXIT_USAGE,
+                    "%s has %" PRIu64 " bytes, but its type and shape make %" PRIu64 "%s%s%s",
+                    source->name, data, elements, open >= 0 ? " or a multiple of it" : "",
+                    hint[0] != '\0' ? "; it" : "", hint);
 }
 
 int tensor_of_raw(const struct settings *settings, struct source *source, struct tensor *tensor)

@@ -673,6 +673,15 @@ class Cumsum(Directory):
         self.assertIn("Authorization: Bearer two", s.heads[1])
         self.assertNotIn("Authorization", s.heads[2])
 
+    def test_what_cannot_be_a_token_is_refused(self):
+        for content in (b"", b"\n", b"x" * 9000, b"a\x01b\n"):
+            done = tally("cumsum", "--token-file", self.path("t", content), stdin=b"[1]")
+            self.assert_failed(done, 2, "token")
+        for token in ("one\n", "one\r\nX-Y: z", "x" * 9000):
+            done = tally("cumsum", stdin=b"[1]", env={"TALLY_TOKEN": token})
+            self.assert_failed(done, 2)
+            self.assertIn("token", done.stderr.decode().lower())
+
     def test_numbers_out_of_bounds_are_wrong_usage(self):
         """None of them may silently mean the default."""
         for option, *values in (

@@ -222,6 +222,9 @@ class Files(Directory):
             self.assertEqual(json.loads(done.stdout), [[1, 2], [4, 6], [9, 12]])
         self.assert_failed(tally("cumsum", source, "-d", "int64", "-s", "-1,4"), 2, "48 bytes")
         self.assert_failed(tally("cumsum", source, "-d", "int64", "-s", "-1,-1"), 2, "--shape")
+        self.assert_failed(tally("cumsum", source, "-d", "int64", "-s", "-1,0"), 2, "can be any")
+        huge = ["-d", "int64", "-s", f"{1 << 40},{1 << 40}"]
+        self.assert_failed(tally("cumsum", source, *huge), 2, "more than 2^63 bytes")
 
     def test_progress_is_that_of_the_whole(self):
         source = self.path("in.npy", npy("|u1", (MIB,), bytes(MIB)))
@@ -725,6 +728,8 @@ class Text(Directory):
             ("300\n", ["-d", "int8"], "'300'"),
             ("1;2\n", [], "'1;2'"),
             ("1\n", ["--delimiter", "ab"], "--delimiter ab"),
+            ("1\n2\n", ["--shape", "1,2"], "leave out --shape"),
+            ("1\n2\n", ["--strides", "1"], "leave out --shape and strides"),
             ("1.5\n.\n", [], "line 2", "'.'"),
             ("-.\n", [], "'-.'"),
             (".e5\n", [], "'.e5'"),

@@ -93,6 +93,18 @@ static void options_of_another_version_are_refused(void **state)
     assert_int_equal(err.status, TALLY_INVALID_ARGUMENT);
 }
 
+static void a_token_with_line_breaks_is_refused(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    options.token = "secret\r\nX: y";
+    assert_null(tally_open("h:1", &options, &err));
+    assert_int_equal(err.status, TALLY_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "options.token"));
+    assert_null(strstr(err.message, "secret"));
+}
+
 /* ---- descriptors ---- */
 
 static void impossible_scans_are_refused_before_sending(void **state)
@@ -442,6 +454,7 @@ int main(void)
         cmocka_unit_test(server_urls_are_understood),
         cmocka_unit_test(useless_urls_are_refused_with_advice),
         cmocka_unit_test(options_of_another_version_are_refused),
+        cmocka_unit_test(a_token_with_line_breaks_is_refused),
         cmocka_unit_test(impossible_scans_are_refused_before_sending),
         cmocka_unit_test(buffers_are_checked),
         cmocka_unit_test(sizes_of_buffers_follow_from_the_scan),
