@@ -33,10 +33,10 @@ struct region {
     struct scan_piece piece; /* but for where it is in the buffers of a wave */
     struct slab *in_slab;    /* borrowed */
     struct slab *out_slab;   /* borrowed; mostly the same */
-    uint64_t element;        /* bytes of one */
-    uint64_t in_byte;        /* of the input cell of all indices 0 in its slab */
-    uint64_t out_byte;       /* of the output cell in its slab */
-    uint64_t in_bytes;       /* that it spans */
+    uint64_t element_bytes;
+    uint64_t in_byte;  /* of the input cell of all indices 0 in its slab */
+    uint64_t out_byte; /* of the output cell in its slab */
+    uint64_t in_bytes; /* that it spans */
     uint64_t out_bytes;
     bool in_place; /* the output takes the input's place, cell by cell */
     bool holes;    /* as in struct scan_job */
@@ -61,9 +61,9 @@ static uint64_t now_ns(void)
 static void region_measure(struct region *region)
 {
     const struct scan_plan *plan = region->piece.plan;
-    region->element = dtype_info(plan->dtype)->bytes;
-    region->in_bytes = plan->in_elements * region->element;
-    region->out_bytes = plan->out_elements * region->element;
+    region->element_bytes = dtype_info(plan->dtype)->bytes;
+    region->in_bytes = plan->in_elements * region->element_bytes;
+    region->out_bytes = plan->out_elements * region->element_bytes;
     region->in_place =
         region->in_slab == region->out_slab && region->in_byte == region->out_byte;
 }
@@ -78,8 +78,8 @@ static struct scan_piece region_piece(const struct region *region, uint64_t in_a
                                       uint64_t out_at)
 {
     struct scan_piece piece = region->piece;
-    piece.in_first = in_at / region->element;
-    piece.out_first = out_at / region->element;
+    piece.in_first = in_at / region->element_bytes;
+    piece.out_first = out_at / region->element_bytes;
     return piece;
 }
 
@@ -269,8 +269,8 @@ static void pack_region(struct packing *p, const struct region *region)
 }
 
 /* Wait, if the transfers are large enough to be timed, and add the time since *start. */
-static enum status lap_add(struct batch *batch, const struct packing *p, uint64_t *total,
-                           uint64_t *start, struct error *err)
+static enum status add_phase_time(struct batch *batch, const struct packing *p, uint64_t *total,
+                                  uint64_t *start, struct error *err)
 {
     enum status status = STATUS_OK;
     if (p->in_total + p->out_total >= SYNC_BYTES) {
@@ -301,7 +301,7 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
         status = transfer_up(transfer, in, p->up, p->count, err);
     }
     if (status == STATUS_OK) {
-        status = lap_add(batch, p, &report->upload_ns, &start, err);
+        status = add_phase_time(batch, p, &report->upload_ns, &start, err);
     }
     if (status == STATUS_OK && p->placed > 0) {
         status = batch_launch(batch, in, in, p->pieces, p->placed, err);
@@ -310,7 +310,7 @@ static enum status run_packed(struct batch *batch, const struct packing *p, stru
         status = batch_launch(batch, in, out, p->pieces + p->placed, apart, err);
     }
     if (status == STATUS_OK) {
-        status = lap_add(batch, p, &report->compute_ns, &start, err);
+        status = add_phase_time(batch, p, &report->compute_ns, &start, err);
     }
     if (status == STATUS_OK && apart > 0) {
         status = transfer_down(transfer, out, p->apart, apart, err);
@@ -376,8 +376,8 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
 static enum status wave_run(struct batch *batch, const struct region *regions, size_t count,
                             struct error *err)
 {
-    struct scan_piece few[ON_STACK];
-    struct scan_piece *pieces = count > ON_STACK ? calloc(count, sizeof *pieces) : few;
+    struct scan_piece on_stack[ON_STACK];
+    struct scan_piece *pieces = count > ON_STACK ? calloc(count, sizeof *pieces) : on_stack;
     if (pieces == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
@@ -385,7 +385,7 @@ static enum status wave_run(struct batch *batch, const struct region *regions, s
                              ? run_in_host_memory(batch, regions, count, pieces, err)
                              : run_with_transfers(batch, regions, count, pieces, err);
     launcher_recycle(batch->device->launcher);
-    if (pieces != few) {
+    if (pieces != on_stack) {
         free(pieces);
     }
     return status;
@@ -465,8 +465,8 @@ static enum status run_boxes(struct batch *batch, struct boxes *boxes, struct er
         region.piece.carry_line = boxes->chained ? whole->piece.carry_line + box.first_line : 0;
         region.piece.carry_in = whole->piece.carry_in || !box.first;
         region.piece.carry_out = whole->piece.carry_out || !box.last;
-        region.in_byte += box.in_first * whole->element;
-        region.out_byte += box.out_first * whole->element;
+        region.in_byte += box.in_first * whole->element_bytes;
+        region.out_byte += box.out_first * whole->element_bytes;
         region.holes = false;
         region_measure(&region);
         status = boxes->rows != NULL ? run_gathered(batch, boxes, &box, &region, err)
@@ -480,9 +480,9 @@ static enum status run_cut(struct batch *batch, const struct region *whole, stru
 {
     const struct scan_device *device = batch->device;
     const uint64_t room = device->cl.alloc_limit - BOX_MARGIN;
-    const uint64_t gather = (room < GATHER_BYTES ? room : GATHER_BYTES) / whole->element;
-    const struct scan_cut_limits limits = {.in = room / whole->element,
-                                           .out = room / whole->element,
+    const uint64_t gather = (room < GATHER_BYTES ? room : GATHER_BYTES) / whole->element_bytes;
+    const struct scan_cut_limits limits = {.in = room / whole->element_bytes,
+                                           .out = room / whole->element_bytes,
                                            .gather = gather,
                                            .compact = device->transfer != NULL,
                                            .gathered =
@@ -491,7 +491,7 @@ static enum status run_cut(struct batch *batch, const struct region *whole, stru
     enum status status = STATUS_OK;
     scan_cut_init(&boxes.cut, whole->piece.plan, &limits);
     if (boxes.cut.gathered) {
-        boxes.rows = slab_create((size_t)(gather * whole->element));
+        boxes.rows = slab_create((size_t)(gather * whole->element_bytes));
         if (boxes.rows == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY,
                              "no memory to copy a part of the tensor together");
@@ -559,8 +559,8 @@ static enum status run_carried(struct batch *batch, const struct region *whole,
         region.piece.plan = &row;
         for (int i = plan->dims - 2; i >= 0; i--) {
             const struct scan_dim *dim = &plan->dim[i];
-            region.in_byte += rest % dim->size * dim->in_stride * whole->element;
-            region.out_byte += rest % dim->size * dim->out_stride * whole->element;
+            region.in_byte += rest % dim->size * dim->in_stride * whole->element_bytes;
+            region.out_byte += rest % dim->size * dim->out_stride * whole->element_bytes;
             rest /= dim->size;
         }
         region.piece.carry_line += line;
@@ -625,11 +625,11 @@ enum status batch_run(struct scan_device *device, const struct scan_job *jobs, s
                       struct scan_report *report, struct error *err)
 {
     struct batch batch = {.device = device, .report = report};
-    struct region few[ON_STACK];
+    struct region on_stack[ON_STACK];
     if (jobs[0].carry != NULL) {
         return run_slice(&batch, jobs, err);
     }
-    struct region *regions = count > ON_STACK ? calloc(count, sizeof *regions) : few;
+    struct region *regions = count > ON_STACK ? calloc(count, sizeof *regions) : on_stack;
     if (regions == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
     }
@@ -648,7 +648,7 @@ enum status batch_run(struct scan_device *device, const struct scan_job *jobs, s
         status = run_regions(&batch, regions + done, together, err);
         done += together;
     }
-    if (regions != few) {
+    if (regions != on_stack) {
         free(regions);
     }
     return status;

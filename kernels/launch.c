@@ -2,7 +2,7 @@
  * generic kernel and the vector kernels for CPUs, one launch for all pieces that a variant runs.
  * The kernels for GPUs are in launch_gpu.c.
  *
- * A table has a row for each piece, then the rows of their dimensions, then what work items of
+ * A table has an entry for each piece, then a row for each of their dimensions, then what work items of
  * cut lines hand on (chain.cl), zero. Failures: launch.h. Thread: that of the device. */
 #include "kernels/launcher.h"
 
@@ -16,16 +16,16 @@
 /* Work-items per work-group: fixed, because PoCL compiles a kernel anew for each size, and for
  * launches of 65535 work-items or more, in the middle of the launch. */
 enum {
-    LOCAL_CPU = 4,
-    LOCAL_GPU = 64,
-    GRID_CPU = 65000 /* work-items of a launch of the generic kernel, about */
+    LOCAL_SIZE_CPU = 4,
+    LOCAL_SIZE_GPU = 64,
+    GENERIC_ITEMS_CPU = 65000 /* work-items of a launch of the generic kernel, about */
 };
 
 /* Our own driver runs a launch that is too small to be worth a second thread as one work-group,
  * in the thread that waits for it. Others would compile the kernel anew for each size. */
 enum {
-    ALONE_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
-    ALONE_ITEMS = 1 << 14
+    ONE_GROUP_BYTES = 64 << 10, /* some ten microseconds: what waking a thread takes */
+    ONE_GROUP_ITEMS = 1 << 14
 };
 
 /* ---- life ---- */
@@ -64,7 +64,7 @@ void launcher_destroy(struct launcher *launcher)
     table_deinit(&launcher->table);
     free(launcher->sorted);
     free(launcher->ways);
-    free(launcher->rows);
+    free(launcher->entries);
     free(launcher);
 }
 
@@ -129,8 +129,8 @@ enum {
 };
 
 /* What a piece's row says whoever divides it. */
-static struct scan_entry make_row(const struct scan_group *group,
-                                  const struct scan_piece *piece)
+static struct scan_entry make_entry(const struct scan_group *group,
+                                    const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
     uint64_t flags = 0;
@@ -159,18 +159,18 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
                                 struct error *err)
 {
     const struct scan_group *group = division->group;
-    struct scan_entry *rows = launcher->rows;
+    struct scan_entry *entries = launcher->entries;
     uint64_t first_item = 0;
     uint64_t states = 0; /* words */
     size_t dims = 0;
     for (size_t i = 0; i < group->count; i++) {
-        rows[i] = make_row(group, &group->pieces[i]);
-        const uint64_t items = divide(&group->pieces[i], division, &rows[i]);
-        rows[i].first[BY_ITEM] = first_item;
-        rows[i].state = states;
+        entries[i] = make_entry(group, &group->pieces[i]);
+        const uint64_t items = divide(&group->pieces[i], division, &entries[i]);
+        entries[i].first[BY_ITEM] = first_item;
+        entries[i].state = states;
         first_item += items;
-        states += rows[i].partitions > 1 ? items * rows[i].state_words : 0;
-        dims += rows[i].dims;
+        states += entries[i].partitions > 1 ? items * entries[i].state_words : 0;
+        dims += entries[i].dims;
     }
     const size_t dim_at = group->count * sizeof(struct scan_entry);
     const size_t chain_at = dim_at + dims * sizeof(struct scan_dim);
@@ -182,19 +182,19 @@ enum status launcher_fill_table(struct launcher *launcher, const struct scan_div
     }
     size_t at = dim_at;
     for (size_t i = 0; i < group->count; i++) {
-        const size_t dim_bytes = rows[i].dims * sizeof(struct scan_dim);
-        rows[i].dim_at = (at - i * sizeof *rows) / sizeof(ulong);
+        const size_t dim_bytes = entries[i].dims * sizeof(struct scan_dim);
+        entries[i].dim_at = (at - i * sizeof *entries) / sizeof(ulong);
         memcpy(range.host + at, group->pieces[i].plan->dim, dim_bytes);
         at += dim_bytes;
     }
-    memcpy(range.host, rows, dim_at);
+    memcpy(range.host, entries, dim_at);
     memset(range.host + chain_at, 0, chain_bytes);
     *table = (struct launch_table){.mem = range.mem,
                                    .entry_at = range.offset / sizeof(cl_ulong),
                                    .entry_count = (cl_uint)group->count,
                                    .items = first_item,
                                    .range = range,
-                                   .rows = (struct scan_entry *)(void *)range.host};
+                                   .entries = (struct scan_entry *)(void *)range.host};
     if (states > 0) {
         table->chain_at = (range.offset + chain_at) / sizeof(cl_ulong);
     }
@@ -215,8 +215,8 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_gr
                                      .partition_bytes = AID(device, partition_bytes),
                                      .stream_bytes = AID(device, stream_bytes),
                                      .items_most = device->gpu_kernels ? UINT64_MAX
-                                                   : group->count < GRID_CPU
-                                                       ? GRID_CPU / group->count
+                                                   : group->count < GENERIC_ITEMS_CPU
+                                                       ? GENERIC_ITEMS_CPU / group->count
                                                        : 1};
     for (size_t i = 0; i < group->count; i++) {
         const struct scan_plan *plan = group->pieces[i].plan;
@@ -238,12 +238,12 @@ enum status launcher_run_variant(struct launcher *launcher, const struct scan_gr
         OPENCL_ARG(table.mem),   OPENCL_ARG(table.entry_at), OPENCL_ARG(table.entry_count),
         OPENCL_ARG(table.items), OPENCL_ARG(table.chain_at), /* of the vector kernels only */
     };
-    const bool alone =
-        device->info.built_in && division.bytes <= ALONE_BYTES && table.items <= ALONE_ITEMS;
+    const bool one_group = device->info.built_in && division.bytes <= ONE_GROUP_BYTES &&
+                           table.items <= ONE_GROUP_ITEMS;
     struct opencl_launch launch = {kernels[0], args, ARRAY_COUNT(args) - (generic ? 1 : 0),
-                                   table.items, alone ? (size_t)table.items : 1};
+                                   table.items, one_group ? (size_t)table.items : 1};
     if (generic) {
-        launch.local = device->gpu_kernels ? LOCAL_GPU : LOCAL_CPU;
+        launch.local = device->gpu_kernels ? LOCAL_SIZE_GPU : LOCAL_SIZE_CPU;
     }
     return opencl_enqueue(device, &launch, launches, err);
 }
@@ -291,11 +291,11 @@ static enum status make_room(struct launcher *launcher, size_t pieces, struct er
         return no_memory_for(pieces, err);
     }
     launcher->ways = ways;
-    struct scan_entry *rows = reallocarray(launcher->rows, pieces, sizeof *rows);
-    if (rows == NULL) {
+    struct scan_entry *entries = reallocarray(launcher->entries, pieces, sizeof *entries);
+    if (entries == NULL) {
         return no_memory_for(pieces, err);
     }
-    launcher->rows = rows;
+    launcher->entries = entries;
     launcher->room = pieces;
     return STATUS_OK;
 }

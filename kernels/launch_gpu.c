@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    SPINE_LOCAL = 64
+    SPINE_LOCAL_SIZE = 64
 };
 
 /* From here on it pays (docs/design/kernels.md). */
@@ -51,7 +51,7 @@ static void deal_lanes(const struct scan_plan *plan, struct scan_entry *entry)
     uint64_t beside = 1; /* lines side by side in a tile that does not hold whole lines */
     if (!along && plan->dims > 0) {
         uint64_t inner = plan->dim[plan->dims - 1].size;
-        while (beside < LANES / BLOCK_GROUPS && beside * 2 <= inner) {
+        while (beside < LANES / GROUPS_PER_BLOCK && beside * 2 <= inner) {
             beside *= 2;
         }
     }
@@ -124,16 +124,17 @@ static enum status fill_spines(struct launcher *launcher, const struct scan_grou
         return status;
     }
     for (size_t i = 0; i < pieces; i++) {
-        struct scan_entry *row = &table->rows[i];
-        row->first[BY_SUPERBLOCK] = spines->superblocks;
-        row->first[BY_LINE] = spines->lines;
-        row->superblock_at = spines->superblocks;
-        row->block_at = spines->blocks;
-        spines->blocks += row->lines * row->blocks;
-        spines->superblocks += row->lines * row->superblocks;
-        spines->lines += row->lines;
+        struct scan_entry *entry = &table->entries[i];
+        entry->first[BY_SUPERBLOCK] = spines->superblocks;
+        entry->first[BY_LINE] = spines->lines;
+        entry->superblock_at = spines->superblocks;
+        entry->block_at = spines->blocks;
+        spines->blocks += entry->lines * entry->blocks;
+        spines->superblocks += entry->lines * entry->superblocks;
+        spines->lines += entry->lines;
     }
-    spines->groups = pieces < group->count ? table->rows[pieces].first[BY_ITEM] : table->items;
+    spines->groups =
+        pieces < group->count ? table->entries[pieces].first[BY_ITEM] : table->items;
     const struct scan_plan *plan = group->pieces[0].plan;
     const size_t sum_bytes = scan_accumulator_bytes(plan->dtype, plan->precision);
     spines->block_bytes = sum_bytes * spines->blocks;
@@ -192,8 +193,9 @@ static enum status enqueue_spines(struct launcher *launcher, const struct scan_g
         {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce), spines->groups * LANES,
          LANES},
         {kernels[SCAN_KERNEL_GPU_SUPERBLOCKS], superblocks, ARRAY_COUNT(superblocks),
-         spines->superblocks, SPINE_LOCAL},
-        {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), spines->lines, SPINE_LOCAL},
+         spines->superblocks, SPINE_LOCAL_SIZE},
+        {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), spines->lines,
+         SPINE_LOCAL_SIZE},
     };
     for (size_t i = 0; i < ARRAY_COUNT(steps) && status == STATUS_OK; i++) {
         status = opencl_enqueue(device, &steps[i], launches, err);

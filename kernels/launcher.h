@@ -53,7 +53,7 @@ struct launcher {
     bool looks_back[DTYPE_COUNT][2]; /* long lines go by look-back; [1]: native */
     struct scan_piece *sorted;       /* owned: the pieces of a group, by the way they go */
     unsigned char *ways;             /* owned: that each piece of a group goes */
-    struct scan_entry *rows;         /* owned: of the table that is being filled */
+    struct scan_entry *entries;      /* owned: of the table that is being filled */
     size_t room;                     /* of all three */
 };
 
@@ -65,7 +65,7 @@ struct launch_table {
     cl_ulong items;    /* of all pieces */
     cl_ulong chain_at; /* tickets and states; 0: no line is cut */
     struct table_range range;
-    struct scan_entry *rows; /* at range.host: until table_publish() */
+    struct scan_entry *entries; /* at range.host: until table_publish() */
 };
 
 /* Take a table for the pieces of a division, and write it. */

@@ -9,7 +9,7 @@
 enum {
     CHUNK_BYTES = 256 << 10,
     CHUNK_ALIGN = 4096,
-    PART_ALIGN = 64
+    RANGE_ALIGN = 64
 };
 
 struct table_chunk {
@@ -72,7 +72,7 @@ enum status table_take(struct table *table, size_t bytes, struct table_range *ra
     }
     *range = (struct table_range){chunk->host + chunk->used, chunk->mem, chunk->used, bytes};
     /* a chunk's size is whole ranges, so is what is left */
-    chunk->used += (bytes + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+    chunk->used += (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
     return STATUS_OK;
 }
 

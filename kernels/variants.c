@@ -14,35 +14,34 @@
 
 /* What the kernels need. */
 enum {
-    SHORT_COLUMNS = 7,   /* most in a set of narrow.cl */
-    ROW_STEP = 64,       /* elements of a step of line.cl, at most */
+    NARROW_COLUMNS = 7,  /* most in a set of narrow.cl */
+    ROW_STEP = 64,       /* elements that line.cl takes at a time, at most */
     TRANSPOSED_SIDE = 8, /* lines and elements of a transposed square of tile.cl */
     STRIP_MAX = 1024,    /* columns, as in tile.cl */
-    LANE_BYTES = 64,     /* a cache line */
-    PARTITION_BYTES =
-        1 << 18, /* of a partition of a line, at most, but for those that are twice as long:
-                             the kernels keep as many totals of blocks */
-    STRIP_ALIGN = 64, /* elements: a cache line, at least */
-    TILE_BLOCKS = 8   /* that are added up side by side */
+    CACHE_LINE_BYTES = 64,
+    PARTITION_BYTES = 1 << 18, /* of a partition, at most; but the kernels have room for the
+                                  totals of blocks of one that is twice as long */
+    STRIP_ALIGN = 64,          /* elements: a cache line, at least */
+    REDUCED_BLOCKS = 8         /* of a partition that are reduced side by side */
 };
 
 /* What is a matter of speed. */
 enum {
     TRANSPOSED_LINES = 64,    /* rows that are transposed, at least: fewer leave lanes empty */
-    HALF_ROW = 8191,          /* elements of 16-bit floats in a transposed row, at most */
-    SHORT_ROW = 128,          /* elements of a row of narrow.cl, at most */
+    TRANSPOSED_ROW = 8191,    /* 16-bit floats in a transposed row, at most */
+    NARROW_ROW = 128,         /* elements of a row of narrow.cl, at most */
     PERMUTED_SIDE = 4,        /* lines of both dimensions of a permuted layout, at least */
     STRIDED_LINES = 8,        /* of a gathered tile, at least: fewer leave lanes empty */
     STRIP_COLUMNS = 512,      /* of a strip: their sums stay in a first-level cache */
     STREAM_BYTES = 16 << 20,  /* outputs from here on stay in no cache: past them */
-    ITEMS = 32,               /* of a launch that is large enough */
+    LAUNCH_ITEMS = 32,        /* of a launch that is large enough */
     ITEM_BYTES = 1 << 17,     /* of elements in a work item, at most */
     ITEM_BYTES_MIN = 1 << 14, /* and at least: smaller is not worth starting */
-    STRIDED_ITEMS = 8,        /* as ITEMS, of gathered tiles: they are wide */
+    STRIDED_LAUNCH_ITEMS = 8, /* as LAUNCH_ITEMS, of gathered tiles: they are wide */
     CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes */
     PARTITIONS = 8,           /* of a cut line for each thread, about */
     PARTITION_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
-    LOOKAHEAD_PERCENT = 130,       /* length of the partition in a wave that is not added up */
+    LOOKAHEAD_PERCENT = 130,       /* length of the partition in a wave that is not reduced */
     BUSY_PERCENT = 70,       /* of threads' time that whole lines must fill not to be cut */
     BUSY_LIGHT_PERCENT = 45, /* the same of elements of 8 bytes, as fast as memory with one
                                  thread, and of strips but for 16-bit floats */
@@ -58,7 +57,7 @@ static uint64_t narrow_columns(const struct scan_plan *plan)
     }
     uint64_t columns = single ? 1 : plan->dim[plan->dims - 1].size;
     bool packed = plan->axis.in_stride == columns && plan->axis.out_stride == columns;
-    return packed && plan->dims <= (single ? 1 : 2) && columns <= SHORT_COLUMNS ? columns : 0;
+    return packed && plan->dims <= (single ? 1 : 2) && columns <= NARROW_COLUMNS ? columns : 0;
 }
 
 /* The dimension that is contiguous on the input where another one, the last, is on the output
@@ -140,7 +139,7 @@ static bool long_permuted(const struct scan_piece *piece)
 static bool ragged_rows(const struct scan_piece *piece)
 {
     uint64_t length = piece->plan->axis.size;
-    return length % ROW_STEP != 0 && length <= SHORT_ROW;
+    return length % ROW_STEP != 0 && length <= NARROW_ROW;
 }
 
 /* Rows, enough of them, that fill the lanes: several in a row of a square, if without gaps, or
@@ -154,7 +153,7 @@ static bool fill_squares(const struct scan_piece *piece)
     bool tiny = plan->dims == 1 && (length == 2 || length == 4) && info->bytes < 8 &&
                 plan->dim[0].in_stride == length && plan->dim[0].out_stride == length;
     bool halves = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2 &&
-                  length >= TRANSPOSED_SIDE && length <= HALF_ROW;
+                  length >= TRANSPOSED_SIDE && length <= TRANSPOSED_ROW;
     return plan->lines >= TRANSPOSED_LINES && (tiny || halves);
 }
 
@@ -168,7 +167,7 @@ static uint64_t element_bytes(const struct scan_piece *piece)
 /* Bytes of a work item of a piece: fewer in a small launch, so that every thread gets some. */
 static uint64_t item_bytes(const struct scan_piece *piece)
 {
-    uint64_t bytes = piece->plan->elements * element_bytes(piece) / ITEMS;
+    uint64_t bytes = piece->plan->elements * element_bytes(piece) / LAUNCH_ITEMS;
     if (bytes < ITEM_BYTES_MIN) {
         return ITEM_BYTES_MIN;
     }
@@ -189,7 +188,8 @@ static bool are_rows_streamed(const struct scan_piece *piece,
                               const struct scan_division *division)
 {
     const struct scan_plan *plan = piece->plan;
-    bool whole = plan->lines == 1 || plan->axis.size * element_bytes(piece) % LANE_BYTES == 0;
+    bool whole =
+        plan->lines == 1 || plan->axis.size * element_bytes(piece) % CACHE_LINE_BYTES == 0;
     return whole && is_streamed(piece, division);
 }
 
@@ -224,7 +224,7 @@ static uint64_t busy_percent(const struct scan_piece *piece, uint64_t columns)
 {
     const struct dtype_info *info = dtype_info(piece->plan->dtype);
     bool converts = info->kind == DTYPE_KIND_FLOAT && info->bytes == 2;
-    bool heavy = info->bytes < 8 && (columns <= SHORT_COLUMNS || converts);
+    bool heavy = info->bytes < 8 && (columns <= NARROW_COLUMNS || converts);
     return heavy ? BUSY_PERCENT : BUSY_LIGHT_PERCENT;
 }
 
@@ -240,7 +240,7 @@ static uint64_t partition_length(const struct scan_piece *piece, uint64_t column
         return length;
     }
     uint64_t blocks = partition_bytes(division) / block_bytes;
-    blocks -= blocks > TILE_BLOCKS ? blocks % TILE_BLOCKS : 0;
+    blocks -= blocks > REDUCED_BLOCKS ? blocks % REDUCED_BLOCKS : 0;
     uint64_t partition = (blocks > 0 ? blocks : 1) * SCAN_BLOCK;
     return partition < length ? partition : length;
 }
@@ -254,8 +254,8 @@ static void cut_lines(const struct scan_piece *piece, uint64_t columns, uint64_t
     const uint64_t strips = division->bytes / (length * columns * element_bytes(piece));
     const uint64_t wave = strips > 0 ? scan_ceil_div(division->threads, strips) : 1;
     uint64_t blocks = scan_ceil_div(partition / SCAN_BLOCK * LOOKAHEAD_PERCENT, 100);
-    if (partition / SCAN_BLOCK > TILE_BLOCKS) { /* which is whole tiles */
-        blocks = scan_ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS;
+    if (partition / SCAN_BLOCK > REDUCED_BLOCKS) { /* which is a multiple */
+        blocks = scan_ceil_div(blocks, REDUCED_BLOCKS) * REDUCED_BLOCKS;
     }
     const uint64_t lookahead = blocks * SCAN_BLOCK;
     const uint64_t wave_length = lookahead + (wave - 1) * partition;
@@ -304,7 +304,7 @@ static uint64_t divide_steps(const struct scan_piece *piece,
     if (partition == plan->axis.size) {
         return divide_rows(piece, division, entry);
     }
-    uint64_t spread = LANE_BYTES / element_bytes(piece);
+    uint64_t spread = CACHE_LINE_BYTES / element_bytes(piece);
     spread = plan->axis.in_stride < spread ? plan->axis.in_stride : spread;
     uint64_t blocks = partition / SCAN_BLOCK / (spread > 0 ? spread : 1);
     return divide_partitions(piece, 1, (blocks > 0 ? blocks : 1) * SCAN_BLOCK, division, entry);
@@ -414,11 +414,12 @@ static uint64_t divide_strided(const struct scan_piece *piece,
                                const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t least = LANE_BYTES / element_bytes(piece);
+    uint64_t least = CACHE_LINE_BYTES / element_bytes(piece);
     uint64_t lanes = strided_lanes[element_bytes(piece)];
     uint64_t lines = scan_ceil_div(item_bytes(piece), plan->axis.size * element_bytes(piece));
     lines = scan_ceil_div(lines, lanes) * lanes;
-    uint64_t fair = scan_ceil_div(scan_ceil_div(plan->lines, STRIDED_ITEMS), least) * least;
+    uint64_t fair =
+        scan_ceil_div(scan_ceil_div(plan->lines, STRIDED_LAUNCH_ITEMS), least) * least;
     entry->item_lines = lines < fair ? lines : fair;
     entry->flags |= is_streamed(piece, division) ? ENTRY_STREAM : 0;
     entry->flags |= zeroes_gaps(piece) ? ENTRY_ZEROES : 0;
@@ -431,7 +432,7 @@ static uint64_t divide_permuted(const struct scan_piece *piece,
                                 const struct scan_division *division, struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
-    uint64_t side = LANE_BYTES / element_bytes(piece);
+    uint64_t side = CACHE_LINE_BYTES / element_bytes(piece);
     uint64_t inner = (uint64_t)plan->dims - 1;
     int found = permuted_dim(plan);
     assert(found >= 0); /* or the piece would be of another variant */
@@ -457,18 +458,18 @@ static uint64_t divide_generic(const struct scan_piece *piece,
 
 /* ---- the table ---- */
 
-#define CUT(source)                                 \
+#define CHAINED_SOURCES(source)                     \
     {                                               \
         "table", "group", "chain", source, "launch" \
     }
-#define BUFFERED                                          \
+#define BUFFERED_SOURCES                                  \
     {                                                     \
         "table", "group", "tile", "tile_buffer", "launch" \
     }
-#define SHORT(inner)                                                            \
-    {                                                                           \
-        CUT("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_rows_or_columns, \
-            (inner) == 1 ? ragged_rows : any_layout, divide_narrow, (inner)     \
+#define NARROW(inner)                                                                       \
+    {                                                                                       \
+        CHAINED_SOURCES("narrow"), {"scan_narrow"}, "-DINNER=" #inner, are_rows_or_columns, \
+            (inner) == 1 ? ragged_rows : any_layout, divide_narrow, (inner)                 \
     }
 
 /* clang-format off */
@@ -482,23 +483,23 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
                                  NULL, NULL, NULL, 0},
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, NULL, 0},
-    [SCAN_VARIANT_ROWS]    = {CUT("line"), {"scan_rows"}, NULL,
+    [SCAN_VARIANT_ROWS]    = {CHAINED_SOURCES("line"), {"scan_rows"}, NULL,
                                  are_rows, any_layout, divide_rows, 0},
-    [SCAN_VARIANT_STEPS]   = {CUT("line"), {"scan_steps"}, "-DSTEPS",
+    [SCAN_VARIANT_STEPS]   = {CHAINED_SOURCES("line"), {"scan_steps"}, "-DSTEPS",
                                  any_layout, neither_rows_nor_columns, divide_steps, 0},
-    [SCAN_VARIANT_COLUMNS] = {CUT("tile"), {"scan_columns"}, "-DVERTICAL",
+    [SCAN_VARIANT_COLUMNS] = {CHAINED_SOURCES("tile"), {"scan_columns"}, "-DVERTICAL",
                                  are_columns, any_layout, divide_columns, 0},
-    [SCAN_VARIANT_STRIDED] = {BUFFERED, {"scan_strided"}, "-DVERTICAL -DGATHER",
+    [SCAN_VARIANT_STRIDED] = {BUFFERED_SOURCES, {"scan_strided"}, "-DVERTICAL -DGATHER",
                                  any_layout, many_strided, divide_strided, 0},
-    [SCAN_VARIANT_PERMUTED] = {BUFFERED, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
+    [SCAN_VARIANT_PERMUTED] = {BUFFERED_SOURCES, {"scan_permuted"}, "-DVERTICAL -DPERMUTED",
                                  are_permuted, long_permuted, divide_permuted, 0},
-    [SCAN_VARIANT_NARROW_1] = SHORT(1),
-    [SCAN_VARIANT_NARROW_2] = SHORT(2),
-    [SCAN_VARIANT_NARROW_3] = SHORT(3),
-    [SCAN_VARIANT_NARROW_4] = SHORT(4),
-    [SCAN_VARIANT_NARROW_5] = SHORT(5),
-    [SCAN_VARIANT_NARROW_6] = SHORT(6),
-    [SCAN_VARIANT_NARROW_7] = SHORT(7),
+    [SCAN_VARIANT_NARROW_1] = NARROW(1),
+    [SCAN_VARIANT_NARROW_2] = NARROW(2),
+    [SCAN_VARIANT_NARROW_3] = NARROW(3),
+    [SCAN_VARIANT_NARROW_4] = NARROW(4),
+    [SCAN_VARIANT_NARROW_5] = NARROW(5),
+    [SCAN_VARIANT_NARROW_6] = NARROW(6),
+    [SCAN_VARIANT_NARROW_7] = NARROW(7),
     [SCAN_VARIANT_TRANSPOSED] = {{"table", "group", "tile", "launch"}, {"scan_transposed"}, "-DVERTICAL -DTRANSPOSED",
                                  are_uncut_rows, fill_squares, divide_transposed, 0},
 };

@@ -7,25 +7,25 @@
  *
  * That would let others wait, so the work item of a partition whose sums are not there
  *
- *   1. adds up its blocks (reading memory), if a partition follows it,
+ *   1. reduces its blocks (reading memory), if a partition follows it,
  *   2. waits for the sums of the line before it, adds its blocks' totals to them one after the
  *      other, as docs/design/numerics.md orders them, and publishes the sums after it,
  *   3. scans its blocks (reading the cache) from the sums before it.
  *
- * Adding up is what partitions cost more than a whole line. So each partition that leads a wave
+ * Reducing is what partitions cost more than a whole line. So each partition that leads a wave
  * of as many as there are threads is waited for and scanned at once, and longer than the
- * others, by as much as they take to be added up meanwhile:
+ * others, by as much as they take to be reduced meanwhile:
  *
  *      one thread      |     scan 0    |     scan 2    |     scan 4    |
- *      another         |add up 1| scan 1 |add up 3| scan 3 |add up 5|
+ *      another         |reduce 1| scan 1 |reduce 3| scan 3 |reduce 5|
  *
  * A work item's number is a ticket that it takes when it runs, so the partition it waits for is
  * held by one that runs already: no assumption about the order of work-groups. Its thread may
- * be put aside by the system all the same, for long: then whoever waits adds up the missing
- * partitions himself. Their input is still there, for a partition is overwritten, if in place,
- * by its own work item, and only after the sums after it were published: what was added up
- * before they were is right. Or after it was underway: such a partition can only be waited for,
- * as a line on one thread would have to be.
+ * be put aside by the system all the same, for long: then the one that waits reduces the
+ * missing partitions itself. Their input is still there, for a partition is overwritten, if in
+ * place, by its own work item, and only after the sums after it were published: what was
+ * reduced before they were is right. Or after it was underway: such a partition can only be
+ * waited for, as a line on one thread would have to be.
  *
  * In the launch's table, zero when the launch starts: a row of words of which the first counts
  * tickets, then for each line or strip a state for each partition: whether the sums before it are
@@ -34,12 +34,12 @@
 
 #define CHAIN_HEAD 8 /* words: states do not share a cache line with the tickets */
 #if !defined(CHAIN_SPINS)
-#define CHAIN_SPINS 4096 /* tens of microseconds: some times what adding up a partition takes */
+#define CHAIN_SPINS 4096 /* tens of microseconds: some times what reducing a partition takes */
 #endif
 
 /* A step that tests delay at random (tests/kernels/chain_delay.cl). */
-#if !defined(CHAIN_STEP)
-#define CHAIN_STEP(item)
+#if !defined(CHAIN_TEST_DELAY)
+#define CHAIN_TEST_DELAY(item)
 #endif
 
 #if defined(__has_builtin)
@@ -64,7 +64,7 @@ INLINE ulong chain_ticket(__global ulong *head, bool chained)
         return get_global_id(0);
     }
     ulong item = atomic_inc((volatile __global uint *)head);
-    CHAIN_STEP(item)
+    CHAIN_TEST_DELAY(item)
     return item;
 }
 
@@ -93,8 +93,8 @@ INLINE ulong chain_length(const struct chain *c, ulong partition)
                                           : e->partition_length;
 }
 
-/* Elements from a partition to that which its thread will add up next; 0: nothing to ask for. */
-INLINE ulong chain_ahead(const struct chain *c, ulong partition)
+/* Elements from a partition to that which its thread will reduce next; 0: none. */
+INLINE ulong chain_prefetch_distance(const struct chain *c, ulong partition)
 {
     __global const struct scan_entry *e = c->entry;
     bool next = partition % e->wave > 0 && partition + e->wave + 1 < e->partitions;
@@ -118,7 +118,7 @@ INLINE bool chain_ready(const struct chain *c, ulong partition)
 /* Sums before a partition, written as volatile, are there. */
 INLINE void chain_publish(const struct chain *c, ulong partition)
 {
-    CHAIN_STEP((ulong)chain_state(c, partition))
+    CHAIN_TEST_DELAY((ulong)chain_state(c, partition))
     mem_fence(CLK_GLOBAL_MEM_FENCE);
     (void)atomic_xchg((volatile __global uint *)chain_state(c, partition), 1);
 }
@@ -134,7 +134,7 @@ INLINE void chain_begin(const struct chain *c, ulong partition)
 {
     (void)atomic_xchg((volatile __global uint *)chain_state(c, partition) + 1, 1);
     mem_fence(CLK_GLOBAL_MEM_FENCE);
-    CHAIN_STEP((ulong)chain_state(c, partition) + 1)
+    CHAIN_TEST_DELAY((ulong)chain_state(c, partition) + 1)
 }
 
 INLINE bool chain_underway(const struct chain *c, ulong partition)
@@ -152,12 +152,12 @@ INLINE ulong chain_wait(const struct chain *c, ulong partition)
     while (!chain_ready(c, partition)) {
         partition--;
     }
-    CHAIN_STEP((ulong)c->states + partition)
+    CHAIN_TEST_DELAY((ulong)c->states + partition)
     return partition;
 }
 
 /* Are the sums after a partition there, though they were not before? Waits for them if it is
- * underway. What was added up of the partition until now is right if not. */
+ * underway. What was reduced of the partition until now is right if not. */
 INLINE bool chain_passed(const struct chain *c, ulong partition)
 {
     mem_fence(CLK_GLOBAL_MEM_FENCE);
@@ -186,24 +186,24 @@ struct sums {
     lane_t *blocks;
     uint lines;
     uint block;  /* the next one, in its superblock */
-    bool turned; /* the last line comes first */
+    bool reversed; /* the last line comes first */
 };
 
 /* Where these sums are kept between launches, in the carry planes, and between partitions, in a
  * state: S of each line, and `plane` further B. */
-CALLED void sums_read(struct sums *s, volatile __global const acc_t *from, ulong plane)
+NOINLINE void sums_read(struct sums *s, volatile __global const acc_t *from, ulong plane)
 {
     for (uint i = 0; i < s->lines; i++) {
-        uint at = s->turned ? s->lines - 1 - i : i;
+        uint at = s->reversed ? s->lines - 1 - i : i;
         s->supers[i] = (lane_t)from[at];
         s->blocks[i] = (lane_t)from[plane + at];
     }
 }
 
-CALLED void sums_write(const struct sums *s, volatile __global acc_t *to, ulong plane)
+NOINLINE void sums_write(const struct sums *s, volatile __global acc_t *to, ulong plane)
 {
     for (uint i = 0; i < s->lines; i++) {
-        uint at = s->turned ? s->lines - 1 - i : i;
+        uint at = s->reversed ? s->lines - 1 - i : i;
         to[at] = s->supers[i];
         to[plane + at] = s->blocks[i];
     }
@@ -220,15 +220,16 @@ struct partition {
 };
 
 /* Totals of whole blocks: of the first block's lines, then of the second one's and so on. The
- * kernel says how its lines are added up, from element `first` of each on. */
+ * kernel says how its lines are reduced, from element `first` of each on. */
 #define TOTALS_MAX (8192 / ELEM_BYTES + 16) /* variants.c knows */
 struct lines;
-CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals);
+NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals);
 
 INLINE void state_read(const struct chain *c, ulong partition, struct sums *s)
 {
     sums_read(s, (volatile __global acc_t *)(chain_state(c, partition) + 1), s->lines);
-    s->block = (uint)((c->entry->block + chain_before(c, partition) / BLOCK) % SUPER);
+    s->block =
+        (uint)((c->entry->block + chain_before(c, partition) / BLOCK) % BLOCKS_PER_SUPERBLOCK);
 }
 
 INLINE void state_write(const struct chain *c, ulong partition, const struct sums *s)
@@ -238,10 +239,10 @@ INLINE void state_write(const struct chain *c, ulong partition, const struct sum
 }
 
 /* Sums before a partition to those after it. */
-CALLED void sums_pass(struct sums *s, const lane_t *totals, ulong length)
+NOINLINE void sums_advance(struct sums *s, const lane_t *totals, ulong length)
 {
     for (ulong b = 0; b < length / BLOCK; b++, totals += s->lines) {
-        bool super = ++s->block == SUPER;
+        bool super = ++s->block == BLOCKS_PER_SUPERBLOCK;
         for (uint i = 0; i < s->lines; i++) {
             s->blocks[i] = PLUS(s->blocks[i], totals[i]);
             if (super) {
@@ -254,14 +255,14 @@ CALLED void sums_pass(struct sums *s, const lane_t *totals, ulong length)
 }
 
 /* From the sums before the lines, *s, to those before a partition of them. A partition that is
- * not scanned at once is added up, and the sums after it are published. */
-CALLED void partition_sums(const struct chain *c, const struct lines *l,
+ * not scanned at once is reduced, and the sums after it are published. */
+NOINLINE void partition_sums(const struct chain *c, const struct lines *l,
                            const struct partition *p, struct sums *s)
 {
     lane_t own[TOTALS_MAX];
-    bool adds_up = !p->at_once && !p->last;
-    if (adds_up) {
-        add_up(l, p->first, p->length, own);
+    bool reduces = !p->at_once && !p->last;
+    if (reduces) {
+        reduce_blocks(l, p->first, p->length, own);
     }
     ulong known = chain_wait(c, p->number);
     if (known > 0) {
@@ -271,17 +272,17 @@ CALLED void partition_sums(const struct chain *c, const struct lines *l,
         lane_t missing[TOTALS_MAX];
         ulong length = chain_length(c, known);
         if (!chain_passed(c, known)) {
-            add_up(l, chain_before(c, known), length, missing);
+            reduce_blocks(l, chain_before(c, known), length, missing);
         }
-        if (chain_passed(c, known)) { /* and what was added up may have been results */
+        if (chain_passed(c, known)) { /* and what was reduced may have been results */
             state_read(c, known + 1, s);
         } else {
-            sums_pass(s, missing, length);
+            sums_advance(s, missing, length);
         }
     }
-    if (adds_up) {
+    if (reduces) {
         state_write(c, p->number, s); /* kept there meanwhile */
-        sums_pass(s, own, p->length);
+        sums_advance(s, own, p->length);
         state_write(c, p->number + 1, s);
         state_read(c, p->number, s);
     }

@@ -5,7 +5,6 @@
 
 #define GROUP            8
 #define GROUPS_PER_BLOCK 32
-#define BLOCKS_PER_SUPER 256
 
 /* The sums of a line so far: superblocks, blocks of this superblock, groups of this block. */
 struct line_state {
@@ -30,7 +29,7 @@ static void line_advance(struct line_state *s, acc_t group_total)
     s->blocks = acc_add(s->blocks, s->groups);
     s->groups = ACC_ZERO;
     s->group = 0;
-    if (++s->block < BLOCKS_PER_SUPER) {
+    if (++s->block < BLOCKS_PER_SUPERBLOCK) {
         return;
     }
     s->supers = acc_add(s->supers, s->blocks);
@@ -49,11 +48,11 @@ static void group_scan(acc_t v[GROUP])
 }
 
 static void scan_line(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
-                      __global const struct scan_entry *e, ulong own)
+                      __global const struct scan_entry *e, ulong line)
 {
-    struct line_walk w = walk_from(e, (index_t)own);
-    index_t from = w.in;
-    index_t to = w.out;
+    struct line_walk walk = line_walk_start(e, (index_t)line);
+    index_t from = walk.in;
+    index_t to = walk.out;
 
     index_t length = (index_t)e->length;
     index_t in_step = (index_t)e->axis_in;
@@ -72,8 +71,8 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     s.block = (uint)e->block;
     s.group = 0;
     if (e->flags & ENTRY_CARRY_IN) {
-        s.supers = carry[e->carry + own];
-        s.blocks = carry[e->carry_lines + e->carry + own];
+        s.supers = carry[e->carry + line];
+        s.blocks = carry[e->carry_lines + e->carry + line];
     }
     for (index_t done = 0; done < length; done += GROUP) {
         uint count = length - done < GROUP ? (uint)(length - done) : GROUP;
@@ -94,8 +93,8 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
         to += GROUP * out_step;
     }
     if (e->flags & ENTRY_CARRY_OUT) {
-        carry[e->carry + own] = s.supers;
-        carry[e->carry_lines + e->carry + own] = s.blocks;
+        carry[e->carry + line] = s.supers;
+        carry[e->carry_lines + e->carry + line] = s.blocks;
     }
 }
 

@@ -12,11 +12,11 @@
  *      added in order by one. Who has computed S[s] publishes it
  *   4  write the tile
  *
- * No work-group relies on another one running. A lane that has looked for a block's total LOOKS
- * times in vain sums the block from the input (fallback), and publishes that. In place, the input
- * of an earlier tile may be output by then: but a tile overwrites nothing before the totals of all
- * its blocks are published, so a lane that has summed a block looks once more, and takes what is
- * published if it is.
+ * No work-group relies on another one running. A lane that has looked for a block's total
+ * LOOKS_MAX times in vain sums the block from the input (fallback), and publishes that. In
+ * place, the input of an earlier tile may be output by then: but a tile overwrites nothing before
+ * the totals of all its blocks are published, so a lane that has summed a block looks once more,
+ * and takes what is published if it is.
  *
  * Memory order. A published sum is four words of 32 bits, each a flag and 16 bits of the sum: a
  * word that has its flag is right by itself, whatever else is visible, so sums need no fences. Two
@@ -33,7 +33,7 @@
 /* Groups of a lane: about 64 bytes of elements, so that enough loads are under way. */
 #define LANE_GROUPS (ELEM_BYTES == 8 ? 2 : ELEM_BYTES == 4 ? 4 : 8)
 #define TILE_GROUPS (LANE_GROUPS * LANES) /* launch_gpu.c has the same */
-#define TILE_BLOCKS (TILE_GROUPS / BLOCK_GROUPS)
+#define TILE_BLOCKS (TILE_GROUPS / GROUPS_PER_BLOCK)
 
 #define TEST_FALLBACK 1 /* every look is in vain but the last */
 #define TEST_DELAY    2 /* some tiles take their time before they publish */
@@ -48,11 +48,11 @@
 #define WINDOW 128
 #endif
 /* One tile in so many. */
-#define CHOSEN(ticket, out_of) (((ticket) * 2654435761u >> 16) % (out_of) == 0)
+#define TEST_CHOOSES(ticket, out_of) (((ticket) * 2654435761u >> 16) % (out_of) == 0)
 #if LOOKBACK_TEST & TEST_FALLBACK
-#define LOOKS 0
+#define LOOKS_MAX 0
 #else
-#define LOOKS 256
+#define LOOKS_MAX 256
 #endif
 
 #if defined(__NV_CL_C_VERSION)
@@ -123,7 +123,7 @@ struct chain {
 static acc_t sum_block(const struct chain *chain, index_t block)
 {
     acc_t c = ACC_ZERO;
-    for (uint g = 0; g < BLOCK_GROUPS; g++) {
+    for (uint g = 0; g < GROUPS_PER_BLOCK; g++) {
         elem_t e[GROUP];
         acc_t q[GROUP];
         load_group(chain->in, chain->entry, chain->offset, block * BLOCK + g * GROUP, GROUP, e);
@@ -137,7 +137,7 @@ static acc_t block_total(const struct chain *chain, index_t block)
 {
     volatile __global uint *slot = chain->blocks + block * SLOT_WORDS;
     acc_t total;
-    for (uint i = 0; i < LOOKS; i++) {
+    for (uint i = 0; i < LOOKS_MAX; i++) {
         if (look(slot, &total)) {
             return total;
         }
@@ -155,8 +155,8 @@ static acc_t block_total(const struct chain *chain, index_t block)
 static acc_t sum_superblock(const struct chain *chain, index_t superblock)
 {
     acc_t b = ACC_ZERO;
-    for (uint i = 0; i < BLOCKS; i++) {
-        b = acc_add(b, block_total(chain, superblock * BLOCKS + i));
+    for (uint i = 0; i < BLOCKS_PER_SUPERBLOCK; i++) {
+        b = acc_add(b, block_total(chain, superblock * BLOCKS_PER_SUPERBLOCK + i));
     }
     publish(chain->totals + superblock * SLOT_WORDS, b);
     return b;
@@ -165,7 +165,7 @@ static acc_t sum_superblock(const struct chain *chain, index_t superblock)
 /* T of superblock s, or S[s + 1]: returns whether *sum is the latter. */
 static int total_or_anchor(const struct chain *chain, index_t superblock, acc_t *sum)
 {
-    for (uint i = 0; i < LOOKS; i++) {
+    for (uint i = 0; i < LOOKS_MAX; i++) {
         if (look(chain->anchors + (superblock + 1) * SLOT_WORDS, sum)) {
             return 1;
         }
@@ -216,10 +216,10 @@ static acc_t chain_window(const struct chain *chain, index_t s, __local const ac
 
 /* ---- tests ---- */
 
-static void dawdle(volatile __global uint *state, uint ticket, uint lane)
+static void test_delay(volatile __global uint *state, uint ticket, uint lane)
 {
 #if LOOKBACK_TEST & TEST_DELAY
-    for (uint i = 0; i < 100000 && lane == 0 && CHOSEN(ticket, 3); i++) {
+    for (uint i = 0; i < 100000 && lane == 0 && TEST_CHOOSES(ticket, 3); i++) {
         (void)*state;
     }
 #endif
@@ -234,7 +234,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
 {
     __local acc_t totals[SLOTS(TILE_GROUPS)]; /* group totals, then c[g] */
     __local acc_t own_total[TILE_BLOCKS];     /* block totals of the tile, then B[b] */
-    __local acc_t earlier[BLOCKS];            /* totals of the superblock's earlier blocks */
+    __local acc_t earlier[BLOCKS_PER_SUPERBLOCK]; /* block totals of the superblock before the tile */
     __local acc_t window[WINDOW];
     __local uchar anchored[WINDOW];
     __local acc_t line_sum[1];
@@ -251,15 +251,16 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     index_t tile = number % (index_t)entry->tiles;
     index_t length = (index_t)entry->length;
     index_t block = tile * TILE_BLOCKS; /* the tile's first, in the line */
-    index_t superblock = block / BLOCKS;
-    uint before = (uint)(block % BLOCKS); /* blocks of its superblock that earlier tiles have */
+    index_t superblock = block / BLOCKS_PER_SUPERBLOCK;
+    uint before = (uint)(block % BLOCKS_PER_SUPERBLOCK); /* blocks of it before the tile */
     uint blocks = entry->blocks - block < TILE_BLOCKS ? (uint)(entry->blocks - block) : TILE_BLOCKS;
     int last = superblock + 1 == entry->superblocks;
-    int ends = before + blocks == BLOCKS && !last; /* its superblock, and others follow */
+    /* does its superblock end here, and another one follow? */
+    int ends = before + blocks == BLOCKS_PER_SUPERBLOCK && !last;
     struct chain chain;
     chain.in = in;
     chain.entry = entry;
-    struct line_walk at = walk_from(entry, line);
+    struct line_walk at = line_walk_start(entry, line);
     chain.offset = at.in;
     index_t out_offset = at.out;
     volatile __global uint *slots = state + STATE_HEAD;
@@ -276,7 +277,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
         index_t left = first < length ? length - first : 0;
         load_group(in, entry, chain.offset, first, left < GROUP ? (uint)left : GROUP, e[r]);
     }
-    dawdle(state, ticket[0], lane);
+    test_delay(state, ticket[0], lane);
 #pragma unroll
     for (uint r = 0; r < LANE_GROUPS; r++) {
         acc_t q[GROUP];
@@ -287,10 +288,11 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
 
     int silent = 0;
 #if LOOKBACK_TEST & TEST_OMIT
-    silent = CHOSEN(ticket[0], 2) && ((__global const elem_t *)out != in || out_offset != chain.offset);
+    silent = TEST_CHOOSES(ticket[0], 2) &&
+             ((__global const elem_t *)out != in || out_offset != chain.offset);
 #endif
     if (lane < blocks) {
-        own_total[lane] = chain_block(totals, lane * BLOCK_GROUPS, BLOCK_GROUPS);
+        own_total[lane] = chain_block(totals, lane * GROUPS_PER_BLOCK, GROUPS_PER_BLOCK);
         if (!silent) {
             publish(chain.blocks + (block + lane) * SLOT_WORDS, own_total[lane]);
         }
@@ -339,7 +341,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
             group_sums(e[r], q);
             write_group(out, entry, out_offset, first,
                         length - first < GROUP ? (uint)(length - first) : GROUP, s,
-                        own_total[group / BLOCK_GROUPS], totals[SLOT(group)], q);
+                        own_total[group / GROUPS_PER_BLOCK], totals[SLOT(group)], q);
         }
     }
 }

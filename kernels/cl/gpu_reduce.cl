@@ -53,7 +53,7 @@ static struct lane_group lane_group(__global const ulong *table, ulong entry_at,
     index_t left = active ? (index_t)entry->length - lane.first : 0;
     lane.count = left < GROUP ? (uint)left : GROUP;
     lane.entry = entry;
-    struct line_walk at = walk_from(entry, lane.count > 0 ? lane.line : 0);
+    struct line_walk at = line_walk_start(entry, lane.count > 0 ? lane.line : 0);
     lane.in = at.in;
     lane.out = at.out;
     return lane;
@@ -80,7 +80,7 @@ static void sum_lane(__global const elem_t *in, const struct lane_group *lane,
 static acc_t chain_lane(const struct lane_group *lane, __local acc_t *totals)
 {
     uint left = (uint)lane->entry->tile_groups - lane->group_in_tile;
-    return chain_block(totals, lane->group, left < BLOCK_GROUPS ? left : BLOCK_GROUPS);
+    return chain_block(totals, lane->group, left < GROUPS_PER_BLOCK ? left : GROUPS_PER_BLOCK);
 }
 
 /* Total of every block: block_totals[block_at + line * blocks + b]. */
@@ -93,7 +93,7 @@ gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong entry_a
     acc_t q[GROUP];
     sum_lane(in, &lane, totals, q);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane.count > 0 && lane.group_in_tile % BLOCK_GROUPS == 0) {
+    if (lane.count > 0 && lane.group_in_tile % GROUPS_PER_BLOCK == 0) {
         __global const struct scan_entry *entry = lane.entry;
         block_totals[(index_t)entry->block_at + lane.line * (index_t)entry->blocks +
                      lane.first / BLOCK] = chain_lane(&lane, totals);
@@ -102,16 +102,16 @@ gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong entry_a
 
 /* Replace `count` totals by the sums before them, from `sum` on; returns the sum of all. Several
  * at a time, so that loads need not wait for each other. */
-#define CHAIN_STEP 16
+#define TOTALS_AT_ONCE 16
 static acc_t chain_totals(__global acc_t *totals, index_t count, acc_t sum)
 {
     index_t i = 0;
-    for (; i + CHAIN_STEP <= count; i += CHAIN_STEP) {
-        acc_t total[CHAIN_STEP];
-        for (uint k = 0; k < CHAIN_STEP; k++) {
+    for (; i + TOTALS_AT_ONCE <= count; i += TOTALS_AT_ONCE) {
+        acc_t total[TOTALS_AT_ONCE];
+        for (uint k = 0; k < TOTALS_AT_ONCE; k++) {
             total[k] = totals[i + k];
         }
-        for (uint k = 0; k < CHAIN_STEP; k++) {
+        for (uint k = 0; k < TOTALS_AT_ONCE; k++) {
             totals[i + k] = sum;
             sum = acc_add(sum, total[k]);
         }
@@ -140,8 +140,8 @@ __kernel void gpu_superblocks(__global const ulong *table, ulong entry_at, uint 
     index_t done = (index_t)entry->block;
     index_t line = id / (index_t)entry->superblocks;
     index_t superblock = id % (index_t)entry->superblocks;
-    index_t begin = superblock == 0 ? 0 : superblock * BLOCKS - done;
-    index_t end = (superblock + 1) * BLOCKS - done;
+    index_t begin = superblock == 0 ? 0 : superblock * BLOCKS_PER_SUPERBLOCK - done;
+    index_t end = (superblock + 1) * BLOCKS_PER_SUPERBLOCK - done;
     end = end < blocks ? end : blocks;
     acc_t b = ACC_ZERO;
     if (superblock == 0 && (entry->flags & ENTRY_CARRY_IN) != 0) {
@@ -173,7 +173,7 @@ __kernel void gpu_lines(__global const ulong *table, ulong entry_at, uint count,
     acc_t last = totals[last_one];
     totals[last_one] = s;
     if ((entry->flags & ENTRY_CARRY_OUT) != 0) {
-        int whole = (entry->block + entry->blocks) % BLOCKS == 0;
+        int whole = (entry->block + entry->blocks) % BLOCKS_PER_SUPERBLOCK == 0;
         carried[0] = whole ? acc_add(s, last) : s;
         carried[entry->carry_lines] = whole ? ACC_ZERO : last;
     }
@@ -188,12 +188,12 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     __local acc_t block_base[LANES];    /* block totals, then B[b]: one row a line in the tile */
     struct lane_group lane = lane_group(table, entry_at, count);
     __global const struct scan_entry *entry = lane.entry;
-    uint tile_blocks = ((uint)entry->tile_groups + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
-    uint block_slot = lane.line_in_tile * tile_blocks + lane.group_in_tile / BLOCK_GROUPS;
+    uint tile_blocks = ((uint)entry->tile_groups + GROUPS_PER_BLOCK - 1) / GROUPS_PER_BLOCK;
+    uint block_slot = lane.line_in_tile * tile_blocks + lane.group_in_tile / GROUPS_PER_BLOCK;
     acc_t q[GROUP];
     sum_lane(in, &lane, totals, q);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane.mine && lane.group_in_tile % BLOCK_GROUPS == 0) {
+    if (lane.mine && lane.group_in_tile % GROUPS_PER_BLOCK == 0) {
         block_base[block_slot] = chain_lane(&lane, totals);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -211,7 +211,7 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
         b = block_sums[(index_t)entry->block_at + lane.line * (index_t)entry->blocks + block];
         s = superblock_sums[(index_t)entry->superblock_at +
                             lane.line * (index_t)entry->superblocks +
-                            ((index_t)entry->block + block) / BLOCKS];
+                            ((index_t)entry->block + block) / BLOCKS_PER_SUPERBLOCK];
     }
     write_group(out, entry, lane.out, lane.first, lane.count, s, b, totals[SLOT(lane.group)], q);
 }

@@ -6,17 +6,15 @@
  *
  * Needs table.cl before it. Offsets are index_t. */
 
-#define LANES        256
-#define GROUP        8
-#define BLOCK_GROUPS 32
-#define BLOCK        256 /* elements */
-#define BLOCKS       256 /* blocks in a superblock */
+#define LANES            256
+#define GROUP            8
+#define GROUPS_PER_BLOCK 32
 
 #if defined(__OPENCL_C_VERSION__)
 /* Place of a group's total in local memory: a gap after each block, so that the lanes that chain
  * blocks side by side use different banks. */
-#define SLOT(group)   ((group) + (group) / BLOCK_GROUPS)
-#define SLOTS(groups) ((groups) + (groups) / BLOCK_GROUPS)
+#define SLOT(group)   ((group) + (group) / GROUPS_PER_BLOCK)
+#define SLOTS(groups) ((groups) + (groups) / GROUPS_PER_BLOCK)
 
 /* Eight neighbours move in words of 16 bytes (8 for one-byte elements) where they are aligned. */
 #if ELEM_BYTES == 1
@@ -139,7 +137,7 @@ static void write_group(__global elem_t *out, __global const struct scan_entry *
         sums[i] = acc_add(base, q[i - 1]);
     }
     acc_t next = acc_add(c, q[GROUP - 1]);
-    int block_ends = first / GROUP % BLOCK_GROUPS == BLOCK_GROUPS - 1;
+    int block_ends = first / GROUP % GROUPS_PER_BLOCK == GROUPS_PER_BLOCK - 1;
     sums[GROUP] = block_ends ? acc_add(s, acc_add(b, next)) : acc_add(acc_add(s, b), next);
     elem_t e[GROUP];
     for (uint i = 0; i < GROUP; i++) {

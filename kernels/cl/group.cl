@@ -10,7 +10,8 @@
  * vec_t    WIDTH lanes; as sum: the same sum in every lane
  * Loads and stores need no more alignment than elem_t has. No function here branches. */
 #define INLINE static inline __attribute__((always_inline))
-#define CALLED static __attribute__((noinline)) /* seldom: not to be part of what runs often */
+#define NOINLINE \
+    static __attribute__((noinline)) /* seldom: not to be part of what runs often */
 /* A kernel whose work-items are vectors as they are. Intel's compiler would pack several of them
  * into wider ones, and took minutes over it. */
 #if defined(__has_attribute)
@@ -21,8 +22,6 @@
 #if !defined(VECTOR_KERNEL)
 #define VECTOR_KERNEL __kernel
 #endif
-#define BLOCK 256 /* elements of a line */
-#define SUPER 256 /* blocks */
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
 #if defined(ACC_INT)
@@ -269,7 +268,7 @@ INLINE elem_pack_t narrow(pack_t p)
 #endif
 
 /* A private buffer as if it was memory: to a processor it is. */
-#define HERE(p) ((__global elem_t *)(ulong)(p))
+#define AS_GLOBAL(p) ((__global elem_t *)(ulong)(p))
 
 /* ---- groups ---- */
 INLINE vec_t splat(lane_t x)
@@ -345,32 +344,32 @@ INLINE void group_stream(__global elem_t *p, group_t g)
         GROUPS_SCAN_STEPS(q, count)           \
     } while (0)
 #define EACH_GROUP(count) _Pragma("unroll") for (int i = 0; i < (count); i++)
-#define STEP_UP(q, p, below, d) \
+#define KOGGE_STONE_STEP(q, p, below, d) \
     (q)[i].vec[p] = PLUS(SHIFT(below, (q)[i].vec[p], d), (q)[i].vec[p])
 #if VECS == 2
-#define GROUPS_SCAN_STEPS(q, count)                         \
-    EACH_GROUP(count)                                       \
-    {                                                       \
-        STEP_UP(q, 1, (q)[i].vec[0], 1);                    \
-        STEP_UP(q, 0, none_, 1);                            \
-    }                                                       \
-    EACH_GROUP(count)                                       \
-    {                                                       \
-        STEP_UP(q, 1, (q)[i].vec[0], 2);                    \
-        STEP_UP(q, 0, none_, 2);                            \
-    }                                                       \
+#define GROUPS_SCAN_STEPS(q, count)               \
+    EACH_GROUP(count)                             \
+    {                                             \
+        KOGGE_STONE_STEP(q, 1, (q)[i].vec[0], 1); \
+        KOGGE_STONE_STEP(q, 0, none_, 1);         \
+    }                                             \
+    EACH_GROUP(count)                             \
+    {                                             \
+        KOGGE_STONE_STEP(q, 1, (q)[i].vec[0], 2); \
+        KOGGE_STONE_STEP(q, 0, none_, 2);         \
+    }                                             \
     EACH_GROUP(count) { (q)[i].vec[1] = PLUS((q)[i].vec[0], (q)[i].vec[1]); }
 #elif WIDTH == 8
-#define GROUPS_SCAN_STEPS(q, count)                                                            \
-    EACH_GROUP(count) { STEP_UP(q, 0, none_, 1); }                                             \
-    EACH_GROUP(count) { STEP_UP(q, 0, none_, 2); }                                             \
-    EACH_GROUP(count) { STEP_UP(q, 0, none_, 4); }
+#define GROUPS_SCAN_STEPS(q, count)                         \
+    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 1); } \
+    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 2); } \
+    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 4); }
 #else
-#define GROUPS_SCAN_STEPS(q, count)                                                            \
-    EACH_GROUP(count) { STEP_UP(q, 0, none_, 1); }                                             \
-    EACH_GROUP(count) { STEP_UP(q, 0, none_, 2); }                                             \
-    EACH_GROUP(count) { STEP_UP(q, 0, none_, 4); }                                             \
-    EACH_GROUP(count) { STEP_UP(q, 0, none_, 8); }
+#define GROUPS_SCAN_STEPS(q, count)                         \
+    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 1); } \
+    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 2); } \
+    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 4); } \
+    EACH_GROUP(count) { KOGGE_STONE_STEP(q, 0, none_, 8); }
 #endif
 
 /* A scanned group's total as a sum. */
@@ -390,7 +389,7 @@ INLINE group_t group_results(vec_t base, group_t q, vec_t next)
 }
 
 /* E() before each element, from E() after each. */
-INLINE group_t group_moved(vec_t base, group_t results)
+INLINE group_t group_exclusive(vec_t base, group_t results)
 {
 #if VECS == 2
     results.vec[1] = SHIFT(results.vec[0], results.vec[1], 1);

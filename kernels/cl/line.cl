@@ -1,7 +1,7 @@
 /* Lines one by one: contiguous ones (scan_rows), or with -DSTEPS such with any steps between
  * elements, 0 among them, which are moved one by one (scan_steps). A work-item takes some whole
- * lines, or a partition of one (chain.cl), and walks along each: four groups are in flight at
- * once,
+ * lines, or a partition of one (chain.cl), and walks along each, four groups at a time so that
+ * one computes while another waits:
  *
  *      x0 ... x7 | x8 ... x15 | x16 ... x23 | x24 ... x31      a vector, or two, is a group
  *
@@ -14,8 +14,8 @@
 #define KERNEL_NAME scan_rows
 #endif
 
-#define FLIGHT 4
-#define STEP   (FLIGHT * GROUP)
+#define INTERLEAVED_GROUPS 4
+#define INTERLEAVED_ELEMENTS   (INTERLEAVED_GROUPS * GROUP)
 
 /* ---- quads ----
  * Four groups of a line side by side in the lanes of vectors: vector i holds element i of each
@@ -24,13 +24,13 @@
  * before they are widened and after they are rounded, within 128 bits, of which the hardware
  * does more at a time than of those across. For sums in two vectors of four and elements
  * narrower than they: others would be transposed at twice the cost (docs/design/kernels.md). */
-#if WIDTH == 4 && !defined(QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
-#define QUADS(line) true /* does this line go by quads? */
+#if WIDTH == 4 && !defined(GOES_BY_QUADS) && !defined(STEPS) && ELEM_BYTES <= 4
+#define GOES_BY_QUADS(line) true
 #endif
-#if defined(QUADS)
+#if defined(GOES_BY_QUADS)
 #define STREAM_ALIGN (GROUP * ELEM_BYTES)
-#define QUAD         4 /* groups */
-#define QUAD_STEP    (QUAD * GROUP)
+#define QUAD_GROUPS         4 /* groups */
+#define QUAD_ELEMENTS    (QUAD_GROUPS * GROUP)
 
 /* Elements of a group, one vector: as floats, where they are 16-bit ones. */
 #if defined(ELEM_F16) || defined(ELEM_BF16)
@@ -66,7 +66,7 @@ struct quad {
 #define LANE(v, i)        __builtin_shufflevector(v, v, i, i, i, i)
 
 /* Four groups to elements i (in the lower half) and i + 4 of each; and back. */
-INLINE void cells_transpose(cells_t t[QUAD])
+INLINE void cells_transpose(cells_t t[QUAD_GROUPS])
 {
     cells_t low01 = LOW_ONES(t[0], t[1]);
     cells_t high01 = HIGH_ONES(t[0], t[1]);
@@ -79,7 +79,7 @@ INLINE void cells_transpose(cells_t t[QUAD])
 }
 
 /* Transposed elements of groups that lie in memory from the last element to the first. */
-INLINE void cells_turn(cells_t t[QUAD])
+INLINE void cells_reverse(cells_t t[QUAD_GROUPS])
 {
     cells_t t0 = HALVES_SWAPPED(t[3]);
     cells_t t1 = HALVES_SWAPPED(t[2]);
@@ -92,41 +92,41 @@ INLINE void cells_turn(cells_t t[QUAD])
 /* Two hints that change no value, for a compiler that knows vectors of four sums, and takes them:
  * PoCL 6 (clang 18) ends the process at any asm when it compiles for all work-group sizes.
  *
- * THROUGH_MEMORY: elements are widened from memory, which is one operation; from a register it
+ * KEEP_IN_MEMORY: elements are widened from memory, which is one operation; from a register it
  * is two, and one more for the upper half. A compiler that sees store and load would save them.
  *
- * DONE_HERE: a quad's sums are there before anything that follows is begun. Mixed as the
+ * COMPILER_BARRIER: a quad's sums are there before anything that follows is begun. Mixed as the
  * compiler likes with the additions and roundings of the quad before it, they took up to 1.3
  * times as long. */
 #if defined(__AVX__) && ELEM_BYTES <= 4 && __clang_major__ <= 15
-#define THROUGH_MEMORY(array) __asm__("" : "+m"(array))
-#define DONE_HERE(v)                                                                         \
+#define KEEP_IN_MEMORY(array) __asm__("" : "+m"(array))
+#define COMPILER_BARRIER(v)                                                                  \
     __asm__ volatile(""                                                                      \
                      : "+v"((v)[0]), "+v"((v)[1]), "+v"((v)[2]), "+v"((v)[3]), "+v"((v)[4]), \
                        "+v"((v)[5]), "+v"((v)[6]), "+v"((v)[7]))
 #else
-#define THROUGH_MEMORY(array) (void)(array)
-#define DONE_HERE(v)          (void)(v)
+#define KEEP_IN_MEMORY(array) (void)(array)
+#define COMPILER_BARRIER(v)   (void)(v)
 #endif
 
 /* The groups that begin `pitch` elements apart, each at its lowest address: element i of all in
  * v[i]. */
 INLINE void groups_load(vec_t v[GROUP], __global const elem_t *in, long pitch, bool reverse)
 {
-    cells_t t[QUAD];
+    cells_t t[QUAD_GROUPS];
 #pragma unroll
-    for (int i = 0; i < QUAD; i++) {
+    for (int i = 0; i < QUAD_GROUPS; i++) {
         t[i] = CELLS_LOAD(((__global const elem_group_any_t *)(in + i * pitch))[0]);
     }
     cells_transpose(t);
     if (reverse) {
-        cells_turn(t);
+        cells_reverse(t);
     }
-    THROUGH_MEMORY(t);
+    KEEP_IN_MEMORY(t);
 #pragma unroll
-    for (int i = 0; i < QUAD; i++) {
+    for (int i = 0; i < QUAD_GROUPS; i++) {
         v[i] = __builtin_convertvector(FIRST_HALF(t[i]), vec_t);
-        v[i + QUAD] = __builtin_convertvector(SECOND_HALF(t[i]), vec_t);
+        v[i + QUAD_GROUPS] = __builtin_convertvector(SECOND_HALF(t[i]), vec_t);
     }
 }
 
@@ -141,7 +141,7 @@ INLINE void quad_load(struct quad *q, __global const elem_t *in, long pitch)
             q->v[i] = PLUS(q->v[i - d], q->v[i]);
         }
     }
-    DONE_HERE(q->v);
+    COMPILER_BARRIER(q->v);
 }
 
 /* Sums around each group, from the block's start and c[] before the first; returns c[] after
@@ -166,7 +166,7 @@ INLINE void quad_store(const struct quad *q, __global elem_t *out, long pitch, b
                        bool stream)
 {
     vec_t e[GROUP]; /* E() after each element, or before it */
-    cells_t t[QUAD];
+    cells_t t[QUAD_GROUPS];
 #pragma unroll
     for (int i = 0; i < GROUP - 1; i++) {
         e[i] = PLUS(q->before, q->v[i]);
@@ -183,15 +183,15 @@ INLINE void quad_store(const struct quad *q, __global elem_t *out, long pitch, b
         e[0] = q->before;
     }
 #pragma unroll
-    for (int i = 0; i < QUAD; i++) {
-        t[i] = BOTH_HALVES(CELLS_ROUND(e[i]), CELLS_ROUND(e[i + QUAD]));
+    for (int i = 0; i < QUAD_GROUPS; i++) {
+        t[i] = BOTH_HALVES(CELLS_ROUND(e[i]), CELLS_ROUND(e[i + QUAD_GROUPS]));
     }
     if (pitch < 0) {
-        cells_turn(t);
+        cells_reverse(t);
     }
     cells_transpose(t);
 #pragma unroll
-    for (int i = 0; i < QUAD; i++) {
+    for (int i = 0; i < QUAD_GROUPS; i++) {
         elem_group_t x = CELLS_STORE(t[i]);
         x = CANONICAL(x);
         if (stream) {
@@ -213,7 +213,7 @@ struct lines { /* one of them, or some of one */
     long in_step; /* elements, in the direction of traversal; contiguous: 1 or -1 */
     long out_step;
     ulong length;
-    ulong ahead; /* elements from one that is scanned to one to be asked for then; 0: none is */
+    ulong prefetch_distance; /* elements, from one that is scanned; 0: none is prefetched */
     bool exclusive;
     bool stream; /* and out is aligned for it */
 };
@@ -248,7 +248,7 @@ INLINE group_t line_load(const struct lines *l, ulong k)
     for (int i = 0; i < GROUP; i++) {
         cells[i] = p[i * l->in_step];
     }
-    return group_load(HERE(cells));
+    return group_load(AS_GLOBAL(cells));
 #else
     return l->in_step < 0 ? group_load_reverse(p) : group_load(p);
 #endif
@@ -259,7 +259,7 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
     __global elem_t *p = line_out(l, k);
 #if defined(STEPS)
     elem_t cells[GROUP];
-    group_store(HERE(cells), q);
+    group_store(AS_GLOBAL(cells), q);
 #pragma unroll
     for (int i = 0; i < GROUP; i++) {
         p[i * l->out_step] = cells[i];
@@ -275,13 +275,13 @@ INLINE void line_store(const struct lines *l, ulong k, group_t q)
 #endif
 }
 
-/* Ask for `count` elements, the first of them at *p, where one that is scanned is; into L2. Of
- * elements apart the hardware foresees the steps that can be foreseen. */
-INLINE void line_ask(const struct lines *l, __global const elem_t *p, uint count)
+/* Prefetch `count` elements, prefetch_distance from *p on, into L2. Of elements apart the
+ * hardware foresees the steps that can be foreseen. */
+INLINE void line_prefetch(const struct lines *l, __global const elem_t *p, uint count)
 {
 #if !defined(STEPS)
-    if (l->ahead > 0) {
-        __global const elem_t *first = p + (long)l->ahead * l->in_step;
+    if (l->prefetch_distance > 0) {
+        __global const elem_t *first = p + (long)l->prefetch_distance * l->in_step;
 #pragma unroll
         for (uint at = 0; at < count; at += 64 / ELEM_BYTES) {
             __builtin_prefetch((const void *)(ulong)(first + (long)at * l->in_step), 0, 2);
@@ -302,7 +302,7 @@ INLINE void block_end(struct line_sums *s, vec_t groups)
 {
     s->blocks = PLUS(s->blocks, groups);
     s->base = PLUS(s->supers, s->blocks);
-    if (++s->block == SUPER) {
+    if (++s->block == BLOCKS_PER_SUPERBLOCK) {
         s->supers = s->base;
         s->blocks = splat(LANE_ZERO);
         s->block = 0;
@@ -322,21 +322,21 @@ INLINE void line_group(const struct lines *l, ulong k, vec_t base, vec_t *groups
         for (uint i = 0; i < GROUP; i++) {
             cells[i] = i < count ? *line_in(l, k + i) : ELEM_ZERO;
         }
-        q[0] = group_load(HERE(cells));
+        q[0] = group_load(AS_GLOBAL(cells));
     }
     GROUPS_SCAN(q, 1);
     *groups = PLUS(*groups, group_total(q[0]));
     q[0] = group_results(base, q[0], PLUS(block_base, *groups));
     if (l->exclusive) {
-        q[0] = group_moved(base, q[0]);
+        q[0] = group_exclusive(base, q[0]);
     }
-    group_store(HERE(cells), q[0]);
+    group_store(AS_GLOBAL(cells), q[0]);
     for (uint i = 0; i < count; i++) {
         *line_out(l, k + i) = cells[i];
     }
 }
 
-#if defined(QUADS)
+#if defined(GOES_BY_QUADS)
 /* The sums around a quad's groups; it ends before element k. */
 INLINE void line_quad_sums(struct line_sums *s, vec_t *groups, struct quad *q, ulong k)
 {
@@ -353,7 +353,7 @@ INLINE void line_quad_sums(struct line_sums *s, vec_t *groups, struct quad *q, u
  * is a chain of some 45 cycles, and the core's schedulers hold less than one. */
 INLINE ulong line_quads(const struct lines *l, struct line_sums *s, vec_t *groups)
 {
-    ulong end = l->length - l->length % QUAD_STEP;
+    ulong end = l->length - l->length % QUAD_ELEMENTS;
     long pitch = GROUP * l->in_step;
     long first = l->in_step < 0 ? 1 - GROUP : 0;
     __global const elem_t *in = l->in + first;
@@ -364,53 +364,53 @@ INLINE ulong line_quads(const struct lines *l, struct line_sums *s, vec_t *group
     }
     struct quad q;
     quad_load(&q, in, pitch);
-    line_quad_sums(s, groups, &q, QUAD_STEP);
-    for (ulong k = QUAD_STEP;; k += QUAD_STEP) {
+    line_quad_sums(s, groups, &q, QUAD_ELEMENTS);
+    for (ulong k = QUAD_ELEMENTS;; k += QUAD_ELEMENTS) {
         struct quad next = q;
         if (k < end) {
-            in += QUAD * pitch;
-            line_ask(l, in, QUAD_STEP);
+            in += QUAD_GROUPS * pitch;
+            line_prefetch(l, in, QUAD_ELEMENTS);
             quad_load(&next, in, pitch);
         }
         quad_store(&q, out, pitch, l->exclusive, stream);
         if (k == end) {
             return end;
         }
-        out += QUAD * pitch;
-        line_quad_sums(s, groups, &next, k + QUAD_STEP);
+        out += QUAD_GROUPS * pitch;
+        line_quad_sums(s, groups, &next, k + QUAD_ELEMENTS);
         q = next;
     }
 }
 #endif
 
-/* The same by whole flights, their groups one beside the other. */
-INLINE ulong line_flights(const struct lines *l, struct line_sums *s, vec_t *groups)
+/* The same by groups as they lie, several of them interleaved. */
+INLINE ulong line_interleaved(const struct lines *l, struct line_sums *s, vec_t *groups)
 {
     ulong k = 0;
     vec_t base = s->base;
-    for (; l->length - k >= STEP; k += STEP) {
-        group_t q[FLIGHT];
-        vec_t before[FLIGHT + 1];
-        line_ask(l, line_in(l, k), STEP);
-        EACH_GROUP(FLIGHT) { q[i] = line_load(l, k + i * GROUP); }
-        GROUPS_SCAN(q, FLIGHT);
+    for (; l->length - k >= INTERLEAVED_ELEMENTS; k += INTERLEAVED_ELEMENTS) {
+        group_t q[INTERLEAVED_GROUPS];
+        vec_t before[INTERLEAVED_GROUPS + 1];
+        line_prefetch(l, line_in(l, k), INTERLEAVED_ELEMENTS);
+        EACH_GROUP(INTERLEAVED_GROUPS) { q[i] = line_load(l, k + i * GROUP); }
+        GROUPS_SCAN(q, INTERLEAVED_GROUPS);
         before[0] = base;
-        EACH_GROUP(FLIGHT)
+        EACH_GROUP(INTERLEAVED_GROUPS)
         {
             *groups = PLUS(*groups, group_total(q[i]));
             before[i + 1] = PLUS(s->base, *groups);
         }
-        if ((k + STEP) % BLOCK == 0) {
+        if ((k + INTERLEAVED_ELEMENTS) % BLOCK == 0) {
             block_end(s, *groups);
             *groups = splat(LANE_ZERO);
-            before[FLIGHT] = s->base;
+            before[INTERLEAVED_GROUPS] = s->base;
         }
-        EACH_GROUP(FLIGHT) { q[i] = group_results(before[i], q[i], before[i + 1]); }
+        EACH_GROUP(INTERLEAVED_GROUPS) { q[i] = group_results(before[i], q[i], before[i + 1]); }
         if (l->exclusive) {
-            EACH_GROUP(FLIGHT) { q[i] = group_moved(before[i], q[i]); }
+            EACH_GROUP(INTERLEAVED_GROUPS) { q[i] = group_exclusive(before[i], q[i]); }
         }
-        base = before[FLIGHT];
-        EACH_GROUP(FLIGHT) { line_store(l, k + i * GROUP, q[i]); }
+        base = before[INTERLEAVED_GROUPS];
+        EACH_GROUP(INTERLEAVED_GROUPS) { line_store(l, k + i * GROUP, q[i]); }
     }
     return k;
 }
@@ -419,10 +419,10 @@ INLINE ulong line_flights(const struct lines *l, struct line_sums *s, vec_t *gro
 INLINE void line_scan(const struct lines *l, struct line_sums *s)
 {
     vec_t groups = splat(LANE_ZERO);
-#if defined(QUADS)
-    ulong k = QUADS(l) ? line_quads(l, s, &groups) : line_flights(l, s, &groups);
+#if defined(GOES_BY_QUADS)
+    ulong k = GOES_BY_QUADS(l) ? line_quads(l, s, &groups) : line_interleaved(l, s, &groups);
 #else
-    ulong k = line_flights(l, s, &groups);
+    ulong k = line_interleaved(l, s, &groups);
 #endif
     vec_t base = PLUS(s->base, groups);
     for (; k < l->length; k += GROUP) {
@@ -459,8 +459,8 @@ INLINE void line_scan(const struct lines *l, struct line_sums *s)
  * of group i. */
 INLINE vec_t groups_total(const struct lines *l, ulong k, ulong pitch)
 {
-#if defined(QUADS)
-    if (QUADS(l)) {
+#if defined(GOES_BY_QUADS)
+    if (GOES_BY_QUADS(l)) {
         const bool reverse = l->in_step < 0;
         vec_t v[GROUP]; /* element i of each: no shuffle of sums */
         groups_load(v, line_in(l, k) - (reverse ? GROUP - 1 : 0), (long)pitch * l->in_step, reverse);
@@ -484,7 +484,7 @@ INLINE vec_t groups_total(const struct lines *l, ulong k, ulong pitch)
 #endif
 
 /* Of the blocks that begin at element k, `pitch` elements from one to the next. */
-INLINE void blocks_total(const struct lines *l, ulong k, ulong pitch, lane_t *totals)
+INLINE void reduce_blocks_in_lanes(const struct lines *l, ulong k, ulong pitch, lane_t *totals)
 {
 #if defined(ACC_INT) /* any order will do */
     vec_t sum = splat(LANE_ZERO);
@@ -502,8 +502,8 @@ INLINE void blocks_total(const struct lines *l, ulong k, ulong pitch, lane_t *to
 #pragma unroll 2
     for (ulong g = 0; g < BLOCK; g += GROUP) {
 #if !defined(STEPS)
-        /* too many streams for the hardware to fetch ahead: ask in order of memory, but not for
-         * what is another thread's */
+        /* too many streams for the hardware to fetch ahead: prefetch in order of memory, but
+         * not what is another thread's */
         const ulong tile = WIDTH * BLOCK;
         const ulong next = k + 2 * tile <= line.length ? k + tile : k;
 #pragma unroll
@@ -519,29 +519,30 @@ INLINE void blocks_total(const struct lines *l, ulong k, ulong pitch, lane_t *to
 #endif
 }
 
-CALLED void add_up(const struct lines *line, ulong first, ulong length, lane_t *totals)
+NOINLINE void reduce_blocks(const struct lines *line, ulong first, ulong length, lane_t *totals)
 {
     struct lines l = *line;
     l.in = line_in(line, first);
     l.length = length;
     ulong k = 0;
     for (; k + TOTALS * BLOCK <= length; k += TOTALS * BLOCK, totals += TOTALS) {
-        blocks_total(&l, k, BLOCK, totals);
+        reduce_blocks_in_lanes(&l, k, BLOCK, totals);
     }
     for (; k + BLOCK <= length; k += BLOCK, totals++) { /* the same block in every lane */
-        blocks_total(&l, k, 0, totals);
+        reduce_blocks_in_lanes(&l, k, 0, totals);
     }
 }
 
-INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
     const bool cut = e->partitions > 1;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
-    const bool handed = cut || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
+    const bool chained = cut || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
     const lane_t reset = (e->flags & ENTRY_EXCLUSIVE) != 0 ? LANE_PLUS_ZERO : LANE_ZERO;
     ulong line = cut ? item % e->lines : item * e->item_lines; /* neighbours: different lines */
     ulong end = cut ? line + 1 : min(line + e->item_lines, e->lines);
-    const struct chain chain = chain_of(w->chain, e, line);
+    const struct chain chain = chain_of(launch->chain, e, line);
     const struct line_sums begin = {splat(reset), splat(LANE_ZERO), splat(PLUS(reset, LANE_ZERO)),
                                     (uint)e->block};
     lane_t super;
@@ -553,13 +554,13 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
     l.length = e->length;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    l.ahead = 0;
+    l.prefetch_distance = 0;
     /* lines in the direction that each is walked: one stream for the prefetcher */
-    struct line_walk at = walk_from(e, reverse ? end - 1 : line);
+    struct line_walk at = line_walk_start(e, reverse ? end - 1 : line);
     /* line 0's first element: a store to out does not touch what is known here */
     const ulong last = reverse ? e->length - 1 : 0;
-    __global const elem_t *in = w->in + last * e->axis_in;
-    __global elem_t *out = w->out + last * e->axis_out;
+    __global const elem_t *in = launch->in + last * e->axis_in;
+    __global elem_t *out = launch->out + last * e->axis_out;
     const bool stream = (e->flags & ENTRY_STREAM) != 0;
     for (ulong todo = end - line; todo > 0; todo--) {
         l.in = in + at.in;
@@ -567,14 +568,14 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
         l.stream = stream && (ulong)l.out % STREAM_ALIGN == 0;
         struct line_sums s = begin;
         struct lines own = l;
-        __global acc_t *carry = w->carry + e->carry + at.line;
-        if (handed) {
+        __global acc_t *carry = launch->carry + e->carry + at.line;
+        if (chained) {
             struct lines whole = l; /* a copy: what is passed on does not stay in registers */
             partition = partition_begin(&chain, &whole, item / e->lines, carry, &sums);
             own.in = line_in(&l, partition.first);
             own.out = line_out(&l, partition.first);
             own.length = partition.length;
-            own.ahead = cut ? chain_ahead(&chain, partition.number) : 0;
+            own.prefetch_distance = cut ? chain_prefetch_distance(&chain, partition.number) : 0;
             own.stream = l.stream && (ulong)own.out % STREAM_ALIGN == 0;
             s.supers = splat(super);
             s.blocks = splat(blocks);
@@ -582,13 +583,13 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
             s.block = sums.block;
         }
         line_scan(&own, &s);
-        if (handed) {
+        if (chained) {
             super = s.supers[0];
             blocks = s.blocks[0];
             partition_end(&chain, &partition, &sums, carry);
         }
         if (todo > 1) {
-            walk_on(&at, e, reverse);
+            line_walk_next(&at, e, reverse);
         }
     }
 }

@@ -9,18 +9,18 @@
  * Some columns' lines are a set: one run of memory. A work-item takes some sets, or a partition
  * of one (chain.cl). Groups are loaded whole, also where a set ends: what lies behind it
  * reaches only results behind it. Those are stored as well, into a private buffer, where the
- * next set overwrites them; whole sets, or blocks of one, go from there to memory. Backwards,
- * all of memory runs backwards, columns too. In place is fine: cells are read before the buffer
- * that they went through is written out. */
+ * next set overwrites them; whole sets, or blocks of one, go from there to memory. A reverse
+ * scan runs backwards through memory, columns too. In place is fine: cells are read before the
+ * buffer that they went through is written out. */
 #define KERNEL_NAME scan_narrow
 
 #define VECTORS     (INNER * VECS)
 #define CELLS       (INNER * GROUP) /* of a group */
 #define STAGE_BYTES 8192            /* of the buffer: small enough for L1 */
 #if BLOCK * INNER * ELEM_BYTES > STAGE_BYTES
-#define STAGE (BLOCK * INNER)
+#define STAGE_ELEMENTS (BLOCK * INNER)
 #else
-#define STAGE (STAGE_BYTES / ELEM_BYTES)
+#define STAGE_ELEMENTS (STAGE_BYTES / ELEM_BYTES)
 #endif
 
 typedef struct {
@@ -31,17 +31,17 @@ typedef struct {
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 #if VECS == 1
-#define ALSO(do_, i) do_(i)
+#define VECTORS_OF(do_, i) do_(i)
 #else
-#define ALSO(do_, i) do_(2 * (i)) do_(2 * (i) + 1)
+#define VECTORS_OF(do_, i) do_(2 * (i)) do_(2 * (i) + 1)
 #endif
-#define EACH_1(do_)      ALSO(do_, 0)
-#define EACH_2(do_)      EACH_1(do_) ALSO(do_, 1)
-#define EACH_3(do_)      EACH_2(do_) ALSO(do_, 2)
-#define EACH_4(do_)      EACH_3(do_) ALSO(do_, 3)
-#define EACH_5(do_)      EACH_4(do_) ALSO(do_, 4)
-#define EACH_6(do_)      EACH_5(do_) ALSO(do_, 5)
-#define EACH_7(do_)      EACH_6(do_) ALSO(do_, 6)
+#define EACH_1(do_)      VECTORS_OF(do_, 0)
+#define EACH_2(do_)      EACH_1(do_) VECTORS_OF(do_, 1)
+#define EACH_3(do_)      EACH_2(do_) VECTORS_OF(do_, 2)
+#define EACH_4(do_)      EACH_3(do_) VECTORS_OF(do_, 3)
+#define EACH_5(do_)      EACH_4(do_) VECTORS_OF(do_, 4)
+#define EACH_6(do_)      EACH_5(do_) VECTORS_OF(do_, 5)
+#define EACH_7(do_)      EACH_6(do_) VECTORS_OF(do_, 6)
 #define EACH_VECTOR(do_) JOIN(EACH_, INNER)(do_)
 /* The same where a variable will do. */
 #define ALL_VECTORS _Pragma("unroll") for (int j = 0; j < VECTORS; j++)
@@ -77,17 +77,17 @@ INLINE cells_t cells_add(cells_t a, cells_t b)
 #define DISTANCE(rows) (((rows)*INNER + WIDTH - 1) / WIDTH)
 #define AMOUNT(rows)   ((rows)*INNER - (DISTANCE(rows) - 1) * WIDTH)
 #define BELOW(x, j)    ((j) < 0 ? splat(LANE_ZERO) : (x).v[(j) < 0 ? 0 : (j)])
-#define MOVED(x, j, rows)                                                                      \
+#define SHIFTED(x, j, rows) \
     SHIFT(BELOW(x, (j)-DISTANCE(rows)), BELOW(x, (j)-DISTANCE(rows) + 1), AMOUNT(rows))
 
 /* Kogge-Stone over rows. */
 INLINE cells_t cells_network(cells_t x)
 {
     cells_t y;
-#define NETWORK_1(j) y.v[j] = PLUS(MOVED(x, j, 1), x.v[j]);
-#define NETWORK_2(j) x.v[j] = PLUS(MOVED(y, j, 2), y.v[j]);
-#define NETWORK_4(j) y.v[j] = PLUS(MOVED(x, j, 4), x.v[j]);
-#define NETWORK_8(j) x.v[j] = PLUS(MOVED(y, j, 8), y.v[j]);
+#define NETWORK_1(j) y.v[j] = PLUS(SHIFTED(x, j, 1), x.v[j]);
+#define NETWORK_2(j) x.v[j] = PLUS(SHIFTED(y, j, 2), y.v[j]);
+#define NETWORK_4(j) y.v[j] = PLUS(SHIFTED(x, j, 4), x.v[j]);
+#define NETWORK_8(j) x.v[j] = PLUS(SHIFTED(y, j, 8), y.v[j]);
     EACH_VECTOR(NETWORK_1)
     EACH_VECTOR(NETWORK_2)
     EACH_VECTOR(NETWORK_4)
@@ -127,7 +127,7 @@ INLINE cells_t cells_results(cells_t base, cells_t q, cells_t next)
 INLINE cells_t cells_before(cells_t base, cells_t q)
 {
     cells_t before;
-#define BEFORE(j) before.v[j] = PLUS(base.v[j], MOVED(q, j, 1));
+#define BEFORE(j) before.v[j] = PLUS(base.v[j], SHIFTED(q, j, 1));
     EACH_VECTOR(BEFORE)
     return before;
 }
@@ -143,23 +143,23 @@ struct lines {
     ulong rows;
     __global const elem_t *low; /* what may be read: [low, high) */
     __global const elem_t *high;
-    bool backwards;
+    bool reverse;
     bool exclusive;
 };
 
 /* The packs of a group that have cells: all, or the first alone. */
-#define EACH_PACK_OF(first) \
-    _Pragma("unroll") for (int j = 0; j < VECTORS; j += PACK_VECS) if (!(first) || j == 0)
+#define EACH_PACK_OF(one_pack) \
+    _Pragma("unroll") for (int j = 0; j < VECTORS; j += PACK_VECS) if (!(one_pack) || j == 0)
 
 /* The group whose first cell is *p. */
-INLINE cells_t cells_load(const bool backwards, const bool first, __global const elem_t *p)
+INLINE cells_t cells_load(const bool reverse, const bool one_pack, __global const elem_t *p)
 {
     cells_t g = cells_splat(LANE_ZERO);
-    EACH_PACK_OF(first)
+    EACH_PACK_OF(one_pack)
     {
-        __global const elem_t *at = backwards ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
+        __global const elem_t *at = reverse ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
         elem_pack_t x = ((__global const elem_pack_any_t *)at)[0];
-        pack_t packed = widen(backwards ? REVERSED_PACK(x) : x);
+        pack_t packed = widen(reverse ? REVERSED_PACK(x) : x);
         g.v[j] = packed.vec[0];
 #if PACK_VECS == 2
         g.v[j + 1] = packed.vec[1];
@@ -169,30 +169,30 @@ INLINE cells_t cells_load(const bool backwards, const bool first, __global const
 }
 
 /* The same near the ends of what may be read. */
-CALLED cells_t cells_load_edge(bool backwards, __global const elem_t *low,
+NOINLINE cells_t cells_load_edge(bool reverse, __global const elem_t *low,
                                __global const elem_t *high, __global const elem_t *p)
 {
     elem_t edge[CELLS];
     for (int i = 0; i < CELLS; i++) {
-        __global const elem_t *at = backwards ? p - i : p + i;
+        __global const elem_t *at = reverse ? p - i : p + i;
         edge[i] = at >= low && at < high ? *at : ELEM_ZERO;
     }
-    return cells_load(false, false, HERE(edge));
+    return cells_load(false, false, AS_GLOBAL(edge));
 }
 
 /* Results to the buffer, in the direction of memory. */
-INLINE void cells_store(const bool backwards, const bool first, elem_t *p, cells_t g)
+INLINE void cells_store(const bool reverse, const bool one_pack, elem_t *p, cells_t g)
 {
-    EACH_PACK_OF(first)
+    EACH_PACK_OF(one_pack)
     {
-        elem_t *at = backwards ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
+        elem_t *at = reverse ? p - j * WIDTH - (PACK - 1) : p + j * WIDTH;
         pack_t packed;
         packed.vec[0] = g.v[j];
 #if PACK_VECS == 2
         packed.vec[1] = g.v[j + 1];
 #endif
         elem_pack_t x = narrow(packed);
-        x = backwards ? REVERSED_PACK(x) : x;
+        x = reverse ? REVERSED_PACK(x) : x;
         ((elem_pack_any_t *)at)[0] = CANONICAL(x);
     }
 }
@@ -202,11 +202,11 @@ typedef flush_t flush_any_t __attribute__((aligned(ELEM_BYTES)));
 
 /* `count` cells from the buffer to memory; both pointers are the lowest. Backwards what was stored
  * last is read last: the buffer has reached the cache. */
-CALLED void flush(bool backwards, __global elem_t *out, const elem_t *cells, uint count)
+NOINLINE void flush(bool reverse, __global elem_t *out, const elem_t *cells, uint count)
 {
     const uint wide = sizeof(flush_t) / ELEM_BYTES;
     const uint whole = count - count % wide;
-    if (backwards) {
+    if (reverse) {
 #pragma unroll 4
         for (uint i = whole; i > 0; i -= wide) {
             ((__global flush_any_t *)(out + i - wide))[0] =
@@ -243,33 +243,33 @@ INLINE struct set_sums sums_init(bool exclusive)
     return s;
 }
 
-/* What is known of a scan when it is compiled. */
-enum kind {
-    BACKWARDS = 1,
-    SINGLE = 2, /* a set is one group, */
-    FIRST = 4,  /* and its first pack has all cells */
-    ANY = 8     /* sets of any length, and groups may reach out of what may be read */
+/* What the compiler may know of a scan: there is code for each set of these that occurs. */
+enum traits {
+    REVERSE = 1,
+    ONE_GROUP = 2, /* a set is one group, */
+    ONE_PACK = 4,  /* and its first pack has all cells */
+    GENERAL = 8    /* sets of any length, and groups may reach out of what may be read */
 };
 
 /* Scan up to a block's rows of a set, whose first cell is *in, into the buffer at `to`. The sums of
  * the block's groups are left in s->groups, unless one group is all. */
-INLINE void block_scan(const int kind, const struct lines *l, __global const elem_t *in,
+INLINE void block_scan(const int traits, const struct lines *l, __global const elem_t *in,
                        elem_t *to, uint rows, struct set_sums *s)
 {
-    const bool backwards = (kind & BACKWARDS) != 0;
-    const bool first = (kind & FIRST) != 0;
-    const bool single = (kind & SINGLE) != 0;
+    const bool reverse = (traits & REVERSE) != 0;
+    const bool one_pack = (traits & ONE_PACK) != 0;
+    const bool one_group = (traits & ONE_GROUP) != 0;
     uint row = 0;
     do {
-        long at = backwards ? -(long)row * INNER : (long)row * INNER;
+        long at = reverse ? -(long)row * INNER : (long)row * INNER;
         bool outside =
-            backwards ? in + at - (CELLS - 1) < l->low : in + at + CELLS > l->high;
-        cells_t q = (kind & ANY) && outside
-                        ? cells_load_edge(backwards, l->low, l->high, in + at)
-                        : cells_load(backwards, first, in + at);
+            reverse ? in + at - (CELLS - 1) < l->low : in + at + CELLS > l->high;
+        cells_t q = (traits & GENERAL) && outside
+                        ? cells_load_edge(reverse, l->low, l->high, in + at)
+                        : cells_load(reverse, one_pack, in + at);
         q = cells_network(q);
         row += GROUP;
-        if (single) {
+        if (one_group) {
             q = l->exclusive ? cells_before(s->base, q) : cells_add(s->base, q);
         } else {
             cells_t before = cells_add(s->base, s->groups);
@@ -280,51 +280,52 @@ INLINE void block_scan(const int kind, const struct lines *l, __global const ele
             }
             q = l->exclusive ? cells_before(before, q) : cells_results(before, q, after);
         }
-        cells_store(backwards, first, to + at, q);
-    } while (!(kind & SINGLE) && row < rows);
+        cells_store(reverse, one_pack, to + at, q);
+    } while (!(traits & ONE_GROUP) && row < rows);
 }
 
 /* Rows [p->first, p->first + p->length) of `count` sets from number `from` on. leaves: of sets
  * that have at most a block, and leave together; else of one, which leaves block by block.
- * sums: before the sets, then those after it. */
-INLINE void sets_scan(const int kind, const struct lines *lines, const struct partition *p,
+ * sums: before the sets, then those after them. */
+INLINE void sets_scan(const int traits, const struct lines *lines, const struct partition *p,
                       ulong from, uint count, bool leaves, uint block, struct set_sums *sums,
                       elem_t *stage)
 {
-    const bool backwards = (kind & BACKWARDS) != 0;
-    const bool brief = !(kind & ANY) || leaves;
+    const bool reverse = (traits & REVERSE) != 0;
+    const bool short_sets = !(traits & GENERAL) || leaves;
     const struct lines sets = *lines; /* copies: their members stay in registers */
     const struct lines *l = &sets;
-    struct set_sums s = (kind & ANY) ? *sums : sums_init(l->exclusive); /* one sum in all lanes */
+    struct set_sums s =
+        (traits & GENERAL) ? *sums : sums_init(l->exclusive); /* one sum in all lanes */
     uint rows = (uint)min(p->length, (ulong)BLOCK);
     const uint size = rows * INNER;
-    const uint all = brief ? count * size : size;
-    const ulong blocks = brief ? count : (p->length + BLOCK - 1) / BLOCK;
+    const uint all = short_sets ? count * size : size;
+    const ulong blocks = short_sets ? count : (p->length + BLOCK - 1) / BLOCK;
     /* first cell in the order of traversal, and from there to that of the next block */
-    const ulong at = backwards ? (l->rows - p->first) * INNER - 1 : p->first * INNER;
-    const ulong set = backwards && brief ? from + count - 1 : from;
+    const ulong at = reverse ? (l->rows - p->first) * INNER - 1 : p->first * INNER;
+    const ulong set = reverse && short_sets ? from + count - 1 : from;
     __global const elem_t *in = l->in + set * l->in_pitch + at;
     __global elem_t *out = l->out + from * l->out_pitch + at;
-    elem_t *to = stage + CELLS + (backwards ? all - 1 : 0);
-    const long sign = backwards ? -1 : 1;
-    const long in_step = sign * (brief ? (long)l->in_pitch : BLOCK * INNER);
-    const long to_step = sign * (brief ? (long)size : 0);
+    elem_t *to = stage + CELLS + (reverse ? all - 1 : 0);
+    const long sign = reverse ? -1 : 1;
+    const long in_step = sign * (short_sets ? (long)l->in_pitch : BLOCK * INNER);
+    const long to_step = sign * (short_sets ? (long)size : 0);
     for (ulong n = 0; n < blocks; n++, in += in_step, to += to_step) {
-        block_scan(kind, l, in, to, rows, &s);
-        if (brief) {
-            if (!(kind & SINGLE)) {
+        block_scan(traits, l, in, to, rows, &s);
+        if (short_sets) {
+            if (!(traits & ONE_GROUP)) {
                 s.groups = cells_splat(LANE_ZERO);
             }
             continue;
         }
-        const uint low = backwards ? rows * INNER - 1 : 0;
-        flush(backwards, out - low, to - low, rows * INNER);
+        const uint low = reverse ? rows * INNER - 1 : 0;
+        flush(reverse, out - low, to - low, rows * INNER);
         out += in_step;
         if (rows == BLOCK) {
             s.blocks = cells_add(s.blocks, s.groups);
             s.groups = cells_splat(LANE_ZERO);
             s.base = cells_add(s.supers, s.blocks);
-            if (++block == SUPER) {
+            if (++block == BLOCKS_PER_SUPERBLOCK) {
                 block = 0;
                 s.supers = s.base;
                 s.blocks = cells_splat(LANE_ZERO);
@@ -334,13 +335,13 @@ INLINE void sets_scan(const int kind, const struct lines *lines, const struct pa
     }
     *sums = s;
     const uint each = l->out_pitch == size ? all : size;
-    for (uint n = 0; n < all / each && brief; n++) {
-        flush(backwards, l->out + (from + n) * l->out_pitch, stage + CELLS + n * size, each);
+    for (uint n = 0; n < all / each && short_sets; n++) {
+        flush(reverse, l->out + (from + n) * l->out_pitch, stage + CELLS + n * size, each);
     }
 }
 
 /* A sum in all lanes of each column. */
-CALLED cells_t cells_spread(const lane_t sums[INNER])
+NOINLINE cells_t cells_spread(const lane_t sums[INNER])
 {
     cells_t g;
     for (uint i = 0; i < CELLS; i++) {
@@ -352,14 +353,14 @@ CALLED cells_t cells_spread(const lane_t sums[INNER])
 /* ---- partitions of a set ---- */
 
 /* Those of a set that begins at l->in. */
-CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals)
+NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals)
 {
     for (ulong row = first; row < first + length; row += BLOCK, totals += INNER) {
         cells_t sum = cells_splat(LANE_ZERO);
         for (uint k = 0; k < BLOCK; k += GROUP) {
-            __global const elem_t *at = l->backwards ? l->in + (l->rows - row - k) * INNER - 1
+            __global const elem_t *at = l->reverse ? l->in + (l->rows - row - k) * INNER - 1
                                                      : l->in + (row + k) * INNER;
-            cells_t q = l->backwards ? cells_load(true, false, at) : cells_load(false, false, at);
+            cells_t q = l->reverse ? cells_load(true, false, at) : cells_load(false, false, at);
             sum = cells_add(sum, cells_network(q)); /* the last row's lanes count */
         }
 #pragma unroll
@@ -369,13 +370,15 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
     }
 }
 
-INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
     /* dimensions: sets, if there is more than one, then the columns, if more than one */
     __global const ulong *outer = entry_dim(e, 0);
     const bool many = e->dims > (INNER > 1);
     const bool cut = e->partitions > 1;
-    const bool brief = e->length <= BLOCK && !(e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT));
+    const bool short_sets =
+        e->length <= BLOCK && !(e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT));
     ulong sets = many ? outer[0] : 1;
     ulong each = e->item_lines / INNER;
     ulong begin = cut ? item % sets : item * each; /* neighbours are of different sets */
@@ -385,35 +388,35 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     l.rows = e->length;
     l.in_pitch = many ? outer[1] : 0;
     l.out_pitch = many ? outer[2] : 0;
-    l.in = w->in + e->in_first;
-    l.out = w->out + e->out_first;
+    l.in = launch->in + e->in_first;
+    l.out = launch->out + e->out_first;
     l.low = l.in;
     l.high = l.in + (sets - 1) * l.in_pitch + l.rows * INNER;
-    l.backwards = (e->flags & ENTRY_REVERSE) != 0;
+    l.reverse = (e->flags & ENTRY_REVERSE) != 0;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
 
-    elem_t stage[CELLS + STAGE + CELLS] __attribute__((aligned(64)));
+    elem_t stage[CELLS + STAGE_ELEMENTS + CELLS] __attribute__((aligned(64)));
     lane_t supers[INNER];
     lane_t blocks[INNER];
-    struct sums sums = {supers, blocks, INNER, (uint)e->block, l.backwards};
-    struct chain chain = chain_of(w->chain, e, begin);
+    struct sums sums = {supers, blocks, INNER, (uint)e->block, l.reverse};
+    struct chain chain = chain_of(launch->chain, e, begin);
     struct partition partition = {0, 0, e->length, false, true};
     struct set_sums s = sums_init(l.exclusive);
-    const ulong room = brief ? max(STAGE / (l.rows * INNER), 1UL) : 1;
+    const ulong room = short_sets ? max(STAGE_ELEMENTS / (l.rows * INNER), 1UL) : 1;
     /* sets whose last group may reach out of what may be read: at the end of memory, or at its
      * beginning */
     const ulong edge = min(l.in_pitch > 0 ? (CELLS + l.in_pitch - 1) / l.in_pitch : sets, sets);
     while (begin < end) {
         const ulong inside =
-            l.backwards ? end - min(end, edge) : sets - edge - min(begin, sets - edge);
-        const bool any = !brief || inside == 0;
-        ulong count = min(any ? room : min(room, inside), end - begin);
-        /* from the highest down if backwards: one stream for the prefetcher */
-        ulong from = l.backwards ? end - count : begin;
-        __global acc_t *carry = w->carry + e->carry + from * INNER;
-        begin += l.backwards ? 0 : count;
-        end -= l.backwards ? count : 0;
-        if (!brief) {
+            l.reverse ? end - min(end, edge) : sets - edge - min(begin, sets - edge);
+        const bool general = !short_sets || inside == 0;
+        ulong count = min(general ? room : min(room, inside), end - begin);
+        /* from the highest down if reverse: one stream for the prefetcher */
+        ulong from = l.reverse ? end - count : begin;
+        __global acc_t *carry = launch->carry + e->carry + from * INNER;
+        begin += l.reverse ? 0 : count;
+        end -= l.reverse ? count : 0;
+        if (!short_sets) {
             struct lines set = l;
             set.in += from * l.in_pitch;
             partition = partition_begin(&chain, &set, item / sets, carry, &sums);
@@ -423,26 +426,26 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
             s.groups = cells_splat(LANE_ZERO);
         }
         struct set_sums after = s;
-#define SCAN(kind) \
-    sets_scan(kind, &l, &partition, from, (uint)count, brief, sums.block, &after, stage)
-        if (any && l.backwards) {
-            SCAN(ANY | BACKWARDS);
-        } else if (any) {
-            SCAN(ANY);
-        } else if (l.backwards && l.rows <= GROUP) {
-            SCAN(BACKWARDS | SINGLE);
-        } else if (l.backwards) {
-            SCAN(BACKWARDS);
+#define SCAN(traits) \
+    sets_scan(traits, &l, &partition, from, (uint)count, short_sets, sums.block, &after, stage)
+        if (general && l.reverse) {
+            SCAN(GENERAL | REVERSE);
+        } else if (general) {
+            SCAN(GENERAL);
+        } else if (l.reverse && l.rows <= GROUP) {
+            SCAN(REVERSE | ONE_GROUP);
+        } else if (l.reverse) {
+            SCAN(REVERSE);
 #if PACK >= 4 * INNER && VECTORS > PACK_VECS
         } else if (l.rows * INNER <= PACK) {
-            SCAN(SINGLE | FIRST);
+            SCAN(ONE_GROUP | ONE_PACK);
 #endif
         } else if (l.rows <= GROUP) {
-            SCAN(SINGLE);
+            SCAN(ONE_GROUP);
         } else {
             SCAN(0);
         }
-        if (!brief) {
+        if (!short_sets) {
             for (uint i = 0; i < INNER; i++) { /* of whole blocks: the same in every row */
                 supers[i] = ((const lane_t *)&after.supers)[i];
                 blocks[i] = ((const lane_t *)&after.blocks)[i];

@@ -30,7 +30,7 @@ struct scan_entry {
     ulong permuted; /* the same: the other one */
     /* kernels for GPUs: how a work-group's lanes are spread over the lines */
     ulong tiles;         /* of a line */
-    ulong tile_groups;   /* groups of a tile; a multiple of BLOCK_GROUPS if tiles > 1 */
+    ulong tile_groups;   /* groups of a tile; a multiple of GROUPS_PER_BLOCK if tiles > 1 */
     ulong tile_lines;    /* lines a work-group holds side by side */
     ulong line_divisor;  /* lane / line_divisor % tile_lines is the line in the tile */
     ulong group_divisor; /* lane / group_divisor % tile_groups is the group in the tile */
@@ -54,6 +54,10 @@ struct scan_entry {
 #define ENTRY_SPINE     64 /* GPUs: sums of blocks and superblocks exist: more than one tile, or a carry */
 
 #if defined(__OPENCL_C_VERSION__)
+/* What the additions of a line are grouped by (docs/design/numerics.md). */
+#define BLOCK                 256 /* elements */
+#define BLOCKS_PER_SUPERBLOCK 256
+
 /* The entry that a work item (superblock, line) of the launch belongs to: the last that begins
  * at or before it. *own: its number in the entry. */
 static inline __global const struct scan_entry *find_entry(__global const ulong *table, ulong entry_at,
@@ -93,42 +97,44 @@ struct line_walk {
     index_t line;
 };
 
-static inline struct line_walk walk_from(__global const struct scan_entry *e, index_t line)
+static inline struct line_walk line_walk_start(__global const struct scan_entry *e,
+                                               index_t line)
 {
-    struct line_walk w = {(index_t)e->in_first, (index_t)e->out_first, 0, 1, 0, 0, line};
+    struct line_walk walk = {(index_t)e->in_first, (index_t)e->out_first, 0, 1, 0, 0, line};
     index_t rest = line;
     for (ulong d = e->dims; d > 0; d--) {
         __global const ulong *dim = entry_dim(e, d - 1);
         index_t size = (index_t)dim[0];
         index_t index = rest % size;
         rest /= size;
-        w.in += index * (index_t)dim[1];
-        w.out += index * (index_t)dim[2];
+        walk.in += index * (index_t)dim[1];
+        walk.out += index * (index_t)dim[2];
         if (d == e->dims) {
-            w.index = index;
-            w.size = size;
-            w.in_step = (index_t)dim[1];
-            w.out_step = (index_t)dim[2];
+            walk.index = index;
+            walk.size = size;
+            walk.in_step = (index_t)dim[1];
+            walk.out_step = (index_t)dim[2];
         }
     }
-    return w;
+    return walk;
 }
 
 /* To the next line, or to the one before it. There must be one. */
-static inline void walk_on(struct line_walk *w, __global const struct scan_entry *e, bool backwards)
+static inline void line_walk_next(struct line_walk *walk, __global const struct scan_entry *e,
+                                  bool reverse)
 {
-    if (backwards && w->index > 0) {
-        w->index--;
-        w->line--;
-        w->in -= w->in_step;
-        w->out -= w->out_step;
-    } else if (!backwards && w->index + 1 < w->size) {
-        w->index++;
-        w->line++;
-        w->in += w->in_step;
-        w->out += w->out_step;
+    if (reverse && walk->index > 0) {
+        walk->index--;
+        walk->line--;
+        walk->in -= walk->in_step;
+        walk->out -= walk->out_step;
+    } else if (!reverse && walk->index + 1 < walk->size) {
+        walk->index++;
+        walk->line++;
+        walk->in += walk->in_step;
+        walk->out += walk->out_step;
     } else {
-        *w = walk_from(e, backwards ? w->line - 1 : w->line + 1);
+        *walk = line_walk_start(e, reverse ? walk->line - 1 : walk->line + 1);
     }
 }
 

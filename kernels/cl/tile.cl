@@ -30,7 +30,7 @@
 #endif
 
 #define ROWS 8                 /* of a group */
-#define LINE (64 / ELEM_BYTES) /* elements of a cache line */
+#define CACHE_LINE (64 / ELEM_BYTES) /* elements of a cache line */
 
 /* Some lines side by side. Steps along the axis are in the direction of traversal. */
 struct lines {
@@ -45,15 +45,15 @@ struct lines {
     __global const elem_t *low; /* cells in [low, high) may be read */
     __global const elem_t *high;
 #if defined(COLUMNS)
-    bool in_far;  /* from a row to the next: the hardware does not see a pattern */
-    bool out_far; /* the same of the output, where the input repeats one row and is in a cache */
+    bool prefetch_in;  /* rows are so far apart that the hardware does not see a pattern */
+    bool prefetch_out; /* the same of the output, where the input repeats one row */
 #elif defined(TRANSPOSED)
-    bool backwards;
+    bool reverse;
     ulong in_at[ROWS]; /* elements to each line; a last set that lacks some has its last line in */
     ulong out_at[ROWS]; /* their place: all of them then read, compute and write the same */
     ulong next;         /* address of what is read after them */
 #else
-    struct ahead *ahead; /* what is read after them */
+    struct prefetches *prefetches; /* what is read after them */
 #endif
 };
 
@@ -151,27 +151,27 @@ INLINE void sums_set(struct column_sums *s, uint i, lane_t supers, lane_t blocks
 
 /* ---- elements that are not whole vectors ---- */
 
-/* `count` elements, fewer than 16. */
-INLINE void some_store(__global elem_t *p, const elem_t *cells, uint count)
+/* Store `count` elements, fewer than 16. */
+INLINE void partial_store(__global elem_t *p, const elem_t *cells, uint count)
 {
-#define STORE_SOME(n)                                                                          \
-    if (count & n) {                                                                           \
-        typedef VECTOR(elem_t, n) some_t;                                                      \
-        typedef some_t some_any_t __attribute__((aligned(ELEM_BYTES)));                        \
-        ((__global some_any_t *)p)[0] = ((const some_any_t *)cells)[0];                        \
-        p += n;                                                                                \
-        cells += n;                                                                            \
+#define STORE_PARTIAL(n)                                                      \
+    if (count & n) {                                                          \
+        typedef VECTOR(elem_t, n) partial_t;                                  \
+        typedef partial_t partial_any_t __attribute__((aligned(ELEM_BYTES))); \
+        ((__global partial_any_t *)p)[0] = ((const partial_any_t *)cells)[0]; \
+        p += n;                                                               \
+        cells += n;                                                           \
     }
-    STORE_SOME(8)
-    STORE_SOME(4)
-    STORE_SOME(2)
+    STORE_PARTIAL(8)
+    STORE_PARTIAL(4)
+    STORE_PARTIAL(2)
     if (count & 1) {
         p[0] = cells[0];
     }
 }
 
-/* Up to `count` elements from p on, those in [low, high); zeros for the others. */
-CALLED void some_load(__global const elem_t *low, __global const elem_t *high,
+/* Load `count` elements from p on: those in [low, high), zeros for the others. */
+NOINLINE void partial_load(__global const elem_t *low, __global const elem_t *high,
                       __global const elem_t *p, elem_t *cells, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -244,7 +244,7 @@ INLINE void transpose(side_t v[SIDE])
 /* ---- rows of transposed lines ---- */
 
 /* Lines that go down in memory: their rows come from the last to the first. */
-INLINE void rows_turn(group_t v[ROWS])
+INLINE void rows_reverse(group_t v[ROWS])
 {
 #pragma unroll
     for (int r = 0; r < ROWS / 2; r++) {
@@ -259,7 +259,7 @@ INLINE void rows_turn(group_t v[ROWS])
 INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
 {
     side_t x[SIDE];
-    __global const elem_t *in = l->backwards ? l->in - row - (ROWS - 1) : l->in + row;
+    __global const elem_t *in = l->reverse ? l->in - row - (ROWS - 1) : l->in + row;
     if (rows == ROWS) {
         EACH_SIDE { x[i] = SIDE_AT(in + l->in_at[i]); }
     } else {
@@ -270,24 +270,24 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
             if (p >= l->low && p + SIDE <= l->high) {
                 x[i] = SIDE_AT(p);
             } else {
-                some_load(l->low, l->high, p, cells, SIDE);
-                x[i] = SIDE_AT(HERE(cells));
+                partial_load(l->low, l->high, p, cells, SIDE);
+                x[i] = SIDE_AT(AS_GLOBAL(cells));
             }
         }
     }
     transpose(x);
     EACH_SIDE { group_put(&v[i], 0, x[i]); }
-    if (l->backwards) {
-        rows_turn(v);
+    if (l->reverse) {
+        rows_reverse(v);
     }
 }
 
 INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column, group_t v[ROWS])
 {
     side_t x[SIDE];
-    __global elem_t *out = l->backwards ? l->out - row - (ROWS - 1) : l->out + row;
-    if (l->backwards) {
-        rows_turn(v);
+    __global elem_t *out = l->reverse ? l->out - row - (ROWS - 1) : l->out + row;
+    if (l->reverse) {
+        rows_reverse(v);
     }
     EACH_SIDE { x[i] = group_get(&v[i], 0); }
     transpose(x);
@@ -295,23 +295,24 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
         EACH_SIDE { ((__global side_any_t *)(out + l->out_at[i]))[0] = x[i]; }
         return;
     }
-    const uint first = l->backwards ? SIDE - rows : 0;
+    const uint first = l->reverse ? SIDE - rows : 0;
     EACH_SIDE
     {
         elem_t cells[SIDE]; /* x stays in registers */
         ((side_any_t *)cells)[0] = x[i];
-        some_store(out + l->out_at[i] + first, cells + first, rows);
+        partial_store(out + l->out_at[i] + first, cells + first, rows);
     }
 }
 
-/* As much of the next eight lines, in order of memory: of several lines in a page the hardware
- * does not see that each is walked. */
-INLINE void rows_ask(const struct lines *l, ulong row, uint column)
+/* Prefetch as much of the next eight lines, in order of memory: of several lines in a page the
+ * hardware does not see that each is walked. */
+INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 {
 #pragma unroll
     for (uint i = 0; i < SIDE * SIDE * ELEM_BYTES; i += 64) {
         ulong ahead = row * SIDE * ELEM_BYTES + i;
-        __builtin_prefetch((const void *)(l->backwards ? l->next - ahead : l->next + ahead), 0, 3);
+        __builtin_prefetch((const void *)(l->reverse ? l->next - ahead : l->next + ahead), 0,
+                           3);
     }
 }
 #else
@@ -337,8 +338,8 @@ INLINE void rows_load(const struct lines *l, ulong row, uint rows, uint column, 
         if ((uint)r < rows && (l->columns >= GROUP || p + GROUP <= l->high)) {
             v[r] = group_load(p);
         } else if ((uint)r < rows) {
-            some_load(l->low, l->high, p, cells, GROUP);
-            v[r] = group_load(HERE(cells));
+            partial_load(l->low, l->high, p, cells, GROUP);
+            v[r] = group_load(AS_GLOBAL(cells));
         }
     }
 }
@@ -360,19 +361,20 @@ INLINE void rows_store(const struct lines *l, ulong row, uint rows, uint column,
         if ((uint)r < rows && l->columns >= GROUP) {
             group_store(p, v[r]);
         } else if ((uint)r < rows) {
-            group_store(HERE(cells), v[r]);
-            some_store(p, cells, l->columns);
+            group_store(AS_GLOBAL(cells), v[r]);
+            partial_store(p, cells, l->columns);
         }
     }
 }
 #endif
 
 #if defined(COLUMNS)
-#define FAR_BYTES 128 /* between rows: from here on the hardware does not fetch the next ones by itself */
+/* Between rows: from here on the hardware does not fetch the next ones by itself. */
+#define PREFETCH_STRIDE_BYTES 128
 
-/* Eight rows, into L2: in L1 they would drive out those that are scanned, all the more where
- * rows are a power of two apart and share its sets. */
-INLINE void rows_fetch(__global const elem_t *p, long step)
+/* Prefetch eight rows, into L2: in L1 they would drive out those that are scanned, all the more
+ * where rows are a power of two apart and share its sets. */
+INLINE void prefetch_rows(__global const elem_t *p, long step)
 {
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
@@ -380,52 +382,52 @@ INLINE void rows_fetch(__global const elem_t *p, long step)
     }
 }
 
-/* The next eight rows of these columns. */
-INLINE void rows_ask(const struct lines *l, ulong row, uint column)
+/* Prefetch the next eight rows of these columns. */
+INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 {
     const long next = (long)(row + ROWS);
     const bool follow = row + 2 * ROWS <= l->rows;
-    if (l->in_far && follow) {
-        rows_fetch(l->in + next * l->in_step + column, l->in_step);
+    if (l->prefetch_in && follow) {
+        prefetch_rows(l->in + next * l->in_step + column, l->in_step);
     }
-    if (l->out_far && follow) { /* or each store would wait for its line */
-        rows_fetch(l->out + next * l->out_step + column, l->out_step);
+    if (l->prefetch_out && follow) { /* or each store would wait for its line */
+        prefetch_rows(l->out + next * l->out_step + column, l->out_step);
     }
 }
 #elif defined(GATHER) || defined(PERMUTED)
-/* Cells that will be needed soon, in requests: what a tile has of a line or of a row, whichever
- * is denser in memory. The hardware does not see them coming: a tile is a few cache lines here
- * and a few there. They are asked for one by one, in between additions, and into L2: where
+/* Cells to prefetch, in requests: what a tile has of a line or of a row, whichever is denser in
+ * memory. The hardware does not see them coming: a tile is a few cache lines here and a few
+ * there. They are requested one by one, in between additions, and into L2: where
  * lines are a power of two apart their cells share a few sets of L1 and would drive each other
  * out. */
-struct ahead {
+struct prefetches {
     __global const elem_t *row; /* of the next request, but for the line's offset */
     const struct line_set *line_set;
     long pitch; /* from row to row, where requests are of rows, */
     long next;  /* or lines of one (-DPERMUTED) */
     uint line;  /* of the next request */
     uint requests; /* left */
-    uint each;  /* of one step */
+    uint per_step; /* requests of one step */
     uint hop;   /* elements from one prefetch of a request to the next */
     uint span;  /* elements of a request */
     bool by_line;
 };
-INLINE __global const elem_t *request_next(struct ahead *a);
+INLINE __global const elem_t *request_next(struct prefetches *a);
 
-INLINE void ask_for(__global const elem_t *p)
+INLINE void prefetch_line(__global const elem_t *p)
 {
     __builtin_prefetch((const void *)(ulong)p, 0, 2);
 }
 
-INLINE void rows_ask(const struct lines *l, ulong row, uint column)
+INLINE void rows_prefetch(const struct lines *l, ulong row, uint column)
 {
-    struct ahead *a = l->ahead;
-    for (uint i = 0; i < a->each && a->requests > 0; i++, a->requests--) {
+    struct prefetches *a = l->prefetches;
+    for (uint i = 0; i < a->per_step && a->requests > 0; i++, a->requests--) {
         __global const elem_t *p = request_next(a);
         for (ulong k = 0; k < a->span; k += a->hop) {
-            ask_for(p + k);
+            prefetch_line(p + k);
         }
-        ask_for(p + a->span);
+        prefetch_line(p + a->span);
     }
 }
 #endif
@@ -446,9 +448,10 @@ INLINE void vector_scan(const struct lines *l, ulong row, uint rows, uint column
     const ulong end = l->at + row + ROWS;
     const bool block_ends = end % BLOCK == 0 && rows == ROWS;
     rows_load(l, row, rows, column, v);
-    rows_ask(l, row, column);
+    rows_prefetch(l, row, column);
     rows_network(v);
-    rows_results(v, s, l->exclusive, block_ends, block_ends && end % (BLOCK * SUPER) == 0);
+    rows_results(v, s, l->exclusive, block_ends,
+                 block_ends && end % (BLOCK * BLOCKS_PER_SUPERBLOCK) == 0);
 }
 
 /* Scan the lines; sums: of each vector, and of an incomplete one. Columns go row by row, as
@@ -505,11 +508,11 @@ INLINE uint vector_column(const struct lines *l, uint j)
 }
 
 /* Totals of all blocks of a partition of a strip of at least GROUP columns. */
-CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *totals)
+NOINLINE void reduce_blocks(const struct lines *l, ulong first, ulong length, lane_t *totals)
 {
     struct lines partition = *l;
     partition.in += (long)first * l->in_step;
-    partition.out_far = false;
+    partition.prefetch_out = false;
     partition.rows = length;
     uint vectors = (l->columns + GROUP - 1) / GROUP;
     for (ulong block = 0; block < length; block += BLOCK, totals += l->columns) {
@@ -527,7 +530,7 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
                 for (int r = 0; r < ROWS; r++) { /* not rows_load(): whole vectors need no test */
                     v[r] = group_load(in + r * partition.in_step);
                 }
-                rows_ask(&partition, row, column);
+                rows_prefetch(&partition, row, column);
                 group_t low = group_add(group_add(v[0], v[1]), group_add(v[2], v[3]));
                 group_t high = group_add(group_add(v[4], v[5]), group_add(v[6], v[7]));
                 sums[j] = group_add(sums[j], group_add(low, high));
@@ -541,7 +544,8 @@ CALLED void add_up(const struct lines *l, ulong first, ulong length, lane_t *tot
     }
 }
 
-INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     ulong inner = entry_dim(e, e->dims - 1)[0];
@@ -551,30 +555,30 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     ulong strip = own % strips;
     ulong line = own / strips * inner + strip * e->item_lines;
     ulong last = reverse ? e->length - 1 : 0;
-    struct line_walk at = walk_from(e, line);
+    struct line_walk at = line_walk_start(e, line);
 
     struct lines l;
     l.columns = (uint)(strip == strips - 1 ? inner - strip * e->item_lines : e->item_lines);
     l.rows = e->length;
     l.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     l.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
-    l.low = w->in + at.in;
+    l.low = launch->in + at.in;
     l.high = l.low + (e->length - 1) * e->axis_in + l.columns;
     l.in = l.low + last * e->axis_in;
-    l.out = w->out + at.out + last * e->axis_out;
+    l.out = launch->out + at.out + last * e->axis_out;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    l.in_far = e->axis_in * ELEM_BYTES >= FAR_BYTES;
-    l.out_far = e->axis_in == 0 && e->axis_out * ELEM_BYTES >= FAR_BYTES;
+    l.prefetch_in = e->axis_in * ELEM_BYTES >= PREFETCH_STRIDE_BYTES;
+    l.prefetch_out = e->axis_in == 0 && e->axis_out * ELEM_BYTES >= PREFETCH_STRIDE_BYTES;
 
     lane_t supers[STRIP_MAX];
     lane_t blocks[STRIP_MAX];
     struct sums flat = {supers, blocks, l.columns, (uint)e->block, false};
-    struct chain chain = chain_of(w->chain, e, own);
+    struct chain chain = chain_of(launch->chain, e, own);
     struct partition partition = {0, 0, e->length, false, true};
-    __global acc_t *carry = w->carry + e->carry + line;
-    const bool handed =
+    __global acc_t *carry = launch->carry + e->carry + line;
+    const bool chained =
         e->partitions > 1 || (e->flags & (ENTRY_CARRY_IN | ENTRY_CARRY_OUT)) != 0;
-    if (handed) {
+    if (chained) {
         partition = partition_begin(&chain, &l, item / all, carry, &flat);
         l.in += (long)partition.first * l.in_step;
         l.out += (long)partition.first * l.out_step;
@@ -589,19 +593,19 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     sums_init(&begin, l.exclusive);
     for (uint j = 0; j < vectors; j++) {
         sums[j] = begin;
-        for (uint i = 0; i < lanes && handed; i++) {
+        for (uint i = 0; i < lanes && chained; i++) {
             sums_set(&sums[j], i, supers[vector_column(&l, j) + i], blocks[vector_column(&l, j) + i]);
         }
         sums[j].block_base = group_add(sums[j].supers, sums[j].blocks);
     }
     lines_scan(&l, sums);
-    for (uint j = 0; j < vectors && handed; j++) {
+    for (uint j = 0; j < vectors && chained; j++) {
         for (uint i = 0; i < lanes; i++) {
             supers[vector_column(&l, j) + i] = sums[j].supers.vec[i / WIDTH][i % WIDTH];
             blocks[vector_column(&l, j) + i] = sums[j].blocks.vec[i / WIDTH][i % WIDTH];
         }
     }
-    if (handed) {
+    if (chained) {
         partition_end(&chain, &partition, &flat, carry);
     }
 }
@@ -629,22 +633,23 @@ INLINE void packed_results(const int length, bool exclusive, group_t v[ROWS])
 
 /* Lines of 2 or 4 elements without gaps, `cells` of them from all->in and all->out on, the
  * lowest: several in each row of a square. */
-INLINE void packed_scan(const int length, const bool backwards, const struct lines *all, ulong cells)
+INLINE void packed_scan(const int length, const bool reverse, const struct lines *all,
+                        ulong cells)
 {
     const uint square = SIDE * SIDE;
-    const uint last = backwards ? SIDE - 1 : 0;
+    const uint last = reverse ? SIDE - 1 : 0;
     elem_t rest[SIDE * SIDE];
     struct lines l = *all;
-    l.backwards = backwards;
+    l.reverse = reverse;
     EACH_SIDE { l.in_at[i] = l.out_at[i] = i * SIDE; }
     for (ulong at = 0; at < cells; at += square) {
         const bool whole = cells - at >= square;
         if (!whole) {
-            some_load(all->in, all->in + cells, all->in + at, rest, SIDE * SIDE);
+            partial_load(all->in, all->in + cells, all->in + at, rest, SIDE * SIDE);
         }
         group_t v[ROWS];
-        l.in = (whole ? all->in + at : HERE(rest)) + last;
-        l.out = (whole ? all->out + at : HERE(rest)) + last;
+        l.in = (whole ? all->in + at : AS_GLOBAL(rest)) + last;
+        l.out = (whole ? all->out + at : AS_GLOBAL(rest)) + last;
         rows_load(&l, 0, ROWS, 0, v);
         packed_results(length, l.exclusive, v);
         rows_store(&l, 0, ROWS, 0, v);
@@ -654,7 +659,8 @@ INLINE void packed_scan(const int length, const bool backwards, const struct lin
     }
 }
 
-INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
     __global const ulong *outer = entry_dim(e, 0); /* the lines, if many */
     ulong in_pitch = e->dims > 0 ? outer[1] : 0;
@@ -663,9 +669,9 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     ulong begin = item * e->item_lines;
     ulong end = min(begin + e->item_lines, e->lines);
     struct lines l;
-    l.backwards = (e->flags & ENTRY_REVERSE) != 0;
+    l.reverse = (e->flags & ENTRY_REVERSE) != 0;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    l.low = w->in + e->in_first;
+    l.low = launch->in + e->in_first;
     l.high = l.low + (e->lines - 1) * in_pitch + length;
     l.rows = length;
     l.columns = GROUP;
@@ -673,12 +679,12 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     if ((length == 2 || length == 4) && in_pitch == length && out_pitch == length) {
         const ulong cells = (end - begin) * length;
         l.in = l.low + begin * length;
-        l.out = w->out + e->out_first + begin * length;
-        if (length == 2 && l.backwards) {
+        l.out = launch->out + e->out_first + begin * length;
+        if (length == 2 && l.reverse) {
             packed_scan(2, true, &l, cells);
         } else if (length == 2) {
             packed_scan(2, false, &l, cells);
-        } else if (l.backwards) {
+        } else if (l.reverse) {
             packed_scan(4, true, &l, cells);
         } else {
             packed_scan(4, false, &l, cells);
@@ -688,13 +694,13 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     const ulong sets = (end - begin + ROWS - 1) / ROWS;
     ulong known = 0; /* lines that in_at and out_at are of */
     for (ulong set = 0; set < sets; set++) {
-        /* from the highest down if backwards: one stream for the prefetcher */
-        ulong first = begin + (l.backwards ? sets - 1 - set : set) * ROWS;
+        /* from the highest down if reverse: one stream for the prefetcher */
+        ulong first = begin + (l.reverse ? sets - 1 - set : set) * ROWS;
         ulong lines = min(end - first, (ulong)ROWS);
-        ulong last = l.backwards ? length - 1 : 0;
+        ulong last = l.reverse ? length - 1 : 0;
         l.in = l.low + first * in_pitch + last;
-        l.out = w->out + e->out_first + first * out_pitch + last;
-        l.next = (ulong)(l.low + (l.backwards ? first : first + ROWS) * in_pitch);
+        l.out = launch->out + e->out_first + first * out_pitch + last;
+        l.next = (ulong)(l.low + (l.reverse ? first : first + ROWS) * in_pitch);
         for (ulong i = 0; i < ROWS && lines != known; i++) {
             l.in_at[i] = min(i, lines - 1) * in_pitch;
             l.out_at[i] = min(i, lines - 1) * out_pitch;

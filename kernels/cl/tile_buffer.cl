@@ -1,28 +1,29 @@
 /* Tiles that go through a buffer in L1 (-DGATHER, -DPERMUTED; goes after tile.cl, which walks
  * down them): elements are gathered there line by line, scanned, and put back where they
- * belong. While one tile is scanned the next is asked for. A work-item takes some sets of
+ * belong. While one tile is scanned the next is prefetched. A work-item takes some sets of
  * lines; with -DPERMUTED squares of two dimensions. */
 
 #if defined(PERMUTED)
-#define LANES (LINE * LINE)  /* lines of a tile: [permuted][inner] */
-#define PITCH (LANES + LINE) /* of rows: a power of two apart they would share a set of L1 */
+#define LANES (CACHE_LINE * CACHE_LINE)  /* lines of a tile: [permuted][inner] */
+#define PITCH \
+    (LANES + CACHE_LINE) /* of rows: a power of two apart they would share a set of L1 */
 #if ELEM_BYTES == 8
-#define TILE (4 * ROWS) /* rows; a divisor of BLOCK */
+#define TILE_ROWS (4 * ROWS) /* rows; a divisor of BLOCK */
 #elif ELEM_BYTES == 4
-#define TILE (2 * ROWS)
+#define TILE_ROWS (2 * ROWS)
 #else
-#define TILE ROWS
+#define TILE_ROWS ROWS
 #endif
 #else
 #if ELEM_BYTES == 8
 #define LANES 32
-#define TILE  64
+#define TILE_ROWS  64
 #elif ELEM_BYTES == 1
 #define LANES 128
-#define TILE  128
+#define TILE_ROWS  128
 #else
 #define LANES 64
-#define TILE  64
+#define TILE_ROWS  64
 #endif
 #define PITCH LANES
 #endif
@@ -49,36 +50,38 @@ struct line_set {
     ulong number; /* of the first line in its entry */
     ulong permuted_weight;
     ulong inner_weight;
-    uint permuted; /* lines, up to LINE each */
+    uint permuted; /* lines, up to CACHE_LINE each */
     uint inner;
     uint lanes;  /* whole vectors */
     bool whole;  /* all lanes have a line, */
     bool stream; /* and rows are whole cache lines */
 };
-#define RUN(lanes) LINE /* neighbours in the inner dimension, if all lanes have a line */
+#define RUN(lanes) CACHE_LINE /* neighbours in the inner dimension, if all lanes have a line */
 
-INLINE bool lane_has_line(const struct line_set *b, uint lane)
+INLINE bool lane_has_line(const struct line_set *set, uint lane)
 {
-    return lane % LINE < b->inner;
+    return lane % CACHE_LINE < set->inner;
 }
 
 /* SIDE lanes from this one on are neighbours in the inner dimension. */
-INLINE bool lanes_run(const struct line_set *b, uint lane)
+INLINE bool lanes_run(const struct line_set *set, uint lane)
 {
-    return lane % LINE + SIDE <= b->inner;
+    return lane % CACHE_LINE + SIDE <= set->inner;
 }
 
-INLINE long lane_out(const struct layout *w, const struct line_set *b, uint lane)
+INLINE long lane_out(const struct layout *layout, const struct line_set *set, uint lane)
 {
-    return b->out + (long)(lane / LINE) * w->out_permuted + (long)(lane % LINE);
+    return set->out + (long)(lane / CACHE_LINE) * layout->out_permuted +
+           (long)(lane % CACHE_LINE);
 }
 
-INLINE ulong lane_number(const struct line_set *b, uint lane)
+INLINE ulong lane_number(const struct line_set *set, uint lane)
 {
-    return b->number + lane / LINE * b->permuted_weight + lane % LINE * b->inner_weight;
+    return set->number + lane / CACHE_LINE * set->permuted_weight +
+           lane % CACHE_LINE * set->inner_weight;
 }
 
-INLINE bool lane_ends(const struct line_set *b, uint lane)
+INLINE bool lane_ends(const struct line_set *set, uint lane)
 {
     return false;
 }
@@ -96,62 +99,62 @@ struct line_set {
 };
 #define RUN(lanes) (lanes)
 
-INLINE bool lane_has_line(const struct line_set *b, uint lane)
+INLINE bool lane_has_line(const struct line_set *set, uint lane)
 {
-    return lane < b->lines;
+    return lane < set->lines;
 }
 
-INLINE bool lanes_run(const struct line_set *b, uint lane)
+INLINE bool lanes_run(const struct line_set *set, uint lane)
 {
-    return b->run[lane];
+    return set->run[lane];
 }
 
-INLINE long lane_out(const struct layout *w, const struct line_set *b, uint lane)
+INLINE long lane_out(const struct layout *layout, const struct line_set *set, uint lane)
 {
-    return b->out[lane];
+    return set->out[lane];
 }
 
-INLINE ulong lane_number(const struct line_set *b, uint lane)
+INLINE ulong lane_number(const struct line_set *set, uint lane)
 {
-    return b->number[lane];
+    return set->number[lane];
 }
 
-INLINE bool lane_ends(const struct line_set *b, uint lane)
+INLINE bool lane_ends(const struct line_set *set, uint lane)
 {
-    return b->ends[lane];
+    return set->ends[lane];
 }
 #endif
 
 /* ---- tiles in ---- */
 
 #if defined(PERMUTED)
-CALLED void edge_load(__global const elem_t *in, long next, uint4 edge, elem_t *to)
+NOINLINE void edge_load(__global const elem_t *in, long next, uint4 edge, elem_t *to)
 {
     for (uint c = edge.x; c < edge.y; c++) {
         for (uint b = edge.z; b < edge.w; b++) {
-            to[c * LINE + b] = in[(long)b * next + c];
+            to[c * CACHE_LINE + b] = in[(long)b * next + c];
         }
     }
 }
 
-INLINE void tile_load(const struct layout *w, const struct line_set *t, ulong row, uint rows,
-                      elem_t *cells)
+INLINE void tile_load(const struct layout *layout, const struct line_set *set, ulong row,
+                      uint rows, elem_t *cells)
 {
-    const uint permuted = t->permuted / SIDE * SIDE;
-    const uint inner = t->inner / SIDE * SIDE;
-    __global const elem_t *in = w->in + t->in + (long)row * w->in_step;
-    for (uint r = 0; r < rows; r++, in += w->in_step, cells += PITCH) {
+    const uint permuted = set->permuted / SIDE * SIDE;
+    const uint inner = set->inner / SIDE * SIDE;
+    __global const elem_t *in = layout->in + set->in + (long)row * layout->in_step;
+    for (uint r = 0; r < rows; r++, in += layout->in_step, cells += PITCH) {
         for (uint b = 0; b < inner; b += SIDE) {
             for (uint c = 0; c < permuted; c += SIDE) {
                 side_t v[SIDE];
-                EACH_SIDE { v[i] = SIDE_AT(in + (long)(b + i) * w->in_next + c); }
+                EACH_SIDE { v[i] = SIDE_AT(in + (long)(b + i) * layout->in_next + c); }
                 transpose(v);
-                EACH_SIDE { ((side_t *)(cells + (c + i) * LINE + b))[0] = v[i]; }
+                EACH_SIDE { ((side_t *)(cells + (c + i) * CACHE_LINE + b))[0] = v[i]; }
             }
         }
-        if (permuted < t->permuted || inner < t->inner) {
-            edge_load(in, w->in_next, (uint4)(permuted, t->permuted, 0, inner), cells);
-            edge_load(in, w->in_next, (uint4)(0, t->permuted, inner, t->inner), cells);
+        if (permuted < set->permuted || inner < set->inner) {
+            edge_load(in, layout->in_next, (uint4)(permuted, set->permuted, 0, inner), cells);
+            edge_load(in, layout->in_next, (uint4)(0, set->permuted, inner, set->inner), cells);
         }
     }
 }
@@ -182,44 +185,44 @@ INLINE bool is_along(long step, long next)
 }
 
 /* Rows as they are, or lines along the axis by squares. */
-INLINE void tile_load(const struct layout *w, const struct line_set *b, ulong row, uint rows,
-                      elem_t *cells)
+INLINE void tile_load(const struct layout *layout, const struct line_set *set, ulong row,
+                      uint rows, elem_t *cells)
 {
-    __global const elem_t *in = w->in + (long)row * w->in_step;
-    const bool along = is_along(w->in_step, w->in_next);
-    const bool back = w->in_step < 0;
-    const long step = (long)abs(w->in_step);
+    __global const elem_t *in = layout->in + (long)row * layout->in_step;
+    const bool along = is_along(layout->in_step, layout->in_next);
+    const bool back = layout->in_step < 0;
+    const long step = (long)abs(layout->in_step);
     const long pitch = back ? -PITCH : PITCH;
     const uint whole = along ? rows - rows % SIDE : 0;
-    for (uint lane = 0; lane < b->lanes; lane += SIDE) {
+    for (uint lane = 0; lane < set->lanes; lane += SIDE) {
         for (uint r = 0; r < whole; r += SIDE) {
             side_t v[SIDE];
             uint low = back ? r + SIDE - 1 : r;
-            __global const elem_t *p = in + (long)low * w->in_step;
-            EACH_SIDE { v[i] = side_load(p + b->in[lane + i], step); }
+            __global const elem_t *p = in + (long)low * layout->in_step;
+            EACH_SIDE { v[i] = side_load(p + set->in[lane + i], step); }
             transpose(v);
             EACH_SIDE { ((side_t *)(cells + low * PITCH + lane + i * pitch))[0] = v[i]; }
         }
     }
-    in += (long)whole * w->in_step;
+    in += (long)whole * layout->in_step;
     cells += whole * PITCH;
-    const long next = w->in_next; /* copies: a store to cells does not touch them */
-    const uint lanes = b->whole ? b->lanes : 0;
-    for (uint r = whole; r < rows; r++, in += w->in_step, cells += PITCH) {
-        __global const elem_t *p = in + b->in[0];
+    const long next = layout->in_next; /* copies: a store to cells does not touch them */
+    const uint lanes = set->whole ? set->lanes : 0;
+    for (uint r = whole; r < rows; r++, in += layout->in_step, cells += PITCH) {
+        __global const elem_t *p = in + set->in[0];
         for (uint lane = 0; lane < lanes && next == 1; lane += SIDE) {
             ((side_t *)(cells + lane))[0] = SIDE_AT(p + lane);
         }
         for (uint lane = 0; lane < lanes && next != 1; lane += SIDE) {
             ((side_t *)(cells + lane))[0] = side_load(p + (long)lane * next, next);
         }
-        for (uint lane = 0; lane < b->lines && !b->whole; lane += SIDE) {
-            if (b->run[lane]) {
-                ((side_t *)(cells + lane))[0] = side_load(in + b->in[lane], w->in_next);
+        for (uint lane = 0; lane < set->lines && !set->whole; lane += SIDE) {
+            if (set->run[lane]) {
+                ((side_t *)(cells + lane))[0] = side_load(in + set->in[lane], layout->in_next);
                 continue;
             }
-            for (uint i = lane; i < min(lane + SIDE, b->lines); i++) {
-                cells[i] = in[b->in[i]];
+            for (uint i = lane; i < min(lane + SIDE, set->lines); i++) {
+                cells[i] = in[set->in[i]];
             }
         }
     }
@@ -236,7 +239,7 @@ struct gaps {
 };
 
 /* An element, and zeros in the gap that follows it, if one does. */
-INLINE void put_one(const struct gaps *g, __global elem_t *p, elem_t x, bool gap)
+INLINE void store_one(const struct gaps *g, __global elem_t *p, elem_t x, bool gap)
 {
     p[0] = x;
     for (long i = 1; g->zeroes && gap && i < g->step; i++) {
@@ -244,15 +247,16 @@ INLINE void put_one(const struct gaps *g, __global elem_t *p, elem_t x, bool gap
     }
 }
 
-CALLED void put_apart(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
+NOINLINE void store_side_apart(const struct gaps *g, __global elem_t *p, const elem_t *x,
+                               bool gap)
 {
     for (int i = 0; i < SIDE; i++) {
-        put_one(g, p + i * g->step, x[i], gap || i < SIDE - 1);
+        store_one(g, p + i * g->step, x[i], gap || i < SIDE - 1);
     }
 }
 
 /* SIDE elements; gap: one follows the last. */
-INLINE void put_side(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
+INLINE void store_side(const struct gaps *g, __global elem_t *p, const elem_t *x, bool gap)
 {
     __global side_any_t *to = (__global side_any_t *)p;
     side_t v = ((const side_t *)x)[0];
@@ -265,50 +269,50 @@ INLINE void put_side(const struct gaps *g, __global elem_t *p, const elem_t *x, 
         to[0] = LOW_HALVES(v, none);
         to[1] = HIGH_HALVES(v, none);
     } else {
-        put_apart(g, p, x, gap);
+        store_side_apart(g, p, x, gap);
     }
 }
 
 #if !defined(PERMUTED)
 /* Lines along the axis: squares gather until there is a whole cache line of each of their lines. */
-INLINE void store_along(const struct layout *w, const struct line_set *b, ulong row, uint rows,
-                        const elem_t *cells)
+INLINE void store_along(const struct layout *layout, const struct line_set *set, ulong row,
+                        uint rows, const elem_t *cells)
 {
-    const bool back = w->out_step < 0;
+    const bool back = layout->out_step < 0;
     const long pitch = back ? -PITCH : PITCH;
-    const struct gaps g = {(long)abs(w->out_step), w->zeroes, w->stream};
-    const ulong highest = back ? 0 : w->rows - 1; /* row that no gap follows in memory */
-    __global elem_t *out = w->out + (long)row * w->out_step;
-    const uint whole = rows - rows % LINE;
-    for (uint lane = 0; lane < b->lines; lane += SIDE) {
-        const long *at = b->out + lane;
-        uint lines = min((uint)SIDE, b->lines - lane);
-        for (uint r = 0; r < whole; r += LINE) {
-            side_t gathered[SIDE][LINE / SIDE];
-            uint low = back ? r + LINE - 1 : r;
-            uint high = back ? r : r + LINE - 1;
+    const struct gaps g = {(long)abs(layout->out_step), layout->zeroes, layout->stream};
+    const ulong highest = back ? 0 : layout->rows - 1; /* row that no gap follows in memory */
+    __global elem_t *out = layout->out + (long)row * layout->out_step;
+    const uint whole = rows - rows % CACHE_LINE;
+    for (uint lane = 0; lane < set->lines; lane += SIDE) {
+        const long *at = set->out + lane;
+        uint lines = min((uint)SIDE, set->lines - lane);
+        for (uint r = 0; r < whole; r += CACHE_LINE) {
+            side_t gathered[SIDE][CACHE_LINE / SIDE];
+            uint low = back ? r + CACHE_LINE - 1 : r;
+            uint high = back ? r : r + CACHE_LINE - 1;
 #pragma unroll
-            for (uint k = 0; k < LINE / SIDE; k++) {
+            for (uint k = 0; k < CACHE_LINE / SIDE; k++) {
                 side_t v[SIDE];
                 uint from = back ? low - k * SIDE : low + k * SIDE;
                 EACH_SIDE { v[i] = ((const side_t *)(cells + from * PITCH + lane + i * pitch))[0]; }
                 transpose(v);
                 EACH_SIDE { gathered[i][k] = v[i]; }
             }
-            __global elem_t *p = out + (long)low * w->out_step;
+            __global elem_t *p = out + (long)low * layout->out_step;
             for (uint i = 0; i < lines; i++) {
 #pragma unroll
-                for (uint k = 0; k < LINE / SIDE; k++) {
-                    bool gap = k + 1 < LINE / SIDE || row + high != highest;
-                    put_side(&g, p + at[i] + (long)(k * SIDE) * g.step,
+                for (uint k = 0; k < CACHE_LINE / SIDE; k++) {
+                    bool gap = k + 1 < CACHE_LINE / SIDE || row + high != highest;
+                    store_side(&g, p + at[i] + (long)(k * SIDE) * g.step,
                              (const elem_t *)&gathered[i][k], gap);
                 }
             }
         }
         for (uint i = 0; i < lines; i++) {
             for (uint r = whole; r < rows; r++) {
-                put_one(&g, out + at[i] + (long)r * w->out_step, cells[r * PITCH + lane + i],
-                        row + r != highest);
+                store_one(&g, out + at[i] + (long)r * layout->out_step,
+                          cells[r * PITCH + lane + i], row + r != highest);
             }
         }
     }
@@ -316,16 +320,16 @@ INLINE void store_along(const struct layout *w, const struct line_set *b, ulong 
 #endif
 
 /* Rows as they are. */
-INLINE void store_across(const struct layout *w, const struct line_set *b, ulong row, uint rows,
-                         const elem_t *cells)
+INLINE void store_across(const struct layout *layout, const struct line_set *set, ulong row,
+                         uint rows, const elem_t *cells)
 {
-    const struct gaps g = {w->out_next, w->zeroes, b->stream};
-    const uint lanes = b->lanes; /* copies: a store to out does not touch them */
-    const bool whole = b->whole;
-    __global elem_t *out = w->out + (long)row * w->out_step;
-    for (uint r = 0; r < rows; r++, out += w->out_step, cells += PITCH) {
+    const struct gaps g = {layout->out_next, layout->zeroes, set->stream};
+    const uint lanes = set->lanes; /* copies: a store to out does not touch them */
+    const bool whole = set->whole;
+    __global elem_t *out = layout->out + (long)row * layout->out_step;
+    for (uint r = 0; r < rows; r++, out += layout->out_step, cells += PITCH) {
         for (uint first = 0; first < lanes && whole; first += RUN(lanes)) {
-            __global elem_t *p = out + lane_out(w, b, first);
+            __global elem_t *p = out + lane_out(layout, set, first);
             const side_t *x = (const side_t *)(cells + first);
             const uint end = RUN(lanes) / SIDE;
             if (g.step == 1 && g.stream) {
@@ -340,45 +344,45 @@ INLINE void store_across(const struct layout *w, const struct line_set *b, ulong
                 }
             } else {
                 for (uint i = 0; i < end; i++) {
-                    put_side(&g, p + (long)(i * SIDE) * g.step, (const elem_t *)&x[i], true);
+                    store_side(&g, p + (long)(i * SIDE) * g.step, (const elem_t *)&x[i], true);
                 }
             }
         }
         for (uint lane = 0; lane < lanes && !whole; lane += SIDE) {
-            if (lanes_run(b, lane)) {
-                put_side(&g, out + lane_out(w, b, lane), cells + lane,
-                         !lane_ends(b, lane + SIDE - 1));
+            if (lanes_run(set, lane)) {
+                store_side(&g, out + lane_out(layout, set, lane), cells + lane,
+                         !lane_ends(set, lane + SIDE - 1));
                 continue;
             }
-            for (uint i = lane; i < lane + SIDE && lane_has_line(b, i); i++) {
-                put_one(&g, out + lane_out(w, b, i), cells[i], !lane_ends(b, i));
+            for (uint i = lane; i < lane + SIDE && lane_has_line(set, i); i++) {
+                store_one(&g, out + lane_out(layout, set, i), cells[i], !lane_ends(set, i));
             }
         }
     }
 }
 
-INLINE void tile_store(const struct layout *w, const struct line_set *b, ulong row, uint rows,
-                       const elem_t *cells)
+INLINE void tile_store(const struct layout *layout, const struct line_set *set, ulong row,
+                       uint rows, const elem_t *cells)
 {
 #if !defined(PERMUTED)
-    if (is_along(w->out_step, w->out_next)) {
-        store_along(w, b, row, rows, cells);
+    if (is_along(layout->out_step, layout->out_next)) {
+        store_along(layout, set, row, rows, cells);
         return;
     }
 #endif
-    store_across(w, b, row, rows, cells);
+    store_across(layout, set, row, rows, cells);
 }
 
 /* ---- what comes next ---- */
 
-INLINE __global const elem_t *request_next(struct ahead *a)
+INLINE __global const elem_t *request_next(struct prefetches *a)
 {
-    const struct line_set *b = a->line_set;
+    const struct line_set *set = a->line_set;
 #if defined(PERMUTED) /* a request: what a tile has of a row and an inner line */
-    __global const elem_t *p = a->row + b->in + (long)a->line * a->next;
-    const bool row_ends = ++a->line == b->inner;
+    __global const elem_t *p = a->row + set->in + (long)a->line * a->next;
+    const bool row_ends = ++a->line == set->inner;
 #else
-    __global const elem_t *p = a->row + b->in[a->line];
+    __global const elem_t *p = a->row + set->in[a->line];
     const bool row_ends = !a->by_line;
     a->line += a->by_line ? 1 : 0;
 #endif
@@ -389,82 +393,83 @@ INLINE __global const elem_t *request_next(struct ahead *a)
     return p;
 }
 
-/* The cells of `rows` rows from `row` on, to be asked for in so many steps. */
-INLINE struct ahead ahead_of(const struct layout *w, const struct line_set *b, ulong row, uint rows,
-                             uint steps)
+/* The cells of `rows` rows from `row` on, to be prefetched in so many steps. */
+INLINE struct prefetches prefetches_make(const struct layout *layout,
+                                         const struct line_set *set, ulong row, uint rows,
+                                         uint steps)
 {
-    struct ahead a;
-    a.line_set = b;
+    struct prefetches a;
+    a.line_set = set;
     a.line = 0;
-    a.pitch = w->in_step;
-    a.next = w->in_next;
-    a.row = w->in + (long)row * w->in_step;
+    a.pitch = layout->in_step;
+    a.next = layout->in_next;
+    a.row = layout->in + (long)row * layout->in_step;
 #if defined(PERMUTED)
     a.by_line = false;
-    a.requests = rows * b->inner;
-    a.hop = LINE;
-    a.span = b->permuted - 1;
+    a.requests = rows * set->inner;
+    a.hop = CACHE_LINE;
+    a.span = set->permuted - 1;
 #else
-    ulong along = abs(w->in_step);
-    ulong across = (ulong)w->in_next;
-    a.by_line = along <= across || b->lines == 1;
-    a.requests = a.by_line ? b->lines : rows;
+    ulong along = abs(layout->in_step);
+    ulong across = (ulong)layout->in_next;
+    a.by_line = along <= across || set->lines == 1;
+    a.requests = a.by_line ? set->lines : rows;
     ulong near = a.by_line ? along : across;
-    a.hop = (uint)min(max(near, (ulong)LINE), (ulong)0x7FFFFFFF);
-    a.span = (uint)min(near * (a.by_line ? rows - 1 : b->lines - 1), (ulong)0x7FFFFFFF);
-    a.row -= a.by_line && w->in_step < 0 ? a.span : 0;
+    a.hop = (uint)min(max(near, (ulong)CACHE_LINE), (ulong)0x7FFFFFFF);
+    a.span = (uint)min(near * (a.by_line ? rows - 1 : set->lines - 1), (ulong)0x7FFFFFFF);
+    a.row -= a.by_line && layout->in_step < 0 ? a.span : 0;
 #endif
-    a.each = (a.requests + steps - 1) / steps;
+    a.per_step = (a.requests + steps - 1) / steps;
     return a;
 }
 
 /* ---- sets of lines ---- */
 
 /* next: the one that follows, or this one if none does. */
-static void line_set_scan(const struct launch *w, __global const struct scan_entry *e,
-                        const struct layout *layout, const struct line_set *b,
+static void line_set_scan(const struct launch *launch, __global const struct scan_entry *e,
+                        const struct layout *layout, const struct line_set *set,
                         const struct line_set *next, elem_t *cells)
 {
-    __global acc_t *carry = w->carry + e->carry;
+    __global acc_t *carry = launch->carry + e->carry;
     struct column_sums sums[LANES / GROUP];
-    for (uint j = 0; j < b->lanes / GROUP; j++) {
+    for (uint j = 0; j < set->lanes / GROUP; j++) {
         struct column_sums *s = &sums[j];
         sums_init(s, (e->flags & ENTRY_EXCLUSIVE) != 0);
         for (uint i = 0; i < GROUP && (e->flags & ENTRY_CARRY_IN) != 0; i++) {
-            if (lane_has_line(b, j * GROUP + i)) {
-                ulong number = lane_number(b, j * GROUP + i);
+            if (lane_has_line(set, j * GROUP + i)) {
+                ulong number = lane_number(set, j * GROUP + i);
                 sums_set(s, i, (lane_t)carry[number], (lane_t)carry[e->carry_lines + number]);
             }
         }
         s->block_base = group_add(s->supers, s->blocks);
     }
     struct lines l;
-    struct ahead ahead;
-    l.in = HERE(cells);
-    l.out = HERE(cells);
+    struct prefetches prefetches;
+    l.in = AS_GLOBAL(cells);
+    l.out = AS_GLOBAL(cells);
     l.in_step = PITCH;
     l.out_step = PITCH;
-    l.columns = b->lanes;
+    l.columns = set->lanes;
     l.exclusive = (e->flags & ENTRY_EXCLUSIVE) != 0;
-    l.ahead = &ahead;
-    for (ulong row = 0; row < layout->rows; row += TILE) {
-        uint rows = (uint)min((ulong)TILE, layout->rows - row);
-        uint steps = b->lanes / GROUP * ((rows + ROWS - 1) / ROWS);
-        bool ends = layout->rows - row <= TILE;
-        ulong from = ends ? 0 : row + TILE;
-        uint then = (uint)min((ulong)TILE, layout->rows - from);
-        ahead = ahead_of(layout, ends ? next : b, from, then, steps);
+    l.prefetches = &prefetches;
+    for (ulong row = 0; row < layout->rows; row += TILE_ROWS) {
+        uint rows = (uint)min((ulong)TILE_ROWS, layout->rows - row);
+        uint steps = set->lanes / GROUP * ((rows + ROWS - 1) / ROWS);
+        bool ends = layout->rows - row <= TILE_ROWS;
+        ulong from = ends ? 0 : row + TILE_ROWS;
+        uint then = (uint)min((ulong)TILE_ROWS, layout->rows - from);
+        prefetches = prefetches_make(layout, ends ? next : set, from, then, steps);
         l.rows = rows;
         l.at = e->block * BLOCK + row;
-        tile_load(layout, b, row, rows, cells);
+        tile_load(layout, set, row, rows, cells);
         lines_scan(&l, sums);
-        tile_store(layout, b, row, rows, cells);
+        tile_store(layout, set, row, rows, cells);
     }
-    for (uint lane = 0; lane < b->lanes && (e->flags & ENTRY_CARRY_OUT) != 0; lane++) {
-        if (lane_has_line(b, lane)) {
+    for (uint lane = 0; lane < set->lanes && (e->flags & ENTRY_CARRY_OUT) != 0; lane++) {
+        if (lane_has_line(set, lane)) {
             const struct column_sums *s = &sums[lane / GROUP];
             uint i = lane % GROUP;
-            ulong number = lane_number(b, lane);
+            ulong number = lane_number(set, lane);
             carry[number] = s->supers.vec[i / WIDTH][i % WIDTH];
             carry[e->carry_lines + number] = s->blocks.vec[i / WIDTH][i % WIDTH];
         }
@@ -474,7 +479,7 @@ static void line_set_scan(const struct launch *w, __global const struct scan_ent
 #if defined(PERMUTED)
 INLINE ulong squares_along(ulong lines)
 {
-    return (lines + LINE - 1) / LINE;
+    return (lines + CACHE_LINE - 1) / CACHE_LINE;
 }
 
 INLINE ulong line_sets_end(__global const struct scan_entry *e)
@@ -489,36 +494,36 @@ INLINE ulong line_sets_end(__global const struct scan_entry *e)
 
 /* Square `index` of an entry, neighbours in the inner dimension follow each other. Returns the next
  * one's index. */
-CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_entry *e,
-                         ulong index, ulong end, struct line_set *b)
+NOINLINE ulong line_set_fill(const struct layout *layout, __global const struct scan_entry *e,
+                         ulong index, ulong end, struct line_set *set)
 {
     ulong rest = index;
     ulong weight = 1;
-    b->in = (long)e->in_first;
-    b->out = (long)e->out_first;
-    b->number = 0;
+    set->in = (long)e->in_first;
+    set->out = (long)e->out_first;
+    set->number = 0;
     for (ulong d = e->dims; d > 0; d--) {
         __global const ulong *dim = entry_dim(e, d - 1);
         bool squared = d - 1 == e->inner || d - 1 == e->permuted;
         ulong count = squared ? squares_along(dim[0]) : dim[0];
-        ulong at = rest % count * (squared ? LINE : 1);
-        uint lines = (uint)min(dim[0] - at, (ulong)LINE);
+        ulong at = rest % count * (squared ? CACHE_LINE : 1);
+        uint lines = (uint)min(dim[0] - at, (ulong)CACHE_LINE);
         rest /= count;
-        b->in += (long)(at * dim[1]);
-        b->out += (long)(at * dim[2]);
-        b->number += at * weight;
+        set->in += (long)(at * dim[1]);
+        set->out += (long)(at * dim[2]);
+        set->number += at * weight;
         if (d - 1 == e->inner) {
-            b->inner = lines;
-            b->inner_weight = weight;
+            set->inner = lines;
+            set->inner_weight = weight;
         } else if (d - 1 == e->permuted) {
-            b->permuted = lines;
-            b->permuted_weight = weight;
+            set->permuted = lines;
+            set->permuted_weight = weight;
         }
         weight *= dim[0];
     }
-    b->lanes = b->permuted * LINE;
-    b->whole = b->inner == LINE;
-    b->stream = w->stream && b->whole;
+    set->lanes = set->permuted * CACHE_LINE;
+    set->whole = set->inner == CACHE_LINE;
+    set->stream = layout->stream && set->whole;
     return index + 1;
 }
 #else
@@ -529,15 +534,15 @@ INLINE ulong line_sets_end(__global const struct scan_entry *e)
 
 /* The lines from number `first` on, `end` at most, in the order of the inner dimension. Returns the
  * number of the one behind them. */
-CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_entry *e,
-                         ulong first, ulong end, struct line_set *b)
+NOINLINE ulong line_set_fill(const struct layout *layout, __global const struct scan_entry *e,
+                         ulong first, ulong end, struct line_set *set)
 {
     const ulong size = e->dims > 0 ? entry_dim(e, e->inner)[0] : 1;
     const uint count = (uint)min((ulong)LANES, end - first);
     ulong outer = first / size;
     ulong index = first % size;
-    b->lines = count;
-    b->lanes = (count + GROUP - 1) / GROUP * GROUP;
+    set->lines = count;
+    set->lanes = (count + GROUP - 1) / GROUP * GROUP;
     for (uint lane = 0; lane < count; outer++, index = 0) {
         /* line 0 of the inner dimension, and what its number grows by from one to the next */
         ulong in = e->in_first;
@@ -561,42 +566,44 @@ CALLED ulong line_set_fill(const struct layout *w, __global const struct scan_en
         }
         const uint last = lane + (uint)min(size - index, (ulong)(count - lane));
         for (; lane < last; lane++, index++) {
-            b->in[lane] = (long)in + (long)index * w->in_next;
-            b->out[lane] = (long)out + (long)index * w->out_next;
-            b->number[lane] = number + index * step;
-            b->ends[lane] = index + 1 == size;
-            b->run[lane] = lane + SIDE <= last;
+            set->in[lane] = (long)in + (long)index * layout->in_next;
+            set->out[lane] = (long)out + (long)index * layout->out_next;
+            set->number[lane] = number + index * step;
+            set->ends[lane] = index + 1 == size;
+            set->run[lane] = lane + SIDE <= last;
         }
     }
-    for (uint lane = count; lane < b->lanes; lane++) {
-        b->in[lane] = b->in[count - 1];
-        b->run[lane] = false;
+    for (uint lane = count; lane < set->lanes; lane++) {
+        set->in[lane] = set->in[count - 1];
+        set->run[lane] = false;
     }
     const bool run = first % size + count <= size;
-    b->whole = run && count % GROUP == 0 && !(w->zeroes && b->ends[count - 1]);
-    b->stream = w->stream && run && count % LINE == 0 && (ulong)(w->out + b->out[0]) % 64 == 0;
+    set->whole = run && count % GROUP == 0 && !(layout->zeroes && set->ends[count - 1]);
+    set->stream = layout->stream && run && count % CACHE_LINE == 0 &&
+                  (ulong)(layout->out + set->out[0]) % 64 == 0;
     return first + count;
 }
 #endif
 
 /* Do all tiles' lines (rows, where the axis is not contiguous) begin at a cache line's start? */
-INLINE bool streams(const struct layout *w, __global const struct scan_entry *e)
+INLINE bool is_stream_aligned(const struct layout *layout, __global const struct scan_entry *e)
 {
-    ulong first = (ulong)(w->out + e->out_first) / ELEM_BYTES;
+    ulong first = (ulong)(layout->out + e->out_first) / ELEM_BYTES;
     bool aligned = true;
-    if (w->out_step == -1) {
+    if (layout->out_step == -1) {
         first++; /* the cell behind the line */
-    } else if (w->out_step != 1) {
-        aligned = w->out_next == 1 && w->out_step % LINE == 0;
+    } else if (layout->out_step != 1) {
+        aligned = layout->out_next == 1 && layout->out_step % CACHE_LINE == 0;
     }
     for (ulong d = 0; d < e->dims; d++) {
         ulong stride = entry_dim(e, d)[2];
-        aligned = aligned && (stride % LINE == 0 || stride == 1);
+        aligned = aligned && (stride % CACHE_LINE == 0 || stride == 1);
     }
-    return aligned && first % LINE == 0;
+    return aligned && first % CACHE_LINE == 0;
 }
 
-INLINE void run_item(const struct launch *w, __global const struct scan_entry *e, ulong item)
+INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
+                     ulong item)
 {
     __global const ulong *dim = entry_dim(e, e->inner);
     __global const ulong *permuted = entry_dim(e, e->permuted);
@@ -605,17 +612,17 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
     layout.rows = e->length;
     layout.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
     layout.out_step = reverse ? -(long)e->axis_out : (long)e->axis_out;
-    layout.in = w->in + (reverse ? (e->length - 1) * e->axis_in : 0);
-    layout.out = w->out + (reverse ? (e->length - 1) * e->axis_out : 0);
+    layout.in = launch->in + (reverse ? (e->length - 1) * e->axis_in : 0);
+    layout.out = launch->out + (reverse ? (e->length - 1) * e->axis_out : 0);
     layout.in_next = e->dims > 0 ? (long)dim[1] : 0;
     layout.out_next = e->dims > 0 ? (long)dim[2] : 0;
     layout.out_permuted = e->dims > 0 ? (long)permuted[2] : 0;
     layout.zeroes = (e->flags & ENTRY_ZEROES) != 0;
-    layout.stream = (e->flags & ENTRY_STREAM) != 0 && streams(&layout, e);
+    layout.stream = (e->flags & ENTRY_STREAM) != 0 && is_stream_aligned(&layout, e);
 
     /* lanes without a line are added up too, and go nowhere */
-    elem_t cells[TILE * PITCH] __attribute__((aligned(64)));
-    for (uint i = 0; i < TILE * PITCH; i += SIDE) {
+    elem_t cells[TILE_ROWS * PITCH] __attribute__((aligned(64)));
+    for (uint i = 0; i < TILE_ROWS * PITCH; i += SIDE) {
         ((side_t *)(cells + i))[0] = (side_t)(ELEM_ZERO);
     }
     struct line_set line_sets[2];
@@ -627,7 +634,8 @@ INLINE void run_item(const struct launch *w, __global const struct scan_entry *e
         if (more) {
             at = line_set_fill(&layout, e, at, end, &line_sets[1 - turn]);
         }
-        line_set_scan(w, e, &layout, &line_sets[turn], &line_sets[more ? 1 - turn : turn], cells);
+        line_set_scan(launch, e, &layout, &line_sets[turn], &line_sets[more ? 1 - turn : turn],
+                      cells);
         if (!more) {
             return;
         }

@@ -16,5 +16,5 @@ static inline void chain_delay(ulong step)
     for (volatile uint turn = 0; turn < turns; turn++) {
     }
 }
-#define CHAIN_STEP(step) chain_delay(step);
+#define CHAIN_TEST_DELAY(step) chain_delay(step);
 #define CHAIN_SPINS 256 /* so that some of them are waited for in vain */

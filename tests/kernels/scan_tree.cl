@@ -11,7 +11,7 @@
 #elif defined(ELEM_F64)
 #undef ELEM_F64
 #if !defined(STEPS)
-#define QUADS(row) (((row)->length + (row)->exclusive) % 2 == 1)
+#define GOES_BY_QUADS(row) (((row)->length + (row)->exclusive) % 2 == 1)
 #endif
 #else
 #error "trees are built for float64 and int64"
