@@ -278,9 +278,11 @@ static void set_body(struct call *call, CURL *easy)
     bool in_memory = spec->head_bytes == 0 && spec->read_body == NULL;
     const void *memory = spec->body_bytes == 0 ? "" : spec->body;
     (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, NULL);
-    if (strcmp(spec->method, "GET") == 0) {
+    bool head = strcmp(spec->method, "HEAD") == 0;
+    if (head || strcmp(spec->method, "GET") == 0) {
         (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
         (void)curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+        (void)curl_easy_setopt(easy, CURLOPT_NOBODY, head ? 1L : 0L); /* none is waited for */
         return;
     }
     (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);

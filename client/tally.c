@@ -24,12 +24,16 @@ const char *tally_library_version(void)
 
 /* ---- options ---- */
 
+#define LONGEST_MS INT64_C(1000000000000) /* 30 years: points in time can be reckoned with it */
+
 static void fill_number(int64_t *value, int64_t fallback)
 {
     if (*value == 0) {
         *value = fallback;
     } else if (*value < 0) {
         *value = 0; /* "none" */
+    } else if (*value > LONGEST_MS) {
+        *value = LONGEST_MS;
     }
 }
 

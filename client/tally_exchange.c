@@ -10,6 +10,10 @@
 
 #include <string.h>
 
+enum {
+    HEADER_MOST = 400
+};
+
 /* Whether text may stand in a request line or a header. */
 static bool is_clean(const char *text, char lowest)
 {
@@ -58,6 +62,10 @@ static const char *request_trouble(const struct tally_request *request)
         !is_clean(request->accept, ' ')) {
         return "method, content_type and accept must not contain control characters";
     }
+    if ((request->content_type != NULL && strlen(request->content_type) > HEADER_MOST) ||
+        (request->accept != NULL && strlen(request->accept) > HEADER_MOST)) {
+        return "content_type and accept must not be longer than 400 bytes";
+    }
     if (request->body == NULL && request->read_body == NULL && request->body_bytes > 0) {
         return "request.body is NULL, but body_bytes is not 0";
     }
@@ -76,7 +84,8 @@ enum tally_status tally_exchange(struct tally *client, const struct tally_reques
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "%s", trouble);
     }
     struct tally_request copy = *request; /* a context is not const */
-    bool get = request->method != NULL && strcmp(request->method, "GET") == 0;
+    bool get = request->method != NULL &&
+               (strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0);
     const char *type = request->content_type;
     struct call_spec spec = {
         .method = request->method == NULL ? "POST" : request->method,

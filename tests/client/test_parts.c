@@ -223,6 +223,11 @@ static void requests_with_line_breaks_are_refused(void **state)
     request.path = "/v1";
     request.content_type = "a/b\r\nX: y";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
+    char longer[401 + 1];
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    request.content_type = longer;
+    assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.content_type = NULL;
     request.body_bytes = 3;
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);

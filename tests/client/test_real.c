@@ -381,6 +381,34 @@ static void the_server_tells_of_itself(void **state)
     assert_true(devices[0].memory_bytes > 0);
 }
 
+static void the_answer_to_head_has_no_body_to_wait_for(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    struct tally_request request = {
+        .struct_size = sizeof request, .method = "HEAD", .path = "/version"};
+    const int64_t sizes[] = {2};
+    int32_t numbers[] = {1, 2};
+    struct tally_scan scan = {
+        .struct_size = sizeof scan, .dtype = TALLY_INT32, .rank = 1, .sizes = sizes};
+    assert_int_equal(tally_exchange(client, &request, &err), TALLY_OK);
+    assert_int_equal(tally_cumsum(client, &scan, numbers, numbers, &err), TALLY_OK);
+    assert_int_equal(numbers[1], 3);
+}
+
+static void times_without_end_are_long(void **state)
+{
+    (void)state;
+    struct tally_error err;
+    struct tally_options options = TALLY_OPTIONS_INIT;
+    int health = 0;
+    options.timeout_ms = options.connect_timeout_ms = INT64_MAX;
+    options.backoff_base_ms = options.backoff_max_ms = INT64_MAX;
+    struct tally *patient = tally_open(NULL, &options, &err);
+    assert_int_equal(tally_health(patient, &health, &err), TALLY_OK);
+    tally_close(patient);
+}
+
 static void count_done(void *user, const struct tally_error *result)
 {
     int *done = user;
@@ -559,6 +587,8 @@ int main(void)
         cmocka_unit_test(totals_are_those_of_65536_elements_each),
         cmocka_unit_test(the_server_s_sentence_is_passed_on),
         cmocka_unit_test(the_server_tells_of_itself),
+        cmocka_unit_test(the_answer_to_head_has_no_body_to_wait_for),
+        cmocka_unit_test(times_without_end_are_long),
         cmocka_unit_test(submitted_calls_are_right),
         cmocka_unit_test(the_seed_s_examples_come_out),
         cmocka_unit_test(padded_and_strided_tensors_keep_their_surroundings),
