@@ -138,6 +138,13 @@ def test_no_axis_flattens_and_arrays_may_be_empty_or_scalars(server, one):
             assert same(found, np.empty(shape, np.float32))
 
 
+@pytest.mark.parametrize("chunks", [((0, 0), (2, 2)), ((2, 2), (0,)), ((4,), (0, 0))])
+def test_an_array_without_elements_is_flattened_whatever_its_chunks(server, chunks):
+    d = da.zeros([sum(sizes) for sizes in chunks], dtype=np.int8, chunks=chunks)
+    sums = tally.dask.cumsum(d, urls=server.url).compute()
+    assert (sums.shape, sums.dtype) == ((0,), np.int8)
+
+
 def test_dimensions_of_unknown_size_are_no_matter_but_along_the_axis(server, one):
     x = random_array((6, 900))
     d = da.from_array(x, chunks=(2, 256))

@@ -52,6 +52,7 @@ Key = tuple[Any, ...]
 # Of these dask declares no types, or those of some arguments.
 _Array: Any = da.Array
 _map_blocks: Any = da.map_blocks
+_zeros: Any = da.zeros
 _optimize: Any = optimization.optimize
 _flatten: Any = dask_core.flatten
 
@@ -113,7 +114,8 @@ def cumsum(
     operand = as_operand(np.empty((0,) * d.ndim, d.dtype), axis, dtype)
     if axis is None or d.ndim == 0:
         _refuse_unknown(array, range(d.ndim))
-        array = array.reshape(-1)
+        # dask does not reshape all that is empty.
+        array = array.reshape(-1) if array.size > 0 else _zeros(0, dtype=d.dtype)
     _refuse_unknown(array, [operand.axis])
     attributes_of(exclusive, reverse, precision)  # checked
     asked = tasks.Sum(
