@@ -3,6 +3,7 @@
 
 #include "server/base/config.h"
 #include "server/base/log.h"
+#include "server/base/machine.h"
 #include "server/http/cors.h"
 #include "server/http/loop.h"
 #include "server/http/proxies.h"
@@ -12,7 +13,9 @@
 #include <sys/resource.h>
 
 enum {
-    SPARE_FDS = 512 /* besides connections */
+    SPARE_FDS = 512, /* besides connections */
+    START_FDS = 32,  /* without which nothing begins: sockets, files, what devices open, ... */
+    LOOP_FDS = 16    /* ... and of each loop */
 };
 
 struct http {
@@ -44,6 +47,22 @@ static void raise_descriptor_limit(const struct server *server)
     }
 }
 
+/* libuv ends the process where it finds none for itself. */
+static enum status check_descriptors(const struct http *http, struct error *err)
+{
+    const uint64_t needed = START_FDS + LOOP_FDS * (uint64_t)http->loop_count;
+    struct machine_usage usage;
+    machine_usage(&usage);
+    if (usage.max_files >= usage.open_files + needed) {
+        return STATUS_OK;
+    }
+    return error_set(err, STATUS_INTERNAL,
+                     "%llu file descriptors are allowed and %llu of them in use, but %llu more "
+                     "are needed to begin: raise the limit (ulimit -n)",
+                     (unsigned long long)usage.max_files, (unsigned long long)usage.open_files,
+                     (unsigned long long)needed);
+}
+
 static enum status open_sockets(struct http *http, struct error *err)
 {
     const struct config *config = http->server->config;
@@ -64,6 +83,7 @@ static enum status start_loops(struct http *http, struct error *err)
     struct server *server = http->server;
     const struct config *config = server->config;
     raise_descriptor_limit(server);
+    TRY(check_descriptors(http, err));
     TRY(tls_files_open(config, server->log, server->metrics, &http->tls, err));
     TRY(tokens_open(config->token_file, server->log, &http->tokens, err));
     TRY(proxies_parse(&config->trusted_proxies, &http->proxies, err));

@@ -301,9 +301,6 @@ static void *loop_thread(void *arg)
 
 static enum status start_handles(struct http_loop *loop, struct error *err)
 {
-    if (uv_loop_init(&loop->uv) != 0) {
-        return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
-    }
     if (uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||
         uv_timer_init(&loop->uv, &loop->heartbeat) != 0 ||
         uv_check_init(&loop->uv, &loop->check) != 0 ||
@@ -335,14 +332,16 @@ static enum status ensure_daemon(struct http_loop *loop, bool tls, struct error 
 enum status loop_start(struct http_loop *loop, const struct listen_set *sockets,
                        struct error *err)
 {
-    loop->magic = LOOP_MAGIC;
+    TRY(completion_init(&loop->completion, err));
+    if (uv_loop_init(&loop->uv) != 0) {
+        completion_deinit(&loop->completion);
+        return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
+    }
+    loop->magic = LOOP_MAGIC; /* from here on loop_stop() has something to do */
     if (getrandom(&loop->id_prefix, sizeof loop->id_prefix, GRND_NONBLOCK) < 0) {
         loop->id_prefix = (uint32_t)uv_hrtime(); /* ids need not be secret */
     }
-    enum status status = completion_init(&loop->completion, err);
-    if (status == STATUS_OK) {
-        status = start_handles(loop, err);
-    }
+    enum status status = start_handles(loop, err);
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
         status = accepting_start(loop, &sockets->sockets[i], err);
         if (status == STATUS_OK) {

@@ -285,6 +285,30 @@ def test_a_log_that_may_not_grow_ends_nothing(log_dir):
         process.wait()
 
 
+@pytest.mark.release_only
+@pytest.mark.parametrize("descriptors", [5, 6, 8, 10, 14, 24, 40])
+def test_with_too_few_descriptors_it_says_so_and_ends(log_dir, descriptors):
+    name = f"descriptors-{descriptors}.log"
+    _, process = limited(log_dir, name, resource.RLIMIT_NOFILE, descriptors)
+    try:
+        assert process.wait(60) == 1
+        assert "file descriptors" in (log_dir / name).read_text().splitlines()[-1]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.release_only
+def test_a_hundred_descriptors_are_enough(log_dir):
+    port, process = limited(log_dir, "descriptors-100.log", resource.RLIMIT_NOFILE, 100)
+    try:
+        until(lambda: is_ready(port))
+        assert answers(port, "POST", PATH, BODY) == (200, SUMS)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_descriptors_that_were_closed_are_not_taken_for_something_else():
     """Else the log goes to what got number 2: a listening socket, or a client's connection."""
     port = free_port()
