@@ -11,6 +11,7 @@
 #include "server/base/thread.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -229,12 +230,15 @@ static void write_all(int fd, const char *bytes, size_t count)
 {
     while (count > 0) {
         ssize_t written = write(fd, bytes, count);
-        if (written < 0 && errno != EINTR) {
-            return; /* nobody listens: a log that cannot be written must not stop the service */
-        }
         if (written > 0) {
             bytes += written;
             count -= (size_t)written;
+        } else if (written < 0 && errno == EAGAIN) {
+            /* Whoever shares the terminal or pipe has made it so that writes do not block. */
+            struct pollfd writable = {.fd = fd, .events = POLLOUT};
+            (void)poll(&writable, 1, -1);
+        } else if (written < 0 && errno != EINTR) {
+            return; /* nobody listens: a log that cannot be written must not stop the service */
         }
     }
 }

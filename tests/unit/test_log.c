@@ -4,6 +4,7 @@
 #include "tests/lib/unit.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,32 @@ enum {
     LINES = 500
 };
 
+/* Whoever shares the terminal or the pipe may have made it so. */
+static void a_full_pipe_that_does_not_block_loses_nothing(void **state)
+{
+    (void)state;
+    struct fixture *fixture = open_fixture(text_form);
+    struct pollfd readable = {.fd = fixture->fds[0], .events = POLLIN};
+    size_t lines = 0;
+    (void)fcntl(fixture->fds[1], F_SETPIPE_SZ, 4096);
+    (void)fcntl(fixture->fds[1], F_SETFL, O_NONBLOCK);
+    for (int i = 0; i < LINES; i++) {
+        log_message(fixture->log, LOG_INFO, "line %d of its writer", i);
+    }
+    while (lines < LINES) {
+        char piece[4096];
+        assert_int_equal(poll(&readable, 1, 20000), 1); /* else something was lost */
+        ssize_t got = read(fixture->fds[0], piece, sizeof piece);
+        assert_true(got > 0);
+        for (ssize_t i = 0; i < got; i++) {
+            lines += piece[i] == '\n';
+        }
+    }
+    assert_int_equal(log_dropped(fixture->log), 0);
+    assert_string_equal(text_of(fixture), "");
+    close_fixture(fixture);
+}
+
 static void *write_lines(void *argument)
 {
     for (int i = 0; i < LINES; i++) {
@@ -282,6 +309,7 @@ int main(void)
         cmocka_unit_test(lines_above_the_level_are_left_out),
         cmocka_unit_test(request_lines_are_bounded_per_second_and_the_rest_counted),
         cmocka_unit_test(a_reader_that_stalls_stops_nobody),
+        cmocka_unit_test(a_full_pipe_that_does_not_block_loses_nothing),
         cmocka_unit_test(a_thread_that_goes_on_may_write_to_a_log_that_is_finished),
         cmocka_unit_test(lines_of_many_threads_stay_whole),
     };
