@@ -61,7 +61,8 @@ static enum status bad_line(struct error *err, const struct line *line, const ch
 static bool name_is_sane(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
-        if (isalnum((unsigned char)text[i]) == 0 && strchr("._-", text[i]) == NULL) {
+        if (isalnum((unsigned char)text[i]) == 0 &&
+            (text[i] == '\0' || strchr("._-", text[i]) == NULL)) {
             return false;
         }
     }

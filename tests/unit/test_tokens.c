@@ -78,6 +78,17 @@ static void every_other_line_is_refused_by_number(void **state)
     }
 }
 
+static void a_name_with_a_nul_inside_is_refused(void **state)
+{
+    static const char text[] = "x\0y:" ZEROS;
+    struct error err = ERROR_INIT;
+    struct token_list *list = NULL;
+    (void)state;
+    assert_int_equal(tokens_parse(text, sizeof text - 1, &list, &err), STATUS_INVALID_FIELD);
+    assert_null(list);
+    assert_non_null(strstr(err.detail, "line 1: "));
+}
+
 static void a_file_has_as_many_tokens_as_are_compared(void **state)
 {
     const char line[] = "name:" ZEROS "\n";
@@ -132,6 +143,7 @@ int main(void)
         cmocka_unit_test(lines_have_names_hashes_and_scopes),
         cmocka_unit_test(an_empty_file_lets_nobody_in),
         cmocka_unit_test(every_other_line_is_refused_by_number),
+        cmocka_unit_test(a_name_with_a_nul_inside_is_refused),
         cmocka_unit_test(a_file_has_as_many_tokens_as_are_compared),
         cmocka_unit_test(a_presented_token_is_overwritten_whether_it_is_right_or_wrong),
     };
