@@ -32,8 +32,7 @@ enum {
     LINGER_BYTES = 16 << 20,         /* read and dropped after an early answer, at most: more
                                        * than the buffers of two sockets hold, so that the
                                        * client had the answer when it sent what follows */
-    ID_BYTES = 16,
-    KEPT_EXCHANGES = 1024, /* unused records a loop keeps */
+    KEPT_EXCHANGES = 1024,           /* unused records a loop keeps */
     KEPT_TEXT_BYTES = 65536,
     FIRST_TARGET_BYTES = 256
 };
@@ -119,13 +118,8 @@ void exchange_free(struct exchange *exchange)
 
 void exchange_make_id(struct exchange *exchange)
 {
-    static const char digits[] = "0123456789abcdef";
     struct http_loop *loop = exchange->loop;
-    uint64_t id = (uint64_t)loop->id_prefix << 32 | loop->id_next++;
-    for (int i = 0; i < ID_BYTES; i++) {
-        exchange->request.id[i] = digits[id >> (60 - 4 * i) & 15];
-    }
-    exchange->request.id[ID_BYTES] = '\0';
+    (void)trace_hex((uint64_t)loop->id_prefix << 32 | loop->id_next++, exchange->request.id);
 }
 
 static void choose_deadline(struct exchange *exchange)
