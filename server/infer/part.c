@@ -2,7 +2,6 @@
 #include "server/infer/part.h"
 
 #include "server/infer/part_phases.h"
-#include "server/infer/part_planes.h"
 #include "server/infer/part_sizes.h"
 #include "server/infer/part_sums.h"
 #include "server/infer/part_totals.h"
